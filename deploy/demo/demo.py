@@ -1,0 +1,550 @@
+"""The whole job on this machine: real Kafka, real Redis, two workers, 884,427 users, one of the workers killed midway.
+
+    python deploy/demo/demo.py [--keep]
+
+Exits with 0 only if the audit finds no difference and the last snapshot covers every report. --keep leaves everything
+running after the report, until Ctrl-C.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import NoReturn
+
+import numpy as np
+import numpy.typing as npt
+from kafka import TopicPartition
+from kafka.admin import OffsetSpec
+from kafka.errors import KafkaError
+from redis import RedisError
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+sys.path.insert(0, str(HERE.parent / "local"))
+
+from services import Services, UnavailableError  # noqa: E402
+
+from ldp.consistency import METHODS  # noqa: E402
+from ldp.snapshot import Snapshot  # noqa: E402
+from worker import audit, check, config, logs, simulate, topics, watch  # noqa: E402
+
+USERS = 884_427  # as many as the paper's own emoji data has
+SEED = 20_200_616
+COLUMN = "count_2020_06_16"
+PARTITIONS = 4
+KILL_AT = 0.4  # of the users
+LIVE = ("base", "norm-sub", "power-ns")  # the methods whose error is shown while reports arrive
+TOP = 10
+READY_SECONDS, COVER_SECONDS = 90, 120
+STREAM = "emoji"
+
+Vector = npt.NDArray[np.float64]
+
+console = Console(highlight=False)
+
+
+class DemoError(RuntimeError):
+    """The demo could not go on, or did not show what it is there to show."""
+
+
+EXPECTED = (
+    DemoError,
+    UnavailableError,
+    topics.TopicError,
+    simulate.SimulationError,
+    audit.AuditError,
+    KafkaError,
+    RedisError,
+)
+
+
+# --- the workers --------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Worker:
+    """A worker process of the demo."""
+
+    name: str
+    process: subprocess.Popen[bytes]
+    log: Path
+    port: int = 0
+
+    @property
+    def url(self) -> str:
+        """Where its metrics and its health are."""
+        return f"http://127.0.0.1:{self.port}"
+
+    def get(self, path: str) -> str | None:
+        """Asks the worker; None if it says no or nothing."""
+        try:
+            with urllib.request.urlopen(self.url + path, timeout=5) as reply:
+                return str(reply.read(), "utf-8")
+        except (urllib.error.URLError, OSError):
+            return None
+
+    def ready(self) -> bool:
+        """Whether it serves."""
+        if not self.port:
+            started = re.search(r'^\{.*"port": (\d+).*"worker\.started"', self.log.read_text(), re.MULTILINE)
+            self.port = int(started[1]) if started else 0
+        return bool(self.port) and self.get("/readyz") is not None
+
+    def owned(self) -> list[int]:
+        """The partitions that it counts."""
+        found = re.findall(
+            r"^ldp_worker_partition_owned\{(.*)\} 1\.0$", self.get("/metrics") or "", re.MULTILINE
+        )
+        return sorted(int(re.search(r'partition="(\d+)"', labels)[1]) for labels in found)
+
+    def publishes(self) -> bool:
+        """Whether it publishes the stream's snapshots."""
+        return bool(re.search(r"^ldp_worker_publisher\{.*\} 1\.0$", self.get("/metrics") or "", re.MULTILINE))
+
+
+class Workers:
+    """The workers that are to be alive; a context manager that stops them.
+
+    Args:
+        folder: where their logs go.
+        environ: what they are told.
+    """
+
+    def __init__(self, folder: Path, environ: Mapping[str, str]) -> None:
+        self._folder, self._environ = folder, environ
+        self.alive: list[Worker] = []
+        self.logs: list[Path] = []
+
+    def __enter__(self) -> "Workers":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for worker in self.alive:
+            worker.process.terminate()
+        for worker in self.alive:
+            try:
+                worker.process.wait(20)
+            except subprocess.TimeoutExpired:
+                worker.process.kill()
+                worker.process.wait()
+
+    def start(self) -> Worker:
+        """Starts one more, as `ldp-worker run` does."""
+        name = f"worker {len(self.logs) + 1}"
+        log = self._folder / f"{name.replace(' ', '-')}.log"
+        with log.open("wb") as out:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "worker.cli", "run"],
+                cwd=ROOT,
+                env=self._environ,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+            )
+        self.logs.append(log)
+        self.alive.append(Worker(name, process, log))
+        return self.alive[-1]
+
+    def kill(self, worker: Worker) -> None:
+        """Ends one without a chance to say goodbye."""
+        self.alive.remove(worker)
+        worker.process.send_signal(signal.SIGKILL)
+        worker.process.wait()
+
+    def look(self) -> None:
+        """Raises if one ended that should not have."""
+        for worker in self.alive:
+            if (code := worker.process.poll()) is not None:
+                raise DemoError(f"{worker.name} ended by itself with exit code {code}")
+
+
+def until(condition: Callable[[], bool], seconds: float, what: str, workers: Workers) -> None:
+    """Waits for a condition, as long as the workers live.
+
+    Raises:
+        DemoError: it did not come true in time.
+    """
+    deadline = time.monotonic() + seconds
+    while not condition():
+        workers.look()
+        if time.monotonic() > deadline:
+            raise DemoError(f"{what}: not within {seconds} s")
+        time.sleep(0.1)
+
+
+# --- the reports --------------------------------------------------------------------------------------------
+
+
+class Sending(threading.Thread):
+    """Sends all users' reports on a thread of its own.
+
+    The truth is drawn with a seed; the coins of the perturbation are the system's secret ones, as on a device, so the
+    estimates differ a little from run to run. One report a record: what devices send.
+    """
+
+    def __init__(self, conf: config.Config, crowd: simulate.Crowd) -> None:
+        super().__init__(name="sending", daemon=True)
+        self._conf, self._crowd = conf, crowd
+        self.acknowledged = 0
+        self.sent: simulate.Sent | None = None
+        self.error: Exception | None = None
+
+    def run(self) -> None:
+        """Sends; what went wrong is kept for the main thread."""
+        try:
+            self.sent = simulate.send(
+                self._conf, self._conf.served(STREAM), self._crowd, seed=SEED, progress=self._progress
+            )
+        except Exception as error:
+            self.error = error
+
+    def _progress(self, acknowledged: int) -> None:
+        self.acknowledged = acknowledged
+
+
+# --- what is shown ------------------------------------------------------------------------------------------
+
+
+def step(text: str) -> None:
+    """Says what comes next."""
+    console.print(f"\n[bold cyan]{text}[/]")
+
+
+def say(text: str, style: str = "") -> None:
+    """Says what happened."""
+    console.print(Text(f"  {text}", style=style))
+
+
+def squared_errors(snapshot: Snapshot, truth: Vector) -> dict[str, float]:
+    """Each method's mean squared error over the domain."""
+    return {name: float(np.mean((snapshot.bodies[name]["frequencies"] - truth) ** 2)) for name in METHODS}
+
+
+class Story:
+    """The lines that tell, snapshot by snapshot, how the estimate closes in on the truth."""
+
+    def __init__(self, labels: Sequence[str], truth: Vector, top: Sequence[int]) -> None:
+        self._truth, self._top = truth, top[:3]
+        say("How the estimate closes in on the truth: three emoji in %, Base's 95 % interval of the first,")
+        say("and the mean squared error over all emoji, in millionths.")
+        # the emoji come last in what is padded: terminals do not agree on how wide they are
+        emoji = "".join(" " * 5 + labels[value] for value in self._top)
+        say(f"{'':8} {'':>9}{'':8}" + "".join(f"{name:>10}" for name in LIVE) + f"{'':3}{emoji}", "bold")
+        self._line("truth", USERS, "", truth, dict.fromkeys(LIVE, 0.0))
+
+    def tell(self, snapshot: Snapshot) -> None:
+        """Prints a snapshot's line."""
+        base = snapshot.bodies["base"]
+        half = (base["high"][self._top[0]] - base["low"][self._top[0]]) / 2
+        self._line(
+            f"#{snapshot.head['sequence']}",
+            snapshot.head["reports"],
+            f"± {watch.percent(half)}",
+            base["frequencies"],
+            squared_errors(snapshot, self._truth),
+        )
+
+    def _line(
+        self, name: str, reports: int, interval: str, values: Vector, errors: Mapping[str, float]
+    ) -> None:
+        frequencies = "".join(f"{watch.percent(values[value]):>7}" for value in self._top)
+        mean = "".join(f"{1e6 * errors[method]:>10.2f}" for method in LIVE)
+        say(f"{name:8} {reports:>9,}{interval:>8}{mean}{'':3}{frequencies}")
+
+
+def report(labels: Sequence[str], crowd: simulate.Crowd, snapshot: Snapshot) -> None:
+    """Prints what the last snapshot says of the most used emoji, and how far each method is from the truth."""
+    truth = crowd.histogram / USERS
+    top = most_used(crowd)
+    base = snapshot.bodies["base"]
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("in %", no_wrap=True)
+    for value in top:
+        table.add_column(labels[value], justify="right", no_wrap=True, min_width=5)
+
+    def row(name: str, vector: Vector, style: str = "") -> None:
+        table.add_row(name, *(watch.percent(vector[value]) for value in top), style=style)
+
+    row("truth", truth, "bold")
+    row("base", base["frequencies"])
+    row("  from", base["low"], "dim")
+    row("  to", base["high"], "dim")
+    for name in METHODS:
+        if name != "base":
+            row(name, snapshot.bodies[name]["frequencies"])
+    console.print(table)
+    say("")
+    say(f"Mean squared error over all {len(truth)} emoji, in millionths, and how much smaller than Base's:")
+    errors = squared_errors(snapshot, truth)
+    best = min(errors.values())
+    for name, error in sorted(errors.items(), key=lambda item: item[1]):
+        bar = "█" * max(1, round(40 * error / max(errors.values())))
+        factor = f"{errors['base'] / error:5.1f} x" if name != "base" else ""
+        say(f"{name:9}{1e6 * error:8.3f} {factor:>8}  {bar}", "bold green" if error == best else "")
+
+
+def most_used(crowd: simulate.Crowd) -> list[int]:
+    """The most used emoji, by the truth."""
+    return [int(value) for value in np.argsort(-crowd.histogram, kind="stable")[:TOP]]
+
+
+# --- the demo -----------------------------------------------------------------------------------------------
+
+
+def prepare(conf: config.Config) -> None:
+    """Creates the topics, and checks all that can be wrong."""
+    with topics.connect(conf) as admin:
+        made = topics.create(admin, conf, PARTITIONS)
+    say("created " + ", ".join(f"{one.wanted.name} ({one.topic.partitions} partitions)" for one in made))
+    findings = check.check(conf)
+    if bad := [finding for finding in findings if finding.level is check.Level.ERROR]:
+        raise DemoError(
+            "\n".join(f"check: {finding.subject}: {finding.text} -> {finding.todo}" for finding in bad)
+        )
+    warnings = {finding.text for finding in findings if finding.level is check.Level.WARNING}
+    say(
+        f"checked: {len(findings)} findings, no error"
+        + "".join(f"; warning: {text}" for text in sorted(warnings))
+    )
+
+
+def begin(workers: Workers) -> None:
+    """Starts two workers and waits until both serve."""
+    for _ in range(2):
+        workers.start()
+    for worker in list(workers.alive):
+        until(worker.ready, READY_SECONDS, f"{worker.name} ready", workers)
+        say(f"{worker.name}: process {worker.process.pid}, metrics at {worker.url}/metrics")
+
+
+def replace_one(workers: Workers) -> None:
+    """Kills the worker that publishes, the harder loss, and starts another."""
+    victim = next((worker for worker in workers.alive if worker.publishes()), workers.alive[0])
+    owned = ", ".join(map(str, victim.owned()))
+    workers.kill(victim)
+    new = workers.start()
+    say(
+        f"SIGKILL to {victim.name}, which counts partitions {owned} and publishes; {new.name} starts instead",
+        "bold red",
+    )
+    say(
+        "its partitions wait until Kafka misses it, 10 s; then others claim them where the counts stand",
+        "red",
+    )
+
+
+def end_offsets(conf: config.Config) -> dict[str, int]:
+    """Where the partitions of the reports end."""
+    partitions = [TopicPartition(conf.served(STREAM).topic, number) for number in range(PARTITIONS)]
+    with topics.connect(conf) as admin:
+        ends = admin.list_partition_offsets(dict.fromkeys(partitions, OffsetSpec.LATEST))
+    return {str(tp.partition): end.offset for tp, end in ends.items()}
+
+
+def covers(snapshot: Snapshot | None, ends: Mapping[str, int]) -> bool:
+    """Whether a snapshot covers every report that was sent."""
+    if snapshot is None:
+        return False
+    head = snapshot.head
+    passed = all(head["offsets"].get(partition, -1) >= end for partition, end in ends.items())
+    return bool(passed and head["reports"] == USERS and head["complete"])
+
+
+def follow(
+    conf: config.Config, crowd: simulate.Crowd, workers: Workers, story: Story, snapshots: watch.Watch
+) -> Snapshot:
+    """Sends all reports, tells each snapshot, replaces a worker midway; returns the snapshot that covers all."""
+    sending = Sending(conf, crowd)
+    sending.start()
+    latest = None
+    killed = False
+    with bar() as move:
+        while sending.is_alive():
+            if (fresh := snapshots.latest(0.25)) is not None:
+                story.tell(latest := fresh)
+            move(sending.acknowledged)
+            workers.look()
+            if not killed and sending.acknowledged >= KILL_AT * USERS:
+                replace_one(workers)
+                killed = True
+    if sending.sent is None:
+        raise DemoError(f"sending: {sending.error}")
+    sent = sending.sent
+    say(
+        f"all {sent.reports:,} reports acknowledged in {sent.seconds:.0f} s, {sent.reports / sent.seconds:,.0f}/s,"
+        " one report a record as devices send them",
+        "green",
+    )
+    ends = end_offsets(conf)
+    deadline = time.monotonic() + COVER_SECONDS
+    while latest is None or not covers(latest, ends):
+        workers.look()
+        if time.monotonic() > deadline:
+            said = "there is none" if latest is None else f"the last one says {json.dumps(dict(latest.head))}"
+            raise DemoError(f"no snapshot covered all of {ends} within {COVER_SECONDS} s; {said}")
+        if (fresh := snapshots.latest(0.5)) is not None:
+            story.tell(latest := fresh)
+    say(f"snapshot {latest.head['sequence']} covers every report", "green")
+    return latest
+
+
+@contextlib.contextmanager
+def bar() -> Iterator[Callable[[int], None]]:
+    """Shows how many reports are acknowledged, and how fast it goes, on a terminal."""
+    columns = (
+        TextColumn("  sending"),
+        BarColumn(),
+        TaskProgressColumn(),
+        TextColumn("{task.completed:>9,.0f} reports  {task.fields[rate]:,.0f}/s"),
+        TimeRemainingColumn(),
+    )
+    began = time.monotonic()
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task("sending", total=USERS, rate=0.0)
+        yield lambda done: progress.update(
+            task, completed=done, rate=done / max(time.monotonic() - began, 1e-3)
+        )
+
+
+def demo(services: Services, folder: Path, keep: bool) -> int:
+    """Runs the demo on running services; returns the exit code."""
+    environ = {name: value for name, value in os.environ.items() if not name.startswith(config.PREFIX)}
+    ours = {
+        "LDP_WORKER_CONFIG": str(HERE / "worker.toml"),
+        "LDP_WORKER_KAFKA__BOOTSTRAP_SERVERS": services.kafka.address,
+        "LDP_WORKER_REDIS__URL": services.redis.address,
+        "LDP_WORKER_HTTP__HOST": "127.0.0.1",
+        "LDP_WORKER_HTTP__PORT": "0",
+    }
+    conf = config.load(HERE / "worker.toml", {name: value for name, value in ours.items() if "__" in name})
+    served = conf.served(STREAM)
+    oracle, labels = served.stream.oracle, served.stream.labels or ()
+
+    step("2. Topics                                        ldp-worker create-topics, ldp-worker check")
+    prepare(conf)
+    step("3. Two workers                                   ldp-worker run")
+    with Workers(folder, environ | ours) as workers:
+        begin(workers)
+        step("4. Reports in, snapshots out                     ldp-worker simulate, ldp-worker watch")
+        crowd = simulate.draw(simulate.read_counts(HERE / "emoji.csv", COLUMN, "emoji", labels), USERS, SEED)
+        say(f"{USERS:,} users, each with an emoji drawn from {COLUMN} of emoji.csv, report it")
+        say(f"through {oracle.name.upper()} with ε = {oracle.epsilon}: nobody but they know which it was.")
+        story = Story(labels, crowd.histogram / USERS, most_used(crowd))
+        with watch.Watch(conf, STREAM) as snapshots:
+            last = follow(conf, crowd, workers, story, snapshots)
+        step(f"5. What snapshot {last.head['sequence']} says of the ten most used emoji")
+        report(labels, crowd, last)
+        step("6. Audit: the log counted again, by other code     ldp-worker audit")
+        verdict = audit.audit(served, conf)
+        console.print(audit.render(verdict))
+        if not verdict.equal:
+            raise DemoError(f"the audit found a difference: {verdict.difference}")
+        if verdict.reports != USERS:
+            raise DemoError(f"the audit counted {verdict.reports:,} reports; {USERS:,} were sent")
+        say("Every report counted exactly once, though a worker died midway.", "bold green")
+        if keep:
+            stay(ours, services, workers, folder)
+        else:
+            step("Next")
+            say("make demo KEEP=1                leaves all this running, for you to look around")
+            say("deploy/demo/worker.toml         the stream's configuration; README.md explains it")
+            say("ldp-worker --help               run, check, create-topics, simulate, watch, audit")
+    return 0
+
+
+def stay(ours: Mapping[str, str], services: Services, workers: Workers, folder: Path) -> None:
+    """Says what is where and waits for Ctrl-C."""
+    env = folder / "env"
+    env.write_text("".join(f"export {name}={shlex.quote(value)}\n" for name, value in ours.items()))
+    command = Path(sys.executable).parent / "ldp-worker"
+    step("Everything stays until Ctrl-C")
+    say(f"Kafka     {services.kafka.address}")
+    say(f"Redis     {services.redis.address}")
+    for worker in workers.alive:
+        until(worker.ready, READY_SECONDS, f"{worker.name} ready", workers)
+        say(f"metrics   {worker.url}/metrics ({worker.name}, process {worker.process.pid})")
+    say(f"logs      {folder}")
+    say("In another shell:")
+    say(f"  . {env}")
+    csv = shlex.quote(str(HERE / "emoji.csv"))
+    for rest in (
+        "watch --all",
+        "audit",
+        "check",
+        f"simulate --counts {csv} --column {COLUMN} --label-column emoji --users 100000 --malformed-share 0.01",
+    ):
+        console.print(Text(f"    {command} {rest}"), soft_wrap=True)
+    with contextlib.suppress(KeyboardInterrupt):
+        while True:
+            time.sleep(0.5)
+            workers.look()
+    say("stopping")
+
+
+def tell(error: Exception, folder: Path) -> None:
+    """Says what went wrong, with the ends of the workers' logs."""
+    console.print(Text(f"\nThe demo failed: {error}", style="bold red"))
+    for log in sorted(folder.glob("*.log")):
+        lines = log.read_text(errors="replace").splitlines()
+        console.print(Text(f"\nthe end of {log}:", style="bold"))
+        for line in lines[-15:]:
+            console.print(Text(line), soft_wrap=True)
+
+
+def interrupt(_signal: int, _frame: FrameType | None) -> NoReturn:
+    """A signal asks to stop, as Ctrl-C does."""
+    raise KeyboardInterrupt
+
+
+def main() -> int:
+    """Runs the demo; returns the exit code."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument(
+        "--keep", action="store_true", help="leave everything running after the report, until Ctrl-C"
+    )
+    keep = parser.parse_args().keep
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, interrupt)
+    logs.silence()
+    began = time.monotonic()
+    folder = Path(tempfile.mkdtemp(prefix="ldp-demo-"))
+    try:
+        step("1. Kafka and Redis, on this machine, without containers")
+        with Services.start(say) as services:
+            code = demo(services, folder, keep)
+    except KeyboardInterrupt:
+        say("stopped; everything is cleaned up", "yellow")
+        code = 1
+    except Exception as error:
+        if not isinstance(error, EXPECTED):
+            raise
+        tell(error, folder)
+        return 1
+    shutil.rmtree(folder, ignore_errors=True)
+    if code == 0 and not keep:
+        console.print(f"\n[dim]{time.monotonic() - began:.0f} s[/]")
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

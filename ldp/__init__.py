@@ -1,0 +1,96 @@
+"""Frequency estimation under local differential privacy: the mathematics, without I/O.
+
+The names below are loaded when they are first used, so that ``import ldp`` itself needs neither numpy nor
+numba and stays small enough for a device.
+
+Example:
+    >>> import ldp
+    >>> oracle = ldp.oracle("olh", epsilon="1", domain_size=845)
+    >>> reports = oracle.perturb([3, 3, 844])
+    >>> state = oracle.zeros()
+    >>> oracle.accumulate(state, reports)
+    >>> estimate = oracle.estimate(oracle.support(state), n=3)
+    >>> estimate.frequencies.shape
+    (845,)
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fractions import Fraction
+
+    from ldp import consistency, frames, sampling, snapshot
+    from ldp.estimate import Estimate
+    from ldp.oracles import GRR, OLH, Oracle
+    from ldp.query import answer
+    from ldp.stream import Stream
+
+__all__ = [
+    "GRR",
+    "OLH",
+    "Estimate",
+    "Oracle",
+    "Stream",
+    "answer",
+    "consistency",
+    "frames",
+    "oracle",
+    "sampling",
+    "snapshot",
+]
+
+_MODULES = {"consistency", "frames", "sampling", "snapshot"}
+_HOMES = {
+    "GRR": "ldp.oracles",
+    "OLH": "ldp.oracles",
+    "Oracle": "ldp.oracles",
+    "Estimate": "ldp.estimate",
+    "Stream": "ldp.stream",
+    "answer": "ldp.query",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Load a public name's module when the name is first used."""
+    if name in _MODULES:
+        return import_module(f"ldp.{name}")
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'ldp' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """The public names."""
+    return sorted(__all__)
+
+
+def oracle(
+    name: str,
+    epsilon: str | int | Fraction,
+    domain_size: int,
+    **parameters: Any,
+) -> Oracle:
+    """The frequency oracle of a protocol, by the protocol's name.
+
+    Args:
+        name: the protocol, "grr" or "olh".
+        epsilon: the privacy budget of one report, exact: "1", "0.5", "1/3", an int or a Fraction; 0 < ε ≤ 64.
+        domain_size: d, the number of values; 1 ≤ d ≤ 2²⁴.
+        **parameters: what the protocol takes besides, for example OLH's ``hash`` and ``g``.
+
+    Raises:
+        TypeError: an ε that is a float, a domain size that is not an int, an unknown parameter.
+        ValueError: a name, ε, domain size or parameter outside what is allowed.
+
+    Example:
+        >>> oracle("olh", epsilon="1/2", domain_size=100).parameters()
+        {'protocol': 'olh', 'epsilon': '1/2', 'domain_size': 100, 'g': 3, 'hash': 'mix32'}
+    """
+    from ldp.oracles import ORACLES
+
+    if name not in ORACLES:
+        raise ValueError(f"no protocol {name!r}; there are {', '.join(ORACLES)}")
+    return ORACLES[name](epsilon, domain_size, **parameters)

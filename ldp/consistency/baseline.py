@@ -1,0 +1,91 @@
+"""Base, and the methods that only remove negative or insignificant estimates (Section IV.A)."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.special import ndtri
+
+from ldp.estimate import Estimate, Vector
+
+FALSE_POSITIVES = 2
+"""Base-Cut's α: how many values that nobody has are expected to pass the threshold (Section IV.A)."""
+
+
+def base(estimate: Estimate) -> Vector:
+    """Base: the estimates as they are, unbiased (Section IV).
+
+    Args:
+        estimate: f̃ over the domain.
+
+    Returns:
+        (d,) float64, a copy. O(d).
+
+    Example:
+        >>> import ldp
+        >>> oracle = ldp.oracle("olh", epsilon="1", domain_size=4)
+        >>> base(ldp.Estimate([0.75, 0.5, -0.25, -0.125], 1000, oracle))
+        array([ 0.75 ,  0.5  , -0.25 , -0.125])
+    """
+    return estimate.frequencies.copy()
+
+
+def base_pos(estimate: Estimate) -> Vector:
+    """Base-Pos: negative estimates become 0 (Section IV.A).
+
+    Args:
+        estimate: f̃ over the domain.
+
+    Returns:
+        (d,) float64, non-negative; the sum is usually above 1. O(d).
+
+    Example:
+        >>> import ldp
+        >>> oracle = ldp.oracle("olh", epsilon="1", domain_size=4)
+        >>> base_pos(ldp.Estimate([0.75, 0.5, -0.25, -0.125], 1000, oracle))
+        array([0.75, 0.5 , 0.  , 0.  ])
+    """
+    return np.maximum(estimate.frequencies, 0.0)
+
+
+def post_pos(estimate: Estimate) -> Vector:
+    """Post-Pos: each query's answer, if negative, becomes 0 (Section IV.A).
+
+    This vector answers the queries for single values, where Post-Pos is Base-Pos. A set's answer is not its
+    sum: it is the clamped sum of Base, which `ldp.answer` computes.
+
+    Args:
+        estimate: f̃ over the domain.
+
+    Returns:
+        (d,) float64, non-negative. O(d).
+
+    Example:
+        >>> import ldp
+        >>> oracle = ldp.oracle("olh", epsilon="1", domain_size=4)
+        >>> post_pos(ldp.Estimate([0.75, 0.5, -0.25, -0.125], 1000, oracle))
+        array([0.75, 0.5 , 0.  , 0.  ])
+    """
+    return np.maximum(estimate.frequencies, 0.0)
+
+
+def base_cut(estimate: Estimate) -> Vector:
+    """Base-Cut: estimates below T = max(0, F⁻¹(1 − α/d)·σ) become 0, with α = 2 (Section IV.A, Equation 7).
+
+    For d ≤ 4 the quantile is not positive (or does not exist) and T is 0.
+
+    Args:
+        estimate: f̃ over the domain.
+
+    Returns:
+        (d,) float64, non-negative. O(d).
+
+    Example:
+        >>> import ldp
+        >>> oracle = ldp.oracle("olh", epsilon="1", domain_size=4)
+        >>> base_cut(ldp.Estimate([0.75, 0.5, -0.25, -0.125], 1000, oracle))
+        array([0.75, 0.5 , 0.  , 0.  ])
+    """
+    frequencies = estimate.frequencies
+    d = len(frequencies)
+    threshold = -float(ndtri(FALSE_POSITIVES / d)) * estimate.sigma if d > 2 * FALSE_POSITIVES else 0.0
+    return np.where(frequencies >= threshold, frequencies, 0.0)

@@ -1,0 +1,225 @@
+r"""Report frames: what a record's value holds, as bytes of the wire or as JSON.
+
+A binary frame is the version byte 0x01, the stream's fingerprint (4 bytes), then one or more reports in the
+bytes of the oracle's ``report_dtype``. A record whose first byte is ``{`` is JSON, for people and other
+languages::
+
+    {"fingerprint": "9f86d081", "reports": [...]}
+
+with an integer for a report of one field, a list of integers for one of several (OLH: ``[seed, bucket]``).
+A record is accepted whole or rejected whole, and no input makes `decode` raise.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from ldp.oracles import Oracle
+    from ldp.stream import Stream
+
+VERSION = 1
+
+_T = TypeVar("_T", bound=np.generic)
+_FINGERPRINT = re.compile(r"[0-9a-f]{8}", re.ASCII)
+
+
+class Reason(StrEnum):
+    """Why a record was rejected; the values are stable, they label metrics and head dead letters."""
+
+    EMPTY = "empty"
+    """No bytes, or no value at all."""
+    VERSION = "version"
+    """The first byte is neither the version nor ``{``."""
+    LENGTH = "length"
+    """Truncated, not a whole number of reports, or no report."""
+    FINGERPRINT = "fingerprint"
+    """Made for another stream document."""
+    RANGE = "range"
+    """A report outside what the protocol allows, such as a bucket ≥ g."""
+    JSON = "json"
+    """Not JSON in UTF-8, a wrong type, or a key that is unknown, missing or repeated."""
+
+
+# in the order of kernels.sort_frames; a BINARY and a TEXT record has no reason yet
+_REASONS = ("", "", Reason.EMPTY, Reason.VERSION, Reason.LENGTH, Reason.FINGERPRINT)
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """What a batch of records held.
+
+    Attributes:
+        reports: the reports of all accepted records, in order.
+        counts: (m,) int64, the number of reports of each record; 0 is a rejected one.
+        reasons: for each rejected record its index, ascending, and the code of the reason.
+    """
+
+    reports: npt.NDArray[np.void]
+    counts: npt.NDArray[np.int64]
+    reasons: dict[int, str]
+
+
+def encode(stream: Stream, reports: npt.NDArray[np.void]) -> bytes:
+    """One binary frame of one or more reports.
+
+    Raises:
+        TypeError: reports that are not an array of the oracle's ``report_dtype``.
+        ValueError: no report, or a malformed one.
+
+    Example:
+        >>> import ldp
+        >>> stream = ldp.Stream("colours", ldp.GRR("1", domain_size=3))
+        >>> encode(stream, stream.oracle.perturb([0, 1, 2]))[:5].hex()
+        '018e9f39d0'
+    """
+    return _header(stream) + _sendable(stream.oracle, reports).tobytes()
+
+
+def encode_json(stream: Stream, reports: npt.NDArray[np.void]) -> bytes:
+    """One JSON frame of one or more reports.
+
+    Raises:
+        TypeError: reports that are not an array of the oracle's ``report_dtype``.
+        ValueError: no report, or a malformed one.
+
+    Example:
+        >>> import ldp
+        >>> stream = ldp.Stream("colours", ldp.GRR("1", domain_size=3))
+        >>> encode_json(stream, np.array([(0,), (2,)], stream.oracle.report_dtype))
+        b'{"fingerprint":"8e9f39d0","reports":[0,2]}'
+    """
+    rows = _sendable(stream.oracle, reports).tolist()
+    items = [row[0] for row in rows] if len(stream.oracle.fields) == 1 else rows
+    frame = {"fingerprint": stream.fingerprint.hex(), "reports": items}
+    return json.dumps(frame, separators=(",", ":")).encode()
+
+
+def decode(
+    stream: Stream,
+    buffer: bytes | bytearray | memoryview | npt.NDArray[np.uint8],
+    bounds: npt.NDArray[np.int64],
+) -> Decoded:
+    """The reports in a batch of records, given as columns.
+
+    Binary records cost a few nanoseconds each, JSON records are read one by one. The first reason that
+    holds is given: empty, version, length (of the header), fingerprint, length (of the reports), range; in
+    JSON: json (the frame), fingerprint, length, json (a report), range.
+
+    Args:
+        stream: the stream whose records these are.
+        buffer: the bytes of all records' values, one after the other.
+        bounds: (m+1,) int64 offsets; record i is ``buffer[bounds[i]:bounds[i+1]]``.
+
+    Raises:
+        ValueError: bounds that are not offsets into the buffer in ascending order.
+
+    Example:
+        >>> import ldp
+        >>> stream = ldp.Stream("colours", ldp.GRR("1", domain_size=3))
+        >>> frame = encode(stream, stream.oracle.perturb([0, 1, 2]))
+        >>> decoded = decode(stream, frame + b"noise", np.array([0, 8, 13]))
+        >>> decoded.counts.tolist(), decoded.reasons
+        ([3, 0], {1: <Reason.VERSION: 'version'>})
+    """
+    from ldp import kernels
+
+    data = _frozen(np.frombuffer(buffer, np.uint8) if len(buffer) else np.empty(0, np.uint8))
+    bounds = np.asarray(bounds)
+    if bounds.ndim != 1 or bounds.size == 0 or bounds.dtype != np.int64:
+        raise ValueError(f"bounds must be (m+1,) int64, not {bounds.shape} {bounds.dtype}")
+    bounds = _frozen(bounds)
+    if bounds[0] < 0 or bounds[-1] > data.size or (bounds[1:] < bounds[:-1]).any():
+        raise ValueError(f"bounds must ascend within 0 to {data.size}, the size of the buffer")
+
+    size = stream.oracle.report_dtype.itemsize
+    header = np.frombuffer(_header(stream), np.uint8).copy()
+    kinds, counts = kernels.sort_frames(data, bounds, header, size)
+    reasons: dict[int, str] = {i: _REASONS[kinds[i]] for i in np.flatnonzero(kinds > kernels.TEXT).tolist()}
+    bodies: dict[int, bytes] = {}
+    for i in np.flatnonzero(kinds == kernels.TEXT).tolist():
+        try:
+            bodies[i] = _from_json(stream, data[bounds[i] : bounds[i + 1]].tobytes())
+            counts[i] = len(bodies[i]) // size
+        except _RejectedError as rejected:
+            reasons[i] = rejected.reason
+
+    ends = np.cumsum(counts)
+    wire = kernels.copy_bodies(data, bounds, kinds, counts, size)
+    for i, body in bodies.items():
+        wire[int(ends[i]) * size - len(body) :][: len(body)] = np.frombuffer(body, np.uint8)
+    reports = wire.view(stream.oracle.report_dtype)
+
+    good = stream.oracle.check(reports)
+    if not good.all():
+        outside = np.unique(np.searchsorted(ends, np.flatnonzero(~good), side="right"))
+        reasons |= dict.fromkeys(outside.tolist(), Reason.RANGE)
+        whole = np.ones(counts.size, np.bool_)
+        whole[outside] = False
+        reports = reports[np.repeat(whole, counts)]
+        counts[outside] = 0
+    return Decoded(reports, counts, dict(sorted(reasons.items())))
+
+
+class _RejectedError(Exception):
+    """A JSON record that is rejected, for a reason."""
+
+    def __init__(self, reason: Reason) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+def _from_json(stream: Stream, record: bytes) -> bytes:
+    """The reports of one JSON record, in the bytes of the wire."""
+    try:
+        frame = json.loads(record.decode(), object_pairs_hook=_object)
+    except (ValueError, RecursionError):
+        raise _RejectedError(Reason.JSON) from None
+    fingerprint, items = frame.get("fingerprint"), frame.get("reports")
+    if not (isinstance(fingerprint, str) and _FINGERPRINT.fullmatch(fingerprint) and isinstance(items, list)):
+        raise _RejectedError(Reason.JSON)
+    if fingerprint != stream.fingerprint.hex():
+        raise _RejectedError(Reason.FINGERPRINT)
+    if not items:
+        raise _RejectedError(Reason.LENGTH)
+    bounds = stream.oracle.fields.values()
+    rows = [[item] for item in items] if len(bounds) == 1 else items
+    for row in rows:
+        # type() and not isinstance(): true is not 1
+        if type(row) is not list or len(row) != len(bounds) or any(type(number) is not int for number in row):
+            raise _RejectedError(Reason.JSON)
+    if any(not 0 <= number < bound for row in rows for number, bound in zip(row, bounds, strict=True)):
+        raise _RejectedError(Reason.RANGE)
+    return np.array([tuple(row) for row in rows], stream.oracle.report_dtype).tobytes()
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object with exactly a frame's keys, each once; any other becomes an empty one, which is no frame."""
+    return dict(pairs) if sorted(key for key, _ in pairs) == ["fingerprint", "reports"] else {}
+
+
+def _header(stream: Stream) -> bytes:
+    return bytes([VERSION]) + stream.fingerprint
+
+
+def _sendable(oracle: Oracle, reports: npt.NDArray[np.void]) -> npt.NDArray[np.void]:
+    good = oracle.check(reports)
+    if reports.size == 0:
+        raise ValueError("a frame has at least one report")
+    if not good.all():
+        raise ValueError(f"report {int(good.argmin())} is malformed: {reports[good.argmin()]}")
+    return reports
+
+
+def _frozen(array: npt.NDArray[_T]) -> npt.NDArray[_T]:
+    """A contiguous read-only view: one type, for which a kernel is compiled once."""
+    view = np.ascontiguousarray(array).view()
+    view.flags.writeable = False
+    return view

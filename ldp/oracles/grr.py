@@ -1,0 +1,57 @@
+"""Generalized Randomized Response (paper, Section III-A, Equation 1): the report is a value."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import TYPE_CHECKING, ClassVar
+
+from ldp import sampling
+from ldp.oracles.oracle import Oracle
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+
+class GRR(Oracle):
+    """Generalized Randomized Response, also called direct encoding or k-RR.
+
+    The user reports the own value with probability p = E/(E+d−1) and any other with q = 1/(E+d−1) each, so
+    the ratio of two users' probabilities for one report is at most p/q = E ≤ e^ε. The variance grows with
+    d: the protocol of choice for d < 3E + 2, roughly.
+
+    Report: ``index``, 1, 2 or 4 bytes. State: d counters. Server: one increment a report.
+
+    Args:
+        epsilon: ε as "1", "0.5", "1/3", an int or a Fraction; 0 < ε ≤ 64.
+        domain_size: d, 1 ≤ d ≤ 2²⁴.
+
+    Example:
+        >>> grr = GRR("1", domain_size=4)
+        >>> state = grr.zeros()
+        >>> grr.accumulate(state, grr.perturb([0, 1, 1, 3, 3]))
+        >>> int(grr.support(state).sum())
+        5
+    """
+
+    name: ClassVar[str] = "grr"
+
+    def __init__(self, epsilon: str | int | Fraction, domain_size: int) -> None:
+        super().__init__(epsilon, domain_size)
+        self.p = self.E / (self.E + self.domain_size - 1)
+        self.q = 1 / (self.E + self.domain_size - 1)
+        self.fields = {"index": self.domain_size}
+
+    def perturb_one(self, value: int) -> tuple[int, ...]:
+        """(index,): see `Oracle.perturb_one`."""
+        return (sampling.respond(self._checked_value(value), self.domain_size, self.E),)
+
+    def _perturb(
+        self, values: npt.NDArray[np.int64], reports: npt.NDArray[np.void], rng: np.random.Generator | None
+    ) -> None:
+        reports["index"] = sampling.responses(values, self.domain_size, self.E, rng)
+
+    def _accumulate(self, state: npt.NDArray[np.int64], reports: npt.NDArray[np.void]) -> None:
+        import numpy as np
+
+        np.add.at(state, reports["index"].astype(np.intp), 1)

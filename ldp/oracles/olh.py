@@ -1,0 +1,166 @@
+"""Optimized Local Hashing (paper, Section III-B): the report is a hash function and a perturbed hash value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+from typing import TYPE_CHECKING, ClassVar
+
+from ldp import sampling
+from ldp.oracles.oracle import Oracle, as_integer
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+MAX_G = 1 << 16
+_WORD = 0xFFFFFFFF
+
+
+def mix32(seed: int, value: int, g: int) -> int:
+    """The bucket of a value under the hash function "mix32" with a seed.
+
+    A 32-bit finaliser of two multiplications of seed XOR value·⌊2³²/φ⌋, scaled to 0..g−1 by multiplication.
+    Over a uniform seed its output is uniform, and two values collide with probability 1/g within sampling
+    noise.
+
+    Args:
+        seed: 0 ≤ seed < 2³².
+        value: v ≥ 0.
+        g: the number of buckets.
+
+    Example:
+        >>> [mix32(12345, v, 3) for v in range(6)]
+        [1, 0, 0, 2, 0, 0]
+    """
+    x = seed ^ (value * 0x9E3779B1 & _WORD)
+    x ^= x >> 16
+    x = x * 0x7FEB352D & _WORD
+    x ^= x >> 15
+    x = x * 0x846CA68B & _WORD
+    x ^= x >> 16
+    return x * g >> 32
+
+
+def xxh32(seed: int, value: int, g: int) -> int:
+    """The bucket of a value under xxHash32 of its decimal string, modulo g.
+
+    It is what pure-ldp, multi-freq-ldpy and the paper's authors compute, so their reports can be counted as
+    they are.
+
+    Args:
+        seed: 0 ≤ seed < 2³².
+        value: 0 ≤ v < 10¹⁵ (a string below xxHash32's 16-byte stripes).
+        g: the number of buckets.
+
+    Example:
+        >>> [xxh32(12345, v, 3) for v in range(6)]
+        [0, 1, 0, 0, 1, 0]
+    """
+    text = str(value).encode()
+    lanes = len(text) // 4 * 4
+    h = seed + 0x165667B1 + len(text) & _WORD
+    for start in range(0, lanes, 4):
+        h = h + int.from_bytes(text[start : start + 4], "little") * 0xC2B2AE3D & _WORD
+        h = ((h << 17 | h >> 15) & _WORD) * 0x27D4EB2F & _WORD
+    for byte in text[lanes:]:
+        h = h + byte * 0x165667B1 & _WORD
+        h = ((h << 11 | h >> 21) & _WORD) * 0x9E3779B1 & _WORD
+    h ^= h >> 15
+    h = h * 0x85EBCA77 & _WORD
+    h ^= h >> 13
+    h = h * 0xC2B2AE3D & _WORD
+    h ^= h >> 16
+    return h % g
+
+
+HASHES: dict[str, Callable[[int, int, int], int]] = {"mix32": mix32, "xxh32": xxh32}
+
+
+class OLH(Oracle):
+    """Optimized Local Hashing; with ``g=2`` it is Binary Local Hashing (random matrix projection).
+
+    The user draws a hash function H from the domain to g buckets (a 32-bit seed), and reports it with a
+    bucket: H(v) with probability p = E/(E+g−1), any other with 1/(E+g−1) each. Whatever H is, the ratio of
+    two users' probabilities for one bucket is at most E ≤ e^ε. A report supports the values whose hash is
+    its bucket: the own value with probability p, any other with q = 1/g.
+
+    The variance does not depend on d. It is least for g = h+1 with h the smallest integer with E ≤
+    √(h(h+1)); the "closest integer to E+1" of the paper differs from it in narrow ranges of ε.
+
+    Report: ``seed`` (4 bytes) and ``bucket`` (1 byte, 2 for g > 256). State: d counters. Server: d hashes a
+    report.
+
+    Args:
+        epsilon: ε as "1", "0.5", "1/3", an int or a Fraction; 0 < ε ≤ 64.
+        domain_size: d, 1 ≤ d ≤ 2²⁴.
+        hash: "mix32", which is the faster to count, or "xxh32", which other implementations use.
+        g: the number of buckets, 2 ≤ g ≤ 65536; by default the best for ε, at most 65536.
+
+    Example:
+        >>> olh = OLH("1", domain_size=100)
+        >>> olh.g, round(float(olh.p), 4), olh.q
+        (4, 0.4754, Fraction(1, 4))
+    """
+
+    name: ClassVar[str] = "olh"
+    own_parameters: ClassVar[tuple[str, ...]] = ("g", "hash")
+
+    def __init__(
+        self,
+        epsilon: str | int | Fraction,
+        domain_size: int,
+        *,
+        hash: str = "mix32",  # noqa: A002 - the name in the stream's document
+        g: int | None = None,
+    ) -> None:
+        super().__init__(epsilon, domain_size)
+        if not isinstance(hash, str) or hash not in HASHES:
+            raise ValueError(f"hash is {hash!r}; there are {', '.join(HASHES)}")
+        self.hash = hash
+        self.g = best_g(self.E) if g is None else as_integer("g", g, 2, MAX_G)
+        self.p = self.E / (self.E + self.g - 1)
+        self.q = Fraction(1, self.g)
+        self.fields = {"seed": 1 << 32, "bucket": self.g}
+
+    def perturb_one(self, value: int) -> tuple[int, ...]:
+        """(seed, bucket): see `Oracle.perturb_one`."""
+        value = self._checked_value(value)
+        seed = sampling.integer(1 << 32)
+        return seed, sampling.respond(HASHES[self.hash](seed, value, self.g), self.g, self.E)
+
+    def _perturb(
+        self, values: npt.NDArray[np.int64], reports: npt.NDArray[np.void], rng: np.random.Generator | None
+    ) -> None:
+        import numpy as np
+
+        from ldp import kernels
+
+        seeds = sampling.integers(1 << 32, values.size, rng).astype(np.uint32)
+        buckets = kernels.HASH[self.hash](seeds, values, self.g)
+        reports["seed"] = seeds
+        reports["bucket"] = sampling.responses(buckets, self.g, self.E, rng)
+
+    def _accumulate(self, state: npt.NDArray[np.int64], reports: npt.NDArray[np.void]) -> None:
+        import numpy as np
+
+        from ldp import kernels
+
+        kernels.COUNT[self.hash](
+            state, reports["seed"].astype(np.uint32), reports["bucket"].astype(np.uint32), self.g
+        )
+
+
+def best_g(E: Fraction) -> int:
+    """The number of buckets of least variance: h+1 for the smallest integer h with E ≤ √(h(h+1)).
+
+    It is at most 65536, the bound of a report's bucket.
+
+    Example:
+        >>> best_g(Fraction(3)), best_g(Fraction(7, 5)), best_g(Fraction(3, 2))
+        (4, 2, 3)
+    """
+    h = E.numerator // E.denominator
+    if h * (h + 1) < E * E:
+        h += 1
+    return min(h + 1, MAX_G)

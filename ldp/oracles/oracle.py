@@ -1,0 +1,296 @@
+"""The contract of a frequency oracle, and what all protocols share.
+
+A protocol is "pure": two numbers p > q, and for each report the set of values that it supports. The user's
+own value is in the set with probability p, any other with probability q. The server's state is one vector
+of integers, linear in the reports: two states add.
+"""
+
+from __future__ import annotations
+
+import operator
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, SupportsIndex
+
+from ldp import sampling
+
+if TYPE_CHECKING:
+    from fractions import Fraction
+
+    import numpy as np
+    import numpy.typing as npt
+
+    from ldp.estimate import Estimate
+
+MAX_DOMAIN = 1 << 24
+
+
+class Oracle(ABC):
+    """A frequency oracle: Ψ, which perturbs a value into a report, and Φ, which counts what reports support.
+
+    Attributes:
+        epsilon: ε, exact.
+        E: the rational just below e^ε that the coins, p and q are made of: ⌊e^ε·2⁶⁴⌋/2⁶⁴.
+        domain_size: d; the values are 0..d−1.
+        p: the probability that a report supports its user's value.
+        q: the probability that a report supports any other value.
+        fields: a report's integers, in the order of the wire, each with the bound that it stays below.
+        own_parameters: the names of what the protocol takes besides ε and d.
+    """
+
+    name: ClassVar[str]
+    own_parameters: ClassVar[tuple[str, ...]] = ()
+
+    epsilon: Fraction
+    E: Fraction
+    domain_size: int
+    p: Fraction
+    q: Fraction
+    fields: Mapping[str, int]
+
+    def __init__(self, epsilon: str | int | Fraction, domain_size: int) -> None:
+        self.epsilon = sampling.parse_epsilon(epsilon)
+        self.E = sampling.exp_below(self.epsilon)
+        self.domain_size = as_integer("domain_size", domain_size, 1, MAX_DOMAIN)
+
+    def __repr__(self) -> str:
+        own = "".join(f", {key}={getattr(self, key)!r}" for key in self.own_parameters)
+        return f"{type(self).__name__}({str(self.epsilon)!r}, domain_size={self.domain_size}{own})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Oracle) and self.parameters() == other.parameters()
+
+    def __hash__(self) -> int:
+        return hash(tuple(self.parameters().items()))
+
+    def parameters(self) -> dict[str, Any]:
+        """The protocol's part of a stream's public document: all that a client needs, in JSON's types.
+
+        Example:
+            >>> import ldp
+            >>> ldp.GRR("0.5", domain_size=10).parameters()
+            {'protocol': 'grr', 'epsilon': '1/2', 'domain_size': 10}
+        """
+        return {
+            "protocol": self.name,
+            "epsilon": f"{self.epsilon.numerator}/{self.epsilon.denominator}",
+            "domain_size": self.domain_size,
+        } | {key: getattr(self, key) for key in self.own_parameters}
+
+    # Ψ, on the device
+
+    @abstractmethod
+    def perturb_one(self, value: int) -> tuple[int, ...]:
+        """A report of one value, as the integers of `fields`, with exact secret coins and without numpy.
+
+        Args:
+            value: 0 ≤ v < d.
+
+        Raises:
+            TypeError: a value that is not an int.
+            ValueError: a value outside the domain.
+        """
+
+    def perturb(self, values: npt.ArrayLike, rng: np.random.Generator | None = None) -> npt.NDArray[np.void]:
+        """One report for each value, Ψ.
+
+        Without ``rng`` the coins come from the system's randomness and are exact. With ``rng`` this is a
+        fast simulation: its coins are predictable and rounded to floats, so never use it for real secrets.
+        Each call draws fresh reports: reporting the same value again spends ε again.
+
+        Args:
+            values: (n,) integers, 0 ≤ v < d.
+            rng: a numpy generator, only for simulation.
+
+        Returns:
+            (n,) array of `report_dtype`.
+
+        Raises:
+            TypeError: values that are not integers, or an rng that is not a numpy generator.
+            ValueError: values outside the domain, or not in one dimension.
+        """
+        import numpy as np
+
+        if rng is not None and not isinstance(rng, np.random.Generator):
+            raise TypeError(f"rng must be a numpy Generator or None, not {type(rng).__name__}")
+        checked = self._checked_values(values)
+        reports = np.empty(checked.size, self.report_dtype)
+        self._perturb(checked, reports, rng)
+        return reports
+
+    # Φ, on the server
+
+    @cached_property
+    def report_dtype(self) -> np.dtype[np.void]:
+        """A report as a packed little-endian structured dtype: the array's bytes are the wire's."""
+        import numpy as np
+
+        return np.dtype([(name, f"<u{_bytes_below(bound)}") for name, bound in self.fields.items()])
+
+    @property
+    def state_size(self) -> int:
+        """The length of the state vector."""
+        return self.domain_size
+
+    def zeros(self) -> npt.NDArray[np.int64]:
+        """The state before the first report: (state_size,) int64."""
+        import numpy as np
+
+        return np.zeros(self.state_size, np.int64)
+
+    def check(self, reports: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
+        """Which reports are well-formed: (n,) bool.
+
+        Raises:
+            TypeError: an array that is not of `report_dtype`.
+            ValueError: an array that is not one-dimensional.
+        """
+        import numpy as np
+
+        self._check_type(reports)
+        good = np.ones(reports.size, np.bool_)
+        for name, bound in self.fields.items():
+            if bound <= np.iinfo(self.report_dtype[name]).max:
+                good &= reports[name] < bound
+        return good
+
+    def accumulate(self, state: npt.NDArray[np.int64], reports: npt.NDArray[np.void]) -> None:
+        """Count reports into a state, in place. States of disjoint sets of reports add.
+
+        Args:
+            state: (state_size,) int64, from `zeros` or earlier calls.
+            reports: (n,) of `report_dtype`, all well-formed; n may be 0.
+
+        Raises:
+            TypeError: a state that is not int64, or reports that are not of `report_dtype`.
+            ValueError: a state of another shape or not writable and contiguous, or a malformed report.
+        """
+        self._check_state(state)
+        if not (state.flags.writeable and state.flags.c_contiguous):
+            raise ValueError("state must be writable and contiguous, such as zeros() makes it")
+        good = self.check(reports)
+        if not good.all():
+            first = int(good.argmin())
+            raise ValueError(
+                f"report {first} is malformed: {reports[first]}; the bounds are {dict(self.fields)}"
+            )
+        self._accumulate(state, reports)
+
+    def support(self, state: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """For each value the number of reports that support it: (d,) int64.
+
+        Raises:
+            TypeError: a state that is not int64.
+            ValueError: a state of another shape.
+        """
+        self._check_state(state)
+        return state.copy()
+
+    def estimate(self, counts: npt.ArrayLike, n: int) -> Estimate:
+        """The unbiased estimate f̃ = (c/n − q)/(p − q) (paper, Equation 2), with its uncertainty.
+
+        Args:
+            counts: (d,) integers, the support of each value, 0 ≤ c ≤ n.
+            n: the number of reports, n ≥ 1.
+
+        Raises:
+            TypeError: counts or an n that are not integers.
+            ValueError: no report, a count outside 0..n, or another number of counts than d.
+
+        Example:
+            >>> import ldp
+            >>> ldp.GRR("1", domain_size=2).estimate([650, 350], n=1000).frequencies.round(3)
+            array([0.825, 0.175])
+        """
+        import numpy as np
+
+        from ldp.estimate import Estimate
+
+        n = as_integer("n", n, 1, (1 << 63) - 1)
+        counts = np.asarray(counts)
+        if counts.dtype.kind not in "iu":
+            raise TypeError(f"counts must be integers, not {counts.dtype}")
+        if counts.shape != (self.domain_size,):
+            raise ValueError(
+                f"counts have the shape {counts.shape}; one for each value is ({self.domain_size},)"
+            )
+        if counts.min() < 0 or counts.max() > n:
+            raise ValueError(f"counts go from {counts.min()} to {counts.max()}; allowed is 0 to n = {n}")
+        frequencies = (counts / n - float(self.q)) / float(self.p - self.q)
+        return Estimate(frequencies, n, self)
+
+    # What a protocol fills in: arguments are checked
+
+    @abstractmethod
+    def _perturb(
+        self, values: npt.NDArray[np.int64], reports: npt.NDArray[np.void], rng: np.random.Generator | None
+    ) -> None: ...
+
+    @abstractmethod
+    def _accumulate(self, state: npt.NDArray[np.int64], reports: npt.NDArray[np.void]) -> None: ...
+
+    def _checked_value(self, value: int) -> int:
+        return as_integer("value", value, 0, self.domain_size - 1)
+
+    def _checked_values(self, values: npt.ArrayLike) -> npt.NDArray[np.int64]:
+        import numpy as np
+
+        array = np.asarray(values)
+        if array.ndim != 1:
+            raise ValueError(f"values must have one dimension, not the shape {array.shape}")
+        if array.size == 0:
+            return np.empty(0, np.int64)
+        if array.dtype.kind not in "iu":
+            raise TypeError(f"values must be integers, not {array.dtype}")
+        outside = (array < 0) | (array >= self.domain_size)
+        if outside.any():
+            first = int(outside.argmax())
+            raise ValueError(f"value {first} is {array[first]}; allowed is 0 to {self.domain_size - 1}")
+        return array.astype(np.int64)
+
+    def _check_type(self, reports: npt.NDArray[np.void]) -> None:
+        dtype = getattr(reports, "dtype", None)
+        if dtype != self.report_dtype:
+            raise TypeError(
+                f"reports must be an array of {self.report_dtype}, not {dtype or type(reports).__name__}"
+            )
+        if reports.ndim != 1:
+            raise ValueError(f"reports must have one dimension, not the shape {reports.shape}")
+
+    def _check_state(self, state: npt.NDArray[np.int64]) -> None:
+        import numpy as np
+
+        dtype = getattr(state, "dtype", None)
+        if dtype != np.int64:
+            raise TypeError(f"state must be an array of int64, not {dtype or type(state).__name__}")
+        if state.shape != (self.state_size,):
+            raise ValueError(f"state has the shape {state.shape}; this oracle's is ({self.state_size},)")
+
+
+def as_integer(name: str, value: SupportsIndex, low: int, high: int) -> int:
+    """An int that was given as an int (or numpy integer) and lies in low..high; bool and float are refused.
+
+    Raises:
+        TypeError: something that is not an integer.
+        ValueError: an integer outside low..high.
+
+    Example:
+        >>> as_integer("g", 1, 2, 65536)
+        Traceback (most recent call last):
+        ValueError: g is 1; allowed is 2 to 65536
+    """
+    try:
+        number = None if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        number = None
+    if number is None:
+        raise TypeError(f"{name} must be an integer, not {value!r} ({type(value).__name__})")
+    if not low <= number <= high:
+        raise ValueError(f"{name} is {number}; allowed is {low} to {high}")
+    return number
+
+
+def _bytes_below(bound: int) -> int:
+    """The size of the smallest unsigned integer that holds bound − 1."""
+    return next(size for size in (1, 2, 4) if bound <= 1 << 8 * size)

@@ -1,0 +1,257 @@
+"""The snapshot: what a stream's counts say at one cut, as messages. One schema for the topic, a file, the screen.
+
+A snapshot is a head, a domain (the labels, once) and one body per method, the plain estimate and the paper's ten
+(Section IV, Table I). The bodies follow ``snapshot.schema.json`` beside this file. Compatibility rule: within a schema
+version fields are only ever added, and a reader ignores fields that it does not know; anything else is a new version.
+
+Vectors of up to `INLINE` values stand in the JSON body. Longer ones are null there and follow in messages of their
+own, keys ``<body's key>/<vector>/<i>``, each up to `CHUNK` values as little-endian float64; the body's
+``chunks`` says how many.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ldp.consistency import METHODS
+from ldp.query import answer
+
+if TYPE_CHECKING:
+    from ldp.estimate import Estimate
+    from ldp.stream import Stream
+
+SCHEMA = 1
+INLINE = 8192
+CHUNK = 65536
+JSON = "application/json"
+FLOAT64 = "application/vnd.ldp.float64"
+
+Vector = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Where a snapshot cuts the stream.
+
+    Attributes:
+        offsets: partition -> the counts are those of all records before this offset.
+        gaps: partition -> stretches [from, to) of the log that were lost before they were counted.
+    """
+
+    offsets: Mapping[int, int]
+    gaps: Mapping[int, Sequence[tuple[int, int]]]
+
+    @property
+    def complete(self) -> bool:
+        """Whether every record before the offsets was read."""
+        return not any(self.gaps.values())
+
+
+@dataclass(frozen=True)
+class Message:
+    """One message of a snapshot, ready for a topic."""
+
+    key: str
+    content_type: str
+    body: bytes
+
+    def headers(self, sequence: int, parts: int) -> list[tuple[str, bytes]]:
+        """Returns the message's headers; ``parts`` is how many messages the whole snapshot has."""
+        return [
+            ("content-type", self.content_type.encode()),
+            ("schema", str(SCHEMA).encode()),
+            ("sequence", str(sequence).encode()),
+            ("parts", str(parts).encode()),
+        ]
+
+
+def messages(
+    stream: "Stream", estimate: "Estimate", cut: Cut, sequence: int, level: float = 0.95
+) -> list[Message]:
+    """Returns all messages of one snapshot: head, domain, then Base and the ten methods in the paper's order.
+
+    Args:
+        stream: whose snapshot it is.
+        estimate: Base over the whole domain.
+        cut: what was counted.
+        sequence: the snapshot's number.
+        level: the confidence level of Base's intervals.
+
+    Cost: that of the methods, O(d log d), and O(d) bytes a method.
+
+    Example:
+        >>> import ldp
+        >>> stream = ldp.Stream("colours", ldp.GRR(epsilon="1", domain_size=3), labels=("red", "green", "blue"))
+        >>> estimate = stream.oracle.estimate(np.array([50, 30, 20]), n=100)
+        >>> parts = messages(stream, estimate, Cut({0: 100}, {}), sequence=1)
+        >>> [part.key for part in parts][:4]
+        ['colours/head', 'colours/domain', 'colours/all/base', 'colours/all/base-pos']
+        >>> body = json.loads(parts[9].body)
+        >>> body["method"], body["reports"], round(body["sum"], 9)
+        ('norm-sub', 100, 1.0)
+    """
+    shared: dict[str, Any] = {
+        "schema": SCHEMA,
+        "stream": stream.name,
+        "fingerprint": stream.fingerprint.hex(),
+        "window": {"name": "all", "start": None, "end": None, "final": False},
+        "sequence": sequence,
+        "reports": estimate.n,
+        "offsets": {str(partition): offset for partition, offset in sorted(cut.offsets.items())},
+        "complete": cut.complete,
+        "gaps": {str(p): [list(gap) for gap in gaps] for p, gaps in sorted(cut.gaps.items()) if gaps},
+    }
+    document = {key: value for key, value in stream.document().items() if key != "labels"}
+    parts = [_json(f"{stream.name}/head", shared), *_domain(stream)]
+    low, high = estimate.interval(level)
+    for name, method in METHODS.items():
+        frequencies = method(estimate)
+        vectors = {"frequencies": frequencies}
+        if name == "base":
+            vectors |= {"low": low, "high": high}
+        key = f"{stream.name}/all/{name}"
+        body = shared | {
+            "method": name,
+            "document": document,
+            "sum": float(frequencies.sum()),
+            "standard_error": estimate.sigma,
+            "level": level,
+            "queries": [
+                {"name": query, "values": list(values), "frequency": answer(estimate, values, name)}
+                for query, values in stream.queries
+            ],
+        }
+        parts += _with_vectors(key, body, vectors)
+    return parts
+
+
+def _with_vectors(key: str, body: dict[str, Any], vectors: Mapping[str, Vector]) -> list[Message]:
+    """Returns the body and, where its vectors are too long to stand in it, their chunks."""
+    size = len(next(iter(vectors.values())))
+    if size <= INLINE:
+        inline = {name: vector.tolist() for name, vector in vectors.items()}
+        return [_json(key, body | {"chunks": 0} | inline)]
+    starts = range(0, size, CHUNK)
+    parts = [_json(key, body | {"chunks": len(starts)} | dict.fromkeys(vectors))]
+    for name, vector in vectors.items():
+        for i, start in enumerate(starts):
+            data = vector[start : start + CHUNK].astype("<f8", copy=False).tobytes()
+            parts.append(Message(f"{key}/{name}/{i}", FLOAT64, data))
+    return parts
+
+
+def _domain(stream: "Stream") -> list[Message]:
+    """Returns the labels' messages; none for a stream without labels."""
+    if stream.labels is None:
+        return []
+    key = f"{stream.name}/domain"
+    starts = range(0, len(stream.labels), INLINE)
+    head = {"schema": SCHEMA, "stream": stream.name, "fingerprint": stream.fingerprint.hex()}
+    if len(starts) == 1:
+        return [_json(key, head | {"chunks": 0, "labels": list(stream.labels)})]
+    chunks = [
+        _json(f"{key}/labels/{i}", list(stream.labels[start : start + INLINE]))
+        for i, start in enumerate(starts)
+    ]
+    return [_json(key, head | {"chunks": len(starts), "labels": None}), *chunks]
+
+
+def _json(key: str, body: object) -> Message:
+    text = json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return Message(key, JSON, text.encode())
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A whole snapshot as a reader has put it together.
+
+    Attributes:
+        head: the head's document.
+        labels: the domain's labels, or None.
+        bodies: method -> its body, with every vector a float64 array.
+    """
+
+    head: Mapping[str, Any]
+    labels: Sequence[str] | None
+    bodies: Mapping[str, Mapping[str, Any]]
+
+
+class Incomplete(ValueError):  # noqa: N818  # an answer, not a fault: more messages are to come
+    """The messages at hand are not all of one snapshot."""
+
+
+def assemble(stream: str, received: Mapping[str, tuple[Mapping[str, bytes], bytes]]) -> Snapshot:
+    """Puts a stream's newest snapshot together from the newest message of each key, as a compacted topic gives them.
+
+    Args:
+        stream: the stream's name.
+        received: key -> (headers, value).
+
+    Raises:
+        Incomplete: a message is missing or of another sequence than the head.
+
+    Example:
+        >>> import ldp
+        >>> s = ldp.Stream("colours", ldp.GRR(epsilon="1", domain_size=2))
+        >>> parts = messages(s, s.oracle.estimate(np.array([5, 5]), n=10), Cut({0: 10}, {}), sequence=3)
+        >>> topic = {part.key: (dict(part.headers(3, len(parts))), part.body) for part in parts}
+        >>> snapshot = assemble("colours", topic)
+        >>> snapshot.head["sequence"], snapshot.bodies["norm"]["frequencies"].tolist()
+        (3, [0.5, 0.5])
+    """
+    head = json.loads(_part(received, f"{stream}/head", None))
+    sequence = str(head["sequence"]).encode()
+    current = [k for k, (headers, _) in received.items() if headers.get("sequence") == sequence]
+    parts = int(received[f"{stream}/head"][0]["parts"])
+    ours = [key for key in current if key.startswith(f"{stream}/")]
+    if len(ours) != parts:
+        raise Incomplete(
+            f"snapshot {head['sequence']} of {stream!r} has {parts} messages; {len(ours)} are here"
+        )
+    bodies = {}
+    for key in ours:
+        _, kind, *rest = key.split("/")
+        if kind == "all" and len(rest) == 1:
+            body = json.loads(_part(received, key, sequence))
+            for vector in ("frequencies", "low", "high"):
+                if vector in body:
+                    body[vector] = _vector(
+                        received, f"{key}/{vector}", body[vector], body["chunks"], sequence
+                    )
+            bodies[rest[0]] = body
+    labels = None
+    if f"{stream}/domain" in received:
+        domain = json.loads(_part(received, f"{stream}/domain", sequence))
+        labels = domain["labels"]
+        if labels is None:
+            chunks = (
+                _part(received, f"{stream}/domain/labels/{i}", sequence) for i in range(domain["chunks"])
+            )
+            labels = [label for chunk in chunks for label in json.loads(chunk)]
+    return Snapshot(head, labels, bodies)
+
+
+def _part(
+    received: Mapping[str, tuple[Mapping[str, bytes], bytes]], key: str, sequence: bytes | None
+) -> bytes:
+    headers, value = received.get(key, ({}, b""))
+    if not value or (sequence is not None and headers.get("sequence") != sequence):
+        raise Incomplete(f"the message {key!r} is missing")
+    return value
+
+
+def _vector(
+    received: Mapping[str, tuple[Mapping[str, bytes], bytes]],
+    key: str,
+    inline: Iterable[float] | None,
+    chunks: int,
+    sequence: bytes,
+) -> Vector:
+    if inline is not None:
+        return np.array(list(inline), np.float64)
+    data = [_part(received, f"{key}/{i}", sequence) for i in range(chunks)]
+    return np.frombuffer(b"".join(data), "<f8").astype(np.float64)

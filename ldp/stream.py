@@ -1,0 +1,168 @@
+"""A stream: one kind of report under one name, with the public document that is all a client needs."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from ldp.oracles import ORACLES, Oracle
+from ldp.oracles.oracle import as_integer
+
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,200}", re.ASCII)
+_COMMON = ("protocol", "epsilon", "domain_size")
+
+
+@dataclass(frozen=True)
+class Stream:
+    """A name, an oracle, the domain's labels and the queries to answer in snapshots.
+
+    Attributes:
+        name: 1 to 200 of the characters A–Z a–z 0–9 . _ -
+        oracle: the protocol with its parameters.
+        labels: the name of each value, in the domain's order, or None.
+        queries: (name, value indices) pairs, each the set of values that a query sums over.
+
+    Raises:
+        TypeError: an oracle, label or query of the wrong type.
+        ValueError: a name, label or query that is not allowed; the message says what is.
+
+    Example:
+        >>> import ldp
+        >>> stream = Stream("colours", ldp.GRR("1", domain_size=2), labels=["red", "blue"])
+        >>> stream.document()
+        {'protocol': 'grr', 'epsilon': '1/1', 'domain_size': 2, 'labels': ['red', 'blue']}
+        >>> stream == Stream.from_document("colours", stream.document())
+        True
+    """
+
+    name: str
+    oracle: Oracle
+    labels: tuple[str, ...] | None = None
+    queries: tuple[tuple[str, tuple[int, ...]], ...] = ()
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not _NAME.fullmatch(self.name):
+            raise ValueError(f"the stream's name is {self.name!r}; allowed are 1 to 200 of A-Z a-z 0-9 . _ -")
+        if not isinstance(self.oracle, Oracle):
+            raise TypeError(f"stream {self.name}: oracle must be an Oracle, not {type(self.oracle).__name__}")
+        object.__setattr__(self, "labels", _labels(self.name, self.labels, self.oracle.domain_size))
+        object.__setattr__(self, "queries", _queries(self.name, self.queries, self.oracle.domain_size))
+
+    def document(self) -> dict[str, Any]:
+        """The public document, in JSON's types: protocol, ε as "num/den", d, the protocol's own, labels."""
+        document = self.oracle.parameters()
+        if self.labels is not None:
+            document["labels"] = list(self.labels)
+        return document
+
+    @cached_property
+    def fingerprint(self) -> bytes:
+        """The first four bytes of SHA-256 over the document in canonical form.
+
+        Canonical is JSON in UTF-8 with sorted keys and no spaces; labels are replaced by the SHA-256 (in
+        hexadecimal) of their own canonical form. Neither the name nor the queries enter it.
+        """
+        document = self.document()
+        if self.labels is not None:
+            document["labels"] = hashlib.sha256(_canonical(document["labels"])).hexdigest()
+        return hashlib.sha256(_canonical(document)).digest()[:4]
+
+    @classmethod
+    def from_document(cls, name: str, document: Mapping[str, Any]) -> Stream:
+        """The stream that a document describes; the protocol's integers are taken as they stand there.
+
+        Raises:
+            TypeError: a part of the document that has the wrong type.
+            ValueError: a key that is missing or unknown, or a value that is not allowed.
+        """
+        if not isinstance(document, Mapping):
+            raise TypeError(
+                f"stream {name}: the document must be a JSON object, not {type(document).__name__}"
+            )
+        protocol = document.get("protocol")
+        if not isinstance(protocol, str) or protocol not in ORACLES:
+            raise ValueError(f"stream {name}: protocol is {protocol!r}; there are {', '.join(ORACLES)}")
+        keys = {*_COMMON, *ORACLES[protocol].own_parameters}
+        if keys != document.keys() - {"labels"}:
+            raise ValueError(
+                f"stream {name}: the document has the keys {sorted(map(str, document))}; "
+                f"{protocol} has exactly {sorted(keys)}, and may have 'labels'"
+            )
+        if not isinstance(document["epsilon"], str):
+            raise TypeError(
+                f"stream {name}: epsilon is {document['epsilon']!r}; it must be a string 'num/den'"
+            )
+        labels = document.get("labels", [])
+        if not isinstance(labels, list):
+            raise TypeError(f"stream {name}: labels must be a list, not {type(labels).__name__}")
+        values = {key: document[key] for key in keys - {"protocol"}}
+        if any(value is None for value in values.values()):
+            raise TypeError(
+                f"stream {name}: {[key for key in sorted(values) if values[key] is None]} must not be null"
+            )
+        oracle = ORACLES[protocol](**values)
+        if oracle.parameters()["epsilon"] != document["epsilon"]:
+            raise ValueError(
+                f"stream {name}: epsilon is {document['epsilon']!r}; "
+                f"in lowest terms it is {oracle.parameters()['epsilon']!r}"
+            )
+        return cls(name, oracle, tuple(labels) if "labels" in document else None)
+
+
+def _canonical(document: object) -> bytes:
+    return json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def _labels(stream: str, labels: object, domain_size: int) -> tuple[str, ...] | None:
+    if labels is None:
+        return None
+    if not isinstance(labels, list | tuple):
+        raise TypeError(
+            f"stream {stream}: labels must be a list or tuple of strings, not {type(labels).__name__}"
+        )
+    if len(labels) != domain_size:
+        raise ValueError(f"stream {stream}: there are {len(labels)} labels for {domain_size} values")
+    first: dict[str, int] = {}
+    for index, label in enumerate(labels):
+        if not isinstance(label, str):
+            raise TypeError(f"stream {stream}: label {index} is {label!r}; it must be a string")
+        if not label:
+            raise ValueError(f"stream {stream}: label {index} is empty")
+        if not _is_text(label):
+            raise ValueError(f"stream {stream}: label {index} is {label!r}, which UTF-8 cannot write")
+        if label in first:
+            raise ValueError(f"stream {stream}: labels {first[label]} and {index} are both {label!r}")
+        first[label] = index
+    return tuple(labels)
+
+
+def _queries(stream: str, queries: object, domain_size: int) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    if not isinstance(queries, list | tuple):
+        raise TypeError(f"stream {stream}: queries must be a list or tuple, not {type(queries).__name__}")
+    checked: dict[str, tuple[int, ...]] = {}
+    for query in queries:
+        if not isinstance(query, list | tuple) or len(query) != 2 or not isinstance(query[1], list | tuple):
+            raise TypeError(f"stream {stream}: a query is {query!r}; it must be (name, value indices)")
+        name, values = query
+        if not isinstance(name, str) or not name or not _is_text(name):
+            raise ValueError(
+                f"stream {stream}: a query's name is {name!r}; it must be a string that is not empty"
+            )
+        if name in checked:
+            raise ValueError(f"stream {stream}: two queries are named {name!r}")
+        indices = tuple(
+            as_integer(f"stream {stream}: query {name!r}: a value", v, 0, domain_size - 1) for v in values
+        )
+        if not indices or len(set(indices)) != len(indices):
+            raise ValueError(f"stream {stream}: query {name!r} must list at least one value, each once")
+        checked[name] = indices
+    return tuple(checked.items())
+
+
+def _is_text(text: str) -> bool:
+    return not any("\ud800" <= character <= "\udfff" for character in text)

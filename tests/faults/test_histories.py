@@ -1,0 +1,102 @@
+"""Claim, commit and publish in memory: a thousand seeded histories of everything that can go wrong."""
+
+import collections
+import random
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import ldp
+from ldp import frames
+
+sys.path.insert(0, str(Path(__file__).parent))
+from memory import Faults, Process, World
+
+STREAM = ldp.Stream("histories", ldp.GRR(epsilon="1", domain_size=3))
+BAD = {b"": "empty", b"\x07noise": "version", b"{}": "json"}
+HISTORIES, BLOCKS = 1000, 20
+
+
+def produce(world: World, rng: random.Random, count: int) -> None:
+    for _ in range(count):
+        partition = rng.randrange(len(world.logs))
+        kind = rng.random()
+        if kind < 0.1:
+            world.produce(partition, None, [], marker=True)
+        elif kind < 0.2:
+            value = rng.choice(sorted(BAD))
+            world.produce(partition, value, BAD[value])
+        else:
+            indices = [rng.randrange(3) for _ in range(rng.randint(1, 3))]
+            reports = np.array([(i,) for i in indices], STREAM.oracle.report_dtype)
+            world.produce(partition, frames.encode(STREAM, reports), indices)
+
+
+def history(seed: int) -> dict[str, int]:
+    """Runs one history; every commit and every snapshot in it is compared with a recount as it happens."""
+    random.seed(seed)  # the back-off's spread
+    rng = random.Random(f"shape {seed}")
+    faults = Faults(
+        crash=rng.choice([0, 0.005, 0.02]),
+        lost_request=rng.choice([0, 0.05]),
+        lost_reply=rng.choice([0, 0.05, 0.2]),
+        rebalance=rng.choice([0, 0.02, 0.1]),
+        went_back=rng.choice([0, 0, 0.01]),
+        retention=rng.choice([0, 0, 0.002]),
+    )
+    world = World(seed, STREAM, rng.randint(1, 3), faults)
+    number = 0
+    try:
+        for _ in range(100):
+            if rng.random() < 0.3:
+                produce(world, rng, rng.randint(1, 5))
+            while sum(not p.dead for p in world.members.values()) < 2:
+                number += 1
+                Process(world, number)
+            for _ in range(rng.randint(1, 6)):
+                world.step()
+            assert not world.errors, world.errors
+        # from here on nothing goes wrong any more: everything must be counted, and a snapshot must say so
+        world.faults = Faults()
+        produce(world, rng, 3)
+        if all(process.dead for process in world.members.values()):
+            Process(world, number + 1)
+        world.rebalance()
+        ends = {p: len(log) for p, log in enumerate(world.logs) if log}
+        for _ in range(20_000):
+            world.step()
+            assert not world.errors, world.errors
+            stored = {p: loaded.metadata.offset for p, loaded in world.stored.items() if world.logs[p]}
+            published = world.snapshots[-1][1] if world.snapshots else {}
+            if stored == ends and {p: n for p, n in published.items() if world.logs[p]} == ends:
+                break
+        else:
+            pytest.fail(f"seed {seed}: not all is counted and published: {stored} and {published} of {ends}")
+        for partition in ends:
+            world.verify(partition)
+    finally:
+        world.end()
+    return world.happened
+
+
+@pytest.mark.parametrize("block", range(BLOCKS))
+def test_no_history_differs_from_a_recount(block: int) -> None:
+    total: collections.Counter[str] = collections.Counter()
+    for seed in range(block * HISTORIES // BLOCKS, (block + 1) * HISTORIES // BLOCKS):
+        total.update(history(seed))
+    # a block that lacks one of these would prove little
+    for event in (
+        "commit",
+        "snapshot",
+        "crash before a step",
+        "crash after a step",
+        "lost request",
+        "lost reply",
+        "own retry recognised",
+        "fenced",
+        "rebalance",
+        "lost without a word",
+    ):
+        assert total[event] > 0, (event, total)

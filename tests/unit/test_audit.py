@@ -1,0 +1,577 @@
+"""The audit's recount against brute force, against another package's counts and against the worker's own path."""
+
+import json
+import random
+import struct
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import ldp
+from ldp import frames
+from worker import audit, layout
+from worker.columns import Batch, Columns
+from worker.partition import PartitionState
+
+VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "pure_ldp.json").read_text())
+
+STREAMS = {
+    "grr-3": ldp.Stream("s", ldp.GRR("1", domain_size=3), labels=["rot", "grün", "blau"]),
+    "grr-256": ldp.Stream("s", ldp.GRR("1", domain_size=256)),
+    "grr-70000": ldp.Stream("s", ldp.GRR("1", domain_size=70_000)),
+    "olh-mix32": ldp.Stream("s", ldp.OLH("1", domain_size=120)),
+    "olh-xxh32": ldp.Stream("s", ldp.OLH("2", domain_size=120, hash="xxh32")),
+    "olh-g300": ldp.Stream("s", ldp.OLH("1/3", domain_size=11, g=300)),
+}
+every_stream = pytest.mark.parametrize("stream", STREAMS.values(), ids=STREAMS.keys())
+
+
+def recount(stream, records):
+    return audit.recount(stream.document(), records)
+
+
+def counted_by_worker(stream, records, start=0, cuts=()):
+    """The worker's path over the same records, in batches cut at the given indices."""
+    state = PartitionState.fresh(stream, start)
+    edges = [0, *cuts, len(records)]
+    for first, last in pairwise(edges):
+        part = records[first:last]
+        columns = Columns.of(range(start + first, start + last), [t for t, _ in part], [v for _, v in part])
+        state.apply(stream, Batch(0, start + first, start + last, columns))
+    return state
+
+
+def frame(stream, *reports):
+    return frames.encode(stream, np.array(list(reports), stream.oracle.report_dtype))
+
+
+def some_reports(stream, rng, n):
+    return [tuple(rng.randrange(bound) for bound in stream.oracle.fields.values()) for _ in range(n)]
+
+
+def assert_agree(stream, records, cuts=()):
+    mine, theirs = recount(stream, records), counted_by_worker(stream, records, cuts=cuts)
+    if dict(mine.rejected) != theirs.rejected:  # say which record, not only how many
+        for record in records:
+            reasons = dict(recount(stream, [record]).rejected), counted_by_worker(stream, [record]).rejected
+            assert reasons[0] == reasons[1], record[1]
+    assert dict(mine.rejected) == theirs.rejected
+    assert (mine.accepted, mine.watermark) == (theirs.accepted, theirs.watermark)
+    assert mine.reports == theirs.windows["all"].reports
+    np.testing.assert_array_equal(mine.state, theirs.windows["all"].state)
+    return mine
+
+
+# --- what a report supports -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("case", VECTORS["cases"], ids=lambda case: f"eps={case['epsilon']} d={case['d']}")
+def test_xxh32_counts_what_pure_ldp_counts(case):
+    stream = ldp.Stream("s", ldp.OLH(case["epsilon"], domain_size=case["d"], hash="xxh32", g=case["g"]))
+    records = [(0, frame(stream, report)) for report in zip(case["seeds"], case["buckets"], strict=True)]
+    assert recount(stream, records).state.tolist() == case["counts"]
+
+
+@pytest.mark.parametrize(("seed", "value", "hashed"), VECTORS["hashes"])
+def test_xxh32_of_long_decimal_strings(seed, value, hashed):
+    # one report at the largest g, so that its bucket tells 16 bits of the hash
+    stream = ldp.Stream("s", ldp.OLH("1", domain_size=value + 1, hash="xxh32", g=1 << 16))
+    assert recount(stream, [(0, frame(stream, (seed, hashed % (1 << 16))))]).state[value] == 1
+
+
+@pytest.mark.parametrize("g", [2, 3, 4, 7, 256, 257, 1 << 16])
+def test_mix32_by_its_definition(g):
+    rng, d, word = random.Random(g), 130, 0xFFFFFFFF
+    stream = ldp.Stream("s", ldp.OLH("1", domain_size=d, g=g))
+    seeds = [0, word, *(rng.getrandbits(32) for _ in range(200))]
+    expected = [0] * d
+    reports = []
+    for i, seed in enumerate(seeds):
+        buckets = []
+        for v in range(d):
+            x = seed ^ (v * 0x9E3779B1 & word)
+            for shift, factor in ((16, 0x7FEB352D), (15, 0x846CA68B), (16, 1)):
+                x = (x ^ x >> shift) * factor & word
+            buckets.append(x * g // 2**32)
+        reports.append((seed, buckets[i % d]))
+        expected = [
+            count + (bucket == buckets[i % d]) for count, bucket in zip(expected, buckets, strict=True)
+        ]
+    assert recount(stream, [(0, frame(stream, *reports))]).state.tolist() == expected
+
+
+def test_recount_is_the_same_however_the_work_is_cut(monkeypatch):
+    stream, rng = STREAMS["olh-xxh32"], random.Random(5)
+    records = [(0, frame(stream, *some_reports(stream, rng, 40))) for _ in range(20)]
+    whole = recount(stream, records).state
+    monkeypatch.setattr(audit, "_LANE", 64)
+    monkeypatch.setattr(audit, "_PENDING_BYTES", 700)
+    np.testing.assert_array_equal(recount(stream, records).state, whole)
+
+
+@every_stream
+def test_fingerprint(stream):
+    assert audit.fingerprint(stream.document()) == stream.fingerprint
+
+
+def test_unknown_protocol_is_refused():
+    with pytest.raises(audit.AuditError, match="oue"):
+        audit.recount({"protocol": "oue", "domain_size": 3}, [])
+    document = STREAMS["olh-mix32"].document() | {"hash": "md5"}
+    with pytest.raises(audit.AuditError, match="md5"):
+        audit.recount(document, [])
+
+
+# --- malformed records ------------------------------------------------------------------------------------------------
+
+HEAD = bytes([1]) + STREAMS["olh-mix32"].fingerprint
+MARK = STREAMS["olh-mix32"].fingerprint.hex()
+
+
+def said(reports, fingerprint=f'"{MARK}"'):
+    return f'{{"fingerprint":{fingerprint},"reports":{reports}}}'.encode()
+
+
+MALFORMED = [
+    (None, "empty"),
+    (b"", "empty"),
+    (b"\x00", "version"),
+    (b"\x02" + HEAD[1:] + bytes(5), "version"),
+    (b" " + said("[[1,2]]"), "version"),
+    (b"\xef\xbb\xbf" + said("[[1,2]]"), "version"),
+    (b"[]", "version"),
+    (b"\x01", "length"),
+    (HEAD[:4], "length"),
+    (HEAD, "length"),
+    (HEAD + bytes(4), "length"),
+    (HEAD + bytes(6), "length"),
+    (b"\x01\x00\x00\x00\x00" + bytes(5), "fingerprint"),
+    (b"\x01\x00\x00\x00\x00", "fingerprint"),
+    (HEAD + struct.pack("<IB", 1, 4), "range"),
+    (HEAD + struct.pack("<IBIB", 1, 3, 1, 255), "range"),
+    (b"{", "json"),
+    (b"{}", "json"),
+    (said("[[1,2]]") + b"}", "json"),
+    (said("[[1,2]]") + b"\x00", "json"),
+    (said("[[1,2]]").replace(b"reports", b"report\xff"), "json"),
+    (said("[[1,2]]").replace(b"reports", b"report\xed\xa0\x80"), "json"),
+    (said("[[1,2]]").replace(b"reports", rb"report\ud800"), "json"),
+    (said("[[1,2]]").decode().encode("utf-16-le"), "json"),
+    (said('[[1,2]],"reports":[[1,2]]'), "json"),
+    (said('[[1,2]],"extra":0'), "json"),
+    (f'{{"fingerprint":"{MARK}"}}'.encode(), "json"),
+    (said("[[1.0,2]]"), "json"),
+    (said("[[1e0,2]]"), "json"),
+    (said("[[true,2]]"), "json"),
+    (said("[[1,null]]"), "json"),
+    (said('[["1",2]]'), "json"),
+    (said("[[NaN,2]]"), "json"),
+    (said("[[-Infinity,2]]"), "json"),
+    (said("[[01,2]]"), "json"),
+    (said("[[1,2],]"), "json"),
+    (said("[1,2]"), "json"),
+    (said("[[1]]"), "json"),
+    (said("[[1,2,3]]"), "json"),
+    (said("[[[1,2]]]"), "json"),
+    (said('[{"seed":1,"bucket":2}]'), "json"),
+    (said("[" * 100_000), "json"),
+    (said("[" * 300 + "]" * 300), "json"),
+    (said("[" * 100_000 + "]" * 100_000), "json"),
+    (said("{}"), "json"),
+    (said("null"), "json"),
+    (said('"[[1,2]]"'), "json"),
+    (said("[[1,2]]", "1"), "json"),
+    (said("[[1,2]]", "null"), "json"),
+    (said("[[1,2]]", f'"{MARK.upper()}"'), "json"),
+    (said("[[1,2]]", '"00000000"'), "fingerprint"),
+    (said("[]", '"00000000"'), "fingerprint"),
+    (said("[]"), "length"),
+    (said("[[1,4]]"), "range"),
+    (said("[[-1,2]]"), "range"),
+    (said("[[4294967296,2]]"), "range"),
+    (said("[[1,2],[1,2],[1,256]]"), "range"),
+    (said(f"[[{10**4000},2]]"), "range"),
+    # the form is judged before what is said, whatever else is wrong
+    (said("[[true,2]]", '"00000000"'), "json"),
+    (said("[1]", '"00000000"'), "json"),
+    (said("[" * 300 + "]" * 300, '"00000000"'), "json"),
+    (said("[" * 100_000 + "]" * 100_000, '"00000000"'), "json"),
+    # an integer of any length is one, and out of range
+    (said("[[1" + "0" * 5000 + ",2]]"), "range"),
+]
+
+
+@pytest.mark.parametrize(("value", "reason"), MALFORMED, ids=range(len(MALFORMED)))
+def test_malformed_records_are_rejected_for_a_reason(value, reason):
+    stream = STREAMS["olh-mix32"]
+    good = frame(stream, (7, 1))
+    result = recount(stream, [(5, good), (9, value)])
+    assert (result.accepted, dict(result.rejected), result.watermark, result.reports) == (
+        1,
+        {reason: 1},
+        5,
+        1,
+    )
+    assert counted_by_worker(stream, [(5, good), (9, value)]).rejected == {reason: 1}
+
+
+WELL_FORMED = [
+    said("[[1,2],[4294967295,3]]"),
+    said(" [ [ 1 ,\t2 ] ,\r\n[4294967295, 3] ] ") + b" \n",
+    f'{{"reports":[[1,2],[4294967295,3]],"fingerprint":"{MARK}"}}'.encode(),
+    said("[[1,2],[4294967295,3]]").replace(b"reports", rb"r\u0065ports"),
+    HEAD + struct.pack("<IBIB", 1, 2, 4294967295, 3),
+]
+
+
+@pytest.mark.parametrize("value", WELL_FORMED, ids=range(len(WELL_FORMED)))
+def test_all_forms_of_the_same_reports_count_the_same(value):
+    stream = STREAMS["olh-mix32"]
+    result = assert_agree(stream, [(3, value)])
+    assert (result.accepted, result.reports) == (1, 2)
+    np.testing.assert_array_equal(result.state, recount(stream, [(3, WELL_FORMED[-1])]).state)
+
+
+# --- two implementations, one answer ----------------------------------------------------------------------------------
+
+SCRAPS = [
+    *(
+        "{",
+        "}",
+        "[",
+        "]",
+        ",",
+        ":",
+        '"',
+        "\\",
+        " ",
+        "\n",
+        "\t",
+        "0",
+        "1",
+        "-",
+        "-0",
+        ".",
+        ".0",
+        "e3",
+        "00",
+        "\x00",
+    ),
+    *(
+        "true",
+        "null",
+        "NaN",
+        "Infinity",
+        "[]",
+        "{}",
+        '""',
+        "\\u0030",
+        "\\ud83d",
+        "\\ud83d\\ude00",
+        "é",
+        "\ufeff",
+    ),
+    *('"fingerprint"', '"reports"', '"reports":', "99999999999999999999", "4294967296", "256", '"00000000"'),
+]
+
+
+def mutated_frame(stream, rng):
+    value = bytearray(frame(stream, *some_reports(stream, rng, rng.randrange(1, 5))))
+    for _ in range(rng.randrange(3)):
+        at = rng.randrange(len(value) + 1)
+        match rng.randrange(4):
+            case 0:
+                value[at : at + 1] = rng.randbytes(1)
+            case 1:
+                del value[at : at + rng.randrange(1, 4)]
+            case 2:
+                value[at:at] = rng.randbytes(rng.randrange(1, 4))
+            case 3:
+                value[5:] = rng.randbytes(rng.randrange(12))
+    return bytes(value)
+
+
+def mutated_json(stream, rng):
+    reports = some_reports(stream, rng, rng.randrange(4))
+    items = [report[0] for report in reports] if len(stream.oracle.fields) == 1 else reports
+    mark = stream.fingerprint.hex() if rng.randrange(8) else "0123abcd"
+    keys = {"fingerprint": mark, "reports": items}
+    text = json.dumps(
+        dict(rng.sample(list(keys.items()), 2)), separators=rng.choice([(",", ":"), (", ", " : ")])
+    )
+    for _ in range(rng.randrange(4)):
+        at = rng.randrange(1, len(text) + 1)
+        text = text[:at] + rng.choice([*SCRAPS, "", "", ""]) + text[at + rng.choice([0, 0, 1, 2, 5]) :]
+    value = text.encode()
+    if rng.randrange(20) == 0:
+        at = rng.randrange(1, len(value) + 1)
+        value = value[:at] + rng.choice([b"\xff", b"\xed\xa0\x80", b"\xc0\xaf", b"\x80"]) + value[at:]
+    return value
+
+
+@every_stream
+@pytest.mark.parametrize("make", [mutated_frame, mutated_json])
+def test_recount_agrees_with_the_worker_on_mutated_records(stream, make):
+    rng = random.Random(f"{make.__name__} {stream.fingerprint.hex()}")
+    records = [(rng.randrange(10**12), make(stream, rng)) for _ in range(3000)]
+    result = assert_agree(stream, records, cuts=sorted(rng.sample(range(1, 3000), 9)))
+    assert result.accepted > 300
+    # the mixture is worth something only if it reaches every way to fail
+    reached = (
+        {"version", "fingerprint", "length"} if make is mutated_frame else {"json", "fingerprint", "length"}
+    )
+    assert reached <= set(result.rejected)
+
+
+@every_stream
+def test_recount_agrees_with_the_worker_on_noise(stream):
+    rng = random.Random(11)
+    starts = [b"", b"\x01", b"\x01" + stream.fingerprint, b"{", b'{"fingerprint":']
+    records = [(0, rng.choice(starts) + rng.randbytes(rng.randrange(40))) for _ in range(2000)]
+    records += [(0, rng.randbytes(1_000_000)), (0, b"{" + rng.randbytes(1_000_000)), (0, None)]
+    assert_agree(stream, records)
+
+
+def test_recount_agrees_with_the_worker_on_perturbed_users():
+    for stream in STREAMS.values():
+        rng = np.random.default_rng(3)
+        values = rng.integers(0, stream.oracle.domain_size, 3000)
+        reports = stream.oracle.perturb(values, rng=rng)
+        records = [(t, frames.encode(stream, part)) for t, part in enumerate(np.array_split(reports, 70))]
+        records += [
+            (t, frames.encode_json(stream, part)) for t, part in enumerate(np.array_split(reports, 70))
+        ]
+        assert assert_agree(stream, records).reports == 6000
+
+
+# --- the verdict on what is stored ------------------------------------------------------------------------------------
+
+GROUP = "ldp-worker-s"
+STREAM = STREAMS["olh-mix32"]
+START = 100
+FLUSH = "0123456789abcdef" * 2
+
+
+def log(n=50, seed=1):
+    """Records of offsets START, START+1, ...: good ones, and every fifth malformed."""
+    rng = random.Random(seed)
+    return [
+        (10_000 + i, b"noise" if i % 5 == 4 else frame(STREAM, *some_reports(STREAM, rng, 3)))
+        for i in range(n)
+    ]
+
+
+def stored(state, group=GROUP, stream=STREAM):
+    """What a commit of a state leaves in the store."""
+    before = layout.initial(
+        layout.lineage(group, stream, "topic-id"), PartitionState.fresh(stream, state.start)
+    )
+    metadata, blobs = layout.dump(state, before, FLUSH)
+    return metadata.fields(), dict(blobs)
+
+
+def verify(cut, records, begin=START, end=None):
+    def read(first, last):
+        assert begin <= first <= last
+        return records[first - START : last - START]
+
+    bounds = (begin, START + len(records) if end is None else end)
+    return audit.verify(STREAM.document(), 0, group=GROUP, cut=cut, bounds=bounds, read=read)
+
+
+def test_equal_up_to_the_stored_offset_and_no_further():
+    records = log()
+    row = verify(stored(counted_by_worker(STREAM, records[:40], START)), records)
+    assert row == audit.Row(0, START, START + 40, lag=10, records=40, reports=96, rejected={"version": 8})
+
+
+def test_nothing_counted_yet_is_no_difference():
+    empty = ({}, {"all": None})
+    assert verify(empty, log()) == audit.Row(0, None, 0, lag=50)
+    claimed = layout.initial(layout.lineage(GROUP, STREAM, "t"), PartitionState.fresh(STREAM, START)).fields()
+    assert verify((claimed, {"all": None}), log()) == audit.Row(0, START, START, lag=50)
+
+
+def changed(what, to):
+    def change(state):
+        setattr(state, what, to)
+
+    return change
+
+
+def add_to_entry(state):
+    state.windows["all"].state[[17, 60]] += 1
+
+
+def add_report(state):
+    state.windows["all"].reports += 1
+
+
+@pytest.mark.parametrize(
+    ("change", "difference"),
+    [
+        (changed("accepted", 41), "accepted: 41 in Redis, 40 recounted"),
+        (changed("rejected", {"version": 9}), "rejected as version: 9 in Redis, 10 recounted"),
+        (changed("rejected", {"version": 10, "json": 1}), "rejected as json: 1 in Redis, 0 recounted"),
+        (changed("rejected", {}), "rejected as version: 0 in Redis, 10 recounted"),
+        (changed("late", 1), "late: 1 in Redis, 0 recounted"),
+        (changed("watermark", 10_049), "watermark: 10049 in Redis, 10048 recounted"),
+        (changed("watermark", None), "watermark: None in Redis, 10048 recounted"),
+        (add_report, "reports: 121 in Redis, 120 recounted"),
+        (changed("offset", START + 49), "rejected as version: 10 in Redis, 9 recounted"),
+        (
+            changed("offset", START + 51),
+            "offset: 151 in Redis, but the log ends at 150: truncated or made anew",
+        ),
+        (changed("start", START + 1), "start: 101 in Redis, but the log begins at 100 already"),
+    ],
+)
+def test_first_difference_is_named(change, difference):
+    state = counted_by_worker(STREAM, log(), START)
+    change(state)
+    assert verify(stored(state), log()).difference == difference
+
+
+def test_a_single_entry_of_the_state_is_enough():
+    records = log()
+    state = counted_by_worker(STREAM, records, START)
+    was = int(state.windows["all"].state[17])
+    add_to_entry(state)
+    row = verify(stored(state), records)
+    assert row.difference == f"state[17]: {was + 1} in Redis, {was} recounted; 2 of 120 entries differ"
+
+
+def test_reports_of_one_record_exchanged_for_others_are_noticed():
+    # every total is equal, only the vectors differ
+    records = log()
+    others = [(records[0][0], frame(STREAM, (1, 1), (2, 2), (3, 3))), *records[1:]]
+    row = verify(stored(counted_by_worker(STREAM, records, START)), others)
+    assert row.difference.startswith("state[")
+
+
+def test_metadata_and_counts_must_belong_together():
+    records = log()
+    fields, blobs = stored(counted_by_worker(STREAM, records, START))
+    assert verify((fields, blobs), records).difference is None
+    blob = blobs["all"]
+
+    def difference(fields=fields, blob=blob):
+        return verify((fields, {"all": blob}), records).difference
+
+    assert difference({}) == "metadata: missing, but there are counts"
+    assert difference(blob=None) == "counts: the blob that the metadata name is missing"
+    assert difference(blob=blob[:-8]) == f"counts: the blob has {len(blob) - 8} bytes, {len(blob)} are due"
+    assert difference(blob=b"LDP2" + blob[4:]).startswith("counts: the blob says b'LDP2'")
+    other = fields | {"blobs": json.dumps({"all": "f" * 32})}
+    assert difference(other) == f"counts: the blob is of flush {FLUSH}, the metadata name {'f' * 32}"
+    assert difference(fields | {"offset": "149"}) == "counts: the blob is of offset 150, the metadata of 149"
+    assert difference(fields | {"flush": ""}) == "metadata: of before the first commit, but there are counts"
+    assert difference(fields | {"blobs": "{}"}).startswith("metadata: the blobs named are []")
+    for key in fields.keys() - {"epoch", "flush"}:
+        assert difference(fields | {key: "?"}).startswith("metadata: "), key
+        assert difference({k: v for k, v in fields.items() if k != key}).startswith("metadata: "), key
+
+
+def test_a_blob_may_be_older_than_the_metadata():
+    records = log()
+    state = counted_by_worker(STREAM, records, START)
+    before, blobs = layout.dump(state, layout.initial(layout.lineage(GROUP, STREAM, "t"), state), FLUSH)
+    state.changed.clear()
+    state.apply(
+        STREAM, Batch(0, state.offset, state.offset + 1, Columns.of([], [], []))
+    )  # a transaction marker
+    after, none = layout.dump(state, before, "f" * 32)
+    assert none == {}
+    assert verify((after.fields(), blobs), [*records], end=state.offset + 1).difference is None
+
+
+def test_counts_of_another_stream_or_group_are_refused():
+    records = log()
+    state = counted_by_worker(STREAM, records, START)
+    row = verify(stored(state, group="other"), records)
+    assert row.difference == f"lineage: group is 'other' in Redis, {GROUP!r} by the configuration"
+    row = verify(stored(state, stream=STREAMS["olh-xxh32"]), records)
+    assert row.difference.startswith("lineage: fingerprint is ")
+
+
+def with_gap(records, lost, found):
+    """A worker's state that counted up to ``lost`` and went on at ``found``."""
+    state = counted_by_worker(STREAM, records[: lost - START], START)
+    state.skip(found)
+    rest = records[found - START :]
+    end = START + len(records)
+    offsets = range(found, end)
+    state.apply(STREAM, Batch(0, found, end, Columns.of(offsets, [t for t, _ in rest], [v for _, v in rest])))
+    return state
+
+
+def test_deleted_records_are_named_as_what_cannot_be_recounted():
+    records = log()
+    row = verify(stored(counted_by_worker(STREAM, records, START)), records, begin=START + 20)
+    assert row.difference.startswith("log: [100, 120) was counted and then deleted, the log begins at 120; ")
+    assert (row.records, row.reports) == (0, 0)
+
+
+def test_a_gap_is_named_and_the_rest_recounted():
+    records = log()
+    # lost before anything was counted: all that remains can be read again
+    row = verify(stored(with_gap(records, START, START + 20)), records, begin=START + 20)
+    assert row.difference == "log: [100, 120) was deleted before it was counted; all else is equal"
+    assert row.records == 30
+    # counted to 110, the log then began at 120: what was counted before is gone too
+    row = verify(stored(with_gap(records, START + 10, START + 20)), records, begin=START + 20)
+    assert row.difference.startswith("log: [100, 110) was counted and then deleted")
+    # a difference in the rest comes first
+    state = with_gap(records, START, START + 20)
+    state.accepted += 1
+    row = verify(stored(state), records, begin=START + 20)
+    assert row.difference == f"accepted: {state.accepted} in Redis, {state.accepted - 1} recounted"
+
+
+def test_a_gap_that_the_log_disproves_is_a_difference():
+    records = log()
+    row = verify(stored(with_gap(records, START, START + 20)), records, begin=START + 19)
+    assert row.difference == "gaps: [100, 120) in Redis, but the log still has it from 119 on"
+    state = counted_by_worker(STREAM, records, START)
+    state.gaps = [(140, 160)]
+    row = verify(stored(state), records)
+    assert row.difference == "gaps: [(140, 160)] do not ascend within [100, 150)"
+
+
+# --- what is said -----------------------------------------------------------------------------------------------------
+
+
+def test_verdict_adds_up_and_is_said():
+    rows = (
+        audit.Row(0, 100, 150, 7, records=50, reports=120, rejected={"json": 2, "version": 8}),
+        audit.Row(1, None, 0, 4),
+    )
+    verdict = audit.Verdict("colours", rows)
+    assert (verdict.equal, verdict.records, verdict.reports, verdict.rejected, verdict.lag) == (
+        True,
+        50,
+        120,
+        10,
+        11,
+    )
+    assert audit.render(verdict).caption == "equal: 120 reports in 50 records, 10 malformed"
+    assert list(audit.render(verdict).columns[-1].cells) == ["equal", "nothing counted yet"]
+    tree = json.loads(json.dumps(audit.as_json(verdict)))
+    assert (tree["equal"], tree["difference"], tree["partitions"][0]["rejected"]["json"]) == (True, None, 2)
+
+    different = audit.Verdict(
+        "colours", (*rows, audit.Row(2, 0, 5, 0, difference="late: 1 in Redis, 0 recounted"))
+    )
+    assert not different.equal
+    assert audit.as_json(different)["difference"] == "partition 2: late: 1 in Redis, 0 recounted"
+    assert audit.render(different).caption == "different: partition 2: late: 1 in Redis, 0 recounted"
+
+
+def test_the_audit_shares_nothing_with_what_it_audits():
+    text = Path(audit.__file__).read_text()
+    imports = [line for line in text.splitlines() if line.startswith(("import ", "from "))]
+    assert [line for line in imports if "ldp" in line or "worker" in line] == [
+        "from worker.config import Config, Served"
+    ]

@@ -1,0 +1,338 @@
+"""Each method against a derivation of its own, and what all methods promise."""
+
+import itertools
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import minimize
+from scipy.stats import norm as gaussian
+
+import ldp
+from ldp.consistency import METHODS, PROMISES
+
+SUMS_TO_ONE = [name for name, promise in PROMISES.items() if promise.sums_to_one]
+
+
+def protocol(kind, d, epsilon="1"):
+    if kind == "grr":
+        return ldp.oracle("grr", epsilon=epsilon, domain_size=d)
+    return ldp.oracle("olh", epsilon=epsilon, domain_size=d, **({"g": 2} if kind == "blh" else {}))
+
+
+def inputs(d=7):
+    """Estimates of every awkward kind, under p + q < 1, = 1 and > 1."""
+    rng = np.random.default_rng(d)
+    for kind in ("grr", "olh", "blh"):
+        for epsilon in ("1/5", "1", "6"):
+            oracle = protocol(kind, d, epsilon)
+            p, q = float(oracle.p), float(oracle.q)
+            most_negative = -q / (p - q)
+            spread = ldp.Estimate(np.zeros(d), 300, oracle).sigma
+            truth = rng.dirichlet(np.full(d, 0.5))
+            shapes = {
+                "random": truth + spread * rng.normal(size=d),
+                "tied": np.round(4 * (truth + spread * rng.normal(size=d))) / 4,
+                "all equal": np.full(d, 0.3),
+                "all zero": np.zeros(d),
+                "all negative": most_negative * rng.uniform(0.1, 0.9, d),
+                "tiny": 1e-12 * rng.normal(size=d),
+                "sum below 1": 0.2 * truth - 0.01,
+                "one above 1": np.where(np.arange(d) == 2, 1.2, -0.1),
+                "two above 1": np.where(np.arange(d) % 5 == 2, 1.2, 0.1),
+                "an exact sum of 1": np.full(d, 1 / d)
+                + np.where(np.arange(d) < 2, [0.05, *[-0.05] * (d - 1)], 0)
+                if d > 1
+                else np.ones(1),
+            }
+            for name, frequencies in shapes.items():
+                possible = np.clip(frequencies, most_negative, (1 - q) / (p - q))
+                yield pytest.param(ldp.Estimate(possible, 300, oracle), id=f"{kind}-{epsilon}-d={d}-{name}")
+            yield pytest.param(
+                oracle.estimate((np.arange(d) == d // 2).astype(int), 1), id=f"{kind}-{epsilon}-d={d}-n=1"
+            )
+
+
+SMALL = [*inputs(1), *inputs(2), *inputs(7)]
+
+
+# Definitions, written another way
+
+
+@pytest.mark.parametrize("estimate", SMALL)
+def test_base_and_its_clamps(estimate):
+    f = estimate.frequencies.tolist()
+    assert METHODS["base"](estimate).tolist() == f
+    clamped = [x if x > 0 else 0.0 for x in f]
+    assert METHODS["base-pos"](estimate).tolist() == clamped
+    assert METHODS["post-pos"](estimate).tolist() == clamped
+
+
+@pytest.mark.parametrize("estimate", [*SMALL, *inputs(4), *inputs(5)])
+def test_base_cut(estimate):
+    d = len(estimate.frequencies)
+    # T is where d noise values put two above it; a median or less is no threshold.
+    threshold = gaussian.isf(2 / d, scale=estimate.sigma) if d > 4 else 0.0
+    expected = [x if x >= max(threshold, 0.0) else 0.0 for x in estimate.frequencies]
+    assert METHODS["base-cut"](estimate).tolist() == expected
+
+
+def test_base_cut_threshold_is_the_papers():
+    oracle = protocol("olh", 1024)
+    sigma = ldp.Estimate(np.zeros(1024), 10**6, oracle).sigma
+    at = 2.8856349124267573 * sigma  # F⁻¹(1 − 2/1024) from a table
+    f = np.zeros(1024)
+    f[:4] = [at * (1 + 1e-9), at * (1 - 1e-9), -at, 1.0]
+    cut = METHODS["base-cut"](ldp.Estimate(f, 10**6, oracle))
+    assert np.flatnonzero(cut).tolist() == [0, 3]
+
+
+@pytest.mark.parametrize("estimate", SMALL)
+def test_norm(estimate):
+    exact = [Fraction(x) for x in estimate.frequencies]
+    delta = (1 - sum(exact)) / len(exact)
+    np.testing.assert_allclose(METHODS["norm"](estimate), [float(x + delta) for x in exact], atol=1e-14)
+
+
+@pytest.mark.parametrize("estimate", SMALL)
+def test_norm_mul(estimate):
+    exact = [max(Fraction(x), Fraction(0)) for x in estimate.frequencies]
+    total = sum(exact)
+    expected = [float(x / total) if total else 1 / len(exact) for x in exact]
+    np.testing.assert_allclose(METHODS["norm-mul"](estimate), expected, rtol=1e-14)
+
+
+@pytest.mark.parametrize("estimate", SMALL)
+def test_norm_cut(estimate):
+    """Every threshold is tried; a sum is at most 1 if it is that up to the rounding of the estimates."""
+    f = estimate.frequencies
+    slack = Fraction(1, 10**12)
+    candidates = [
+        [Fraction(x) if x >= theta else Fraction(0) for x in f] for theta in sorted(x for x in f if x > 0)
+    ]
+    fitting = [kept for kept in candidates if sum(kept) <= 1 + slack]
+    if not candidates:
+        expected = np.zeros(len(f))
+    elif fitting:  # ascending thresholds: the first is the smallest
+        expected = np.array([float(x) for x in fitting[0]])
+    else:
+        largest = f == max(f)
+        expected = largest / np.sum(largest)
+    np.testing.assert_array_equal(METHODS["norm-cut"](estimate), expected)
+
+
+def test_norm_cut_keeps_what_sums_to_one_up_to_rounding():
+    """GRR's estimates sum to 1; without a guard for rounding about half of these would lose their smallest."""
+    rng = np.random.default_rng(5)
+    for d, epsilon in itertools.product((2, 3, 50, 1000), ("1/100", "1", "20")):
+        oracle = protocol("grr", d, epsilon)
+        for _ in range(20):
+            n = 10**6
+            p, q = float(oracle.p), float(oracle.q)
+            counts = np.floor(n * (q + (p - q) * rng.dirichlet(np.full(d, 9.0)))).astype(np.int64)
+            counts[0] += n - counts.sum()
+            estimate = oracle.estimate(counts, n)
+            if (estimate.frequencies > 0).all():
+                np.testing.assert_array_equal(METHODS["norm-cut"](estimate), estimate.frequencies)
+
+
+# Constrained optimisation
+
+
+def quadratic(estimate):
+    """MLE-Apx's objective and gradient, as the paper prints them (without n/2)."""
+    f, p, q = estimate.frequencies, float(estimate.oracle.p), float(estimate.oracle.q)
+
+    def objective(x):
+        variance = q * (1 - q) * (1 - x) + p * (1 - p) * x
+        return float(np.sum((x - f) ** 2 / variance))
+
+    def gradient(x):
+        variance = q * (1 - q) * (1 - x) + p * (1 - p) * x
+        slope = p * (1 - p) - q * (1 - q)
+        return 2 * (x - f) / variance - slope * ((x - f) / variance) ** 2
+
+    return objective, gradient
+
+
+def least_squares(estimate):
+    """Norm-Sub's objective and gradient."""
+    f = estimate.frequencies
+    return (lambda x: float(np.sum((x - f) ** 2))), (lambda x: 2 * (x - f))
+
+
+PROGRAMS = [("norm-sub", least_squares), ("mle-apx", quadratic)]
+
+
+@pytest.mark.parametrize(("method", "program"), PROGRAMS)
+@pytest.mark.parametrize("estimate", [*inputs(2), *inputs(7)])
+def test_a_generic_optimiser_finds_nothing_better(method, program, estimate):
+    objective, gradient = program(estimate)
+    found = METHODS[method](estimate)
+    d = len(found)
+    scale = max(1.0, objective(np.full(d, 1 / d)))
+    generic = minimize(
+        lambda x: objective(x) / scale,
+        np.full(d, 1 / d),
+        jac=lambda x: gradient(x) / scale,
+        method="SLSQP",
+        bounds=[(0, 1)] * d,
+        constraints={"type": "eq", "fun": lambda x: np.sum(x) - 1, "jac": np.ones_like},
+        options={"ftol": 1e-15, "maxiter": 500},
+    )
+    inside = np.clip(generic.x, 0, 1) / np.sum(np.clip(generic.x, 0, 1))
+    assert objective(found) <= objective(inside) + 1e-9 * scale
+    np.testing.assert_allclose(found, inside, atol=2e-5)
+
+
+@pytest.mark.parametrize(("method", "program"), PROGRAMS)
+@pytest.mark.parametrize("estimate", [*SMALL, *inputs(300)])
+def test_the_conditions_of_a_minimum_hold(method, program, estimate):
+    """On the kept values the gradient is one number, on the others it is no smaller: enough, as it is convex."""
+    _, gradient = program(estimate)
+    found = METHODS[method](estimate)
+    if len(found) == 1:
+        assert found.tolist() == [1.0]
+        return
+    slopes = gradient(found)
+    kept = found > 0
+    tolerance = 1e-10 * max(1.0, float(np.abs(slopes).max()))
+    assert np.ptp(slopes[kept]) <= tolerance
+    assert (slopes[~kept] >= slopes[kept].max() - tolerance).all()
+
+
+def test_norm_sub_does_not_zero_negatives_first():
+    estimate = ldp.Estimate(np.array([0.5, 0.2, -0.1]), 100, protocol("olh", 3))
+    expected = [0.5 + 0.4 / 3, 0.2 + 0.4 / 3, -0.1 + 0.4 / 3]
+    np.testing.assert_allclose(METHODS["norm-sub"](estimate), expected, rtol=1e-14)
+
+
+@pytest.mark.parametrize("epsilon", ["1/100", "1", "8", "20", "36", "40", "64"])
+@pytest.mark.parametrize(
+    "counts",
+    [[100, 100, 60, 0], [100, 0, 0, 0], [0, 0, 0, 0], [100] * 4, [100, 99, 50, 50], [62, 58, 55, 51]],
+)
+def test_mle_apx_with_two_buckets_at_any_epsilon(epsilon, counts):
+    """p + q > 1, where the variance of a frequency of 1 vanishes: exact arithmetic over all kept sets decides."""
+    oracle = protocol("blh", 4, epsilon)
+    p, q = oracle.p, oracle.q
+    exact = [(Fraction(c, 100) - q) / (p - q) for c in counts]
+    A, B, Q = p - q, (p - q) * (1 - p - q), q * (1 - q)
+    solutions = []
+    for m in range(1, 5):
+        kept = sorted(exact, reverse=True)[:m]
+        x = A * (1 - sum(kept)) / (m * Q + B)
+        solution = [(A * f + Q * x) / (A - B * x) if f >= kept[-1] else Fraction(0) for f in exact]
+        if min(solution) >= 0 and sum(solution) == 1:
+            solutions.append(
+                (sum((s - f) ** 2 / (Q + s * B) for s, f in zip(solution, exact, strict=True)), solution)
+            )
+    expected = [float(s) for s in min(solutions)[1]]
+    found = METHODS["mle-apx"](oracle.estimate(np.array(counts), 100))
+    np.testing.assert_allclose(found, expected, atol=1e-12)
+
+
+# What holds for every method
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("n", [1, 10**6])
+@pytest.mark.parametrize("f", [-0.4, 0.0, 1e-12, 0.3, 1.0, 1.5])
+def test_a_domain_of_one(method, n, f):
+    for kind in ("grr", "olh", "blh"):
+        found = METHODS[method](ldp.Estimate(np.array([f]), n, protocol(kind, 1)))
+        if PROMISES[method].sums_to_one:
+            assert found.tolist() == [1.0]
+        assert found.shape == (1,)
+
+
+@pytest.mark.parametrize("method", SUMS_TO_ONE)
+@pytest.mark.parametrize("f", [-0.2, 0.0, 1e-12, 0.1, 1.1])
+def test_equal_estimates_share_one(method, f):
+    found = METHODS[method](ldp.Estimate(np.full(9, f), 100, protocol("olh", 9)))
+    np.testing.assert_allclose(found, 1 / 9, rtol=1e-14)
+
+
+def test_degenerate_cases_have_their_rule():
+    negative = ldp.Estimate(np.array([-0.1, -0.2, -0.1, -0.4, -0.3]), 100, protocol("olh", 5))
+    for method in ("base-pos", "post-pos", "base-cut", "norm-cut"):
+        assert METHODS[method](negative).tolist() == [0.0] * 5
+    np.testing.assert_allclose(METHODS["norm-mul"](negative), 0.2, rtol=1e-15)
+    too_large = ldp.Estimate(np.array([1.5, 0.2, 1.5, -0.1, 0.7]), 100, protocol("olh", 5))
+    assert METHODS["norm-cut"](too_large).tolist() == [0.5, 0.0, 0.5, 0.0, 0.0]
+    tied = ldp.Estimate(np.array([0.5, 0.2, 0.2, 0.2, 0.1]), 100, protocol("olh", 5))
+    assert METHODS["norm-cut"](tied).tolist() == [0.5, 0.0, 0.0, 0.0, 0.0]  # two of the ties would fit
+
+
+@st.composite
+def estimates(draw):
+    d = draw(st.integers(1, 12))
+    oracle = protocol(
+        draw(st.sampled_from(["grr", "olh", "blh"])), d, draw(st.sampled_from(["1/10", "1", "12"]))
+    )
+    n = draw(st.sampled_from([1, 2, 50, 10**6, 10**12]))
+    number = st.one_of(
+        st.floats(-1, 2, allow_subnormal=True),
+        st.sampled_from([0.0, -0.0, 0.25, -0.25, 1.0, 1e-12, -1e-12, 1e-300, 30.0, -1000.0]),
+    )
+    return ldp.Estimate(np.array(draw(st.lists(number, min_size=d, max_size=d))), n, oracle)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@settings(derandomize=True, deadline=None, database=None, max_examples=120)
+@given(estimate=estimates(), seed=st.integers(0, 2**32 - 1))
+def test_what_every_method_promises(method, estimate, seed):
+    before = estimate.frequencies.copy()
+    found = METHODS[method](estimate)
+    assert found.dtype == np.float64
+    assert_promises(method, estimate.frequencies, found)
+    np.testing.assert_array_equal(estimate.frequencies, before)
+    assert not np.shares_memory(found, estimate.frequencies)
+    assert found.flags.writeable
+
+    order = np.random.default_rng(seed).permutation(len(before))
+    permuted = METHODS[method](ldp.Estimate(before[order], estimate.n, estimate.oracle))
+    np.testing.assert_array_equal(permuted, found[order])
+
+
+def assert_promises(method, frequencies, found):
+    assert found.shape == frequencies.shape
+    assert np.isfinite(found).all()
+    order = np.argsort(frequencies, kind="stable")
+    assert (np.diff(found[order]) >= 0).all()
+    ties = np.diff(frequencies[order]) == 0
+    assert (np.diff(found[order])[ties] == 0).all()
+    if PROMISES[method].non_negative:
+        assert (found >= 0).all()
+    if PROMISES[method].sums_to_one:
+        ulp = np.spacing(np.abs(found).max())
+        assert abs(math.fsum(found) - 1.0) <= 4 * len(found) * max(ulp, np.finfo(float).eps / len(found))
+
+
+@pytest.fixture(scope="module", params=["olh", "grr"])
+def million(request):
+    """A million values, Zipf: a billion users with OLH, fewer than values with GRR."""
+    d = 10**6
+    n = 10**9 if request.param == "olh" else 10**5
+    oracle = protocol(request.param, d)
+    rng = np.random.default_rng(6)
+    weights = np.arange(1, d + 1) ** -1.5
+    holders = rng.multinomial(n, weights / weights.sum())
+    if request.param == "grr":
+        kept = rng.binomial(holders, float(oracle.p - oracle.q))
+        return oracle.estimate(kept + rng.multinomial(n - kept.sum(), np.full(d, 1 / d)), n)
+    counts = rng.binomial(holders, float(oracle.p)) + rng.binomial(n - holders, float(oracle.q))
+    return oracle.estimate(counts, n)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_million_values(method, million):
+    assert_promises(method, million.frequencies, METHODS[method](million))
+
+
+def test_methods_are_in_the_papers_order():
+    names = "base base-pos post-pos base-cut norm norm-mul norm-cut norm-sub mle-apx power power-ns"
+    assert list(METHODS) == list(PROMISES) == names.split()

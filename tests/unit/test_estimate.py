@@ -1,0 +1,125 @@
+"""Estimate: what it accepts, its standard errors, and its score interval."""
+
+from fractions import Fraction
+from math import sqrt
+
+import numpy as np
+import pytest
+from scipy.stats import norm as gaussian
+
+import ldp
+
+ORACLES = [
+    ldp.oracle("grr", epsilon="1", domain_size=5),
+    ldp.oracle("grr", epsilon="3", domain_size=2),  # p + q = 1
+    ldp.oracle("grr", epsilon="1/100", domain_size=5),
+    ldp.oracle("grr", epsilon="20", domain_size=1000),
+    ldp.oracle("olh", epsilon="1", domain_size=7),
+    ldp.oracle("olh", epsilon="4", domain_size=7, g=2),  # p + q > 1
+    ldp.oracle("olh", epsilon="40", domain_size=7, g=2),  # the variance all but vanishes at f = 1
+    ldp.oracle("olh", epsilon="30", domain_size=7),
+]
+
+
+def spread(oracle, n):
+    """An estimate whose counts run over all of 0..n."""
+    return oracle.estimate(np.linspace(0, n, oracle.domain_size).astype(np.int64), n)
+
+
+@pytest.mark.parametrize(
+    ("frequencies", "n", "error", "said"),
+    [
+        ([0.5, np.nan, 0.5], 10, ValueError, "value 1 has nan"),
+        ([0.5, 0.5, -np.inf], 10, ValueError, "value 2 has -inf"),
+        ([0.5, 0.5], 10, ValueError, r"\(2,\).*\(3,\)"),
+        ([[0.5, 0.5, 0.0]], 10, ValueError, r"\(1, 3\)"),
+        ([0.5, 0.5, 0.0], 0, ValueError, "got 0"),
+        ([0.5, 0.5, 0.0], -3, ValueError, "got -3"),
+        ([0.5, 0.5, 0.0], 10.0, TypeError, "float"),
+        ([0.5, 0.5, 0.0], True, TypeError, "bool"),
+    ],
+)
+def test_bad_input_is_named(frequencies, n, error, said):
+    with pytest.raises(error, match=said):
+        ldp.Estimate(np.array(frequencies), n, ldp.oracle("grr", epsilon="1", domain_size=3))
+
+
+def test_an_estimate_is_its_own_and_does_not_change():
+    given = np.array([0.5, 0.25, 0.25])
+    estimate = ldp.Estimate(given, np.int64(4), ldp.oracle("grr", epsilon="1", domain_size=3))
+    given[0] = 9.0
+    assert estimate.frequencies.tolist() == [0.5, 0.25, 0.25]
+    assert estimate.n == 4
+    assert type(estimate.n) is int
+    with pytest.raises(ValueError, match="read-only"):
+        estimate.frequencies[0] = 1.0
+    with pytest.raises(AttributeError):
+        estimate.n = 5
+
+
+@pytest.mark.parametrize("oracle", ORACLES, ids=repr)
+@pytest.mark.parametrize("n", [1, 1000, 10**15])
+def test_standard_errors_are_the_binomials(oracle, n):
+    estimate = spread(oracle, n)
+    p, q = oracle.p, oracle.q
+
+    def of_two_binomials(f):  # n·f users with the value, the others without
+        return sqrt((f * p * (1 - p) + (1 - f) * q * (1 - q)) / n / (p - q) ** 2)
+
+    assert estimate.sigma == pytest.approx(of_two_binomials(Fraction(0)), rel=1e-14)
+    clipped = [min(max(Fraction(f), Fraction(0)), Fraction(1)) for f in estimate.frequencies]
+    np.testing.assert_allclose(estimate.std_error(), [of_two_binomials(f) for f in clipped], rtol=1e-12)
+
+
+@pytest.mark.parametrize("oracle", ORACLES, ids=repr)
+@pytest.mark.parametrize("n", [1, 30, 10**6, 10**15])
+@pytest.mark.parametrize("level", [0.5, 0.95, 0.999999])
+def test_interval_is_the_set_of_its_definition(oracle, n, level):
+    """Just inside each end the definition holds, just outside it does not: decided in exact arithmetic."""
+    estimate = spread(oracle, n)
+    p, q = oracle.p, oracle.q
+    z = Fraction(float(gaussian.isf((1 - level) / 2)))
+
+    def belongs(f, estimated):
+        variance = (1 - f) * q * (1 - q) + f * p * (1 - p)
+        return n * ((estimated - f) * (p - q)) ** 2 <= z * z * variance
+
+    low, high = estimate.interval(level)
+    for v in range(0, oracle.domain_size, max(1, oracle.domain_size // 7)):
+        f, below, above = (Fraction(x) for x in (estimate.frequencies[v], low[v], high[v]))
+        assert below <= f <= above
+        nudge = (above - below) / 10**9 + Fraction(4 * np.spacing(max(abs(low[v]), abs(high[v]))))
+        assert not belongs(below - nudge, f)
+        assert not belongs(above + nudge, f)
+        if above - below > 2 * nudge:
+            assert belongs(below + nudge, f)
+            assert belongs(above - nudge, f)
+
+
+@pytest.mark.parametrize("oracle", [ORACLES[4], ORACLES[5]], ids=repr)
+@pytest.mark.parametrize("truth", [0.0, 0.5])
+@pytest.mark.parametrize("level", [0.8, 0.95])
+def test_interval_covers_and_errors_have_their_size(oracle, truth, level):
+    """20,000 values of the same true frequency: coverage and spread within 6 standard deviations."""
+    d, n = 20_000, 100_000
+    oracle = ldp.oracle("olh", epsilon=oracle.epsilon, domain_size=d, g=oracle.g)
+    rng = np.random.default_rng(20)
+    holders = round(truth * n)
+    counts = rng.binomial(holders, float(oracle.p), d) + rng.binomial(n - holders, float(oracle.q), d)
+    estimate = oracle.estimate(counts, n)
+    low, high = estimate.interval(level)
+    # A count is an integer: the level is met to within a step of the count, 2·density.
+    step = (
+        2.0 * gaussian.pdf(gaussian.ppf(0.5 + level / 2)) / (estimate.sigma * n * float(oracle.p - oracle.q))
+    )
+    covered = np.mean((low <= truth) & (truth <= high))
+    assert covered == pytest.approx(level, abs=6 * sqrt(level * (1 - level) / d) + step)
+    assert np.std(estimate.frequencies - truth) == pytest.approx(
+        np.mean(estimate.std_error()), rel=6 / sqrt(2 * d) + 0.01
+    )
+
+
+@pytest.mark.parametrize("level", [0.0, 1.0, -0.5, 95, float("nan")])
+def test_a_level_that_is_none(level):
+    with pytest.raises(ValueError, match=f"got {level}"):
+        spread(ORACLES[0], 10).interval(level)

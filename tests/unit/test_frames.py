@@ -1,0 +1,286 @@
+"""Frames: the vectors, a round trip, and `decode` against a decoder that reads one record at a time."""
+
+import json
+import struct
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+import ldp
+from ldp import frames
+from ldp.oracles import ORACLES
+
+VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "frames.json").read_text())["streams"]
+STREAMS = {vector["name"]: ldp.Stream.from_document(vector["name"], vector["document"]) for vector in VECTORS}
+FORMATS = {("grr", 1): "<B", ("grr", 2): "<H", ("grr", 4): "<I", ("olh", 5): "<IB", ("olh", 6): "<IH"}
+
+
+def columns(records):
+    bounds = np.cumsum([0, *map(len, records)], dtype=np.int64)
+    return b"".join(records), bounds
+
+
+def decode(stream, *records):
+    return frames.decode(stream, *columns(records))
+
+
+def record_of(vector):
+    return bytes.fromhex(vector["hex"]) if "hex" in vector else vector["text"].encode()
+
+
+def read_one(stream, record):
+    """A frame's reports as tuples, or the reason for which it is rejected: the contract, record by record."""
+    oracle = stream.oracle
+    bounds = [oracle.domain_size] if oracle.name == "grr" else [2**32, oracle.g]
+    if record == b"":
+        return "empty"
+    if record.startswith(b"{"):
+        rows = read_json(stream, record, len(bounds))
+    elif record[0] != 1:
+        return "version"
+    elif len(record) < 5:
+        return "length"
+    elif record[1:5] != stream.fingerprint:
+        return "fingerprint"
+    else:
+        form = struct.Struct(FORMATS[oracle.name, oracle.report_dtype.itemsize])
+        if len(record) == 5 or (len(record) - 5) % form.size:
+            return "length"
+        rows = list(form.iter_unpack(record[5:]))
+    if isinstance(rows, str):
+        return rows
+    if any(number < 0 or number >= bound for row in rows for number, bound in zip(row, bounds, strict=True)):
+        return "range"
+    return rows
+
+
+def read_json(stream, record, width):
+    class Bad:  # an object or a float, wherever it stands
+        def __init__(self, read):
+            self.read = read
+
+    try:
+        frame = json.loads(str(record, "utf-8"), object_pairs_hook=Bad, parse_float=Bad, parse_constant=Bad)
+    except (ValueError, RecursionError):
+        return "json"
+    if len(frame.read) != 2 or {key for key, _ in frame.read} != {"fingerprint", "reports"}:
+        return "json"
+    frame = dict(frame.read)
+    mark, items = frame["fingerprint"], frame["reports"]
+    if (
+        type(mark) is not str
+        or len(mark) != 8
+        or set(mark) - set("0123456789abcdef")
+        or type(items) is not list
+    ):
+        return "json"
+    if mark != stream.fingerprint.hex():
+        return "fingerprint"
+    if not items:
+        return "length"
+    rows = [(item,) if width == 1 else item for item in items]
+    if any(not isinstance(row, list | tuple) or [type(x) for x in row] != [int] * width for row in rows):
+        return "json"
+    return [tuple(row) for row in rows]
+
+
+def check_against_one_by_one(stream, records):
+    decoded = decode(stream, *records)
+    expected = [read_one(stream, record) for record in records]
+    assert decoded.reasons == {i: answer for i, answer in enumerate(expected) if isinstance(answer, str)}
+    assert decoded.counts.dtype == np.int64
+    assert decoded.counts.tolist() == [0 if isinstance(answer, str) else len(answer) for answer in expected]
+    assert decoded.reports.dtype == stream.oracle.report_dtype
+    assert decoded.reports.tolist() == [
+        row for answer in expected if not isinstance(answer, str) for row in answer
+    ]
+    assert stream.oracle.check(decoded.reports).all()
+
+
+@pytest.mark.parametrize("vector", VECTORS, ids=lambda vector: vector["name"])
+def test_vectors(vector):
+    stream = STREAMS[vector["name"]]
+    assert stream.fingerprint.hex() == vector["fingerprint"]
+    for item in vector["records"]:
+        decoded = decode(stream, record_of(item))
+        if "reason" in item:
+            assert decoded.reasons == {0: item["reason"]}, item["what"]
+            assert decoded.counts.tolist() == [0]
+            assert decoded.reports.size == 0
+        else:
+            assert decoded.reasons == {}, item["what"]
+            assert decoded.reports.tolist() == [tuple(row) for row in item["reports"]]
+            assert decoded.counts.tolist() == [len(item["reports"])]
+
+
+@pytest.mark.parametrize("vector", VECTORS, ids=lambda vector: vector["name"])
+def test_vectors_in_one_batch(vector):
+    """Accepted and rejected records, binary and JSON, mixed: none disturbs another."""
+    records = [record_of(item) for item in vector["records"]]
+    order = np.random.default_rng(1).permutation(np.repeat(np.arange(len(records)), 3))
+    check_against_one_by_one(STREAMS[vector["name"]], [records[i] for i in order])
+
+
+def test_every_reason_has_a_vector():
+    reasons = {item.get("reason") for vector in VECTORS for item in vector["records"]}
+    assert reasons - {None} == set(frames.Reason) == {str(reason) for reason in frames.Reason}
+
+
+@pytest.mark.parametrize("vector", VECTORS, ids=lambda vector: vector["name"])
+def test_encode_makes_the_vectors(vector):
+    stream = STREAMS[vector["name"]]
+    for item in (item for item in vector["records"] if "reports" in item):
+        reports = np.array([tuple(row) for row in item["reports"]], stream.oracle.report_dtype)
+        if "hex" in item:
+            assert frames.encode(stream, reports).hex() == item["hex"]
+        else:
+            assert json.loads(frames.encode_json(stream, reports)) == json.loads(item["text"])
+
+
+@pytest.mark.parametrize("name", ORACLES)
+@pytest.mark.parametrize("encode", [frames.encode, frames.encode_json])
+def test_round_trip_for_every_protocol(name, encode):
+    stream = ldp.Stream("s", ldp.oracle(name, "2", 300))
+    rng = np.random.default_rng(2)
+    parts = [stream.oracle.perturb(rng.integers(300, size=n), rng) for n in rng.integers(1, 6, size=500)]
+    decoded = decode(stream, *(encode(stream, part) for part in parts))
+    assert decoded.reasons == {}
+    assert decoded.counts.tolist() == [part.size for part in parts]
+    assert decoded.reports.tobytes() == b"".join(part.tobytes() for part in parts)
+
+
+def test_only_good_reports_are_encoded():
+    stream = STREAMS["olh"]
+    for encode in (frames.encode, frames.encode_json):
+        with pytest.raises(ValueError, match="at least one"):
+            encode(stream, np.empty(0, stream.oracle.report_dtype))
+        with pytest.raises(ValueError, match="report 1 is malformed"):
+            encode(stream, np.array([(1, 3), (1, 4)], stream.oracle.report_dtype))
+        with pytest.raises(TypeError, match="reports must be"):
+            encode(stream, b"\x00")
+
+
+@pytest.mark.parametrize("kind", [bytes, bytearray, memoryview, lambda b: np.frombuffer(b, np.uint8)])
+def test_decode_takes_any_buffer_and_any_part_of_it(kind):
+    stream = STREAMS["grr"]
+    frame = frames.encode(stream, np.array([(5,), (6,)], stream.oracle.report_dtype))
+    buffer, bounds = columns([b"before", frame, frame, b"after"])
+    decoded = frames.decode(stream, kind(buffer), bounds[1:-1])
+    assert decoded.reports.tolist() == [(5,), (6,), (5,), (6,)]
+    assert decoded.counts.tolist() == [2, 2]
+
+
+def test_decode_of_nothing():
+    for buffer in (b"", np.empty(0, np.uint8)):
+        decoded = frames.decode(STREAMS["olh"], buffer, np.array([0]))
+        assert decoded.reports.size == decoded.counts.size == 0
+        assert decoded.reasons == {}
+        assert frames.decode(STREAMS["olh"], buffer, np.array([0, 0, 0])).reasons == {0: "empty", 1: "empty"}
+
+
+@pytest.mark.parametrize(
+    "bounds",
+    [
+        np.array([], np.int64),
+        np.array([0, 5, 4]),
+        np.array([-1, 4]),
+        np.array([0, 11]),
+        np.array([0, 2**62, 4]),
+        np.array([0.0, 4.0]),
+        np.array([0, 4], np.int32),
+        np.array([[0, 4]]),
+        np.array(3),
+    ],
+)
+def test_bounds_that_are_no_offsets(bounds):
+    with pytest.raises(ValueError, match="bounds"):
+        frames.decode(STREAMS["grr"], bytes(10), bounds)
+
+
+def test_large_noise_is_one_rejected_record():
+    rng = np.random.default_rng(3)
+    noise = rng.bytes(1 << 20)
+    stream = STREAMS["olh"]
+    head = b'{"fingerprint":"' + stream.fingerprint.hex().encode() + b'","reports":'
+    deep = [b"[" * (1 << 20), b'{"a":' * (1 << 18), head + b"[" * (1 << 20), head + b"9" * (1 << 20) + b"}"]
+    records = [b"\x00" + noise, b"{" + noise, *deep, b'{"' + b"\x00" * (1 << 20), b"\x01" + noise]
+    expected = ["version", "json", "version", "json", "json", "json", "json", "fingerprint"]
+    assert decode(stream, *records).reasons == dict(enumerate(expected))
+
+
+def test_a_nesting_close_to_the_limit_of_recursion():
+    stream = STREAMS["olh"]
+    head = b'{"fingerprint":"' + stream.fingerprint.hex().encode() + b'","reports":['
+    limit = sys.getrecursionlimit()
+    records = [head + b"[" * depth + b"]" * depth + b"]}" for depth in range(1, limit + 50, 7)]
+    assert decode(stream, *records).reasons == dict.fromkeys(range(len(records)), "json")
+
+
+GOOD = {
+    name: [record_of(item) for item in vector["records"] if "reports" in item]
+    for name, vector in ((vector["name"], vector) for vector in VECTORS)
+}
+
+
+@st.composite
+def damaged(draw, name):
+    """A good frame with some bytes cut out, changed or put in."""
+    record = bytearray(draw(st.sampled_from(GOOD[name])))
+    for _ in range(draw(st.integers(0, 2))):
+        at = draw(st.integers(0, len(record)))
+        record[at : at + draw(st.integers(0, 3))] = draw(
+            st.binary(max_size=3) | st.sampled_from([b"[", b"]", b",", b"1"])
+        )
+    return bytes(record)
+
+
+@pytest.mark.parametrize("name", STREAMS)
+@settings(max_examples=150, deadline=None, derandomize=True)
+@given(data=st.data())
+def test_decode_equals_reading_one_by_one(name, data):
+    header = b"\x01" + STREAMS[name].fingerprint
+    record = st.binary(max_size=40) | st.binary(max_size=30).map(lambda b: header + b) | damaged(name)
+    check_against_one_by_one(STREAMS[name], data.draw(st.lists(record, max_size=12)))
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=120, deadline=None, derandomize=True)
+@given(
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "fingerprint": st.sampled_from([STREAMS["olh"].fingerprint.hex(), "00000000"]) | JSON,
+            "reports": st.lists(st.lists(st.integers(-1, 5), min_size=2, max_size=2), max_size=4) | JSON,
+            "user": JSON,
+        },
+    )
+)
+@example({"fingerprint": STREAMS["olh"].fingerprint.hex(), "reports": [[1, 2]]})
+def test_any_json_is_read_as_one_by_one(frame):
+    record = json.dumps(frame).encode()
+    check_against_one_by_one(STREAMS["olh"], [record, record])
+
+
+@pytest.mark.parametrize("name", STREAMS)
+def test_a_large_batch_of_damaged_records(name):
+    """Many records of all kinds at once, so that places and indices across the batch are put to the test."""
+    rng = np.random.default_rng(4)
+    records = []
+    for _ in range(4000):
+        record = bytearray(GOOD[name][rng.integers(len(GOOD[name]))])
+        if rng.random() < 0.3:
+            record[rng.integers(len(record))] = rng.integers(256)
+        if rng.random() < 0.1:
+            del record[rng.integers(len(record)) :]
+        records.append(bytes(record))
+    check_against_one_by_one(STREAMS[name], records)

@@ -1,0 +1,175 @@
+"""The compiled loops against plain Python, and against what other implementations computed."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ldp import OLH, kernels
+from ldp.oracles.olh import HASHES, mix32, xxh32
+
+PURE_LDP = json.loads((Path(__file__).parents[1] / "vectors" / "pure_ldp.json").read_text())
+G = [2, 3, 4, 7, 16, 56, 96, 255, 256, 257, 1000, 40960, 65535, 65536]
+
+
+def recount(name, seeds, buckets, g, values):
+    """Supports, one hash at a time."""
+    return [sum(HASHES[name](int(s), v, g) == b for s, b in zip(seeds, buckets, strict=True)) for v in values]
+
+
+def draw(n, g, seed=1):
+    rng = np.random.default_rng(seed)
+    seeds = rng.integers(1 << 32, size=n, dtype=np.uint32)
+    buckets = rng.integers(g, size=n).astype(np.uint32)
+    seeds[:2], buckets[:2] = (0, 0xFFFFFFFF)[: min(n, 2)], (0, g - 1)[: min(n, 2)]
+    return seeds, buckets
+
+
+@pytest.mark.parametrize("seed, value, expected", PURE_LDP["hashes"])
+def test_xxh32_is_xxhash(seed, value, expected):
+    assert xxh32(seed, value, 1 << 32) == expected
+    for g in (2, 7, 65536):
+        assert xxh32(seed, value, g) == expected % g
+        assert kernels.hash_xxh32(np.array([seed], np.uint32), np.array([value]), g)[0] == expected % g
+
+
+def test_mix32_step_by_step():
+    """The definition once more, in numpy's own 32-bit arithmetic, which wraps."""
+    rng = np.random.default_rng(3)
+    seeds, values = rng.integers(1 << 32, size=500, dtype=np.uint32), rng.integers(1 << 24, size=500)
+    x = seeds ^ (values.astype(np.uint32) * np.uint32(0x9E3779B1))
+    x ^= x >> np.uint32(16)
+    x *= np.uint32(0x7FEB352D)
+    x ^= x >> np.uint32(15)
+    x *= np.uint32(0x846CA68B)
+    x ^= x >> np.uint32(16)
+    for g in G:
+        expected = (x.astype(np.uint64) * np.uint64(g) >> np.uint64(32)).tolist()
+        assert kernels.hash_mix32(seeds, values, g).tolist() == expected
+        assert [mix32(int(s), int(v), g) for s, v in zip(seeds, values, strict=True)] == expected
+
+
+@pytest.mark.parametrize("g", G)
+def test_hash_xxh32_for_every_length(g):
+    values = np.array([0, 9, 10, 99, 100, 999, 1000, 9999, 10**4, 10**5, 10**6, 10**7, (1 << 24) - 1])
+    seeds, _ = draw(values.size, g)
+    expected = [xxh32(int(s), int(v), g) for s, v in zip(seeds, values, strict=True)]
+    assert kernels.hash_xxh32(seeds, values, g).tolist() == expected
+
+
+@pytest.mark.parametrize("g", G)
+@pytest.mark.parametrize("name", HASHES)
+def test_counts_equal_a_recount(name, g):
+    d = 1205
+    seeds, buckets = draw(37, g)
+    # half of the reports support something for sure, also where g is far above d
+    own = np.random.default_rng(2).integers(d, size=37)
+    buckets[::2] = kernels.HASH[name](seeds, own, g)[::2]
+    state = np.zeros(d, np.int64)
+    kernels.COUNT[name](state, seeds, buckets, g)
+    assert state.tolist() == recount(name, seeds, buckets, g, range(d))
+    assert (state[own[::2]] > 0).all()
+
+
+@pytest.mark.parametrize("n", [0, 1, kernels.TILE - 1, kernels.TILE, kernels.TILE + 1, 2 * kernels.TILE + 17])
+@pytest.mark.parametrize("name", HASHES)
+def test_counts_across_tiles(name, n):
+    d, g = 13, 3
+    seeds, buckets = draw(n, g)
+    state = np.full(d, 5, np.int64)
+    kernels.COUNT[name](state, seeds, buckets, g)
+    assert (state - 5).tolist() == recount(name, seeds, buckets, g, range(d))
+
+
+@pytest.mark.parametrize("g", [2, 5, 65536])
+@pytest.mark.parametrize("name", HASHES)
+def test_counts_of_the_largest_domain(name, g):
+    """Every length of the decimal string, at its borders and at random, in one pass over 2²⁴ values."""
+    d = 1 << 24
+    seeds, buckets = draw(9, g)
+    state = np.zeros(d, np.int64)
+    kernels.COUNT[name](state, seeds, buckets, g)
+    borders = [v for k in range(1, 8) for v in (10**k - 1, 10**k, 10**k + 1)] + [0, d - 1]
+    values = borders + np.random.default_rng(5).integers(d, size=400).tolist()
+    assert state[values].tolist() == recount(name, seeds, buckets, g, values)
+    if g < 65536:  # the sum over all values is n·d/g for a uniform hash, whatever the buckets are
+        assert abs(state.sum() - 9 * d / g) < 6 * (9 * d * (g - 1) / g**2) ** 0.5
+
+
+def seed_of(x):
+    """The seed under which mix32's last 32-bit number of the value 0 is x: its steps, undone."""
+    x ^= x >> 16
+    x = x * pow(0x846CA68B, -1, 1 << 32) % (1 << 32)
+    x ^= x >> 15 ^ x >> 30
+    x = x * pow(0x7FEB352D, -1, 1 << 32) % (1 << 32)
+    return x ^ x >> 16
+
+
+@pytest.mark.parametrize("g", G)
+def test_mix32_at_the_borders_of_a_bucket(g):
+    """The comparison of count_mix32 at the very numbers where a bucket begins and ends."""
+    for b in {0, 1, g // 2, g - 1}:
+        first = -(-(b << 32) // g)
+        for x in {max(first - 1, 0), first, min(first + 1, 2**32 - 1), 2**32 - 1}:
+            assert mix32(seed_of(x), 0, g) == x * g >> 32
+            state = np.zeros(1, np.int64)
+            kernels.count_mix32(state, np.array([seed_of(x)], np.uint32), np.array([b], np.uint32), g)
+            assert state[0] == (x * g >> 32 == b)
+
+
+@pytest.mark.parametrize("g", [65535, 65519, 49999])
+def test_xxh32_below_its_bucket_does_not_wrap(g):
+    """A hash h below b: h − b + 2³² may be a multiple of g, and is not a match all the same."""
+    d = 1 << 20
+    hashes = kernels.hash_xxh32(np.zeros(d, np.uint32), np.arange(d), 1 << 32)
+    small = np.flatnonzero(hashes + 2**32 % g < g)
+    assert small.size > 3
+    for v in small.tolist():
+        for b, expected in [(hashes[v] + 2**32 % g, 0), (hashes[v], 1)]:
+            state = np.zeros(v + 1, np.int64)
+            kernels.count_xxh32(state, np.zeros(1, np.uint32), np.array([b], np.uint32), g)
+            assert state[v] == expected
+
+
+@pytest.mark.parametrize("case", PURE_LDP["cases"], ids=lambda case: f"eps={case['epsilon']},d={case['d']}")
+def test_reports_of_pure_ldp_are_counted_as_its_server_does(case):
+    oracle = OLH(case["epsilon"], case["d"], hash="xxh32", g=case["g"])
+    reports = np.empty(len(case["seeds"]), oracle.report_dtype)
+    reports["seed"], reports["bucket"] = case["seeds"], case["buckets"]
+    state = oracle.zeros()
+    oracle.accumulate(state, reports)
+    assert oracle.support(state).tolist() == case["counts"]
+
+
+@pytest.mark.parametrize("g", [2, 3, 4, 56])
+@pytest.mark.parametrize("name", HASHES)
+def test_two_values_collide_with_probability_one_in_g(name, g):
+    """What q = 1/g rests on, for the pairs that a weak hash would betray: neighbours, one bit, one digit apart."""
+    seeds = np.random.default_rng(11).integers(1 << 32, size=200_000, dtype=np.uint32)
+    allowed = 6 * (seeds.size * (g - 1)) ** 0.5 / g  # six standard deviations
+    for a, b in [
+        (0, 1),
+        (1, 2),
+        (7, 15),
+        (0, 512),
+        (1000, 2000),
+        (844, 845),
+        (123456, 123457),
+        (0, (1 << 24) - 1),
+    ]:
+        first, second = (kernels.HASH[name](seeds, np.full(seeds.size, v), g) for v in (a, b))
+        assert abs((first == second).sum() - seeds.size / g) < allowed
+
+
+def test_importing_the_kernels_compiles_nothing_and_loading_needs_no_compiler_twice():
+    code = (
+        "from ldp import kernels\n"
+        "assert not any(f.signatures for f in (*kernels.HASH.values(), *kernels.COUNT.values(), kernels.sort_frames))\n"
+        "kernels.warm()\n"
+        "for f in (*kernels.HASH.values(), *kernels.COUNT.values(), kernels.sort_frames, kernels.copy_bodies):\n"
+        "    assert len(f.signatures) == 1, f\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)

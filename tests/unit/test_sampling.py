@@ -1,0 +1,237 @@
+"""Exact coins: the numbers they are made of, and their law by enumeration of the randomness."""
+
+import itertools
+import math
+import secrets
+from collections import Counter
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from ldp import sampling
+
+
+@pytest.mark.parametrize(
+    ("given", "number"),
+    [
+        ("1", Fraction(1)),
+        ("0.5", Fraction(1, 2)),
+        ("1/3", Fraction(1, 3)),
+        ("64", Fraction(64)),
+        ("2/4", Fraction(1, 2)),
+        (4, Fraction(4)),
+        (Fraction(7, 3), Fraction(7, 3)),
+    ],
+)
+def test_epsilon_is_read_exactly(given, number):
+    assert sampling.parse_epsilon(given) == number
+
+
+@pytest.mark.parametrize("given", [1.0, 0.1, float("nan"), True, None, b"1", 1j, np.float64(1)])
+def test_epsilon_of_a_wrong_type(given):
+    with pytest.raises(TypeError, match="epsilon"):
+        sampling.parse_epsilon(given)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "",
+        "0",
+        "0.0",
+        "0/5",
+        "-1",
+        "+1",
+        "1e3",
+        "1e-999999999",
+        "nan",
+        "inf",
+        " 1",
+        "1\n",
+        "1_0",
+        "1/0",
+        "1/-2",
+        "٣",
+        "64.000001",
+        "65",
+        0,
+        -1,
+        65,
+        Fraction(-1, 2),
+        Fraction(0),
+        "1." + "0" * 50,
+        "9" * 5000,
+    ],
+)
+def test_epsilon_outside_what_is_allowed(given):
+    with pytest.raises(ValueError, match="epsilon"):
+        sampling.parse_epsilon(given)
+
+
+def exp_bracket(epsilon):
+    """Rationals below and above e^ε, from (1 + x/m)^m < e^x < (1 − x/m)^−m with x = ε/2^k: no series, no float."""
+    m = 1 << 400
+    x = epsilon / m
+    low, high = 1 + x, 1 / (1 - x)
+    for _ in range(400):  # square, rounding away from e^ε to keep the numbers short
+        low = Fraction(math.floor(low * low * (1 << 1200)), 1 << 1200)
+        high = Fraction(math.ceil(high * high * (1 << 1200)), 1 << 1200)
+    return low, high
+
+
+@pytest.mark.parametrize("epsilon", ["1", "1/1000000", "0.1", "0.5", "2.5", "4", "37/3", "64"])
+def test_e_is_the_largest_multiple_below_the_exponential(epsilon):
+    epsilon = Fraction(epsilon)
+    E = sampling.exp_below(epsilon)
+    low, high = exp_bracket(epsilon)
+    assert (E * 2**64).denominator == 1
+    assert low > E
+    assert high < E + Fraction(1, 2**64)
+
+
+def test_an_epsilon_that_leaves_nothing_to_estimate():
+    assert sampling.exp_below(Fraction(1, 2**63)) > 1
+    with pytest.raises(ValueError, match="too small"):
+        sampling.exp_below(Fraction(1, 2**65))
+
+
+# arrays: the words of the system are replaced, and the law follows from which words give True
+
+
+def feed(monkeypatch, *batches):
+    """Let the next calls of system_words return these words."""
+    left = [np.array(batch, np.uint64) for batch in batches]
+
+    def words(n):
+        batch = left.pop(0)
+        assert batch.size == n
+        return batch.copy()
+
+    monkeypatch.setattr(sampling, "system_words", words)
+    return left
+
+
+def threshold(monkeypatch, p, ties):
+    """How many values of the word after these tied words give True, by bisection; True must come first."""
+
+    def heads(word):
+        left = feed(monkeypatch, *[[tie] for tie in ties], [word], [2**64 - 1], [2**64 - 1], [2**64 - 1])
+        answer = bool(sampling.coins(p, 1)[0])
+        return answer and len(left) == 3  # decided by this word, not by a later one
+
+    low, high = -1, 2**64
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if heads(middle) else (low, middle)
+    return high
+
+
+@pytest.mark.parametrize(
+    "p",
+    [
+        Fraction(1, 3),
+        Fraction(2, 7),
+        Fraction(1, 2**64 - 1),
+        Fraction(2**64 - 1, 2**64 + 1),
+        Fraction(3, 2**70),
+        Fraction(1, 2),
+        sampling.exp_below(Fraction(1)) / (sampling.exp_below(Fraction(1)) + 844),
+    ],
+)
+def test_coins_compare_with_the_digits_of_p(monkeypatch, p):
+    ties = []
+    for _ in range(3):
+        ties.append(threshold(monkeypatch, p, ties))
+        if ties[-1] == 0 and sum(Fraction(t, 2 ** (64 * (i + 1))) for i, t in enumerate(ties)) == p:
+            break
+    prefix = sum(Fraction(digit, 2 ** (64 * (i + 1))) for i, digit in enumerate(ties))
+    # what the first three words decide is p but for a rest below one unit of the third
+    assert 0 <= p - prefix < Fraction(1, 2 ** (64 * len(ties)))
+    if p.denominator & (p.denominator - 1) == 0:
+        assert prefix == p
+
+
+@pytest.mark.parametrize(
+    ("p", "heads"), [(Fraction(3, 8), 3), (Fraction(0), 0), (Fraction(1), 8), (Fraction(7, 8), 7)]
+)
+def test_coins_of_eighths_by_enumeration(monkeypatch, p, heads):
+    words = np.arange(8, dtype=np.uint64) << np.uint64(61)
+    monkeypatch.setattr(sampling, "system_words", lambda n: words[:n])
+    assert sampling.coins(p, 8).tolist() == [True] * heads + [False] * (8 - heads)
+
+
+def test_a_tie_takes_more_words_only_for_the_tied_coin(monkeypatch):
+    third = 0x5555555555555555
+    left = feed(monkeypatch, [third - 1, third, third + 1, third], [third, third + 1], [third - 1])
+    assert sampling.coins(Fraction(1, 3), 4).tolist() == [True, True, False, False]
+    assert not left
+
+
+@pytest.mark.parametrize("bound", [1, 2, 3, 7, 845, 2**16, 2**24 - 1, 2**32 - 1, 2**32])
+def test_integers_reject_the_last_incomplete_round(monkeypatch, bound):
+    rounds = 2**64 // bound
+    good = [0, bound - 1, rounds * bound - 1]
+    over = range(rounds * bound, 2**64)  # what must be drawn again
+    feed(monkeypatch, good)
+    assert sampling.integers(bound, 3).tolist() == [0, bound - 1, bound - 1]
+    if over:
+        left = feed(monkeypatch, [over[0], 5, over[-1]], [over[-1], 1], [0])
+        assert sampling.integers(bound, 3).tolist() == [0, 5 % bound, 1 % bound]
+        assert not left
+
+
+def test_system_words_come_from_the_system(monkeypatch):
+    monkeypatch.setattr("os.urandom", lambda n: bytes(range(n)))
+    words = sampling.system_words(2)
+    assert words.tobytes() == bytes(range(16))
+    monkeypatch.undo()
+    assert sampling.system_words(0).size == 0
+    assert np.unique(sampling.system_words(1000)).size == 1000
+
+
+def law_of_respond(monkeypatch, symbol, m, E):
+    """The exact law of `respond`, by running it over everything that randbelow could return."""
+    bounds = []
+    monkeypatch.setattr(secrets, "randbelow", lambda bound: bounds.append(bound) or 0)
+    sampling.respond(symbol, m, E)
+    law = Counter()
+    for draws in itertools.product(*(range(bound) for bound in bounds)):
+        feed_draws = iter(draws)
+        monkeypatch.setattr(secrets, "randbelow", lambda bound, feed_draws=feed_draws: next(feed_draws))
+        law[sampling.respond(symbol, m, E)] += Fraction(1, math.prod(bounds))
+    return law
+
+
+@pytest.mark.parametrize("E", [Fraction(3), Fraction(7, 5), Fraction(19, 7)])
+@pytest.mark.parametrize("m", [1, 2, 3, 5])
+def test_respond_by_enumeration(monkeypatch, m, E):
+    for symbol in range(m):
+        law = law_of_respond(monkeypatch, symbol, m, E)
+        expected = dict.fromkeys(range(m), 1 / (E + m - 1)) | {symbol: E / (E + m - 1)}
+        assert law == expected
+
+
+@pytest.mark.parametrize("m", [1, 2, 845])
+@pytest.mark.parametrize(
+    "E", [Fraction(7, 5), sampling.exp_below(Fraction(1)), sampling.exp_below(Fraction(64))]
+)
+def test_responses_keep_with_the_probability_that_makes_p(monkeypatch, m, E):
+    drawn = {}
+    monkeypatch.setattr(sampling, "coins", lambda p, n, rng: drawn.update(p=p) or np.array([True, False]))
+    monkeypatch.setattr(
+        sampling, "integers", lambda bound, n, rng: drawn.update(bound=bound) or np.zeros(n, int)
+    )
+    assert sampling.responses(np.array([m - 1, m - 1]), m, E).tolist() == [m - 1, 0]
+    assert drawn["bound"] == m
+    assert drawn["p"] + (1 - drawn["p"]) / m == E / (E + m - 1)
+    assert (1 - drawn["p"]) / m == 1 / (E + m - 1)
+
+
+def test_simulated_coins_and_integers_have_their_law():
+    rng = np.random.default_rng(7)
+    n = 400_000
+    # 5.5 standard deviations: a false alarm has probability below 1e-7
+    assert abs(sampling.coins(Fraction(3, 10), n, rng).mean() - 0.3) < 5.5 * math.sqrt(0.21 / n)
+    counts = np.bincount(sampling.integers(5, n, rng), minlength=5)
+    assert (abs(counts / n - 0.2) < 5.5 * math.sqrt(0.16 / n)).all()

@@ -1,0 +1,182 @@
+"""A stream's name, labels and queries, its public document, and the fingerprint over it."""
+
+import hashlib
+import pickle
+from fractions import Fraction
+
+import pytest
+
+import ldp
+from ldp.oracles import ORACLES
+
+GRR = ldp.GRR("0.5", domain_size=3)
+OLH = ldp.OLH("1", domain_size=845)
+LABELS = ("rouge", "grün", "青")
+
+
+def sha256(text):
+    return hashlib.sha256(text.encode()).digest()
+
+
+def test_the_fingerprint_is_over_the_canonical_document():
+    """The canonical forms written out by hand."""
+    assert (
+        ldp.Stream("s", GRR).fingerprint == sha256('{"domain_size":3,"epsilon":"1/2","protocol":"grr"}')[:4]
+    )
+    text = '{"domain_size":845,"epsilon":"1/1","g":4,"hash":"mix32","protocol":"olh"}'
+    assert ldp.Stream("s", OLH).fingerprint == sha256(text)[:4]
+    labels = sha256('["rouge","grün","青"]').hex()
+    text = f'{{"domain_size":3,"epsilon":"1/2","labels":"{labels}","protocol":"grr"}}'
+    assert ldp.Stream("s", GRR, LABELS).fingerprint == sha256(text)[:4]
+
+
+def test_only_the_document_enters_the_fingerprint():
+    same = ldp.Stream("s", OLH).fingerprint
+    assert ldp.Stream("other", OLH, queries=[("q", (1, 2))]).fingerprint == same
+    assert ldp.Stream("s", ldp.OLH(Fraction(2, 2), 845, g=4)).fingerprint == same
+    different = [
+        ldp.OLH("1.0000000001", 845),
+        ldp.OLH("1", 846),
+        ldp.OLH("1", 845, g=5),
+        ldp.OLH("1", 845, hash="xxh32"),
+        ldp.GRR("1", 845),
+    ]
+    assert same not in {ldp.Stream("s", oracle).fingerprint for oracle in different}
+    assert ldp.Stream("s", GRR, LABELS).fingerprint != ldp.Stream("s", GRR, LABELS[::-1]).fingerprint
+
+
+@pytest.mark.parametrize("stream", [ldp.Stream("a", GRR), ldp.Stream("b", GRR, LABELS), ldp.Stream("c", OLH)])
+def test_a_document_makes_the_same_stream_again(stream):
+    again = ldp.Stream.from_document(stream.name, stream.document())
+    assert again == stream
+    assert hash(again) == hash(stream)
+    assert again.fingerprint == stream.fingerprint
+    assert again.document() == stream.document()
+    assert pickle.loads(pickle.dumps(stream)) == stream
+
+
+def test_a_document_does_not_recompute_the_integers():
+    document = ldp.Stream("s", OLH).document() | {"g": 9}
+    assert ldp.Stream.from_document("s", document).oracle.g == 9
+
+
+@pytest.mark.parametrize("key", ["protocol", "epsilon", "domain_size", "g", "hash"])
+def test_a_document_must_be_whole(key):
+    document = ldp.Stream("s", OLH).document()
+    del document[key]
+    with pytest.raises(ValueError, match="protocol" if key == "protocol" else "exactly"):
+        ldp.Stream.from_document("s", document)
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        ({"version": 1}, ValueError),
+        ({"name": "s"}, ValueError),
+        ({"queries": []}, ValueError),
+        ({"protocol": "oue"}, ValueError),
+        ({"protocol": None}, ValueError),
+        ({"protocol": ["olh"]}, ValueError),
+        ({"protocol": "grr"}, ValueError),
+        ({"epsilon": "1"}, ValueError),
+        ({"epsilon": "2/2"}, ValueError),
+        ({"epsilon": "0/1"}, ValueError),
+        ({"epsilon": 1}, TypeError),
+        ({"epsilon": 1.0}, TypeError),
+        ({"domain_size": "845"}, TypeError),
+        ({"domain_size": 845.0}, TypeError),
+        ({"domain_size": True}, TypeError),
+        ({"domain_size": 0}, ValueError),
+        ({"domain_size": None}, TypeError),
+        ({"g": 1}, ValueError),
+        ({"g": 4.0}, TypeError),
+        ({"g": "4"}, TypeError),
+        ({"g": None}, TypeError),
+        ({"hash": "crc32"}, ValueError),
+        ({"hash": None}, TypeError),
+        ({"hash": 32}, ValueError),
+        ({"hash": ["mix32"]}, ValueError),
+        ({"labels": None}, TypeError),
+        ({"labels": "abc"}, TypeError),
+        ({"labels": ["a", "b"]}, ValueError),
+        ({"labels": [1] * 845}, TypeError),
+    ],
+)
+def test_a_document_that_is_wrong(change, error):
+    with pytest.raises(error):
+        ldp.Stream.from_document("s", ldp.Stream("s", OLH).document() | change)
+
+
+@pytest.mark.parametrize("document", [None, [], "{}", 1])
+def test_a_document_is_an_object(document):
+    with pytest.raises(TypeError, match="object"):
+        ldp.Stream.from_document("s", document)
+
+
+@pytest.mark.parametrize("name", ["a", "emoji.v2", "A_b-9", "x" * 200])
+def test_good_names(name):
+    assert ldp.Stream(name, GRR).name == name
+
+
+@pytest.mark.parametrize("name", ["", "x" * 201, "a:b", "a/b", "a{b}", "a b", "a\n", "é", "٣", 7, None, b"a"])
+def test_bad_names(name):
+    with pytest.raises(ValueError, match="allowed are 1 to 200"):
+        ldp.Stream(name, GRR)
+
+
+@pytest.mark.parametrize(
+    ("labels", "error", "says"),
+    [
+        (["a", "b"], ValueError, "2 labels for 3 values"),
+        (["a", "b", "a"], ValueError, "labels 0 and 2"),
+        (["a", "", "b"], ValueError, "label 1 is empty"),
+        (["a", 2, "b"], TypeError, "label 1 is 2"),
+        (["a", "b", "\ud800"], ValueError, "UTF-8"),
+        ("abc", TypeError, "labels must be"),
+        ({"a": 1, "b": 2, "c": 3}, TypeError, "labels must be"),
+    ],
+)
+def test_bad_labels(labels, error, says):
+    with pytest.raises(error, match=says):
+        ldp.Stream("s", GRR, labels)
+
+
+def test_labels_and_queries_are_frozen():
+    stream = ldp.Stream("s", GRR, list(LABELS), [["warm", [0]], ("all", (2, 0, 1))])
+    assert stream.labels == LABELS
+    assert stream.queries == (("warm", (0,)), ("all", (2, 0, 1)))
+
+
+@pytest.mark.parametrize(
+    ("queries", "error"),
+    [
+        ("q", TypeError),
+        ([("q",)], TypeError),
+        ([("q", 0)], TypeError),
+        ([("q", "01")], TypeError),
+        ([("q", (0.0,))], TypeError),
+        ([("q", (True,))], TypeError),
+        ([("q", (3,))], ValueError),
+        ([("q", (-1,))], ValueError),
+        ([("q", ())], ValueError),
+        ([("q", (1, 1))], ValueError),
+        ([("", (1,))], ValueError),
+        ([(1, (1,))], ValueError),
+        ([("\udfff", (1,))], ValueError),
+        ([("q", (1,)), ("q", (2,))], ValueError),
+    ],
+)
+def test_bad_queries(queries, error):
+    with pytest.raises(error, match="quer"):
+        ldp.Stream("s", GRR, queries=queries)
+
+
+def test_an_oracle_is_needed():
+    with pytest.raises(TypeError, match="oracle"):
+        ldp.Stream("s", "olh")
+
+
+@pytest.mark.parametrize("name", ORACLES)
+def test_streams_of_every_protocol_have_a_document(name):
+    stream = ldp.Stream("s", ldp.oracle(name, "1", 10))
+    assert ldp.Stream.from_document("s", stream.document()) == stream

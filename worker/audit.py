@@ -1,0 +1,731 @@
+"""Audit: is what Redis holds exactly what the log says?
+
+An independent verifier: it reads the topic again up to the stored offsets, record by record, counts with its
+own parser, its own hashes and numpy, and compares with the stored state bit for bit. It shares no code with
+what it audits: no frames, kernels, oracles, columns, layout or store are imported here, so a fault in one of
+them cannot hide itself. What the formats are is therefore said twice in this project, here the second time.
+
+Each partition is read from Redis in one transaction, so its counts and its offset belong together, and is
+recounted to exactly that offset: the audit is right also while workers count on.
+"""
+
+import hashlib
+import json
+import struct
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+from itertools import chain
+from typing import Any, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+import redis
+from kafka import KafkaConsumer, TopicPartition
+from kafka.errors import OffsetOutOfRangeError
+from rich.table import Table
+
+from worker.config import Config, Served
+
+Counts = npt.NDArray[np.int64]
+Words = npt.NDArray[np.uint32]
+Record = tuple[int, bytes | None]
+"""A record as the audit needs it: its timestamp in milliseconds, and its value."""
+
+_STALL_SECONDS = 60.0
+_PENDING_BYTES = 1 << 20
+_LANE = 1 << 15  # hashes computed at once: two such columns of 32 bits stay in a core's second-level cache
+
+
+class AuditError(RuntimeError):
+    """The audit could not be made; it says nothing about the counts."""
+
+
+class _Difference(Exception):  # noqa: N818  # not an error of the audit, but what it looks for
+    """Redis and the log disagree."""
+
+
+@dataclass
+class Recount:
+    """What the records of one partition amount to.
+
+    Attributes:
+        accepted: records counted.
+        rejected: malformed records by reason.
+        watermark: the highest accepted timestamp in milliseconds, or None.
+        reports: reports counted.
+        state: (d,) int64, how many reports support each value.
+    """
+
+    accepted: int
+    rejected: Counter[str]
+    watermark: int | None
+    reports: int
+    state: Counts
+
+
+@dataclass(frozen=True)
+class Row:
+    """The verdict on one partition.
+
+    Attributes:
+        partition: its number.
+        start: the offset that counting began at, or None where nothing was counted yet.
+        offset: the stored offset, up to which was recounted; 0 where nothing was counted yet.
+        lag: offsets between the stored one, or else the log's start, and the log's last stable one.
+        records: records read again.
+        reports: reports counted again.
+        rejected: malformed records among them, by reason.
+        difference: the first disagreement, or None.
+    """
+
+    partition: int
+    start: int | None
+    offset: int
+    lag: int
+    records: int = 0
+    reports: int = 0
+    rejected: Mapping[str, int] = field(default_factory=dict)
+    difference: str | None = None
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What an audit of one stream found; `difference` is the first one in the partitions' order, or None.
+
+    Example:
+        >>> good = Row(0, start=0, offset=9, lag=2, records=9, reports=18)
+        >>> Verdict("colours", (good,)).equal
+        True
+        >>> Verdict("colours", (good, Row(1, 0, 5, 0, difference="late: 3 in Redis, 0 recounted"))).difference
+        'partition 1: late: 3 in Redis, 0 recounted'
+    """
+
+    stream: str
+    partitions: tuple[Row, ...]
+
+    @property
+    def difference(self) -> str | None:
+        """The first difference, with its partition."""
+        return next(
+            (f"partition {r.partition}: {r.difference}" for r in self.partitions if r.difference), None
+        )
+
+    @property
+    def equal(self) -> bool:
+        """Whether nothing differs."""
+        return self.difference is None
+
+    @property
+    def records(self) -> int:
+        """Records read again."""
+        return sum(row.records for row in self.partitions)
+
+    @property
+    def reports(self) -> int:
+        """Reports counted again."""
+        return sum(row.reports for row in self.partitions)
+
+    @property
+    def rejected(self) -> int:
+        """Malformed records among those read again."""
+        return sum(sum(row.rejected.values()) for row in self.partitions)
+
+    @property
+    def lag(self) -> int:
+        """Offsets that were not counted yet."""
+        return sum(row.lag for row in self.partitions)
+
+
+# --- the recount: records in, counts out --------------------------------------------------------------------
+
+
+def fingerprint(document: Mapping[str, Any]) -> bytes:
+    """Returns the first four bytes of SHA-256 over a stream's public document in canonical JSON.
+
+    Example:
+        >>> fingerprint({"protocol": "grr", "epsilon": "1/1", "domain_size": 3}).hex()
+        '8e9f39d0'
+    """
+    plain = dict(document)
+    if plain.get("labels") is not None:
+        plain["labels"] = hashlib.sha256(_canonical(plain["labels"])).hexdigest()
+    return hashlib.sha256(_canonical(plain)).digest()[:4]
+
+
+def recount(document: Mapping[str, Any], records: Iterable[Record]) -> Recount:
+    r"""Counts records from nothing; O(bytes) and for OLH O(reports · d) hashes in bounded memory.
+
+    Args:
+        document: the stream's public document.
+        records: (timestamp, value) pairs in any order.
+
+    Raises:
+        AuditError: a protocol or hash that the audit does not know.
+
+    Example:
+        >>> document = {"protocol": "grr", "epsilon": "1/1", "domain_size": 3}
+        >>> frame = b"\x01" + fingerprint(document) + bytes([2, 0, 2])
+        >>> result = recount(document, [(1000, frame), (1001, b"noise"), (1002, None)])
+        >>> result.accepted, dict(result.rejected), result.watermark, result.reports, result.state.tolist()
+        (1, {'version': 1, 'empty': 1}, 1000, 3, [1, 0, 2])
+    """
+    limits, count = _protocol(document)
+    layout = struct.Struct("<" + "".join("BHIQ"[_width(limit)] for limit in limits))
+    columns = np.dtype([(f"f{i}", f"<u{1 << _width(limit)}") for i, limit in enumerate(limits)])
+    mark = fingerprint(document)
+    result = Recount(0, Counter(), None, 0, np.zeros(document["domain_size"], np.int64))
+    pending = bytearray()
+
+    def count_pending() -> None:
+        reports = np.frombuffer(bytes(pending), columns)
+        count(result.state, *(reports[name] for name in columns.names or ()))
+        result.reports += len(reports)
+        pending.clear()
+
+    for timestamp, value in records:
+        try:
+            body = _body(value, mark, layout, limits)
+        except _Malformed as fault:
+            result.rejected[fault.reason] += 1
+            continue
+        pending += body
+        result.accepted += 1
+        result.watermark = timestamp if result.watermark is None else max(result.watermark, timestamp)
+        if len(pending) >= _PENDING_BYTES:
+            count_pending()
+    count_pending()
+    return result
+
+
+class _Malformed(Exception):  # noqa: N818  # an outcome of parsing, not an error of the audit
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+def _body(value: bytes | None, mark: bytes, layout: struct.Struct, limits: tuple[int, ...]) -> bytes:
+    """Returns a record's reports as the wire's bytes, or says why the whole record is rejected."""
+    if not value:
+        raise _Malformed("empty")
+    if value[:1] == b"{":
+        return b"".join(layout.pack(*report) for report in _json_reports(value, mark, limits))
+    if value[0] != 1:
+        raise _Malformed("version")
+    # a frame too short for its fingerprint is truncated; a whole one that differs is of another stream
+    if len(value) < 5:
+        raise _Malformed("length")
+    if value[1:5] != mark:
+        raise _Malformed("fingerprint")
+    body = value[5:]
+    if not body or len(body) % layout.size:
+        raise _Malformed("length")
+    for report in layout.iter_unpack(body):
+        if any(number >= limit for number, limit in zip(report, limits, strict=True)):
+            raise _Malformed("range")
+    return body
+
+
+def _json_reports(value: bytes, mark: bytes, limits: tuple[int, ...]) -> list[tuple[int, ...]]:
+    """Returns the reports of a JSON record: its form is judged first, then what it says, as in a frame."""
+    try:
+        tree = _JSON.decode(value.decode("utf-8"))
+    except (ValueError, RecursionError):  # UnicodeDecodeError is a ValueError
+        raise _Malformed("json") from None
+    # objects come as tuples of pairs, so that a repeated key is seen and a nested object is nothing allowed
+    if sorted(key for key, _ in tree) != ["fingerprint", "reports"]:
+        raise _Malformed("json")
+    said, listed = dict(tree)["fingerprint"], dict(tree)["reports"]
+    if type(said) is not str or len(said) != 8 or not set(said) <= set("0123456789abcdef"):
+        raise _Malformed("json")
+    if type(listed) is not list:
+        raise _Malformed("json")
+    reports = []
+    for item in listed:
+        report = [item] if len(limits) == 1 else item
+        if (
+            type(report) is not list
+            or len(report) != len(limits)
+            or any(type(number) is not int for number in report)
+        ):
+            raise _Malformed("json")
+        reports.append(tuple(report))
+    if said != mark.hex():
+        raise _Malformed("fingerprint")
+    if not reports:
+        raise _Malformed("length")
+    for report in reports:
+        if any(not 0 <= number < limit for number, limit in zip(report, limits, strict=True)):
+            raise _Malformed("range")
+    return reports
+
+
+def _no_integer(text: str) -> NoReturn:
+    raise ValueError(f"{text} is no integer")
+
+
+def _integer(text: str) -> int:
+    # one of many digits is out of every range; Python would refuse to convert thousands of them
+    return int(text) if len(text) < 30 else -1
+
+
+_JSON = json.JSONDecoder(
+    object_pairs_hook=tuple, parse_float=_no_integer, parse_constant=_no_integer, parse_int=_integer
+)
+
+
+def _canonical(tree: object) -> bytes:
+    return json.dumps(tree, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def _width(limit: int) -> int:
+    """Returns the power of two of the bytes of the smallest unsigned integer that holds limit - 1."""
+    return next(power for power in range(4) if limit <= 1 << (8 << power))
+
+
+def _protocol(document: Mapping[str, Any]) -> tuple[tuple[int, ...], Callable[..., None]]:
+    """Returns, for each number of a report, what it must stay below; and what counts columns of them."""
+    name = document["protocol"]
+    if name == "grr":
+        return (document["domain_size"],), _count_grr
+    if name == "olh" and document["hash"] in _HASHES:
+        g, hashed = document["g"], _HASHES[document["hash"]]
+        return (1 << 32, g), lambda state, seeds, buckets: _count_olh(state, seeds, buckets, g, hashed)
+    known = f"grr, and olh with hash {' or '.join(_HASHES)}"
+    raise AuditError(f"protocol {name!r}, hash {document.get('hash')!r}: the audit knows {known}")
+
+
+def _count_grr(state: Counts, indices: npt.NDArray[Any]) -> None:
+    state += np.bincount(indices.astype(np.int64), minlength=len(state))
+
+
+def _count_olh(
+    state: Counts, seeds: npt.NDArray[Any], buckets: npt.NDArray[Any], g: int, hashed: "_Hash"
+) -> None:
+    """Adds, for each value, the reports whose hash of it is their bucket; O(n · d), a lane at a time."""
+    for start in range(0, len(seeds), _LANE):
+        seed = np.ascontiguousarray(seeds[start : start + _LANE], np.uint32)
+        supports = hashed(seed, buckets[start : start + _LANE].astype(np.uint64), g)
+        for first, last in _decades(len(state), rows=_LANE // len(seed)):
+            hits = supports(np.arange(first, last, dtype=np.uint32)[:, np.newaxis])
+            state[first:last] += np.count_nonzero(hits, axis=1)
+
+
+def _decades(d: int, rows: int) -> Iterator[tuple[int, int]]:
+    """Cuts 0..d-1 into stretches of at most ``rows`` values, all of one number of decimal digits."""
+    first, decade = 0, 10
+    while first < d:
+        last = min(first + rows, decade, d)
+        yield first, last
+        first = last
+        decade = decade * 10 if first == decade else decade
+
+
+_Supports = Callable[[Words], npt.NDArray[np.bool_]]
+"""(m, 1) values, all of one number of decimal digits -> (m, n): which of n reports support which."""
+_Hash = Callable[[Words, npt.NDArray[np.uint64], int], _Supports]
+"""(n,) seeds, (n,) buckets, g -> what these reports support."""
+
+
+def _mix32(seed: Words, bucket: npt.NDArray[np.uint64], g: int) -> _Supports:
+    """The hash "mix32": floor(x·g / 2^32) of a mixed word x."""
+    # the bucket is r exactly for x in [ceil(r·2^32 / g), ceil((r+1)·2^32 / g))
+    low = ((bucket << 32) + (g - 1)) // g
+    width = (((bucket + 1) << 32) + (g - 1)) // g - low
+    low32, width32 = low.astype(np.uint32), width.astype(np.uint32)
+
+    def supports(values: Words) -> npt.NDArray[np.bool_]:
+        x = seed ^ values * 0x9E3779B1
+        _avalanche(x, np.empty_like(x), (16, 0x7FEB352D), (15, 0x846CA68B), (16, 1))
+        x -= low32
+        hits: npt.NDArray[np.bool_] = x < width32
+        return hits
+
+    return supports
+
+
+def _xxh32(seed: Words, bucket: npt.NDArray[np.uint64], g: int) -> _Supports:
+    """The hash "xxh32": xxHash32 of the value's decimal string, modulo g.
+
+    A string shorter than 16 bytes is hashed four bytes at a time, then byte by byte.
+    """
+    bucket32 = bucket.astype(np.uint32)
+
+    def supports(values: Words) -> npt.NDArray[np.bool_]:
+        digits = len(str(values[0, 0]))
+        text = [values // 10 ** (digits - 1 - i) % 10 + ord("0") for i in range(digits)]
+        h = np.repeat(seed[np.newaxis] + (0x165667B1 + digits), len(values), axis=0)
+        scratch = np.empty_like(h)
+        words = digits // 4 * 4
+        for i in range(0, words, 4):
+            h += (text[i] | text[i + 1] << 8 | text[i + 2] << 16 | text[i + 3] << 24) * 0xC2B2AE3D
+            _rotate(h, scratch, 17)
+            h *= 0x27D4EB2F
+        for byte in text[words:]:
+            h += byte * 0x165667B1
+            _rotate(h, scratch, 11)
+            h *= 0x9E3779B1
+        _avalanche(h, scratch, (15, 0x85EBCA77), (13, 0xC2B2AE3D), (16, 1))
+        # h mod g by quotient and product: numpy divides by one number much faster than it takes remainders
+        np.floor_divide(h, g, out=scratch)
+        scratch *= g
+        h -= scratch
+        hits: npt.NDArray[np.bool_] = h == bucket32
+        return hits
+
+    return supports
+
+
+def _rotate(x: Words, scratch: Words, left: int) -> None:
+    np.left_shift(x, left, out=scratch)
+    x >>= 32 - left
+    x |= scratch
+
+
+def _avalanche(x: Words, scratch: Words, *rounds: tuple[int, int]) -> None:
+    """Mixes in place, each round a XOR with the own shift, then a product modulo 2^32."""
+    for shift, factor in rounds:
+        np.right_shift(x, shift, out=scratch)
+        x ^= scratch
+        x *= factor
+
+
+_HASHES: Mapping[str, _Hash] = {"mix32": _mix32, "xxh32": _xxh32}
+
+
+# --- what is stored: one consistent cut of a partition ------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Stored:
+    """What Redis claims about one partition: the counts of [start, offset) without the gaps."""
+
+    start: int
+    offset: int
+    accepted: int
+    rejected: Mapping[str, int]
+    late: int
+    watermark: int | None
+    gaps: list[tuple[int, int]]
+    reports: int
+    state: Counts
+
+
+Cut = tuple[Mapping[str, str], Mapping[str, bytes | None]]
+"""The fields of a partition's metadata, none if it has none; and the live blobs by window, None for a missing one."""
+
+_BLOB = struct.Struct("<4sIq16sq")  # magic, state entries, offset, flush id, reports; then the entries
+
+
+def _cut(client: "redis.Redis", prefix: str) -> Cut:
+    """Reads a partition's metadata and the blobs that they name, in one transaction."""
+    names = ["all"]
+    while True:
+        with client.pipeline(transaction=True) as pipeline:
+            pipeline.hgetall(f"{prefix}meta")
+            for name in names:
+                pipeline.get(f"{prefix}window:{name}")
+            raw, *blobs = pipeline.execute()
+        fields = {key.decode(errors="replace"): value.decode(errors="replace") for key, value in raw.items()}
+        try:
+            named = sorted(json.loads(fields["blobs"])) or ["all"]
+        except (KeyError, ValueError, TypeError):
+            named = ["all"]  # nothing is named yet or the names are damaged, which is judged later
+        if names == named:
+            return fields, dict(zip(names, blobs, strict=True))
+        names = named
+
+
+def _decode(
+    fields: Mapping[str, str], blobs: Mapping[str, bytes | None], group: str, mark: bytes, size: int
+) -> _Stored | None:
+    """Decodes a cut, or None where nothing is claimed.
+
+    Raises:
+        _Difference: the cut does not hold together, or is of another stream.
+    """
+    if not fields:
+        if any(blob is not None for blob in blobs.values()):
+            raise _Difference("metadata: missing, but there are counts")
+        return None
+    try:
+        lineage, named, totals = (json.loads(fields[key]) for key in ("lineage", "blobs", "totals"))
+        offset, flush = int(fields["offset"]), fields["flush"]
+        due = {"fingerprint": mark.hex(), "group": group, "layout": 1, "windows": "cumulative"}
+        for key, value in due.items():
+            if lineage[key] != value:
+                raise _Difference(
+                    f"lineage: {key} is {lineage[key]!r} in Redis, {value!r} by the configuration"
+                )
+        reports, state = 0, np.zeros(size, np.int64)
+        if flush:
+            if list(named) != ["all"]:
+                raise _Difference(f"metadata: the blobs named are {sorted(named)}, not 'all'")
+            reports, state = _decode_blob(blobs["all"], named["all"], offset, flush, size)
+        elif blobs.get("all") is not None:
+            raise _Difference("metadata: of before the first commit, but there are counts")
+        return _Stored(
+            start=int(totals["start"]),
+            offset=offset,
+            accepted=totals["accepted"],
+            rejected=dict(totals["rejected"]),
+            late=totals["late"],
+            watermark=totals["watermark"],
+            gaps=[(begin, end) for begin, end in totals["gaps"]],
+            reports=reports,
+            state=state,
+        )
+    except (KeyError, ValueError, TypeError) as error:
+        raise _Difference(f"metadata: {dict(fields)} cannot be read ({error!r})") from None
+
+
+def _decode_blob(blob: bytes | None, named: str, offset: int, flush: str, size: int) -> tuple[int, Counts]:
+    """Returns the reports and the state of a live blob that is the one which the metadata name."""
+    if blob is None:
+        raise _Difference("counts: the blob that the metadata name is missing")
+    if len(blob) != _BLOB.size + 8 * size:
+        raise _Difference(f"counts: the blob has {len(blob)} bytes, {_BLOB.size + 8 * size} are due")
+    magic, entries, written_at, written_by, reports = _BLOB.unpack_from(blob)
+    if (magic, entries) != (b"LDP1", size):
+        raise _Difference(
+            f"counts: the blob says {magic!r} and {entries} entries; b'LDP1' and {size} are due"
+        )
+    if written_by.hex() != named:
+        raise _Difference(f"counts: the blob is of flush {written_by.hex()}, the metadata name {named}")
+    if written_at > offset or (named == flush and written_at != offset):
+        raise _Difference(f"counts: the blob is of offset {written_at}, the metadata of {offset}")
+    return reports, np.frombuffer(blob, "<i8", offset=_BLOB.size).astype(np.int64)
+
+
+# --- the log, read again ------------------------------------------------------------------------------------
+
+
+def _stretches(stored: _Stored, begin: int, end: int) -> list[tuple[int, int]]:
+    """Returns the stretches of a log of [begin, end) that the stored counts claim to be of.
+
+    Raises:
+        _Difference: they cannot all be read again, or more could have been counted than was.
+    """
+    if stored.start > begin:
+        raise _Difference(f"start: {stored.start} in Redis, but the log begins at {begin} already")
+    if stored.offset > end:
+        raise _Difference(
+            f"offset: {stored.offset} in Redis, but the log ends at {end}: truncated or made anew"
+        )
+    at, stretches = stored.start, []
+    for lost, found in [*stored.gaps, (stored.offset, stored.offset)]:
+        if not at <= lost <= found <= stored.offset:
+            raise _Difference(f"gaps: {stored.gaps} do not ascend within [{stored.start}, {stored.offset})")
+        if begin < found and lost < found:
+            raise _Difference(f"gaps: [{lost}, {found}) in Redis, but the log still has it from {begin} on")
+        if at < lost:
+            stretches.append((at, lost))
+        at = found
+    if deleted := [f"[{a}, {min(b, begin)})" for a, b in stretches if a < begin]:
+        raise _Difference(
+            f"log: {', '.join(deleted)} was counted and then deleted, the log begins at {begin}; "
+            "it cannot be recounted, nor the totals that contain it compared"
+        )
+    return stretches
+
+
+def _read(
+    consumer: KafkaConsumer, tp: TopicPartition, advanced: Callable[[int], None], begin: int, end: int
+) -> Iterator[Record]:
+    """Yields the committed records of [begin, end); markers, aborted and compacted records are passed."""
+    consumer.assign([tp])
+    consumer.seek(tp, begin)
+    position, moved = begin, time.monotonic()
+    while position < end:
+        for record in consumer.poll(timeout_ms=500, max_records=5000).get(tp, ()):
+            if record.offset < end:
+                yield record.timestamp, record.value
+        if (now := consumer.position(tp)) > position:
+            position, moved = now, time.monotonic()
+            advanced(min(position, end))
+        elif time.monotonic() - moved > _STALL_SECONDS:
+            raise AuditError(
+                f"{tp.topic}-{tp.partition}: no progress at offset {position} in {_STALL_SECONDS:.0f} s"
+            )
+
+
+# --- the comparison -----------------------------------------------------------------------------------------
+
+
+def audit(served: Served, config: Config, progress: Callable[[int, int], None] | None = None) -> Verdict:
+    """Recounts a stream's topic up to the stored offsets and compares.
+
+    Args:
+        served: the stream and its topic.
+        config: where Kafka and Redis are.
+        progress: called with offsets passed and offsets in all, as the log is read.
+
+    Raises:
+        AuditError: the topic is missing, a protocol is unknown, or the log stands still.
+        kafka.errors.KafkaError: the brokers do not answer.
+        redis.RedisError: Redis does not answer.
+    """
+    password = config.redis.password.get_secret_value() if config.redis.password else None
+    with (
+        KafkaConsumer(
+            **config.kafka.client(),
+            group_id=None,
+            enable_auto_commit=False,
+            auto_offset_reset="none",
+            isolation_level="read_committed",
+            allow_auto_create_topics=False,
+            max_partition_fetch_bytes=8 << 20,
+        ) as consumer,
+        redis.Redis.from_url(
+            config.redis.url, password=password, socket_timeout=config.redis.timeout_seconds
+        ) as client,
+    ):
+        numbers = consumer.partitions_for_topic(served.topic)
+        if not numbers:
+            raise AuditError(
+                f"topic {served.topic!r}: there is none at {', '.join(config.kafka.bootstrap_servers)}"
+            )
+        topic = [TopicPartition(served.topic, number) for number in sorted(numbers)]
+        begins, ends = consumer.beginning_offsets(topic), consumer.end_offsets(topic)
+        total, passed = sum(ends[tp] - begins[tp] for tp in topic), 0
+        document, group = served.stream.document(), config.consumer_group(served.stream)
+        rows = []
+        for tp in topic:
+
+            def advanced(position: int, before: int = passed - begins[tp]) -> None:
+                if progress is not None:
+                    progress(min(before + position, total), total)
+
+            cut = _cut(client, f"{{{served.stream.name}:{tp.partition}}}:")
+            # after the cut, so that a worker which counts on is never ahead of the log that we know
+            bounds = consumer.beginning_offsets([tp])[tp], consumer.end_offsets([tp])[tp]
+            read = partial(_read, consumer, tp, advanced)
+            rows.append(verify(document, tp.partition, group=group, cut=cut, bounds=bounds, read=read))
+            passed += ends[tp] - begins[tp]
+            advanced(ends[tp])
+        beyond = len(topic)
+        if client.exists(f"{{{served.stream.name}:{beyond}}}:meta"):
+            rows.append(
+                Row(beyond, None, 0, 0, difference="counted in Redis, but the topic has no such partition")
+            )
+    return Verdict(served.stream.name, tuple(rows))
+
+
+def verify(
+    document: Mapping[str, Any],
+    partition: int,
+    *,
+    group: str,
+    cut: Cut,
+    bounds: tuple[int, int],
+    read: Callable[[int, int], Iterable[Record]],
+) -> Row:
+    """Judges what is stored of one partition; knows neither Kafka nor Redis.
+
+    Args:
+        document: the stream's public document.
+        partition: its number.
+        group: the consumer group that counts the stream.
+        cut: the metadata's fields and the blobs by window, as stored together.
+        bounds: the log's first offset and its last stable one, read after the cut.
+        read: the committed records of [from, to).
+    """
+    begin, end = bounds
+    row = Row(partition, None, 0, end - begin)
+    try:
+        stored = _decode(*cut, group, fingerprint(document), document["domain_size"])
+        if stored is None:
+            return row
+        row = replace(row, start=stored.start, offset=stored.offset, lag=max(0, end - stored.offset))
+        stretches = _stretches(stored, begin, end)
+        counted = recount(document, chain.from_iterable(read(*stretch) for stretch in stretches))
+        row = replace(
+            row,
+            records=counted.accepted + counted.rejected.total(),
+            reports=counted.reports,
+            rejected=dict(sorted(counted.rejected.items())),
+        )
+        _compare(stored, counted)
+    except _Difference as difference:
+        return replace(row, difference=str(difference))
+    except OffsetOutOfRangeError:
+        return replace(row, difference="log: offsets were deleted while they were read again")
+    return row
+
+
+def _compare(stored: _Stored, counted: Recount) -> None:
+    """Compares everything that is kept of a partition.
+
+    Raises:
+        _Difference: the first one; or, where all is equal, the first stretch that nobody could count.
+    """
+    reasons = sorted({*stored.rejected, *counted.rejected})
+    for what, held, found in (
+        ("accepted", stored.accepted, counted.accepted),
+        *(
+            (f"rejected as {reason}", stored.rejected.get(reason, 0), counted.rejected[reason])
+            for reason in reasons
+        ),
+        ("late", stored.late, 0),
+        ("watermark", stored.watermark, counted.watermark),
+        ("reports", stored.reports, counted.reports),
+    ):
+        if held != found:
+            raise _Difference(f"{what}: {held} in Redis, {found} recounted")
+    differing = np.flatnonzero(stored.state != counted.state)
+    if len(differing):
+        v = int(differing[0])
+        raise _Difference(
+            f"state[{v}]: {stored.state[v]} in Redis, {counted.state[v]} recounted; "
+            f"{len(differing)} of {len(stored.state)} entries differ"
+        )
+    if stored.gaps:
+        gaps = ", ".join(f"[{begin}, {end})" for begin, end in stored.gaps)
+        raise _Difference(f"log: {gaps} was deleted before it was counted; all else is equal")
+
+
+# --- what is said -------------------------------------------------------------------------------------------
+
+
+def render(verdict: Verdict) -> Table:
+    """Returns a verdict as a table for the terminal, a row a partition, the outcome below it."""
+    outcome = (
+        f"equal: {verdict.reports:,} reports in {verdict.records:,} records, {verdict.rejected:,} malformed"
+        if verdict.equal
+        else f"different: {verdict.difference}"
+    )
+    table = Table(title=f"Audit of {verdict.stream}", caption=outcome)
+    for heading in ("Partition", "Start", "Offset", "Lag", "Records", "Reports", "Malformed"):
+        table.add_column(heading, justify="right")
+    table.add_column("Verdict")
+    for row in verdict.partitions:
+        equal = "nothing counted yet" if row.start is None else "equal"
+        numbers = (row.offset, row.lag, row.records, row.reports, sum(row.rejected.values()))
+        table.add_row(
+            str(row.partition),
+            "-" if row.start is None else f"{row.start:,}",
+            *(f"{number:,}" for number in numbers),
+            row.difference or equal,
+        )
+    return table
+
+
+def as_json(verdict: Verdict) -> dict[str, Any]:
+    """Returns a verdict in JSON's types.
+
+    Example:
+        >>> as_json(Verdict("colours", (Row(0, 0, 9, 2, 9, 18),)))["equal"]
+        True
+    """
+    return {
+        "stream": verdict.stream,
+        "equal": verdict.equal,
+        "difference": verdict.difference,
+        "records": verdict.records,
+        "reports": verdict.reports,
+        "rejected": verdict.rejected,
+        "lag": verdict.lag,
+        "partitions": [asdict(row) for row in verdict.partitions],
+    }

@@ -1,0 +1,532 @@
+"""Check: everything that can be wrong around a worker, said before it hurts, with what to do about it.
+
+The judgements are functions of what was described, so they can be tested without a cluster; only `check` connects.
+"""
+
+import json
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any
+
+import kafka.errors
+import redis
+from kafka import TopicPartition
+from kafka.admin import KafkaAdminClient, OffsetSpec
+from rich.table import Table
+from rich.text import Text
+
+from worker import layout, store, topics
+from worker.config import Config, Served
+from worker.ownership import CLAIMED
+from worker.topics import Topic
+
+DAY_MS = 24 * topics.HOUR_MS
+OLDEST_REDIS = (6, 2)
+_PATIENCE = 10.0
+"""Seconds that brokers have to answer, even if nobody asked to wait."""
+_RECORD = 512
+"""What Kafka adds to a record's value at most, in bytes: batch header, key, headers."""
+_KEYS = 4096
+"""What Redis needs of a partition beside its blobs, in bytes: keys and metadata."""
+
+
+class Level(StrEnum):
+    """How bad a finding is."""
+
+    OK = "ok"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was looked at.
+
+    Attributes:
+        level: how bad it is.
+        subject: what was looked at.
+        text: what was found.
+        todo: what to do about it; empty where all is well.
+    """
+
+    level: Level
+    subject: str
+    text: str
+    todo: str = ""
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """What Kafka has of what the configuration names.
+
+    Attributes:
+        topics: the topics that exist, by name.
+        logs: input topic -> partition -> (first offset, end).
+        words: input topic -> partition -> the metadata word of its group's committed offset.
+    """
+
+    topics: Mapping[str, Topic]
+    logs: Mapping[str, Mapping[int, tuple[int, int]]]
+    words: Mapping[str, Mapping[int, str]]
+
+
+def check(config: Config, wait_seconds: float = 0.0) -> list[Finding]:
+    """Looks at the brokers, the topics, Redis and the counts in it; never raises for what it finds there.
+
+    Args:
+        config: what to check against; that it could be read is the first finding.
+        wait_seconds: how long to keep trying until brokers and Redis answer.
+    """
+    deadline = time.monotonic() + wait_seconds
+    findings = [Finding(Level.OK, "configuration", _summary(config))]
+    cluster = None
+    try:
+        with topics.connect(config, max(_PATIENCE, wait_seconds)) as admin:
+            findings.append(_brokers(admin))
+            cluster = _describe(admin, config)
+        findings += judge_topics(config, cluster.topics)
+    except (kafka.errors.KafkaError, OSError) as error:
+        text = f"no answer from {', '.join(config.kafka.bootstrap_servers)}: {error}"
+        todo = "start the brokers, or correct kafka.bootstrap_servers and the security settings beside it"
+        findings.append(Finding(Level.ERROR, "brokers", text, todo))
+    with closing(store.connect(config.redis)) as client:
+        try:
+            info = _info(client, deadline)
+            findings += judge_redis(info, _appendfsync(client))
+            if cluster is not None:
+                findings += _judge_state(client, config, cluster, info)
+        except redis.RedisError as error:
+            text = f"no answer from {config.redis.url}: {type(error).__name__}: {error}"
+            findings.append(
+                Finding(Level.ERROR, "redis", text, "start Redis, or correct redis.url and redis.password")
+            )
+    return findings
+
+
+def _summary(config: Config) -> str:
+    streams = ", ".join(
+        f"{s.stream.name} ({s.stream.oracle.name}, ε = {s.stream.oracle.epsilon}, d = {s.stream.oracle.domain_size})"
+        for s in config.streams
+    )
+    return f"read; group {config.group}, serving {streams}"
+
+
+# --- Kafka --------------------------------------------------------------------------------------------------
+
+
+def _brokers(admin: KafkaAdminClient) -> Finding:
+    cluster = admin.describe_cluster()
+    brokers = cluster["brokers"]
+    version = admin.get_broker_version_data(brokers[0]["broker_id"]).broker_version
+    text = f"{len(brokers)} broker(s), Kafka {'.'.join(map(str, version))} or newer, cluster {cluster['cluster_id']}"
+    if version < (2, 8):
+        return Finding(
+            Level.ERROR,
+            "brokers",
+            f"{text}: topics have no ids there",
+            "use Kafka 2.8 or newer; 4.x is tested",
+        )
+    return Finding(Level.OK, "brokers", text)
+
+
+def judge_topics(config: Config, there: Mapping[str, Topic]) -> list[Finding]:
+    """Judges the topics that the configuration names by how the cluster has them."""
+    todo = "ldp-worker create-topics"
+    findings = [
+        Finding(Level.ERROR, f"topic {wanted.name}", f"missing; needed for {wanted.role}", todo)
+        for wanted in topics.wanted(config, 1)
+        if wanted.name not in there
+    ]
+    faults = [(s.topic, _input_faults(s, there[s.topic])) for s in config.streams if s.topic in there]
+    if (topic := there.get(config.snapshots.topic)) is not None:
+        faults.append((config.snapshots.topic, _snapshot_faults(config, topic, there)))
+    if (topic := there.get(config.dead_letters.topic)) is not None:
+        faults.append((config.dead_letters.topic, _dead_letter_faults(config, topic, there)))
+    for name, found in faults:
+        topic = there[name]
+        listed = [*found, *_replication_faults(name, topic)]
+        summary = f"{topic.partitions} partition(s), {topic.replicas} replica(s), {topic.settings['cleanup.policy']}"
+        findings += listed or [Finding(Level.OK, f"topic {name}", summary)]
+    return findings
+
+
+def _input_faults(served: Served, topic: Topic) -> Iterator[Finding]:
+    subject = f"topic {served.topic}"
+    if "compact" in topic.settings["cleanup.policy"]:
+        yield Finding(
+            Level.ERROR,
+            subject,
+            f"cleanup.policy={topic.settings['cleanup.policy']}: compaction removes reports before or after they are"
+            " counted, and no recount is possible",
+            "set cleanup.policy=delete",
+        )
+    ahead = topic.number("message.timestamp.after.max.ms")
+    if topic.settings.get("message.timestamp.type") != "LogAppendTime" and (
+        ahead is None or ahead > topics.HOUR_MS
+    ):
+        allowed = (
+            "any time ahead"
+            if ahead is None or ahead > 1000 * DAY_MS
+            else f"{ahead / topics.HOUR_MS:g} h ahead"
+        )
+        yield Finding(
+            Level.WARNING,
+            subject,
+            f"timestamps may lie {allowed} of the broker's clock: one device with a wrong clock moves the watermark",
+            f"set message.timestamp.after.max.ms={topics.HOUR_MS}",
+        )
+    retention = topic.number("retention.ms")
+    if retention is not None and 0 <= retention < DAY_MS:
+        yield Finding(
+            Level.WARNING,
+            subject,
+            f"retention.ms={retention}: after {retention / topics.HOUR_MS:g} h reports vanish, counted or not",
+            "set retention.ms to more than the longest outage you want to survive, such as 7 days",
+        )
+    size = topic.number("retention.bytes")
+    if size is not None and size >= 0:
+        yield Finding(
+            Level.WARNING,
+            subject,
+            f"retention.bytes={size}: a burst of reports pushes out others that may not be counted yet",
+            "limit by time only: set retention.bytes=-1",
+        )
+    report = served.stream.oracle.report_dtype.itemsize + _RECORD
+    limit = topic.number("max.message.bytes")
+    if limit is not None and limit < report:
+        yield Finding(
+            Level.ERROR,
+            subject,
+            f"max.message.bytes={limit}: not even one report fits",
+            f"set max.message.bytes to {report} at least",
+        )
+
+
+def _snapshot_faults(config: Config, topic: Topic, there: Mapping[str, Topic]) -> Iterator[Finding]:
+    subject = f"topic {config.snapshots.topic}"
+    policy = topic.settings["cleanup.policy"]
+    if policy != "compact":
+        yield Finding(
+            Level.ERROR,
+            subject,
+            f"cleanup.policy={policy}: the newest snapshot would be deleted with time, and its number forgotten",
+            "set cleanup.policy=compact",
+        )
+    need = max(
+        topics.largest_message(served.stream, there[served.topic].partitions if served.topic in there else 1)
+        for served in config.streams
+    )
+    limit = topic.number("max.message.bytes")
+    if limit is not None and limit < need:
+        yield Finding(
+            Level.ERROR,
+            subject,
+            f"max.message.bytes={limit}: a snapshot's largest message can have {need} bytes",
+            f"set max.message.bytes={2 * need}",
+        )
+
+
+def _dead_letter_faults(config: Config, topic: Topic, there: Mapping[str, Topic]) -> Iterator[Finding]:
+    subject = f"topic {config.dead_letters.topic}"
+    policy = topic.settings["cleanup.policy"]
+    if policy != "delete":
+        yield Finding(
+            Level.WARNING,
+            subject,
+            f"cleanup.policy={policy}: no two dead letters have the same key, so compaction removes none",
+            "set cleanup.policy=delete",
+        )
+    limit = topic.number("max.message.bytes")
+    inputs = [
+        there[served.topic].number("max.message.bytes") for served in config.streams if served.topic in there
+    ]
+    largest = max((size for size in inputs if size is not None), default=0)
+    if limit is not None and limit < largest:
+        yield Finding(
+            Level.WARNING,
+            subject,
+            f"max.message.bytes={limit}, but records of reports may have {largest}: the dead letters of larger records"
+            " hold only their hash and beginning",
+            f"set max.message.bytes={largest} to keep them whole",
+        )
+
+
+def _replication_faults(name: str, topic: Topic) -> Iterator[Finding]:
+    subject = f"topic {name}"
+    in_sync = topic.number("min.insync.replicas") or 1
+    if in_sync > topic.replicas:
+        yield Finding(
+            Level.ERROR,
+            subject,
+            f"min.insync.replicas={in_sync} with {topic.replicas} replica(s): nothing can be written",
+            "lower min.insync.replicas or add replicas",
+        )
+    elif topic.replicas == 1:
+        yield Finding(
+            Level.WARNING,
+            subject,
+            "one replica: a lost disk takes what it holds along",
+            "beyond a trial: replication factor 3 with min.insync.replicas=2",
+        )
+    elif in_sync == 1:
+        yield Finding(
+            Level.WARNING,
+            subject,
+            f"{topic.replicas} replicas but min.insync.replicas=1: an acknowledged record can be lost with one broker",
+            "set min.insync.replicas=2",
+        )
+    elif in_sync == topic.replicas:
+        yield Finding(
+            Level.WARNING,
+            subject,
+            f"min.insync.replicas={in_sync} of {topic.replicas} replicas: writes stop while any one broker is down",
+            "one replica more than min.insync.replicas",
+        )
+    if topic.settings.get("unclean.leader.election.enable") == "true":
+        yield Finding(
+            Level.WARNING,
+            subject,
+            "unclean.leader.election.enable=true: the log may lose records that were acknowledged and counted",
+            "set unclean.leader.election.enable=false",
+        )
+
+
+def _describe(admin: KafkaAdminClient, config: Config) -> Cluster:
+    """Asks the cluster for all that is judged; a coordinator that only just starts is given time."""
+    there = topics.describe(admin, [topic.name for topic in topics.wanted(config, 1)])
+    known = [served for served in config.streams if served.topic in there]
+    deadline = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            words = {served.topic: _words(admin, config, served) for served in known}
+            break
+        except kafka.errors.RetriableError:
+            if time.monotonic() >= deadline:
+                raise
+            time.sleep(0.2)
+    return Cluster(there, {s.topic: _bounds(admin, s.topic, there[s.topic].partitions) for s in known}, words)
+
+
+def _bounds(admin: KafkaAdminClient, topic: str, partitions: int) -> dict[int, tuple[int, int]]:
+    """Returns each partition's first and end offset."""
+    both = [TopicPartition(topic, partition) for partition in range(partitions)]
+    first = admin.list_partition_offsets(dict.fromkeys(both, OffsetSpec.EARLIEST))
+    end = admin.list_partition_offsets(dict.fromkeys(both, OffsetSpec.LATEST))
+    return {tp.partition: (first[tp].offset, end[tp].offset) for tp in both}
+
+
+def _words(admin: KafkaAdminClient, config: Config, served: Served) -> dict[int, str]:
+    """Returns the metadata words of the offsets that the stream's group has committed."""
+    group = config.consumer_group(served.stream)
+    offsets = admin.list_group_offsets({group: None})[group]
+    return {tp.partition: committed.metadata for tp, committed in offsets.items() if tp.topic == served.topic}
+
+
+# --- Redis --------------------------------------------------------------------------------------------------
+
+
+def _info(client: "redis.Redis", deadline: float) -> dict[str, Any]:
+    while True:
+        try:
+            return dict(client.info())
+        except (redis.ConnectionError, redis.TimeoutError):  # BusyLoading is a ConnectionError
+            if time.monotonic() >= deadline:
+                raise
+            time.sleep(0.2)
+
+
+def _appendfsync(client: "redis.Redis") -> str | None:
+    """Returns the setting, or None where CONFIG is not allowed, as in managed services."""
+    try:
+        reply = client.config_get("appendfsync")
+    except redis.ResponseError:
+        return None
+    return str(reply.get("appendfsync")) if reply else None
+
+
+def judge_redis(info: Mapping[str, Any], appendfsync: str | None) -> list[Finding]:
+    """Judges a Redis server by its INFO and its appendfsync."""
+    findings = []
+    version = str(info["redis_version"])
+    if tuple(int(part) for part in version.split(".")[:2]) < OLDEST_REDIS:
+        findings.append(Finding(Level.ERROR, "redis", f"version {version}", "use Redis 6.2 or newer"))
+    if info.get("role") == "slave":
+        findings.append(
+            Finding(Level.ERROR, "redis", "a replica: it refuses writes", "let redis.url name the primary")
+        )
+    if int(info.get("cluster_enabled", 0)):
+        findings.append(
+            Finding(
+                Level.ERROR,
+                "redis",
+                "a cluster's node: a worker talks to one server",
+                "use a single primary, with replicas for safety",
+            )
+        )
+    policy = str(info.get("maxmemory_policy", "noeviction"))
+    if policy != "noeviction":
+        findings.append(
+            Finding(
+                Level.ERROR,
+                "redis",
+                f"maxmemory-policy={policy}: counts are evicted when memory is short",
+                "set maxmemory-policy noeviction",
+            )
+        )
+    if not int(info.get("aof_enabled", 0)):
+        findings.append(
+            Finding(
+                Level.WARNING,
+                "redis",
+                "no append-only file: a restart goes back to the last dump, or to nothing, which stops the stream",
+                "set appendonly yes, appendfsync everysec",
+            )
+        )
+    elif appendfsync == "no":
+        findings.append(
+            Finding(
+                Level.WARNING,
+                "redis",
+                "appendfsync=no: a crash of the machine goes back by as much as its cache held",
+                "set appendfsync everysec; what is lost together is counted again from Kafka",
+            )
+        )
+    replicas = int(info.get("connected_slaves", 0))
+    fsync = f", appendfsync {appendfsync}" if appendfsync and int(info.get("aof_enabled", 0)) else ""
+    behind = (
+        "; one that is promoted while behind is counted up again from Kafka, within the topic's retention"
+        if replicas
+        else ""
+    )
+    return [Finding(Level.OK, "redis", f"Redis {version}, {replicas} replica(s){fsync}{behind}"), *findings]
+
+
+def judge_memory(config: Config, there: Mapping[str, Topic], info: Mapping[str, Any]) -> Finding:
+    """Judges whether the counts fit in Redis, where staged and live blobs stand side by side during a commit."""
+    need = 2 * sum(
+        (8 * served.stream.oracle.state_size + _KEYS) * there[served.topic].partitions
+        for served in config.streams
+        if served.topic in there
+    )
+    limit = int(info.get("maxmemory", 0)) or int(info.get("total_system_memory", 0))
+    text = f"all counts need up to {_size(need)}"
+    if not limit:
+        return Finding(Level.OK, "redis memory", text)
+    text += f", Redis may use {_size(limit)}"
+    level = Level.ERROR if need > limit else Level.WARNING if 2 * need > limit else Level.OK
+    todo = "" if level is Level.OK else f"set maxmemory to {_size(2 * need)} or more"
+    return Finding(level, "redis memory", text, todo)
+
+
+def _size(count: int) -> str:
+    for unit, power in (("GiB", 30), ("MiB", 20), ("KiB", 10)):
+        if count >= 1 << power:
+            return f"{count / (1 << power):.1f} {unit}"
+    return f"{count} B"
+
+
+def _judge_state(
+    client: "redis.Redis", config: Config, cluster: Cluster, info: Mapping[str, Any]
+) -> Iterator[Finding]:
+    """Judges what the counts need and what there is of them."""
+    known = [served for served in config.streams if served.topic in cluster.topics]
+    if known:
+        yield judge_memory(config, cluster.topics, info)
+    for served in known:
+        fields = _metadata(client, served, cluster.topics[served.topic].partitions)
+        yield from judge_counts(config, served, cluster, fields)
+
+
+def _metadata(client: "redis.Redis", served: Served, partitions: int) -> dict[int, dict[str, str]]:
+    """Returns the fields of those partitions' metadata that Redis has."""
+    pipeline = client.pipeline(transaction=False)
+    for partition in range(partitions):
+        pipeline.hgetall(layout.meta_key(served.stream.name, partition))
+    found = enumerate(pipeline.execute())
+    return {p: {k.decode(): v.decode() for k, v in fields.items()} for p, fields in found if fields}
+
+
+def judge_counts(
+    config: Config,
+    served: Served,
+    cluster: Cluster,
+    fields: Mapping[int, Mapping[str, str]],
+) -> list[Finding]:
+    """Judges whether the counts in Redis, if any, can be gone on with.
+
+    Args:
+        config: whose group counts.
+        served: the stream.
+        cluster: what Kafka has.
+        fields: partition -> its metadata in Redis.
+    """
+    topic, log, words = cluster.topics[served.topic], cluster.logs[served.topic], cluster.words[served.topic]
+    subject = f"counts of {served.stream.name}"
+    anew = "restore Redis, or begin anew under another group (key group) or stream name"
+    now = layout.lineage(config.consumer_group(served.stream), served.stream, topic.topic_id)
+    findings = []
+    for partition in range(topic.partitions):
+        where = f"partition {partition}"
+        if partition not in fields:
+            if words.get(partition, CLAIMED) != CLAIMED:
+                text = f"{where}: none in Redis, but Kafka's group has counted progress: they were lost"
+                findings.append(Finding(Level.ERROR, subject, text, anew))
+            continue
+        try:
+            metadata = layout.Metadata.parse(fields[partition])
+            differing = _differing(json.loads(metadata.lineage), json.loads(now))
+        except (layout.StateLost, ValueError) as error:
+            findings.append(Finding(Level.ERROR, subject, f"{where}: {error}", anew))
+            continue
+        first, end = log[partition]
+        if differing:
+            text = f"{where}: of another history: {'; '.join(differing)}"
+            findings.append(Finding(Level.ERROR, subject, text, anew))
+        elif metadata.offset > end:
+            text = f"{where}: they reach offset {metadata.offset}, the log ends at {end}: it was truncated"
+            findings.append(Finding(Level.ERROR, subject, text, anew))
+        elif metadata.offset < first:
+            text = f"{where}: the log lost offsets {metadata.offset} to {first} before they were counted"
+            todo = "none: the gap will be recorded and snapshots say complete: false; lengthen retention.ms"
+            findings.append(Finding(Level.WARNING, subject, text, todo))
+    if findings:
+        return findings
+    text = f"in {len(fields)} of {topic.partitions} partition(s), ready to go on" if fields else "none yet"
+    return [Finding(Level.OK, subject, text)]
+
+
+def _differing(stored: Mapping[str, object], now: Mapping[str, object]) -> list[str]:
+    """Names the fields in which a stored lineage differs from today's."""
+    return [
+        f"{key} is {stored.get(key)!r} there, {now.get(key)!r} here"
+        for key in sorted(stored.keys() | now.keys())
+        if stored.get(key) != now.get(key)
+    ]
+
+
+# --- what is shown ------------------------------------------------------------------------------------------
+
+_STYLE = {Level.OK: "green", Level.WARNING: "yellow", Level.ERROR: "bold red"}
+
+
+def render(findings: Sequence[Finding]) -> Table:
+    """Returns the findings as a table; what to do stands below what was found."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    table.add_column(ratio=1)
+    for finding in findings:
+        style = _STYLE[finding.level]
+        said = Text(finding.text)
+        if finding.todo:
+            said.append(f"\n-> {finding.todo}", style="italic")
+        table.add_row(Text(finding.level, style=style), Text(finding.subject), said)
+    return table
+
+
+def as_json(findings: Sequence[Finding]) -> str:
+    """Returns the findings as a JSON list."""
+    return json.dumps([asdict(finding) for finding in findings], ensure_ascii=False, indent=2)

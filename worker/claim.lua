@@ -1,0 +1,20 @@
+-- Raises a partition's epoch if it is still the expected one, and returns the partition as it stands.
+-- KEYS: metadata. ARGV: prefix of the window keys, expected epoch ('' for none), then fields and values to begin with.
+local epoch = redis.call('HGET', KEYS[1], 'epoch') or ''
+if epoch ~= ARGV[2] then
+  return false
+end
+if epoch == '' then
+  if redis.call('EXISTS', KEYS[1]) == 1 then
+    return redis.error_reply('metadata without an epoch: ' .. KEYS[1])
+  end
+  redis.call('HSET', KEYS[1], unpack(ARGV, 3))
+else
+  redis.call('HINCRBY', KEYS[1], 'epoch', 1)
+end
+local names, blobs = {}, {}
+for window in pairs(cjson.decode(redis.call('HGET', KEYS[1], 'blobs'))) do
+  names[#names + 1] = window
+  blobs[#blobs + 1] = redis.call('GET', ARGV[1] .. window)
+end
+return {redis.call('HGETALL', KEYS[1]), names, blobs}

@@ -1,0 +1,422 @@
+"""The command line: ``ldp-worker``. What is heavy is imported inside the commands, so that help comes at once.
+
+Exit codes: 0 asked to stop, or all is well; 1 a failure; 2 usage or configuration.
+"""
+
+import functools
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from ldp.snapshot import Snapshot
+    from worker.config import Config
+
+_CONFIG = "LDP_WORKER_CONFIG"
+_Command = Callable[..., int]
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(package_name="ldp-worker", prog_name="ldp-worker")
+def cli() -> None:
+    """Count locally private reports from Kafka exactly once, and publish what the counts say."""
+
+
+def _command(name: str) -> Callable[[_Command], click.Command]:
+    """Makes a command that takes --config and gets what it says; errors become one line a fault and an exit code."""
+
+    def decorate(body: _Command) -> click.Command:
+        @functools.wraps(body)
+        def command(config: Path, **options: Any) -> None:
+            from kafka.errors import KafkaError
+            from redis import RedisError
+
+            from worker.config import ConfigError, load
+
+            try:
+                # the variable that names the file is none of those that override what is in it
+                environ = {name: value for name, value in os.environ.items() if name != _CONFIG}
+                sys.exit(body(load(config, environ), **options))
+            except ConfigError as error:
+                _complain(str(error))
+                sys.exit(2)
+            except (KafkaError, RedisError) as error:
+                said = (
+                    f"Kafka: {error}"
+                    if isinstance(error, KafkaError)
+                    else f"Redis: {type(error).__name__}: {error}"
+                )
+                _complain(f"{said}\nldp-worker check says what is wrong")
+                sys.exit(1)
+
+        option = click.option(
+            "--config",
+            type=click.Path(path_type=Path, dir_okay=False),
+            envvar=_CONFIG,
+            default=Path("worker.toml"),
+            show_default=True,
+            show_envvar=True,
+            help="The configuration.",
+        )
+        return cli.command(name)(option(command))
+
+    return decorate
+
+
+def _complain(text: str) -> None:
+    for line in text.splitlines():
+        click.echo(f"ldp-worker: {line}", err=True)
+
+
+def _print(shown: "RenderableType") -> None:
+    from rich.console import Console
+
+    Console().print(shown)
+
+
+@contextmanager
+def _bar(what: str, unit: str) -> Iterator[Callable[[int, int], None]]:
+    """Shows a progress bar with its rate on stderr, if that is a terminal; yields what moves it: (done, of)."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    console = Console(stderr=True)
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.completed:,.0f} of {task.total:,.0f} " + unit),
+        TextColumn("{task.fields[rate]:,.0f}/s"),
+        TimeRemainingColumn(),
+    )
+    began = time.monotonic()
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task(what, total=1, rate=0.0)
+
+        def move(done: int, of: int) -> None:
+            rate = done / max(time.monotonic() - began, 1e-3)
+            progress.update(task, completed=done, total=max(of, 1), rate=rate)
+
+        yield move
+
+
+_stream = click.option(
+    "--stream", metavar="NAME", help="Which stream; needed if the configuration has several."
+)
+_json = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+
+
+@_command("run")
+def run(config: "Config") -> int:
+    """Serve all streams until SIGTERM or SIGINT.
+
+    Logs go to stderr: one line an event, in JSON unless stderr is a terminal.
+    """
+    from worker import logs
+
+    logs.configure()
+    from worker import service
+
+    return service.run(config)
+
+
+@_command("check")
+@click.option(
+    "--wait",
+    type=click.FloatRange(min=0),
+    default=0.0,
+    metavar="SECONDS",
+    help="Keep trying until brokers and Redis answer.",
+)
+@_json
+def check(config: "Config", wait: float, as_json: bool) -> int:
+    """Say what can be wrong before it hurts.
+
+    Looks at configuration, brokers, topics, Redis and the counts in it. Exits with 1 if anything is an error;
+    warnings are for you to judge.
+    """
+    from worker import check, logs
+
+    logs.silence()
+    findings = check.check(config, wait)
+    if as_json:
+        click.echo(check.as_json(findings))
+    else:
+        _print(check.render(findings))
+    return int(any(finding.level is check.Level.ERROR for finding in findings))
+
+
+@_command("create-topics")
+@click.option(
+    "--partitions",
+    type=click.IntRange(1, 100_000),
+    default=4,
+    show_default=True,
+    help="Of topics of reports.",
+)
+@click.option(
+    "--replication-factor",
+    type=click.IntRange(-1, 1000),
+    default=-1,
+    show_default="the broker's default",
+    help="Of all topics.",
+)
+@_json
+def create_topics(config: "Config", partitions: int, replication_factor: int, as_json: bool) -> int:
+    """Create the topics that are missing.
+
+    They get the right settings; a topic that exists is never changed, see check.
+    """
+    import json
+
+    from worker import logs, topics
+
+    logs.silence()
+    try:
+        with topics.connect(config) as admin:
+            made = topics.create(admin, config, partitions, replication_factor)
+    except topics.TopicError as error:
+        _complain(str(error))
+        return 1
+    if as_json:
+        rows = [
+            {
+                "topic": m.wanted.name,
+                "created": m.created,
+                "partitions": m.topic.partitions,
+                "replicas": m.topic.replicas,
+            }
+            for m in made
+        ]
+        click.echo(json.dumps(rows, indent=2))
+    else:
+        _print(topics.render(made))
+    return 0
+
+
+@_command("simulate")
+@_stream
+@click.option(
+    "--counts",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    required=True,
+    help="A CSV file: how often each value occurs.",
+)
+@click.option("--column", required=True, metavar="NAME", help="Its column of counts.")
+@click.option(
+    "--label-column",
+    default="label",
+    show_default=True,
+    metavar="NAME",
+    help="Its column of labels; unused for a stream without labels.",
+)
+@click.option(
+    "--users",
+    type=click.IntRange(min=1),
+    required=True,
+    help="How many users to draw; each sends one report.",
+)
+@click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    default=1,
+    show_default=True,
+    help="Of the draw; the coins stay secret.",
+)
+@click.option(
+    "--batch",
+    type=click.IntRange(1, 10_000),
+    default=1,
+    show_default=True,
+    help="Reports a record: 1 as devices send them, more as a web service in between would.",
+)
+@click.option(
+    "--json-share", type=click.FloatRange(0, 1), default=0.0, metavar="F", help="Share of records in JSON."
+)
+@click.option(
+    "--malformed-share",
+    type=click.FloatRange(0, 1),
+    default=0.0,
+    metavar="F",
+    help="Malformed records for each good one.",
+)
+@click.option(
+    "--rate",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="R",
+    help="Reports a second at most; else as fast as it goes.",
+)
+@click.option(
+    "--truth",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write the drawn histogram here, as JSON.",
+)
+def simulate(
+    config: "Config",
+    stream: str | None,
+    counts: Path,
+    column: str,
+    label_column: str,
+    users: int,
+    seed: int,
+    batch: int,
+    json_share: float,
+    malformed_share: float,
+    rate: float | None,
+    truth: Path | None,
+) -> int:
+    """Send reports of simulated users.
+
+    Users are drawn from a file of counts, with a seed; each one's value is perturbed with secret coins, as a
+    device would, and sent as one report.
+    """
+    from worker import logs, simulate
+
+    logs.silence()
+    served = config.served(stream)
+    try:
+        crowd = simulate.draw(
+            simulate.read_counts(counts, column, label_column, served.stream.labels), users, seed
+        )
+        with _bar("sending", "reports") as move:
+            sent = simulate.send(
+                config,
+                served,
+                crowd,
+                seed=seed,
+                batch=batch,
+                json_share=json_share,
+                malformed_share=malformed_share,
+                rate=rate,
+                progress=lambda acknowledged: move(acknowledged, users),
+            )
+    except simulate.SimulationError as error:
+        _complain(str(error))
+        return 1
+    except KeyboardInterrupt:
+        _complain("interrupted: some of the reports were sent")
+        return 1
+    if truth is not None:
+        truth.write_text(simulate.truth(served, crowd, sent, seed), encoding="utf-8")
+    malformed = f" and {sent.malformed:,} malformed ones" if sent.malformed else ""
+    click.echo(
+        f"{sent.reports:,} reports in {sent.records:,} records{malformed} sent and acknowledged"
+        f" in {sent.seconds:.1f} s, {sent.reports / sent.seconds:,.0f} reports/s"
+    )
+    return 0
+
+
+@_command("watch")
+@_stream
+@click.option("--once", is_flag=True, help="Show one snapshot and exit; exit with 1 if none comes in time.")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0),
+    default=30.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long --once waits for the first.",
+)
+@click.option("--top", type=click.IntRange(min=1), default=10, show_default=True, help="How many values.")
+@click.option(
+    "--method",
+    "methods",
+    multiple=True,
+    metavar="NAME",
+    help="A method to show beside Base; may be repeated.",
+)
+@click.option("--all", "every", is_flag=True, help="Show all ten methods.")
+@click.option("--json", "as_json", is_flag=True, help="Print each snapshot as one line of JSON.")
+def watch(
+    config: "Config",
+    stream: str | None,
+    once: bool,
+    timeout: float,
+    top: int,
+    methods: tuple[str, ...],
+    every: bool,
+    as_json: bool,
+) -> int:
+    """Show the latest snapshot, refreshed.
+
+    Shows each new complete snapshot until interrupted, as a table in per cent.
+    """
+    import math
+
+    from rich.console import Console
+
+    from ldp.consistency import METHODS
+    from worker import logs, watch
+
+    for method in methods:
+        if method not in METHODS:
+            raise click.BadParameter(
+                f"{method!r} given; there are {', '.join(METHODS)}", param_hint="--method"
+            )
+    logs.silence()
+    name = config.served(stream).stream.name
+    shown = tuple(m for m in METHODS if m != "base") if every else methods or watch.METHODS
+    console = Console()
+    try:
+        with watch.Watch(config, name) as snapshots:
+
+            def show(snapshot: "Snapshot") -> "RenderableType":
+                return watch.render(snapshot, shown, top, snapshots.age(), console.width)
+
+            if console.is_terminal and not once and not as_json:
+                watch.live(snapshots, console, show)
+            while (snapshot := snapshots.latest(timeout if once else math.inf)) is not None:
+                if as_json:
+                    click.echo(watch.document(snapshot, methods or tuple(METHODS)))
+                else:
+                    console.print(show(snapshot))
+                if once:
+                    return 0
+    except KeyboardInterrupt:
+        return 0
+    _complain(f"no snapshot of {name} in topic {config.snapshots.topic} after {timeout:g} s")
+    return 1
+
+
+@_command("audit")
+@_stream
+@_json
+def audit(config: "Config", stream: str | None, as_json: bool) -> int:
+    """Recount the topic and compare with Redis.
+
+    Reads the topic again up to the stored offsets, counts with code of its own, and compares bit for bit. Exits
+    with 1 and the first difference if there is one.
+    """
+    import json
+
+    from worker import audit, logs
+
+    logs.silence()
+    served = config.served(stream)
+    try:
+        with _bar("recounting", "offsets") as move:
+            verdict = audit.audit(served, config, move)
+    except audit.AuditError as error:
+        _complain(str(error))
+        return 1
+    if as_json:
+        click.echo(json.dumps(audit.as_json(verdict), indent=2))
+    else:
+        _print(audit.render(verdict))
+    return int(not verdict.equal)
+
+
+def main() -> None:
+    """Runs the command line."""
+    cli(prog_name="ldp-worker")
+
+
+if __name__ == "__main__":
+    main()

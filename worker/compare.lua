@@ -1,0 +1,18 @@
+-- Says whether a partition still stands as its owner last read or wrote it.
+-- KEYS: metadata, then the live key of each window. ARGV: lineage, epoch, offset, flush.
+local stored = redis.call('HMGET', KEYS[1], 'lineage', 'epoch', 'offset', 'flush')
+if stored[1] ~= ARGV[1] then
+  return 'lineage'
+end
+if stored[2] ~= ARGV[2] then
+  return 'fenced'
+end
+if stored[3] ~= ARGV[3] or stored[4] ~= ARGV[4] then
+  return 'forked'
+end
+for i = 2, #KEYS do
+  if redis.call('EXISTS', KEYS[i]) == 0 then
+    return 'lineage'
+  end
+end
+return 'done'

@@ -1,0 +1,118 @@
+"""Dead letters: malformed records leave for a topic of their own, with where they came from and why in their headers.
+
+At least once: the letters are flushed before the offset that passes them is committed, so a crash in between sends
+them again. Their key is ``topic/partition/offset``; their headers are named as Kafka Connect names them.
+"""
+
+import contextlib
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+from kafka import KafkaProducer
+from kafka import errors as kafka_errors
+
+import ldp
+from worker.columns import Batch
+from worker.metrics import Metrics
+from worker.ownership import Unavailable
+
+PREFIX_BYTES = 1024
+"""How much is kept of a record that is too large for the dead-letter topic."""
+
+_FLUSH_SECONDS = 30
+_TOO_LARGE = (kafka_errors.MessageSizeTooLargeError, kafka_errors.RecordListTooLargeError)
+
+REASONS = {
+    "empty": "the record has no value",
+    "version": "the first byte is no known frame version",
+    "fingerprint": "the fingerprint is not this stream's: the client speaks for another protocol, epsilon or domain",
+    "length": "the frame is truncated, or not a whole number of reports",
+    "range": "a report is outside what the protocol allows",
+    "json": "the JSON frame is malformed",
+}
+
+
+class KafkaDeadLetters:
+    """The dead letters of one stream, as `worker.ownership.DeadLetters` describes them.
+
+    Args:
+        settings: keyword arguments for every Kafka client.
+        stream: whose records they are.
+        source: the topic that the records come from.
+        topic: the dead-letter topic.
+        metrics: where the letters are counted.
+    """
+
+    def __init__(
+        self, settings: Mapping[str, Any], stream: ldp.Stream, source: str, topic: str, metrics: Metrics
+    ) -> None:
+        self._stream, self._source, self._topic = stream, source, topic
+        self._counter = metrics.dead_letters.labels(stream.name)
+        self._pending: list[tuple[Any, bytes, bytes, list[tuple[str, bytes]]]] = []
+        self._producer = KafkaProducer(
+            **settings,
+            client_id=f"ldp-worker-{stream.name}-dead-letters",
+            compression_type="lz4",
+            linger_ms=5,
+            batch_size=1 << 18,
+            max_request_size=1 << 30,  # the topic's own limit decides
+            allow_auto_create_topics=False,
+        )
+
+    def add(self, batch: Batch, index: int, reason: str) -> None:
+        """Sends a record of a batch, without waiting for the broker's answer.
+
+        Raises:
+            Unavailable: the producer's buffer stays full, or the topic is not there.
+        """
+        offset = int(batch.columns.offsets[index])
+        key = f"{self._source}/{batch.partition}/{offset}".encode()
+        headers = [
+            ("__connect.errors.topic", self._source.encode()),
+            ("__connect.errors.partition", str(batch.partition).encode()),
+            ("__connect.errors.offset", str(offset).encode()),
+            ("__connect.errors.exception.class.name", reason.encode()),
+            ("__connect.errors.exception.message", REASONS[reason].encode()),
+            ("stream", self._stream.name.encode()),
+        ]
+        self._send(key, batch.columns.value(index), headers)
+
+    def flush(self) -> None:
+        """Waits until every letter is acknowledged; one that is too large for the topic goes as its hash and prefix.
+
+        Raises:
+            Unavailable: the brokers did not acknowledge in time; the letters are kept and sent again.
+            KafkaError: an error that waiting does not mend.
+        """
+        while self._pending:
+            pending, self._pending = self._pending, []
+            with contextlib.suppress(
+                kafka_errors.KafkaTimeoutError
+            ):  # each letter's own answer is looked at below
+                self._producer.flush(_FLUSH_SECONDS)
+            failed: kafka_errors.KafkaError | None = None
+            for future, key, value, headers in pending:
+                try:
+                    future.get(0)
+                    self._counter.inc()
+                except _TOO_LARGE:
+                    digest = hashlib.sha256(value).hexdigest().encode()
+                    cut = [("truncated.sha256", digest), ("truncated.size", str(len(value)).encode())]
+                    self._send(key, value[:PREFIX_BYTES], headers + cut)
+                except kafka_errors.RetriableError as error:
+                    failed = error
+                    self._send(key, value, headers)
+            if failed is not None:
+                raise Unavailable(f"Kafka: dead letters are not acknowledged: {failed}")
+
+    def close(self) -> None:
+        """Closes the producer."""
+        self._producer.close(timeout=_FLUSH_SECONDS)
+
+    def _send(self, key: bytes, value: bytes, headers: list[tuple[str, bytes]]) -> None:
+        try:
+            future = self._producer.send(self._topic, value=value, key=key, headers=headers)
+        except kafka_errors.RetriableError as error:
+            raise Unavailable(f"Kafka: dead letters cannot be sent: {error}") from error
+        self._pending.append((future, key, value, headers))

@@ -1,0 +1,196 @@
+"""How a partition's state is laid out in Redis: its keys, its metadata, its blobs.
+
+All keys of a partition share the hash tag ``{stream:partition}``, so one script may touch them all on a cluster too:
+
+- ``{stream:partition}:meta``: a hash with the fields of `Metadata`;
+- ``{stream:partition}:window:<window>``: one blob per open window;
+- ``{stream:partition}:staged:<attempt>:<window>``: a blob on its way in, gone by itself if its writer is.
+
+A blob is little-endian: the magic ``LDP1``, a u32 count of state entries, the i64 offset and the 16 bytes of the flush
+that wrote it, the i64 number of reports, then the state as i64. Metadata name the flush that wrote each live blob, so a
+blob that is missing or of another flush is noticed.
+"""
+
+import json
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+import ldp
+from worker.partition import PartitionState, Window
+
+VERSION = 1
+WINDOW_RULE = "cumulative"
+
+_HEADER = struct.Struct("<4sIq16sq")
+_MAGIC = b"LDP1"
+
+
+class StateLost(RuntimeError):  # noqa: N818  # named for what happened, as its message is read
+    """Stored counts are missing, damaged or of another lineage: the stream stops, as going on would lose reports."""
+
+
+@dataclass(frozen=True)
+class Metadata:
+    """What Redis keeps of a partition beside its blobs.
+
+    Attributes:
+        lineage: what the counts are of: canonical JSON of group, fingerprint, window rule, topic id, layout version.
+        epoch: raised by each claim; a writer of an older one is fenced.
+        offset: the counts are those of [start, offset).
+        flush: id of the commit that wrote this, 32 hex digits; empty before the first commit.
+        blobs: window -> flush id of the commit that wrote its live blob.
+        totals: canonical JSON of the rest of the state: start, accepted, rejected, late, watermark, gaps.
+    """
+
+    lineage: str
+    epoch: int
+    offset: int
+    flush: str
+    blobs: Mapping[str, str]
+    totals: str
+
+    def fields(self) -> dict[str, str]:
+        """Returns the fields of the Redis hash."""
+        return {
+            "lineage": self.lineage,
+            "epoch": str(self.epoch),
+            "offset": str(self.offset),
+            "flush": self.flush,
+            "blobs": json.dumps(dict(self.blobs), sort_keys=True),
+            "totals": self.totals,
+        }
+
+    @classmethod
+    def parse(cls, fields: Mapping[str, str]) -> "Metadata":
+        """Reads the fields of the Redis hash.
+
+        Raises:
+            StateLost: a field is missing or malformed.
+        """
+        try:
+            return cls(
+                lineage=fields["lineage"],
+                epoch=int(fields["epoch"]),
+                offset=int(fields["offset"]),
+                flush=fields["flush"],
+                blobs=dict(json.loads(fields["blobs"])),
+                totals=fields["totals"],
+            )
+        except (KeyError, ValueError, TypeError) as error:
+            raise StateLost(f"metadata with fields {sorted(fields)} cannot be read ({error!r})") from None
+
+
+def lineage(group: str, stream: ldp.Stream, topic_id: str) -> str:
+    """Returns what a partition's counts are of; another answer is another history, never to be mixed."""
+    return json.dumps(
+        {
+            "fingerprint": stream.fingerprint.hex(),
+            "group": group,
+            "layout": VERSION,
+            "topic_id": topic_id,
+            "windows": WINDOW_RULE,
+        },
+        sort_keys=True,
+    )
+
+
+def hash_tag(stream: str, partition: int) -> str:
+    """Returns the prefix that all keys of a partition share."""
+    return f"{{{stream}:{partition}}}"
+
+
+def meta_key(stream: str, partition: int) -> str:
+    """Returns the key of a partition's metadata."""
+    return f"{hash_tag(stream, partition)}:meta"
+
+
+def window_key(stream: str, partition: int, window: str) -> str:
+    """Returns the key of a window's live blob."""
+    return f"{hash_tag(stream, partition)}:window:{window}"
+
+
+def staged_key(stream: str, partition: int, attempt: str, window: str) -> str:
+    """Returns the key of a window's blob while one attempt of a commit stages it."""
+    return f"{hash_tag(stream, partition)}:staged:{attempt}:{window}"
+
+
+def initial(lineage: str, state: PartitionState) -> Metadata:
+    """Returns the metadata of a partition that nothing was committed for yet; the first claim writes them."""
+    return Metadata(lineage, 1, state.offset, "", {}, _totals(state))
+
+
+def dump(state: PartitionState, before: Metadata, flush: str) -> tuple[Metadata, dict[str, bytes]]:
+    """Encodes a state as the metadata after a commit and the blobs of the windows that changed.
+
+    Args:
+        state: what to store.
+        before: the metadata that the commit starts from.
+        flush: a fresh id for this commit, 32 hex digits.
+    """
+    blobs = {}
+    for name in state.changed:
+        window = state.windows[name]
+        header = _HEADER.pack(_MAGIC, len(window.state), state.offset, bytes.fromhex(flush), window.reports)
+        blobs[name] = header + window.state.astype("<i8", copy=False).tobytes()
+    written = {name: flush if name in state.changed else before.blobs[name] for name in state.windows}
+    after = replace(before, offset=state.offset, flush=flush, blobs=written, totals=_totals(state))
+    return after, blobs
+
+
+def load(stream: ldp.Stream, metadata: Metadata, blobs: Mapping[str, bytes]) -> PartitionState:
+    """Decodes what `dump` encoded.
+
+    Raises:
+        StateLost: a blob is missing, of another commit than the metadata name, or of another size.
+    """
+    try:
+        totals = json.loads(metadata.totals)
+        state = PartitionState(
+            start=totals["start"],
+            offset=metadata.offset,
+            accepted=totals["accepted"],
+            rejected=totals["rejected"],
+            late=totals["late"],
+            watermark=totals["watermark"],
+            gaps=[(begin, end) for begin, end in totals["gaps"]],
+        )
+    except (KeyError, ValueError, TypeError) as error:
+        raise StateLost(f"totals {metadata.totals!r} cannot be read ({error!r})") from None
+    if not metadata.flush:
+        fresh = PartitionState.fresh(stream, state.start)
+        state.windows, state.changed = fresh.windows, fresh.changed
+        return state
+    for name, flush in metadata.blobs.items():
+        state.windows[name] = _window(stream, name, flush, blobs.get(name))
+    return state
+
+
+def _window(stream: ldp.Stream, name: str, flush: str, blob: bytes | None) -> Window:
+    if blob is None:
+        raise StateLost(f"the counts of window {name!r} are missing")
+    size = stream.oracle.state_size
+    if len(blob) != _HEADER.size + 8 * size:
+        raise StateLost(
+            f"the counts of window {name!r} have {len(blob)} bytes; {_HEADER.size + 8 * size} are due"
+        )
+    magic, entries, _, written, reports = _HEADER.unpack_from(blob)
+    if (magic, entries, written.hex()) != (_MAGIC, size, flush):
+        raise StateLost(f"the counts of window {name!r} are of another commit than the metadata say")
+    return Window(reports, np.frombuffer(blob, "<i8", offset=_HEADER.size).astype(np.int64))
+
+
+def _totals(state: PartitionState) -> str:
+    return json.dumps(
+        {
+            "start": state.start,
+            "accepted": state.accepted,
+            "rejected": dict(sorted(state.rejected.items())),
+            "late": state.late,
+            "watermark": state.watermark,
+            "gaps": state.gaps,
+        },
+        sort_keys=True,
+    )

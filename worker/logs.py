@@ -1,0 +1,52 @@
+"""Logs: structured, one line an event, to stderr: JSON for machines, readable where stderr is a terminal."""
+
+import logging
+import sys
+
+import structlog
+
+
+def configure(level: int = logging.INFO) -> None:
+    """Routes structlog and the standard library's logging to stderr; time is UTC, RFC 3339.
+
+    The libraries' own loggers, kafka-python's above all, are heard from WARNING on.
+    """
+    shared: list[structlog.typing.Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.add_logger_name,
+        structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
+    ]
+    readable = sys.stderr.isatty()
+    renderer: list[structlog.typing.Processor] = (
+        [structlog.dev.ConsoleRenderer(timestamp_key="time")]
+        if readable
+        else [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(ensure_ascii=False)]
+    )
+    structlog.configure(
+        processors=[
+            structlog.stdlib.filter_by_level,
+            *shared,
+            structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
+        ],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        cache_logger_on_first_use=False,
+    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=[*shared, structlog.stdlib.PositionalArgumentsFormatter()],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *renderer],
+        )
+    )
+    root = logging.getLogger()
+    root.handlers = [handler]
+    root.setLevel(logging.WARNING)
+    for name in ("worker", "ldp"):
+        logging.getLogger(name).setLevel(level)
+    logging.captureWarnings(True)
+
+
+def silence() -> None:
+    """Keeps the libraries quiet in a command that itself says what goes wrong."""
+    logging.getLogger("kafka").setLevel(logging.CRITICAL + 1)

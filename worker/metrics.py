@@ -1,0 +1,81 @@
+"""Prometheus metrics: what a worker counts, in base units; no label by value or by user but the configured few."""
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+_PARTITION = ("stream", "partition")
+_FAST = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+
+
+class Metrics:
+    """All metrics of one worker, in a registry of their own.
+
+    Example:
+        >>> metrics = Metrics()
+        >>> metrics.records.labels("emoji", "accepted").inc(3)
+        >>> metrics.registry.get_sample_value("ldp_worker_records_total", {"stream": "emoji", "outcome": "accepted"})
+        3.0
+    """
+
+    def __init__(self) -> None:
+        self.registry = registry = CollectorRegistry()
+
+        def counter(name: str, text: str, labels: tuple[str, ...] = ("stream",)) -> Counter:
+            return Counter(f"ldp_worker_{name}", text, labels, registry=registry)
+
+        def gauge(name: str, text: str, labels: tuple[str, ...] = ("stream",)) -> Gauge:
+            return Gauge(f"ldp_worker_{name}", text, labels, registry=registry)
+
+        def histogram(name: str, text: str, labels: tuple[str, ...] = ("stream",)) -> Histogram:
+            return Histogram(f"ldp_worker_{name}", text, labels, buckets=_FAST, registry=registry)
+
+        # what this process did: counted again after a crash, so rates, never totals of the stream
+        self.records = counter("records_total", "Records read, by outcome.", ("stream", "outcome"))
+        self.reports = counter("reports_total", "Reports counted by this process.")
+        self.rejected = counter("rejected_total", "Malformed records, by reason.", ("stream", "reason"))
+        self.dead_letters = counter("dead_letters_total", "Records sent to the dead-letter topic.")
+        self.claims = counter("claims_total", "Partitions claimed, by how they began.", ("stream", "start"))
+        self.commits = counter("commits_total", "Commits to Redis, by verdict.", ("stream", "verdict"))
+        self.commit_seconds = histogram("commit_seconds", "Time of one partition's commit to Redis.")
+        self.count_seconds = histogram("count_seconds", "Time to count one polled batch of one partition.")
+        self.errors = counter(
+            "errors_total", "Failed attempts that were tried again, by step.", ("stream", "step")
+        )
+
+        # what this worker holds: facts of the stream itself, from the state
+        self.owned = gauge("partition_owned", "1 for a partition that this worker counts.", _PARTITION)
+        self.offset = gauge(
+            "partition_offset", "Offset up to which a partition's counts stand in Redis.", _PARTITION
+        )
+        self.lag = gauge(
+            "partition_lag", "Offsets between the last stable one and the counted one.", _PARTITION
+        )
+        self.watermark = gauge(
+            "partition_watermark_timestamp_seconds", "Highest timestamp of an accepted record.", _PARTITION
+        )
+        self.up = gauge("stream_up", "1 while the stream is served, 0 once it stopped on an error.")
+
+        # what the publisher says
+        self.snapshots = counter("snapshots_total", "Snapshots published.")
+        self.snapshot_seconds = histogram("snapshot_seconds", "Time to estimate and publish one snapshot.")
+        self.publisher = gauge("publisher", "1 in the worker that publishes the stream's snapshots.")
+        self.sequence = gauge("snapshot_sequence", "Sequence number of the newest snapshot.")
+        self.checked = gauge(
+            "snapshot_checked_timestamp_seconds",
+            "When the newest snapshot last covered all that was counted.",
+        )
+        self.snapshot_reports = gauge("snapshot_reports", "Reports in the newest snapshot.")
+        self.complete = gauge("snapshot_complete", "0 if reports were lost before they were counted, else 1.")
+        self.std_error = gauge(
+            "snapshot_standard_error", "Standard error of Base for a value of frequency 0."
+        )
+        self.sum = gauge("snapshot_sum", "Sum of Base over the domain; 1 within noise.")
+        self.query = gauge(
+            "snapshot_query_frequency",
+            "A configured query's answer, by method.",
+            ("stream", "query", "method"),
+        )
+
+    def forget_partition(self, stream: str, partition: int) -> None:
+        """Drops a partition's gauges once another worker counts it."""
+        for metric in (self.owned, self.offset, self.lag, self.watermark):
+            metric.remove(stream, str(partition))

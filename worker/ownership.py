@@ -1,0 +1,431 @@
+"""Exactly once: how a worker claims partitions, counts them and commits the counts.
+
+Written once, against two narrow interfaces, the log and the store. Kafka and Redis implement them in `worker.consumer`
+and `worker.store`; an in-memory pair under a seeded scheduler runs the same code through crashes, lost replies and
+zombies.
+
+Why it is exactly once: a partition's state is a pure function of the log's prefix, its offset is stored in the same
+atomic step as its counts, and a commit is let in only if the stored (offset, flush) is the one that its writer started
+from. The epoch, raised by every claim, is for liveness: it tells an old owner early that it is one.
+"""
+
+import random
+from collections.abc import Callable, Collection, Iterable, Mapping, Set
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol
+from uuid import uuid4
+
+import ldp
+from worker import layout
+from worker.columns import Batch
+from worker.layout import Metadata, StateLost
+from worker.metrics import Metrics
+from worker.partition import PartitionState
+
+CLAIMED = "claimed"
+"""Metadata word of an offset in Kafka that was claimed before anything was counted."""
+COUNTED = "counted"
+"""Metadata word of an offset in Kafka below which records have been counted: losing the counts is then noticed."""
+
+_FIRST_WAIT, _LONGEST_WAIT = 0.1, 5.0
+
+
+class Unavailable(Exception):  # noqa: N818  # a state of the other side, not a fault of ours
+    """No (clear) reply came: the step may have happened or not. It is tried again."""
+
+
+class NotOwner(Exception):  # noqa: N818
+    """Kafka does not count this worker as the partitions' owner at this moment."""
+
+
+class Verdict(StrEnum):
+    """What the store says to a commit or a compare."""
+
+    DONE = "done"
+    LINEAGE = "lineage"
+    FENCED = "fenced"
+    FORKED = "forked"
+    UNSTAGED = "unstaged"
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A partition as it stands in the store, read in one atomic step."""
+
+    metadata: Metadata
+    blobs: Mapping[str, bytes]
+
+
+class Log(Protocol):
+    """What a worker needs of one topic's log and of its consumer group; called from one thread."""
+
+    def topic_id(self) -> str:
+        """Returns the id of the topic, another one if it was created again."""
+
+    def generation(self) -> object | None:
+        """Returns what identifies this membership and its rebalance; None while there is none."""
+
+    def assigned(self) -> Set[int]:
+        """Returns the partitions that the group assigns to this worker."""
+
+    def committed(self, partitions: Collection[int]) -> Mapping[int, tuple[int, str]]:
+        """Returns the group's committed (offset, metadata word) of the partitions that have one."""
+
+    def bounds(self, partitions: Collection[int]) -> Mapping[int, tuple[int, int]]:
+        """Returns each log's (first offset, last stable offset)."""
+
+    def confirm(self, offsets: Mapping[int, tuple[int, str]]) -> None:
+        """Commits offsets as a member of the current generation; raises `NotOwner` if that is over."""
+
+    def mirror(self, offsets: Mapping[int, tuple[int, str]]) -> None:
+        """Commits offsets without waiting, for lag tools; what becomes of it does not matter."""
+
+    def start(self, partition: int, offset: int) -> None:
+        """Lets `poll` return the partition's records from an offset on."""
+
+    def stop(self, partition: int) -> None:
+        """Lets `poll` return no more of the partition's records."""
+
+
+class Store(Protocol):
+    """What a worker needs of the store of one stream; each call is one atomic step there."""
+
+    def peek(self, partition: int) -> Metadata | None:
+        """Returns a partition's metadata, or None."""
+
+    def claim(self, partition: int, epoch: int | None, initial: Metadata) -> Loaded | None:
+        """Raises the epoch if it still is ``epoch`` (None: if there are no metadata, writes ``initial``), then loads.
+
+        Returns:
+            The partition, its metadata with the raised epoch; None if the epoch was another.
+        """
+
+    def stage(self, partition: int, attempt: str, blobs: Mapping[str, bytes]) -> None:
+        """Writes blobs under keys of this attempt, which vanish by themselves if nothing promotes them."""
+
+    def promote(self, partition: int, attempt: str, before: Metadata, after: Metadata) -> Verdict:
+        """Puts the attempt's blobs and ``after`` in the place of ``before``, or says why not and changes nothing."""
+
+    def compare(self, partition: int, held: Metadata) -> Verdict:
+        """Says whether the store still holds exactly what this owner last read or wrote."""
+
+
+class DeadLetters(Protocol):
+    """Where malformed records go."""
+
+    def add(self, batch: Batch, index: int, reason: str) -> None:
+        """Sends a record of a batch, without waiting."""
+
+    def flush(self) -> None:
+        """Waits until every record sent so far is safe; raises `Unavailable` if that is in doubt."""
+
+
+@dataclass
+class _Flush:
+    """One commit under way; tried again, the same, until its outcome is known."""
+
+    after: Metadata
+    blobs: Mapping[str, bytes]
+
+
+@dataclass
+class _Held:
+    """A partition that this worker counts: what is stored, and the state beyond it."""
+
+    metadata: Metadata
+    state: PartitionState
+    flush: _Flush | None = None
+
+
+@dataclass
+class _Wait:
+    until: float = 0.0
+    length: float = field(default=_FIRST_WAIT / 2)
+
+
+class Ownership:
+    """The partitions of one stream that this worker counts.
+
+    Args:
+        group: the consumer group, part of the lineage.
+        stream: what is counted.
+        log: the stream's topic and group.
+        store: where the counts are kept.
+        dead_letters: where malformed records go.
+        metrics: where what happened is counted.
+        clock: seconds, for back-off only.
+        report: called with an event's name and its facts.
+    """
+
+    def __init__(
+        self,
+        group: str,
+        stream: ldp.Stream,
+        log: Log,
+        store: Store,
+        dead_letters: DeadLetters,
+        metrics: Metrics,
+        clock: Callable[[], float],
+        report: Callable[..., object],
+    ) -> None:
+        self._group, self._stream = group, stream
+        self._log, self._store, self._dead_letters = log, store, dead_letters
+        self._metrics, self._clock, self._report = metrics, clock, report
+        self._held: dict[int, _Held] = {}
+        self._waits: dict[int, _Wait] = {}
+
+    def epoch(self, partition: int) -> int | None:
+        """Returns the epoch under which this worker holds a partition, as far as it knows; safe from any thread."""
+        held = self._held.get(partition)
+        return None if held is None else held.metadata.epoch
+
+    def counted(self) -> dict[int, int]:
+        """Returns the offset up to which each held partition is counted in memory."""
+        return {partition: held.state.offset for partition, held in self._held.items()}
+
+    def stored(self) -> dict[int, int]:
+        """Returns the offset up to which each held partition's counts stand in the store."""
+        return {partition: held.metadata.offset for partition, held in self._held.items()}
+
+    def watermarks(self) -> dict[int, int]:
+        """Returns the highest accepted timestamp of each held partition that has one, in milliseconds."""
+        marks = {partition: held.state.watermark for partition, held in self._held.items()}
+        return {partition: mark for partition, mark in marks.items() if mark is not None}
+
+    def claim(self) -> None:
+        """Claims the assigned partitions that are not held; one that cannot be claimed now is tried again later.
+
+        Steps, in the only safe order: read Kafka's offsets, then the store's metadata; decide where each partition goes
+        on; have Kafka confirm the ownership by committing just that; raise the epoch and load in one step; start there.
+
+        Raises:
+            StateLost: counts are missing, of another lineage, or ahead of the log.
+        """
+        generation = self._log.generation()
+        if generation is None:
+            return
+        now = self._clock()
+        assigned = self._log.assigned()
+        wanted = sorted(p for p in assigned if p not in self._held and now >= self._wait(p).until)
+        if not wanted:
+            return
+        try:
+            lineage = layout.lineage(self._group, self._stream, self._log.topic_id())
+            # Kafka's offsets first: they follow the store, so counts that they speak of must be found after them
+            committed = self._log.committed(wanted)
+            found = {p: self._store.peek(p) for p in wanted}
+            firsts = {p: first for p, (first, _) in self._log.bounds(wanted).items()}
+            starts = {p: self._decide(p, lineage, found[p], committed.get(p), firsts[p]) for p in wanted}
+            self._log.confirm(starts)
+            if self._log.generation() != generation or not self._log.assigned() >= set(wanted):
+                return
+            for p in wanted:
+                self._adopt(p, lineage, found[p], starts[p][0])
+        except NotOwner:
+            self._postpone(wanted)
+        except Unavailable as error:
+            self._metrics.errors.labels(self._stream.name, "claim").inc()
+            self._report("claim.retry", partitions=wanted, error=str(error))
+            self._postpone(wanted)
+
+    def _decide(
+        self,
+        partition: int,
+        lineage: str,
+        metadata: Metadata | None,
+        committed: tuple[int, str] | None,
+        first: int,
+    ) -> tuple[int, str]:
+        """Returns the offset at which counting goes on, and the word that Kafka is to remember with it."""
+        if metadata is None:
+            if committed is None:
+                return first, CLAIMED
+            if committed[1] != CLAIMED:
+                raise self._lost(
+                    partition,
+                    f"Redis has no counts, but group {self._group!r} has offset {committed[0]} committed in Kafka"
+                    f" ({committed[1] or 'by another program'!r})",
+                )
+            return committed[0], CLAIMED
+        if metadata.lineage != lineage:
+            raise self._lost(partition, f"the stored counts are of {metadata.lineage}; this is {lineage}")
+        progress = metadata.flush or (committed is not None and committed[1] != CLAIMED)
+        return metadata.offset, COUNTED if progress else CLAIMED
+
+    def _adopt(self, partition: int, lineage: str, found: Metadata | None, start: int) -> None:
+        """Raises the epoch, loads the state and starts the partition where the loaded state ends."""
+        initial = layout.initial(lineage, PartitionState.fresh(self._stream, start))
+        loaded = self._store.claim(partition, None if found is None else found.epoch, initial)
+        if loaded is None:
+            self._postpone([partition])
+            return
+        try:
+            state = layout.load(self._stream, loaded.metadata, loaded.blobs)
+        except StateLost as error:
+            raise self._lost(partition, str(error)) from None
+        # asked only now: until the epoch was raised another owner may have counted on
+        first, end = self._log.bounds([partition])[partition]
+        if state.offset > end:
+            raise self._lost(
+                partition,
+                f"the counts reach offset {state.offset}, but the log ends at {end}: it was truncated or made anew",
+            )
+        how = "fresh" if found is None else "resume"
+        if state.offset < first:
+            how = "gap"
+            self._report("partition.gap", partition=partition, lost_from=state.offset, lost_to=first)
+            state.skip(first)
+        self._held[partition] = _Held(loaded.metadata, state)
+        self._waits.pop(partition, None)
+        self._log.start(partition, state.offset)
+        self._metrics.claims.labels(self._stream.name, how).inc()
+        self._report(
+            "partition.claimed",
+            partition=partition,
+            start=how,
+            offset=state.offset,
+            epoch=loaded.metadata.epoch,
+        )
+
+    def apply(self, batch: Batch) -> None:
+        """Counts a polled batch, and sends its malformed records to the dead letters; only of what is held."""
+        held = self._held.get(batch.partition)
+        if held is None:
+            return
+        if batch.start != held.state.offset:
+            # a batch before this one did not reach us: the store knows where to go on
+            self._report(
+                "partition.moved", partition=batch.partition, counted=held.state.offset, polled=batch.start
+            )
+            self.drop([batch.partition])
+            return
+        name = self._stream.name
+        before = sum(window.reports for window in held.state.windows.values())
+        reasons = held.state.apply(self._stream, batch)
+        for index, reason in reasons.items():
+            self._dead_letters.add(batch, index, reason)
+            self._metrics.rejected.labels(name, reason).inc()
+        self._metrics.records.labels(name, "rejected").inc(len(reasons))
+        self._metrics.records.labels(name, "accepted").inc(len(batch.columns) - len(reasons))
+        after = sum(window.reports for window in held.state.windows.values())
+        self._metrics.reports.labels(name).inc(after - before)
+
+    def commit(self, partitions: Iterable[int] | None = None) -> None:
+        """Commits what is counted and not stored yet; a commit whose outcome is unknown is tried again next time.
+
+        Steps, in the only safe order: the dead letters are safe; the changed blobs are staged under keys of this
+        attempt; one script compares and promotes them; Kafka gets the offsets as a mirror.
+
+        Raises:
+            StateLost: the store no longer holds this partition, or of another lineage, or the topic was created again.
+        """
+        chosen = {
+            p: self._held[p] for p in (self._held if partitions is None else partitions) if p in self._held
+        }
+        for held in chosen.values():
+            if held.flush is None and held.state.offset != held.metadata.offset:
+                held.flush = _Flush(*layout.dump(held.state, held.metadata, uuid4().hex))
+                held.state.changed.clear()
+        due = {p: held for p, held in chosen.items() if held.flush is not None}
+        if not due:
+            return
+        lineage = layout.lineage(self._group, self._stream, self._log.topic_id())
+        mirror = {}
+        try:
+            self._dead_letters.flush()
+            for partition, held in due.items():
+                if held.metadata.lineage != lineage:
+                    raise self._lost(
+                        partition, f"the counts are of {held.metadata.lineage}; this is {lineage}"
+                    )
+                if self._promote(partition, held):
+                    mirror[partition] = (held.metadata.offset, COUNTED)
+        except Unavailable as error:
+            self._metrics.errors.labels(self._stream.name, "commit").inc()
+            self._report("commit.retry", error=str(error))
+        if mirror:
+            self._log.mirror(mirror)
+
+    def _promote(self, partition: int, held: _Held) -> bool:
+        """Runs one attempt of a partition's commit; returns whether it is done."""
+        flush = held.flush
+        assert flush is not None
+        attempt = uuid4().hex
+        with self._metrics.commit_seconds.labels(self._stream.name).time():
+            if flush.blobs:
+                self._store.stage(partition, attempt, flush.blobs)
+            verdict = self._store.promote(partition, attempt, held.metadata, flush.after)
+        self._metrics.commits.labels(self._stream.name, verdict.value).inc()
+        if verdict is Verdict.DONE:
+            held.metadata, held.flush = flush.after, None
+            return True
+        self._refused(partition, verdict)
+        return False
+
+    def compare(self) -> None:
+        """Asks the store whether what is held and committed still stands there, so that an idle owner notices, too.
+
+        Raises:
+            StateLost: the store no longer holds a partition, or of another lineage.
+        """
+        for partition, held in list(self._held.items()):
+            if held.flush is None and held.state.offset == held.metadata.offset:
+                try:
+                    verdict = self._store.compare(partition, held.metadata)
+                except Unavailable as error:
+                    self._metrics.errors.labels(self._stream.name, "compare").inc()
+                    self._report("compare.retry", error=str(error))
+                    return
+                if verdict is not Verdict.DONE:
+                    self._refused(partition, verdict)
+
+    def _refused(self, partition: int, verdict: Verdict) -> None:
+        """Acts on a verdict other than DONE: the memory is dropped, and claimed again while Kafka still assigns it."""
+        self._report("commit.refused", partition=partition, verdict=verdict.value)
+        if verdict is Verdict.LINEAGE:
+            raise self._lost(
+                partition, "the counts in Redis vanished or were replaced while this worker counted"
+            )
+        if (
+            verdict is not Verdict.UNSTAGED
+        ):  # the staged blobs' time ran out: only the attempt is to be made anew
+            self.drop([partition])
+
+    def release(self, partitions: Collection[int]) -> None:
+        """Lets go of partitions that Kafka took away, told or untold.
+
+        What is counted is committed if the store still lets it in.
+        """
+        gone = {*partitions, *(self._held.keys() - self._log.assigned())}
+        if gone:
+            self.commit(gone)
+        for partition in gone:
+            if self._held.pop(partition, None) is not None:
+                self._metrics.forget_partition(self._stream.name, partition)
+                self._report("partition.released", partition=partition)
+            self._waits.pop(partition, None)
+
+    def drop(self, partitions: Collection[int]) -> None:
+        """Forgets what was counted beyond the store; the partitions are claimed again after a wait."""
+        for partition in partitions:
+            if self._held.pop(partition, None) is not None:
+                self._log.stop(partition)
+                self._metrics.forget_partition(self._stream.name, partition)
+        self._postpone(partitions)
+
+    def _wait(self, partition: int) -> _Wait:
+        return self._waits.setdefault(partition, _Wait())
+
+    def _postpone(self, partitions: Iterable[int]) -> None:
+        for partition in partitions:
+            wait = self._wait(partition)
+            wait.length = min(2 * wait.length, _LONGEST_WAIT)
+            wait.until = self._clock() + wait.length * (0.5 + random.random() / 2)  # noqa: S311  # spreads retries
+
+    def _lost(self, partition: int, why: str) -> StateLost:
+        return StateLost(
+            f"stream {self._stream.name!r}, partition {partition}: {why}. Going on would lose or mix counts."
+            " Restore Redis, or give the stream another name in the configuration: it is then counted anew from what"
+            " the topic holds."
+        )

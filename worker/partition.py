@@ -1,0 +1,104 @@
+"""PartitionState: everything kept of one partition, a pure function of its log's prefix [start, offset).
+
+No worker's clock and no order across partitions enters it, so whoever loads (state, offset) and reads on gets the same.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+import ldp
+from ldp import frames
+from worker.columns import Batch
+
+ALL = "all"
+"""The name of the one cumulative window."""
+
+Counts = npt.NDArray[np.int64]
+
+
+@dataclass
+class Window:
+    """The counts of one window: how many reports, and the oracle's state vector."""
+
+    reports: int
+    state: Counts
+
+
+@dataclass
+class PartitionState:
+    """The counts of one partition up to an offset.
+
+    Attributes:
+        start: the log offset that counting began at.
+        offset: the next offset to count; the consumer's position, so it passes transaction markers.
+        accepted: records counted.
+        rejected: malformed records, by reason.
+        late: records too late for their window (none while the only window is cumulative).
+        watermark: the highest accepted timestamp in milliseconds, or None before the first.
+        gaps: stretches [from, to) that the log had lost before they were counted.
+        windows: the open windows by name.
+        changed: names of the windows that differ from what is stored.
+
+    Example:
+        >>> from worker.columns import Batch, Columns
+        >>> stream = ldp.Stream("colours", ldp.GRR(epsilon="1", domain_size=3))
+        >>> state = PartitionState.fresh(stream, start=5)
+        >>> good = frames.encode(stream, np.array([(2,), (0,)], stream.oracle.report_dtype))
+        >>> state.apply(stream, Batch(0, 5, 8, Columns.of([5, 6], [1000, 1001], [good, b"noise"])))
+        {1: <Reason.VERSION: 'version'>}
+        >>> state.offset, state.accepted, dict(state.rejected), state.windows["all"].state.tolist()
+        (8, 1, {'version': 1}, [1, 0, 1])
+    """
+
+    start: int
+    offset: int
+    accepted: int = 0
+    rejected: dict[str, int] = field(default_factory=dict)
+    late: int = 0
+    watermark: int | None = None
+    gaps: list[tuple[int, int]] = field(default_factory=list)
+    windows: dict[str, Window] = field(default_factory=dict)
+    changed: set[str] = field(default_factory=set)
+
+    @classmethod
+    def fresh(cls, stream: ldp.Stream, start: int) -> "PartitionState":
+        """Returns the state of the empty prefix [start, start)."""
+        return cls(start, start, windows={ALL: Window(0, stream.oracle.zeros())}, changed={ALL})
+
+    def apply(self, stream: ldp.Stream, batch: Batch) -> Mapping[int, str]:
+        """Counts a batch that continues the prefix; returns the reasons of its malformed records by their index.
+
+        Cost: the oracle's for the reports, plus O(bytes of the batch).
+
+        Raises:
+            ValueError: the batch does not begin at this state's offset.
+        """
+        if batch.start != self.offset:
+            raise ValueError(f"a batch from offset {batch.start} given; the state continues at {self.offset}")
+        columns = batch.columns
+        if len(columns):
+            decoded = frames.decode(stream, columns.values, columns.bounds)
+            accepted = decoded.counts > 0
+            if len(decoded.reports):
+                window = self.windows[ALL]
+                stream.oracle.accumulate(window.state, decoded.reports)
+                window.reports += len(decoded.reports)
+                self.changed.add(ALL)
+                newest = int(columns.timestamps[accepted].max())
+                self.watermark = newest if self.watermark is None else max(self.watermark, newest)
+            self.accepted += int(accepted.sum())
+            for reason in decoded.reasons.values():
+                self.rejected[reason.value] = self.rejected.get(reason.value, 0) + 1
+            reasons: Mapping[int, str] = decoded.reasons
+        else:
+            reasons = {}
+        self.offset = batch.end
+        return reasons
+
+    def skip(self, to: int) -> None:
+        """Records that the log lost [offset, to) before it was counted, and goes on at ``to``."""
+        self.gaps.append((self.offset, to))
+        self.offset = to

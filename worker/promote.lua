@@ -1,0 +1,28 @@
+-- Commits: puts staged blobs and new metadata in the place of what the writer started from, or changes nothing.
+-- KEYS: metadata, then for each changed window the staged key and the live key.
+-- ARGV: lineage, epoch, offset and flush that the writer started from; new offset, flush, blobs, totals.
+local stored = redis.call('HMGET', KEYS[1], 'lineage', 'epoch', 'offset', 'flush')
+if stored[1] ~= ARGV[1] then
+  return 'lineage'
+end
+if stored[2] ~= ARGV[2] then
+  return 'fenced'
+end
+if stored[3] == ARGV[5] and stored[4] == ARGV[6] then
+  return 'done' -- an earlier attempt of this very commit came through and its reply was lost
+end
+if stored[3] ~= ARGV[3] or stored[4] ~= ARGV[4] then
+  return 'forked'
+end
+for i = 2, #KEYS, 2 do
+  if redis.call('EXISTS', KEYS[i]) == 0 then
+    return 'unstaged'
+  end
+end
+-- everything is read: from here on only writes, none of which can fail
+for i = 2, #KEYS, 2 do
+  redis.call('RENAME', KEYS[i], KEYS[i + 1])
+  redis.call('PERSIST', KEYS[i + 1])
+end
+redis.call('HSET', KEYS[1], 'offset', ARGV[5], 'flush', ARGV[6], 'blobs', ARGV[7], 'totals', ARGV[8])
+return 'done'

@@ -1,0 +1,214 @@
+"""The service: the loops that wire log, counts, store and publisher; nothing else knows more than two of them."""
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import structlog
+
+from worker import health
+from worker.config import Config, Served
+from worker.consumer import KafkaLog
+from worker.dead_letters import KafkaDeadLetters
+from worker.metrics import Metrics
+from worker.ownership import Ownership, Unavailable
+from worker.publisher import KafkaOutbox, Publisher
+from worker.store import RedisStore, connect
+
+_POLL_MS = 200
+_STOP_SECONDS = 15
+_STUCK_SECONDS = 120
+"""A step of the loop takes milliseconds; one this long means that the client spins or hangs: only a restart helps."""
+
+log = structlog.get_logger()
+
+
+@dataclass
+class _Progress:
+    """What the polling thread says of itself to the other threads."""
+
+    stepped: float = field(default_factory=time.monotonic)
+    partitions: frozenset[int] = frozenset()
+    joined: bool = False
+    error: str | None = None
+    ended: bool = False
+
+
+class StreamWorker:
+    """Serves one stream: a polling thread that claims, counts and commits, and a publishing thread.
+
+    Args:
+        config: the worker's configuration.
+        served: the stream and its topic.
+        metrics: the worker's metrics.
+        stopping: set when the worker is asked to stop.
+    """
+
+    def __init__(self, config: Config, served: Served, metrics: Metrics, stopping: threading.Event) -> None:
+        self._config, self._served, self._metrics, self._stopping = config, served, metrics, stopping
+        self.name = served.stream.name
+        self.progress = _Progress()
+        self._log = log.bind(stream=self.name)
+        self._thread = threading.Thread(
+            target=self._guard, args=(self._serve,), name=f"poll-{self.name}", daemon=True
+        )
+
+    def start(self) -> None:
+        """Starts serving, on threads of its own."""
+        self._metrics.up.labels(self.name).set(1)
+        self._thread.start()
+
+    def join(self, timeout: float) -> None:
+        """Waits for the polling thread's end."""
+        self._thread.join(timeout)
+
+    def _guard(self, work: Callable[[], None]) -> None:
+        """Runs a thread's work; an error that waiting does not mend stops the stream, and says why."""
+        try:
+            work()
+        except Exception as error:
+            self.progress.error = f"{type(error).__name__}: {error}"
+            self._metrics.up.labels(self.name).set(0)
+            self._log.exception("stream.stopped", error=str(error))
+        finally:
+            if threading.current_thread() is self._thread:
+                self.progress.ended = True
+
+    def _serve(self) -> None:
+        config, stream, topic = self._config, self._served.stream, self._served.topic
+        group, settings = config.consumer_group(stream), config.kafka.client()
+        while (kafka := self._connect(settings, group, topic)) is None:
+            if self._stopping.wait(1):
+                return
+        store = RedisStore(connect(config.redis), stream.name)
+        letters = KafkaDeadLetters(settings, stream, topic, config.dead_letters.topic, self._metrics)
+        ownership = Ownership(
+            group, stream, kafka, store, letters, self._metrics, time.monotonic, self._log.info
+        )
+        publisher = Publisher(
+            stream,
+            store,
+            KafkaOutbox(settings, group, config.snapshots.topic, stream),
+            lambda: sorted(self.progress.partitions),
+            lambda: ownership.epoch(0),
+            config.snapshots.level,
+            self._metrics,
+            self._log.info,
+        )
+        ended = threading.Event()
+        publishing = threading.Thread(
+            target=self._guard,
+            args=(lambda: publisher.run(ended, config.snapshots.every_seconds),),
+            name=f"publish-{self.name}",
+            daemon=True,
+        )
+        publishing.start()
+        try:
+            self._poll(kafka, ownership)
+            self._finish(ownership)
+        finally:
+            ended.set()
+            publishing.join(_STOP_SECONDS)
+            letters.close()
+            kafka.close()
+
+    def _connect(self, settings: dict[str, object], group: str, topic: str) -> KafkaLog | None:
+        try:
+            return KafkaLog(settings, group, topic)
+        except Unavailable as error:
+            self.progress.stepped = time.monotonic()
+            self._log.warning("kafka.unavailable", error=str(error))
+            return None
+
+    def _poll(self, kafka: KafkaLog, ownership: Ownership) -> None:
+        """Polls, counts, claims and commits until asked to stop or an error that waiting does not mend."""
+        commit_at = look_at = time.monotonic()
+        while not self._stopping.is_set() and self.progress.error is None:
+            try:
+                batches = kafka.poll(_POLL_MS)
+                ownership.release(kafka.take_revoked())
+                for batch in batches:
+                    with self._metrics.count_seconds.labels(self.name).time():
+                        ownership.apply(batch)
+                ownership.claim()
+                now = time.monotonic()
+                if now >= commit_at:
+                    ownership.commit()
+                    commit_at = now + self._config.commit_every_seconds
+                if now >= look_at:
+                    ownership.compare()
+                    self._look(kafka, ownership)
+                    look_at = now + self._config.snapshots.every_seconds
+            except Unavailable as error:
+                self._metrics.errors.labels(self.name, "poll").inc()
+                self._log.warning("poll.retry", error=str(error))
+                self._stopping.wait(0.5)
+            self.progress.joined = kafka.generation() is not None
+            self.progress.stepped = time.monotonic()
+
+    def _look(self, kafka: KafkaLog, ownership: Ownership) -> None:
+        """Brings the gauges up to date."""
+        self.progress.partitions = frozenset(kafka.partitions())
+        counted, stored, watermarks = ownership.counted(), ownership.stored(), ownership.watermarks()
+        for partition, lag in kafka.lags(counted).items():
+            labels = (self.name, str(partition))
+            self._metrics.owned.labels(*labels).set(1)
+            self._metrics.offset.labels(*labels).set(stored[partition])
+            self._metrics.lag.labels(*labels).set(lag + counted[partition] - stored[partition])
+            if partition in watermarks:
+                self._metrics.watermark.labels(*labels).set(watermarks[partition] / 1000)
+
+    def _finish(self, ownership: Ownership) -> None:
+        """Commits what is counted; a store that does not answer is asked again, but not forever."""
+        deadline = time.monotonic() + _STOP_SECONDS
+        ownership.commit()
+        while ownership.counted() != ownership.stored() and time.monotonic() < deadline:
+            time.sleep(0.2)
+            self.progress.stepped = time.monotonic()
+            ownership.commit()
+        behind = {p: n for p, n in ownership.counted().items() if n != ownership.stored()[p]}
+        self._log.info("stream.finished", committed=not behind)
+
+
+def run(config: Config) -> int:
+    """Serves every stream of the configuration until SIGTERM or SIGINT; returns the exit code.
+
+    A stream that stops on an error leaves the others running and the worker not ready; when none is left, or on a stop
+    after such an error, the exit code is 1. A watchdog ends the process if a polling thread hangs.
+    """
+    stopping = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stopping.set())
+    metrics = Metrics()
+    workers = [StreamWorker(config, served, metrics, stopping) for served in config.streams]
+
+    def healthy() -> tuple[bool, health.Facts]:
+        idle = {worker.name: round(time.monotonic() - worker.progress.stepped, 1) for worker in workers}
+        return max(idle.values()) < _STUCK_SECONDS, {"seconds_since_step": idle}
+
+    def ready() -> tuple[bool, health.Facts]:
+        states = {
+            worker.name: worker.progress.error or ("serving" if worker.progress.joined else "joining")
+            for worker in workers
+        }
+        return all(state == "serving" for state in states.values()), {"streams": states}
+
+    server = health.serve(config.http.host, config.http.port, metrics.registry, healthy, ready)
+    log.info("worker.started", port=server.server_port, streams=[worker.name for worker in workers])
+    for worker in workers:
+        worker.start()
+    while not stopping.wait(1) and not all(worker.progress.ended for worker in workers):
+        good, facts = healthy()
+        if not good:
+            log.critical("worker.stuck", **facts)
+            os._exit(1)  # the stuck thread cannot be asked; a supervisor starts a new process
+    stopping.set()
+    for worker in workers:
+        worker.join(3 * _STOP_SECONDS)
+    server.shutdown()
+    failed = {worker.name: worker.progress.error for worker in workers if worker.progress.error}
+    log.info("worker.stopped", failed=failed)
+    return 1 if failed else 0

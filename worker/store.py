@@ -1,0 +1,118 @@
+"""The store: Redis. Every step is one command or one script beside this file; see `worker.layout` for the keys."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from worker import layout
+from worker.config import Redis as RedisTable
+from worker.layout import Metadata
+from worker.ownership import Loaded, Unavailable, Verdict
+
+STAGED_SECONDS = 600
+"""How long a staged blob waits for its promotion: far longer than any attempt, short enough to leave no litter."""
+
+_T = TypeVar("_T")
+
+
+def connect(table: RedisTable) -> "redis.Redis":
+    """Connects to Redis; nothing is ever sent twice behind our back, because a lost reply must stay in doubt."""
+    return redis.Redis.from_url(
+        table.url,
+        password=table.password.get_secret_value() if table.password else None,
+        socket_timeout=table.timeout_seconds,
+        socket_connect_timeout=table.timeout_seconds,
+        retry=Retry(NoBackoff(), 0),
+        health_check_interval=0,
+        protocol=3,
+    )
+
+
+class RedisStore:
+    """The counts of one stream in Redis, as `worker.ownership.Store` describes them.
+
+    Args:
+        client: from `connect`; may be shared between threads.
+        stream: the stream's name.
+    """
+
+    def __init__(self, client: "redis.Redis", stream: str) -> None:
+        self._client, self._stream = client, stream
+        self._claim, self._promote, self._compare, self._cut = (
+            client.register_script((Path(__file__).parent / f"{name}.lua").read_text())
+            for name in ("claim", "promote", "compare", "cut")
+        )
+
+    def peek(self, partition: int) -> Metadata | None:
+        """Returns a partition's metadata, or None."""
+        fields: Any = _call(lambda: self._client.hgetall(self._meta(partition)))
+        return _metadata(fields) if fields else None
+
+    def claim(self, partition: int, epoch: int | None, initial: Metadata) -> Loaded | None:
+        """Raises the epoch by compare-and-set and loads the partition, in one script."""
+        expected = "" if epoch is None else str(epoch)
+        fields = [item for pair in initial.fields().items() for item in pair]
+        return _loaded(self._run(self._claim, partition, [], [self._prefix(partition), expected, *fields]))
+
+    def stage(self, partition: int, attempt: str, blobs: Mapping[str, bytes]) -> None:
+        """Writes the attempt's blobs, to vanish by themselves."""
+        pipeline = self._client.pipeline(transaction=False)
+        for window, blob in blobs.items():
+            pipeline.set(layout.staged_key(self._stream, partition, attempt, window), blob, ex=STAGED_SECONDS)
+        _call(pipeline.execute)
+
+    def promote(self, partition: int, attempt: str, before: Metadata, after: Metadata) -> Verdict:
+        """Compares and promotes in one script that reads everything before its first write."""
+        keys = []
+        for window, flush in after.blobs.items():
+            if flush == after.flush:
+                keys += [
+                    layout.staged_key(self._stream, partition, attempt, window),
+                    layout.window_key(self._stream, partition, window),
+                ]
+        args = [before.lineage, before.epoch, before.offset, before.flush]
+        fields = after.fields()
+        new = [fields[name] for name in ("offset", "flush", "blobs", "totals")]
+        return Verdict(self._run(self._promote, partition, keys, args + new).decode())
+
+    def compare(self, partition: int, held: Metadata) -> Verdict:
+        """Compares metadata and the presence of blobs in one script."""
+        keys = [layout.window_key(self._stream, partition, window) for window in held.blobs]
+        args = [held.lineage, held.epoch, held.offset, held.flush]
+        return Verdict(self._run(self._compare, partition, keys, args).decode())
+
+    def cut(self, partition: int) -> Loaded | None:
+        """Returns a partition's metadata and blobs as they stand together, or None if nothing was claimed yet."""
+        return _loaded(self._run(self._cut, partition, [], [self._prefix(partition)]))
+
+    def _meta(self, partition: int) -> str:
+        return layout.meta_key(self._stream, partition)
+
+    def _prefix(self, partition: int) -> str:
+        return layout.window_key(self._stream, partition, "")
+
+    def _run(self, script: Any, partition: int, keys: list[str], args: list[Any]) -> Any:
+        return _call(lambda: script(keys=[self._meta(partition), *keys], args=args))
+
+
+def _call(step: Callable[[], _T]) -> _T:
+    try:
+        return step()
+    except redis.RedisError as error:
+        raise Unavailable(f"Redis: {type(error).__name__}: {error}") from error
+
+
+def _loaded(reply: Any) -> Loaded | None:
+    if reply is None:
+        return None
+    fields, names, blobs = reply
+    metadata = _metadata(dict(zip(fields[::2], fields[1::2], strict=True)))
+    return Loaded(metadata, {n.decode(): blob for n, blob in zip(names, blobs, strict=True) if blob})
+
+
+def _metadata(fields: Mapping[bytes, bytes]) -> Metadata:
+    return Metadata.parse({name.decode(): value.decode() for name, value in fields.items()})

@@ -1,0 +1,246 @@
+"""The topics: what each must be like, what the cluster has, and the making of those that are missing.
+
+Three kinds: a topic of reports per stream, the compacted topic of snapshots, the topic of dead letters. An existing
+topic is never changed here; `worker.check` says what is off about it.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import kafka.errors
+from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
+from rich.table import Table
+
+import ldp
+from ldp.snapshot import CHUNK, INLINE
+from worker.config import Config
+
+HOUR_MS = 3_600_000
+BROKER_LIMIT = 1_048_588
+"""Kafka's own default of ``max.message.bytes``."""
+
+_NUMBER = 25
+"""The longest float64 in JSON, such as -2.2250738585072014e-308, with its comma."""
+_OFFSET = 48
+"""The longest entry of a snapshot's offsets, such as "2147483647":9223372036854775807, in JSON."""
+_ENVELOPE = 8192
+"""A body without vectors, queries, offsets and document: its names, some dozens of gaps, key, headers, batch header."""
+_SEGMENT = 64 << 20
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A topic that the configuration needs.
+
+    Attributes:
+        name: the topic's name.
+        role: what it is for.
+        partitions: how many it is created with.
+        settings: what it is created with.
+    """
+
+    name: str
+    role: str
+    partitions: int
+    settings: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Topic:
+    """A topic as the cluster has it.
+
+    Attributes:
+        topic_id: its id, another one if it was created again.
+        partitions: how many.
+        replicas: of its least replicated partition.
+        settings: all of them, defaults included.
+    """
+
+    topic_id: str
+    partitions: int
+    replicas: int
+    settings: Mapping[str, str]
+
+    def number(self, key: str) -> int | None:
+        """Returns a whole-numbered setting, or None where the broker does not know it."""
+        text = self.settings.get(key)
+        return None if text is None else int(text)
+
+
+@dataclass(frozen=True)
+class Made:
+    """What became of one wanted topic.
+
+    Attributes:
+        wanted: the topic.
+        created: whether it was created now; else it was there.
+        topic: how it stands now.
+    """
+
+    wanted: Wanted
+    created: bool
+    topic: Topic
+
+
+class TopicError(RuntimeError):
+    """The cluster refused to create a topic."""
+
+
+def connect(config: Config, wait_seconds: float = 10.0) -> KafkaAdminClient:
+    """Connects to the cluster's administration.
+
+    Raises:
+        KafkaError: no broker answered in time.
+    """
+    return KafkaAdminClient(
+        **config.kafka.client(), client_id="ldp-worker-admin", bootstrap_timeout_ms=int(1000 * wait_seconds)
+    )
+
+
+def largest_message(stream: ldp.Stream, partitions: int) -> int:
+    """Returns an upper bound of the bytes of the largest message in any snapshot of a stream.
+
+    Counted at their longest: all numbers, the offsets of all partitions, the document, the queries, the labels; only
+    compression, which is not counted on, and more than some dozens of gaps could prove it wrong.
+
+    Example:
+        >>> largest_message(ldp.Stream("s", ldp.OLH(epsilon="1", domain_size=845)), partitions=4)
+        71843
+        >>> largest_message(ldp.Stream("s", ldp.OLH(epsilon="1", domain_size=1 << 20)), partitions=4)
+        532480
+    """
+    d = stream.oracle.domain_size
+    document = {key: value for key, value in stream.document().items() if key != "labels"}
+    queries = [{"name": name, "values": list(values), "frequency": 0} for name, values in stream.queries]
+    body = _ENVELOPE + _OFFSET * partitions + _json(document) + _json(queries) + _NUMBER * len(queries)
+    if d <= INLINE:
+        body += 3 * _NUMBER * d
+    chunk = _ENVELOPE + 8 * min(d, CHUNK) if d > INLINE else 0
+    labels = stream.labels or ()
+    parts = [_json(list(labels[i : i + INLINE])) for i in range(0, len(labels), INLINE)]
+    return max(body, chunk, _ENVELOPE + max(parts, default=0))
+
+
+def _json(tree: object) -> int:
+    return len(json.dumps(tree, ensure_ascii=False).encode())
+
+
+def wanted(config: Config, partitions: int) -> list[Wanted]:
+    """Returns the topics that a configuration needs, with the settings to create them with.
+
+    Args:
+        config: the configuration.
+        partitions: of each topic of reports.
+    """
+    needed = [
+        Wanted(
+            served.topic,
+            f"reports of {served.stream.name}",
+            partitions,
+            {
+                "cleanup.policy": "delete",
+                # the record's timestamp is the event time: a device's clock may not run ahead by more than this
+                "message.timestamp.type": "CreateTime",
+                "message.timestamp.after.max.ms": str(HOUR_MS),
+            },
+        )
+        for served in config.streams
+    ]
+    largest = max(largest_message(served.stream, partitions) for served in config.streams)
+    needed.append(
+        Wanted(
+            config.snapshots.topic,
+            "snapshots",
+            1,
+            {
+                "cleanup.policy": "compact",
+                "max.message.bytes": str(max(BROKER_LIMIT, 2 * largest)),
+                # only closed segments are compacted: close them early, so that a new reader reads little that is stale
+                "segment.ms": str(HOUR_MS // 6),
+                "segment.bytes": str(max(_SEGMENT, 4 * largest)),
+                "min.cleanable.dirty.ratio": "0.1",
+            },
+        )
+    )
+    needed.append(Wanted(config.dead_letters.topic, "dead letters", 1, {"cleanup.policy": "delete"}))
+    return needed
+
+
+def describe(admin: KafkaAdminClient, names: Iterable[str]) -> dict[str, Topic]:
+    """Returns those of the named topics that exist."""
+    found = {}
+    for topic in admin.describe_topics(list(names)):
+        error = kafka.errors.for_code(topic["error_code"])
+        if error is kafka.errors.UnknownTopicOrPartitionError:
+            continue
+        if error is not kafka.errors.NoError:
+            raise error(f"topic {topic['name']!r}")
+        found[topic["name"]] = topic
+    if not found:
+        return {}
+    resources = [ConfigResource(ConfigResourceType.TOPIC, name) for name in found]
+    settings = admin.describe_configs(resources, config_filter="all")["topic"]
+    return {name: _topic(topic, settings[name]) for name, topic in found.items()}
+
+
+def _topic(topic: Mapping[str, Any], settings: Mapping[str, Mapping[str, Any]]) -> Topic:
+    return Topic(
+        topic_id=str(topic["topic_id"]),
+        partitions=len(topic["partitions"]),
+        replicas=min(len(partition["replica_nodes"]) for partition in topic["partitions"]),
+        settings={key: setting["value"] for key, setting in settings.items() if setting["value"] is not None},
+    )
+
+
+def create(
+    admin: KafkaAdminClient, config: Config, partitions: int = 4, replication_factor: int = -1
+) -> list[Made]:
+    """Creates the topics that are missing, and leaves those that exist as they are.
+
+    Args:
+        admin: from `connect`.
+        config: whose topics.
+        partitions: of each new topic of reports.
+        replication_factor: of each new topic; -1 is the broker's default.
+
+    Raises:
+        TopicError: the cluster refused to create a topic.
+    """
+    needed = wanted(config, partitions)
+    there = describe(admin, [topic.name for topic in needed])
+    missing = {
+        topic.name: {
+            "num_partitions": topic.partitions,
+            "replication_factor": replication_factor,
+            "configs": dict(topic.settings),
+        }
+        for topic in needed
+        if topic.name not in there
+    }
+    created = set()
+    if missing:
+        for reply in admin.create_topics(missing, raise_errors=False)["topics"]:
+            error = kafka.errors.for_code(reply["error_code"])
+            if error is kafka.errors.NoError:
+                created.add(reply["name"])
+            elif error is not kafka.errors.TopicAlreadyExistsError:  # somebody else was quicker
+                why = reply.get("error_message") or error.__name__
+                raise TopicError(f"topic {reply['name']!r} could not be created: {why}")
+        admin.wait_for_topics(list(missing))
+        there = describe(admin, [topic.name for topic in needed])
+    return [Made(topic, topic.name in created, there[topic.name]) for topic in needed]
+
+
+def render(made: Iterable[Made]) -> Table:
+    """Returns what became of the topics as a table."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for heading in ("topic", "for", "partitions", "replicas", ""):
+        table.add_column(heading, justify="right" if heading in {"partitions", "replicas"} else "left")
+    for one in made:
+        done = "[green]created[/]" if one.created else "exists"
+        table.add_row(
+            one.wanted.name, one.wanted.role, str(one.topic.partitions), str(one.topic.replicas), done
+        )
+    return table

@@ -1,0 +1,193 @@
+"""Watch: reads the snapshot topic as any consumer would, and shows the latest complete snapshot of a stream."""
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from kafka import KafkaConsumer, TopicPartition
+from rich.cells import cell_len
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from ldp.snapshot import Incomplete, Snapshot, assemble
+from worker.config import Config
+from worker.publisher import PARTITION
+
+METHODS = ("norm-sub", "base-cut", "power-ns")
+"""The methods that are shown beside Base unless others are asked for: one of each of the paper's families."""
+_POLL_MS = 200
+_LABEL, _BASE, _METHOD = 24, 28, 8
+"""Widths: of a label at most; of Base with its interval; of a method."""
+
+
+class Watch:
+    """The snapshots of one stream, from the topic's beginning on; a context manager.
+
+    A snapshot is one transaction in one partition, so a reader of committed records that keeps the newest message of
+    each key has all of a snapshot or none of it.
+
+    Args:
+        config: where the snapshots are.
+        stream: the stream's name.
+    """
+
+    def __init__(self, config: Config, stream: str) -> None:
+        self._stream = stream
+        self._newest: dict[str, tuple[dict[str, bytes], bytes]] = {}
+        self._shown = 0
+        self.published = 0.0
+        """When the latest snapshot was published, by its message's timestamp, in seconds since the epoch."""
+        self._partition = TopicPartition(config.snapshots.topic, PARTITION)
+        self._consumer = KafkaConsumer(
+            **config.kafka.client(),
+            group_id=None,
+            enable_auto_commit=False,
+            isolation_level="read_committed",
+            auto_offset_reset="earliest",
+            allow_auto_create_topics=False,
+        )
+        self._consumer.assign([self._partition])
+        self._consumer.seek_to_beginning(self._partition)
+
+    def __enter__(self) -> "Watch":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._consumer.close()
+
+    def latest(self, timeout_seconds: float) -> Snapshot | None:
+        """Returns the latest snapshot as soon as there is one not returned before, or None if none comes in time."""
+        deadline = time.monotonic() + timeout_seconds
+        while True:
+            wait = int(max(0, min(_POLL_MS, 1000 * (deadline - time.monotonic()))))
+            # older snapshots need not be put together, only what there is when nothing more comes at once
+            more = self._read(wait) and not self._caught_up()
+            if not more and (snapshot := self._fresh()) is not None:
+                return snapshot
+            if time.monotonic() >= deadline:
+                return None
+
+    def age(self) -> float:
+        """Returns the seconds since the latest snapshot was published."""
+        return max(0.0, time.time() - self.published)
+
+    def _read(self, wait_ms: int) -> bool:
+        """Takes in what has come; returns whether anything has."""
+        polled = self._consumer.poll(timeout_ms=wait_ms)
+        for records in polled.values():
+            for record in records:
+                key = (record.key or b"").decode(errors="replace")
+                if not key.startswith(f"{self._stream}/"):
+                    continue
+                if record.value is None:
+                    self._newest.pop(key, None)
+                    continue
+                self._newest[key] = (dict(record.headers), record.value)
+                if key == f"{self._stream}/head":
+                    self.published = record.timestamp / 1000
+        return bool(polled)
+
+    def _caught_up(self) -> bool:
+        end = self._consumer.highwater(self._partition)
+        return end is not None and self._consumer.position(self._partition) >= end
+
+    def _fresh(self) -> Snapshot | None:
+        head = self._newest.get(f"{self._stream}/head")
+        if head is None or (sequence := int(head[0]["sequence"])) == self._shown:
+            return None
+        try:
+            snapshot = assemble(self._stream, self._newest)
+        except Incomplete:
+            return None
+        self._shown = sequence
+        return snapshot
+
+
+def document(snapshot: Snapshot, methods: Sequence[str]) -> str:
+    """Returns a snapshot as one line of JSON: head, labels, and the bodies of the chosen methods."""
+    bodies = {
+        name: {key: value.tolist() if isinstance(value, np.ndarray) else value for key, value in body.items()}
+        for name, body in snapshot.bodies.items()
+        if name in methods
+    }
+    labels = None if snapshot.labels is None else list(snapshot.labels)
+    return json.dumps({"head": dict(snapshot.head), "labels": labels, "bodies": bodies}, ensure_ascii=False)
+
+
+def render(
+    snapshot: Snapshot, methods: Sequence[str], top: int, age_seconds: float, width: int
+) -> RenderableType:
+    """Returns the most frequent values, by Base, as a table; frequencies in per cent of the reports.
+
+    Args:
+        snapshot: what to show.
+        methods: which methods beside Base.
+        top: how many values.
+        age_seconds: since the snapshot was published.
+        width: of the terminal; where the methods do not fit beside each other, they follow in further tables.
+    """
+    base, head = snapshot.bodies["base"], snapshot.head
+    values = np.argsort(-base["frequencies"], kind="stable")[:top]
+    labels = [str(value) if snapshot.labels is None else snapshot.labels[value] for value in values]
+    label_width = min(_LABEL, max(cell_len(label) for label in ["value", *labels]))
+    each = max(1, (width - label_width - _BASE) // _METHOD)
+    tables = []
+    for first in range(0, max(1, len(methods)), each):
+        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+        table.add_column("value", width=label_width, overflow="ellipsis", no_wrap=True)
+        table.add_column("base", justify="right", no_wrap=True)
+        table.add_column(f"{100 * base['level']:g} % interval", justify="right", no_wrap=True)
+        shown = methods[first : first + each]
+        for name in shown:
+            table.add_column(name.replace("-", "-\n"), justify="right")
+        for value, label in zip(values, labels, strict=True):
+            frequency, low, high = (percent(base[vector][value]) for vector in ("frequencies", "low", "high"))
+            others = [percent(snapshot.bodies[name]["frequencies"][value]) for name in shown]
+            table.add_row(Text(label), frequency, f"{low} … {high}", *others)
+        tables.append(table)
+    whole = "complete" if head["complete"] else f"NOT COMPLETE: {gaps(head)}"
+    number, reports = head["sequence"], head["reports"]
+    title = f"{head['stream']}: snapshot {number}, {reports:,} reports, {age_seconds:.0f} s old, {whole}"
+    return Group(
+        Text(title, style="bold"),
+        f"the {len(values)} most frequent values of {len(base['frequencies'])}, in %;"
+        f" standard error of Base {percent(base['standard_error'])} %",
+        *tables,
+    )
+
+
+def live(snapshots: Watch, console: Console, show: Callable[[Snapshot], RenderableType]) -> None:
+    """Keeps the latest snapshot on the terminal, until interrupted."""
+    snapshot = None
+    with Live(Text("waiting for the first snapshot ..."), console=console, auto_refresh=False) as screen:
+        while True:
+            snapshot = snapshots.latest(1.0) or snapshot
+            if snapshot is not None:
+                screen.update(show(snapshot), refresh=True)
+
+
+def percent(frequency: Any) -> str:
+    """Writes a frequency in per cent with two decimals.
+
+    Example:
+        >>> percent(0.09556), percent(-0.0004), percent(0.0)
+        ('9.56', '-0.04', '0.00')
+    """
+    return f"{100 * float(frequency):.2f}"
+
+
+def gaps(head: Any) -> str:
+    """Says which stretches of the log were lost before they were counted.
+
+    Example:
+        >>> gaps({"gaps": {"0": [[5, 9]], "2": [[1, 2], [7, 8]]}})
+        'partition 0 lost 5–9, partition 2 lost 1–2, 7–8'
+    """
+    return ", ".join(
+        f"partition {partition} lost {', '.join(f'{first}–{end}' for first, end in stretches)}"
+        for partition, stretches in head["gaps"].items()
+    )
