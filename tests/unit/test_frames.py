@@ -64,7 +64,13 @@ def read_json(stream, record, width):
             self.read = read
 
     try:
-        frame = json.loads(str(record, "utf-8"), object_pairs_hook=Bad, parse_float=Bad, parse_constant=Bad)
+        frame = json.loads(
+            str(record, "utf-8"),
+            object_pairs_hook=Bad,
+            parse_float=Bad,
+            parse_constant=Bad,
+            parse_int=lambda text: int(text[:30]),
+        )
     except (ValueError, RecursionError):
         return "json"
     if len(frame.read) != 2 or {key for key, _ in frame.read} != {"fingerprint", "reports"}:
@@ -76,6 +82,8 @@ def read_json(stream, record, width):
         or len(mark) != 8
         or set(mark) - set("0123456789abcdef")
         or type(items) is not list
+        or any(type(x) not in (int, str) for item in items for x in (item if type(item) is list else [item]))
+        or any(type(x) is str for item in items if type(item) is list for x in item)
     ):
         return "json"
     if mark != stream.fingerprint.hex():

@@ -118,7 +118,7 @@ def test_interpolated_means_equal_the_direct_sum(n, s, alpha):
     )
     means = posterior_means(t, n, s, alpha)
     assert (np.diff(means) >= 0).all()
-    some = rng.choice(len(t), 60 if n < 10**5 else 20, replace=False)
+    some = rng.choice(len(t), 400 if n < 10**5 else 20, replace=False)
     np.testing.assert_allclose(means[some], direct_mean(t[some], n, s, alpha), atol=1e-7 * s)
 
 
