@@ -52,8 +52,8 @@ USERS = 884_427  # as many as the paper's own emoji data has
 SEED = 20_200_616
 COLUMN = "count_2020_06_16"
 PARTITIONS = 4
-RATE = 30_000  # reports a second at most, so that there is something to watch
-KILL_AT = 0.4  # of the users
+RATE = 25_000  # reports a second at most, so that there is something to watch
+KILL_AT = 0.35  # of the users
 LIVE = ("base", "norm-sub", "power-ns")  # the methods whose error is shown while reports arrive
 TOP = 10
 READY_SECONDS, COVER_SECONDS = 90, 120
@@ -235,7 +235,7 @@ class Sending(threading.Thread):
 
 def step(text: str, commands: str = "") -> None:
     """Says what comes next, and which commands do the same."""
-    console.print(Text.assemble("\n", (f"{text:<42}", "bold cyan"), (commands, "dim")))
+    console.print(Text.assemble("\n", (f"{text:<42}" if commands else text, "bold cyan"), (commands, "dim")))
 
 
 def say(text: str, style: str = "") -> None:
@@ -348,11 +348,10 @@ def replace_one(workers: Workers) -> None:
     workers.kill(victim)
     new = workers.start()
     say(
-        f"SIGKILL to {victim.name}, which publishes and counts partitions {owned}; {new.name} starts.",
+        f"SIGKILL to {victim.name}: it published, and counted partitions {owned}. {new.name} starts.",
         "bold red",
     )
-    say("Its partitions wait until Kafka misses it, some 10 s; others then go on", "red")
-    say("where the counts in Redis stand.", "red")
+    say("Kafka misses it after 10 s; then others go on where the counts in Redis stand.", "red")
 
 
 def end_offsets(conf: config.Config) -> dict[str, int]:
@@ -446,9 +445,8 @@ def demo(services: Services, folder: Path, keep: bool) -> int:
         step("4. Reports in, snapshots out", "ldp-worker simulate, watch")
         crowd = simulate.draw(simulate.read_counts(HERE / "emoji.csv", COLUMN, "emoji", labels), USERS, SEED)
         say(f"{USERS:,} users, each with one of {oracle.domain_size} emoji drawn from real counts, report it")
-        say(
-            f"through {oracle.name.upper()} with ε = {oracle.epsilon}; their devices add the noise, nobody sees their emoji."
-        )
+        said = f"through {oracle.name.upper()} with ε = {oracle.epsilon}"
+        say(f"{said}: their devices add the noise, nobody sees their emoji.")
         story = Story(labels, crowd.histogram / USERS, most_used(crowd))
         with watch.Watch(conf, STREAM) as snapshots:
             last = follow(conf, crowd, workers, story, snapshots)

@@ -181,7 +181,7 @@ class Services:
                 raise UnavailableError(
                     "no temporary folder can be made: set TMPDIR to a folder that can be written to"
                 )
-            broker_port, controller_port, redis_port = _free_ports(3)
+            broker_port, controller_port, redis_port = free_ports(3)
             services = cls(
                 kafka=_kafka(java, jars, folder, broker_port, controller_port),
                 redis=_redis(redis_server, folder, redis_port),
@@ -338,7 +338,7 @@ def redis_answers(port: int) -> bool:
         return False
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
     """Different free ports, below the ephemeral range: no outgoing connection takes one while its server is down."""
     with contextlib.ExitStack() as held:
         ports: list[int] = []

@@ -1,0 +1,67 @@
+"""Measuring ours beside a peer: in turns, so that what slows the machine for a while slows both."""
+
+import math
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+REPETITIONS = 7
+LEAST_SECONDS = 0.02
+"""A repetition calls again until it has about this length."""
+
+Line = dict[str, Any]
+
+
+def compare(
+    bench: str,
+    ours: Callable[[], object],
+    peer: Callable[[], object],
+    *,
+    peer_name: str,
+    setup: str,
+    rate: tuple[int, str] | None = None,
+) -> Line:
+    """Measures one call of each, after a first call that does not count.
+
+    Args:
+        bench: what is measured.
+        ours: our way to do it.
+        peer: another way to do the same; the caller has checked that the results are the same.
+        peer_name: what the peer is.
+        setup: the sizes and parameters.
+        rate: how many of what one call handles; without it the result is seconds a call.
+
+    Returns:
+        The result, ready for JSON; see ``__main__`` for what the fields mean.
+    """
+    sides = [(side, _calls(side)) for side in (ours, peer)]
+    turns = [[_seconds(*side) for side in sides] for _ in range(REPETITIONS)]
+    result = [statistics.median(seconds) for seconds in zip(*turns, strict=True)]
+    if rate is not None:
+        result = [rate[0] / seconds for seconds in result]
+    return {
+        "bench": bench,
+        "ours": _rounded(result[0]),
+        "peer": _rounded(result[1]),
+        "peer_name": peer_name,
+        "unit": "s" if rate is None else f"{rate[1]}/s",
+        "ratio": _rounded(result[0] / result[1]),
+        "setup": setup,
+    }
+
+
+def _calls(side: Callable[[], object]) -> int:
+    side()
+    return max(1, math.ceil(LEAST_SECONDS / _seconds(side, 1)))
+
+
+def _seconds(side: Callable[[], object], calls: int) -> float:
+    start = time.perf_counter()
+    for _ in range(calls):
+        side()
+    return (time.perf_counter() - start) / calls
+
+
+def _rounded(number: float) -> float:
+    return float(f"{number:.4g}")

@@ -1,0 +1,178 @@
+"""Real services for the tests that ask for them: the `kafka`, `redis_url`, `topic` and `local_services` fixtures.
+
+What LDP_TEST_KAFKA and LDP_TEST_REDIS name; else containers where a Docker engine answers; else the services of
+deploy/local. Nothing is started before a test asks, what was chosen is printed, and nothing to be had is a failure.
+"""
+
+import contextlib
+import gc
+import os
+import secrets
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import redis
+from docker.errors import DockerException
+from kafka.admin import KafkaAdminClient
+from testcontainers.core.container import DockerContainer
+from testcontainers.core.docker_client import DockerClient
+from testcontainers.core.wait_strategies import LogMessageWaitStrategy
+
+from deploy.local.services import Services, UnavailableError, free_ports, kafka_version
+
+# The images that deploy/compose names too.
+KAFKA_IMAGE = f"apache/kafka:{kafka_version()}"
+REDIS_IMAGE = "redis:7"
+
+
+@dataclass(frozen=True)
+class Found:
+    """The services of this test run."""
+
+    kafka: str
+    redis: str
+    redis_is_ours: bool
+    how: str
+
+
+@pytest.fixture(scope="session")
+def services(request: pytest.FixtureRequest) -> Iterator[Found]:
+    """The Kafka and the Redis of this run, found or started."""
+    reporter = request.config.pluginmanager.get_plugin("terminalreporter")
+    capture = request.config.pluginmanager.get_plugin("capturemanager")
+
+    def say(line: str) -> None:
+        with capture.global_and_fixture_disabled():
+            reporter.ensure_newline()
+            reporter.write_line(f"services: {line}")
+
+    with contextlib.ExitStack() as stack:
+        try:
+            found = _find(stack, say)
+        except (UnavailableError, DockerException) as error:
+            pytest.fail(
+                f"no Kafka and Redis to test with: {error}\n"
+                "Set LDP_TEST_KAFKA (host:port) and LDP_TEST_REDIS (a URL), or start a Docker engine, or have Java 17 "
+                "and Maven for deploy/local.",
+                pytrace=False,
+            )
+        say(f"{found.how}; Kafka at {found.kafka}, Redis at {found.redis}")
+        yield found
+
+
+def _find(stack: contextlib.ExitStack, say: Callable[[str], None]) -> Found:
+    kafka, url = os.environ.get("LDP_TEST_KAFKA"), os.environ.get("LDP_TEST_REDIS")
+    if kafka and url:
+        return Found(kafka, url, redis_is_ours=False, how="from LDP_TEST_KAFKA and LDP_TEST_REDIS")
+    if engine := _engine():
+        how = f"containers ({KAFKA_IMAGE}, {REDIS_IMAGE}) on Docker {engine}"
+        return Found(
+            kafka or _kafka_container(stack),
+            url or _redis_container(stack),
+            redis_is_ours=not url,
+            how=how,
+        )
+    local = stack.enter_context(Services.start(log=say))
+    return Found(
+        kafka or local.kafka.address,
+        url or local.redis.address,
+        redis_is_ours=not url,
+        how="deploy/local (no Docker engine answers)",
+    )
+
+
+def _engine() -> str | None:
+    """The version of the Docker engine that answers, if one does."""
+    try:
+        with warnings.catch_warnings():
+            # The client leaves its socket to the garbage collector when nobody answers.
+            warnings.simplefilter("ignore", ResourceWarning)
+            try:
+                with contextlib.closing(DockerClient(timeout=3).client) as engine:
+                    return str(engine.version()["Version"])
+            finally:
+                gc.collect()
+    except DockerException:
+        return None
+
+
+def _kafka_container(stack: contextlib.ExitStack) -> str:
+    """A broker; clients come back to the address that it advertises, so the port on this side is chosen first."""
+    (port,) = free_ports(1)
+    container = DockerContainer(KAFKA_IMAGE).with_bind_ports(9092, port)
+    address = f"{container.get_container_host_ip()}:{port}"
+    container.with_envs(
+        KAFKA_PROCESS_ROLES="broker,controller",
+        KAFKA_NODE_ID="1",
+        KAFKA_CONTROLLER_QUORUM_VOTERS="1@localhost:9093",
+        KAFKA_LISTENERS="PLAINTEXT://:9092,CONTROLLER://:9093",
+        KAFKA_ADVERTISED_LISTENERS=f"PLAINTEXT://{address}",
+        KAFKA_CONTROLLER_LISTENER_NAMES="CONTROLLER",
+        KAFKA_LISTENER_SECURITY_PROTOCOL_MAP="PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        KAFKA_OFFSETS_TOPIC_REPLICATION_FACTOR="1",
+        KAFKA_OFFSETS_TOPIC_NUM_PARTITIONS="4",
+        KAFKA_TRANSACTION_STATE_LOG_REPLICATION_FACTOR="1",
+        KAFKA_TRANSACTION_STATE_LOG_MIN_ISR="1",
+        KAFKA_TRANSACTION_STATE_LOG_NUM_PARTITIONS="4",
+        KAFKA_GROUP_INITIAL_REBALANCE_DELAY_MS="0",
+        KAFKA_AUTO_CREATE_TOPICS_ENABLE="false",
+    )
+    container.waiting_for(LogMessageWaitStrategy("Kafka Server started").with_startup_timeout(120))
+    stack.enter_context(container)
+    return address
+
+
+def _redis_container(stack: contextlib.ExitStack) -> str:
+    container = DockerContainer(REDIS_IMAGE).with_exposed_ports(6379)
+    container.with_command("redis-server --appendonly yes --appendfsync always --maxmemory-policy noeviction")
+    container.waiting_for(LogMessageWaitStrategy("Ready to accept connections").with_startup_timeout(60))
+    stack.enter_context(container)
+    return f"redis://{container.get_container_host_ip()}:{container.get_exposed_port(6379)}/0"
+
+
+@pytest.fixture(scope="session")
+def kafka(services: Found) -> str:
+    """The bootstrap string of a broker."""
+    return services.kafka
+
+
+@pytest.fixture
+def redis_url(services: Found) -> str:
+    """The URL of a Redis; empty where it is ours, so tests name their streams uniquely (see `topic`)."""
+    if services.redis_is_ours:
+        with redis.Redis.from_url(services.redis) as store:
+            store.flushdb()
+    return services.redis
+
+
+@pytest.fixture(scope="session")
+def admin(kafka: str) -> Iterator[KafkaAdminClient]:
+    """An admin client of the broker."""
+    with contextlib.closing(KafkaAdminClient(bootstrap_servers=kafka)) as client:
+        yield client
+
+
+@pytest.fixture
+def topic(admin: KafkaAdminClient) -> Iterator[Callable[..., str]]:
+    """Makes topics with names of their own: topic(partitions=2, **{"cleanup.policy": "compact"}) -> name."""
+    made: list[str] = []
+
+    def make(partitions: int = 1, name: str = "test", **settings: Any) -> str:
+        made.append(f"{name}-{secrets.token_hex(6)}")
+        new = {"num_partitions": partitions, "replication_factor": 1, "configs": settings}
+        admin.create_topics({made[-1]: new}, wait_for_metadata=True)
+        return made[-1]
+
+    yield make
+    if made:
+        admin.delete_topics(made)
+
+
+@pytest.fixture(scope="module")
+def local_services() -> Iterator[Services]:
+    """A Kafka and a Redis of deploy/local for this module alone, to kill and restart."""
+    with Services.start() as services:
+        yield services

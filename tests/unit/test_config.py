@@ -1,0 +1,151 @@
+from pathlib import Path
+
+import pytest
+
+from worker.config import ConfigError, load, parse
+
+STREAM = """
+[[streams]]
+name = "colours"
+topic = "colour-reports"
+protocol = "olh"
+epsilon = "1/2"
+domain_size = 10
+"""
+
+
+def fault(text, environ=None):
+    with pytest.raises(ConfigError) as caught:
+        parse(text, environ=environ)
+    return str(caught.value)
+
+
+def test_defaults_and_stream():
+    config = parse(STREAM)
+    assert config.group == "ldp-worker"
+    assert config.commit_every_seconds == 1.0
+    assert config.snapshots.topic == "ldp-snapshots"
+    assert config.consumer_group(config.streams[0].stream) == "ldp-worker-colours"
+    assert config.streams[0].stream.oracle.epsilon == pytest.approx(0.5)
+    assert config.kafka.client() == {
+        "bootstrap_servers": ["localhost:9092"],
+        "security_protocol": "PLAINTEXT",
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", "streams: nothing given; Field required"),
+        ("streams = []", "streams: [] given; List should have at least 1 item"),
+        ("x = 1" + STREAM, "x: 1 given; no such key"),
+        (
+            "[http]\nport = 70000" + STREAM,
+            "http.port: 70000 given; Input should be less than or equal to 65535",
+        ),
+        ("[http]\nport = 'web'" + STREAM, "http.port: 'web' given; Input should be a valid integer"),
+        (
+            "[snapshots]\nevery_seconds = 0" + STREAM,
+            "snapshots.every_seconds: 0 given; Input should be greater",
+        ),
+        ("[redis]\nurl = 'localhost'" + STREAM, "redis.url: 'localhost' given; String should match"),
+        (
+            "[kafka]\nbootstrap_servers = []" + STREAM,
+            "kafka.bootstrap_servers: [] given; Value should have at least 1 item",
+        ),
+        (
+            "[snapshots]\ntopic = 'colour-reports'" + STREAM,
+            "snapshots.topic: 'colour-reports' given; it must be",
+        ),
+        (
+            "[dead_letters]\ntopic = 'ldp-snapshots'" + STREAM,
+            "'ldp-snapshots' given; it must be a topic that",
+        ),
+        (STREAM.replace('"1/2"', "0.5"), "streams[0].epsilon.str: 0.5 given"),
+        (STREAM.replace('"1/2"', '"0"'), "streams[0]: "),
+        (STREAM.replace('"olh"', '"rappor"'), "streams[0]: "),
+        (STREAM.replace("= 10", "= 0"), "streams[0].domain_size: nothing given"),
+        (STREAM.replace("domain_size = 10", ""), "streams[0].domain_size: nothing given"),
+        (STREAM + 'labels = ["a", "b"]', "streams[0]: stream colours: there are 2 labels for 10 values"),
+        (STREAM + "hash = 'md5'", "streams[0]: "),
+        (STREAM.replace("colours", "a b"), "streams[0].name: 'a b' given"),
+        (STREAM + STREAM, "streams: the name 'colours' is given twice"),
+        (
+            STREAM + "[[streams.queries]]\nname = 'q'\nvalues = [10]",
+            "query 'q': 10 given; allowed is a label or",
+        ),
+        (STREAM + "[[streams.queries]]\nname = 'q'\nvalues = ['red']", "query 'q': 'red' given; allowed is"),
+        ("group = ", "not valid TOML"),
+    ],
+)
+def test_a_fault_names_the_key_the_value_and_what_is_allowed(text, expected):
+    assert expected in fault(text)
+
+
+def test_all_faults_at_once():
+    assert len(fault("group = 'a b'\n[http]\nport = -1" + STREAM).splitlines()) == 2
+
+
+def test_a_secret_is_not_shown():
+    message = fault("[kafka]\nsasl_password = 7" + STREAM)
+    assert message.startswith("kafka.sasl_password: a secret given")
+
+
+def test_the_environment_overrides():
+    config = parse(
+        STREAM,
+        environ={
+            "LDP_WORKER_KAFKA__BOOTSTRAP_SERVERS": "a:1, b:2",
+            "LDP_WORKER_HTTP__PORT": "0",
+            "LDP_WORKER_GROUP": "g",
+            "LDP_WORKER_KAFKA__SASL_MECHANISM": "PLAIN",
+            "LDP_WORKER_KAFKA__SASL_USERNAME": "me",
+            "LDP_WORKER_KAFKA__SASL_PASSWORD": "secret",
+            "PATH": "/bin",
+        },
+    )
+    assert config.kafka.bootstrap_servers == ["a:1", "b:2"]
+    assert (config.http.port, config.group) == (0, "g")
+    assert config.kafka.client()["sasl_plain_password"] == "secret"
+    assert "secret" not in repr(config)
+
+
+@pytest.mark.parametrize(
+    ("variable", "expected"),
+    [
+        ("LDP_WORKER_HTTP__PROT", "http.prot: 1 given; no such key"),
+        (
+            "LDP_WORKER_STREAMS__0__NAME",
+            "LDP_WORKER_STREAMS__0__NAME: streams are configured in the file only",
+        ),
+        ("LDP_WORKER_GROUP__X", "group: {'x': 1} given; Input should be a valid string"),
+    ],
+)
+def test_a_misspelt_variable_is_an_error(variable, expected):
+    assert fault(STREAM, {variable: "1"}) == expected
+
+
+def test_labels_and_queries_from_a_file(tmp_path):
+    (tmp_path / "labels.txt").write_text("rot\ngrün\nblau\n", encoding="utf-8")
+    path = tmp_path / "worker.toml"
+    table = STREAM.replace("domain_size = 10", 'labels_file = "labels.txt"')
+    path.write_text(table + "[[streams.queries]]\nname = 'warm'\nvalues = ['rot', 2]", encoding="utf-8")
+    stream = load(path, {}).streams[0].stream
+    assert stream.labels == ("rot", "grün", "blau")
+    assert stream.oracle.domain_size == 3
+    assert stream.queries == (("warm", (0, 2)),)
+
+
+def test_a_missing_file():
+    with pytest.raises(ConfigError, match="cannot be read"):
+        load(Path("/nonexistent/worker.toml"))
+
+
+def test_served_by_name():
+    other = STREAM.replace("colours", "shapes").replace("colour-reports", "shape-reports")
+    config = parse(STREAM + other)
+    assert config.served("shapes").topic == "shape-reports"
+    with pytest.raises(ConfigError, match="needed with several streams"):
+        config.served(None)
+    with pytest.raises(ConfigError, match="'x' given; the configuration has colours, shapes"):
+        config.served("x")

