@@ -86,17 +86,16 @@ def _find(stack: contextlib.ExitStack, say: Callable[[str], None]) -> Found:
 
 def _engine() -> str | None:
     """The version of the Docker engine that answers, if one does."""
-    try:
-        with warnings.catch_warnings():
-            # The client leaves its socket to the garbage collector when nobody answers.
-            warnings.simplefilter("ignore", ResourceWarning)
-            try:
-                with contextlib.closing(DockerClient(timeout=3).client) as engine:
-                    return str(engine.version()["Version"])
-            finally:
-                gc.collect()
-    except DockerException:
-        return None
+    with warnings.catch_warnings():
+        # When nobody answers the client leaves its socket to the garbage collector, once the error is forgotten.
+        warnings.simplefilter("ignore", ResourceWarning)
+        try:
+            with contextlib.closing(DockerClient(timeout=3).client) as engine:
+                return str(engine.version()["Version"])
+        except DockerException:
+            pass
+        gc.collect()
+    return None
 
 
 def _kafka_container(stack: contextlib.ExitStack) -> str:

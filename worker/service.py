@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 import structlog
 
+from ldp import kernels
 from worker import health
 from worker.config import Config, Served
 from worker.consumer import KafkaLog
@@ -198,6 +199,7 @@ def run(config: Config) -> int:
 
     server = health.serve(config.http.host, config.http.port, metrics.registry, healthy, ready)
     log.info("worker.started", port=server.server_port, streams=[worker.name for worker in workers])
+    kernels.warm()  # compiled or loaded before anything waits for them
     for worker in workers:
         worker.start()
     while not stopping.wait(1) and not all(worker.progress.ended for worker in workers):

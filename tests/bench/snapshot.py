@@ -21,7 +21,7 @@ def lines() -> Iterator[Line]:
     histogram = counts * 884_427 // counts.sum()
     stream = ldp.Stream("emoji", ldp.OLH("1", domain_size=len(labels)), labels)
     estimate = estimated(stream.oracle, histogram)
-    cut = Cut({partition: 110_000 for partition in range(8)}, {})
+    cut = Cut(dict.fromkeys(range(8), 110_000), {})
     vectors = [method(estimate).tolist() for method in METHODS.values()]
     yield compare(
         "snapshot messages",
