@@ -50,15 +50,18 @@ class KafkaDeadLetters:
         self._stream, self._source, self._topic = stream, source, topic
         self._counter = metrics.dead_letters.labels(stream.name)
         self._pending: list[tuple[Any, bytes, bytes, list[tuple[str, bytes]]]] = []
-        self._producer = KafkaProducer(
-            **settings,
-            client_id=f"ldp-worker-{stream.name}-dead-letters",
-            compression_type="lz4",
-            linger_ms=5,
-            batch_size=1 << 18,
-            max_request_size=1 << 30,  # the topic's own limit decides
-            allow_auto_create_topics=False,
-        )
+        try:
+            self._producer = KafkaProducer(
+                **settings,
+                client_id=f"ldp-worker-{stream.name}-dead-letters",
+                compression_type="lz4",
+                linger_ms=5,
+                batch_size=1 << 18,
+                max_request_size=1 << 30,  # the topic's own limit decides
+                allow_auto_create_topics=False,
+            )
+        except kafka_errors.RetriableError as error:
+            raise Unavailable(f"Kafka: {error}") from error
 
     def add(self, batch: Batch, index: int, reason: str) -> None:
         """Sends a record of a batch, without waiting for the broker's answer.

@@ -79,13 +79,13 @@ class StreamWorker:
                 self.progress.ended = True
 
     def _serve(self) -> None:
-        config, stream, topic = self._config, self._served.stream, self._served.topic
+        config, stream = self._config, self._served.stream
         group, settings = config.consumer_group(stream), config.kafka.client()
-        while (kafka := self._connect(settings, group, topic)) is None:
+        while (connected := self._connect(settings, group)) is None:
             if self._stopping.wait(1):
                 return
+        kafka, letters = connected
         store = RedisStore(connect(config.redis), stream.name)
-        letters = KafkaDeadLetters(settings, stream, topic, config.dead_letters.topic, self._metrics)
         ownership = Ownership(
             group, stream, kafka, store, letters, self._metrics, time.monotonic, self._log.info
         )
@@ -116,9 +116,12 @@ class StreamWorker:
             letters.close()
             kafka.close()
 
-    def _connect(self, settings: dict[str, object], group: str, topic: str) -> KafkaLog | None:
+    def _connect(self, settings: dict[str, object], group: str) -> tuple[KafkaLog, KafkaDeadLetters] | None:
+        stream, topic = self._served.stream, self._served.topic
+        dead_letters = self._config.dead_letters.topic
         try:
-            return KafkaLog(settings, group, topic)
+            letters = KafkaDeadLetters(settings, stream, topic, dead_letters, self._metrics)
+            return KafkaLog(settings, group, topic), letters
         except Unavailable as error:
             self.progress.stepped = time.monotonic()
             self._log.warning("kafka.unavailable", error=str(error))
@@ -134,6 +137,7 @@ class StreamWorker:
                 for batch in batches:
                     with self._metrics.count_seconds.labels(self.name).time():
                         ownership.apply(batch)
+                    self.progress.stepped = time.monotonic()
                 ownership.claim()
                 now = time.monotonic()
                 if now >= commit_at:

@@ -1,0 +1,128 @@
+"""README.md tells the truth: its own configuration, commands, producer and consumer, run as they stand there."""
+
+import json
+import os
+import re
+import secrets
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from worker.config import Config, parse
+
+README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+WORKER = Path(sys.executable).with_name("ldp-worker")
+
+
+def blocks(language):
+    return re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.integration
+def test_run_your_own(tmp_path, kafka, redis_url):
+    own = secrets.token_hex(4)
+    (toml,), (producer, consumer) = blocks("toml"), blocks("python")
+
+    def here(text):
+        for name in ("colour-reports", "ldp-snapshots"):
+            text = text.replace(name, f"{name}-{own}")
+        return (
+            text.replace('"colours', f'"colours-{own}')
+            .replace("b'colours", f"b'colours-{own}")
+            .replace("localhost:9092", kafka)
+        )
+
+    (tmp_path / "worker.toml").write_text(here(toml), encoding="utf-8")
+    environ = os.environ | {
+        "LDP_WORKER_REDIS__URL": redis_url,
+        "LDP_WORKER_HTTP__PORT": "0",
+        "LDP_WORKER_SNAPSHOTS__TOPIC": f"ldp-snapshots-{own}",
+        "LDP_WORKER_SNAPSHOTS__EVERY_SECONDS": "0.5",
+        "LDP_WORKER_DEAD_LETTERS__TOPIC": f"ldp-dead-letters-{own}",
+    }
+
+    def run(*command):
+        done = subprocess.run(
+            command, cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=60, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    run(WORKER, "create-topics")
+    run(WORKER, "check")
+    log = (tmp_path / "log").open("w")
+    worker = subprocess.Popen([WORKER, "run"], cwd=tmp_path, env=environ, stdout=log, stderr=log)
+    try:
+        run(sys.executable, "-c", here(producer))
+        reader = subprocess.Popen(
+            [sys.executable, "-u", "-c", here(consumer)],
+            cwd=tmp_path,
+            env=environ,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        watchdog = subprocess.Popen(["sh", "-c", f"sleep 60; kill -9 {reader.pid}"], start_new_session=True)
+        try:
+            sequence, reports, frequencies = reader.stdout.readline().split(" ", 2)
+        finally:
+            os.killpg(watchdog.pid, signal.SIGKILL)
+            watchdog.wait()
+            reader.kill()
+            reader.communicate()
+        assert (sequence, reports) == ("1", "1")
+        assert sum(json.loads(frequencies)) == pytest.approx(1)
+        assert "green" in run(WORKER, "watch", "--once")
+        run(WORKER, "audit")
+    finally:
+        worker.send_signal(signal.SIGTERM)
+        code = worker.wait(timeout=60)
+        log.close()
+    assert code == 0, (tmp_path / "log").read_text()
+
+
+def test_every_key_is_explained():
+    config = parse(blocks("toml")[0])
+    assert isinstance(config, Config)
+    table = README[README.index("## Configuration") : README.index("## Wire formats")]
+    from worker import config as module
+
+    for name, field in module._File.model_fields.items():
+        if name == "streams":
+            keys = [f"streams.{key}" for key in module.StreamTable.model_fields]
+        elif isinstance(field.default, module._Table):
+            keys = [f"{name}.{key}" for key in type(field.default).model_fields]
+        else:
+            keys = [name]
+        for key in keys:
+            assert f"`{key}`" in table, key
+
+
+def test_every_default_is_right():
+    table = README[README.index("## Configuration") : README.index("## Wire formats")]
+    config = parse(blocks("toml")[0])
+    rows = re.findall(r"^\| (`[a-z_.`, ]+`) \| (`[^|]+`) \|", table, re.MULTILINE)
+    checked = 0
+    for keys, defaults in rows:
+        for key, default in zip(keys.split(", "), defaults.split(", "), strict=False):
+            value = config
+            if key.strip("`").startswith("streams."):
+                continue
+            for part in key.strip("`").split("."):
+                value = getattr(value, part)
+            assert value == json.loads(default.strip("`")), key
+            checked += 1
+    assert checked >= 12
+
+
+def test_every_target_and_command_exists():
+    makefile = (Path(__file__).parents[2] / "Makefile").read_text()
+    targets = set(re.findall(r"`make ([a-z]+)", README)) | {"demo", "test"}
+    for target in targets:
+        assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
+    said = set(re.findall(r"ldp-worker ([a-z][a-z-]+)", README)) - {"names"}
+    known = subprocess.run([WORKER, "--help"], capture_output=True, text=True, timeout=60, check=True).stdout
+    for command in said:
+        assert re.search(rf"^  {command} ", known, re.MULTILINE), command
