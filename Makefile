@@ -15,7 +15,7 @@ venv: $(STAMP) ## Build .venv from the hash-pinned lock; does nothing when nothi
 
 $(STAMP): requirements-dev.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(None if v >= (3, 11) else f"Python 3.11 or newer is needed, this is {v[0]}.{v[1]}; give another one with: make PYTHON=python3.12 ...")'
-	@echo "building $(VENV) from requirements-dev.lock ..."
+	@echo "building $(VENV) from requirements-dev.lock ..." >&2
 	@$(PYTHON) -m venv --clear $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
