@@ -102,7 +102,7 @@ def _kafka_container(stack: contextlib.ExitStack) -> str:
     """A broker; clients come back to the address that it advertises, so the port on this side is chosen first."""
     (port,) = free_ports(1)
     container = DockerContainer(KAFKA_IMAGE).with_bind_ports(9092, port)
-    address = f"{container.get_container_host_ip()}:{port}"
+    address = f"{container.get_docker_client().host()}:{port}"
     container.with_envs(
         KAFKA_PROCESS_ROLES="broker,controller",
         KAFKA_NODE_ID="1",

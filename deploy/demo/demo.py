@@ -211,6 +211,16 @@ class Sending(threading.Thread):
         self.acknowledged = 0
         self.sent: simulate.Sent | None = None
         self.error: Exception | None = None
+        self._stopping = threading.Event()
+
+    def __enter__(self) -> "Sending":
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Stops and lets the producer close while the broker still answers."""
+        self._stopping.set()
+        self.join(15)
 
     def run(self) -> None:
         """Sends; what went wrong is kept for the main thread."""
@@ -228,6 +238,8 @@ class Sending(threading.Thread):
 
     def _progress(self, acknowledged: int) -> None:
         self.acknowledged = acknowledged
+        if self._stopping.is_set():
+            raise DemoError("stopped")
 
 
 # --- what is shown ------------------------------------------------------------------------------------------
@@ -348,7 +360,7 @@ def replace_one(workers: Workers) -> None:
     workers.kill(victim)
     new = workers.start()
     say(
-        f"SIGKILL to {victim.name}: it published, and counted partitions {owned}. {new.name} starts.",
+        f"SIGKILL to {victim.name}: it published and counted partitions {owned}; {new.name} starts",
         "bold red",
     )
     say("Kafka misses it after 10 s; then others go on where the counts in Redis stand.", "red")
@@ -375,11 +387,9 @@ def follow(
     conf: config.Config, crowd: simulate.Crowd, workers: Workers, story: Story, snapshots: watch.Watch
 ) -> Snapshot:
     """Sends all reports, tells each snapshot, replaces a worker midway; returns the snapshot that covers all."""
-    sending = Sending(conf, crowd)
-    sending.start()
     latest = None
     killed = False
-    with bar() as move:
+    with Sending(conf, crowd) as sending, bar() as move:
         while sending.is_alive():
             if (fresh := snapshots.latest(0.25)) is not None:
                 story.tell(latest := fresh)
@@ -521,7 +531,7 @@ def main() -> int:
         "--keep", action="store_true", help="leave everything running after the report, until Ctrl-C"
     )
     keep = parser.parse_args().keep
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, interrupt)
     logs.silence()
     began = time.monotonic()

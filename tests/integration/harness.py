@@ -230,13 +230,22 @@ class World:
         redis_url: where the counts go.
         folder: for configurations and logs.
         partitions: of the topic of reports.
+        dead_letters: settings of the dead-letter topic, where they are not to be the usual ones.
         stream: the keys of the stream's table beside name and topic.
     """
 
     def __init__(
-        self, kafka: str, redis_url: str, folder: Path, *, partitions: int = 4, **stream: Any
+        self,
+        kafka: str,
+        redis_url: str,
+        folder: Path,
+        *,
+        partitions: int = 4,
+        dead_letters: Mapping[str, str] | None = None,
+        **stream: Any,
     ) -> None:
         self.kafka, self.redis_url, self.folder, self.partitions = kafka, redis_url, folder, partitions
+        self._dead_letters = dead_letters
         self.name = f"s{uuid4().hex[:10]}"
         self._table = {"protocol": "olh", "epsilon": "1", "domain_size": 40} | stream
         self.toml = self.configure("worker")
@@ -272,6 +281,9 @@ class World:
 
     def create_topics(self) -> None:
         """As ``ldp-worker create-topics`` does: those that are missing."""
+        if self._dead_letters:
+            new = {"num_partitions": 1, "replication_factor": 1, "configs": dict(self._dead_letters)}
+            self.admin.create_topics({self.config.dead_letters.topic: new}, wait_for_metadata=True)
         topics.create(self.admin, self.config, self.partitions, 1)
 
     def configure(self, file: str, *more: Mapping[str, Any], group: str = "tests", **changes: Any) -> Path:
@@ -345,7 +357,8 @@ class World:
         """Sends one record, to the partitions in turn; returns its future."""
         if partition is None:
             partition = self._turn = (self._turn + 1) % self.partitions
-        return (producer or self.producer).send(self.topic, value=value, partition=partition)
+        key = b"no value" if value is None else None  # a record needs one of them
+        return (producer or self.producer).send(self.topic, value=value, key=key, partition=partition)
 
     def send(
         self,
@@ -628,4 +641,4 @@ def _toml(value: Any) -> str:
         return "{" + ", ".join(f"{key} = {_toml(item)}" for key, item in value.items()) + "}"
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(_toml, value)) + "]"
-    return json.dumps(value)
+    return json.dumps(value, ensure_ascii=False)

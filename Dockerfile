@@ -1,0 +1,43 @@
+# The worker's image: dependencies by hash from the lock, kernels compiled ahead, no root.
+# docker build -t ldp-worker . && docker run -v "$PWD/worker.toml:/etc/ldp-worker/worker.toml:ro" ldp-worker
+
+# The project as a wheel, made as `make venv` makes it: the build backend too comes by hash from a lock.
+FROM python:3.12-slim AS wheel
+WORKDIR /src
+COPY requirements-dev.lock ./
+RUN python -m venv /opt/build \
+    && /opt/build/bin/pip install --no-cache-dir --require-hashes -r requirements-dev.lock
+COPY pyproject.toml README.md LICENSE NOTICE ./
+COPY ldp ldp
+COPY worker worker
+RUN /opt/build/bin/pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-dir /wheels .
+
+FROM python:3.12-slim AS build
+WORKDIR /src
+COPY requirements.lock ./
+RUN python -m venv /opt/ldp-worker \
+    && /opt/ldp-worker/bin/pip install --no-cache-dir --require-hashes -r requirements.lock
+COPY --from=wheel /wheels /wheels
+# Compiled kernels are valid for a CPU and for their source's time stamp. Layers keep whole seconds, so it gets one. On a
+# CPU that is not the one of the build, the worker compiles when it starts, and the cache is there to be written to.
+ENV NUMBA_CACHE_DIR=/var/cache/ldp-worker
+RUN /opt/ldp-worker/bin/pip install --no-cache-dir --no-deps /wheels/*.whl \
+    && touch -d 2020-01-01T00:00:00Z /opt/ldp-worker/lib/python3.12/site-packages/ldp/kernels.py \
+    && /opt/ldp-worker/bin/python -c 'from ldp import kernels; kernels.warm()'
+
+FROM python:3.12-slim
+RUN groupadd --system --gid 10001 ldp \
+    && useradd --system --uid 10001 --gid ldp --no-create-home --home-dir /nonexistent ldp
+COPY --from=build /opt/ldp-worker /opt/ldp-worker
+COPY --from=build --chown=10001:10001 /var/cache/ldp-worker /var/cache/ldp-worker
+ENV PATH=/opt/ldp-worker/bin:$PATH \
+    PYTHONDONTWRITEBYTECODE=1 \
+    NUMBA_CACHE_DIR=/var/cache/ldp-worker \
+    LDP_WORKER_CONFIG=/etc/ldp-worker/worker.toml
+USER 10001:10001
+EXPOSE 9464
+# A stuck worker ends by itself; this is for whoever looks at the container. The port is http.port of the configuration.
+HEALTHCHECK --interval=10s --timeout=5s --start-period=60s --retries=3 \
+    CMD ["python", "-c", "import os, urllib.request as web; web.urlopen(f'http://127.0.0.1:{os.environ.get(\"LDP_WORKER_HTTP__PORT\", \"9464\")}/healthz', timeout=4)"]
+ENTRYPOINT ["ldp-worker"]
+CMD ["run"]

@@ -1,0 +1,231 @@
+"""Malformed records: each is counted by reason, kept as a dead letter that says where it was, and disturbs no count."""
+
+import hashlib
+import json
+import random
+
+import numpy as np
+import pytest
+from kafka import KafkaConsumer, TopicPartition
+
+import ldp
+from ldp import frames
+from tests.integration.harness import World, assert_snapshot_topic, until
+
+pytestmark = pytest.mark.integration
+
+REASONS = ("empty", "version", "fingerprint", "length", "range", "json")
+
+
+def malformed(stream):
+    """(value, reason) pairs for an OLH stream."""
+    head = bytes([1]) + stream.fingerprint
+    mark, g = stream.fingerprint.hex(), stream.oracle.g
+    noise = random.Random(5)
+    other = ldp.Stream("other", ldp.OLH("2", domain_size=stream.oracle.domain_size))
+    good = frames.encode(stream, np.array([(1, 0), (2, 1)], stream.oracle.report_dtype))
+
+    def said(reports, fingerprint=mark):
+        return f'{{"fingerprint":"{fingerprint}","reports":{reports}}}'.encode()
+
+    return [
+        (b"", "empty"),
+        (None, "empty"),
+        (b"\x00", "version"),
+        (b"\x02" + good[1:], "version"),
+        (b" " + said("[[1,2]]"), "version"),
+        (b"[[1,2]]", "version"),
+        (b"plain text", "version"),
+        (b"\x00" + noise.randbytes(1_000_000 - 1), "version"),
+        (frames.encode(other, other.oracle.perturb([1, 2])), "fingerprint"),
+        (frames.encode_json(other, other.oracle.perturb([1, 2])), "fingerprint"),
+        (b"\x01" + noise.randbytes(1_000_000 - 1), "fingerprint"),
+        (good[:3], "length"),
+        (head, "length"),
+        (good[:-1], "length"),
+        (good + b"\x00", "length"),
+        (said("[]"), "length"),
+        (head + (7).to_bytes(4, "little") + bytes([g]), "range"),
+        (good + (7).to_bytes(4, "little") + b"\xff", "range"),
+        (said(f"[[1,0],[1,{g}]]"), "range"),
+        (said("[[-1,0]]"), "range"),
+        (said(f"[[{1 << 32},0]]"), "range"),
+        (said("[[1.0,0]]"), "json"),
+        (said("[[true,0]]"), "json"),
+        (said('[["1",0]]'), "json"),
+        (said("[[NaN,0]]"), "json"),
+        (said("[1,0]"), "json"),
+        (said("[[1,0,0]]"), "json"),
+        (said("null"), "json"),
+        (said("{}"), "json"),
+        (said("[[1,0]]", "ABCDEF01"), "json"),
+        (said("[[1,0]]")[:-1], "json"),
+        (said("[[1,0]]") + b"}", "json"),
+        (said("[[1,0]]")[:-1] + b',"reports":[[1,0]]}', "json"),
+        (said("[[1,0]]")[:-1] + b',"n":1}', "json"),
+        (b'{"reports":[[1,0]]}', "json"),
+        (b"{\xff\xfe}", "json"),
+        (b'{"fingerprint":' * 60_000, "json"),
+        (b"{" + noise.randbytes(1_000_000 - 1), "json"),
+    ]
+
+
+def send(world, bad, partition=None):
+    """Sends malformed records, good ones between them; returns (partition, offset) -> (value, reason)."""
+    futures = []
+    for value, reason in bad:
+        world.send(1, reports=2, partition=partition)
+        futures.append((world.put(value, partition), value, reason))
+        world.send(1, as_json=True, partition=partition)
+    world.settle()
+    sent = {}
+    for future, value, reason in futures:
+        where = future.get(10)
+        sent[where.partition, where.offset] = (value, reason)
+    return sent
+
+
+def dead_letters(world, count):
+    """Waits for so many dead letters and no more; returns them by (partition, offset) of the record."""
+    at = TopicPartition(world.config.dead_letters.topic, 0)
+    letters = []
+    consumer = KafkaConsumer(
+        bootstrap_servers=world.kafka, group_id=None, isolation_level="read_committed", fetch_max_wait_ms=50
+    )
+    try:
+        consumer.assign([at])
+        consumer.seek_to_beginning(at)
+
+        def read():
+            letters.extend(consumer.poll(100).get(at, ()))
+            return len(letters) >= count and consumer.position(at) == consumer.end_offsets([at])[at]
+
+        until(read, f"{count} dead letters")
+    finally:
+        consumer.close(autocommit=False)
+    assert len(letters) == count
+    found = {}
+    for letter in letters:
+        topic, partition, offset = letter.key.decode().rsplit("/", 2)
+        headers = {key: value.decode() for key, value in letter.headers}
+        assert topic == headers["__connect.errors.topic"] == world.topic
+        assert partition == headers["__connect.errors.partition"]
+        assert offset == headers["__connect.errors.offset"]
+        assert headers["__connect.errors.exception.message"]
+        assert headers["stream"] == world.name
+        found[int(partition), int(offset)] = (letter.value, headers)
+    return found
+
+
+def assert_counted(world, worker, sent):
+    """Asserts that all that is good is counted, and what is not by its reason, in the metrics and in the state."""
+    world.assert_right(world.covered())
+    expected = {r: sum(reason == r for _, reason in sent.values()) for r in REASONS}
+    expected = {reason: count for reason, count in expected.items() if count}
+    assert worker.by_label("rejected_total", "reason") == expected
+    assert worker.metric("records_total", outcome="rejected") == len(sent)
+    assert worker.metric("dead_letters_total") == len(sent)
+    totals = world.totals()
+    assert totals["rejected"] == expected
+    assert totals["accepted"] == 2 * len(sent)
+    assert worker.metric("stream_up") == 1
+    assert_snapshot_topic(world)
+
+
+def prefix(value):
+    """What stands for a value that is too large for the dead-letter topic: its first bytes, and what it was."""
+    headers = {"truncated.sha256": hashlib.sha256(value).hexdigest(), "truncated.size": str(len(value))}
+    return value[:1024], headers
+
+
+def assert_letter(found, sent, *, cut):
+    """Asserts that a dead letter is the record that was sent, whole or cut."""
+    (value, headers), (original, reason) = found, sent
+    assert headers["__connect.errors.exception.class.name"] == reason
+    said = {key: text for key, text in headers.items() if key.startswith("truncated.")}
+    if cut:
+        assert (value, said) == prefix(original)
+    else:
+        assert (value or b"", said) == (original or b"", {})
+
+
+def test_each_malformed_record_becomes_a_dead_letter(kafka, redis_url, tmp_path):
+    with World(kafka, redis_url, tmp_path, partitions=3) as world:
+        bad = malformed(world.stream)
+        assert {reason for _, reason in bad} == set(REASONS)
+        (worker,) = world.start()
+        sent = send(world, bad)
+        assert_counted(world, worker, sent)
+        found = dead_letters(world, len(sent))
+        assert found.keys() == sent.keys()
+        for where, letter in found.items():
+            assert_letter(letter, sent[where], cut=False)
+
+
+def test_a_value_out_of_the_domain_and_reports_of_another_size(kafka, redis_url, tmp_path):
+    with World(kafka, redis_url, tmp_path, partitions=1, protocol="grr", domain_size=300) as world:
+        head = bytes([1]) + world.stream.fingerprint
+        mark = world.stream.fingerprint.hex()
+        bad = [
+            (head + (300).to_bytes(2, "little"), "range"),
+            (head + (299).to_bytes(2, "little") + b"\xff\xff", "range"),
+            (head + b"\x01", "length"),
+            (head + b"\x01\x00\x02", "length"),
+            (f'{{"fingerprint":"{mark}","reports":[300]}}'.encode(), "range"),
+            (f'{{"fingerprint":"{mark}","reports":[[1]]}}'.encode(), "json"),
+            (f'{{"fingerprint":"{mark}","reports":[1e1]}}'.encode(), "json"),
+            (f'{{"fingerprint":"{mark}","reports":[{"9" * 5000}]}}'.encode(), "range"),
+        ]
+        (worker,) = world.start()
+        sent = send(world, bad)
+        assert_counted(world, worker, sent)
+        for where, letter in dead_letters(world, len(sent)).items():
+            assert_letter(letter, sent[where], cut=False)
+
+
+def test_a_record_as_large_as_the_broker_takes(kafka, redis_url, tmp_path):
+    with World(kafka, redis_url, tmp_path, partitions=1) as world:
+        (worker,) = world.start()
+        # with its headers it is larger than the same limit lets into the dead-letter topic
+        sent = send(world, [(b"\x00" + random.Random(6).randbytes(1_048_400), "version")])
+        assert_counted(world, worker, sent)
+        for where, letter in dead_letters(world, 1).items():
+            assert_letter(letter, sent[where], cut=True)
+
+
+def test_a_dead_letter_topic_with_a_small_limit(kafka, redis_url, tmp_path):
+    with World(kafka, redis_url, tmp_path, partitions=1, dead_letters={"max.message.bytes": "2000"}) as world:
+        noise = random.Random(8)
+        bad = [(b"\x00" + noise.randbytes(size), "version") for size in (100, 1000, 3000, 50_000)]
+        # one by one they fit, many in one batch do not
+        bad += [(b"\x00" + noise.randbytes(300), "version") for _ in range(40)]
+        sent = send(world, bad)
+        worker = world.launch()  # so that it meets them all at once
+        assert_counted(world, worker, sent)
+        for where, letter in dead_letters(world, len(sent)).items():
+            assert_letter(letter, sent[where], cut=len(sent[where][0]) > 2000)
+
+
+def test_a_dead_letter_topic_that_takes_nothing_stops_the_stream(kafka, redis_url, tmp_path):
+    with World(kafka, redis_url, tmp_path, partitions=1, dead_letters={"max.message.bytes": "500"}) as world:
+        send(world, [(b"\x00" + random.Random(9).randbytes(5000), "version")])
+        why = world.launch().stopped_for()
+        assert world.config.dead_letters.topic in why
+        assert "max.message.bytes" in why
+        assert world.totals()["accepted"] == 0  # nothing passes the record that has no letter
+
+
+def test_dead_letters_are_not_lost_with_the_worker_that_sent_them(kafka, redis_url, tmp_path):
+    with World(kafka, redis_url, tmp_path, partitions=1) as world:
+        world.start()
+        sent = send(world, [(json.dumps(i).encode(), "version") for i in range(10)])
+        world.covered()
+        world.workers[0].kill()
+        world.expel(list(world.members()))
+        sent |= send(world, [(json.dumps(i).encode(), "version") for i in range(10, 20)])
+        world.start()
+        world.assert_right(world.covered())
+        assert world.totals()["rejected"] == {"version": 20}
+        found = dead_letters(world, 20)  # nothing counted was lost, so none was sent twice either
+        for where, letter in found.items():
+            assert_letter(letter, sent[where], cut=False)

@@ -1,0 +1,516 @@
+"""The store's scripts against a real Redis: every verdict, and that a refusal writes nothing.
+
+The histories in tests/faults run against a store in memory. The last test here holds that store and this one side by
+side through random steps, so that what the histories show is true of the scripts as well.
+"""
+
+import contextlib
+import random
+import secrets
+import socket
+import struct
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import redis
+from redis.crc import key_slot
+
+import ldp
+from worker import config, layout, store
+from worker.layout import Metadata, StateLost
+from worker.ownership import Loaded, Unavailable, Verdict
+from worker.partition import PartitionState, Window
+from worker.store import RedisStore
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "faults"))
+from memory import Faults, MemoryStore, World
+
+LINEAGE = '{"group": "g"}'
+FLUSHES = [character * 32 for character in "0123456789abcdef"]
+
+
+@pytest.fixture
+def client(redis_url: str) -> Iterator["redis.Redis"]:
+    with contextlib.closing(store.connect(config.Redis(url=redis_url))) as connected:
+        yield connected
+
+
+@pytest.fixture
+def stream(client: "redis.Redis") -> Iterator[str]:
+    """A stream's name that nobody else has; its keys are gone afterwards."""
+    name = f"store-{secrets.token_hex(6)}"
+    yield name
+    if keys := list(client.scan_iter(f"{{{name}:*")):
+        client.delete(*keys)
+
+
+@pytest.fixture
+def counts(client: "redis.Redis", stream: str) -> RedisStore:
+    return RedisStore(client, stream)
+
+
+def everything(client: "redis.Redis", stream: str) -> dict[bytes, tuple[Any, bool]]:
+    """All keys of a stream, each with what it holds and whether it vanishes by itself."""
+    found: dict[bytes, tuple[Any, bool]] = {}
+    for key in client.scan_iter(f"{{{stream}:*"):
+        value = client.hgetall(key) if client.type(key) == b"hash" else client.get(key)
+        found[key] = value, client.ttl(key) > 0
+    return found
+
+
+def fresh(lineage: str = LINEAGE, offset: int = 0) -> Metadata:
+    return Metadata(lineage, 1, offset, "", {}, "{}")
+
+
+def following(before: Metadata, offset: int, flush: str, *windows: str) -> tuple[Metadata, dict[str, bytes]]:
+    """The metadata and blobs of a commit that changes some windows."""
+    blobs = {window: f"{window} {offset} {flush}".encode() for window in windows}
+    names = {**before.blobs, **dict.fromkeys(windows, flush)}
+    return replace(before, offset=offset, flush=flush, blobs=names, totals=f'{{"at": {offset}}}'), blobs
+
+
+def commit(counts: RedisStore, before: Metadata, offset: int, flush: str, *windows: str) -> Metadata:
+    """Commits to partition 0; what is held then."""
+    after, blobs = following(before, offset, flush, *windows)
+    counts.stage(0, "attempt", blobs)
+    assert counts.promote(0, "attempt", before, after) is Verdict.DONE
+    return after
+
+
+def claimed(counts: RedisStore, epoch: int | None = None) -> Metadata:
+    loaded = counts.claim(0, epoch, fresh())
+    assert loaded is not None
+    return loaded.metadata
+
+
+def test_a_claim_begins_raises_and_loads(counts: RedisStore) -> None:
+    assert counts.peek(0) is None
+    assert counts.cut(0) is None
+    assert counts.claim(0, None, fresh(offset=7)) == Loaded(fresh(offset=7), {})
+    assert counts.peek(0) == fresh(offset=7)
+    held = commit(counts, fresh(offset=7), 9, FLUSHES[1], "all")
+    raised = replace(held, epoch=2)
+    # what the claim would have begun with does not matter any more
+    assert counts.claim(0, 1, fresh("another", 3)) == Loaded(
+        raised, {"all": f"all 9 {FLUSHES[1]}".encode()}
+    )
+    assert counts.cut(0) == Loaded(raised, {"all": f"all 9 {FLUSHES[1]}".encode()})
+    assert counts.peek(0) == raised
+    assert counts.peek(1) is None
+
+
+def test_a_commit_replaces_what_it_names_and_keeps_the_rest(counts: RedisStore) -> None:
+    held = commit(counts, claimed(counts), 3, FLUSHES[1], "a", "b")
+    held = commit(counts, held, 5, FLUSHES[2], "b")
+    held = commit(counts, held, 6, FLUSHES[3])  # only markers passed
+    assert counts.compare(0, held) is Verdict.DONE
+    loaded = counts.cut(0)
+    assert loaded == Loaded(held, {"a": f"a 3 {FLUSHES[1]}".encode(), "b": f"b 5 {FLUSHES[2]}".encode()})
+    assert held.blobs == {"a": FLUSHES[1], "b": FLUSHES[2]}
+
+
+def test_staged_blobs_vanish_by_themselves_and_live_ones_do_not(
+    client: "redis.Redis", stream: str, counts: RedisStore
+) -> None:
+    held = claimed(counts)
+    after, blobs = following(held, 3, FLUSHES[1], "all")
+    counts.stage(0, "left behind", blobs)
+    counts.stage(0, "mine", blobs)
+    for attempt in ("left behind", "mine"):
+        left = client.ttl(layout.staged_key(stream, 0, attempt, "all"))
+        assert store.STAGED_SECONDS - 60 < left <= store.STAGED_SECONDS
+    assert counts.promote(0, "mine", held, after) is Verdict.DONE
+    assert client.ttl(layout.window_key(stream, 0, "all")) == -1
+    assert client.ttl(layout.meta_key(stream, 0)) == -1
+    assert client.exists(layout.staged_key(stream, 0, "mine", "all")) == 0
+    assert client.exists(layout.staged_key(stream, 0, "left behind", "all")) == 1
+
+
+Refusal = tuple[str, Callable[["redis.Redis", str, RedisStore, Metadata], Metadata], Verdict]
+
+
+def _gone(client: "redis.Redis", stream: str, counts: RedisStore, held: Metadata) -> Metadata:
+    client.delete(layout.meta_key(stream, 0))
+    return held
+
+
+def _other_lineage(client: "redis.Redis", stream: str, counts: RedisStore, held: Metadata) -> Metadata:
+    return replace(held, lineage='{"group": "other"}')
+
+
+def _claimed_again(client: "redis.Redis", stream: str, counts: RedisStore, held: Metadata) -> Metadata:
+    claimed(counts, held.epoch)
+    return held
+
+
+def _counted_by_another(client: "redis.Redis", stream: str, counts: RedisStore, held: Metadata) -> Metadata:
+    commit(counts, held, 8, FLUSHES[8], "all")
+    return held
+
+
+def _same_offset_by_another(
+    client: "redis.Redis", stream: str, counts: RedisStore, held: Metadata
+) -> Metadata:
+    commit(counts, held, 10, FLUSHES[8], "all")
+    return held
+
+
+def _went_back(client: "redis.Redis", stream: str, counts: RedisStore, held: Metadata) -> Metadata:
+    client.hset(layout.meta_key(stream, 0), mapping={"offset": "2", "flush": FLUSHES[7]})
+    return held
+
+
+def _other_flush(client: "redis.Redis", stream: str, counts: RedisStore, held: Metadata) -> Metadata:
+    client.hset(layout.meta_key(stream, 0), "flush", FLUSHES[7])
+    return held
+
+
+def _other_offset(client: "redis.Redis", stream: str, counts: RedisStore, held: Metadata) -> Metadata:
+    client.hset(layout.meta_key(stream, 0), "offset", "4")
+    return held
+
+
+def _one_staged_blob_gone(client: "redis.Redis", stream: str, counts: RedisStore, held: Metadata) -> Metadata:
+    client.delete(layout.staged_key(stream, 0, "attempt", "b"))
+    return held
+
+
+@pytest.mark.parametrize(
+    ("meanwhile", "verdict"),
+    [
+        (_gone, Verdict.LINEAGE),
+        (_other_lineage, Verdict.LINEAGE),
+        (_claimed_again, Verdict.FENCED),
+        (_counted_by_another, Verdict.FORKED),
+        (_same_offset_by_another, Verdict.FORKED),
+        (_went_back, Verdict.FORKED),
+        (_other_flush, Verdict.FORKED),
+        (_other_offset, Verdict.FORKED),
+        (_one_staged_blob_gone, Verdict.UNSTAGED),
+    ],
+)
+def test_a_refused_commit_writes_nothing(
+    client: "redis.Redis",
+    stream: str,
+    counts: RedisStore,
+    meanwhile: Callable[["redis.Redis", str, RedisStore, Metadata], Metadata],
+    verdict: Verdict,
+) -> None:
+    held = commit(counts, claimed(counts), 3, FLUSHES[1], "all", "b")
+    after, blobs = following(held, 10, FLUSHES[2], "all", "b")
+    counts.stage(0, "attempt", blobs)
+    held = meanwhile(client, stream, counts, held)
+    if verdict is not Verdict.UNSTAGED:
+        counts.stage(0, "attempt", blobs)  # what another did in between may have used it up
+    before = everything(client, stream)
+    assert counts.promote(0, "attempt", held, after) is verdict
+    assert everything(client, stream) == before
+    if verdict is not Verdict.UNSTAGED:
+        assert counts.compare(0, held) is verdict
+    assert everything(client, stream) == before
+
+
+def test_the_same_commit_again_is_done_and_writes_nothing(
+    client: "redis.Redis", stream: str, counts: RedisStore
+) -> None:
+    held = claimed(counts)
+    after, blobs = following(held, 10, FLUSHES[2], "all")
+    counts.stage(0, "first", blobs)
+    assert counts.promote(0, "first", held, after) is Verdict.DONE
+    counts.stage(0, "second", blobs)
+    before = everything(client, stream)
+    assert counts.promote(0, "second", held, after) is Verdict.DONE
+    assert everything(client, stream) == before
+    # but not once another has claimed: whoever claims has loaded it, and counts on from there
+    claimed(counts, after.epoch)
+    assert counts.promote(0, "second", held, after) is Verdict.FENCED
+
+
+def test_a_commit_whose_reply_is_lost_is_sent_once_and_recognised(
+    client: "redis.Redis", redis_url: str, stream: str, counts: RedisStore
+) -> None:
+    held = claimed(counts)
+    after, blobs = following(held, 10, FLUSHES[2], "all")
+    with _Proxy(redis_url) as proxy:
+        doubtful = RedisStore(store.connect(config.Redis(url=proxy.url, timeout_seconds=0.3)), stream)
+        doubtful.stage(0, "first", blobs)
+        assert doubtful.peek(0) == held
+        sent = _calls(client)
+        proxy.replies.clear()
+        with pytest.raises(Unavailable, match="Timeout"):
+            doubtful.promote(0, "first", held, after)
+        assert _calls(client) == sent + 1  # the library did not try again behind our back
+        proxy.replies.set()
+        assert counts.peek(0) == after
+        doubtful.stage(0, "second", blobs)
+        assert doubtful.promote(0, "second", held, after) is Verdict.DONE
+        with pytest.raises(Unavailable, match="Error"):
+            proxy.refuse()
+            doubtful.peek(0)
+
+
+def _calls(client: "redis.Redis") -> int:
+    stats: Any = client.info("commandstats")
+    return sum(int(stats.get(f"cmdstat_{name}", {}).get("calls", 0)) for name in ("eval", "evalsha"))
+
+
+class _Proxy:
+    """Passes bytes between a client and Redis; swallows what Redis says while ``replies`` is not set."""
+
+    def __init__(self, url: str) -> None:
+        options = redis.connection.parse_url(url)
+        self.target = (options.get("host", "localhost"), options.get("port", 6379))
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        port = self.listener.getsockname()[1]
+        self.url = f"redis://127.0.0.1:{port}/{options.get('db', 0)}"
+        self.replies = threading.Event()
+        self.replies.set()
+        self.sockets: list[socket.socket] = []
+
+    def __enter__(self) -> "_Proxy":
+        threading.Thread(target=self._accept, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.refuse()
+
+    def refuse(self) -> None:
+        """Ends every connection and takes no new one."""
+        self.listener.close()
+        for each in self.sockets:
+            with contextlib.suppress(OSError):
+                each.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            each.close()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                near, _ = self.listener.accept()
+                far = socket.create_connection(self.target)
+                self.sockets += [near, far]
+                for source, sink, swallow in ((near, far, False), (far, near, True)):
+                    threading.Thread(target=self._pass, args=(source, sink, swallow), daemon=True).start()
+
+    def _pass(self, source: socket.socket, sink: socket.socket, swallow: bool) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(1 << 16):
+                if self.replies.is_set() or not swallow:
+                    sink.sendall(data)
+
+
+def _at_once(count: int, work: Callable[[int], Any]) -> list[Any]:
+    """Runs work(0), work(1), … on threads that start together; their results."""
+    results: list[Any] = [None] * count
+    gate = threading.Barrier(count)
+
+    def run(i: int) -> None:
+        gate.wait()
+        results[i] = work(i)
+
+    threads = [threading.Thread(target=run, args=(i,)) for i in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return results
+
+
+def test_of_claims_at_once_one_gets_the_partition(counts: RedisStore) -> None:
+    for epoch in (None, *range(1, 20)):
+        won = [each for each in _at_once(6, lambda _: counts.claim(0, epoch, fresh())) if each]  # noqa: B023
+        assert [each.metadata.epoch for each in won] == [(epoch or 0) + 1]
+
+
+def test_of_commits_at_once_from_the_same_base_one_gets_in(counts: RedisStore) -> None:
+    held = claimed(counts)
+    for step in range(1, 20):
+        base, candidates = held, []
+        for i in range(6):
+            candidates.append(following(base, base.offset + 1 + i % 2, f"{step:016x}{i:016x}", "all"))
+
+        def attempt(
+            i: int, base: Metadata = base, of: list[tuple[Metadata, dict[str, bytes]]] = candidates
+        ) -> Verdict:
+            after, blobs = of[i]
+            counts.stage(0, f"attempt {i}", blobs)
+            return counts.promote(0, f"attempt {i}", base, after)
+
+        verdicts = _at_once(6, attempt)
+        assert sorted(verdicts) == [Verdict.DONE] + 5 * [Verdict.FORKED]
+        held, blobs = candidates[verdicts.index(Verdict.DONE)]
+        assert counts.cut(0) == Loaded(held, blobs)
+
+
+def test_a_cut_never_mixes_two_commits(counts: RedisStore) -> None:
+    held = commit(counts, claimed(counts), 1, FLUSHES[0], "a", "b")
+    done = threading.Event()
+    mixed: list[Loaded] = []
+    seen: set[int] = set()
+
+    def read() -> None:
+        while not done.is_set():
+            loaded = counts.cut(0)
+            assert loaded is not None
+            offset, flush = loaded.metadata.offset, loaded.metadata.flush
+            seen.add(offset)
+            if loaded.blobs != {name: f"{name} {offset} {flush}".encode() for name in ("a", "b")}:
+                mixed.append(loaded)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    try:
+        for step in range(2, 1000):
+            held = commit(counts, held, step, FLUSHES[step % 16], "a", "b")
+            if step > 200 and len(seen) > 20:
+                break
+    finally:
+        done.set()
+        reader.join()
+    assert not mixed
+    assert len(seen) > 20
+
+
+def test_metadata_without_an_epoch_are_state_loss_and_stay_as_they_are(
+    client: "redis.Redis", stream: str, counts: RedisStore
+) -> None:
+    commit(counts, claimed(counts), 3, FLUSHES[1], "all")
+    client.hdel(layout.meta_key(stream, 0), "epoch")
+    before = everything(client, stream)
+    with pytest.raises(StateLost, match="epoch"):
+        counts.peek(0)
+    with pytest.raises(Unavailable, match="without an epoch"):
+        counts.claim(0, None, fresh())
+    assert counts.claim(0, 1, fresh()) is None
+    assert everything(client, stream) == before
+
+
+def test_a_lost_blob_is_noticed(client: "redis.Redis", stream: str, counts: RedisStore) -> None:
+    served = ldp.Stream(stream, ldp.GRR(epsilon="1", domain_size=3))
+    state = PartitionState.fresh(served, 0)
+    state.offset, state.windows["all"] = 4, Window(4, np.array([1, 1, 2], np.int64))
+    base = layout.initial(LINEAGE, PartitionState.fresh(served, 0))
+    assert counts.claim(0, None, base) == Loaded(base, {})
+    after, blobs = layout.dump(state, base, FLUSHES[1])
+    counts.stage(0, "attempt", blobs)
+    assert counts.promote(0, "attempt", base, after) is Verdict.DONE
+    loaded = counts.cut(0)
+    assert loaded is not None
+    assert layout.load(served, loaded.metadata, loaded.blobs).windows["all"].state.tolist() == [1, 1, 2]
+    key = layout.window_key(stream, 0, "all")
+    whole = blobs["all"]
+    for damaged, complaint in (
+        (None, "missing"),
+        (whole[:-8], "bytes"),
+        (whole.replace(bytes.fromhex(FLUSHES[1]), bytes.fromhex(FLUSHES[2])), "another commit"),
+    ):
+        client.delete(key) if damaged is None else client.set(key, damaged)
+        assert counts.compare(0, after) is (Verdict.LINEAGE if damaged is None else Verdict.DONE)
+        loaded = counts.cut(0)
+        assert loaded is not None
+        with pytest.raises(StateLost, match=complaint):
+            layout.load(served, loaded.metadata, loaded.blobs)
+
+
+def test_all_keys_of_a_partition_share_a_slot(
+    client: "redis.Redis", stream: str, counts: RedisStore
+) -> None:
+    for partition in range(3):
+        loaded = counts.claim(partition, None, fresh())
+        assert loaded is not None
+        after, blobs = following(loaded.metadata, 3, FLUSHES[1], "a", "b")
+        counts.stage(partition, "promoted", blobs)
+        assert counts.promote(partition, "promoted", loaded.metadata, after) is Verdict.DONE
+        counts.stage(partition, "left", blobs)
+        keys = list(client.scan_iter(f"{{{stream}:{partition}}}*"))
+        assert len(keys) == 5
+        assert {key_slot(key) for key in keys} == {key_slot(f"{stream}:{partition}".encode())}
+    assert len(list(client.scan_iter(f"{{{stream}:*"))) == 15
+
+
+class _Still(World):
+    """A world of one thread in which nothing happens by itself."""
+
+    def __init__(self) -> None:
+        served = ldp.Stream("still", ldp.GRR(epsilon="1", domain_size=3))
+        super().__init__(0, served, 3, Faults())
+
+    def pause(self) -> None:
+        """Nobody else is there to run."""
+
+    def verify(self, partition: int) -> None:
+        """The blobs here are no counts."""
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_store_in_memory_does_what_the_scripts_do(
+    client: "redis.Redis", stream: str, counts: RedisStore, seed: int
+) -> None:
+    rng = random.Random(seed)
+    world = _Still()
+    model = MemoryStore(world)
+    known: dict[int, list[Metadata]] = {0: [], 1: []}  # what some writer may believe, stale or not
+    commits: dict[int, list[tuple[str, Metadata, Metadata]]] = {0: [], 1: []}
+    answers: set[Any] = set()
+
+    def both(step: Callable[[Any], Any]) -> Any:
+        real, modelled = step(counts), step(model)
+        assert real == modelled
+        answers.add(real if isinstance(real, Verdict) else type(real))
+        return real
+
+    for turn in range(400):
+        partition = rng.randrange(2)
+        beliefs = known[partition]
+        kind = rng.random()
+        if kind < 0.15 or not beliefs:
+            epoch = rng.choice([None, *(held.epoch for held in beliefs[-3:])])
+            loaded = both(
+                lambda s: s.claim(partition, epoch, fresh(rng.choice([LINEAGE])))  # noqa: B023
+            )
+            if loaded is not None:
+                beliefs.append(loaded.metadata)
+        elif kind < 0.5:
+            before = rng.choice(beliefs[-4:])
+            before = replace(before, lineage="other") if rng.random() < 0.05 else before
+            windows = rng.sample(["a", "b", "c"], rng.randint(0, 2))
+            after, blobs = following(
+                before, before.offset + rng.randint(0, 3), rng.choice(FLUSHES), *windows
+            )
+            attempt = f"attempt {turn}"
+            staged = {name: blob for name, blob in blobs.items() if rng.random() < 0.95}
+            if staged:
+                both(lambda s: s.stage(partition, attempt, staged))  # noqa: B023
+            commits[partition].append((attempt, before, after))
+            if both(lambda s: s.promote(partition, attempt, before, after)) is Verdict.DONE:  # noqa: B023
+                beliefs.append(after)
+        elif kind < 0.6 and commits[partition]:
+            attempt, before, after = rng.choice(commits[partition][-3:])
+            both(lambda s: s.promote(partition, attempt, before, after))  # noqa: B023
+        elif kind < 0.8:
+            held = rng.choice(beliefs[-4:])
+            both(lambda s: s.compare(partition, held))  # noqa: B023
+        elif kind < 0.82 and world.stored[partition].blobs:
+            name = rng.choice(sorted(world.stored[partition].blobs))
+            client.delete(layout.window_key(stream, partition, name))
+            _lose(world, partition, name)
+        elif kind < 0.83:
+            client.delete(layout.meta_key(stream, partition))
+            for name in world.stored[partition].blobs:
+                client.delete(layout.window_key(stream, partition, name))
+            del world.stored[partition]
+            beliefs.clear()
+        both(lambda s: s.peek(partition))  # noqa: B023
+        both(lambda s: s.cut(partition))  # noqa: B023
+    assert answers >= {*Verdict, Loaded, Metadata, type(None)}
+
+
+def _lose(world: World, partition: int, name: str) -> None:
+    stored = world.stored[partition]
+    left: Mapping[str, bytes] = {window: blob for window, blob in stored.blobs.items() if window != name}
+    world.stored[partition] = replace(stored, blobs=left)

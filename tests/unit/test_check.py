@@ -1,0 +1,180 @@
+"""check: each thing that can be wrong is found, at its level; what is right is not complained about."""
+
+import json
+
+import numpy as np
+import pytest
+
+import ldp
+from ldp import snapshot
+from worker import check, layout, topics
+from worker.check import Cluster, Level
+from worker.config import parse
+from worker.partition import PartitionState
+
+CONFIG = parse("""
+group = "g"
+[[streams]]
+name = "colours"
+topic = "reports"
+protocol = "grr"
+epsilon = "1"
+labels = ["red", "green", "blue"]
+[[streams.queries]]
+name = "warm"
+values = ["red"]
+""")
+SERVED = CONFIG.streams[0]
+SOUND = {
+    "cleanup.policy": "delete",
+    "message.timestamp.type": "CreateTime",
+    "message.timestamp.after.max.ms": "3600000",
+    "retention.ms": "604800000",
+    "retention.bytes": "-1",
+    "max.message.bytes": "1048588",
+    "min.insync.replicas": "2",
+    "unclean.leader.election.enable": "false",
+}
+
+
+def topic(replicas: int = 3, **changed: str) -> topics.Topic:
+    return topics.Topic("id-1", 2, replicas, SOUND | {k.replace("_", "."): v for k, v in changed.items()})
+
+
+def cluster(**changed: topics.Topic) -> dict[str, topics.Topic]:
+    there = {
+        "reports": topic(),
+        "ldp-snapshots": topic(cleanup_policy="compact"),
+        "ldp-dead-letters": topic(),
+    }
+    return there | {k.replace("_", "-"): v for k, v in changed.items()}
+
+
+def levels(findings: list[check.Finding], subject: str) -> list[Level]:
+    return [f.level for f in findings if f.subject == subject and f.level is not Level.OK]
+
+
+def test_sound_topics_are_not_complained_about():
+    assert {f.level for f in check.judge_topics(CONFIG, cluster())} == {Level.OK}
+
+
+def test_every_missing_topic_is_an_error():
+    findings = check.judge_topics(CONFIG, {})
+    assert [f.level for f in findings] == [Level.ERROR] * 3
+
+
+@pytest.mark.parametrize(
+    ("name", "found", "level"),
+    [
+        ("reports", topic(cleanup_policy="compact"), Level.ERROR),
+        ("reports", topic(cleanup_policy="compact,delete"), Level.ERROR),
+        ("reports", topic(message_timestamp_after_max_ms="9223372036854775807"), Level.WARNING),
+        ("reports", topic(retention_ms="3600000"), Level.WARNING),
+        ("reports", topic(retention_bytes="1000"), Level.WARNING),
+        ("reports", topic(max_message_bytes="100"), Level.ERROR),
+        ("reports", topic(unclean_leader_election_enable="true"), Level.WARNING),
+        ("reports", topic(replicas=1, min_insync_replicas="1"), Level.WARNING),
+        ("reports", topic(replicas=1, min_insync_replicas="2"), Level.ERROR),
+        ("reports", topic(min_insync_replicas="1"), Level.WARNING),
+        ("reports", topic(min_insync_replicas="3"), Level.WARNING),
+        ("ldp-snapshots", topic(), Level.ERROR),
+        ("ldp-snapshots", topic(cleanup_policy="compact", max_message_bytes="1000"), Level.ERROR),
+        ("ldp-dead-letters", topic(cleanup_policy="compact"), Level.WARNING),
+        ("ldp-dead-letters", topic(max_message_bytes="5000"), Level.WARNING),
+    ],
+)
+def test_a_fault_of_a_topic_is_found_alone(name, found, level):
+    findings = check.judge_topics(CONFIG, cluster() | {name: found})
+    assert levels(findings, f"topic {name}") == [level]
+    assert all(f.todo for f in findings if f.level is not Level.OK)
+
+
+def test_the_brokers_own_timestamps_need_no_limit():
+    found = topic(
+        message_timestamp_type="LogAppendTime", message_timestamp_after_max_ms="9223372036854775807"
+    )
+    assert levels(check.judge_topics(CONFIG, cluster(reports=found)), "topic reports") == []
+
+
+GOOD_REDIS = {"redis_version": "7.0.15", "role": "master", "aof_enabled": 1, "maxmemory_policy": "noeviction"}
+
+
+@pytest.mark.parametrize(
+    ("changed", "fsync", "level"),
+    [
+        ({}, "everysec", None),
+        ({}, None, None),
+        ({"redis_version": "6.2.0"}, "everysec", None),
+        ({"redis_version": "6.0.16"}, "everysec", Level.ERROR),
+        ({"maxmemory_policy": "allkeys-lru"}, "everysec", Level.ERROR),
+        ({"role": "slave"}, "everysec", Level.ERROR),
+        ({"cluster_enabled": 1}, "everysec", Level.ERROR),
+        ({"aof_enabled": 0}, "everysec", Level.WARNING),
+        ({}, "no", Level.WARNING),
+    ],
+)
+def test_redis(changed, fsync, level):
+    found = levels(check.judge_redis(GOOD_REDIS | changed, fsync), "redis")
+    assert found == ([] if level is None else [level])
+
+
+@pytest.mark.parametrize(("maxmemory", "level"), [(1 << 30, "ok"), (20_000, "warning"), (10_000, "error")])
+def test_memory(maxmemory, level):
+    # 2 partitions of 3 counters of 8 bytes and 4 KiB, twice during a commit: 16,432 bytes
+    assert check.judge_memory(CONFIG, cluster(), {"maxmemory": maxmemory}).level == level
+
+
+def counts(fields, words=None, log=(0, 10), topic_id="id-1"):
+    there = cluster(reports=topics.Topic(topic_id, 2, 3, SOUND))
+    known = Cluster(there, {"reports": {0: log, 1: log}}, {"reports": words or {}})
+    return check.judge_counts(CONFIG, SERVED, known, fields)
+
+
+def stored(offset: int, group: str = "g-colours") -> dict[str, str]:
+    state = PartitionState(0, offset)
+    return layout.initial(layout.lineage(group, SERVED.stream, "id-1"), state).fields()
+
+
+def test_counts_that_can_be_gone_on_with():
+    assert [f.level for f in counts({0: stored(10), 1: stored(0)})] == [Level.OK]
+    assert [f.level for f in counts({}, words={0: "claimed"})] == [Level.OK]
+
+
+@pytest.mark.parametrize(
+    ("found", "level", "said"),
+    [
+        ({"fields": {0: stored(5, group="other")}}, Level.ERROR, "group"),
+        ({"fields": {0: stored(5)}, "topic_id": "id-2"}, Level.ERROR, "topic_id"),
+        ({"fields": {0: stored(11)}}, Level.ERROR, "truncated"),
+        ({"fields": {0: stored(3)}, "log": (4, 10)}, Level.WARNING, "lost"),
+        ({"fields": {}, "words": {1: "counted"}}, Level.ERROR, "lost"),
+        ({"fields": {0: {"offset": "5"}}}, Level.ERROR, "cannot be read"),
+    ],
+)
+def test_counts_that_cannot(found, level, said):
+    (finding,) = counts(**found)
+    assert finding.level is level
+    assert said in finding.text
+
+
+@pytest.mark.parametrize("d", [3, 845, snapshot.INLINE, snapshot.INLINE + 1, 70_000])
+def test_no_message_of_a_snapshot_is_larger_than_said(d):
+    # counts that make long numbers: estimates of both signs with all digits, tiny n
+    stream = ldp.Stream(
+        "s",
+        ldp.OLH("1", d),
+        labels=[f"värde {i}" for i in range(d)],
+        queries=[("many", tuple(range(0, d, 2)))],
+    )
+    n = 7
+    estimate = stream.oracle.estimate(np.random.default_rng(3).integers(0, n + 1, d), n)
+    cut = snapshot.Cut({p: 2**63 - 1 for p in range(50)}, {0: [(2**62, 2**63 - 1)] * 8})
+    parts = snapshot.messages(stream, estimate, cut, sequence=2**53)
+    largest = max(len(part.body) + len(part.key) for part in parts)
+    bound = topics.largest_message(stream, partitions=50)
+    assert largest <= bound <= 2 * largest + 16_384
+
+
+def test_findings_as_json():
+    findings = check.judge_topics(CONFIG, {})
+    assert [row["level"] for row in json.loads(check.as_json(findings))] == ["error"] * 3

@@ -1,0 +1,274 @@
+"""The deployment's files, checked as far as that goes without a container engine."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from ruamel.yaml import YAML
+
+from deploy.local import services
+from tests import conftest, prometheus
+from worker import cli, config
+from worker.metrics import Metrics
+
+DEPLOY = Path(services.__file__).parent.parent
+ROOT = DEPLOY.parent
+DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+COMPOSE = DEPLOY / "compose" / "compose.yaml"
+STACK: dict[str, Any] = YAML(typ="safe").load(COMPOSE)
+SERVICES: dict[str, dict[str, Any]] = STACK["services"]
+DASHBOARD = json.loads((DEPLOY / "grafana/dashboards/ldp-worker.json").read_text(encoding="utf-8"))
+PANELS = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
+SCHEMA = json.loads((ROOT / "tests/vectors/grafana-dashboard.schema.json").read_text(encoding="utf-8"))
+RULES = DEPLOY / "prometheus" / "rules.yml"
+
+
+def run(command: list[str | Path], folder: Path = ROOT) -> None:
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def tool(name: str) -> Path:
+    return Path(sys.executable).parent / name
+
+
+# --- the image ----------------------------------------------------------------------------------------------
+
+
+def test_hadolint_finds_nothing() -> None:
+    run([tool("hadolint"), "Dockerfile"])
+
+
+def test_what_the_image_copies_is_there_and_not_ignored() -> None:
+    ignored = (ROOT / ".dockerignore").read_text(encoding="utf-8").split()
+    assert "*" in ignored
+    copies = [line for line in DOCKERFILE.splitlines() if re.match(r"COPY (?!--from)", line)]
+    assert len(copies) == 5
+    for source in " ".join(" ".join(copy.split()[1:-1]) for copy in copies).split():
+        assert f"!{source}" in ignored
+        assert (ROOT / source).exists()
+
+
+@contextmanager
+def answering(status: int) -> Iterator[int]:
+    """A server on a free port whose /healthz answers with this status."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(status if self.path == "/healthz" else 404)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield server.server_port
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.parametrize(("status", "code"), [(200, 0), (503, 1)])
+def test_the_health_check_asks_the_worker(status: int, code: int) -> None:
+    found = re.search(r"^HEALTHCHECK .*\\\n +CMD (\[.+\])$", DOCKERFILE, re.MULTILINE)
+    assert found is not None
+    _, *arguments = json.loads(found[1])
+    with answering(status) as port:
+        environment = os.environ | {"LDP_WORKER_HTTP__PORT": str(port)}
+        done = subprocess.run([sys.executable, *arguments], env=environment, capture_output=True, check=False)
+    assert done.returncode == code
+
+
+def test_the_health_check_knows_the_default_port() -> None:
+    assert f'\\"{config.Http().port}\\"' in DOCKERFILE
+    assert f"EXPOSE {config.Http().port}\n" in DOCKERFILE
+
+
+# --- compose ------------------------------------------------------------------------------------------------
+
+
+def test_the_compose_file_is_valid() -> None:
+    run([tool("check-jsonschema"), "--builtin-schema", "vendor.compose-spec", COMPOSE])
+    assert "name" not in STACK  # which older versions reject
+
+
+def test_every_image_has_a_version_and_is_the_one_that_the_tests_run() -> None:
+    images = {name: service["image"] for name, service in SERVICES.items()}
+    for name, image in images.items():
+        assert "build" in SERVICES[name] or re.search(r":v?\d", image), image
+    assert images["kafka"] == conftest.KAFKA_IMAGE
+    assert images["redis"] == conftest.REDIS_IMAGE
+    made_from = json.loads(re.sub(r".* ([\d.]+),.*", r'"\1"', SCHEMA["$comment"]))
+    assert images["grafana"] == f"grafana/grafana:{made_from}"
+
+
+def test_every_mounted_file_is_there_and_every_volume_declared() -> None:
+    for service in SERVICES.values():
+        for volume in service.get("volumes", []):
+            source = volume.split(":")[0]
+            if source.startswith("."):
+                assert (COMPOSE.parent / source).exists(), volume
+            else:
+                assert source in STACK["volumes"], volume
+
+
+def test_ports_are_open_to_this_machine_only() -> None:
+    ports = [port for service in SERVICES.values() for port in service.get("ports", [])]
+    assert len(ports) == 3
+    assert all(port.startswith("127.0.0.1:") for port in ports)
+
+
+def test_redis_keeps_what_it_acknowledges() -> None:
+    command = SERVICES["redis"]["command"]
+    settings = dict(zip(command[1::2], command[2::2], strict=True))
+    assert settings["--appendonly"] == "yes"
+    assert settings["--maxmemory-policy"] == "noeviction"
+    assert any(volume.endswith(":/data") for volume in SERVICES["redis"]["volumes"])
+
+
+def test_two_workers_wait_for_what_they_need_and_may_finish() -> None:
+    workers = [service for name, service in SERVICES.items() if name.startswith("worker-")]
+    assert len(workers) == 2
+    for worker in workers:
+        needs = {name: need["condition"] for name, need in worker["depends_on"].items()}
+        assert needs == {"topics": "service_completed_successfully", "redis": "service_healthy"}
+        assert worker["stop_grace_period"] == "60s"
+    assert SERVICES["topics"]["depends_on"]["kafka"]["condition"] == "service_healthy"
+    assert "healthcheck" in SERVICES["kafka"]
+    assert "healthcheck" in SERVICES["redis"]
+
+
+@pytest.mark.parametrize("name", [name for name, service in SERVICES.items() if "build" in service])
+def test_the_worker_commands_exist_with_their_options(name: str) -> None:
+    command, *arguments = SERVICES[name]["command"]
+    known = {option for parameter in cli.cli.commands[command].params for option in parameter.opts}
+    assert {argument for argument in arguments if argument.startswith("--")} <= known
+
+
+def test_the_configuration_is_valid_where_compose_mounts_it(tmp_path: Path) -> None:
+    for volume in SERVICES["worker-1"]["volumes"]:
+        source, target, mode = volume.split(":")
+        assert mode == "ro"
+        assert Path(target).parent == Path("/etc/ldp-worker")
+        (tmp_path / Path(target).name).write_bytes((COMPOSE.parent / source).read_bytes())
+    loaded = config.load(tmp_path / "worker.toml", {})
+    assert "LDP_WORKER_CONFIG=/etc/ldp-worker/worker.toml" in DOCKERFILE
+    listeners = SERVICES["kafka"]["environment"]["KAFKA_ADVERTISED_LISTENERS"]
+    assert all(f"INSIDE://{server}" in listeners for server in loaded.kafka.bootstrap_servers)
+    assert loaded.redis.url == "redis://redis:6379/0"
+    arguments = SERVICES["simulate"]["command"]
+    counts = arguments[arguments.index("--counts") + 1]
+    header = (tmp_path / Path(counts).name).read_text(encoding="utf-8").splitlines()[0].split(",")
+    assert arguments[arguments.index("--column") + 1] in header
+    assert arguments[arguments.index("--label-column") + 1] in header
+
+
+# --- Prometheus ---------------------------------------------------------------------------------------------
+
+
+def test_promtool_accepts_configuration_and_rules() -> None:
+    run([prometheus.installed("promtool"), "check", "config", DEPLOY / "prometheus/prometheus.yml"])
+    run([prometheus.installed("promtool"), "check", "rules", RULES])
+
+
+def test_every_alert_fires_when_it_should_and_only_then() -> None:
+    run([prometheus.installed("promtool"), "test", "rules", "rules_test.yml"], DEPLOY / "prometheus")
+    tested = YAML(typ="safe").load(DEPLOY / "prometheus" / "rules_test.yml")["tests"]
+    cases = [case for test in tested for case in test["alert_rule_test"]]
+    alerts = {rule["alert"] for group in YAML(typ="safe").load(RULES)["groups"] for rule in group["rules"]}
+    assert {case["alertname"] for case in cases if case.get("exp_alerts")} == alerts
+    assert {case["alertname"] for case in cases if not case.get("exp_alerts")} == alerts
+
+
+def test_prometheus_scrapes_both_workers_as_the_job_that_the_alerts_know() -> None:
+    (scrape,) = YAML(typ="safe").load(DEPLOY / "prometheus/prometheus.yml")["scrape_configs"]
+    assert scrape["job_name"] == prometheus.JOB
+    assert f'job="{prometheus.JOB}"' in RULES.read_text(encoding="utf-8")
+    workers = [name for name in SERVICES if name.startswith("worker-")]
+    (static,) = scrape["static_configs"]
+    assert static["targets"] == [f"{name}:{config.Http().port}" for name in workers]
+
+
+def names(text: str) -> set[str]:
+    return set(re.findall(r"\bldp_worker_\w+", text))
+
+
+def test_dashboard_and_alerts_use_only_metrics_that_there_are() -> None:
+    families = Metrics().registry.collect()
+    suffixes = {"counter": ["_total"], "gauge": [""], "histogram": ["_bucket", "_sum", "_count"]}
+    exposed = {family.name + suffix for family in families for suffix in suffixes[family.type]}
+    queries = [target["expr"] for panel in PANELS for target in panel["targets"]]
+    assert names("\n".join(queries)) <= exposed
+    rules = [rule["expr"] for group in YAML(typ="safe").load(RULES)["groups"] for rule in group["rules"]]
+    assert names("\n".join(rules)) <= exposed
+
+
+# --- Grafana ------------------------------------------------------------------------------------------------
+
+
+def test_the_dashboard_is_valid() -> None:
+    jsonschema.Draft7Validator(SCHEMA).validate(DASHBOARD)
+
+
+@pytest.mark.parametrize("damage", [{"panels": "none"}, {"refresh": 5}, {"panel": []}])
+def test_the_schema_rejects_what_is_no_dashboard(damage: dict[str, object]) -> None:
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.Draft7Validator(SCHEMA).validate(DASHBOARD | damage)
+
+
+def test_every_panel_says_what_it_shows_and_asks_the_provisioned_source() -> None:
+    (source,) = YAML(typ="safe").load(DEPLOY / "grafana/provisioning/datasources/prometheus.yaml")[
+        "datasources"
+    ]
+    assert source["url"] == "http://prometheus:9090"
+    wanted = {"type": source["type"], "uid": source["uid"]}
+    for panel in PANELS:
+        assert len(panel["description"]) > 20, panel["title"]
+        assert panel["fieldConfig"]["defaults"]["unit"], panel["title"]
+        assert panel["datasource"] == wanted
+        assert [target["datasource"] for target in panel["targets"]] == [wanted] * len(panel["targets"])
+    assert [variable["datasource"] for variable in DASHBOARD["templating"]["list"]] == [wanted] * 2
+    ids = [panel["id"] for panel in DASHBOARD["panels"]]
+    assert len(set(ids)) == len(ids)
+
+
+def test_panels_do_not_overlap() -> None:
+    taken: set[tuple[int, int]] = set()
+    for panel in DASHBOARD["panels"]:
+        at = panel["gridPos"]
+        cells = {(x, y) for x in range(at["x"], at["x"] + at["w"]) for y in range(at["y"], at["y"] + at["h"])}
+        assert max(x for x, _ in cells) < 24, panel["title"]
+        assert not cells & taken, panel["title"]
+        taken |= cells
+
+
+def test_variables_are_declared_and_every_query_is_of_one_stream() -> None:
+    declared = {variable["name"] for variable in DASHBOARD["templating"]["list"]}
+    for panel in PANELS:
+        for target in panel["targets"]:
+            used = set(re.findall(r"\$(\w+)", target["expr"])) - {"__rate_interval"}
+            assert "stream" in used, panel["title"]
+            assert used <= declared, panel["title"]
+
+
+def test_grafana_finds_the_dashboard_where_compose_mounts_it() -> None:
+    (provider,) = YAML(typ="safe").load(DEPLOY / "grafana/provisioning/dashboards/ldp-worker.yaml")[
+        "providers"
+    ]
+    mounted = {volume.split(":")[1]: volume.split(":")[0] for volume in SERVICES["grafana"]["volumes"]}
+    folder = COMPOSE.parent / mounted[provider["options"]["path"]]
+    assert [file.name for file in folder.iterdir()] == ["ldp-worker.json"]
+    home = SERVICES["grafana"]["environment"]["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"]
+    assert home == f"{provider['options']['path']}/ldp-worker.json"
+    assert (COMPOSE.parent / mounted["/etc/grafana/provisioning"] / "datasources/prometheus.yaml").is_file()

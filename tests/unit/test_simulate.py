@@ -1,0 +1,80 @@
+"""simulate: the truth is drawn as the counts say, the records hold one report a user, and malformed ones are rejected."""
+
+import csv
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import ldp
+from ldp import frames
+from worker import simulate
+
+STREAM = ldp.Stream("colours", ldp.GRR("1", 3), labels=["red", "green", "blue"])
+DEMO = Path(__file__).parents[2] / "deploy" / "demo"
+
+
+def decode(values):
+    bounds = np.cumsum([0, *map(len, values)])
+    return frames.decode(STREAM, b"".join(values), bounds)
+
+
+def test_counts_go_to_their_labels(tmp_path):
+    path = tmp_path / "counts.csv"
+    path.write_text("colour,n\nblue,5\nred,2\n", encoding="utf-8")
+    assert simulate.read_counts(path, "n", "colour", STREAM.labels).tolist() == [2, 0, 5]
+    assert simulate.read_counts(path, "n", "unused", None).tolist() == [5, 2]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("colour,m\nred,1\n", "no column 'n'"),
+        ("colour,n\nred,-1\n", "line 2: '-1'"),
+        ("colour,n\nred,1\npink,1\n", "line 3: 'pink'"),
+        ("colour,n\n", "no rows"),
+    ],
+)
+def test_bad_counts_are_named(tmp_path, text, said):
+    path = tmp_path / "counts.csv"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(simulate.SimulationError, match=said):
+        simulate.read_counts(path, "n", "colour", STREAM.labels)
+
+
+def test_the_draw_is_the_seeds_and_fits_the_counts():
+    counts = np.array([6, 0, 3, 1])
+    crowd = simulate.draw(counts, 100_000, seed=5)
+    again = simulate.draw(counts, 100_000, seed=5)
+    assert (crowd.values == again.values).all()
+    assert np.bincount(crowd.values, minlength=4).tolist() == crowd.histogram.tolist()
+    assert crowd.histogram[1] == 0
+    # six standard deviations of a binomial
+    assert (abs(crowd.histogram - 100_000 * counts / 10) <= 6 * np.sqrt(100_000 * 0.25)).all()
+
+
+def test_nobody_to_draw():
+    with pytest.raises(simulate.SimulationError, match="nobody"):
+        simulate.draw(np.zeros(3, np.int64), 10, seed=1)
+
+
+@pytest.mark.parametrize("batch", [1, 7])
+def test_each_user_is_in_one_good_record(batch):
+    rng = np.random.default_rng(2)
+    made = list(simulate.records(STREAM, np.zeros(20_000, np.int64), batch, 0.1, 0.1, rng))
+    decoded = decode([value for value, _ in made])
+    assert decoded.counts.tolist() == [reports for _, reports in made]
+    assert decoded.counts.sum() == 20_000
+    assert any(value[:1] == b"{" for value, reports in made if reports)
+    assert {decoded.reasons[i] for i, (_, reports) in enumerate(made) if not reports} >= {
+        "empty",
+        "version",
+        "json",
+    }
+
+
+def test_the_demos_labels_are_the_csvs():
+    with (DEMO / "emoji.csv").open(encoding="utf-8", newline="") as file:
+        emoji = [row["emoji"] for row in csv.DictReader(file)]
+    assert (DEMO / "emoji.txt").read_text(encoding="utf-8").splitlines() == emoji
+    assert len(emoji) == 845

@@ -1,0 +1,55 @@
+"""watch: what is shown is what the snapshot says, and nothing of it is cut off."""
+
+import json
+
+import numpy as np
+from rich.console import Console
+
+import ldp
+from ldp import snapshot
+from worker import watch
+
+STREAM = ldp.Stream("colours", ldp.GRR("1", 3), labels=["red", "[green]", "blue"])
+
+
+def taken(gaps=None) -> snapshot.Snapshot:
+    estimate = STREAM.oracle.estimate(np.array([200, 500, 300]), 1000)
+    parts = snapshot.messages(STREAM, estimate, snapshot.Cut({0: 9}, gaps or {}), sequence=4)
+    return snapshot.assemble("colours", {p.key: (dict(p.headers(4, len(parts))), p.body) for p in parts})
+
+
+def shown(methods, width, **options) -> str:
+    console = Console(width=width, record=True, file=None, quiet=False, force_terminal=False)
+    with console.capture() as captured:
+        console.print(watch.render(taken(**options), methods, 2, 7.0, width))
+    return captured.get()
+
+
+def test_the_most_frequent_come_first_in_per_cent():
+    text = shown(("norm",), 100)
+    base = (0.5 - float(STREAM.oracle.q)) / float(STREAM.oracle.p - STREAM.oracle.q)
+    rows = [line for line in text.splitlines() if line.startswith(("red", "[green]", "blue"))]
+    assert [row.split()[0] for row in rows] == ["[green]", "blue"]
+    assert f"{100 * base:.2f}" in rows[0]
+    assert "snapshot 4, 1,000 reports, 7 s old, complete" in text
+
+
+def test_what_is_lost_is_said():
+    assert "partition 0 lost 3–5" in shown(("norm",), 120, gaps={0: [(3, 5)]})
+
+
+def test_ten_methods_fit_in_80_columns():
+    methods = tuple(name for name in ldp.consistency.METHODS if name != "base")
+    lines = shown(methods, 80).splitlines()
+    assert max(map(len, lines)) <= 80
+    numbers = [line.split() for line in lines if line.startswith("[green]")]
+    assert sum(len(row) - 5 for row in numbers) == 10  # beside label, base and "low … high"
+    assert not any(cell.endswith("…") and len(cell) > 1 for row in numbers for cell in row)
+
+
+def test_the_document_is_json_with_the_chosen_methods():
+    document = json.loads(watch.document(taken(), ("base", "norm-sub")))
+    assert set(document["bodies"]) == {"base", "norm-sub"}
+    assert document["head"]["sequence"] == 4
+    assert document["labels"] == list(STREAM.labels)
+    assert abs(sum(document["bodies"]["norm-sub"]["frequencies"]) - 1) < 1e-9
