@@ -2,6 +2,8 @@
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from ldp.frames import Reason
+
 _PARTITION = ("stream", "partition")
 _FAST = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 
@@ -74,6 +76,19 @@ class Metrics:
             "A configured query's answer, by method.",
             ("stream", "query", "method"),
         )
+
+    def begin(self, stream: str) -> None:
+        """Shows a stream's counters at 0 before their first event, so that a rate sees that event."""
+        self.up.labels(stream).set(1)
+        for metric, values in (
+            (self.records, ("accepted", "rejected")),
+            (self.rejected, tuple(Reason)),
+            (self.claims, ("fresh", "resume", "gap")),
+            (self.commits, ("done", "lineage", "fenced", "forked", "unstaged")),
+            (self.errors, ("poll", "claim", "commit", "compare", "publish")),
+        ):
+            for value in values:
+                metric.labels(stream, str(value))
 
     def forget_partition(self, stream: str, partition: int) -> None:
         """Drops a partition's gauges once another worker counts it."""

@@ -59,7 +59,7 @@ class StreamWorker:
 
     def start(self) -> None:
         """Starts serving, on threads of its own."""
-        self._metrics.up.labels(self.name).set(1)
+        self._metrics.begin(self.name)
         self._thread.start()
 
     def join(self, timeout: float) -> None:

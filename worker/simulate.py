@@ -177,7 +177,9 @@ def malformed(frame: bytes, rng: np.random.Generator) -> bytes:
         case 2:
             return frame[:1] + bytes([frame[1] ^ 0xFF]) + frame[2:]
         case 3:
-            return frame[:-1]
+            return frame[
+                :4
+            ]  # within the header: a shorter batch of one-byte reports would still be a good frame
         case 4:
             return b'{"fingerprint": "' + frame[1:5].hex().encode() + b'", "reports": [true]}'
         case _:

@@ -168,7 +168,7 @@ def test_no_message_of_a_snapshot_is_larger_than_said(d):
     )
     n = 7
     estimate = stream.oracle.estimate(np.random.default_rng(3).integers(0, n + 1, d), n)
-    cut = snapshot.Cut({p: 2**63 - 1 for p in range(50)}, {0: [(2**62, 2**63 - 1)] * 8})
+    cut = snapshot.Cut(dict.fromkeys(range(50), 2**63 - 1), {0: [(2**62, 2**63 - 1)] * 8})
     parts = snapshot.messages(stream, estimate, cut, sequence=2**53)
     largest = max(len(part.body) + len(part.key) for part in parts)
     bound = topics.largest_message(stream, partitions=50)

@@ -1,4 +1,4 @@
-"""simulate: the truth is drawn as the counts say, the records hold one report a user, and malformed ones are rejected."""
+"""simulate: the truth is drawn as the counts say, records hold one report a user, malformed ones are rejected."""
 
 import csv
 from pathlib import Path

@@ -1,0 +1,301 @@
+"""Kafka or Redis die, lose what they held or get it back from an older copy: counts stay right, or the stream says why not.
+
+These tests kill servers, so they have a Kafka and a Redis of their own.
+"""
+
+import contextlib
+
+import pytest
+from kafka import TopicPartition
+from kafka.errors import UnknownTopicOrPartitionError
+
+from tests.integration.harness import Sending, World, assert_snapshot_topic, until
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def world(local_services, tmp_path):
+    """A stream on services that this test may break."""
+    with World(local_services.kafka.address, local_services.redis.address, tmp_path) as world:
+        yield world
+
+
+def commits(*workers):
+    return sum(worker.metric("commits_total", verdict="done") for worker in workers)
+
+
+def more_commits(*workers, count=3):
+    """Waits until so many more commits came through."""
+    goal = commits(*workers) + count
+    until(lambda: commits(*workers) >= goal, f"{count} more commits")
+
+
+def assert_all_right(world):
+    last = world.covered()
+    world.assert_right(last)
+    assert last.head["complete"]
+    assert assert_snapshot_topic(world) == last.head["sequence"]
+
+
+# --- outages that mend ------------------------------------------------------------------------------------------------
+
+
+def test_redis_dies_and_comes_back(world, local_services):
+    with Sending(world) as sending:
+        workers = world.start(2)
+        more_commits(*workers)
+        local_services.redis.kill()
+        sending.more()
+        until(
+            lambda: all(w.metric("errors_total", step="commit") for w in workers),
+            "both workers notice that Redis is away",
+        )
+        local_services.redis.start()
+        more_commits(*workers)
+    assert all(worker.alive() for worker in workers)
+    assert_all_right(world)
+
+
+def test_the_broker_dies_and_comes_back(world, local_services):
+    with Sending(world) as sending:
+        workers = world.start(2)
+        more_commits(*workers)
+        local_services.kafka.restart()
+        sending.more()
+        more_commits(*workers)
+    assert all(worker.alive() for worker in workers)
+    assert_all_right(world)
+
+
+def test_a_stopped_worker_wakes_up_as_a_zombie(world):
+    with Sending(world) as sending:
+        first, second = world.start(2)
+        more_commits(first, second)
+        first.pause()
+        owned = second.owned()
+        world.expel([member for member in world.members() if not serves(world, member, owned)])
+        until(lambda: second.owned() == set(range(world.partitions)), "the other took over")
+        sending.more()
+        first.go_on()
+        until(world.balanced, "both own partitions again")
+        sending.more()
+        more_commits(first, second)
+    assert_all_right(world)
+
+
+def serves(world, member, partitions):
+    """Whether a member of the group is the one that these partitions are assigned to."""
+    for one in world.admin.describe_groups([world.group])[world.group]["members"]:
+        if one["member_id"] == member:
+            assigned = one["member_assignment"]["assigned_partitions"]
+            return {p for topic in assigned for p in topic["partitions"]} == partitions
+    return False
+
+
+# --- what Redis held is lost or older ---------------------------------------------------------------------------------
+
+
+def test_redis_is_emptied_while_workers_count(world):
+    with Sending(world) as sending:
+        workers = world.start(2)
+        more_commits(*workers)
+        sequence = until(world.snapshots.sequence, "a snapshot")
+        world.redis.flushall()
+        for worker in workers:
+            why = worker.stopped_for()
+            assert why.startswith(f"StateLost: stream {world.name!r}, partition ")
+            assert "Redis" in why
+        sending.more()
+    world.settle()
+    sequence = max(sequence, world.snapshots.sequence())
+
+    # nor does any other worker count from the middle, or from the beginning
+    why = world.launch().stopped_for()
+    assert why.startswith(f"StateLost: stream {world.name!r}, partition ")
+    assert "Redis has no counts" in why
+    assert world.group in why
+    assert not list(world.redis.scan_iter("*"))
+    assert world.snapshots.sequence() == sequence
+    assert assert_snapshot_topic(world) == sequence
+
+
+def test_idle_workers_notice_that_redis_was_emptied(world):
+    (worker,) = world.start()
+    world.send(40)
+    world.covered()
+    world.redis.flushall()
+    assert "Redis" in worker.stopped_for()
+
+
+@pytest.mark.parametrize("running", [True, False], ids=["running", "stopped"])
+def test_redis_is_set_back_to_an_older_state(world, running):
+    with Sending(world) as sending:
+        workers = world.start(2)
+        more_commits(*workers)
+        older = copy(world)
+        sending.more()
+        more_commits(*workers)
+        if not running:
+            assert [worker.terminate() for worker in workers] == [0, 0]
+        before = world.totals()["offsets"]
+        put_back(world, older)
+        assert world.totals()["offsets"] != before
+        if not running:
+            workers = world.start(2)
+        sending.more()
+        more_commits(*workers)
+    assert_all_right(world)
+
+
+def test_redis_is_set_back_while_nothing_arrives(world):
+    workers = world.start(2)
+    world.send(100)
+    world.covered()
+    older = copy(world)
+    world.send(100)
+    sequence = world.covered().head["sequence"]
+    put_back(world, older)
+    offsets = world.ends()
+    until(lambda: world.totals()["offsets"] == offsets, "the log was counted again")
+    assert all(worker.alive() for worker in workers)
+    world.send(1)
+    assert_all_right(world)
+    assert world.snapshots.sequence() > sequence
+
+
+def copy(world):
+    """All keys of the stream with their values, each partition's in one step; as a replica behind would have them."""
+    state = {}
+    for partition in range(world.partitions):
+        keys = [f"{{{world.name}:{partition}}}:{rest}" for rest in ("meta", "window:all")]
+        with world.redis.pipeline(transaction=True) as pipeline:
+            for key in keys:
+                pipeline.dump(key)
+            state |= dict(zip(keys, pipeline.execute(), strict=True))
+    return state
+
+
+def put_back(world, state):
+    """Puts a copy in the place of what is there, each partition in one step."""
+    for partition in range(world.partitions):
+        with world.redis.pipeline(transaction=True) as pipeline:
+            for key, value in state.items():
+                if key.startswith(f"{{{world.name}:{partition}}}"):
+                    pipeline.restore(key, 0, value, replace=True)
+            pipeline.execute()
+
+
+def test_a_lost_blob_is_state_loss(world):
+    (worker,) = world.start()
+    world.send(40)
+    world.covered()
+    worker.kill()
+    world.expel(list(world.members()))
+    world.redis.delete(f"{{{world.name}:2}}:window:all")
+    why = world.launch().stopped_for()
+    assert why.startswith(f"StateLost: stream {world.name!r}, partition 2: ")
+    assert "missing" in why
+
+
+# --- what Kafka held is lost ------------------------------------------------------------------------------------------
+
+
+def test_records_deleted_before_they_were_counted_are_a_gap(world):
+    (worker,) = world.start()
+    worker.pause()  # for less than its session lasts
+    world.send(10, partition=1, counted=False)
+    world.send(20, partition=1)
+    world.send(10)
+    world.settle()
+    at = TopicPartition(world.topic, 1)
+    world.admin.delete_records({at: 10})
+    worker.go_on()
+    last = world.covered()
+    assert not last.head["complete"]
+    assert last.head["gaps"] == {"1": [[0, 10]]}
+    assert last.head["reports"] == world.n
+    verdict = world.audit()
+    assert verdict.reports == world.n
+    # the audit says so, too, and that nothing else is wrong
+    assert verdict.difference == "partition 1: log: [0, 10) was deleted before it was counted; all else is equal"
+    assert worker.metric("claims_total", start="gap") == 1
+    assert worker.metric("snapshot_complete") == 0
+    assert_snapshot_topic(world)
+
+
+def test_records_deleted_while_no_worker_ran_are_a_gap(world):
+    (worker,) = world.start()
+    world.send(40)
+    before = world.covered()
+    world.assert_right(before)
+    assert worker.terminate() == 0
+    counted = world.ends()[2]
+    world.send(5, partition=2, counted=False)
+    world.send(5, partition=2)
+    world.settle()
+    world.admin.delete_records({TopicPartition(world.topic, 2): counted + 5})
+    world.start()
+    last = world.covered()
+    assert last.head["gaps"] == {"2": [[counted, counted + 5]]}
+    assert not last.head["complete"]
+    assert last.head["reports"] == world.n
+    assert_snapshot_topic(world)
+
+
+def test_records_deleted_after_they_were_counted_change_nothing(world):
+    (worker,) = world.start()
+    world.send(40)
+    world.covered()
+    world.admin.delete_records({TopicPartition(world.topic, p): end for p, end in world.ends().items()})
+    world.send(40)
+    last = world.covered()
+    assert last.head["complete"]
+    assert last.head["reports"] == world.n
+    assert worker.terminate() == 0
+    world.start()
+    world.send(1)
+    last = world.covered()
+    assert last.head["complete"]
+    assert last.head["reports"] == world.n
+
+
+def create_again(world):
+    """Deletes the topic of reports and makes one of the same name."""
+    world.admin.delete_topics([world.topic])
+
+    def gone():
+        with contextlib.suppress(UnknownTopicOrPartitionError):
+            return not world.admin.describe_topics([world.topic])[0]["partitions"]
+        return True
+
+    until(gone, "the topic is gone")
+    world.create_topics()
+
+
+@pytest.mark.parametrize("records", [10, 400], ids=["shorter", "longer"])
+def test_a_topic_created_again_is_refused(world, records):
+    (worker,) = world.start()
+    world.send(100)
+    world.covered()
+    assert worker.terminate() == 0
+    create_again(world)
+    world.send(records, counted=False)
+    world.settle()
+    why = world.launch().stopped_for()
+    assert why.startswith(f"StateLost: stream {world.name!r}, partition ")
+    assert "topic_id" in why
+    assert world.totals()["accepted"] == 100
+
+
+def test_a_topic_created_again_under_a_running_worker_is_refused(world):
+    (worker,) = world.start()
+    world.send(100)
+    sequence = world.covered().head["sequence"]
+    create_again(world)
+    world.send(400, counted=False, producer=world.open_producer())
+    world.settle()
+    why = worker.stopped_for()
+    assert why.startswith("StateLost: ")
+    assert world.totals()["accepted"] == 100
+    assert world.snapshots.sequence() == sequence
