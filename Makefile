@@ -22,7 +22,7 @@ $(STAMP): requirements-dev.lock pyproject.toml
 	@touch $(STAMP)
 
 demo: venv ## Run the main job end to end on real data; KEEP=1 leaves it running
-	@$(BIN)/python deploy/demo/demo.py $(if $(KEEP),--keep)
+	@$(BIN)/python -m deploy.demo.demo $(if $(KEEP),--keep)
 
 test: venv ## Run all tests, on a real Kafka and a real Redis
 	@$(BIN)/python -m pytest

@@ -4,7 +4,6 @@ Exit codes: 0 asked to stop, or all is well; 1 a failure; 2 usage or configurati
 """
 
 import functools
-import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -42,9 +41,7 @@ def _command(name: str) -> Callable[[_Command], click.Command]:
             from worker.config import ConfigError, load
 
             try:
-                # the variable that names the file is none of those that override what is in it
-                environ = {name: value for name, value in os.environ.items() if name != _CONFIG}
-                sys.exit(body(load(config, environ), **options))
+                sys.exit(body(load(config), **options))
             except ConfigError as error:
                 _complain(str(error))
                 sys.exit(2)

@@ -25,6 +25,8 @@ from pydantic import (
 import ldp
 
 PREFIX = "LDP_WORKER_"
+FILE_VARIABLE = "LDP_WORKER_CONFIG"
+"""Names the file; the one variable with the prefix that overrides nothing in it."""
 
 Topic = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]{1,249}$")]
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]{1,200}$")]
@@ -253,7 +255,7 @@ def parse(text: str, folder: Path | None = None, environ: Mapping[str, str] | No
 def _override(tree: dict[str, Any], environ: Mapping[str, str]) -> None:
     """Lays the environment's values over the file's."""
     for variable, text in environ.items():
-        if not variable.startswith(PREFIX):
+        if not variable.startswith(PREFIX) or variable == FILE_VARIABLE:
             continue
         *tables, key = variable.removeprefix(PREFIX).lower().split("__")
         if [*tables, key][0] == "streams":

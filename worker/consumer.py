@@ -113,7 +113,7 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
             if partition not in assigned:
                 continue
             new = records.get(partition, [])
-            end = self._consumer.position(self._tp(partition))
+            end = self._consumer.position(self._tp(partition), timeout_ms=_TIMEOUT_MS)
             if end is None or (not new and end == start):
                 continue
             columns = Columns.of(
@@ -134,8 +134,8 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
         return revoked
 
     def partitions(self) -> set[int]:
-        """Returns all partitions of the topic."""
-        return set(_ask(lambda: self._consumer.partitions_for_topic(self._topic)))
+        """Returns all partitions of the topic that the client has heard of; the public way can wait for ever."""
+        return set(self._consumer._cluster.partitions_for_topic(self._topic) or ())
 
     def lags(self, offsets: Mapping[int, int]) -> dict[int, int]:
         """Returns how far the last stable offsets are ahead of the given ones."""

@@ -1,5 +1,6 @@
 """The service: the loops that wire log, counts, store and publisher; nothing else knows more than two of them."""
 
+import faulthandler
 import os
 import signal
 import threading
@@ -210,6 +211,7 @@ def run(config: Config) -> int:
         good, facts = healthy()
         if not good:
             log.critical("worker.stuck", **facts)
+            faulthandler.dump_traceback()
             os._exit(1)  # the stuck thread cannot be asked; a supervisor starts a new process
     stopping.set()
     for worker in workers:

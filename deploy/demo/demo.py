@@ -1,6 +1,6 @@
 """The whole job on this machine: real Kafka, real Redis, two workers, 884,427 users, one of the workers killed midway.
 
-    python deploy/demo/demo.py [--keep]
+    python -m deploy.demo.demo [--keep]
 
 Exits with 0 only if the audit finds no difference and the last snapshot covers every report. --keep leaves everything
 running after the report, until Ctrl-C.
@@ -38,15 +38,13 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
+from deploy.local.services import Services, UnavailableError
+from ldp.consistency import METHODS
+from ldp.snapshot import Snapshot
+from worker import audit, check, config, logs, simulate, topics, watch
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-sys.path.insert(0, str(HERE.parent / "local"))
-
-from services import Services, UnavailableError  # noqa: E402
-
-from ldp.consistency import METHODS  # noqa: E402
-from ldp.snapshot import Snapshot  # noqa: E402
-from worker import audit, check, config, logs, simulate, topics, watch  # noqa: E402
 
 USERS = 884_427  # as many as the paper's own emoji data has
 SEED = 20_200_616

@@ -101,6 +101,7 @@ def test_the_environment_overrides():
             "LDP_WORKER_KAFKA__SASL_MECHANISM": "PLAIN",
             "LDP_WORKER_KAFKA__SASL_USERNAME": "me",
             "LDP_WORKER_KAFKA__SASL_PASSWORD": "secret",
+            "LDP_WORKER_CONFIG": "worker.toml",
             "PATH": "/bin",
         },
     )
