@@ -82,7 +82,7 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
             StateLost: the log was truncated below what was read.
         """
         try:
-            polled = self._consumer.poll(timeout_ms)
+            return self._poll(timeout_ms)
         except kafka_errors.OffsetOutOfRangeError:
             # retention overtook the position, or the log was truncated: claiming again finds out which
             with self._lock:
@@ -94,6 +94,9 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
             ) from error
         except kafka_errors.RetriableError as error:
             raise Unavailable(f"Kafka: {error}") from error
+
+    def _poll(self, timeout_ms: int) -> list[Batch]:
+        polled = self._consumer.poll(timeout_ms)
         assigned = self.assigned()
         if (membership := self._consumer.group_metadata()[1:3]) != self._membership:
             # a rebalance: a partition may have been lost and regained without a word, its position then is Kafka's own

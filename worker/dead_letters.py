@@ -6,6 +6,8 @@ them again. Their key is ``topic/partition/offset``; their headers are named as 
 
 import contextlib
 import hashlib
+import time
+from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
@@ -20,7 +22,10 @@ from worker.ownership import Unavailable
 PREFIX_BYTES = 1024
 """How much is kept of a record that is too large for the dead-letter topic."""
 
-_FLUSH_SECONDS = 30
+_FLUSH_SECONDS = 10
+_MOST_PENDING = 64 << 20
+"""Bytes of letters that may wait for their acknowledgement, before counting waits for them."""
+
 _TOO_LARGE = (kafka_errors.MessageSizeTooLargeError, kafka_errors.RecordListTooLargeError)
 
 REASONS = {
@@ -49,15 +54,19 @@ class KafkaDeadLetters:
     ) -> None:
         self._stream, self._source, self._topic = stream, source, topic
         self._counter = metrics.dead_letters.labels(stream.name)
-        self._pending: list[tuple[Any, bytes, bytes, list[tuple[str, bytes]]]] = []
+        self._pending: deque[tuple[Any, bytes, bytes, list[tuple[str, bytes]]]] = deque()
+        self._waiting = 0
         try:
             self._producer = KafkaProducer(
                 **settings,
                 client_id=f"ldp-worker-{stream.name}-dead-letters",
                 compression_type="lz4",
                 linger_ms=5,
-                batch_size=1 << 18,
+                batch_size=1 << 14,
+                acks="all",
+                enable_idempotence=False,  # with it one letter too large for the topic ends the producer for good
                 max_request_size=1 << 30,  # the topic's own limit decides
+                max_block_ms=_FLUSH_SECONDS * 1000,
                 allow_auto_create_topics=False,
             )
         except kafka_errors.RetriableError as error:
@@ -67,8 +76,10 @@ class KafkaDeadLetters:
         """Sends a record of a batch, without waiting for the broker's answer.
 
         Raises:
-            Unavailable: the producer's buffer stays full, or the topic is not there.
+            Unavailable: too many letters wait for an acknowledgement already, or the topic is not there.
         """
+        if self._waiting > _MOST_PENDING:
+            self.flush()
         offset = int(batch.columns.offsets[index])
         key = f"{self._source}/{batch.partition}/{offset}".encode()
         headers = [
@@ -88,34 +99,38 @@ class KafkaDeadLetters:
             Unavailable: the brokers did not acknowledge in time; the letters are kept and sent again.
             KafkaError: an error that waiting does not mend.
         """
+        deadline = time.monotonic() + _FLUSH_SECONDS
         while self._pending:
-            pending, self._pending = self._pending, []
-            with contextlib.suppress(
-                kafka_errors.KafkaTimeoutError
-            ):  # each letter's own answer is looked at below
-                self._producer.flush(_FLUSH_SECONDS)
-            failed: kafka_errors.KafkaError | None = None
-            for future, key, value, headers in pending:
-                try:
-                    future.get(0)
-                    self._counter.inc()
-                except _TOO_LARGE:
-                    digest = hashlib.sha256(value).hexdigest().encode()
-                    cut = [("truncated.sha256", digest), ("truncated.size", str(len(value)).encode())]
-                    self._send(key, value[:PREFIX_BYTES], headers + cut)
-                except kafka_errors.RetriableError as error:
-                    failed = error
+            future, key, value, headers = self._pending[0]  # where it stays until it is safe
+            try:
+                future.get(max(0.0, deadline - time.monotonic()))
+                self._counter.inc()
+            except _TOO_LARGE:
+                if len(value) <= PREFIX_BYTES:
+                    raise  # the topic takes no letter at all
+                digest = hashlib.sha256(value).hexdigest().encode()
+                cut = [("truncated.sha256", digest), ("truncated.size", str(len(value)).encode())]
+                self._send(key, value[:PREFIX_BYTES], headers + cut)
+            except kafka_errors.RetriableError as error:
+                if future.is_done:  # else it is still on its way
                     self._send(key, value, headers)
-            if failed is not None:
-                raise Unavailable(f"Kafka: dead letters are not acknowledged: {failed}")
+                    self._pop()
+                raise Unavailable(f"Kafka: dead letters are not acknowledged: {error}") from error
+            self._pop()
 
     def close(self) -> None:
         """Closes the producer."""
-        self._producer.close(timeout=_FLUSH_SECONDS)
+        with contextlib.suppress(kafka_errors.KafkaTimeoutError):  # what is lost here was never committed
+            self._producer.close(timeout=_FLUSH_SECONDS)
+
+    def _pop(self) -> None:
+        _, _, value, _ = self._pending.popleft()
+        self._waiting -= len(value)
 
     def _send(self, key: bytes, value: bytes, headers: list[tuple[str, bytes]]) -> None:
         try:
             future = self._producer.send(self._topic, value=value, key=key, headers=headers)
-        except kafka_errors.RetriableError as error:
+        except (kafka_errors.RetriableError, ValueError) as error:  # ValueError: the topic is not there
             raise Unavailable(f"Kafka: dead letters cannot be sent: {error}") from error
         self._pending.append((future, key, value, headers))
+        self._waiting += len(value)

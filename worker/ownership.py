@@ -214,7 +214,7 @@ class Ownership:
             lineage = layout.lineage(self._group, self._stream, self._log.topic_id())
             # Kafka's offsets first: they follow the store, so counts that they speak of must be found after them
             committed = self._log.committed(wanted)
-            found = {p: self._store.peek(p) for p in wanted}
+            found = {p: self._peek(p) for p in wanted}
             firsts = {p: first for p, (first, _) in self._log.bounds(wanted).items()}
             starts = {p: self._decide(p, lineage, found[p], committed.get(p), firsts[p]) for p in wanted}
             self._log.confirm(starts)
@@ -228,6 +228,12 @@ class Ownership:
             self._metrics.errors.labels(self._stream.name, "claim").inc()
             self._report("claim.retry", partitions=wanted, error=str(error))
             self._postpone(wanted)
+
+    def _peek(self, partition: int) -> Metadata | None:
+        try:
+            return self._store.peek(partition)
+        except StateLost as error:
+            raise self._lost(partition, str(error)) from None
 
     def _decide(
         self,
@@ -303,9 +309,13 @@ class Ownership:
         name = self._stream.name
         before = sum(window.reports for window in held.state.windows.values())
         reasons = held.state.apply(self._stream, batch)
-        for index, reason in reasons.items():
-            self._dead_letters.add(batch, index, reason)
-            self._metrics.rejected.labels(name, reason).inc()
+        try:
+            for index, reason in reasons.items():
+                self._dead_letters.add(batch, index, reason)
+                self._metrics.rejected.labels(name, reason).inc()
+        except Unavailable:
+            self.drop([batch.partition])  # its offset is past letters that were never sent
+            raise
         self._metrics.records.labels(name, "rejected").inc(len(reasons))
         self._metrics.records.labels(name, "accepted").inc(len(batch.columns) - len(reasons))
         after = sum(window.reports for window in held.state.windows.values())
@@ -405,6 +415,11 @@ class Ownership:
                 self._metrics.forget_partition(self._stream.name, partition)
                 self._report("partition.released", partition=partition)
             self._waits.pop(partition, None)
+
+    def rewind(self) -> None:
+        """Has the log go on where counting stopped: what a failed step had polled may not have been counted."""
+        for partition, held in self._held.items():
+            self._log.start(partition, held.state.offset)
 
     def drop(self, partitions: Collection[int]) -> None:
         """Forgets what was counted beyond the store; the partitions are claimed again after a wait."""

@@ -5,6 +5,7 @@ sequence and the offsets. A publisher that starts, or that is in any doubt, read
 Partitions do not depend on each other, so any set of per-partition states, each read in one step, is a consistent cut.
 """
 
+import contextlib
 import json
 import threading
 import time
@@ -98,10 +99,14 @@ class Publisher:
         self._metrics, self._report = metrics, report
         self._head: Head | None = None
 
-    def run(self, stopping: threading.Event, every: float) -> None:
-        """Ticks until stopped, then once more, so that what was committed last is published, too."""
+    def run(self, stopping: threading.Event, every: float, alive: Callable[[], object]) -> None:
+        """Ticks until stopped, then once more, so that what was committed last is published, too.
+
+        ``alive`` is called between ticks: committing a transaction can wait for ever, and a watchdog has to see that.
+        """
         while not stopping.wait(every):
             self.tick()
+            alive()
         self.tick()
         self._let_go()
 
@@ -260,7 +265,7 @@ class KafkaOutbox:
             for future in futures:
                 future.get(0)
             self._producer.commit_transaction()
-        except kafka_errors.KafkaError as error:
+        except (kafka_errors.KafkaError, ValueError) as error:  # ValueError: the topic is not there
             self.close()
             raise Unavailable(f"Kafka: {type(error).__name__}: {error}") from error
 
@@ -268,7 +273,9 @@ class KafkaOutbox:
         """Throws the producer away; the next one's start aborts what this one left open."""
         producer, self._producer = self._producer, None
         if producer is not None:
-            producer.close(timeout=0)
+            producer._sender.force_close()  # `close` would wait for what is unsent, and raise without closing anything
+            with contextlib.suppress(kafka_errors.KafkaTimeoutError):
+                producer.close(timeout=0)
 
     def _read_head(self) -> Head:
         """Reads the topic's newest committed head of the stream, from its end backwards in growing steps."""
@@ -291,7 +298,9 @@ class KafkaOutbox:
             while upper > first:
                 lower = max(first, upper - step)
                 if (head := _newest(consumer, tp, lower, upper, key)) is not None:
-                    body = json.loads(head)
+                    if not head.value:  # deleted on purpose: the sequence begins anew
+                        break
+                    body = json.loads(head.value)
                     offsets = {int(partition): offset for partition, offset in body["offsets"].items()}
                     return Head(body["sequence"], offsets, body["fingerprint"])
                 upper, step = lower, 4 * step
@@ -300,8 +309,8 @@ class KafkaOutbox:
             consumer.close(autocommit=False)
 
 
-def _newest(consumer: Any, tp: TopicPartition, lower: int, upper: int, key: bytes) -> bytes | None:
-    """Returns the value of the last record with a key in [lower, upper), or None.
+def _newest(consumer: Any, tp: TopicPartition, lower: int, upper: int, key: bytes) -> Any:
+    """Returns the last record with a key in [lower, upper), or None.
 
     Raises:
         KafkaTimeoutError: the records do not come.
@@ -314,5 +323,5 @@ def _newest(consumer: Any, tp: TopicPartition, lower: int, upper: int, key: byte
             raise kafka_errors.KafkaTimeoutError(f"{tp}: records before offset {upper} do not come")
         for record in consumer.poll(100).get(tp, []):
             if record.key == key and record.offset < upper:
-                newest = record.value
+                newest = record
     return newest

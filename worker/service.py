@@ -33,6 +33,7 @@ class _Progress:
     """What the polling thread says of itself to the other threads."""
 
     stepped: float = field(default_factory=time.monotonic)
+    ticked: float = field(default_factory=time.monotonic)
     partitions: frozenset[int] = frozenset()
     joined: bool = False
     error: str | None = None
@@ -103,7 +104,7 @@ class StreamWorker:
         ended = threading.Event()
         publishing = threading.Thread(
             target=self._guard,
-            args=(lambda: publisher.run(ended, config.snapshots.every_seconds),),
+            args=(lambda: publisher.run(ended, config.snapshots.every_seconds, self._tick),),
             name=f"publish-{self.name}",
             daemon=True,
         )
@@ -114,17 +115,26 @@ class StreamWorker:
         finally:
             ended.set()
             publishing.join(_STOP_SECONDS)
-            letters.close()
-            kafka.close()
+            try:
+                letters.close()
+            finally:
+                kafka.close()
+
+    def _tick(self) -> None:
+        self.progress.ticked = time.monotonic()
 
     def _connect(self, settings: dict[str, object], group: str) -> tuple[KafkaLog, KafkaDeadLetters] | None:
         stream, topic = self._served.stream, self._served.topic
         dead_letters = self._config.dead_letters.topic
         try:
-            letters = KafkaDeadLetters(settings, stream, topic, dead_letters, self._metrics)
-            return KafkaLog(settings, group, topic), letters
+            kafka = KafkaLog(settings, group, topic)
+            try:
+                return kafka, KafkaDeadLetters(settings, stream, topic, dead_letters, self._metrics)
+            except Unavailable:
+                kafka.close()
+                raise
         except Unavailable as error:
-            self.progress.stepped = time.monotonic()
+            self.progress.stepped = self.progress.ticked = time.monotonic()
             self._log.warning("kafka.unavailable", error=str(error))
             return None
 
@@ -151,6 +161,7 @@ class StreamWorker:
             except Unavailable as error:
                 self._metrics.errors.labels(self.name, "poll").inc()
                 self._log.warning("poll.retry", error=str(error))
+                ownership.rewind()
                 self._stopping.wait(0.5)
             self.progress.joined = kafka.generation() is not None
             self.progress.stepped = time.monotonic()
@@ -191,9 +202,16 @@ def run(config: Config) -> int:
     metrics = Metrics()
     workers = [StreamWorker(config, served, metrics, stopping) for served in config.streams]
 
+    every = config.snapshots.every_seconds
+
     def healthy() -> tuple[bool, health.Facts]:
-        idle = {worker.name: round(time.monotonic() - worker.progress.stepped, 1) for worker in workers}
-        return max(idle.values()) < _STUCK_SECONDS, {"seconds_since_step": idle}
+        now = time.monotonic()
+        idle = {
+            worker.name: round(now - min(worker.progress.stepped, worker.progress.ticked + every), 1)
+            for worker in workers
+            if not worker.progress.ended
+        }
+        return max(idle.values(), default=0) < _STUCK_SECONDS, {"seconds_since_step": idle}
 
     def ready() -> tuple[bool, health.Facts]:
         states = {

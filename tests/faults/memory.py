@@ -5,6 +5,7 @@ two steps any other worker may run, a rebalance may come, a process may die, or 
 history.
 """
 
+import contextlib
 import json
 import random
 import threading
@@ -37,10 +38,14 @@ class Faults:
 
     crash: float = 0.0
     lost_request: float = 0.0
+    late_request: float = 0.0
     lost_reply: float = 0.0
     rebalance: float = 0.0
     went_back: float = 0.0
     retention: float = 0.0
+    lost_mirror: float = 0.0
+    unstaged: float = 0.0
+    lost_state: float = 0.0
 
 
 @dataclass
@@ -113,6 +118,7 @@ class World:
         self.current: Task | None = None
         self.errors: list[BaseException] = []
         self.clock = 0.0
+        self.late: list[Callable[[], object]] = []
         self.happened: dict[str, int] = {}
 
     # the scheduler
@@ -157,12 +163,29 @@ class World:
             if self.past.get(partition):
                 self.stored[partition] = rng.choice(self.past[partition])
                 self.note("store went back")
+        if self.late and rng.random() < 0.1:
+            self.note("a request arrived late")
+            with contextlib.suppress(Unavailable, NotOwner):
+                self.late.pop(rng.randrange(len(self.late)))()
+        if self.stored and rng.random() < faults.lost_state:
+            self.lose(rng.choice(sorted(self.stored)))
         if rng.random() < faults.retention:
             partition = rng.randrange(len(self.logs))
             length = len(self.logs[partition])
             self.firsts[partition] = rng.randint(
                 self.firsts[partition], max(self.firsts[partition], length // 2)
             )
+
+    def lose(self, partition: int) -> None:
+        """The store loses a partition, or only its blobs; often in a power cut that takes the workers along."""
+        self.note("state lost")
+        if self.rng.random() < 0.7:
+            for process in self.members.values():
+                process.dead = True
+        stored = self.stored.pop(partition)
+        self.past.pop(partition, None)
+        if stored.blobs and self.rng.random() < 0.3:
+            self.stored[partition] = replace(stored, blobs={})
 
     def rebalance(self) -> None:
         """A new generation: partitions are dealt out anew among the living members."""
@@ -174,8 +197,11 @@ class World:
                 self.assignment[self.rng.choice(sorted(self.assignment))].add(partition)
         self.note("rebalance")
 
-    def call(self, effect: Callable[[], T]) -> T:
-        """Runs one step of a worker against the outside, with the fate that the history has for it."""
+    def call(self, effect: Callable[[], T], *, remote: bool = False) -> T:
+        """Runs one step of a worker against the outside, with the fate that the history has for it.
+
+        The effect of a ``remote`` step may also come after its caller has given it up, whatever became of the caller.
+        """
         self.pause()
         rng, faults = self.rng, self.faults
         if rng.random() < faults.crash:
@@ -184,6 +210,10 @@ class World:
         if rng.random() < faults.lost_request:
             self.note("lost request")
             raise Unavailable("the request was lost")
+        if remote and rng.random() < faults.late_request:
+            self.note("late request")
+            self.late.append(effect)
+            raise Unavailable("the request is on its way")
         result = effect()
         if rng.random() < faults.crash:
             self.note("crash after a step")
@@ -286,7 +316,7 @@ class Process:
                 if rng.random() < 0.2:
                     ownership.compare()
             except Unavailable:
-                pass
+                ownership.rewind()
 
     def _publish(self) -> None:
         while True:
@@ -350,6 +380,8 @@ class MemoryLog:
         return revoked
 
     def topic_id(self) -> str:
+        if self.world.rng.random() < self.world.faults.lost_request:
+            raise Unavailable("the topic is not in the metadata (yet)")
         return "topic-1"
 
     def generation(self) -> object | None:
@@ -367,16 +399,22 @@ class MemoryLog:
         return world.call(lambda: {p: (world.firsts[p], len(world.logs[p])) for p in partitions})
 
     def confirm(self, offsets: Mapping[int, tuple[int, str]]) -> None:
-        def effect() -> None:
-            if self.seen != self.world.generation:
-                raise NotOwner
-            self.world.offsets.update(offsets)
-
-        self.world.call(effect)
+        self.world.call(self._commit(offsets), remote=True)
 
     def mirror(self, offsets: Mapping[int, tuple[int, str]]) -> None:
-        if self.world.rng.random() < 0.8 and self.seen == self.world.generation:
-            self.world.offsets.update(offsets)
+        if self.world.rng.random() >= self.world.faults.lost_mirror:
+            self.world.late.append(self._commit(offsets))
+
+    def _commit(self, offsets: Mapping[int, tuple[int, str]]) -> Callable[[], None]:
+        """A commit as the broker takes it: of the generation it was sent in, which must be the one that is."""
+        seen, world = self.seen, self.world
+
+        def effect() -> None:
+            if seen != world.generation:
+                raise NotOwner
+            world.offsets.update(offsets)
+
+        return effect
 
     def start(self, partition: int, offset: int) -> None:
         if partition in self.mine:
@@ -411,14 +449,14 @@ class MemoryStore:
             self.world.stored[partition] = stored
             return stored
 
-        return self.world.call(effect)
+        return self.world.call(effect, remote=True)
 
     def stage(self, partition: int, attempt: str, blobs: Mapping[str, bytes]) -> None:
         def effect() -> None:
-            if self.world.rng.random() < 0.98:  # else its time runs out before anything promotes it
+            if self.world.rng.random() >= self.world.faults.unstaged:  # else its time runs out first
                 self.world.staged[partition, attempt] = dict(blobs)
 
-        self.world.call(effect)
+        self.world.call(effect, remote=True)
 
     def promote(self, partition: int, attempt: str, before: Metadata, after: Metadata) -> Verdict:
         def effect() -> Verdict:
@@ -445,12 +483,14 @@ class MemoryStore:
             metadata = replace(
                 now, offset=after.offset, flush=after.flush, blobs=after.blobs, totals=after.totals
             )
-            world.stored[partition] = Loaded(metadata, {**stored.blobs, **staged})
+            promoted = {window: staged.pop(window) for window in changed}
+            blobs = {**stored.blobs, **promoted}
+            world.stored[partition] = Loaded(metadata, {n: blobs[n] for n in after.blobs if n in blobs})
             world.note("commit")
             world.verify(partition)
             return Verdict.DONE
 
-        return self.world.call(effect)
+        return self.world.call(effect, remote=True)
 
     def compare(self, partition: int, held: Metadata) -> Verdict:
         def effect() -> Verdict:
@@ -460,7 +500,9 @@ class MemoryStore:
             now = stored.metadata
             if now.epoch != held.epoch:
                 return Verdict.FENCED
-            return Verdict.DONE if (now.offset, now.flush) == (held.offset, held.flush) else Verdict.FORKED
+            if (now.offset, now.flush) != (held.offset, held.flush):
+                return Verdict.FORKED
+            return Verdict.DONE if held.blobs.keys() <= stored.blobs.keys() else Verdict.LINEAGE
 
         return self.world.call(effect)
 
@@ -478,15 +520,18 @@ class MemoryLetters:
     def add(self, batch: Batch, index: int, reason: str) -> None:
         offset = int(batch.columns.offsets[index])
         assert self.world.answers[batch.partition][offset] == reason
+        if self.world.rng.random() < self.world.faults.lost_request:
+            self.world.note("letter refused")
+            raise Unavailable("the letters' buffer is full")
         self.pending.append((batch.partition, offset))
 
     def flush(self) -> None:
         def effect() -> None:
             self.world.letters.update(self.pending)
+            self.pending.clear()
 
         if self.pending:
             self.world.call(effect)
-            self.pending.clear()
 
 
 class MemoryOutbox:
@@ -507,9 +552,11 @@ class MemoryOutbox:
         return self.world.call(effect)
 
     def publish(self, sequence: int, messages: Sequence[Message]) -> None:
+        fence = self.fence
+
         def effect() -> None:
             world = self.world
-            if self.fence != world.publisher_fence:
+            if fence != world.publisher_fence:
                 world.note("publisher fenced")
                 raise Unavailable("fenced")
             head = json.loads(messages[0].body)
@@ -530,7 +577,7 @@ class MemoryOutbox:
             world.snapshots.append((sequence, offsets))
             world.note("snapshot")
 
-        self.world.call(effect)
+        self.world.call(effect, remote=True)
 
     def close(self) -> None:
         self.fence = -1

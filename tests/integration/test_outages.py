@@ -1,9 +1,10 @@
-"""Kafka or Redis die, lose what they held or get it back from an older copy: counts stay right, or the stream says why not.
+"""Kafka or Redis die, lose what they held or get an older copy back: counts stay right, or the stream says why not.
 
 These tests kill servers, so they have a Kafka and a Redis of their own.
 """
 
 import contextlib
+import gc
 
 import pytest
 from kafka import TopicPartition
@@ -11,7 +12,11 @@ from kafka.errors import UnknownTopicOrPartitionError
 
 from tests.integration.harness import Sending, World, assert_snapshot_topic, until
 
-pytestmark = pytest.mark.integration
+pytestmark = [
+    pytest.mark.integration,
+    # a Kafka client that does not reach its broker leaves the sockets to the garbage collector
+    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
+]
 
 
 @pytest.fixture
@@ -19,6 +24,7 @@ def world(local_services, tmp_path):
     """A stream on services that this test may break."""
     with World(local_services.kafka.address, local_services.redis.address, tmp_path) as world:
         yield world
+    gc.collect()
 
 
 def commits(*workers):
@@ -115,7 +121,10 @@ def test_redis_is_emptied_while_workers_count(world):
     assert why.startswith(f"StateLost: stream {world.name!r}, partition ")
     assert "Redis has no counts" in why
     assert world.group in why
-    assert not list(world.redis.scan_iter("*"))
+    # all that is left is what attempts staged that were then refused, and that goes by itself
+    for key in world.redis.scan_iter("*"):
+        assert b":staged:" in key
+        assert world.redis.ttl(key) > 0
     assert world.snapshots.sequence() == sequence
     assert assert_snapshot_topic(world) == sequence
 
@@ -128,37 +137,37 @@ def test_idle_workers_notice_that_redis_was_emptied(world):
     assert "Redis" in worker.stopped_for()
 
 
-@pytest.mark.parametrize("running", [True, False], ids=["running", "stopped"])
-def test_redis_is_set_back_to_an_older_state(world, running):
+def test_redis_is_set_back_to_an_older_state_while_workers_count(world):
     with Sending(world) as sending:
         workers = world.start(2)
         more_commits(*workers)
         older = copy(world)
         sending.more()
         more_commits(*workers)
-        if not running:
-            assert [worker.terminate() for worker in workers] == [0, 0]
-        before = world.totals()["offsets"]
         put_back(world, older)
-        assert world.totals()["offsets"] != before
-        if not running:
-            workers = world.start(2)
         sending.more()
         more_commits(*workers)
+    assert all(worker.alive() for worker in workers)
     assert_all_right(world)
 
 
-def test_redis_is_set_back_while_nothing_arrives(world):
-    workers = world.start(2)
+@pytest.mark.parametrize("running", [True, False], ids=["idle", "stopped"])
+def test_redis_is_set_back_to_an_older_state_while_nothing_arrives(world, running):
+    (worker,) = world.start()
     world.send(100)
     world.covered()
     older = copy(world)
     world.send(100)
     sequence = world.covered().head["sequence"]
+    if not running:
+        assert worker.terminate() == 0
     put_back(world, older)
+    if not running:
+        (worker,) = world.start()
     offsets = world.ends()
     until(lambda: world.totals()["offsets"] == offsets, "the log was counted again")
-    assert all(worker.alive() for worker in workers)
+    world.assert_audit_equal(whole=True)
+    assert worker.alive()
     world.send(1)
     assert_all_right(world)
     assert world.snapshots.sequence() > sequence
@@ -203,43 +212,46 @@ def test_a_lost_blob_is_state_loss(world):
 
 def test_records_deleted_before_they_were_counted_are_a_gap(world):
     (worker,) = world.start()
-    worker.pause()  # for less than its session lasts
+    world.put(b"malformed", partition=0).get(10)  # something is counted, but nothing of partition 1
+    until(lambda: world.totals()["rejected"], "it is counted")
+    assert worker.terminate() == 0
     world.send(10, partition=1, counted=False)
     world.send(20, partition=1)
     world.send(10)
     world.settle()
-    at = TopicPartition(world.topic, 1)
-    world.admin.delete_records({at: 10})
-    worker.go_on()
+    world.admin.delete_records({TopicPartition(world.topic, 1): 10})
+    (worker,) = world.start()
     last = world.covered()
     assert not last.head["complete"]
     assert last.head["gaps"] == {"1": [[0, 10]]}
     assert last.head["reports"] == world.n
-    verdict = world.audit()
-    assert verdict.reports == world.n
     # the audit says so, too, and that nothing else is wrong
-    assert verdict.difference == "partition 1: log: [0, 10) was deleted before it was counted; all else is equal"
+    verdict = world.audit()
+    lost = "partition 1: log: [0, 10) was deleted before it was counted; all else is equal"
+    assert (verdict.reports, verdict.difference) == (world.n, lost)
     assert worker.metric("claims_total", start="gap") == 1
     assert worker.metric("snapshot_complete") == 0
     assert_snapshot_topic(world)
 
 
-def test_records_deleted_while_no_worker_ran_are_a_gap(world):
+def test_records_deleted_under_a_worker_that_fell_behind_are_a_gap(world):
     (worker,) = world.start()
     world.send(40)
-    before = world.covered()
-    world.assert_right(before)
-    assert worker.terminate() == 0
+    world.covered()
     counted = world.ends()[2]
-    world.send(5, partition=2, counted=False)
-    world.send(5, partition=2)
+    worker.pause()  # for less than its session lasts
+    world.send(1, partition=2)  # answers a fetch that is under way
     world.settle()
-    world.admin.delete_records({TopicPartition(world.topic, 2): counted + 5})
-    world.start()
+    world.send(49, partition=2)
+    world.settle()
+    world.admin.delete_records({TopicPartition(world.topic, 2): counted + 40})
+    worker.go_on()
     last = world.covered()
-    assert last.head["gaps"] == {"2": [[counted, counted + 5]]}
+    ((begin, end),) = last.head["gaps"]["2"]
+    assert counted <= begin < end == counted + 40
     assert not last.head["complete"]
-    assert last.head["reports"] == world.n
+    assert last.head["reports"] == world.n - (end - begin)
+    assert worker.metric("claims_total", start="gap") == 1
     assert_snapshot_topic(world)
 
 

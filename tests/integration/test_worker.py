@@ -116,7 +116,9 @@ def test_sigterm_commits_and_a_restart_goes_on_there(kafka, redis_url, tmp_path)
         world.assert_right(world.covered())
         for worker in (third, fourth):
             assert set(worker.by_label("claims_total", "start")) == {"resume"}
-        claimed = {e["partition"]: e["offset"] for w in (fourth, third) for e in w.events("partition.claimed")}
+        claimed = {
+            e["partition"]: e["offset"] for w in (fourth, third) for e in w.events("partition.claimed")
+        }
         assert min(claimed[p] - stored[p] for p in stored) == 0
         counted_again = third.metric("reports_total") + fourth.metric("reports_total")
         assert counted_again == world.n - verdict.reports

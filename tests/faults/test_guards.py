@@ -1,0 +1,395 @@
+"""Each guard of claim, commit and publish, alone: where its absence costs more than a history would show."""
+
+import random
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ldp
+from ldp import frames
+from worker.layout import StateLost
+from worker.ownership import CLAIMED, COUNTED, NotOwner, Unavailable
+
+sys.path.insert(0, str(Path(__file__).parent))
+from memory import Faults, MemoryLog, Process, World
+
+STREAM = ldp.Stream("guards", ldp.GRR(epsilon="1", domain_size=3))
+
+
+class Still(World):
+    """One thread: a step of a worker is a call, and between two steps happens what the test says."""
+
+    def __init__(self, partitions: int = 1) -> None:
+        super().__init__(0, STREAM, partitions, Faults())
+
+    def pause(self) -> None:
+        """Nobody else runs."""
+
+    def member(self, number: int) -> Process:
+        """A worker whose loops do not run by themselves; it joins with its first poll."""
+        process = Process(self, number)
+        self.end()
+        process.dead = False
+        return process
+
+    def send(self, count: int = 5) -> None:
+        rng = random.Random(len(self.logs[0]))
+        for _ in range(count):
+            for partition in range(len(self.logs)):
+                index = rng.randrange(3)
+                reports = np.array([(index,)], STREAM.oracle.report_dtype)
+                self.produce(partition, frames.encode(STREAM, reports), [index])
+
+    def deliver(self) -> None:
+        """Lets every commit that is on its way to Kafka arrive."""
+        while self.late:
+            self.late.pop(0)()
+
+
+def turn(process: Process, *, commit: bool = True) -> None:
+    """What the service does again and again."""
+    ownership = process.ownership
+    try:
+        batches = process.log.poll()
+        ownership.release(process.log.take_revoked())
+        for batch in batches:
+            ownership.apply(batch)
+        process.world.clock += 10
+        ownership.claim()
+        if commit:
+            ownership.commit()
+    except Unavailable:
+        ownership.rewind()
+
+
+def count_all(world: Still, process: Process) -> None:
+    """Takes turns until everything is counted and committed."""
+    ends = {partition: len(log) for partition, log in enumerate(world.logs)}
+    for _ in range(500):
+        turn(process)
+        if process.ownership.stored() == ends:
+            return
+    pytest.fail(f"{process.ownership.stored()} of {ends} is counted")
+
+
+def alone(world: Still, number: int) -> Process:
+    """A new worker that gets every partition, because there is no other any more."""
+    world.members.clear()
+    return world.member(number)
+
+
+# --- the claim
+
+
+def during(side: Any, name: str, happen: Callable[[], object]) -> None:
+    """Lets something happen right after one call of a worker's log or store."""
+    step = getattr(side, name)
+
+    def stepped(*args: Any) -> Any:
+        delattr(side, name)
+        result = step(*args)
+        happen()
+        return result
+
+    setattr(side, name, stepped)
+
+
+def test_a_claim_that_another_overtakes_is_no_state_loss() -> None:
+    """Kafka's offsets are read before the store's: what they speak of is then found there."""
+    for step in ("assigned", "topic_id", "committed", "peek", "bounds"):
+        world = Still()
+        world.send()
+        slow, quick = world.member(1), world.member(2)
+        slow.log.poll()
+        world.assignment = {
+            1: {0},
+            2: {0},
+        }  # the group never does this; two generations side by side look like it
+        slow.log.mine = {0}
+
+        def overtake(quick: Process = quick, world: Still = world) -> None:
+            quick.log.seen, quick.log.mine = world.generation, {0}
+            count_all(world, quick)
+            world.deliver()
+
+        during(slow.ownership._store if step == "peek" else slow.log, step, overtake)
+        turn(slow)
+        count_all(world, slow)
+        world.verify(0)
+
+
+@pytest.mark.parametrize("what", ["generation", "assignment", "refused"])
+def test_nothing_is_claimed_if_the_membership_changed_meanwhile(what: str) -> None:
+    world = Still()
+    world.send()
+    process = world.member(1)
+    process.log.poll()
+
+    def change() -> None:
+        if what == "generation":
+            process.log.seen += 1
+        elif what == "assignment":
+            process.log.mine = set()
+        else:
+            raise NotOwner
+
+    during(process.log, "confirm", change)
+    process.ownership.claim()
+    assert not world.stored
+    assert process.ownership.counted() == {}
+
+
+def test_a_worker_of_a_past_generation_claims_nothing() -> None:
+    world = Still()
+    world.send()
+    old = world.member(1)
+    count_all(world, old)
+    old.ownership.drop([0])
+    new = alone(world, 2)
+    count_all(world, new)
+    held = world.stored[0]
+    world.clock += 10
+    old.ownership.claim()
+    assert world.stored[0] == held
+
+
+def test_what_is_no_longer_assigned_is_let_go_of_without_a_word() -> None:
+    world = Still(partitions=2)
+    world.send()
+    process = world.member(1)
+    count_all(world, process)
+    process.log.mine = {1}
+    process.ownership.release([])
+    assert process.ownership.counted() == {1: 5}
+    assert process.ownership.epoch(0) is None
+
+
+# --- state loss
+
+
+def test_counts_lost_after_they_were_counted_stop_the_stream() -> None:
+    world = Still()
+    world.send()
+    count_all(world, world.member(1))
+    world.deliver()
+    assert world.offsets[0] == (5, COUNTED)
+    del world.stored[0]
+    process = alone(world, 2)
+    with pytest.raises(StateLost, match="no counts"):
+        turn(process)
+    assert not world.stored
+
+
+def test_the_next_owner_tells_kafka_of_counts_whose_own_word_never_arrived() -> None:
+    world = Still()
+    world.send()
+    count_all(world, world.member(1))
+    world.late.clear()
+    assert world.offsets[0] == (0, CLAIMED)
+    turn(alone(world, 2))
+    assert world.offsets[0] == (5, COUNTED)
+    del world.stored[0]
+    with pytest.raises(StateLost, match="no counts"):
+        turn(alone(world, 3))
+
+
+def test_a_claim_lost_before_anything_was_counted_is_made_again_from_the_same_start() -> None:
+    world = Still()
+    world.send(3)
+    world.firsts[0] = 2
+    turn(world.member(1), commit=False)
+    assert world.offsets[0] == (2, CLAIMED)
+    assert world.stored[0].metadata.offset == 2
+    del world.stored[0]
+    world.send()
+    process = alone(world, 2)
+    count_all(world, process)
+    world.starts[0] = 2
+    world.verify(0)
+
+
+def test_an_offset_that_another_program_committed_is_not_taken_for_ours() -> None:
+    world = Still()
+    world.send()
+    world.offsets[0] = (3, "")
+    with pytest.raises(StateLost, match="by another program"):
+        turn(world.member(1))
+
+
+def test_a_topic_made_anew_stops_the_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = Still()
+    world.send()
+    process = world.member(1)
+    count_all(world, process)
+    stored = world.stored[0]
+    monkeypatch.setattr(MemoryLog, "topic_id", lambda _: "topic-2")
+    world.send()
+    with pytest.raises(StateLost, match="topic-2"):
+        count_all(world, process)
+    with pytest.raises(StateLost, match="topic-2"):
+        turn(alone(world, 2))
+    assert world.stored[0] == stored
+
+
+def test_a_log_that_ends_before_the_counts_stops_the_stream() -> None:
+    world = Still()
+    world.send()
+    count_all(world, world.member(1))
+    del world.logs[0][3:]
+    with pytest.raises(StateLost, match="offset 5, but the log ends at 3"):
+        turn(alone(world, 2))
+
+
+# --- counting and committing
+
+
+def test_an_idle_owner_notices_a_store_that_went_back_and_counts_again() -> None:
+    world = Still()
+    world.send()
+    process = world.member(1)
+    count_all(world, process)
+    world.stored[0] = world.past[0][0]
+    turn(process)
+    assert process.ownership.counted() == {0: 5}
+    process.ownership.compare()
+    assert process.ownership.counted() == {}
+    count_all(world, process)
+    assert world.stored[0].metadata.offset == 5
+    world.verify(0)
+
+
+def test_a_record_whose_letter_cannot_be_sent_is_counted_again() -> None:
+    world = Still()
+    process = world.member(1)
+    turn(process)
+    for _ in range(3):
+        world.produce(0, b"\x07noise", "version")
+    add, letters = process.ownership._dead_letters.add, []
+
+    def refuse_the_second(*args: Any) -> None:
+        letters.append(args)
+        if len(letters) == 2:
+            raise Unavailable
+        add(*args)
+
+    process.ownership._dead_letters.add = refuse_the_second
+    count_all(world, process)
+    world.verify(0)
+    assert world.letters == {(0, 0), (0, 1), (0, 2)}
+
+
+def test_what_was_polled_in_a_failed_step_is_counted_though_nothing_follows() -> None:
+    world = Still(partitions=2)
+    process = world.member(1)
+    turn(process)
+    world.send()
+    ownership = process.ownership
+    failed: list[Any] = []
+    apply = ownership.apply
+
+    def fail_once(batch: Any) -> None:
+        if not failed:
+            failed.append(batch)
+            raise Unavailable
+        apply(batch)
+
+    ownership.apply = fail_once
+    count_all(world, process)
+    assert failed
+
+
+def test_a_release_that_fails_leaves_no_partition_behind() -> None:
+    """Revoked, not released because the topic's metadata were away, and assigned again: it must be counted on."""
+    world = Still()
+    world.send()
+    process = world.member(1)
+    count_all(world, process)
+    world.send()
+    turn(process, commit=False)
+    assert process.ownership.counted() != process.ownership.stored()
+
+    def unknown() -> str:
+        del process.log.topic_id
+        raise Unavailable
+
+    process.log.topic_id = unknown
+    process.log.revoked = {0}
+    count_all(world, process)
+
+
+def test_a_commit_whose_blobs_ran_out_of_time_stages_them_again() -> None:
+    world = Still()
+    process = world.member(1)
+    turn(process)
+    world.send(1)
+    world.faults = Faults(unstaged=1)
+    while process.ownership.counted() == {0: 0}:
+        turn(process)
+    epoch = process.ownership.epoch(0)
+    world.faults = Faults()
+    count_all(world, process)
+    assert process.ownership.epoch(0) == epoch  # it was not claimed again
+    assert world.happened["unstaged"] >= 1
+
+
+def test_a_stretch_without_records_writes_no_blob() -> None:
+    world = Still()
+    world.send()
+    process = world.member(1)
+    count_all(world, process)
+    flush = world.stored[0].metadata.blobs
+    world.produce(0, None, [], marker=True)
+    world.staged.clear()
+    count_all(world, process)
+    assert world.stored[0].metadata.offset == 6
+    assert world.stored[0].metadata.blobs == flush
+    assert not world.staged
+
+
+# --- the publisher
+
+
+def test_only_the_owner_of_partition_0_opens_the_outbox() -> None:
+    world = Still()
+    world.send()
+    old = world.member(1)
+    count_all(world, old)
+    old.publisher.tick()
+    assert world.snapshots == [(1, {0: 5})]
+    fence = world.publisher_fence
+    old.publisher.tick()  # nothing new
+    assert world.snapshots == [(1, {0: 5})]
+    new = alone(world, 2)
+    count_all(world, new)
+    world.send()
+    count_all(world, new)
+    # the old one believes that it is the owner, and so does Kafka's client in it
+    assert old.ownership.epoch(0) is not None
+    old.publisher.tick()
+    assert world.publisher_fence == fence
+    idle = world.member(3)
+    idle.publisher.tick()
+    assert world.publisher_fence == fence
+    new.publisher.tick()
+    assert world.snapshots == [(1, {0: 5}), (2, {0: 10})]
+
+
+def test_a_publisher_fenced_while_it_reads_publishes_nothing() -> None:
+    world = Still()
+    world.send()
+    old = world.member(1)
+    count_all(world, old)
+    cut: Any = old.publisher._cuts.cut
+
+    def cut_then_lose(partition: int) -> Any:
+        loaded = cut(partition)
+        count_all(world, alone(world, 2))
+        return loaded
+
+    old.publisher._cuts.cut = cut_then_lose
+    old.publisher.tick()
+    assert not world.snapshots
