@@ -24,16 +24,21 @@ if TYPE_CHECKING:
 
     from ldp import consistency, frames, sampling, snapshot
     from ldp.estimate import Estimate
-    from ldp.oracles import GRR, OLH, Oracle
+    from ldp.oracles import GRR, OLH, OUE, PGR, SUE, HadamardResponse, Oracle, SubsetSelection
     from ldp.query import answer
     from ldp.stream import Stream
 
 __all__ = [
     "GRR",
     "OLH",
+    "OUE",
+    "PGR",
+    "SUE",
     "Estimate",
+    "HadamardResponse",
     "Oracle",
     "Stream",
+    "SubsetSelection",
     "answer",
     "consistency",
     "frames",
@@ -46,6 +51,11 @@ _MODULES = {"consistency", "frames", "sampling", "snapshot"}
 _HOMES = {
     "GRR": "ldp.oracles",
     "OLH": "ldp.oracles",
+    "OUE": "ldp.oracles",
+    "SUE": "ldp.oracles",
+    "SubsetSelection": "ldp.oracles",
+    "HadamardResponse": "ldp.oracles",
+    "PGR": "ldp.oracles",
     "Oracle": "ldp.oracles",
     "Estimate": "ldp.estimate",
     "Stream": "ldp.stream",
@@ -76,10 +86,12 @@ def oracle(
     """The frequency oracle of a protocol, by the protocol's name.
 
     Args:
-        name: the protocol, "grr" or "olh".
+        name: the protocol: "grr", "olh" (with ``g=2`` Binary Local Hashing), "oue", "sue", "subset",
+            "hadamard" or "pgr".
         epsilon: the privacy budget of one report, exact: "1", "0.5", "1/3", an int or a Fraction; 0 < ε ≤ 64.
         domain_size: d, the number of values; 1 ≤ d ≤ 2²⁴.
-        **parameters: what the protocol takes besides, for example OLH's ``hash`` and ``g``.
+        **parameters: what the protocol takes besides: OLH's ``hash`` and ``g``, the subset's ``k``, PGR's
+            ``prime`` and ``dimension``.
 
     Raises:
         TypeError: an ε that is a float, a domain size that is not an int, an unknown parameter.

@@ -6,7 +6,8 @@ languages::
 
     {"fingerprint": "9f86d081", "reports": [...]}
 
-with an integer for a report of one field, a list of integers for one of several (OLH: ``[seed, bucket]``).
+with an integer for a report of one integer, a list for one of several (OLH: ``[seed, bucket]``), and the
+base64 of the wire's bytes (RFC 4648, section 4, padded) for one that is bits or a subset.
 A record is accepted whole or rejected whole, and no input makes `decode` raise.
 """
 
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import json
 import re
+from base64 import b64decode, b64encode
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -96,8 +98,13 @@ def encode_json(stream: Stream, reports: npt.NDArray[np.void]) -> bytes:
         >>> encode_json(stream, np.array([(0,), (2,)], stream.oracle.report_dtype))
         b'{"fingerprint":"8e9f39d0","reports":[0,2]}'
     """
-    rows = _sendable(stream.oracle, reports).tolist()
-    items = [row[0] for row in rows] if len(stream.oracle.fields) == 1 else rows
+    rows = _sendable(stream.oracle, reports)
+    if stream.oracle.length is not None:
+        items = [b64encode(row.tobytes()).decode() for row in rows]
+    elif len(stream.oracle.fields) == 1:
+        items = [number for (number,) in rows.tolist()]
+    else:
+        items = rows.tolist()
     frame = {"fingerprint": stream.fingerprint.hex(), "reports": items}
     return json.dumps(frame, separators=(",", ":")).encode()
 
@@ -192,6 +199,8 @@ def _from_json(stream: Stream, record: bytes) -> bytes:
         raise _RejectedError(Reason.FINGERPRINT)
     if not items:
         raise _RejectedError(Reason.LENGTH)
+    if stream.oracle.length is not None:
+        return b"".join(_from_base64(item, stream.oracle.report_dtype.itemsize) for item in items)
     bounds = stream.oracle.fields.values()
     rows = [[item] for item in items] if len(bounds) == 1 else items
     for row in rows:
@@ -201,6 +210,17 @@ def _from_json(stream: Stream, record: bytes) -> bytes:
     if any(not 0 <= number < bound for row in rows for number, bound in zip(row, bounds, strict=True)):
         raise _RejectedError(Reason.RANGE)
     return np.array([tuple(row) for row in rows], stream.oracle.report_dtype).tobytes()
+
+
+def _from_base64(item: object, size: int) -> bytes:
+    """The bytes of one report; their one base64 is taken and no other writing of it."""
+    try:
+        wire = b64decode(item) if isinstance(item, str) else b""
+    except ValueError:
+        wire = b""
+    if len(wire) != size or b64encode(wire).decode() != item:
+        raise _RejectedError(Reason.JSON)
+    return wire
 
 
 def _is_plain(item: object) -> bool:

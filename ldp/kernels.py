@@ -1,4 +1,4 @@
-"""Compiled loops: hashing and counting for OLH, copying for frames.
+"""Compiled loops: hashing and counting, decoding, drawing subsets, copying for frames.
 
 A kernel is compiled by its first call and cached on disk for later processes (the cache is keyed by the
 CPU); `warm` compiles all of them ahead. All release the GIL, and none allocates in proportion to n·d.
@@ -14,9 +14,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit, uint32
+from numba import njit, uint8, uint32
 
 TILE = 2048  # reports counted together: three words each stay in the first-level cache
+RUN = 2048  # bytes of bits counted together: a byte for each of their bits stays in the first-level cache
+BLOCK = 4096  # counters transformed together: they stay in the first-level cache
 
 _PRIME1 = 0x9E3779B1
 _PRIME2 = 0x85EBCA77
@@ -217,6 +219,136 @@ def count_xxh32(
             state[v] += hits
 
 
+@njit(cache=True, nogil=True)
+def count_bits(state: npt.NDArray[np.int64], bits: npt.NDArray[np.uint8]) -> None:
+    """Add to state[v] the number of reports whose bit v is set.
+
+    The bits of a run of bytes are summed into bytes, for at most 255 runs at a time; short reports are laid
+    end to end in one run, so that the loops are long for every d.
+
+    Args:
+        state: (d,) int64, changed in place.
+        bits: (n, ⌈d/8⌉) uint8, contiguous; value v is bit v mod 8 of byte v div 8, and the padding is 0.
+    """
+    n, size = bits.shape
+    wire = bits.reshape(-1)
+    together = max(1, RUN // size)  # reports in a run
+    sums = np.empty((8, RUN), np.uint8)
+    for left in range(0, size, RUN):
+        width = min(RUN, size - left)
+        for start in range(0, n, 255 * together):
+            used = min(together, n - start) * width
+            sums[:, :used] = 0
+            for i in range(start, min(start + 255 * together, n), together):
+                first = i * size + left
+                run = wire[first : first + min(together, n - i) * width]
+                for b in range(8):
+                    total = sums[b]
+                    for j in range(run.size):
+                        total[j] = uint8(total[j] + uint8(uint8(run[j] >> uint8(b)) & uint8(1)))
+            for j in range(used):
+                v = 8 * (left + j % width)
+                for b in range(min(8, state.size - v)):
+                    state[v + b] += sums[b, j]
+
+
+@njit(cache=True, nogil=True)
+def count_indices(state: npt.NDArray[np.int64], indices: npt.NDArray[np.unsignedinteger[Any]]) -> None:
+    """Add to state[u] the number of times that u is among the indices.
+
+    Args:
+        state: (m,) int64, changed in place.
+        indices: (n,) uint8, uint16 or uint32, each below m.
+    """
+    for i in range(indices.size):
+        state[indices[i]] += 1
+
+
+@njit(cache=True, nogil=True)
+def count_ones(bits: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
+    """The number of bits set in each row of (n, size) uint8: (n,) int64."""
+    ones = np.empty(len(bits), np.int64)
+    for i in range(len(bits)):
+        row = bits[i]
+        total = uint32(0)
+        for j in range(row.size):
+            x = row[j]  # sums of two, then four, then eight neighbouring bits
+            x = uint8(x - uint8(uint8(x >> uint8(1)) & uint8(0x55)))
+            x = uint8(uint8(x & uint8(0x33)) + uint8(uint8(x >> uint8(2)) & uint8(0x33)))
+            total = uint32(total + uint32(uint8(x + uint8(x >> uint8(4))) & uint8(0x0F)))
+        ones[i] = total
+    return ones
+
+
+@njit(cache=True, nogil=True)
+def ascends(indices: npt.NDArray[np.unsignedinteger[Any]]) -> npt.NDArray[np.bool_]:
+    """Whether each row of (n, k) unsigned integers is strictly ascending: (n,) bool."""
+    good = np.empty(len(indices), np.bool_)
+    for i in range(len(indices)):
+        row = indices[i]
+        wrong = uint32(0)
+        for j in range(1, row.size):
+            wrong = uint32(wrong | uint32(row[j] <= row[j - 1]))
+        good[i] = wrong == 0
+    return good
+
+
+@njit(cache=True, nogil=True)
+def choose_subsets(
+    draws: npt.NDArray[np.int64], symbols: npt.NDArray[np.int64], own: npt.NDArray[np.bool_], m: int
+) -> None:
+    """Turn draws into subsets by Floyd's algorithm; see `ldp.sampling.subset` for one of them.
+
+    Args:
+        draws: (n, k) int64, changed in place: draw j of each row is uniform below m−k+j; becomes the
+            members of a subset of 0..m−1, in no order.
+        symbols: (n,) int64, the symbol that each subset has or has not.
+        own: (n,) bool, whether it has it.
+        m: the number of symbols, above k.
+    """
+    k = draws.shape[1]
+    taken = np.zeros(m, np.bool_)
+    for i in range(len(draws)):
+        row = draws[i]
+        first = 1 if own[i] else 0  # the own symbol takes the place of the first draw
+        for j in range(first, k):
+            if taken[row[j]]:
+                row[j] = m - 1 - k + j
+            taken[row[j]] = True
+        for j in range(first, k):
+            taken[row[j]] = False
+            row[j] += row[j] >= symbols[i]  # the others are 0..m−1 without the own symbol
+        if own[i]:
+            row[0] = symbols[i]
+
+
+@njit(cache=True, nogil=True)
+def _butterflies(counters: npt.NDArray[np.int64], half: int) -> None:
+    """The steps of the transform that add and subtract counters ``half`` or further apart."""
+    while half < counters.size:
+        for start in range(0, counters.size, 2 * half):
+            low = counters[start : start + half]
+            high = counters[start + half : start + 2 * half]
+            for j in range(half):
+                total, difference = low[j] + high[j], low[j] - high[j]
+                low[j], high[j] = total, difference
+        half *= 2
+
+
+@njit(cache=True, nogil=True)
+def walsh_hadamard(counters: npt.NDArray[np.int64]) -> None:
+    """The Walsh–Hadamard transform in place: entry r becomes Σ_j (−1)^popcount(r AND j) · counters[j].
+
+    O(K·log K); the first steps are done block by block.
+
+    Args:
+        counters: (K,) int64, K a power of two.
+    """
+    for start in range(0, counters.size, BLOCK):
+        _butterflies(counters[start : start + BLOCK], 1)
+    _butterflies(counters, BLOCK)
+
+
 # what sort_frames finds a record to be
 BINARY, TEXT, EMPTY, VERSION, LENGTH, FINGERPRINT = range(6)
 
@@ -312,6 +444,18 @@ def warm() -> None:
     for name, hash_values in HASH.items():
         buckets = hash_values(seeds, values, 2).astype(np.uint32)
         COUNT[name](np.zeros(1, np.int64), seeds, buckets, 2)
+    state = np.zeros(2, np.int64)
+    for width in (np.uint8, np.uint16, np.uint32):
+        indices = np.zeros((1, 1), width)
+        indices.flags.writeable = False  # as the oracles pass them
+        ascends(indices)
+        count_indices(state, indices[0])
+    bits = np.zeros((1, 1), np.uint8)
+    bits.flags.writeable = False
+    count_bits(state, bits)
+    count_ones(bits)
+    choose_subsets(np.zeros((1, 1), np.int64), values, np.zeros(1, np.bool_), 2)
+    walsh_hadamard(state)
     data, bounds = np.zeros(1, np.uint8), np.zeros(2, np.int64)
     data.flags.writeable = bounds.flags.writeable = False  # as decode passes them
     kinds, counts = sort_frames(data, bounds, data.copy(), 1)

@@ -4,6 +4,11 @@ A float threshold breaks the promise of ε: its rounding makes some outputs impo
 more likely than e^ε allows. Here e^ε enters as a rational E that never exceeds it, every probability is a
 fraction of E, and a coin compares uniformly random digits with the digits of that fraction.
 
+What a client must not do, in any language: compare a float with a float; draw from a generator that others
+can predict or run again; take coins from a seed that it also reports, such as OLH's; tell by the order or
+the timing of a report which of its parts is the true one; report the same value anew, every day say,
+without adding every report's ε to what the user was promised.
+
 The functions for one value need only the standard library; those for arrays load numpy.
 """
 
@@ -21,6 +26,7 @@ if TYPE_CHECKING:
 
 MAX_EPSILON = 64
 E_BITS = 64  # E is a multiple of 2^−E_BITS
+_WORDS = 1 << 15  # words tossed together: they stay in the second-level cache
 
 _EPSILON = re.compile(r"[0-9]{1,18}(\.[0-9]{1,36})?|[0-9]{1,36}/[0-9]{1,36}", re.ASCII)
 
@@ -132,6 +138,58 @@ def _keep(m: int, E: Fraction) -> Fraction:
     return (E - 1) / (E + m - 1)
 
 
+def mask(p: Fraction, n: int) -> int:
+    """Independent coins as the bits of an integer, each 1 with probability p.
+
+    Each bit has a uniform number U in [0, 1) of its own. One binary digit at a time, of all U at once, is
+    compared with the digit of p until all differ from p, and U < p with probability p.
+
+    Args:
+        p: 0 ≤ p < 1.
+        n: how many, n ≥ 1.
+    """
+    heads, tied, rest = 0, (1 << n) - 1, p.numerator
+    # when p's digits end, U is not below p
+    while tied and rest:
+        digit, rest = divmod(rest << 1, p.denominator)
+        word = secrets.randbits(n)
+        if digit:
+            heads |= tied & ~word
+            tied &= word
+        else:
+            tied &= ~word
+    return heads
+
+
+def subset(symbol: int, m: int, k: int, E: Fraction) -> tuple[int, ...]:
+    """A random subset of m symbols: each of those with the given symbol is E times as likely as each without.
+
+    The symbol is in it with probability kE/(kE+m−k), and the rest is a uniform subset of the others, by
+    Floyd's algorithm: for each j in turn draw from 0..j, and take j itself where the draw is taken already.
+
+    Args:
+        symbol: 0 ≤ symbol < m.
+        m: the number of symbols.
+        k: the size of the subset, 1 ≤ k < m.
+        E: the ratio of two probabilities, E > 1.
+
+    Returns:
+        The members, ascending: another order would tell which came first.
+    """
+    own = coin(_member(m, k, E))
+    others: set[int] = set()
+    for step, last in enumerate(range(m - 1 - k, m - 1)):
+        drawn = integer(last + 1)
+        if step or not own:  # the own symbol takes the place of the first draw, made all the same
+            others.add(last if drawn in others else drawn)
+    members = [other + (other >= symbol) for other in others]
+    return tuple(sorted([*members, symbol] if own else members))
+
+
+def _member(m: int, k: int, E: Fraction) -> Fraction:
+    return k * E / (k * E + m - k)
+
+
 def coins(p: Fraction, n: int, rng: np.random.Generator | None = None) -> npt.NDArray[np.bool_]:
     """Independent coins, each True with probability p.
 
@@ -165,11 +223,13 @@ def coins(p: Fraction, n: int, rng: np.random.Generator | None = None) -> npt.ND
     return heads
 
 
-def integers(bound: int, n: int, rng: np.random.Generator | None = None) -> npt.NDArray[np.int64]:
+def integers(
+    bound: int | npt.NDArray[np.int64], n: int, rng: np.random.Generator | None = None
+) -> npt.NDArray[np.int64]:
     """Independent uniform integers in 0..bound−1, exactly uniform by rejection.
 
     Args:
-        bound: 1 ≤ bound ≤ 2³².
+        bound: 1 ≤ bound ≤ 2³²; or (n,) such bounds, one for each integer.
         n: how many.
         rng: a numpy generator, only for simulation.
 
@@ -180,13 +240,16 @@ def integers(bound: int, n: int, rng: np.random.Generator | None = None) -> npt.
 
     if rng is not None:
         return rng.integers(bound, size=n, dtype=np.int64)
-    last = np.uint64((1 << 64) // bound * bound - 1)  # the last word of the last whole round of 0..bound−1
+    bounds = np.asarray(bound, np.uint64)
+    most = np.uint64((1 << 64) - 1)
+    # the last word of the last whole round of 0..bound−1
+    last = np.broadcast_to(most - (most % bounds + np.uint64(1)) % bounds, n)
     words = system_words(n)
     over = np.flatnonzero(words > last)
     while over.size:
         words[over] = system_words(over.size)
-        over = over[words[over] > last]
-    return (words % np.uint64(bound)).astype(np.int64)
+        over = over[words[over] > last[over]]
+    return (words % bounds).astype(np.int64)
 
 
 def responses(
@@ -197,6 +260,63 @@ def responses(
 
     keep, others = coins(_keep(m, E), symbols.size, rng), integers(m, symbols.size, rng)
     return np.where(keep, symbols, others)
+
+
+def masks(p: Fraction, m: int, n: int, rng: np.random.Generator | None = None) -> npt.NDArray[np.uint8]:
+    """`mask` n times, m coins each; it costs about one random byte a coin.
+
+    Args:
+        p: 0 ≤ p < 1.
+        m: coins in a mask.
+        n: how many masks.
+        rng: a numpy generator, only for simulation; p is not rounded here.
+
+    Returns:
+        (n, ⌈m/8⌉) uint8; coin v is bit v mod 8 of byte v div 8, and the padding is 0.
+    """
+    import numpy as np
+
+    size = -(-m // 8)
+    heads = np.zeros(-(-n * size // 8), np.uint64)
+    for start in range(0, heads.size, _WORDS):
+        _toss(heads[start : start + _WORDS], p, rng)
+    bits = heads.view(np.uint8)[: n * size].reshape(n, size)
+    if m % 8:
+        bits[:, -1] &= (1 << m % 8) - 1
+    return bits
+
+
+def _toss(heads: npt.NDArray[np.uint64], p: Fraction, rng: np.random.Generator | None) -> None:
+    """Set each bit of zeros with probability p, as `mask` does; words whose bits are all decided drop out."""
+    import numpy as np
+
+    at, tied, rest = np.arange(heads.size), ~heads, p.numerator
+    while at.size and rest:
+        digit, rest = divmod(rest << 1, p.denominator)
+        words = system_words(at.size) if rng is None else rng.integers(1 << 64, size=at.size, dtype=np.uint64)
+        if digit:
+            heads[at] |= tied & ~words
+            tied &= words
+        else:
+            tied &= ~words
+        left = tied != 0
+        at, tied = at[left], tied[left]
+
+
+def subsets(
+    symbols: npt.NDArray[np.int64], m: int, k: int, E: Fraction, rng: np.random.Generator | None = None
+) -> npt.NDArray[np.int64]:
+    """`subset` for each of (n,) symbols: (n, k) int64, each row ascending."""
+    import numpy as np
+
+    from ldp import kernels
+
+    n = symbols.size
+    own = coins(_member(m, k, E), n, rng)
+    draws = integers(np.tile(np.arange(m - k, m), n), n * k, rng).reshape(n, k)
+    kernels.choose_subsets(draws, symbols, own, m)
+    draws.sort(axis=1)
+    return draws
 
 
 def system_words(n: int) -> npt.NDArray[np.uint64]:

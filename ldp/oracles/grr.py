@@ -52,6 +52,6 @@ class GRR(Oracle):
         reports["index"] = sampling.responses(values, self.domain_size, self.E, rng)
 
     def _accumulate(self, state: npt.NDArray[np.int64], reports: npt.NDArray[np.void]) -> None:
-        import numpy as np
+        from ldp import kernels
 
-        np.add.at(state, reports["index"].astype(np.intp), 1)
+        kernels.count_indices(state, self._column(reports, "index"))

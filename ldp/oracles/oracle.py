@@ -31,11 +31,12 @@ class Oracle(ABC):
 
     Attributes:
         epsilon: ε, exact.
-        E: the rational just below e^ε that the coins, p and q are made of: ⌊e^ε·2⁶⁴⌋/2⁶⁴.
+        E: the rational just below e^ε that the coins, p and q are made of: ⌊e^ε·2⁶⁴⌋/2⁶⁴ (SUE: a square).
         domain_size: d; the values are 0..d−1.
         p: the probability that a report supports its user's value.
         q: the probability that a report supports any other value.
         fields: a report's integers, in the order of the wire, each with the bound that it stays below.
+        length: the number of integers in the only field of a report that is a vector (bits, indices), else None.
         own_parameters: the names of what the protocol takes besides ε and d.
     """
 
@@ -48,6 +49,7 @@ class Oracle(ABC):
     p: Fraction
     q: Fraction
     fields: Mapping[str, int]
+    length: int | None = None
 
     def __init__(self, epsilon: str | int | Fraction, domain_size: int) -> None:
         self.epsilon = sampling.parse_epsilon(epsilon)
@@ -82,7 +84,9 @@ class Oracle(ABC):
 
     @abstractmethod
     def perturb_one(self, value: int) -> tuple[int, ...]:
-        """A report of one value, as the integers of `fields`, with exact secret coins and without numpy.
+        """A report of one value, as its integers, with exact secret coins and without numpy.
+
+        Reporting the same value again draws a fresh report and spends ε again.
 
         Args:
             value: 0 ≤ v < d.
@@ -92,11 +96,30 @@ class Oracle(ABC):
             ValueError: a value outside the domain.
         """
 
+    def pack(self, report: tuple[int, ...]) -> bytes:
+        """A report of `perturb_one` in the bytes of the wire, without numpy.
+
+        Raises:
+            ValueError: another number of integers than a report has.
+            OverflowError: an integer that its field cannot hold.
+
+        Example:
+            >>> import ldp
+            >>> ldp.OLH("1", domain_size=10).pack((258, 3)).hex()
+            '0201000003'
+        """
+        bounds = [*self.fields.values()] * (1 if self.length is None else self.length)
+        return b"".join(
+            number.to_bytes(bytes_below(bound), "little")
+            for number, bound in zip(report, bounds, strict=True)
+        )
+
     def perturb(self, values: npt.ArrayLike, rng: np.random.Generator | None = None) -> npt.NDArray[np.void]:
         """One report for each value, Ψ.
 
         Without ``rng`` the coins come from the system's randomness and are exact. With ``rng`` this is a
-        fast simulation: its coins are predictable and rounded to floats, so never use it for real secrets.
+        fast simulation: its coins are predictable and may be rounded to floats, so never use it for real
+        secrets.
         Each call draws fresh reports: reporting the same value again spends ε again.
 
         Args:
@@ -126,7 +149,8 @@ class Oracle(ABC):
         """A report as a packed little-endian structured dtype: the array's bytes are the wire's."""
         import numpy as np
 
-        return np.dtype([(name, f"<u{_bytes_below(bound)}") for name, bound in self.fields.items()])
+        shape = () if self.length is None else (self.length,)
+        return np.dtype([(name, f"<u{bytes_below(bound)}", shape) for name, bound in self.fields.items()])
 
     @property
     def state_size(self) -> int:
@@ -146,14 +170,8 @@ class Oracle(ABC):
             TypeError: an array that is not of `report_dtype`.
             ValueError: an array that is not one-dimensional.
         """
-        import numpy as np
-
         self._check_type(reports)
-        good = np.ones(reports.size, np.bool_)
-        for name, bound in self.fields.items():
-            if bound <= np.iinfo(self.report_dtype[name]).max:
-                good &= reports[name] < bound
-        return good
+        return self._well_formed(reports)
 
     def accumulate(self, state: npt.NDArray[np.int64], reports: npt.NDArray[np.void]) -> None:
         """Count reports into a state, in place. States of disjoint sets of reports add.
@@ -172,9 +190,7 @@ class Oracle(ABC):
         good = self.check(reports)
         if not good.all():
             first = int(good.argmin())
-            raise ValueError(
-                f"report {first} is malformed: {reports[first]}; the bounds are {dict(self.fields)}"
-            )
+            raise ValueError(f"report {first} is malformed: {reports[first]}; {self._allowed()}")
         self._accumulate(state, reports)
 
     def support(self, state: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
@@ -229,6 +245,31 @@ class Oracle(ABC):
 
     @abstractmethod
     def _accumulate(self, state: npt.NDArray[np.int64], reports: npt.NDArray[np.void]) -> None: ...
+
+    def _well_formed(self, reports: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
+        """Integers below their bounds; a report that is a vector has a rule of its own instead."""
+        import numpy as np
+
+        good = np.ones(reports.size, np.bool_)
+        for name, bound in self.fields.items():
+            if bound <= np.iinfo(self.report_dtype[name]).max:
+                good &= reports[name] < bound
+        return good
+
+    def _allowed(self) -> str:
+        """What a well-formed report is, for errors."""
+        return f"the bounds are {dict(self.fields)}"
+
+    # What they use
+
+    def _column(self, reports: npt.NDArray[np.void], name: str) -> npt.NDArray[Any]:
+        """A field of all reports as one type of array, for which a kernel is compiled once."""
+        import numpy as np
+
+        column = reports[name]
+        column = np.require(column, column.dtype.newbyteorder("="), ["C", "A"]).view()
+        column.flags.writeable = False
+        return column
 
     def _checked_value(self, value: int) -> int:
         return as_integer("value", value, 0, self.domain_size - 1)
@@ -291,6 +332,11 @@ def as_integer(name: str, value: SupportsIndex, low: int, high: int) -> int:
     return number
 
 
-def _bytes_below(bound: int) -> int:
-    """The size of the smallest unsigned integer that holds bound − 1."""
+def bytes_below(bound: int) -> int:
+    """The size of the smallest unsigned integer that holds bound − 1.
+
+    Example:
+        >>> [bytes_below(256), bytes_below(257), bytes_below(1 << 32)]
+        [1, 2, 4]
+    """
     return next(size for size in (1, 2, 4) if bound <= 1 << 8 * size)

@@ -1,6 +1,7 @@
 """Frames: the vectors, a round trip, and `decode` against a decoder that reads one record at a time."""
 
 import json
+import string
 import struct
 import sys
 from pathlib import Path
@@ -13,10 +14,14 @@ from hypothesis import strategies as st
 import ldp
 from ldp import frames
 from ldp.oracles import ORACLES
+from ldp.oracles.olh import HASHES
 
-VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "frames.json").read_text())["streams"]
+FOLDER = Path(__file__).parents[1] / "vectors"
+EVERY = json.loads((FOLDER / "oracles.json").read_text())["streams"]
+VECTORS = json.loads((FOLDER / "frames.json").read_text())["streams"] + EVERY
 STREAMS = {vector["name"]: ldp.Stream.from_document(vector["name"], vector["document"]) for vector in VECTORS}
-FORMATS = {("grr", 1): "<B", ("grr", 2): "<H", ("grr", 4): "<I", ("olh", 5): "<IB", ("olh", 6): "<IH"}
+ALPHABET = string.ascii_uppercase + string.ascii_lowercase + string.digits + "+/"
+FORMATS = {1: "<B", 2: "<H", 4: "<I", 5: "<IB", 6: "<IH"}
 
 
 def columns(records):
@@ -32,14 +37,51 @@ def record_of(vector):
     return bytes.fromhex(vector["hex"]) if "hex" in vector else vector["text"].encode()
 
 
+def bounds_of(oracle):
+    """What the integers of a report stay below; None for a report that is a vector."""
+    match oracle.name:
+        case "grr":
+            return [oracle.domain_size]
+        case "olh":
+            return [2**32, oracle.g]
+        case "hadamard":
+            return [2 ** len(f"{oracle.domain_size:b}")]
+        case "pgr":
+            return [(oracle.prime**oracle.dimension - 1) // (oracle.prime - 1)]
+    return None
+
+
+def size_of(oracle):
+    bounds = bounds_of(oracle)
+    if bounds:
+        return sum(1 if bound <= 256 else 2 if bound <= 65536 else 4 for bound in bounds)
+    bits = -(-oracle.domain_size // 8)
+    return min(bits, oracle.k * width(oracle.domain_size)) if oracle.name == "subset" else bits
+
+
+def width(d):
+    return 1 if d <= 256 else 2 if d <= 65536 else 4
+
+
+def is_vector(oracle, wire):
+    """Whether bytes are a well-formed report that is a vector."""
+    d, bits = oracle.domain_size, -(-oracle.domain_size // 8)
+    if oracle.name == "subset" and oracle.k * width(d) <= bits:
+        form = struct.Struct("<" + str(oracle.k) + {1: "B", 2: "H", 4: "I"}[width(d)])
+        indices = list(form.unpack(wire))
+        return indices == sorted(set(indices)) and indices[-1] < d
+    ones = int.from_bytes(wire, "little")
+    return ones < 1 << d and (oracle.name != "subset" or ones.bit_count() == oracle.k)
+
+
 def read_one(stream, record):
-    """A frame's reports as tuples, or the reason for which it is rejected: the contract, record by record."""
+    """A frame's reports as tuples or bytes, or the reason for which it is rejected: record by record."""
     oracle = stream.oracle
-    bounds = [oracle.domain_size] if oracle.name == "grr" else [2**32, oracle.g]
+    bounds, size = bounds_of(oracle), size_of(oracle)
     if record == b"":
         return "empty"
     if record.startswith(b"{"):
-        rows = read_json(stream, record, len(bounds))
+        rows = read_json(stream, record, len(bounds) if bounds else None, size)
     elif record[0] != 1:
         return "version"
     elif len(record) < 5:
@@ -47,18 +89,21 @@ def read_one(stream, record):
     elif record[1:5] != stream.fingerprint:
         return "fingerprint"
     else:
-        form = struct.Struct(FORMATS[oracle.name, oracle.report_dtype.itemsize])
-        if len(record) == 5 or (len(record) - 5) % form.size:
+        if len(record) == 5 or (len(record) - 5) % size:
             return "length"
+        form = struct.Struct(FORMATS[size] if bounds else f"{size}s")
         rows = list(form.iter_unpack(record[5:]))
+        rows = rows if bounds else [wire for (wire,) in rows]
     if isinstance(rows, str):
         return rows
+    if not bounds:
+        return rows if all(is_vector(oracle, wire) for wire in rows) else "range"
     if any(number < 0 or number >= bound for row in rows for number, bound in zip(row, bounds, strict=True)):
         return "range"
     return rows
 
 
-def read_json(stream, record, width):
+def read_json(stream, record, width, size):
     class Bad:  # an object or a float, wherever it stands
         def __init__(self, read):
             self.read = read
@@ -90,10 +135,34 @@ def read_json(stream, record, width):
         return "fingerprint"
     if not items:
         return "length"
+    if width is None:
+        rows = [from_base64(item, size) if type(item) is str else None for item in items]
+        return "json" if None in rows else rows
     rows = [(item,) if width == 1 else item for item in items]
     if any(not isinstance(row, list | tuple) or [type(x) for x in row] != [int] * width for row in rows):
         return "json"
     return [tuple(row) for row in rows]
+
+
+def from_base64(text, size):
+    """The bytes of the one text that stands for them, by the alphabet."""
+    core = text.rstrip("=")
+    if len(core) != -(-size * 4 // 3) or len(text) != -(-size // 3) * 4 or set(core) - set(ALPHABET):
+        return None
+    number, spare = 0, 6 * len(core) - 8 * size
+    for character in core:
+        number = number * 64 + ALPHABET.index(character)
+    return None if number % (1 << spare) else (number >> spare).to_bytes(size, "big")
+
+
+def rows_of(reports):
+    """Reports as tuples, or as bytes where they are vectors."""
+    (name, *_) = reports.dtype.names
+    return [row.tobytes() for row in reports] if reports.dtype[name].shape else reports.tolist()
+
+
+def as_row(report):
+    return bytes.fromhex(report) if isinstance(report, str) else tuple(report)
 
 
 def check_against_one_by_one(stream, records):
@@ -103,7 +172,7 @@ def check_against_one_by_one(stream, records):
     assert decoded.counts.dtype == np.int64
     assert decoded.counts.tolist() == [0 if isinstance(answer, str) else len(answer) for answer in expected]
     assert decoded.reports.dtype == stream.oracle.report_dtype
-    assert decoded.reports.tolist() == [
+    assert rows_of(decoded.reports) == [
         row for answer in expected if not isinstance(answer, str) for row in answer
     ]
     assert stream.oracle.check(decoded.reports).all()
@@ -121,7 +190,7 @@ def test_vectors(vector):
             assert decoded.reports.size == 0
         else:
             assert decoded.reasons == {}, item["what"]
-            assert decoded.reports.tolist() == [tuple(row) for row in item["reports"]]
+            assert rows_of(decoded.reports) == [as_row(report) for report in item["reports"]]
             assert decoded.counts.tolist() == [len(item["reports"])]
 
 
@@ -133,6 +202,29 @@ def test_vectors_in_one_batch(vector):
     check_against_one_by_one(STREAMS[vector["name"]], [records[i] for i in order])
 
 
+@pytest.mark.parametrize("vector", EVERY, ids=lambda vector: vector["name"])
+def test_vectors_of_what_reports_support(vector):
+    stream = STREAMS[vector["name"]]
+    oracle, whole = stream.oracle, stream.oracle.zeros()
+    for item in vector["reports"]:
+        reports = np.frombuffer(bytes.fromhex(item["wire"]), oracle.report_dtype)
+        assert reports.shape == (1,)
+        assert json.loads(frames.encode_json(stream, reports))["reports"] == [item["json"]]
+        state = oracle.zeros()
+        oracle.accumulate(state, reports)
+        expected = np.zeros(oracle.domain_size, int)
+        expected[item["supports"]] = 1
+        assert (oracle.support(state) == expected).all()
+        whole += state
+    assert oracle.support(whole).tolist() == vector["support"]
+    for seed, value, bucket in vector.get("hashes", []):
+        assert HASHES[oracle.hash](seed, value, oracle.g) == bucket
+
+
+def test_every_protocol_has_vectors():
+    assert {stream.oracle.name for stream in STREAMS.values()} >= set(ORACLES)
+
+
 def test_every_reason_has_a_vector():
     reasons = {item.get("reason") for vector in VECTORS for item in vector["records"]}
     assert reasons - {None} == set(frames.Reason) == {str(reason) for reason in frames.Reason}
@@ -142,7 +234,11 @@ def test_every_reason_has_a_vector():
 def test_encode_makes_the_vectors(vector):
     stream = STREAMS[vector["name"]]
     for item in (item for item in vector["records"] if "reports" in item):
-        reports = np.array([tuple(row) for row in item["reports"]], stream.oracle.report_dtype)
+        rows = [as_row(report) for report in item["reports"]]
+        dtype = stream.oracle.report_dtype
+        reports = (
+            np.frombuffer(b"".join(rows), dtype) if isinstance(rows[0], bytes) else np.array(rows, dtype)
+        )
         if "hex" in item:
             assert frames.encode(stream, reports).hex() == item["hex"]
         else:

@@ -1,8 +1,10 @@
 """The compiled loops against plain Python, and against what other implementations computed."""
 
+import itertools
 import json
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -164,12 +166,117 @@ def test_two_values_collide_with_probability_one_in_g(name, g):
         assert abs((first == second).sum() - seeds.size / g) < allowed
 
 
+@pytest.mark.parametrize("d", [1, 7, 8, 9, 40, 1000, 1024, 8 * kernels.RUN, 8 * kernels.RUN + 3, 40_000])
+def test_bit_counts_equal_a_recount(d):
+    """For numbers of reports around a run of short ones, and around the 255 runs that a byte can count."""
+    together = max(1, kernels.RUN // -(-d // 8))
+    sizes = [0, 1, together - 1, together, together + 1]
+    if together < 300:
+        sizes += [254 * together, 255 * together, 255 * together + 1, 511 * together + 2]
+    rng = np.random.default_rng(1)
+    values = rng.random((max(sizes), d)) < rng.choice([0.3, 1.0], size=d)  # some bits are set in every report
+    bits = np.packbits(values, axis=1, bitorder="little")
+    for n in sizes:
+        state = np.full(d, 5, np.int64)
+        kernels.count_bits(state, bits[:n])
+        assert (state - 5 == values[:n].sum(axis=0)).all()
+
+
+def test_bit_counts_of_the_largest_domain():
+    d = 1 << 24
+    bits = np.random.default_rng(2).integers(256, size=(3, d // 8), dtype=np.uint8)
+    state = np.zeros(d, np.int64)
+    kernels.count_bits(state, bits)
+    assert (state == np.unpackbits(bits, axis=1, bitorder="little").sum(axis=0, dtype=np.int64)).all()
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.uint16, np.uint32])
+def test_index_counts_and_order_equal_a_recount(kind):
+    rng = np.random.default_rng(3)
+    m = min(1 << 24, np.iinfo(kind).max + 1)
+    indices = rng.integers(m, size=(500, 7)).astype(kind)
+    indices[::3].sort(axis=1)
+    indices[3, 3] = indices[3, 4]  # not strictly
+    indices[0] = [0, 1, 2, 3, 4, 5, m - 1]
+    state = np.full(m, 5, np.int64)
+    for part in (indices[:0], indices):
+        kernels.count_indices(state, part.reshape(-1))
+    assert (state - 5 == np.bincount(indices.reshape(-1), minlength=m)).all()
+    expected = [sorted(set(row)) == row for row in indices.tolist()]
+    assert kernels.ascends(indices).tolist() == expected
+    assert 1 < sum(expected) < 400
+    assert kernels.ascends(indices[:, :1]).all()
+    assert kernels.ascends(indices[:0]).size == 0
+
+
+@pytest.mark.parametrize("size", [1, 2, 63, 64, 65, 1000])
+def test_ones_equal_a_recount(size):
+    rng = np.random.default_rng(4)
+    bits = rng.integers(256, size=(300, size), dtype=np.uint8)
+    bits[0], bits[1] = 0, 255
+    expected = [int.from_bytes(row.tobytes(), "little").bit_count() for row in bits]
+    assert kernels.count_ones(bits).tolist() == expected
+    assert kernels.count_ones(np.arange(256, dtype=np.uint8)[:, None]).tolist() == [
+        byte.bit_count() for byte in range(256)
+    ]
+
+
+@pytest.mark.parametrize(("m", "k"), [(2, 1), (4, 1), (5, 2), (6, 5), (6, 3)])
+def test_all_draws_together_make_each_subset_equally_often(m, k):
+    """Over everything that could be drawn: with the own symbol, and without it."""
+    draws = np.array(list(itertools.product(*(range(m - k + j) for j in range(k)))))
+    for symbol in range(m):
+        for own in (True, False):
+            chosen = draws.copy()
+            symbols, keep = np.full(len(draws), symbol), np.full(len(draws), own)
+            kernels.choose_subsets(chosen, symbols, keep, m)
+            law = Counter(frozenset(row) for row in chosen.tolist())
+            others = set(range(m)) - {symbol}
+            expected = [{symbol, *rest} for rest in itertools.combinations(others, k - 1)]
+            if not own:
+                expected = itertools.combinations(others, k)
+            assert law.keys() == set(map(frozenset, expected))
+            assert len(set(law.values())) == 1
+
+
+@pytest.mark.parametrize("exponent", [0, 1, 2, 5, 11, 12, 13, 15])
+def test_walsh_hadamard_equals_the_sums_of_its_definition(exponent):
+    K = 1 << exponent
+    rng = np.random.default_rng(6)
+    counters = rng.integers(-(1 << 40), 1 << 40, size=K)
+    transformed = counters.copy()
+    kernels.walsh_hadamard(transformed)
+    columns = np.arange(K)
+    for r in {0, K - 1, K // 2, K // 3, *rng.integers(K, size=50).tolist()}:
+        signs = 1 - 2 * (np.bitwise_count(columns & r) % 2).astype(np.int64)
+        assert transformed[r] == (signs * counters).sum()
+
+
 def test_importing_the_kernels_compiles_nothing_and_loading_needs_no_compiler_twice():
+    """Nor does any report, of any protocol and size, meet a kernel that `warm` did not compile."""
     code = (
+        "import numpy as np, ldp, ldp.oracles\n"
         "from ldp import kernels\n"
-        "assert not any(f.signatures for f in (*kernels.HASH.values(), *kernels.COUNT.values(), kernels.sort_frames))\n"
+        "loops = {name: loop for name, loop in vars(kernels).items()\n"
+        "         if hasattr(loop, 'signatures') and not name.startswith('_')}\n"
+        "assert len(loops) >= 12, loops\n"
+        "assert not any(loop.signatures for loop in loops.values())\n"
         "kernels.warm()\n"
-        "for f in (*kernels.HASH.values(), *kernels.COUNT.values(), kernels.sort_frames, kernels.copy_bodies):\n"
-        "    assert len(f.signatures) == 1, f\n"
+        "compiled = {name: list(loop.signatures) for name, loop in loops.items()}\n"
+        "assert all(compiled.values()), compiled\n"
+        "for name in ldp.oracles.ORACLES:\n"
+        "    for epsilon, d in [('1', 10), ('8', 200), ('1', 1000), ('8', 60000), ('9', 70000)]:\n"
+        "        oracle = ldp.oracle(name, epsilon, d)\n"
+        "        stream, rng = ldp.Stream('s', oracle), np.random.default_rng(1)\n"
+        "        reports = oracle.perturb([0, 1, 2], rng)\n"
+        "        frames = ldp.frames.encode(stream, reports) + ldp.frames.encode_json(stream, reports)\n"
+        "        bounds = np.array([0, 5 + reports.nbytes, len(frames)])\n"
+        "        state, decoded = oracle.zeros(), ldp.frames.decode(stream, frames, bounds)\n"
+        "        assert decoded.counts.tolist() == [3, 3]\n"
+        "        oracle.accumulate(state, decoded.reports)\n"
+        "        oracle.accumulate(state, np.frombuffer(frames[5:5 + reports.nbytes], oracle.report_dtype)[::2])\n"
+        "        oracle.support(state)\n"
+        "for name, loop in loops.items():\n"
+        "    assert loop.signatures == compiled[name], name\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)

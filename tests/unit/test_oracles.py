@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections import Counter
 from fractions import Fraction
+from math import comb
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ import ldp
 from ldp import sampling
 from ldp.oracles import ORACLES
 from ldp.oracles.olh import HASHES, best_g
+from ldp.oracles.subset import best_k
 
 CONTRACT = [
     *(
@@ -33,16 +35,71 @@ CONTRACT = [
     ldp.OLH("4", 1024, hash="xxh32"),
     ldp.OLH("1", 500, hash="xxh32", g=256),
     ldp.OLH("1", 500, g=257),
+    ldp.OLH("1", 100, g=2),
+    *(
+        unary(epsilon, d)
+        for unary in (ldp.OUE, ldp.SUE)
+        for epsilon, d in [("1", 1), ("0.1", 8), ("1/3", 845), ("4", 70_001), ("64", 12)]
+    ),
+    *(
+        ldp.SubsetSelection(epsilon, d)
+        for epsilon, d in [
+            ("1", 2),
+            ("0.1", 3),
+            ("1/3", 845),
+            ("1", 1024),
+            ("6", 300),
+            ("7", 70_000),
+            ("64", 12),
+        ]
+    ),
+    ldp.SubsetSelection("1", 300, k=7),
+    ldp.SubsetSelection("1", 16, k=15),
+    *(
+        ldp.HadamardResponse(epsilon, d)
+        for epsilon, d in [("1", 1), ("0.1", 2), ("1", 255), ("1/3", 256), ("4", 70_000), ("64", 7)]
+    ),
+    *(ldp.PGR(epsilon, d) for epsilon, d in [("1", 1), ("0.1", 2), ("0.1", 255), ("1", 300), ("64", 7)]),
+    ldp.PGR("4", 50, prime=7, dimension=3),
+    ldp.PGR("1", 300, prime=257, dimension=3),
 ]
 over_all = pytest.mark.parametrize("oracle", CONTRACT, ids=repr)
 
 
 def supported(oracle, report):
     """The values that a report supports, by the protocol's definition."""
-    if oracle.name == "grr":
-        return {int(report["index"])}
-    seed, bucket = report.tolist()
-    return {v for v in range(oracle.domain_size) if HASHES[oracle.hash](seed, v, oracle.g) == bucket}
+    domain = range(oracle.domain_size)
+    match report.dtype.names:
+        case ("seed", "bucket"):
+            seed, bucket = report.tolist()
+            return {v for v in domain if HASHES[oracle.hash](seed, v, oracle.g) == bucket}
+        case ("bits",):
+            return {v for v in domain if report["bits"][v // 8] >> v % 8 & 1}
+        case ("indices",):
+            return set(report["indices"].tolist())
+    index = int(report["index"])
+    return {index} if oracle.name == "grr" else {v for v in domain if SUPPORTS[oracle.name](oracle, index, v)}
+
+
+# whether an index supports a value, for the protocols whose report says so only by arithmetic
+SUPPORTS = {
+    "hadamard": lambda oracle, index, v: f"{index & v + 1:b}".count("1") % 2 == 0,
+    "pgr": lambda oracle, index, v: (
+        sum(a * b for a, b in zip(coordinates(oracle, index), coordinates(oracle, v), strict=True))
+        % oracle.prime
+        == 0
+    ),
+}
+
+
+def coordinates(oracle, index):
+    """A point of the projective space: first come those with the most zeros before their first 1."""
+    for rest in range(oracle.dimension):
+        if index < oracle.prime**rest:
+            digits = [index // oracle.prime**k % oracle.prime for k in reversed(range(rest))]
+            return [0] * (oracle.dimension - 1 - rest) + [1, *digits]
+        index -= oracle.prime**rest
+    raise AssertionError("no such point")
 
 
 @pytest.fixture
@@ -52,6 +109,7 @@ def seeded_system(monkeypatch):
     numbers = random.Random(20200223)
     monkeypatch.setattr(sampling, "system_words", lambda n: words.integers(1 << 64, size=n, dtype=np.uint64))
     monkeypatch.setattr(secrets, "randbelow", numbers.randrange)
+    monkeypatch.setattr(secrets, "randbits", numbers.getrandbits)
 
 
 def test_every_protocol_is_under_the_contract():
@@ -66,7 +124,7 @@ def test_parameters_make_the_same_oracle_again(oracle):
     again = ldp.oracle(protocol, **parameters)
     assert again == oracle
     assert hash(again) == hash(oracle)
-    assert eval(repr(oracle), {"GRR": ldp.GRR, "OLH": ldp.OLH}) == oracle
+    assert eval(repr(oracle), {protocol.__name__: protocol for protocol in ORACLES.values()}) == oracle
     assert again != ldp.oracle(protocol, **parameters | {"epsilon": "7/5"})
     assert oracle != "oracle"
 
@@ -75,7 +133,8 @@ def test_parameters_make_the_same_oracle_again(oracle):
 def test_probabilities_are_exact_and_of_the_lower_exponential(oracle):
     assert isinstance(oracle.p, Fraction)
     assert isinstance(oracle.q, Fraction)
-    assert sampling.exp_below(oracle.epsilon) == oracle.E
+    half = sampling.exp_below(oracle.epsilon / 2)
+    assert (half * half if oracle.name == "sue" else sampling.exp_below(oracle.epsilon)) == oracle.E
     assert 0 < oracle.q < oracle.p <= 1
 
 
@@ -85,8 +144,9 @@ def test_a_report_is_packed_little_endian_and_as_small_as_can_be(oracle):
     assert dtype.names == tuple(oracle.fields)
     assert dtype.itemsize == sum(dtype[name].itemsize for name in dtype.names)
     for name, bound in oracle.fields.items():
-        bits = 8 * dtype[name].itemsize
-        assert dtype[name] == np.dtype(f"<u{bits // 8}")
+        assert dtype[name].shape == (() if oracle.length is None else (oracle.length,))
+        bits = 8 * dtype[name].base.itemsize
+        assert dtype[name].base == np.dtype(f"<u{bits // 8}")
         assert bits == next(b for b in (8, 16, 32) if bound - 1 < 2**b)
 
 
@@ -117,8 +177,14 @@ def test_perturb_with_a_generator_repeats_and_without_does_not(oracle):
 def test_perturb_one_gives_the_fields_of_a_report(oracle):
     for value in {0, oracle.domain_size - 1, np.int64(oracle.domain_size // 2)}:
         report = oracle.perturb_one(value)
-        assert [type(number) for number in report] == [int] * len(oracle.fields)
-        assert oracle.check(np.array([report], oracle.report_dtype)).all()
+        assert [type(number) for number in report] == [int] * (oracle.length or len(oracle.fields))
+        wire = oracle.pack(report)
+        assert len(wire) == oracle.report_dtype.itemsize
+        (unpacked,) = np.frombuffer(wire, oracle.report_dtype)
+        assert tuple(np.hstack([unpacked[name] for name in oracle.fields]).tolist()) == report
+        assert oracle.check(np.array([unpacked])).all()
+        with pytest.raises(ValueError, match="argument"):
+            oracle.pack((*report, 0))
 
 
 @over_all
@@ -205,14 +271,36 @@ def test_read_only_and_strided_reports_count_the_same(oracle):
 @over_all
 def test_malformed_reports_are_found_and_refused(oracle):
     for name, bound in oracle.fields.items():
-        reports = oracle.perturb(np.zeros(4, int))
-        most = np.iinfo(oracle.report_dtype[name]).max
-        if bound > most:
-            continue
-        reports[name][[1, 3]] = bound, most
-        assert oracle.check(reports).tolist() == [True, False, True, False]
-        with pytest.raises(ValueError, match="report 1 is malformed"):
-            oracle.accumulate(oracle.zeros(), reports)
+        for wrong in malformed(oracle, name, bound):
+            reports = oracle.perturb(np.zeros(4, int))
+            reports[name][[1, 3]] = wrong
+            assert oracle.check(reports).tolist() == [True, False, True, False]
+            with pytest.raises(ValueError, match="report 1 is malformed"):
+                oracle.accumulate(oracle.zeros(), reports)
+
+
+def malformed(oracle, name, bound):
+    """What a field may not hold."""
+    d, most = oracle.domain_size, np.iinfo(oracle.report_dtype[name].base).max
+    if name == "indices":
+        yield np.arange(oracle.k)[::-1] if oracle.k > 1 else most  # descending
+        yield [*range(oracle.k - 1), max(oracle.k - 2, 0)] if oracle.k > 1 else d  # the last one twice
+        if d <= most:
+            yield [*range(oracle.k - 1), d]
+            yield [*range(oracle.k - 1), most]
+    elif name == "bits":
+        full = np.zeros(8 * oracle.length, bool)
+        size = oracle.k if oracle.name == "subset" else d
+        full[:size] = True
+        for v in range(d, full.size):  # a bit of the padding, in the place of another and besides
+            yield np.packbits(np.where(np.arange(full.size) == v, True, full), bitorder="little")
+            yield np.packbits(np.roll(full, 1) if v == size else np.arange(full.size) == v, bitorder="little")
+        if oracle.name == "subset":
+            yield np.packbits(np.arange(full.size) < size - 1, bitorder="little")
+            yield np.packbits(np.arange(full.size) < size + 1, bitorder="little")
+    elif bound <= most:
+        yield bound
+        yield most
 
 
 @over_all
@@ -285,6 +373,18 @@ def test_estimate_refuses_what_cannot_be_counts(oracle):
         ldp.OLH("0.5", 40, hash="xxh32"),
         ldp.OLH("4", 40),
         ldp.OLH("1", 1),
+        ldp.OLH("1", 7, g=2),
+        ldp.OUE("1", 9),
+        ldp.OUE("4", 70),
+        ldp.SUE("1", 9),
+        ldp.SUE("0.5", 70),
+        ldp.SubsetSelection("1", 2),
+        ldp.SubsetSelection("1", 9),
+        ldp.SubsetSelection("4", 70),
+        ldp.SubsetSelection("1", 6, k=5),
+        ldp.HadamardResponse("1", 1),
+        ldp.HadamardResponse("1", 9),
+        ldp.HadamardResponse("4", 70),
     ],
     ids=repr,
 )
@@ -300,11 +400,23 @@ def test_reports_support_the_own_value_with_p_and_any_other_with_q(oracle, exact
 
 
 @pytest.mark.parametrize(
-    "oracle", [ldp.GRR("1", 7), ldp.OLH("1", 7), ldp.OLH("1", 7, hash="xxh32")], ids=repr
+    "oracle",
+    [
+        ldp.GRR("1", 7),
+        ldp.OLH("1", 7),
+        ldp.OLH("1", 7, hash="xxh32"),
+        ldp.OUE("1", 9),
+        ldp.SUE("1", 9),
+        ldp.SubsetSelection("1", 9),
+        ldp.SubsetSelection("5", 20),
+        ldp.HadamardResponse("1", 9),
+    ],
+    ids=repr,
 )
 def test_one_report_at_a_time_has_the_same_law(oracle, seeded_system):
     n = 20_000
-    reports = np.array([oracle.perturb_one(3) for _ in range(n)], oracle.report_dtype)
+    wire = b"".join(oracle.pack(oracle.perturb_one(3)) for _ in range(n))
+    reports = np.frombuffer(wire, oracle.report_dtype)
     state = oracle.zeros()
     oracle.accumulate(state, reports)
     for v, count in enumerate(oracle.support(state)):
@@ -333,8 +445,13 @@ def law(monkeypatch, oracle, value, seeds=()):
                 else [(k, Fraction(1, bound)) for k in range(bound)]
             )
 
+        def mask(p, n):
+            ones = [word.bit_count() for word in range(1 << n)]
+            return draw([(word, p**k * (1 - p) ** (n - k)) for word, k in enumerate(ones)])
+
         monkeypatch.setattr(sampling, "coin", lambda p: draw([(True, p), (False, 1 - p)]))
         monkeypatch.setattr(sampling, "integer", integer)
+        monkeypatch.setattr(sampling, "mask", mask)
         try:
             report = oracle.perturb_one(value)
         except StopIteration:
@@ -381,6 +498,81 @@ def test_privacy_of_olh_over_every_class_of_hash_functions(monkeypatch, hash_nam
     assert min(ratios) == 1 / oracle.E
 
 
+@pytest.mark.parametrize("epsilon", ["0.1", "1", "4"])
+@pytest.mark.parametrize("name", ["oue", "sue", "subset", "hadamard"])
+@pytest.mark.parametrize("d", [1, 2, 3, 4, 6])
+def test_privacy_by_enumeration(monkeypatch, name, epsilon, d):
+    """The ratio of every two users' probabilities for every report: exactly E at most, and E is below e^ε."""
+    if name == "subset" and d == 1:
+        with pytest.raises(ValueError, match="domain_size is 1; allowed is 2 to"):
+            ldp.oracle(name, epsilon, d)
+        return
+    oracle = ldp.oracle(name, epsilon, d)
+    low, _ = exp_bracket(oracle.epsilon)
+    assert 1 < oracle.E < low
+    laws = [law(monkeypatch, oracle, value) for value in range(d)]
+    supports = {report: supported(oracle, unpacked(oracle, report)) for report in laws[0]}
+    assert (
+        len(supports)
+        == {
+            "oue": 2**d,
+            "sue": 2**d,
+            "subset": comb(d, getattr(oracle, "k", 0)),
+            "hadamard": oracle.state_size,
+        }[name]
+    )
+    for value, reports in enumerate(laws):
+        assert reports.keys() == supports.keys()
+        assert sum(reports.values()) == 1
+        for other in range(d):
+            probability = sum(weight for report, weight in reports.items() if other in supports[report])
+            assert probability == (oracle.p if other == value else oracle.q)
+    ratios = {a[report] / b[report] for a, b in itertools.permutations(laws, 2) for report in a}
+    assert max(ratios, default=oracle.E) == oracle.E
+    assert min(ratios, default=1 / oracle.E) == 1 / oracle.E
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 4])
+def test_privacy_of_subsets_of_every_size(monkeypatch, k):
+    oracle = ldp.SubsetSelection("1", 5, k=k)
+    laws = [law(monkeypatch, oracle, value) for value in range(5)]
+    for value, reports in enumerate(laws):
+        assert len(reports) == comb(5, k)
+        assert sum(reports.values()) == 1
+        with_own = {
+            w for report, w in reports.items() if value in supported(oracle, unpacked(oracle, report))
+        }
+        without = {w for report, w in reports.items()} - with_own
+        assert with_own == {oracle.p / comb(4, k - 1)}
+        assert without == {(1 - oracle.p) / comb(4, k)}
+        assert max(with_own) == oracle.E * max(without)
+
+
+def unpacked(oracle, report):
+    return np.frombuffer(oracle.pack(report), oracle.report_dtype)[0]
+
+
+def exp_bracket(epsilon):
+    """Rationals below and above e^ε, 2^-90 apart or less: the series, and the series with its rest as if geometric."""
+    terms = [Fraction(1)]
+    while len(terms) < 2 * epsilon + 2 or terms[-1] > Fraction(1, 2**100):
+        terms.append(terms[-1] * epsilon / len(terms))
+    return sum(terms), sum(terms) + terms[-1]
+
+
+@pytest.mark.parametrize("epsilon", ["1/1000000", "0.1", "1/3", "1", "2.5", "4", "10", "64"])
+def test_e_of_sue_is_certified(epsilon):
+    """H is the largest multiple below e^(ε/2), and H² is below a bracket of e^ε that is tighter than H² is."""
+    oracle = ldp.SUE(epsilon, 10)
+    half = oracle.p / oracle.q
+    assert (half * 2**64).denominator == 1
+    assert half**2 == oracle.E
+    low, high = exp_bracket(oracle.epsilon)
+    assert low > oracle.E
+    assert high < (half + Fraction(1, 2**64)) ** 2
+    assert high - low < (low - oracle.E) / 2**20
+
+
 @pytest.mark.parametrize("hash_name", HASHES)
 @pytest.mark.parametrize("rng", [None, np.random.default_rng(1)], ids=["exact", "simulated"])
 def test_arrays_perturb_the_hash_under_the_reported_seed(monkeypatch, hash_name, rng):
@@ -391,6 +583,88 @@ def test_arrays_perturb_the_hash_under_the_reported_seed(monkeypatch, hash_name,
     expected = [HASHES[hash_name](int(s), int(v), 300) for s, v in zip(reports["seed"], values, strict=True)]
     assert reports["bucket"].tolist() == expected
     assert np.unique(reports["seed"]).size > 1990
+
+
+@pytest.mark.parametrize("rng", [None, np.random.default_rng(1)], ids=["exact", "simulated"])
+def test_arrays_draw_with_the_same_probabilities(monkeypatch, rng):
+    """The array path takes from `sampling` what the path of one value takes, whose law is enumerated above."""
+    asked = []
+    heads = {True: np.ones, False: np.zeros}
+    monkeypatch.setattr(
+        sampling, "coins", lambda p, n, rng: asked.append(("coins", p)) or heads[own](n, bool)
+    )
+    monkeypatch.setattr(
+        sampling,
+        "masks",
+        lambda p, m, n, rng: asked.append(("masks", p, m)) or np.full((n, -(-m // 8)), 0b1010, np.uint8),
+    )
+    monkeypatch.setattr(
+        sampling, "integers", lambda bound, n, rng: asked.append(("integers", bound)) or np.arange(n)
+    )
+    for oracle in (ldp.OUE("1", 4), ldp.SUE("1", 4)):
+        for own in (True, False):
+            bits = oracle.perturb([0, 1, 2, 3], rng)["bits"][:, 0].tolist()
+            assert bits == ([0b1011, 0b1010, 0b1110, 0b1010] if own else [0b1010, 0b1000, 0b1010, 0b0010])
+            assert sorted(asked) == [("coins", oracle.p), ("masks", oracle.q, 4)]
+            asked.clear()
+    oracle = ldp.HadamardResponse("1", 7)
+    for own in (True, False):
+        for value in range(7):
+            columns = oracle.perturb(np.full(8, value), rng)["index"].tolist()
+            # each column of the half that was chosen, twice
+            half = [j for j in range(8) if SUPPORTS["hadamard"](oracle, j, value) == own]
+            assert sorted(columns) == sorted(half * 2)
+            assert sorted(asked) == [("coins", oracle.p), ("integers", 8)]
+            asked.clear()
+
+
+def test_best_k_has_the_least_variance():
+    """Against a search over every size, in exact rationals; in places it is not the integer nearest to d/(E+1)."""
+    others = 0
+    for step in range(2, 120, 3):
+        epsilon = Fraction(step, 20)
+        for d in (2, 3, 4, 7, 20, 50):
+            E = sampling.exp_below(epsilon)
+            oracles = [ldp.SubsetSelection(epsilon, d, k=k) for k in range(1, d)]
+            variance = {o.k: o.q * (1 - o.q) / (o.p - o.q) ** 2 for o in oracles}
+            assert best_k(E, d) == min(variance, key=variance.get)
+            others += best_k(E, d) != min(max(round(d / (E + 1)), 1), d - 1)
+    assert others > 0
+
+
+def test_a_subset_has_the_smaller_form():
+    for d, k, name, size in [
+        (80, 10, "indices", 10),
+        (80, 11, "bits", 10),
+        (256, 32, "indices", 32),
+        (256, 33, "bits", 32),
+        (257, 16, "indices", 32),
+        (257, 17, "bits", 33),
+        (70_000, 2187, "indices", 8748),
+        (70_000, 2188, "bits", 8750),
+    ]:
+        dtype = ldp.SubsetSelection("1", d, k=k).report_dtype
+        assert dtype.names == (name,)
+        assert dtype.itemsize == size
+
+
+def test_hadamard_decodes_what_the_matrix_says():
+    """Against the matrix built by doubling, for states of all sizes, with entries that no 32 bits hold."""
+    rng = np.random.default_rng(8)
+    for d in (1, 2, 3, 4, 7, 8, 100, 127, 128, 500):
+        oracle = ldp.HadamardResponse("1", d)
+        matrix = np.ones((1, 1), np.int64)
+        while len(matrix) <= d:
+            matrix = np.block([[matrix, matrix], [matrix, -matrix]])
+        assert len(matrix) == oracle.state_size
+        state = rng.integers(1 << 45, size=oracle.state_size)
+        expected = [int(state[matrix[v + 1] == 1].sum()) for v in range(d)]
+        assert oracle.support(state).tolist() == expected
+        # every (message, value) pair
+        for message in range(oracle.state_size):
+            one = oracle.zeros()
+            one[message] = 1
+            assert oracle.support(one).tolist() == (matrix[1 : d + 1, message] == 1).tolist()
 
 
 def test_best_g_has_the_least_variance():
@@ -421,7 +695,7 @@ def test_best_g_at_its_ends(E, g):
 @pytest.mark.parametrize(
     ("name", "arguments", "error", "says"),
     [
-        ("oue", {}, ValueError, "there are grr, olh"),
+        ("rappor", {}, ValueError, "there are grr, olh, oue, sue, subset, hadamard, pgr"),
         ("grr", {"epsilon": 1.0}, TypeError, "float"),
         ("grr", {"domain_size": 0}, ValueError, "domain_size is 0"),
         ("grr", {"domain_size": 2**24 + 1}, ValueError, "domain_size"),
@@ -435,6 +709,14 @@ def test_best_g_at_its_ends(E, g):
         ("olh", {"hash": "md5"}, ValueError, "mix32, xxh32"),
         ("olh", {"epsilon": "0"}, ValueError, "epsilon"),
         ("grr", {"g": 4}, TypeError, "g"),
+        ("oue", {"k": 4}, TypeError, "k"),
+        ("sue", {"epsilon": 0.5}, TypeError, "float"),
+        ("sue", {"epsilon": Fraction(1, 2**64)}, ValueError, "too small"),
+        ("subset", {"domain_size": 1}, ValueError, "domain_size is 1; allowed is 2 to"),
+        ("subset", {"k": 0}, ValueError, "k is 0; allowed is 1 to 9"),
+        ("subset", {"k": 10}, ValueError, "k is 10; allowed is 1 to 9"),
+        ("subset", {"k": 2.0}, TypeError, "k must be"),
+        ("hadamard", {"domain_size": 0}, ValueError, "domain_size is 0"),
     ],
 )
 def test_bad_parameters_are_refused(name, arguments, error, says):
@@ -447,6 +729,68 @@ def test_the_largest_domain():
         reports = oracle.perturb([0, (1 << 24) - 1])
         assert oracle.check(reports).all()
     assert ldp.GRR("1", 1 << 24).report_dtype.itemsize == 4
+    assert ldp.HadamardResponse("1", (1 << 24) - 1).state_size == 1 << 24
+    for oracle in (
+        ldp.OUE("1", 1 << 24),
+        ldp.SUE("1", 1 << 24),
+        ldp.SubsetSelection("1", 1 << 24),
+        ldp.SubsetSelection("12", 1 << 24),
+        ldp.HadamardResponse("1", 1 << 24),
+    ):
+        reports = oracle.perturb([(1 << 24) - 1] * 2, np.random.default_rng(1))
+        assert oracle.check(reports).all()
+        state = oracle.zeros()
+        oracle.accumulate(state, reports)
+        counts = oracle.support(state)
+        mean, spread = 2 * (float(oracle.q) * (1 << 24)), (2 * float(oracle.q) * (1 << 24)) ** 0.5
+        allowed = 0 if oracle.name == "subset" else 2 if oracle.name == "hadamard" else 6 * spread
+        assert abs(counts.sum() - (2 * oracle.k if oracle.name == "subset" else mean)) <= allowed
+
+
+REPEATS = 20_000
+LAWS = [ldp.oracle(name, epsilon, 12) for name in ORACLES for epsilon in ("0.5", "1", "4")] + [
+    ldp.OLH("1", 12, g=2)
+]
+
+
+def check_mean_and_variance(oracle, estimates, f, n):
+    """Within 5 standard errors and 5 %: for 20,000 repeats that is 5 standard deviations of either."""
+    p, q = oracle.p, oracle.q
+    variance = float(((1 - f) * q * (1 - q) + f * p * (1 - p)) / (n * (p - q) ** 2))
+    assert estimates.shape == (REPEATS,)
+    assert abs(estimates.mean() - float(f)) <= 5 * (variance / REPEATS) ** 0.5
+    assert estimates.var(ddof=1) == pytest.approx(variance, rel=0.05)
+
+
+@pytest.mark.parametrize("f", [Fraction(0), Fraction(1, 2)])
+@pytest.mark.parametrize("oracle", LAWS, ids=repr)
+def test_base_is_unbiased_and_of_the_stated_variance(oracle, f):
+    """From the law of a count, given the users' values: holders support theirs with p, others with q."""
+    n = 100_000
+    rng = np.random.default_rng(20)
+    holders = int(f * n)
+    counts = rng.binomial(holders, float(oracle.p), REPEATS) + rng.binomial(
+        n - holders, float(oracle.q), REPEATS
+    )
+    whole = np.append(counts, np.zeros(-REPEATS % 12, int)).reshape(-1, 12)  # twelve repeats as twelve values
+    estimates = np.concatenate([oracle.estimate(part, n).frequencies for part in whole])[:REPEATS]
+    check_mean_and_variance(oracle, estimates, f, n)
+
+
+@pytest.mark.parametrize("oracle", LAWS, ids=repr)
+def test_base_from_reports_is_unbiased_and_of_the_stated_variance(oracle):
+    """Half of the users have value 0, nobody has value 11; every repeat goes all the way from Ψ to Base."""
+    n = 40
+    rng = np.random.default_rng(21)
+    values = np.append(np.zeros(n // 2, int), np.arange(n // 2) % 10 + 1)
+    reports = oracle.perturb(np.tile(values, REPEATS), rng).reshape(REPEATS, n)
+    estimates = np.empty((REPEATS, 2))
+    for repeat in range(REPEATS):
+        state = oracle.zeros()
+        oracle.accumulate(state, reports[repeat])
+        estimates[repeat] = oracle.estimate(oracle.support(state), n).frequencies[[0, 11]]
+    check_mean_and_variance(oracle, estimates[:, 0], Fraction(1, 2), n)
+    check_mean_and_variance(oracle, estimates[:, 1], Fraction(0), n)
 
 
 def test_every_public_name_is_there():
@@ -460,8 +804,9 @@ def test_every_public_name_is_there():
 def test_one_report_on_a_device_needs_no_numpy():
     code = (
         "import sys, ldp\n"
-        "for oracle in (ldp.GRR('1', 10), ldp.OLH('1', 10), ldp.oracle('olh', '1', 10, hash='xxh32')):\n"
-        "    oracle.perturb_one(3)\n"
+        "for oracle in (ldp.GRR('1', 10), ldp.OLH('1', 10), ldp.oracle('olh', '1', 10, hash='xxh32'),\n"
+        "        *(ldp.oracle(name, '1', 10) for name in ldp.oracles.ORACLES)):\n"
+        "    oracle.pack(oracle.perturb_one(3))\n"
         "    ldp.Stream('s', oracle).fingerprint\n"
         "assert not {'numpy', 'scipy', 'numba'} & set(sys.modules)\n"
     )

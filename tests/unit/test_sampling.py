@@ -190,16 +190,16 @@ def test_system_words_come_from_the_system(monkeypatch):
     assert np.unique(sampling.system_words(1000)).size == 1000
 
 
-def law_of_respond(monkeypatch, symbol, m, E):
-    """The exact law of `respond`, by running it over everything that randbelow could return."""
+def law_of_draws(monkeypatch, sample):
+    """The exact law of a sampler, by running it over everything that randbelow could return."""
     bounds = []
     monkeypatch.setattr(secrets, "randbelow", lambda bound: bounds.append(bound) or 0)
-    sampling.respond(symbol, m, E)
+    sample()
     law = Counter()
     for draws in itertools.product(*(range(bound) for bound in bounds)):
         feed_draws = iter(draws)
         monkeypatch.setattr(secrets, "randbelow", lambda bound, feed_draws=feed_draws: next(feed_draws))
-        law[sampling.respond(symbol, m, E)] += Fraction(1, math.prod(bounds))
+        law[sample()] += Fraction(1, math.prod(bounds))
     return law
 
 
@@ -207,7 +207,7 @@ def law_of_respond(monkeypatch, symbol, m, E):
 @pytest.mark.parametrize("m", [1, 2, 3, 5])
 def test_respond_by_enumeration(monkeypatch, m, E):
     for symbol in range(m):
-        law = law_of_respond(monkeypatch, symbol, m, E)
+        law = law_of_draws(monkeypatch, lambda symbol=symbol: sampling.respond(symbol, m, E))
         expected = dict.fromkeys(range(m), 1 / (E + m - 1)) | {symbol: E / (E + m - 1)}
         assert law == expected
 
@@ -226,6 +226,112 @@ def test_responses_keep_with_the_probability_that_makes_p(monkeypatch, m, E):
     assert drawn["bound"] == m
     assert drawn["p"] + (1 - drawn["p"]) / m == E / (E + m - 1)
     assert (1 - drawn["p"]) / m == 1 / (E + m - 1)
+
+
+def test_integers_with_a_bound_each(monkeypatch):
+    bounds = np.array([1, 3, 7, 2**32, 845])
+    left = feed(monkeypatch, [5, 2**64 - 1, 2**64 - 2, 2**64 - 1, 844], [10, 2**64 - 2], [2**64 - 3])
+    # 2⁶⁴ is 1 modulo 3 and 2 modulo 7: the last word or two are drawn again, for 7 twice
+    assert sampling.integers(bounds, 5).tolist() == [0, 1, (2**64 - 3) % 7, 2**32 - 1, 844]
+    assert not left
+
+
+def tossed(monkeypatch, p, words):
+    """The bits of `mask` for these words of one binary digit of each U, and those of `masks` for the same."""
+    feed_bits = iter(words)
+    monkeypatch.setattr(secrets, "randbits", lambda n: next(feed_bits))
+    heads = sampling.mask(p, 64)
+    pending = list(words)
+    monkeypatch.setattr(sampling, "system_words", lambda n: np.full(n, pending.pop(0), np.uint64))
+    assert sampling.masks(p, 64, 1).view("<u8").tolist() == [[heads]]
+    return heads
+
+
+@pytest.mark.parametrize("k", range(64))
+def test_masks_of_64ths_by_enumeration(monkeypatch, k):
+    """64 coins whose numbers U begin with all six binary digits that there are: U < k/64 for k of them."""
+    words = [sum((u >> 5 - place & 1) << u for u in range(64)) for place in range(6)]
+    assert tossed(monkeypatch, Fraction(k, 64), words) == (1 << k) - 1
+
+
+@pytest.mark.parametrize(
+    "p",
+    [
+        Fraction(1, 3),
+        Fraction(2**70 - 1, 2**70 + 1),
+        1 / (sampling.exp_below(Fraction(4)) + 1),
+        sampling.exp_below(Fraction(1, 2)) / (sampling.exp_below(Fraction(1, 2)) + 1),
+    ],
+)
+def test_masks_compare_with_the_digits_of_p(monkeypatch, p):
+    """Coin u is the 100 first digits of p, but for digit u, which is flipped: it decides, and nothing before it."""
+    digits = [math.floor(p * 2 ** (place + 1)) % 2 for place in range(100)]
+    words = [sum((digits[place] ^ (place == u + 20)) << u for u in range(64)) for place in range(100)]
+    assert tossed(monkeypatch, p, words) == sum(digits[u + 20] << u for u in range(64))
+
+
+@pytest.mark.parametrize("m", [1, 7, 8, 9, 64, 70_000])
+def test_masks_have_their_shape_and_padding(m):
+    for rng in (None, np.random.default_rng(1)):
+        for n in (0, 1, 50):
+            bits = sampling.masks(Fraction(9, 10), m, n, rng)
+            assert bits.shape == (n, -(-m // 8))
+            assert bits.dtype == np.uint8
+            assert (np.unpackbits(bits, axis=1, bitorder="little")[:, m:] == 0).all()
+    assert 0 <= sampling.mask(Fraction(9, 10), m) < 1 << m
+
+
+@pytest.mark.parametrize("rng", [None, np.random.default_rng(9)], ids=["exact", "simulated"])
+def test_masks_have_their_law_in_every_place(monkeypatch, rng):
+    """More words than are tossed together: each coin and each pair of neighbours has its probability."""
+    words = np.random.default_rng(10)
+    monkeypatch.setattr(sampling, "system_words", lambda n: words.integers(1 << 64, size=n, dtype=np.uint64))
+    n, m = 150_000, 21
+    bits = sampling.masks(Fraction(27, 100), m, n, rng)
+    tosses = np.unpackbits(bits, axis=1, bitorder="little")[:, :m].astype(bool)
+    both = tosses & np.roll(tosses, 1, axis=1)
+    for share, p in ((tosses.mean(axis=0), 0.27), (both.mean(axis=0), 0.27**2)):
+        assert (abs(share - p) < 6 * math.sqrt(p * (1 - p) / n)).all()
+
+
+@pytest.mark.parametrize("E", [Fraction(3), Fraction(19, 7)])
+@pytest.mark.parametrize(("m", "k"), [(2, 1), (3, 2), (4, 2), (5, 1), (5, 4)])
+def test_subset_by_enumeration(monkeypatch, m, k, E):
+    """The exact law, by running it over everything that randbelow could return."""
+    for symbol in range(m):
+        law = law_of_draws(monkeypatch, lambda symbol=symbol: sampling.subset(symbol, m, k, E))
+        weights = {
+            members: E if symbol in members else Fraction(1)
+            for members in itertools.combinations(range(m), k)
+        }
+        total = sum(weights.values())
+        assert law == {members: weight / total for members, weight in weights.items()}
+
+
+@pytest.mark.parametrize(("m", "k"), [(2, 1), (9, 2), (845, 227), (300, 299)])
+def test_subsets_are_drawn_as_one_is(monkeypatch, m, k):
+    """The same numbers make the same subset, and the bounds and the probability are the same."""
+    E, rng, n = Fraction(19, 7), np.random.default_rng(11), 40
+    draws = np.array([[rng.integers(m - k + j) for j in range(k)] for _ in range(n)])
+    own, symbols = rng.random(n) < 0.5, rng.integers(m, size=n)
+    asked = {}
+    monkeypatch.setattr(sampling, "coins", lambda p, n, rng: asked.update(p=p) or own)
+    monkeypatch.setattr(
+        sampling,
+        "integers",
+        lambda bound, n, rng: asked.update(bounds=bound.tolist()) or draws.reshape(-1).copy(),
+    )
+    members = sampling.subsets(symbols, m, k, E)
+    one = {"bounds": []}
+    for i in range(n):
+        numbers = iter(draws[i].tolist())
+        monkeypatch.setattr(sampling, "coin", lambda p, i=i: one.update(p=p) or bool(own[i]))
+        monkeypatch.setattr(
+            sampling, "integer", lambda bound, numbers=numbers: one["bounds"].append(bound) or next(numbers)
+        )
+        assert sampling.subset(int(symbols[i]), m, k, E) == tuple(members[i].tolist())
+    assert asked == one
+    assert asked["p"] == k * E / (k * E + m - k)
 
 
 def test_simulated_coins_and_integers_have_their_law():

@@ -58,6 +58,13 @@ def test_a_document_makes_the_same_stream_again(stream):
 def test_a_document_does_not_recompute_the_integers():
     document = ldp.Stream("s", OLH).document() | {"g": 9}
     assert ldp.Stream.from_document("s", document).oracle.g == 9
+    document = ldp.Stream("s", ldp.SubsetSelection("1", 845)).document()
+    assert document == {"protocol": "subset", "epsilon": "1/1", "domain_size": 845, "k": 227}
+    oracle = ldp.Stream.from_document("s", document | {"k": 9}).oracle
+    assert (oracle.k, oracle.report_dtype.itemsize) == (9, 18)
+    for k, error in [(0, ValueError), (845, ValueError), (9.0, TypeError), (None, TypeError)]:
+        with pytest.raises(error, match="k"):
+            ldp.Stream.from_document("s", document | {"k": k})
 
 
 @pytest.mark.parametrize("key", ["protocol", "epsilon", "domain_size", "g", "hash"])

@@ -1,0 +1,87 @@
+"""Hadamard Response (paper, Section III-B): the report is a column of a Hadamard matrix."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import TYPE_CHECKING, ClassVar
+
+from ldp import sampling
+from ldp.oracles.oracle import Oracle
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+
+class HadamardResponse(Oracle):
+    """Hadamard Response: a column in which the row of the own value is +1 is E times as likely as another.
+
+    K is the smallest power of two above d, and the K×K Hadamard matrix has (−1)^popcount(r AND j) in row r
+    and column j. Value v has row v+1, because row 0 tells nothing: half of its columns are +1. The report
+    is one of them with probability p = E/(E+1), else one of the other half, so the ratio of two users'
+    probabilities for one column is at most E ≤ e^ε. A report supports the values whose rows are +1 in its
+    column: the own value with p, any other with q = 1/2, for two rows agree in half of the columns.
+
+    The variance is that of OLH with two buckets, so OLH is more accurate, the more the larger ε is.
+
+    Report: ``index``, 1, 2 or 4 bytes. State: K counters. Server: one increment a report, and one fast
+    Walsh–Hadamard transform to decode, O(K·log K).
+
+    Args:
+        epsilon: ε as "1", "0.5", "1/3", an int or a Fraction; 0 < ε ≤ 64.
+        domain_size: d, 1 ≤ d ≤ 2²⁴.
+
+    Example:
+        >>> hadamard = HadamardResponse("1", domain_size=845)
+        >>> hadamard.state_size, round(float(hadamard.p), 4), hadamard.q
+        (1024, 0.7311, Fraction(1, 2))
+    """
+
+    name: ClassVar[str] = "hadamard"
+
+    def __init__(self, epsilon: str | int | Fraction, domain_size: int) -> None:
+        super().__init__(epsilon, domain_size)
+        self.p = self.E / (self.E + 1)
+        self.q = Fraction(1, 2)
+        self.fields = {"index": self.state_size}
+
+    @property
+    def state_size(self) -> int:
+        """K, the smallest power of two above d."""
+        return 1 << self.domain_size.bit_length()
+
+    def perturb_one(self, value: int) -> tuple[int, ...]:
+        """(index,): see `Oracle.perturb_one`."""
+        row = self._checked_value(value) + 1
+        column, own = sampling.integer(self.state_size), sampling.coin(self.p)
+        odd = (column & row).bit_count() % 2
+        # a bit of the row in the column changes the sign, and pairs the columns of one half with the other's
+        return (column ^ (row & -row) if odd == own else column,)
+
+    def _perturb(
+        self, values: npt.NDArray[np.int64], reports: npt.NDArray[np.void], rng: np.random.Generator | None
+    ) -> None:
+        import numpy as np
+
+        rows = values + 1
+        columns = sampling.integers(self.state_size, values.size, rng)
+        own = sampling.coins(self.p, values.size, rng)
+        odd = np.bitwise_count(columns & rows) % 2 == 1
+        reports["index"] = np.where(odd == own, columns ^ (rows & -rows), columns)
+
+    def _accumulate(self, state: npt.NDArray[np.int64], reports: npt.NDArray[np.void]) -> None:
+        from ldp import kernels
+
+        kernels.count_indices(state, self._column(reports, "index"))
+
+    def support(self, state: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """For each value the number of reports that support it: (d,) int64; see `Oracle.support`.
+
+        Row 0 of the transform is n, row v+1 the supporting reports of v less the others: half of the sum.
+        """
+        from ldp import kernels
+
+        rows = super().support(state)
+        kernels.walsh_hadamard(rows)
+        counts: npt.NDArray[np.int64] = (rows[0] + rows[1 : self.domain_size + 1]) // 2
+        return counts

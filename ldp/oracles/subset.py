@@ -1,0 +1,134 @@
+"""Subset Selection (paper, Section III-B): the report is a random subset, more often one with the own value."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import TYPE_CHECKING, ClassVar
+
+from ldp import sampling
+from ldp.oracles.oracle import MAX_DOMAIN, Oracle, as_integer, bytes_below
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+_SCRATCH = 1 << 20  # members drawn together, at most; it bounds the memory that `perturb` needs
+
+
+class SubsetSelection(Oracle):
+    """Subset Selection: each subset of k values with the own one is E times as likely as each without it.
+
+    So the ratio of two users' probabilities for one subset is at most E ≤ e^ε. A report supports its
+    members: the own value with p = kE/(kE+d−k), any other with q = [p(k−1)+(1−p)k]/(d−1). The estimates sum
+    to 1 exactly, for a report has exactly k members.
+
+    k is next to d/(E+1), chosen once; then it is a parameter of the stream. The nearest integer, which the
+    paper takes, has up to 17 % more variance than the better neighbour where that is 1.
+
+    Report: whichever is smaller for this d and k: ``indices``, the k members in strictly ascending order
+    (another order could tell which came first), each in the smallest unsigned integer for d−1; or ``bits``,
+    ⌈d/8⌉ bytes with exactly k ones, value v in bit v mod 8 of byte v div 8, padding 0. ``indices`` on a tie.
+    State: d counters. Server: k increments or d bits added a report.
+
+    Args:
+        epsilon: ε as "1", "0.5", "1/3", an int or a Fraction; 0 < ε ≤ 64.
+        domain_size: d, 2 ≤ d ≤ 2²⁴.
+        k: the size of the subset, 1 ≤ k < d; by default the best for ε and d.
+
+    Example:
+        >>> subset = SubsetSelection("1", domain_size=100)
+        >>> subset.k, round(float(subset.p), 4), subset.report_dtype.names
+        (27, 0.5013, ('bits',))
+        >>> SubsetSelection("3", domain_size=100).report_dtype
+        dtype([('indices', 'u1', (4,))])
+    """
+
+    name: ClassVar[str] = "subset"
+    own_parameters: ClassVar[tuple[str, ...]] = ("k",)
+
+    def __init__(self, epsilon: str | int | Fraction, domain_size: int, *, k: int | None = None) -> None:
+        super().__init__(epsilon, domain_size)
+        d = as_integer("domain_size", domain_size, 2, MAX_DOMAIN)
+        self.k = best_k(self.E, d) if k is None else as_integer("k", k, 1, d - 1)
+        self.p, self.q = _probabilities(self.E, d, self.k)
+        self._as_indices = self.k * bytes_below(d) <= -(-d // 8)
+        if self._as_indices:
+            self.fields = {"indices": d}
+            self.length = self.k
+        else:
+            self.fields = {"bits": 256}
+            self.length = -(-d // 8)
+
+    def perturb_one(self, value: int) -> tuple[int, ...]:
+        """The indices, or the bytes of the bits: see `Oracle.perturb_one`."""
+        members = sampling.subset(self._checked_value(value), self.domain_size, self.k, self.E)
+        if self._as_indices:
+            return members
+        bits = bytearray(-(-self.domain_size // 8))
+        for member in members:
+            bits[member // 8] |= 1 << member % 8
+        return tuple(bits)
+
+    def _perturb(
+        self, values: npt.NDArray[np.int64], reports: npt.NDArray[np.void], rng: np.random.Generator | None
+    ) -> None:
+        import numpy as np
+
+        rows = max(1, _SCRATCH // self.domain_size)
+        for start in range(0, values.size, rows):
+            part = slice(start, start + rows)
+            members = sampling.subsets(values[part], self.domain_size, self.k, self.E, rng)
+            if self._as_indices:
+                reports["indices"][part] = members
+            else:
+                chosen = np.zeros((len(members), self.domain_size), np.bool_)
+                np.put_along_axis(chosen, members, True, axis=1)
+                reports["bits"][part] = np.packbits(chosen, axis=1, bitorder="little")
+
+    def _accumulate(self, state: npt.NDArray[np.int64], reports: npt.NDArray[np.void]) -> None:
+        from ldp import kernels
+
+        if self._as_indices:
+            kernels.count_indices(state, self._column(reports, "indices").reshape(-1))
+        else:
+            kernels.count_bits(state, self._column(reports, "bits"))
+
+    def _well_formed(self, reports: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
+        from ldp import kernels
+
+        if self._as_indices:
+            indices = self._column(reports, "indices")
+            good: npt.NDArray[np.bool_] = kernels.ascends(indices) & (indices[:, -1] < self.domain_size)
+            return good
+        bits = self._column(reports, "bits")
+        good = kernels.count_ones(bits) == self.k
+        if self.domain_size % 8:
+            good &= bits[:, -1] < 1 << self.domain_size % 8
+        return good
+
+    def _allowed(self) -> str:
+        if self._as_indices:
+            return f"it must be {self.k} indices below {self.domain_size}, strictly ascending"
+        return f"it must have {self.k} bits set, all below {self.domain_size}"
+
+
+def best_k(E: Fraction, d: int) -> int:
+    """The size of a subset: of the integers next to d/(E+1) in 1..d−1 that of least variance.
+
+    Example:
+        >>> best_k(Fraction(3), 100), best_k(Fraction(3), 6), best_k(Fraction(1000), 100)
+        (25, 1, 1)
+    """
+    below = int(d / (E + 1))
+    return min((max(below, 1), min(below + 1, d - 1)), key=lambda k: _variance(*_probabilities(E, d, k)))
+
+
+def _probabilities(E: Fraction, d: int, k: int) -> tuple[Fraction, Fraction]:
+    """P and q."""
+    p = k * E / (k * E + d - k)
+    return p, (p * (k - 1) + (1 - p) * k) / (d - 1)
+
+
+def _variance(p: Fraction, q: Fraction) -> Fraction:
+    """The variance of the estimate for a value that nobody has (Equation 5), times n."""
+    return q * (1 - q) / (p - q) ** 2
