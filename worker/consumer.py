@@ -53,6 +53,7 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
                 max_poll_records=MAX_POLL_RECORDS,
                 max_partition_fetch_bytes=FETCH_BYTES,
                 session_timeout_ms=10_000,
+                heartbeat_interval_ms=1_000,  # a rebalance is heard of this soon
                 metadata_max_age_ms=30_000,
             )
         )
@@ -96,6 +97,10 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
             raise Unavailable(f"Kafka: {error}") from error
 
     def _poll(self, timeout_ms: int) -> list[Batch]:
+        if self._consumer.group_metadata().state is MemberState.REBALANCING:
+            # a leader that rejoins because partitions changed forgets that once it has assigned them: if a poll ends
+            # before the join does, the client never completes it, nor beats again; so it is told each time
+            self._consumer._coordinator.request_rejoin()
         polled = self._consumer.poll(timeout_ms)
         assigned = self.assigned()
         if (membership := self._consumer.group_metadata()[1:3]) != self._membership:

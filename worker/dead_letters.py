@@ -107,7 +107,10 @@ class KafkaDeadLetters:
                 self._counter.inc()
             except _TOO_LARGE:
                 if len(value) <= PREFIX_BYTES:
-                    raise  # the topic takes no letter at all
+                    raise kafka_errors.MessageSizeTooLargeError(
+                        f"topic {self._topic!r} does not take a malformed record of {len(value)} bytes, nor the first"
+                        f" {PREFIX_BYTES} bytes of a longer one: raise its max.message.bytes"
+                    ) from None
                 digest = hashlib.sha256(value).hexdigest().encode()
                 cut = [("truncated.sha256", digest), ("truncated.size", str(len(value)).encode())]
                 self._send(key, value[:PREFIX_BYTES], headers + cut)

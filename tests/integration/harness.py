@@ -28,6 +28,7 @@ import numpy as np
 import redis
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import MemberToRemove, OffsetSpec
+from kafka.errors import RetriableError
 from prometheus_client.parser import text_string_to_metric_families
 
 import ldp
@@ -195,7 +196,7 @@ class Worker:
     def stopped_for(self) -> str:
         """Waits until it ends by itself with exit code 1; returns why its one stream stopped, as its log says."""
         assert self.ended() == 1
-        assert len(self.events("stream.stopped")) == 1
+        assert self.events("stream.stopped")
         (why,) = self.events("worker.stopped")[0]["failed"].values()
         return why
 
@@ -393,9 +394,16 @@ class World:
     # counts and snapshots out
 
     def ends(self) -> dict[int, int]:
-        """Where the partitions end."""
+        """Where the partitions end; asked again while a broker that was restarted is not known again."""
         wanted = {TopicPartition(self.topic, p): OffsetSpec.LATEST for p in range(self.partitions)}
-        return {tp.partition: end.offset for tp, end in self.admin.list_partition_offsets(wanted).items()}
+
+        def said() -> dict[TopicPartition, Any]:
+            try:
+                return self.admin.list_partition_offsets(wanted)
+            except RetriableError:
+                return {}
+
+        return {tp.partition: end.offset for tp, end in until(said, "the ends of the log").items()}
 
     def totals(self) -> dict[str, Any]:
         """What Redis says of all partitions together: accepted, rejected by reason, offsets, flushes."""
