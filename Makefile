@@ -25,7 +25,7 @@ demo: venv ## Run the main job end to end on real data; KEEP=1 leaves it running
 	@$(BIN)/python -m deploy.demo.demo $(if $(KEEP),--keep)
 
 test: venv ## Run all tests, on a real Kafka and a real Redis
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest -n 2 --dist loadfile
 
 lint: venv ## Check style, formatting and types
 	@$(BIN)/ruff check

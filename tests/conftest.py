@@ -46,8 +46,13 @@ def services(request: pytest.FixtureRequest) -> Iterator[Found]:
 
     def say(line: str) -> None:
         with capture.global_and_fixture_disabled():
-            reporter.ensure_newline()
-            reporter.write_line(f"services: {line}")
+            if hasattr(
+                request.config, "workeroutput"
+            ):  # one of several processes of pytest-xdist: the first one prints it at the end
+                request.config.workeroutput.setdefault("services", []).append(line)
+            else:
+                reporter.ensure_newline()
+                reporter.write_line(f"services: {line}")
 
     with contextlib.ExitStack() as stack:
         try:
@@ -61,6 +66,15 @@ def services(request: pytest.FixtureRequest) -> Iterator[Found]:
             )
         say(f"{found.how}; Kafka at {found.kafka}, Redis at {found.redis}")
         yield found
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any, error: object) -> None:
+    """Prints what a process of pytest-xdist chose; it has no terminal of its own."""
+    reporter = node.config.pluginmanager.get_plugin("terminalreporter")
+    for line in getattr(node, "workeroutput", {}).get("services", []):
+        reporter.ensure_newline()
+        reporter.write_line(f"services of {node.gateway.id}: {line}")
 
 
 def _find(stack: contextlib.ExitStack, say: Callable[[str], None]) -> Found:

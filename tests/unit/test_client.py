@@ -49,7 +49,7 @@ def test_a_report_is_the_one_that_the_oracle_drew(vector, monkeypatch):
     for record in good:
         decoded = frames.decode(stream, record, np.array([0, len(record)]))
         for i, row in enumerate(decoded.reports.tolist()):
-            drawn = row if stream.oracle.length is None else row[0]
+            drawn = row if stream.oracle.length is None else row[0].tolist()
             monkeypatch.setattr(type(stream.oracle), "perturb_one", lambda *_, drawn=drawn: tuple(drawn))
             assert client.report(0) == frames.encode(stream, decoded.reports[i : i + 1])
 

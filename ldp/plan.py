@@ -1,0 +1,212 @@
+"""Planning a stream: what every protocol would show and cost for a given ε, domain and number of reports.
+
+Nothing here is measured: accuracy follows from p and q, costs are counts of bytes and steps.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from fractions import Fraction
+from statistics import NormalDist
+from typing import Any
+
+from ldp import sampling
+from ldp.oracles import ORACLES, Oracle
+from ldp.oracles.oracle import MAX_DOMAIN, as_integer, bytes_below
+
+TOLERANCE = 1.05
+"""A standard error up to this many times the least is as good as the least: 10 % more reports make up for it."""
+MISS = 0.05
+"""The probability of either error in the definition of `Row.detectable`."""
+MAX_FRAME = 1_000_000
+"""A larger frame does not fit into a record under Kafka's default limits of about 2²⁰ bytes."""
+
+_HEADER = 5  # version and fingerprint
+_COUNTER = 8
+_COSTS = {
+    "work": "the least work a report",
+    "frame_bytes": "the smallest frame",
+    "state_bytes": "the smallest state",
+    "decode_steps": "the least to decode",
+}
+_WORK = {("index",): "counter", ("indices",): "counter", ("bits",): "bit", ("seed", "bucket"): "hash"}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One protocol under the plan.
+
+    Attributes:
+        document: the protocol's part of a stream's public document, with the integers chosen for this ε and d.
+        standard_error: σ, the standard deviation of f̃ for a value that nobody has (Equation 5).
+        detectable: the smallest frequency of a value whose f̃ passes, with probability 95 %, the threshold that
+            with probability 95 % none of d values that nobody has passes: the f of f = z₁·σ(0) + z₂·σ(f), with z₁
+            the quantile at 1 − 0.05/d, z₂ at 0.95, and normal errors (rough where n·q is below 10 or so); None
+            if even f = 1 does not.
+        frame_bytes: the size of a binary frame with one report.
+        work: how many elements of `unit` the server goes through for one report.
+        unit: "counter" (an increment each), "bit" (added to its counter), or "hash" (computed and compared).
+        state_bytes: the size of the counters of one window of one partition.
+        decode_steps: K·log₂K for a state of K counters that is decoded by a transform at each snapshot, else 0.
+    """
+
+    document: dict[str, Any]
+    standard_error: float
+    detectable: float | None
+    frame_bytes: int
+    work: int
+    unit: str
+    state_bytes: int
+    decode_steps: int
+
+    @property
+    def protocol(self) -> str:
+        """The protocol's name."""
+        name: str = self.document["protocol"]
+        return name
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Every protocol for one ε, domain size and number of reports.
+
+    Attributes:
+        epsilon: ε, exact.
+        domain_size: d.
+        reports: n.
+        rows: the recommended protocol, then the others by standard error.
+        reason: why the first is recommended.
+        not_applicable: for each protocol that cannot be used here, why.
+    """
+
+    epsilon: Fraction
+    domain_size: int
+    reports: int
+    rows: tuple[Row, ...]
+    reason: str
+    not_applicable: dict[str, str]
+
+    def document(self) -> dict[str, Any]:
+        """The plan in JSON's types."""
+        return {
+            "epsilon": f"{self.epsilon.numerator}/{self.epsilon.denominator}",
+            "domain_size": self.domain_size,
+            "reports": self.reports,
+            "recommended": self.rows[0].protocol,
+            "reason": self.reason,
+            "protocols": [{"protocol": row.protocol} | asdict(row) for row in self.rows],
+            "not_applicable": self.not_applicable,
+        }
+
+
+def plan(epsilon: str | int | Fraction, domain_size: int, reports: int) -> Plan:
+    """What each registered protocol would show and cost, with its own best parameters.
+
+    Recommended is, among the protocols whose standard error is within 5 % of the least, the one that costs the
+    server the least work a report; where that is the same, the one with the smaller frame, then state, then
+    decoding.
+
+    Args:
+        epsilon: the privacy budget of one report: "1", "0.5", "1/3", an int or a Fraction; 0 < ε ≤ 64.
+        domain_size: d, 1 ≤ d ≤ 2²⁴.
+        reports: n, the number of reports expected in a snapshot, n ≥ 1.
+
+    Raises:
+        TypeError: an ε that is a float, a domain size or number of reports that is not an int.
+        ValueError: an ε, domain size or number of reports outside what is allowed.
+
+    Example:
+        >>> planned = plan("1", domain_size=1024, reports=1_000_000)
+        >>> for row in planned.rows[:3]:
+        ...     print(f"{row.protocol}: {row.standard_error:.5f}, {row.frame_bytes} bytes, {row.work} {row.unit}")
+        pgr: 0.00194, 7 bytes, 1 counter
+        subset: 0.00192, 133 bytes, 1024 bit
+        oue: 0.00192, 133 bytes, 1024 bit
+    """
+    exact = sampling.parse_epsilon(epsilon)
+    sampling.exp_below(exact)  # too small an ε is too small for every protocol
+    d = as_integer("domain_size", domain_size, 1, MAX_DOMAIN)
+    n = as_integer("reports", reports, 1, (1 << 63) - 1)
+    rows, not_applicable = [], {}
+    for name, protocol in ORACLES.items():
+        try:
+            row = _row(protocol(exact, d), n)
+        except ValueError as error:
+            not_applicable[name] = str(error)
+            continue
+        if row.frame_bytes > MAX_FRAME:
+            not_applicable[name] = (
+                f"a frame of {row.frame_bytes:,} bytes is above {MAX_FRAME:,}, what a record holds by Kafka's defaults"
+            )
+        else:
+            rows.append(row)
+    rows.sort(key=lambda row: row.standard_error)
+    best, reason = _recommended(rows)
+    return Plan(exact, d, n, (best, *(row for row in rows if row is not best)), reason, not_applicable)
+
+
+def _row(oracle: Oracle, n: int) -> Row:
+    p, q = oracle.p, oracle.q
+    scale = n * (p - q) ** 2
+    absent, present = float(q * (1 - q) / scale), float(p * (1 - p) / scale)
+    length = 1 if oracle.length is None else oracle.length
+    unit = _WORK[tuple(oracle.fields)]
+    per_value = unit in ("hash", "bit")
+    decoded = type(oracle).support is not Oracle.support
+    K = oracle.state_size
+    return Row(
+        document=oracle.parameters(),
+        standard_error=math.sqrt(absent),
+        detectable=_detectable(oracle.domain_size, absent, present),
+        frame_bytes=_HEADER + length * sum(map(bytes_below, oracle.fields.values())),
+        work=oracle.domain_size if per_value else length,
+        unit=unit,
+        state_bytes=_COUNTER * K,
+        decode_steps=round(K * math.log2(K)) if decoded else 0,
+    )
+
+
+def _detectable(d: int, absent: float, present: float) -> float | None:
+    """The larger root of (f − T)² = z²·((1−f)·absent + f·present), the variance at frequency f."""
+    z = NormalDist().inv_cdf(1 - MISS)
+    threshold = -NormalDist().inv_cdf(MISS / d) * math.sqrt(absent)
+    if threshold > 1:
+        return None
+    middle = threshold + z * z * (present - absent) / 2
+    found = middle + math.sqrt(middle**2 - threshold**2 + z * z * absent)
+    return found if found <= 1 else None
+
+
+def _recommended(rows: list[Row]) -> tuple[Row, str]:
+    """The row to recommend of those sorted by their standard error, and why."""
+    least = rows[0]
+    near = [row for row in rows if row.standard_error <= TOLERANCE * least.standard_error]
+    best = min(near, key=lambda row: [getattr(row, cost) for cost in _COSTS])
+    if best is least:
+        error = f"its standard error, {best.standard_error:.3g}, is the least"
+    else:
+        more = 100 * (best.standard_error / least.standard_error - 1)
+        error = (
+            f"its standard error, {best.standard_error:.3g}, is {more:.1f} % above the least, "
+            f"{least.standard_error:.3g} ({least.protocol})"
+        )
+    rivals = [row for row in near if row is not best]
+    if not rivals:
+        further = rows[1:2]
+        return best, error + "".join(
+            f"; the next, {row.standard_error:.3g} ({row.protocol}), is not within 5 %" for row in further
+        )
+    said = []
+    equal = rivals
+    for cost, name in _COSTS.items():
+        said.append(name)
+        equal = [row for row in equal if getattr(row, cost) == getattr(best, cost)]
+        if not equal:
+            break
+    tie = f" (just as {_names(equal)})" if equal else ""
+    return best, f"{error}; of all within 5 % (with {_names(rivals)}) it has {', then '.join(said)}{tie}"
+
+
+def _names(rows: list[Row]) -> str:
+    return ", ".join(row.protocol for row in rows)

@@ -1,0 +1,84 @@
+"""The command ``ldp``: its table and its JSON say what the plan says."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from click.testing import CliRunner
+
+from ldp.cli import cli
+from ldp.oracles import ORACLES
+from ldp.plan import plan
+
+
+def run(*args):
+    return CliRunner().invoke(cli, [*args])
+
+
+ASKED = ("plan", "--epsilon", "1", "--domain-size", "1024", "--reports", "1000000")
+
+
+def test_json_is_the_plan():
+    result = run(*ASKED, "--json")
+    assert result.exit_code == 0
+    document = json.loads(result.stdout)
+    assert document == json.loads(json.dumps(plan("1", 1024, 10**6).document()))
+    assert document["recommended"] == document["protocols"][0]["protocol"] == "pgr"
+    assert {row["protocol"] for row in document["protocols"]} == set(ORACLES)
+    assert document["protocols"][0]["document"] == {
+        "protocol": "pgr",
+        "epsilon": "1/1",
+        "domain_size": 1024,
+        "dimension": 7,
+        "prime": 3,
+    }
+
+
+def test_the_table_has_a_line_a_protocol_and_the_reason():
+    result = run(*ASKED)
+    assert result.exit_code == 0
+    lines = result.stdout.splitlines()
+    assert lines[0].split()[:3] == ["protocol", "std", "error"]
+    assert [line.split()[0] for line in lines[1:8]] == [row.protocol for row in plan("1", 1024, 10**6).rows]
+    grr = next(line for line in lines if line.startswith("grr"))
+    assert grr.split() == ["grr", "0.0186", "0.106", "7", "B", "1", "counter", "8,192", "B", "none"]
+    olh = next(line for line in lines if line.startswith("olh"))
+    assert olh.endswith("10 B   1,024 hashes  8,192 B   none          g=4, hash=mix32")
+    assert lines[-1] == f"pgr: {plan('1', 1024, 10**6).reason}"
+
+
+def test_the_table_says_what_is_not_applicable_and_not_detectable():
+    result = run("plan", "--epsilon", "0.1", "--domain-size", "1", "--reports", "1")
+    assert result.exit_code == 0
+    assert "subset is not applicable: domain_size is 1" in result.stdout
+    assert result.stdout.splitlines()[1].split()[:3] == ["grr", "3.08", "none"]
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (("--epsilon", "one"), "epsilon is 'one'"),
+        (("--epsilon", "0"), "epsilon is 0"),
+        (("--domain-size", "0"), "domain_size is 0"),
+        (("--reports", "0"), "reports is 0"),
+        (("--reports", "many"), "'many' is not a valid integer"),
+        (("--best",), "No such option"),
+    ],
+)
+def test_usage_errors_exit_2(args, says):
+    result = run(*ASKED, *args)
+    assert result.exit_code == 2
+    assert says in result.stderr
+    assert result.stdout == ""
+
+
+@pytest.mark.parametrize("args", [("plan",), ("nothing",)])
+def test_what_is_missing_exits_2(args):
+    assert run(*args).exit_code == 2
+
+
+def test_as_a_module():
+    command = [sys.executable, "-m", "ldp.cli", "--version"]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60)
+    assert done.stdout.startswith("ldp, version ")

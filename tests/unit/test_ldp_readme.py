@@ -1,0 +1,30 @@
+"""The package's page: its examples run as they stand there, and it speaks of every protocol."""
+
+import doctest
+import re
+from pathlib import Path
+
+import ldp
+from ldp.oracles import ORACLES
+
+PAGE = Path(ldp.__file__).with_name("README.md").read_text(encoding="utf-8")
+
+
+def test_the_examples_run():
+    blocks = re.findall(r"^```pycon\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    assert len(blocks) == PAGE.count("```") // 2
+    test = doctest.DocTestParser().get_doctest("\n".join(blocks), {}, "ldp/README.md", None, 0)
+    said = []
+    runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE)
+    results = runner.run(test, out=said.append)
+    assert results.attempted > 30
+    assert not results.failed, "".join(said)
+
+
+def test_it_defines_every_protocol():
+    wire = PAGE.partition("## The wire")[2]
+    for name, protocol in ORACLES.items():
+        assert f"**`{name}`**" in wire  # its coins
+        assert f"`ldp.{protocol.__name__}`" in PAGE
+        assert all(f"| `{key}` |" in wire for key in protocol.own_parameters)
+    assert set(re.findall(r"^\*\*`(\w+)`\*\*", wire, re.MULTILINE)) == set(ORACLES)

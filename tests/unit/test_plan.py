@@ -1,0 +1,194 @@
+"""The plan's numbers against the papers' formulas, real frames, states and reports."""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+import ldp
+from ldp.client import Client
+from ldp.oracles import ORACLES
+from ldp.plan import plan
+
+GRID = [(epsilon, d) for epsilon in ("0.1", "1", "4", "8") for d in (2, 3, 16, 257, 1024, 30_000)]
+over_grid = pytest.mark.parametrize(("epsilon", "d"), GRID)
+
+
+def by_name(planned):
+    return {row.protocol: row for row in planned.rows}
+
+
+def variance(document, e):
+    """n·Var at f = 0 as the protocols' papers print it, with e = e^ε."""
+    d = document["domain_size"]
+    match document["protocol"]:
+        case "grr":
+            return (d - 2 + e) / (e - 1) ** 2
+        case "olh":
+            g = document["g"]
+            return (e + g - 1) ** 2 / ((e - 1) ** 2 * (g - 1))
+        case "oue":
+            return 4 * e / (e - 1) ** 2
+        case "sue":
+            return math.sqrt(e) / (math.sqrt(e) - 1) ** 2
+        case "hadamard":
+            return ((e + 1) / (e - 1)) ** 2
+        case "subset":
+            k = document["k"]
+            p = k * e / (k * e + d - k)
+            q = k / d * ((k - 1) * e + d - k) / (k * e + d - k) * d / (d - 1)
+        case "pgr":
+            points = [sum(document["prime"] ** i for i in range(document["dimension"] - j)) for j in range(3)]
+            weight = (e - 1) * points[1] + points[0]
+            p, q = e * points[1] / weight, ((e - 1) * points[2] + points[1]) / weight
+    return q * (1 - q) / (p - q) ** 2
+
+
+@over_grid
+def test_the_standard_error_is_the_formula(epsilon, d):
+    rows = by_name(plan(epsilon, d, 12_345))
+    assert set(rows) == set(ORACLES)
+    for row in rows.values():
+        expected = math.sqrt(variance(row.document, math.exp(float(epsilon))) / 12_345)
+        assert row.standard_error == pytest.approx(expected, rel=1e-9), row.protocol
+
+
+def test_known_variances():
+    rows = by_name(plan("1", 1024, 10**6))
+    assert rows["pgr"].standard_error ** 2 == pytest.approx(3.761e-6, rel=2e-4)
+    assert rows["olh"].standard_error ** 2 == pytest.approx(3.692e-6, rel=2e-4)
+
+
+@over_grid
+def test_detectable_is_what_it_says(epsilon, d):
+    for n in (100, 10**6):
+        for row in plan(epsilon, d, n).rows:
+            oracle = ldp.Stream.from_document("s", row.document).oracle
+            p, q = float(oracle.p), float(oracle.q)
+
+            def sigma(f, p=p, q=q, n=n):
+                return math.sqrt(((1 - f) * q * (1 - q) + f * p * (1 - p)) / n) / (p - q)
+
+            threshold = sigma(0) * norm.isf(0.05 / d)
+            if row.detectable is None:
+                assert threshold > 1 or norm.sf(threshold, 1, sigma(1)) < 0.95
+            else:
+                assert 0 < row.detectable <= 1
+                assert norm.sf(threshold, row.detectable, sigma(row.detectable)) == pytest.approx(0.95)
+
+
+def test_detectable_on_simulated_reports():
+    """OUE's counts are binomial: one value at the detectable frequency, the others at 0, all by their law."""
+    d, n = 50, 100_000
+    row = by_name(plan("1", d, n))["oue"]
+    oracle = ldp.OUE("1", d)
+    p, q = float(oracle.p), float(oracle.q)
+    rng = np.random.default_rng(3)
+    users = round(row.detectable * n)
+    own = rng.binomial(users, p, 20_000) + rng.binomial(n - users, q, 20_000)
+    others = rng.binomial(n, q, (20_000, d - 1)).max(axis=1)
+    threshold = n * q + n * (p - q) * row.standard_error * norm.isf(0.05 / d)
+    assert np.mean(own > threshold) == pytest.approx(0.95, abs=0.01)
+    assert np.mean(others > threshold) == pytest.approx(0.05, abs=0.01)
+
+
+@over_grid
+def test_costs_are_those_of_real_reports(epsilon, d):
+    for row in plan(epsilon, d, 1000).rows:
+        stream = ldp.Stream.from_document("s", row.document)
+        oracle = stream.oracle
+        assert row.frame_bytes == len(Client(row.document).report(d - 1))
+        state = oracle.zeros()
+        assert row.state_bytes == state.nbytes
+        oracle.accumulate(state, oracle.perturb([0], np.random.default_rng(1)))
+        if row.unit == "counter":
+            assert row.work == state.sum()
+        else:
+            assert row.work == d == state.size
+            assert row.unit == ("hash" if row.protocol == "olh" else "bit")
+        if row.decode_steps:
+            assert row.decode_steps == pytest.approx(state.size * math.log2(state.size), abs=0.5)
+        else:
+            assert oracle.support(state).tolist() == state.tolist()
+
+
+@over_grid
+def test_the_recommended_is_the_cheapest_of_the_accurate(epsilon, d):
+    planned = plan(epsilon, d, 1000)
+    first, *rest = planned.rows
+    assert [row.standard_error for row in rest] == sorted(row.standard_error for row in rest)
+    least = min(row.standard_error for row in planned.rows)
+    accurate = [row for row in planned.rows if row.standard_error <= 1.05 * least]
+    assert first in accurate
+    for row in accurate:
+        assert (row.work, row.frame_bytes, row.state_bytes) >= (
+            first.work,
+            first.frame_bytes,
+            first.state_bytes,
+        )
+    assert all(row.protocol in planned.reason for row in accurate if row is not first)
+    assert f"{first.standard_error:.3g}" in planned.reason
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "d", "recommended"),
+    [
+        ("1", 2, "grr"),
+        ("4", 8, "grr"),
+        ("1", 1024, "pgr"),
+        ("4", 1 << 20, "pgr"),
+        ("8", 30_000, "subset"),  # no geometry of at most 4d points is near: 1.7 times the standard error
+        ("1", 1 << 24, "pgr"),
+    ],
+)
+def test_recommendations(epsilon, d, recommended):
+    assert plan(epsilon, d, 10**6).rows[0].protocol == recommended
+
+
+def test_the_reason_names_what_decides():
+    assert plan("1", 1024, 10**6).reason == (
+        "its standard error, 0.00194, is 1.2 % above the least, 0.00192 (subset); "
+        "of all within 5 % (with subset, oue, olh, sue) it has the least work a report"
+    )
+    assert plan("1", 8, 10**6).reason == (
+        "its standard error, 0.0016, is the least; the next, 0.00172 (grr), is not within 5 %"
+    )
+    assert plan("4", 8, 10**6).reason == (
+        "its standard error, 0.000145, is the least; of all within 5 % (with subset, pgr) it has the least work a "
+        "report, then the smallest frame, then the smallest state, then the least to decode (just as subset)"
+    )
+
+
+def test_what_cannot_be_used_is_listed_with_why():
+    planned = plan("1", 1, 10)
+    assert planned.not_applicable == {"subset": "domain_size is 1; allowed is 2 to 16777216"}
+    planned = plan("1", 1 << 24, 10)
+    assert set(planned.not_applicable) == {"oue", "sue", "subset"}
+    assert "2,097,157 bytes" in planned.not_applicable["oue"]
+    assert len(planned.rows) + 3 == len(ORACLES)
+
+
+def test_a_protocol_too_small_an_epsilon_leaves_nothing_of_is_listed():
+    planned = plan(Fraction(3, 1 << 65), 4, 10)  # half of it makes e^(ε/2) round down to 1
+    assert list(planned.not_applicable) == ["sue"]
+    assert "too small" in planned.not_applicable["sue"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "says"),
+    [
+        ((1.0, 10, 10), TypeError, "epsilon is the float"),
+        (("0", 10, 10), ValueError, "epsilon is 0"),
+        (("65", 10, 10), ValueError, "epsilon is 65"),
+        ((Fraction(1, 1 << 70), 10, 10), ValueError, "too small"),
+        (("1", 0, 10), ValueError, "domain_size is 0"),
+        (("1", (1 << 24) + 1, 10), ValueError, "domain_size is 16777217"),
+        (("1", 10, 0), ValueError, "reports is 0"),
+        (("1", 10, 1.5), TypeError, "reports must be an integer"),
+    ],
+)
+def test_bad_input_is_refused(arguments, error, says):
+    with pytest.raises(error, match=says):
+        plan(*arguments)
