@@ -1,7 +1,8 @@
 """Audit: is what Redis holds exactly what the log says?
 
 An independent verifier: it reads the topic again up to the stored offsets, record by record, counts with its
-own parser, its own hashes and numpy, and compares with the stored state bit for bit. It shares no code with
+own parser, its own hashes and numpy, and compares with the stored state bit for bit. What is stored is what was
+counted before any decoding: of Hadamard Response and PGR the reports by their index. It shares no code with
 what it audits: no frames, kernels, oracles, columns, layout or store are imported here, so a fault in one of
 them cannot hide itself. What the formats are is therefore said twice in this project, here the second time.
 
@@ -11,8 +12,10 @@ recounted to exactly that offset: the audit is right also while workers count on
 
 import hashlib
 import json
+import re
 import struct
 import time
+from base64 import b64decode
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -56,7 +59,7 @@ class Recount:
         rejected: malformed records by reason.
         watermark: the highest accepted timestamp in milliseconds, or None.
         reports: reports counted.
-        state: (d,) int64, how many reports support each value.
+        state: (K,) int64: how many reports support each value, or, where a report is only an index, have each.
     """
 
     accepted: int
@@ -172,22 +175,20 @@ def recount(document: Mapping[str, Any], records: Iterable[Record]) -> Recount:
         >>> result.accepted, dict(result.rejected), result.watermark, result.reports, result.state.tolist()
         (1, {'version': 1, 'empty': 1}, 1000, 3, [1, 0, 2])
     """
-    limits, count = _protocol(document)
-    layout = struct.Struct("<" + "".join("BHIQ"[_width(limit)] for limit in limits))
-    columns = np.dtype([(f"f{i}", f"<u{1 << _width(limit)}") for i, limit in enumerate(limits)])
+    protocol = _protocol(document)
     mark = fingerprint(document)
-    result = Recount(0, Counter(), None, 0, np.zeros(document["domain_size"], np.int64))
+    result = Recount(0, Counter(), None, 0, np.zeros(protocol.entries, np.int64))
     pending = bytearray()
 
     def count_pending() -> None:
-        reports = np.frombuffer(bytes(pending), columns)
-        count(result.state, *(reports[name] for name in columns.names or ()))
+        reports = np.frombuffer(bytes(pending), protocol.columns)
+        protocol.count(result.state, *(reports[name] for name in protocol.columns.names or ()))
         result.reports += len(reports)
         pending.clear()
 
     for timestamp, value in records:
         try:
-            body = _body(value, mark, layout, limits)
+            body = _body(value, mark, protocol)
         except _Malformed as fault:
             result.rejected[fault.reason] += 1
             continue
@@ -206,30 +207,30 @@ class _Malformed(Exception):  # noqa: N818  # an outcome of parsing, not an erro
         self.reason = reason
 
 
-def _body(value: bytes | None, mark: bytes, layout: struct.Struct, limits: tuple[int, ...]) -> bytes:
+def _body(value: bytes | None, mark: bytes, protocol: "_Protocol") -> bytes:
     """Returns a record's reports as the wire's bytes, or says why the whole record is rejected."""
     if not value:
         raise _Malformed("empty")
     if value[:1] == b"{":
-        return b"".join(layout.pack(*report) for report in _json_reports(value, mark, limits))
-    if value[0] != 1:
+        body = _json_body(value, mark, protocol)
+    elif value[0] != 1:
         raise _Malformed("version")
     # a frame too short for its fingerprint is truncated; a whole one that differs is of another stream
-    if len(value) < 5:
+    elif len(value) < 5:
         raise _Malformed("length")
-    if value[1:5] != mark:
+    elif value[1:5] != mark:
         raise _Malformed("fingerprint")
-    body = value[5:]
-    if not body or len(body) % layout.size:
-        raise _Malformed("length")
-    for report in layout.iter_unpack(body):
-        if any(number >= limit for number, limit in zip(report, limits, strict=True)):
-            raise _Malformed("range")
+    else:
+        body = value[5:]
+        if not body or len(body) % protocol.columns.itemsize:
+            raise _Malformed("length")
+    if not protocol.allowed(body):
+        raise _Malformed("range")
     return body
 
 
-def _json_reports(value: bytes, mark: bytes, limits: tuple[int, ...]) -> list[tuple[int, ...]]:
-    """Returns the reports of a JSON record; another stream's are not looked into."""
+def _json_body(value: bytes, mark: bytes, protocol: "_Protocol") -> bytes:
+    """Returns the reports of a JSON record as the wire's bytes; another stream's are not looked into."""
     try:
         tree = _JSON.decode(value.decode("utf-8"))
     except (ValueError, RecursionError):  # UnicodeDecodeError is a ValueError
@@ -250,14 +251,30 @@ def _json_reports(value: bytes, mark: bytes, limits: tuple[int, ...]) -> list[tu
         raise _Malformed("fingerprint")
     if not listed:
         raise _Malformed("length")
-    reports = [[item] if len(limits) == 1 else item for item in listed]
+    if protocol.numbers is None:
+        return b"".join(_from_base64(item, protocol.columns.itemsize) for item in listed)
+    size = len(protocol.columns.names or ())
+    reports = [[item] if size == 1 else item for item in listed]
     for report in reports:
-        if type(report) is not list or [type(number) for number in report] != [int] * len(limits):
+        if type(report) is not list or [type(number) for number in report] != [int] * size:
             raise _Malformed("json")
-    for report in reports:
-        if any(not 0 <= number < limit for number, limit in zip(report, limits, strict=True)):
-            raise _Malformed("range")
-    return [tuple(report) for report in reports]
+    try:
+        return b"".join(protocol.numbers.pack(*report) for report in reports)
+    except struct.error:  # a number that its bytes cannot hold
+        raise _Malformed("range") from None
+
+
+def _from_base64(item: object, size: int) -> bytes:
+    """Returns the bytes that a text of base64 stands for."""
+    if type(item) is not str or not _BASE64.fullmatch(item) or len(body := b64decode(item)) != size:
+        raise _Malformed("json")
+    return body
+
+
+_BASE64 = re.compile(
+    # four characters are three bytes; the last bytes have padding, and no bit set that is no byte's
+    "(?:[A-Za-z0-9+/]{4})*+(?:[A-Za-z0-9+/][AQgw]==|[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]=)?"
+)
 
 
 def _integer(text: str) -> int:
@@ -283,20 +300,95 @@ def _width(limit: int) -> int:
     return next(power for power in range(4) if limit <= 1 << (8 << power))
 
 
-def _protocol(document: Mapping[str, Any]) -> tuple[tuple[int, ...], Callable[..., None]]:
-    """Returns, for each number of a report, what it must stay below; and what counts columns of them."""
-    name = document["protocol"]
-    if name == "grr":
-        return (document["domain_size"],), _count_grr
-    if name == "olh" and document["hash"] in _HASHES:
-        g, hashed = document["g"], _HASHES[document["hash"]]
-        return (1 << 32, g), lambda state, seeds, buckets: _count_olh(state, seeds, buckets, g, hashed)
-    known = f"grr, and olh with hash {' or '.join(_HASHES)}"
-    raise AuditError(f"protocol {name!r}, hash {document.get('hash')!r}: the audit knows {known}")
+@dataclass(frozen=True)
+class _Protocol:
+    """How the reports of a protocol are written and counted.
+
+    Attributes:
+        entries: of the state.
+        columns: the bytes of one report.
+        numbers: what packs a report that JSON has as numbers; None where JSON has its bytes in base64.
+        allowed: whether the bytes of whole reports are within what the protocol allows.
+        count: adds reports to a state, given as columns.
+    """
+
+    entries: int
+    columns: np.dtype[np.void]
+    numbers: struct.Struct | None
+    allowed: Callable[[bytes], bool]
+    count: Callable[..., None]
 
 
-def _count_grr(state: Counts, indices: npt.NDArray[Any]) -> None:
-    state += np.bincount(indices.astype(np.int64), minlength=len(state))
+def _protocol(document: Mapping[str, Any]) -> _Protocol:
+    d: int = document["domain_size"]
+    match document:
+        case {"protocol": "grr"}:
+            return _of_numbers(d, (d,), _count_indices)
+        case {"protocol": "olh", "g": g, "hash": ("mix32" | "xxh32") as name}:
+            return _of_numbers(d, (1 << 32, g), partial(_count_olh, g=g, hashed=_HASHES[name]))
+        case {"protocol": "oue" | "sue"}:
+            return _of_bits(d, None)
+        case {"protocol": "subset", "k": k}:
+            # whichever is shorter
+            return _of_indices(d, k) if (k << _width(d)) <= (d + 7) // 8 else _of_bits(d, k)
+        case {"protocol": "hadamard"}:
+            size = 2
+            while size <= d:
+                size *= 2
+            return _of_numbers(size, (size,), _count_indices)
+        case {"protocol": "pgr", "prime": prime, "dimension": dimension}:
+            points = sum(prime**i for i in range(dimension))
+            return _of_numbers(points, (points,), _count_indices)
+    said = {key: value for key, value in document.items() if key != "labels"}
+    raise AuditError(f"{said}: the audit knows the protocols {_KNOWN}")
+
+
+_KNOWN = "grr, olh with hash mix32 or xxh32, oue, sue, subset, hadamard and pgr"
+
+
+def _of_numbers(entries: int, limits: tuple[int, ...], count: Callable[..., None]) -> _Protocol:
+    """A report is a few numbers, each below its limit."""
+    numbers = struct.Struct("<" + "".join("BHIQ"[_width(limit)] for limit in limits))
+    columns = np.dtype([(f"f{i}", f"<u{1 << _width(limit)}") for i, limit in enumerate(limits)])
+
+    def allowed(body: bytes) -> bool:
+        return all(
+            number < limit
+            for report in numbers.iter_unpack(body)
+            for number, limit in zip(report, limits, strict=True)
+        )
+
+    return _Protocol(entries, columns, numbers, allowed, count)
+
+
+def _of_bits(d: int, ones: int | None) -> _Protocol:
+    """A report is a number below 2^d, least significant byte first: bit v is value v; ones: how many are set."""
+    size = (d + 7) // 8
+
+    def allowed(body: bytes) -> bool:
+        reports = (int.from_bytes(body[at : at + size], "little") for at in range(0, len(body), size))
+        return all(bits >> d == 0 and ones in (None, bits.bit_count()) for bits in reports)
+
+    def count(state: Counts, reports: npt.NDArray[np.uint8]) -> None:
+        state += np.unpackbits(reports, axis=1, count=d, bitorder="little").sum(axis=0, dtype=np.int64)
+
+    return _Protocol(d, np.dtype([("bits", "u1", (size,))]), None, allowed, count)
+
+
+def _of_indices(d: int, k: int) -> _Protocol:
+    """A report is k different values in ascending order."""
+    columns = np.dtype([("indices", f"<u{1 << _width(d)}", (k,))])
+
+    def allowed(body: bytes) -> bool:
+        indices = np.frombuffer(body, columns)["indices"]
+        return bool((indices[:, :-1] < indices[:, 1:]).all() and (indices[:, -1] < d).all())
+
+    return _Protocol(d, columns, None, allowed, _count_indices)
+
+
+def _count_indices(state: Counts, indices: npt.NDArray[Any]) -> None:
+    """Adds one at each index; nothing is allocated in proportion to the state."""
+    np.add.at(state, indices.ravel().astype(np.int64), 1)
 
 
 def _count_olh(
@@ -633,7 +725,7 @@ def verify(
     begin, end = bounds
     row = Row(partition, None, 0, end - begin)
     try:
-        stored = _decode(*cut, group, fingerprint(document), document["domain_size"])
+        stored = _decode(*cut, group, fingerprint(document), _protocol(document).entries)
         if stored is None:
             return row
         row = replace(row, start=stored.start, offset=stored.offset, lag=max(0, end - stored.offset))

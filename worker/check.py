@@ -27,8 +27,6 @@ DAY_MS = 24 * topics.HOUR_MS
 OLDEST_REDIS = (6, 2)
 _PATIENCE = 10.0
 """Seconds that brokers have to answer, even if nobody asked to wait."""
-_RECORD = 512
-"""What Kafka adds to a record's value at most, in bytes: batch header, key, headers."""
 _KEYS = 4096
 """What Redis needs of a partition beside its blobs, in bytes: keys and metadata."""
 
@@ -194,14 +192,21 @@ def _input_faults(served: Served, topic: Topic) -> Iterator[Finding]:
             f"retention.bytes={size}: a burst of reports pushes out others that may not be counted yet",
             "limit by time only: set retention.bytes=-1",
         )
-    report = served.stream.oracle.report_dtype.itemsize + _RECORD
+    binary, as_json = topics.largest_report(served.stream)
     limit = topic.number("max.message.bytes")
-    if limit is not None and limit < report:
+    if limit is not None and limit < binary:
         yield Finding(
             Level.ERROR,
             subject,
             f"max.message.bytes={limit}: not even one report fits",
-            f"set max.message.bytes to {report} at least",
+            f"set max.message.bytes to {binary} at least, {as_json} for JSON",
+        )
+    elif limit is not None and limit < as_json:
+        yield Finding(
+            Level.WARNING,
+            subject,
+            f"max.message.bytes={limit}: a report fits as a binary frame, but not as JSON",
+            f"set max.message.bytes to {as_json} at least",
         )
 
 

@@ -18,11 +18,13 @@ from pydantic import (
     ConfigDict,
     Field,
     SecretStr,
+    StrictInt,
     StringConstraints,
     ValidationError,
 )
 
 import ldp
+from ldp.oracles import ORACLES
 
 PREFIX = "LDP_WORKER_"
 FILE_VARIABLE = "LDP_WORKER_CONFIG"
@@ -109,7 +111,7 @@ class Query(_Table):
     """``[[streams.queries]]``: a named set of values, answered in every snapshot."""
 
     name: Annotated[str, StringConstraints(min_length=1, max_length=200)]
-    values: Annotated[list[str | int], Field(min_length=1)]
+    values: Annotated[list[str | StrictInt], Field(min_length=1)]
 
 
 class StreamTable(_Table):
@@ -118,10 +120,13 @@ class StreamTable(_Table):
     name: Name
     topic: Topic
     protocol: str
-    epsilon: str | int
-    domain_size: int | None = None
+    epsilon: str | StrictInt
+    domain_size: StrictInt | None = None
     hash: str | None = None
-    g: int | None = None
+    g: StrictInt | None = None
+    k: StrictInt | None = None
+    prime: StrictInt | None = None
+    dimension: StrictInt | None = None
     labels: list[str] | None = None
     labels_file: Path | None = None
     queries: list[Query] = []
@@ -303,7 +308,13 @@ def _served(table: StreamTable, key: str, folder: Path) -> Served:
         raise ConfigError(
             f"{key}.domain_size: nothing given; a whole number of at least 1 is needed, or labels"
         )
-    parameters = {name: value for name in ("hash", "g") if (value := getattr(table, name)) is not None}
+    own = sorted({name for protocol in ORACLES.values() for name in protocol.own_parameters})
+    parameters = {name: value for name in own if (value := getattr(table, name)) is not None}
+    takes = ORACLES[table.protocol].own_parameters if table.protocol in ORACLES else own
+    for name, value in parameters.items():
+        if name not in takes:
+            allowed = f"{table.protocol} takes {' and '.join(takes) or 'no parameters of its own'}"
+            raise ConfigError(f"{key}.{name}: {value!r} given; {allowed}")
     try:
         oracle = ldp.oracle(table.protocol, epsilon=table.epsilon, domain_size=size, **parameters)
         queries = tuple((query.name, _values(query, labels, size)) for query in table.queries)

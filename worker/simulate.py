@@ -15,16 +15,24 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from kafka import KafkaProducer
-from kafka.errors import KafkaError
+from kafka.errors import KafkaError, MessageSizeTooLargeError, RecordListTooLargeError
 
 import ldp
 from ldp import frames
 from worker.config import Config, Served
 
 _CHUNK = 8192
-"""Users that are perturbed at once."""
-_IN_FLIGHT = 100_000
-"""Records sent and not acknowledged yet: the producer itself does not bound them."""
+"""Users that are perturbed at once, at most."""
+_CHUNK_BYTES = 8 << 20
+"""Reports that are made at once, in bytes; beyond one record."""
+_LARGEST_RECORD = 8 << 20
+"""A request to the brokers, in bytes; their own limit for the topic is usually lower."""
+_IN_FLIGHT = 64 << 20
+"""Records sent and not acknowledged yet, in bytes: the producer itself does not bound them."""
+_OVERHEAD = 640
+"""What a record in flight takes beside its value, in bytes."""
+_SETTLE = 1 << 20
+"""How often acknowledgements are taken in, in bytes sent."""
 _RUN = 64
 """Records in a row to one partition, so that batches fill."""
 
@@ -149,7 +157,7 @@ def records(
         rng: for the shares only.
     """
     size = stream.oracle.report_dtype.itemsize
-    chunk = max(1, _CHUNK // batch) * batch
+    chunk = max(1, min(_CHUNK, _CHUNK_BYTES // size) // batch) * batch
     for start in range(0, len(values), chunk):
         reports = stream.oracle.perturb(values[start : start + chunk])
         header = frames.encode(stream, reports[:1])[:-size]
@@ -216,18 +224,16 @@ def send(
     """
     rng = np.random.default_rng([seed, 1])
     began = time.monotonic()
-    pending: deque[tuple[Any, int]] = deque()
-    acknowledged = sent = good = bad = 0
+    pending: deque[tuple[Any, int, int]] = deque()
+    acknowledged = sent = good = bad = waiting = unsettled = 0
 
     def settle(at_most: int) -> None:
-        """Takes acknowledgements in, and waits until at most so many records have none."""
-        nonlocal acknowledged
-        while pending and (pending[0][0].is_done or len(pending) > at_most):
-            future, reports = pending.popleft()
-            try:
-                future.get(timeout=60)
-            except KafkaError as error:
-                raise SimulationError(f"a report was not acknowledged: {error}") from error
+        """Takes acknowledgements in, and waits until records of at most so many bytes have none."""
+        nonlocal acknowledged, waiting
+        while pending and (pending[0][0].is_done or waiting > at_most):
+            future, reports, size = pending.popleft()
+            waiting -= size
+            future.get(timeout=60)
             acknowledged += reports
         if progress is not None:
             progress(acknowledged)
@@ -239,7 +245,7 @@ def send(
         compression_type="lz4",
         linger_ms=20,
         batch_size=128 << 10,
-        max_request_size=8 << 20,
+        max_request_size=_LARGEST_RECORD,
         max_block_ms=20_000,
         allow_auto_create_topics=False,
     )
@@ -252,18 +258,27 @@ def send(
         made = records(served.stream, crowd.values, batch, json_share, malformed_share, rng)
         for i, (value, reports) in enumerate(made):
             partition = partitions[i // _RUN % len(partitions)]
-            pending.append((producer.send(served.topic, value, partition=partition), reports))
+            size = len(value) + _OVERHEAD
+            pending.append((producer.send(served.topic, value, partition=partition), reports, size))
             sent += reports
             good += reports > 0
             bad += not reports
-            if i % 1024 == 1023:
+            waiting += size
+            unsettled += size
+            if unsettled >= _SETTLE:
+                unsettled = 0
                 settle(_IN_FLIGHT)
                 if rate is not None:
                     time.sleep(max(0.0, began + sent / rate - time.monotonic()))
         producer.flush()
         settle(0)
+    except (MessageSizeTooLargeError, RecordListTooLargeError) as error:
+        raise SimulationError(
+            f"a record is larger than the max.message.bytes of topic {served.topic!r}, or than {_LARGEST_RECORD} bytes;"
+            f" a report has {served.stream.oracle.report_dtype.itemsize} bytes: put fewer in a record (--batch)"
+        ) from error
     except KafkaError as error:
-        raise SimulationError(f"Kafka: {error}") from error
+        raise SimulationError(f"not every report was acknowledged: {error}") from error
     finally:
         producer.close(timeout=10)
     return Sent(acknowledged, good, bad, time.monotonic() - began)

@@ -25,6 +25,8 @@ _NUMBER = 25
 """The longest float64 in JSON, such as -2.2250738585072014e-308, with its comma."""
 _OFFSET = 48
 """The longest entry of a snapshot's offsets, such as "2147483647":9223372036854775807, in JSON."""
+_RECORD = 512
+"""A report's record without the report: frame or JSON around it, key, headers, batch header."""
 _ENVELOPE = 8192
 """A body without vectors, queries, offsets and document: its names, some dozens of gaps, key, headers, batch header."""
 _SEGMENT = 64 << 20
@@ -123,6 +125,19 @@ def largest_message(stream: ldp.Stream, partitions: int) -> int:
     return max(body, chunk, _ENVELOPE + max(parts, default=0))
 
 
+def largest_report(stream: ldp.Stream) -> tuple[int, int]:
+    """Returns upper bounds of the bytes of a message with one report: as a binary frame, and as JSON.
+
+    Example:
+        >>> largest_report(ldp.Stream("s", ldp.OLH(epsilon="1", domain_size=1 << 20)))
+        (517, 520)
+        >>> largest_report(ldp.Stream("s", ldp.OUE(epsilon="1", domain_size=1 << 20)))
+        (131584, 175276)
+    """
+    size = stream.oracle.report_dtype.itemsize
+    return size + _RECORD, -(-size // 3) * 4 + _RECORD
+
+
 def _json(tree: object) -> int:
     return len(json.dumps(tree, ensure_ascii=False).encode())
 
@@ -144,7 +159,8 @@ def wanted(config: Config, partitions: int) -> list[Wanted]:
                 # the record's timestamp is the event time: a device's clock may not run ahead by more than this
                 "message.timestamp.type": "CreateTime",
                 "message.timestamp.after.max.ms": str(HOUR_MS),
-            },
+            }
+            | _room(max(largest_report(served.stream))),
         )
         for served in config.streams
     ]
@@ -164,8 +180,21 @@ def wanted(config: Config, partitions: int) -> list[Wanted]:
             },
         )
     )
-    needed.append(Wanted(config.dead_letters.topic, "dead letters", 1, {"cleanup.policy": "delete"}))
+    largest = max(max(largest_report(served.stream)) for served in config.streams)
+    needed.append(
+        Wanted(
+            config.dead_letters.topic,
+            "dead letters",
+            1,
+            {"cleanup.policy": "delete"} | _room(largest + _ENVELOPE),
+        )
+    )
     return needed
+
+
+def _room(largest: int) -> dict[str, str]:
+    """Returns the settings for a message that is larger than what brokers allow by themselves."""
+    return {"max.message.bytes": str(largest)} if largest > BROKER_LIMIT else {}
 
 
 def describe(admin: KafkaAdminClient, names: Iterable[str]) -> dict[str, Topic]:

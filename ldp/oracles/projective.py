@@ -39,9 +39,8 @@ class PGR(Oracle):
 
     The variance is least for a prime near E + 1, and then within a few per cent of OLH's. The prime and the
     dimension are by default those of least variance with d ≤ K ≤ 4d. At t = 2 a point has one orthogonal
-    point, and the protocol is GRR over K relabelled values. For e^ε between √(4d) and d, where no such K has
-    a prime near E + 1, the variance is larger: for ε ≤ 8 up to 2.6 times OLH's near d = 30,000, and 1.24
-    times at d = 2²⁰.
+    point, and the protocol is GRR over K relabelled values. Where no such K has a prime near E + 1, the variance
+    is larger: at ε = 8 and d = 30,000 it is 2.7 times OLH's. `ldp plan` compares the protocols for given numbers.
 
     Report: ``index``, the number of a point, 1, 2 or 4 bytes. State: K counters. Server: one increment a
     report; decoding is O(K log K) and takes about 50 bytes a counter for its time.

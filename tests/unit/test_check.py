@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import ldp
-from ldp import snapshot
+from ldp import frames, snapshot
+from ldp.oracles import ORACLES
 from worker import check, layout, topics
 from worker.check import Cluster, Level
 from worker.config import parse
@@ -124,6 +125,69 @@ def test_memory(maxmemory, level):
     assert check.judge_memory(CONFIG, cluster(), {"maxmemory": maxmemory}).level == level
 
 
+@pytest.mark.parametrize(
+    ("protocol", "entries"),
+    [
+        ('protocol = "hadamard"\ndomain_size = 1048576', 1 << 21),
+        ('protocol = "pgr"\ndomain_size = 1000\nprime = 3\ndimension = 7', 1093),
+        ('protocol = "pgr"\ndomain_size = 1048576', (3**14 - 1) // 2),
+        ('protocol = "oue"\ndomain_size = 1048576', 1 << 20),
+        ('protocol = "subset"\ndomain_size = 20', 20),
+    ],
+)
+def test_memory_is_of_the_state_and_not_of_the_domain(protocol, entries):
+    config = parse(f"[[streams]]\nname = 's'\ntopic = 'reports'\nepsilon = '1'\n{protocol}")
+    # 2 partitions, counters of 8 bytes, twice during a commit; and some kilobytes
+    need = 2 * 2 * 8 * entries
+    for room, level in ((0, "error"), (4 * 4096, "warning")):
+        assert check.judge_memory(config, cluster(), {"maxmemory": need + room}).level == level
+
+
+def large(protocol, **more):
+    table = {"name": "s", "topic": "reports", "protocol": protocol, "epsilon": "1"} | more
+    return parse("[[streams]]\n" + "\n".join(f"{key} = {value!r}" for key, value in table.items()))
+
+
+@pytest.mark.parametrize(
+    ("limit", "level"),
+    [(131_072, Level.ERROR), (140_000, Level.WARNING), (174_000, Level.WARNING), (176_000, None)],
+)
+def test_a_large_report_must_fit_its_topic(limit, level):
+    config = large("oue", domain_size=1 << 20)  # 131,072 bytes, 174,764 characters of base64
+    found = check.judge_topics(config, cluster(reports=topic(max_message_bytes=str(limit))))
+    assert levels(found, "topic reports") == ([] if level is None else [level])
+
+
+def test_topics_are_made_with_room_for_the_largest_record():
+    def settings(config):
+        return {wanted.name: wanted.settings for wanted in topics.wanted(config, 2)}
+
+    # 2 MiB a report, 2.7 MiB as JSON: more than what brokers allow by themselves
+    made = settings(large("oue", domain_size=1 << 24))
+    least = (1 << 24) // 8 * 4 // 3
+    assert (
+        least < int(made["reports"]["max.message.bytes"]) < int(made["ldp-dead-letters"]["max.message.bytes"])
+    )
+    assert int(made["ldp-dead-letters"]["max.message.bytes"]) < least + 20_000
+    for config in (large("oue", domain_size=1 << 20), large("pgr", domain_size=1 << 24), CONFIG):
+        assert "max.message.bytes" not in settings(config)["reports"] | settings(config)["ldp-dead-letters"]
+    # what was made so is not complained about
+    there = {name: topics.Topic("id-1", 2, 3, SOUND | dict(settings)) for name, settings in made.items()}
+    assert {f.level for f in check.judge_topics(large("oue", domain_size=1 << 24), there)} == {Level.OK}
+
+
+@pytest.mark.parametrize("protocol", ORACLES)
+@pytest.mark.parametrize("d", [2, 1000, 70_000])
+def test_no_record_of_one_report_is_larger_than_said(protocol, d):
+    stream = ldp.Stream("s", ldp.oracle(protocol, epsilon="1", domain_size=d))
+    report = stream.oracle.perturb([d - 1], rng=np.random.default_rng(1))
+    binary, as_json = topics.largest_report(stream)
+    kafka = 200  # a batch of one record without headers has 70 bytes and its key beside the value
+    assert len(frames.encode(stream, report)) + kafka <= binary <= len(frames.encode(stream, report)) + 512
+    written = len(frames.encode_json(stream, report))
+    assert written + kafka <= as_json <= written + 512
+
+
 def counts(fields, words=None, log=(0, 10), topic_id="id-1"):
     there = cluster(reports=topics.Topic(topic_id, 2, 3, SOUND))
     known = Cluster(there, {"reports": {0: log, 1: log}}, {"reports": words or {}})
@@ -157,12 +221,13 @@ def test_counts_that_cannot(found, level, said):
     assert said in finding.text
 
 
+@pytest.mark.parametrize("protocol", ["olh", "pgr"])
 @pytest.mark.parametrize("d", [3, 845, snapshot.INLINE, snapshot.INLINE + 1, 70_000])
-def test_no_message_of_a_snapshot_is_larger_than_said(d):
+def test_no_message_of_a_snapshot_is_larger_than_said(d, protocol):
     # counts that make long numbers: estimates of both signs with all digits, tiny n
     stream = ldp.Stream(
         "s",
-        ldp.OLH("1", d),
+        ldp.oracle(protocol, epsilon="1", domain_size=d),
         labels=[f"värde {i}" for i in range(d)],
         queries=[("many", tuple(range(0, d, 2)))],
     )

@@ -2,7 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from worker.config import ConfigError, load, parse
+from ldp.oracles import ORACLES
+from worker.config import ConfigError, StreamTable, load, parse
 
 STREAM = """
 [[streams]]
@@ -12,6 +13,7 @@ protocol = "olh"
 epsilon = "1/2"
 domain_size = 10
 """
+GRR, SUBSET, PGR = (STREAM.replace("olh", name) for name in ("grr", "subset", "pgr"))
 
 
 def fault(text, environ=None):
@@ -67,7 +69,18 @@ def test_defaults_and_stream():
         (STREAM.replace("= 10", "= 0"), "streams[0].domain_size: nothing given"),
         (STREAM.replace("domain_size = 10", ""), "streams[0].domain_size: nothing given"),
         (STREAM + 'labels = ["a", "b"]', "streams[0]: stream colours: there are 2 labels for 10 values"),
-        (STREAM + "hash = 'md5'", "streams[0]: "),
+        (STREAM + "hash = 'md5'", "streams[0]: hash is 'md5'; there are mix32, xxh32"),
+        (STREAM + "g = 1", "streams[0]: g is 1; allowed is 2 to 65536"),
+        (STREAM + "g = true", "streams[0].g: True given; Input should be a valid integer"),
+        (STREAM + "k = 3", "streams[0].k: 3 given; olh takes g and hash"),
+        (GRR + "g = 3", "streams[0].g: 3 given; grr takes no parameters of its own"),
+        (SUBSET + "k = 10", "streams[0]: k is 10; allowed is 1 to 9"),
+        (SUBSET + "k = 2.0", "streams[0].k: 2.0 given; Input should be a valid integer"),
+        (SUBSET + "prime = 3", "streams[0].prime: 3 given; subset takes k"),
+        (PGR + "prime = 3", "streams[0]: prime and dimension are given together or not at all"),
+        (PGR + "prime = 4\ndimension = 3", "streams[0]: prime is 4, which is not a prime number"),
+        (PGR + "prime = 3\ndimension = 2", "streams[0]: prime 3 and dimension 2 make 4 points; allowed is"),
+        (PGR + "prime = '3'\ndimension = 3", "streams[0].prime: '3' given; Input should be a valid integer"),
         (STREAM.replace("colours", "a b"), "streams[0].name: 'a b' given"),
         (STREAM + STREAM, "streams: the name 'colours' is given twice"),
         (
@@ -80,6 +93,27 @@ def test_defaults_and_stream():
 )
 def test_a_fault_names_the_key_the_value_and_what_is_allowed(text, expected):
     assert expected in fault(text)
+
+
+@pytest.mark.parametrize("protocol", ORACLES)
+def test_every_protocol_can_be_served(protocol):
+    oracle = parse(STREAM.replace("olh", protocol)).streams[0].stream.oracle
+    assert oracle == ORACLES[protocol]("1/2", 10)
+    assert set(ORACLES[protocol].own_parameters) <= set(StreamTable.model_fields)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "own"),
+    [
+        ("olh", {"g": 2, "hash": "xxh32"}),
+        ("subset", {"k": 4}),
+        ("pgr", {"prime": 5, "dimension": 3}),
+    ],
+)
+def test_a_protocols_own_parameters_are_taken_as_given(protocol, own):
+    lines = "\n".join(f"{key} = {value!r}" for key, value in own.items())
+    oracle = parse(STREAM.replace("olh", protocol) + lines).streams[0].stream.oracle
+    assert own.items() <= oracle.parameters().items()
 
 
 def test_all_faults_at_once():

@@ -8,15 +8,16 @@ import pytest
 
 import ldp
 from ldp import frames
+from ldp.oracles import ORACLES
 from worker import simulate
 
 STREAM = ldp.Stream("colours", ldp.GRR("1", 3), labels=["red", "green", "blue"])
 DEMO = Path(__file__).parents[2] / "deploy" / "demo"
 
 
-def decode(values):
+def decode(values, stream=STREAM):
     bounds = np.cumsum([0, *map(len, values)])
-    return frames.decode(STREAM, b"".join(values), bounds)
+    return frames.decode(stream, b"".join(values), bounds)
 
 
 def test_counts_go_to_their_labels(tmp_path):
@@ -71,6 +72,34 @@ def test_each_user_is_in_one_good_record(batch):
         "version",
         "json",
     }
+
+
+@pytest.mark.parametrize("protocol", ORACLES)
+def test_records_of_every_protocol(protocol):
+    stream = ldp.Stream("s", ldp.oracle(protocol, epsilon="1", domain_size=50))
+    rng = np.random.default_rng(4)
+    made = list(simulate.records(stream, np.full(700, 49), 3, 0.3, 0.3, rng))
+    decoded = decode([value for value, _ in made], stream)
+    assert decoded.counts.tolist() == [reports for _, reports in made]
+    assert decoded.counts.sum() == 700
+    assert any(value[:1] == b"{" for value, reports in made if reports)
+
+
+def test_large_reports_are_not_all_made_at_once(monkeypatch):
+    stream = ldp.Stream("s", ldp.OUE("1", domain_size=1 << 20))
+    made = []
+
+    def perturb(values, rng=None):
+        made.append(len(values))
+        return np.zeros(len(values), stream.oracle.report_dtype)
+
+    monkeypatch.setattr(stream.oracle, "perturb", perturb)
+    sizes = [
+        len(value)
+        for value, _ in simulate.records(stream, np.zeros(150, int), 1, 0, 0, np.random.default_rng(1))
+    ]
+    assert sizes == [5 + 131_072] * 150
+    assert made == [64, 64, 22]  # 8 MiB at a time
 
 
 def test_the_demos_labels_are_the_csvs():

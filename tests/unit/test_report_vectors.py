@@ -1,0 +1,95 @@
+"""From a value and the coins to the bytes: the client against vectors that a second client made."""
+
+import json
+import runpy
+from hashlib import sha256
+from itertools import accumulate
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import ldp
+from ldp import frames, sampling
+from ldp.client import Client
+from ldp.oracles import ORACLES
+
+FOLDER = Path(__file__).parents[1] / "vectors"
+TEXT = (FOLDER / "reports.json").read_text(encoding="utf-8")
+FILE = json.loads(TEXT)
+over_streams = pytest.mark.parametrize("vector", FILE["streams"], ids=lambda vector: vector["name"])
+
+
+class Scripted:
+    """In the place of the module `secrets`: the coins that tests/vectors/README.md defines."""
+
+    def __init__(self, seed):
+        self.seed, self.block, self.ready = bytes.fromhex(seed), 0, b""
+
+    def take(self, size):
+        while len(self.ready) < size:
+            self.ready += sha256(self.seed + self.block.to_bytes(4, "little")).digest()
+            self.block += 1
+        taken, self.ready = self.ready[:size], self.ready[size:]
+        return int.from_bytes(taken, "little")
+
+    def randbelow(self, m):
+        return self.take(32) * m // 2**256
+
+    def randbits(self, n):
+        return self.take((n + 7) // 8) & (1 << n) - 1
+
+
+def test_the_coins_of_a_seed():
+    coins = Scripted(FILE["coins"]["seed"])
+    for draw in FILE["coins"]["draws"]:
+        drawn = coins.randbelow(int(draw["below"])) if "below" in draw else coins.randbits(draw["bits"])
+        assert drawn == int(draw["is"])
+
+
+@over_streams
+def test_the_client_sends_these_bytes(vector, monkeypatch):
+    client = Client(vector["document"])
+    for case in vector["cases"]:
+        monkeypatch.setattr(sampling, "secrets", Scripted(case["seed"]))
+        assert client.report(case["value"]).hex() == case["frame"]
+
+
+@over_streams
+def test_the_server_reads_and_counts_them(vector):
+    stream = ldp.Stream.from_document("s", vector["document"])
+    oracle = stream.oracle
+    assert stream.fingerprint.hex() == vector["fingerprint"]
+    records = [bytes.fromhex(case["frame"]) for case in vector["cases"]]
+    bounds = np.array([0, *accumulate(map(len, records))])
+    decoded = frames.decode(stream, b"".join(records), bounds)
+    assert not decoded.reasons
+    assert decoded.counts.tolist() == [1] * len(records)
+    state = oracle.zeros()
+    oracle.accumulate(state, decoded.reports)
+    assert oracle.support(state)[vector["asked"]].tolist() == vector["support"]
+    for report, case in zip(np.split(decoded.reports, len(records)), vector["cases"], strict=True):
+        fields = report.tobytes().hex() if oracle.length else list(report[0].tolist())
+        assert fields == case["report"]
+        text = json.dumps({"fingerprint": vector["fingerprint"], "reports": [case["json"]]}).encode()
+        assert json.loads(frames.encode_json(stream, report)) == json.loads(text)
+        assert np.array_equal(frames.decode(stream, text, np.array([0, len(text)])).reports, report)
+        state = oracle.zeros()
+        oracle.accumulate(state, report)
+        assert oracle.support(state)[vector["asked"]].tolist() == [
+            v in case["supports"] for v in vector["asked"]
+        ]
+
+
+def test_every_protocol_tells_the_truth_in_some_cases_and_not_in_others():
+    told = {name: set() for name in ORACLES}
+    for vector in FILE["streams"]:
+        labels = vector["document"].get("labels", [])
+        for case in vector["cases"]:
+            value = labels.index(case["value"]) if isinstance(case["value"], str) else case["value"]
+            told[vector["document"]["protocol"]].add(value in case["supports"])
+    assert told == {name: {False, True} for name in ORACLES}
+
+
+def test_the_file_is_what_the_script_makes():
+    assert runpy.run_path(str(FOLDER / "make_reports.py"))["text"]() == TEXT
