@@ -3,20 +3,24 @@
 A kernel is compiled by its first call and cached on disk for later processes (the cache is keyed by the
 CPU); `warm` compiles all of them ahead. All release the GIL, and none allocates in proportion to n·d.
 
-numba widens 32-bit integers to 64 bits in arithmetic, so every step is cast back: that is what makes the
-loops vectorise, and also what makes them compute the hash.
+numba widens 32-bit integers to 64 bits in arithmetic. Where a loop is to hash, its steps are therefore written
+with `_add`, `_multiply` and so on, which stay in 32 bits: that is what makes it vectorise at full width, and
+also what makes it compute the hash. Elsewhere a cast back after each step does.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit, uint8, uint32
+from numba import njit, types, uint8, uint32
+from numba.extending import intrinsic
 
 TILE = 2048  # reports counted together: three words each stay in the first-level cache
+GROUP = 64  # a tile is filled up to a multiple of this with reports that support nothing: no loop has a tail
+STEPS = 4  # of xxHash32 over at most eight digits: for seven, a lane and three bytes
 RUN = 2048  # bytes of bits counted together: a byte for each of their bits stays in the first-level cache
 BLOCK = 4096  # counters transformed together: they stay in the first-level cache
 
@@ -27,36 +31,80 @@ _PRIME4 = 0x27D4EB2F
 _PRIME5 = 0x165667B1
 
 
+def _words(operation: str) -> Callable[[Any, Any], np.uint32]:
+    """An operation of the compiler's on two words of 32 bits, modulo 2³²."""
+
+    def operate(_typing: Any, _x: Any, _y: Any) -> Any:
+        def build(_context: Any, builder: Any, _signature: Any, operands: Any) -> Any:
+            return getattr(builder, operation)(*operands)
+
+        return types.uint32(types.uint32, types.uint32), build
+
+    return cast("Callable[[Any, Any], np.uint32]", intrinsic(operate))
+
+
+_add, _subtract, _multiply = _words("add"), _words("sub"), _words("mul")
+_and, _or, _xor, _left, _right = _words("and_"), _words("or_"), _words("xor"), _words("shl"), _words("lshr")
+
+
+def _prefer_512_bits(_typing: Any) -> Any:
+    """Have the loops of the calling function use vectors of 512 bits where the processor has them.
+
+    For several of those the compiler prefers 256 bits, lest the clock slow down; a long loop of
+    multiplications gains more than that. Where they are missing nothing changes.
+    """
+
+    def build(context: Any, builder: Any, _signature: Any, _operands: Any) -> Any:
+        # past llvmlite's own list of attributes, which has none with a value
+        set.add(builder.function.attributes, '"prefer-vector-width"="512"')
+        return context.get_dummy_value()
+
+    return types.none(), build
+
+
+_wide: Any = intrinsic(_prefer_512_bits)
+
+
 @njit(cache=True, nogil=True, inline="always")
-def _mix32(x: np.uint32) -> np.uint32:
-    """The finaliser of mix32."""
-    x = uint32(x ^ uint32(x >> uint32(16)))
-    x = uint32(x * uint32(0x7FEB352D))
-    x = uint32(x ^ uint32(x >> uint32(15)))
-    x = uint32(x * uint32(0x846CA68B))
-    return uint32(x ^ uint32(x >> uint32(16)))
+def _shifted(x: np.uint32, by: int) -> np.uint32:
+    """A shift of both finalisers, x XOR x>>by. It is linear over XOR."""
+    return _xor(x, _right(x, by))
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _rest_of_mix32(x: np.uint32, last: bool) -> np.uint32:
+    """The finaliser of mix32 after its first shift, with or without the last one."""
+    x = _shifted(_multiply(x, 0x7FEB352D), 15)
+    x = _multiply(x, 0x846CA68B)
+    return _shifted(x, 16) if last else x
 
 
 @njit(cache=True, nogil=True, inline="always")
 def _avalanche(h: np.uint32) -> np.uint32:
     """The finaliser of xxHash32."""
-    h = uint32(h ^ uint32(h >> uint32(15)))
-    h = uint32(h * uint32(_PRIME2))
-    h = uint32(h ^ uint32(h >> uint32(13)))
-    h = uint32(h * uint32(_PRIME3))
-    return uint32(h ^ uint32(h >> uint32(16)))
+    h = _multiply(_shifted(h, 15), _PRIME2)
+    h = _multiply(_shifted(h, 13), _PRIME3)
+    return _shifted(h, 16)
 
 
 @njit(cache=True, nogil=True, inline="always")
-def _rotate(x: np.uint32, by: np.uint32) -> np.uint32:
-    """Rotate left; the masks tell the compiler that 32 bits are enough."""
-    return uint32(uint32(x << uint32(by & uint32(31))) | uint32(x >> uint32(uint32(-by) & uint32(31))))
+def _rotate(x: np.uint32, by: int) -> np.uint32:
+    """Rotate left."""
+    return _or(_left(x, _and(by, 31)), _right(x, _and(_subtract(0, by), 31)))
 
 
 @njit(cache=True, nogil=True, inline="always")
-def _step(h: np.uint32, add: np.uint32, turn: np.uint32, multiplier: np.uint32) -> np.uint32:
+def _step(h: np.uint32, add: np.uint32, turn: int, multiplier: int) -> np.uint32:
     """One step of xxHash32 over a lane or a byte: add, rotate left, multiply."""
-    return uint32(_rotate(uint32(h + add), turn) * multiplier)
+    return _multiply(_rotate(_add(h, add), turn), multiplier)
+
+
+@njit(cache=True, nogil=True)
+def _tiles(number: int) -> npt.NDArray[np.uint32]:
+    """(number, TILE) words, where a line of the cache begins: no vector lies across two."""
+    words = np.empty(number * TILE + 16, np.uint32)
+    skip = -(words.ctypes.data // 4) % 16
+    return words[skip : skip + number * TILE].reshape(number, TILE)
 
 
 @njit(cache=True, nogil=True)
@@ -75,17 +123,36 @@ def _text(value: int, text: Any) -> int:
 
 
 @njit(cache=True, nogil=True)
-def _steps(text: Any, length: int, adds: Any) -> int:
-    """What each step of xxHash32 over a text adds: lanes of four bytes, then bytes; returns how many."""
-    count = 0
-    for at in range(0, length - 3, 4):
+def _next_text(text: Any, length: int) -> int:
+    """Turn a value's digits into the next value's; return the first place that changed, −1 for 99 to 100."""
+    at = length - 1
+    while at >= 0 and text[at] == 57:
+        text[at] = 48
+        at -= 1
+    if at >= 0:
+        text[at] += 1
+    else:
+        text[0], text[length] = 49, 48
+    return at
+
+
+@njit(cache=True, nogil=True)
+def _step_at(place: int, length: int) -> int:
+    """Which step of xxHash32 over a text reads a place: first come lanes of four bytes, then single bytes."""
+    lanes = length // 4
+    return place // 4 if place < 4 * lanes else place - 3 * lanes
+
+
+@njit(cache=True, nogil=True)
+def _operands(text: Any, length: int, step: int) -> tuple[np.uint32, int, int]:
+    """What a step of xxHash32 over a text adds, how far it rotates, and by what it multiplies."""
+    lanes = length // 4
+    start = _PRIME5 + length if step == 0 else 0  # what the seed begins with
+    if step < lanes:
+        at = 4 * step
         lane = text[at] | text[at + 1] << 8 | text[at + 2] << 16 | text[at + 3] << 24
-        adds[count] = uint32(lane * _PRIME3)
-        count += 1
-    for at in range(length // 4 * 4, length):
-        adds[count] = uint32(text[at] * _PRIME5)
-        count += 1
-    return count
+        return uint32(lane * _PRIME3 + start), 17, _PRIME4
+    return uint32(text[step + 3 * lanes] * _PRIME5 + start), 11, _PRIME1
 
 
 @njit(cache=True, nogil=True)
@@ -93,7 +160,8 @@ def hash_mix32(seeds: npt.NDArray[np.uint32], values: npt.NDArray[np.int64], g: 
     """The bucket of each value under its own seed, by "mix32": (n,) int64."""
     buckets = np.empty(seeds.size, np.int64)
     for i in range(seeds.size):
-        x = _mix32(uint32(seeds[i] ^ uint32(values[i] * _PRIME1)))
+        x = _shifted(_xor(seeds[i], values[i] * _PRIME1), 16)
+        x = _rest_of_mix32(x, True)
         buckets[i] = (np.uint64(x) * np.uint64(g)) >> np.uint64(32)
     return buckets
 
@@ -103,17 +171,12 @@ def hash_xxh32(seeds: npt.NDArray[np.uint32], values: npt.NDArray[np.int64], g: 
     """The bucket of each value under its own seed, by "xxh32": (n,) int64."""
     buckets = np.empty(seeds.size, np.int64)
     text = np.empty(20, np.int64)
-    adds = np.empty(20, np.uint32)
     for i in range(seeds.size):
         length = _text(values[i], text)
-        count = _steps(text, length, adds)
-        lanes = length // 4
-        h = uint32(seeds[i] + uint32(_PRIME5 + length))
-        for s in range(count):
-            if s < lanes:
-                h = _step(h, adds[s], uint32(17), uint32(_PRIME4))
-            else:
-                h = _step(h, adds[s], uint32(11), uint32(_PRIME1))
+        h = seeds[i]
+        for s in range(_step_at(length - 1, length) + 1):
+            add, turn, multiplier = _operands(text, length, s)
+            h = _step(h, add, turn, multiplier)
         buckets[i] = np.int64(_avalanche(h)) % g
     return buckets
 
@@ -125,7 +188,8 @@ def count_mix32(
     """Add to state[v] the number of reports whose "mix32" hash of v is their bucket.
 
     ⌊x·g/2³²⌋ = b is x in [⌈b·2³²/g⌉, ⌈(b+1)·2³²/g⌉): one subtraction and one comparison instead of a 64-bit
-    product.
+    product. The first shift of mix32 is done once for each seed and each value, and where g is a power of
+    two, the last one, which changes only the lower 16 bits, not at all.
 
     Args:
         state: (d,) int64, changed in place.
@@ -133,21 +197,30 @@ def count_mix32(
         buckets: (n,) uint32, each below g.
         g: the number of buckets, 2 ≤ g ≤ 2¹⁶.
     """
-    low = np.empty(TILE, np.uint32)
-    width = np.empty(TILE, np.uint32)
+    _wide()
+    one = uint32(min(g, 1))  # the compiler must not know that it is 1: then it adds under a mask, in one step
+    last = g & (g - 1) != 0
+    tiles = _tiles(3)
+    folded, low, width = tiles[0], tiles[1], tiles[2]
+    whole, part, inverse = (1 << 32) // g, (1 << 32) % g, 1 / g
     for start in range(0, seeds.size, TILE):
-        tile = seeds[start : start + TILE]
-        for i in range(tile.size):
+        used = min(TILE, seeds.size - start)
+        for i in range(used):
+            folded[i] = _shifted(seeds[start + i], 16)
+            # ⌈b·2³²/g⌉ = b·whole + ⌈b·part/g⌉; half a unit is far more than a float's error and less than 1/g
             b = np.int64(buckets[start + i])
-            first = ((b << 32) + g - 1) // g
+            first = b * whole + np.int64(np.ceil((b * part - 0.5) * inverse))
+            after = (b + 1) * whole + np.int64(np.ceil(((b + 1) * part - 0.5) * inverse))
             low[i] = first
-            width[i] = (((b + 1) << 32) + g - 1) // g - first
+            width[i] = after - first
+        width[used:] = 0
+        size = (used + GROUP - 1) // GROUP * GROUP
         for v in range(state.size):
-            c = uint32(v * _PRIME1)
+            c = _shifted(uint32(v * _PRIME1), 16)
             hits = uint32(0)
-            for i in range(tile.size):
-                x = _mix32(uint32(tile[i] ^ c))
-                hits = uint32(hits + uint32(uint32(x - low[i]) < width[i]))
+            for i in range(size):
+                x = _rest_of_mix32(_xor(folded[i], c), last)
+                hits = _add(hits, one if _subtract(x, low[i]) < width[i] else uint32(0))
             state[v] += hits
 
 
@@ -157,11 +230,12 @@ def count_xxh32(
 ) -> None:
     """Add to state[v] the number of reports whose "xxh32" hash of v is their bucket.
 
-    The steps of xxHash32 over a decimal string add constants of the value, and values that differ only in
-    what the last step reads share all steps before it: those are computed once for up to ten (or ten
-    thousand) values.
+    The steps of xxHash32 over a decimal string add constants of the value, and a value shares with the one
+    before it all steps before the first digit that changed: what those leave is kept, so that the work is
+    the last step and the finaliser.
 
-    h mod g = b needs no division: with g = 2^k·m, m odd, it is rotr((h − b)·m⁻¹ mod 2³², k) ≤ ⌊(2³²−1−b)/g⌋.
+    h mod g = b needs no division: with g = 2^k·m, m odd, it is rotr((h − b)·m⁻¹ mod 2³², k) ≤ ⌊(2³²−1−b)/g⌋;
+    and where g is a power of two, a mask.
 
     Args:
         state: (d,) int64, changed in place.
@@ -169,53 +243,56 @@ def count_xxh32(
         buckets: (n,) uint32, each below g.
         g: the number of buckets, 2 ≤ g ≤ 2¹⁶.
     """
-    odd = g
-    back = uint32(32)  # rotr by k is rotl by 32 − k
+    _wide()
+    one = uint32(min(g, 1))  # as in count_mix32
+    mask = g - 1
+    odd, back = g, 32  # rotr by k is rotl by 32 − k
     while odd % 2 == 0:
         odd //= 2
-        back = uint32(back - 1)
+        back -= 1
     inverse = uint32(odd)  # right to 3 bits; each Newton step doubles them
     for _ in range(4):
-        inverse = uint32(inverse * uint32(2 - uint32(uint32(odd) * inverse)))
+        inverse = _multiply(inverse, _subtract(2, _multiply(odd, inverse)))
 
     text = np.empty(20, np.int64)
-    adds = np.empty(20, np.uint32)
-    prefix = np.empty(TILE, np.uint32)
-    offset = np.empty(TILE, np.uint32)
-    limit = np.empty(TILE, np.uint32)
+    after = _tiles(STEPS)  # the hash after some steps; after none it is the seed
+    tiles = _tiles(2)
+    offset, limit = tiles[0], tiles[1]
     for start in range(0, seeds.size, TILE):
-        tile = seeds[start : start + TILE]
-        for i in range(tile.size):
-            b = np.int64(buckets[start + i])
-            offset[i] = uint32(b * np.int64(inverse))
-            limit[i] = ((1 << 32) - 1 - b) // g
-        shared = -1
+        used = min(TILE, seeds.size - start)
+        for i in range(used):
+            b = buckets[start + i]
+            after[0, i] = seeds[start + i]
+            offset[i] = b if odd == 1 else _multiply(b, inverse)
+            limit[i] = ((1 << 32) - 1) // g + (b <= ((1 << 32) - 1) % g)  # one more than the most
+        offset[used:] = 0xFFFFFFFF  # above any mask
+        limit[used:] = 0
+        size = (used + GROUP - 1) // GROUP * GROUP
+        length = 1
+        text[0] = 47  # one before "0"
         for v in range(state.size):
-            length = _text(v, text)
-            count = _steps(text, length, adds)
-            lanes = length // 4
-            whole = length % 4 == 0
-            head = v // 10000 if whole else v // 10  # never that of a neighbour with one digit more
-            if head != shared:
-                shared = head
-                first = uint32(_PRIME5 + length)
-                for i in range(tile.size):
-                    prefix[i] = uint32(tile[i] + first)
-                for s in range(count - 1):
-                    turn, multiplier = uint32(17), uint32(_PRIME4)
-                    if s >= lanes:
-                        turn, multiplier = uint32(11), uint32(_PRIME1)
-                    for i in range(tile.size):
-                        prefix[i] = _step(prefix[i], adds[s], turn, multiplier)
-            add = adds[count - 1]
-            turn, multiplier = uint32(11), uint32(_PRIME1)
-            if whole:
-                turn, multiplier = uint32(17), uint32(_PRIME4)
+            place = _next_text(text, length)
+            if place < 0:
+                place = 0
+                length += 1
+            final = _step_at(length - 1, length)
+            for s in range(_step_at(place, length), final):
+                hashes, further = after[s], after[s + 1]
+                add, turn, multiplier = _operands(text, length, s)
+                for i in range(size):
+                    further[i] = _step(hashes[i], add, turn, multiplier)
+            hashes = after[final]
+            add, turn, multiplier = _operands(text, length, final)
             hits = uint32(0)
-            for i in range(tile.size):
-                h = _avalanche(_step(prefix[i], add, turn, multiplier))
-                x = uint32(uint32(h * inverse) - offset[i])
-                hits = uint32(hits + uint32(_rotate(x, back) <= limit[i]))
+            if odd == 1:
+                for i in range(size):
+                    h = _avalanche(_step(hashes[i], add, turn, multiplier))
+                    hits = _add(hits, one if _and(h, mask) == offset[i] else uint32(0))
+            else:
+                for i in range(size):
+                    h = _avalanche(_step(hashes[i], add, turn, multiplier))
+                    x = _rotate(_subtract(_multiply(h, inverse), offset[i]), back)
+                    hits = _add(hits, one if x < limit[i] else uint32(0))
             state[v] += hits
 
 

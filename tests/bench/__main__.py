@@ -1,7 +1,9 @@
 """Benchmarks against peers: one JSON line a result on stdout, progress on stderr. Run as ``python -m tests.bench``.
 
 A line's ``ours`` and ``peer`` are medians in ``unit``, and ``ratio`` is ours / peer: for a rate (…/s) above 1 is faster
-than the peer, for seconds (s) below 1 is. Everything runs on one core, servers that a benchmark starts included.
+than the peer, for seconds (s) below 1 is. A line about growth has ``costs`` in ``unit`` by the size of the domain, and
+the ``exponent`` of the power of the size that fits them best. A line with ``skipped`` says what is missing here.
+Everything runs on one core, servers that a benchmark starts included.
 """
 
 import json
@@ -14,10 +16,32 @@ def main() -> None:
     """Runs every benchmark."""
     if hasattr(os, "sched_setaffinity"):  # before numpy is imported, which counts the cores for its threads
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
-    from tests.bench import consistency, counting, frames, snapshot, store
+    from tests.bench import (
+        bits,
+        compiled,
+        consistency,
+        counting,
+        frames,
+        growth,
+        packages,
+        projective,
+        snapshot,
+        store,
+    )
 
     start = time.perf_counter()
-    for module in (counting, frames, consistency, snapshot, store):
+    for module in (
+        counting,
+        compiled,
+        packages,
+        bits,
+        projective,
+        growth,
+        frames,
+        consistency,
+        snapshot,
+        store,
+    ):
         for line in module.lines():
             print(json.dumps(line, ensure_ascii=False), flush=True)
             print(f"{time.perf_counter() - start:5.1f} s  {line['bench']}", file=sys.stderr, flush=True)

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -9,6 +10,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from llvmlite.binding import get_host_cpu_features
+from numba import njit
 
 from ldp import OLH, kernels
 from ldp.oracles.olh import HASHES, mix32, xxh32
@@ -76,10 +79,16 @@ def test_counts_equal_a_recount(name, g):
     assert (state[own[::2]] > 0).all()
 
 
-@pytest.mark.parametrize("n", [0, 1, kernels.TILE - 1, kernels.TILE, kernels.TILE + 1, 2 * kernels.TILE + 17])
+SIZES = [0, 1, kernels.GROUP - 1, kernels.GROUP, kernels.GROUP + 1]
+SIZES += [kernels.TILE - 1, kernels.TILE, kernels.TILE + 1, 2 * kernels.TILE + 17]
+
+
+@pytest.mark.parametrize("n", SIZES)
+@pytest.mark.parametrize("g", [2, 3, 6])
 @pytest.mark.parametrize("name", HASHES)
-def test_counts_across_tiles(name, n):
-    d, g = 13, 3
+def test_counts_across_groups_and_tiles(name, g, n):
+    """What fills up the last group supports no value, also after a full tile."""
+    d = 13
     seeds, buckets = draw(n, g)
     state = np.full(d, 5, np.int64)
     kernels.COUNT[name](state, seeds, buckets, g)
@@ -134,6 +143,18 @@ def test_xxh32_below_its_bucket_does_not_wrap(g):
             state = np.zeros(v + 1, np.int64)
             kernels.count_xxh32(state, np.zeros(1, np.uint32), np.array([b], np.uint32), g)
             assert state[v] == expected
+
+
+@pytest.mark.parametrize("name", HASHES)
+def test_hashes_are_computed_in_the_widest_vectors(name):
+    """The multiplications in the machine's code, compiled anew: code from the cache cannot be inspected."""
+    anew = njit(nogil=True)(kernels.COUNT[name].py_func)
+    anew.compile("(i8[::1], u4[::1], u4[::1], i8)")
+    (code,) = anew.inspect_asm().values()
+    has = get_host_cpu_features()
+    widest = [("avx512dq", r"vpmulld\s.*%zmm"), ("avx2", r"vpmulld\s.*%ymm"), ("neon", r"mul\s+v\d+\.4s")]
+    expected = next((product for feature, product in widest if has.get(feature)), "mul")
+    assert len(re.findall(expected, code)) >= 4
 
 
 @pytest.mark.parametrize("case", PURE_LDP["cases"], ids=lambda case: f"eps={case['epsilon']},d={case['d']}")
