@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from ldp.consistency.baseline import base, base_cut, base_pos, post_pos
+from ldp.consistency.empirical_bayes import empirical_bayes
 from ldp.consistency.likelihood import mle_apx
 from ldp.consistency.normalization import norm, norm_cut, norm_mul, norm_sub
 from ldp.consistency.power import power, power_ns
@@ -42,6 +43,9 @@ Example:
     array([0.625, 0.375, 0.   ])
 """
 
+EXTRA: dict[str, Callable[[Estimate], Vector]] = {"empirical-bayes": empirical_bayes}
+"""Name -> method that is not the paper's. It keeps the weak order, is non-negative and sums to 1."""
+
 PROMISES: dict[str, Promise] = {
     "base": Promise(non_negative=False, sums_to_one=False),
     "base-pos": Promise(non_negative=True, sums_to_one=False),
@@ -56,4 +60,4 @@ PROMISES: dict[str, Promise] = {
     "power-ns": Promise(non_negative=True, sums_to_one=True),
 }
 
-__all__ = ["METHODS", "PROMISES", "Promise"]
+__all__ = ["EXTRA", "METHODS", "PROMISES", "Promise"]

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
+from ldp.consistency.summation import exact_sum
 from ldp.estimate import Estimate, Vector
 
 
@@ -48,6 +47,6 @@ def mle_apx(estimate: Estimate) -> Vector:
     ordered = np.sort(shifted)[::-1]
     falls = (np.arange(1, len(ordered)) + beta) * (ordered[:-1] - ordered[1:])
     kept = 1 + int(np.count_nonzero(np.cumsum(falls) < at_top))
-    total = math.fsum(ordered[:kept])
+    total = exact_sum(ordered[:kept])
     numerator = at_top - total + (kept + beta) * shifted
     return np.maximum(numerator / (kept * at_top + beta * total), 0.0)

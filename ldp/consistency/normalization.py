@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
+from ldp.consistency.summation import exact_sum
 from ldp.estimate import Estimate, Vector
 
 
@@ -26,7 +25,7 @@ def norm(estimate: Estimate) -> Vector:
     """
     # Relative to the largest, δ is computed from differences and does not inherit the size of the estimates.
     shifted = estimate.frequencies - float(estimate.frequencies.max())
-    return shifted + (1.0 - math.fsum(shifted)) / len(shifted)
+    return shifted + (1.0 - exact_sum(shifted)) / len(shifted)
 
 
 def norm_mul(estimate: Estimate) -> Vector:
@@ -51,7 +50,7 @@ def norm_mul(estimate: Estimate) -> Vector:
     if largest == 0.0:
         return np.full(len(positive), 1.0 / len(positive))
     relative = positive / largest  # neither the sum nor the quotients can overflow or underflow together
-    return relative / math.fsum(relative)
+    return relative / exact_sum(relative)
 
 
 def norm_cut(estimate: Estimate) -> Vector:
@@ -79,14 +78,15 @@ def norm_cut(estimate: Estimate) -> Vector:
     p, q = estimate.oracle.p, estimate.oracle.q
     one = 1.0 + 4.0 * np.finfo(np.float64).eps * (1.0 + len(frequencies) * float(q / (p - q)))
     positive = np.maximum(frequencies, 0.0)
-    if positive.max() <= one and math.fsum(positive) <= one:
+    if positive.max() <= one and exact_sum(positive) <= one:
         return positive
-    thetas, ties = np.unique(positive[positive > 0.0], return_counts=True)
-    kept_sums = np.cumsum((thetas * ties)[::-1])
-    fits = int(np.count_nonzero(kept_sums <= one))
-    if fits == 0:
-        return np.where(frequencies == thetas[-1], 1.0 / ties[-1], 0.0)
-    return np.where(frequencies >= thetas[-fits], frequencies, 0.0)
+    ordered = np.sort(positive)[::-1]
+    fits = int(np.searchsorted(np.cumsum(ordered), one, side="right"))  # so many fit, were there no ties
+    dropped = ordered[min(fits, len(ordered) - 1)]
+    if dropped == ordered[0]:
+        largest = frequencies == dropped
+        return np.where(largest, 1.0 / np.count_nonzero(largest), 0.0)
+    return np.where(frequencies > dropped, frequencies, 0.0)
 
 
 def norm_sub(estimate: Estimate) -> Vector:
@@ -124,9 +124,28 @@ def project_on_simplex(values: Vector) -> Vector:
         (d,) float64, non-negative, with sum 1. O(d log d).
     """
     shifted = values - float(values.max())
-    near = np.sort(shifted[shifted > -1.0])[::-1]  # one that is 1 below the largest cannot be kept
-    steps = near[:-1] - near[1:]
-    excess = np.cumsum(steps * np.arange(1, len(near)))  # Σ_{i≤j} (u_i − u_j) for j = 2, 3, …
-    kept = 1 + int(np.count_nonzero(excess < 1.0))
-    delta = (1.0 - math.fsum(near[:kept])) / kept
-    return np.maximum(shifted + delta, 0.0)
+    near = _may_be_kept(shifted)
+    kept = len(near)
+    smallest = float(near.min()) + (1.0 - float(near.sum())) / kept
+    if smallest < 1e-9:  # else all of these are kept, however that was rounded
+        near = np.sort(near)[::-1]
+        steps = near[:-1] - near[1:]
+        steps *= np.arange(1.0, kept)
+        excess = np.cumsum(steps, out=steps)  # Σ_{i≤j} (u_i − u_j) for j = 2, 3, …
+        kept = 1 + int(np.count_nonzero(excess < 1.0))
+    shifted += (1.0 - exact_sum(near[:kept])) / kept
+    return np.maximum(shifted, 0.0, out=shifted)
+
+
+def _may_be_kept(shifted: Vector) -> Vector:
+    """Those of the values, the largest of which is 0, that can be positive in the solution, and some more.
+
+    What is kept from any m values sums to at most 1 when −δ is taken from each: −δ ≥ (their sum − 1)/m.
+    """
+    near = shifted[shifted > -1.0]
+    while True:
+        least = (float(near.sum()) - 1.0) / len(near) - 1e-9  # the sum is rounded
+        rest = near[near > least]
+        if 2 * len(rest) > len(near):
+            return rest
+        near = rest

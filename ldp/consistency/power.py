@@ -11,8 +11,8 @@ The sums have n terms. Three facts make them short, with errors of f' below 1e-7
   2s, so that the Gaussian is smooth on each.
 - Far from 1 and n, and with s ≥ 1, the sum over the integers equals the integral to within e^{−2π²s²}, and
   the integral equals its trapezoidal sum with step s/2 to within e^{−8π²}.
-- The posterior mean is smooth in t and its derivative is the posterior variance / s²: among many estimates
-  close together it is interpolated.
+- The posterior mean is smooth in t: on a window of s/4, wider far from 0 and from n, it is a polynomial of
+  degree 11. Among many estimates it is read from a table.
 """
 
 from __future__ import annotations
@@ -31,9 +31,14 @@ ORDER = 8  # nodes a block
 STEEPEST = 4.0  # the largest α
 BELOW, ABOVE = 20.0, 10.0  # no weight that counts lies further below or above t than this many s
 SPAN = 40.0  # length in s of an end's node set: more than BELOW + ABOVE
-ROWS = 4096  # estimates whose terms are held in memory at a time
+ROWS = 128  # estimates whose terms are held in memory at a time: they stay in the second-level cache
+WINDOW, CELL = 46, 39  # a table's windows and cells have 2 to this many steps: 64 and 64·128 an octave
+DEGREE = 11
+ONE = 1023 << 52  # the bits of 1.0
+PIECE = 8192  # estimates looked up together: they stay in the second-level cache
 
 Terms = Callable[[Vector], tuple[Vector, Vector]]
+Steps = npt.NDArray[np.int64]
 
 
 def power(estimate: Estimate) -> Vector:
@@ -43,7 +48,7 @@ def power(estimate: Estimate) -> Vector:
         estimate: f̃ over the domain.
 
     Returns:
-        (d,) float64 in [1/n, 1]; the sum is not 1. O(d log d), whatever n is.
+        (d,) float64 in [1/n, 1]; the sum is not 1. O(d), whatever n is; for s < 1, O(d log d).
 
     Example:
         >>> import ldp
@@ -52,10 +57,10 @@ def power(estimate: Estimate) -> Vector:
         array([0.7464, 0.4946, 0.0069, 0.0108])
     """
     n = estimate.n
-    levels, inverse = np.unique(estimate.frequencies, return_inverse=True)
     alpha = prior_exponent(n, estimate.oracle.domain_size)
-    means = posterior_means(n * levels, n, n * estimate.sigma, alpha)
-    return means[inverse] / n
+    means = posterior_means(n * estimate.frequencies, n, n * estimate.sigma, alpha)
+    means /= n
+    return means
 
 
 def power_ns(estimate: Estimate) -> Vector:
@@ -106,40 +111,113 @@ def posterior_means(t: Vector, n: int, s: float, alpha: float) -> Vector:
     """E[k | t] under weights k^−α·e^{−(t−k)²/2s²}, k = 1..n.
 
     Args:
-        t: (m,) distinct estimated counts in ascending order, as far outside [1, n] as they like.
+        t: (m,) estimated counts, as far outside [1, n] as they like.
         n: number of reports.
         s: standard deviation of t.
         alpha: exponent of the prior.
 
     Returns:
-        (m,) float64 in [1, n], non-decreasing. Errors below 1e-7 of s (or the rounding of t).
+        (m,) float64 in [1, n], a larger one never for a smaller t. Errors below 1e-7 of s (or the rounding of t).
     """
-    # Cells are s/256 wide near 0, at most s/16 near n, and widen with the distance from both. The first and
-    # the last of a cell's estimates are computed, those between are interpolated.
-    if s < 1.0:  # then the mean goes from integer to integer in steps
-        exact = np.ones(len(t), dtype=bool)
-    else:
-        cells = np.floor(4096.0 * np.arcsinh(t / (16.0 * s)) + 128.0 * np.arcsinh((t - n) / (8.0 * s)))
-        starts = np.concatenate([[True], cells[1:] != cells[:-1]])
-        exact = starts | np.concatenate([starts[1:], [True]])
-    knots = t[exact]
-    values, variances = _moments(knots, n, s, alpha)
-    slopes = variances / s**2
-
-    means = np.empty(len(t))
-    means[exact] = values
-    between = ~exact
-    left = np.cumsum(exact)[between] - 1
-    width = knots[left + 1] - knots[left]
-    u = (t[between] - knots[left]) / width
-    v = 1.0 - u
-    means[between] = (  # cubic Hermite
-        v * v * (1.0 + 2.0 * u) * values[left]
-        + u * u * (1.0 + 2.0 * v) * values[left + 1]
-        + u * v * width * (v * slopes[left] - u * slopes[left + 1])
-    )
+    if s >= 1.0:  # below, the mean goes from integer to integer in steps
+        scale = _Scale(n, s)
+        steps = scale.steps(t)
+        windows = np.flatnonzero(np.bincount(steps >> WINDOW))
+        if len(windows) * (DEGREE + 1) < len(t):
+            edges = scale.counts(np.stack([windows, windows + 1]) << WINDOW)
+            looked_up = _looked_up(steps, windows, edges, lambda nodes: _means(nodes, n, s, alpha))
+            return np.clip(looked_up, 1.0, n, out=looked_up)
+    levels, inverse = np.unique(t, return_inverse=True)
     # The posterior mean ascends in t; rounding must not turn two neighbours round.
-    return np.maximum.accumulate(np.clip(means, 1.0, n))
+    return np.maximum.accumulate(_means(levels, n, s, alpha))[inverse]
+
+
+def _looked_up(steps: Steps, windows: Steps, edges: Vector, means_at: Callable[[Vector], Vector]) -> Vector:
+    """The means at `steps` from a table over the occupied `windows`, (m,), with their `edges`, (2, m) values of t.
+
+    In each cell a quadratic through its ends and its middle, as v + z·(b + z·c) with b ≥ 0, z = u in [0, 1) where
+    c ≥ 0 and z = u − 1 where c < 0: each operation, rounded, still ascends in u. So the means keep the order of t.
+    """
+    nodes, to_halves = _interpolation()
+    t = edges[0, :, None] + (edges[1] - edges[0])[:, None] * nodes
+    values = means_at(t.ravel()).reshape(t.shape) @ to_halves
+    values = np.maximum.accumulate(values.ravel()).reshape(values.shape)
+    left, middle, right = values[:, :-1:2], values[:, 1::2], values[:, 2::2]
+    curve = 2.0 * ((right - middle) - (middle - left))
+    slope = np.maximum(right - left - np.abs(curve), 0.0)
+    concave = curve < 0.0
+    start = np.where(concave, right, left)
+    table = np.stack([start, slope, curve, concave, left, right], axis=-1).reshape(-1, 6)
+
+    # The row of a cell: windows that nobody is in have none.
+    rows = np.zeros(int(windows[-1]) + 1, dtype=np.int64)
+    rows[windows] = np.arange(len(windows)) - windows << WINDOW - CELL
+    means = np.empty(len(steps))
+    for first in range(0, len(steps), PIECE):
+        part = steps[first : first + PIECE]
+        v, b, c, origin, low, high = table.take((part >> CELL) + rows.take(part >> WINDOW), axis=0).T
+        z = (part & (1 << CELL) - 1) * 2.0**-CELL
+        z -= origin
+        c = z * c
+        c += b
+        c *= z
+        c += v
+        np.minimum(np.maximum(c, low, out=c), high, out=means[first : first + PIECE])
+    return means
+
+
+def _interpolation() -> tuple[Vector, Vector]:
+    """Chebyshev's DEGREE + 1 points on [0, 1], and the matrix from values there to those at all half cells."""
+    angles = np.arange(DEGREE + 1) * np.pi / DEGREE
+    halves = np.linspace(-1.0, 1.0, 2 * (1 << WINDOW - CELL) + 1)
+    at_points = np.polynomial.chebyshev.chebvander(-np.cos(angles), DEGREE)
+    at_halves = np.polynomial.chebyshev.chebvander(halves, DEGREE)
+    to_halves: Vector = np.asarray(np.linalg.solve(at_points.T, at_halves.T), dtype=np.float64)
+    return (1.0 - np.cos(angles)) / 2.0, to_halves
+
+
+class _Scale:
+    """t as whole steps that ascend with it: 2^52 to each doubling of about 16s plus the distance from 0 or n.
+
+    The bits of a float, as an integer, are linear within an octave and continuous from one to the next. The unit,
+    at most 16s, is such that 0, n/2 and n are boundaries of windows.
+    """
+
+    def __init__(self, n: int, s: float) -> None:
+        self.n = n
+        octave = math.floor(math.log2(1.0 + n / (32.0 * s)))
+        windows = 2.0 ** (octave + WINDOW - 52)
+        self.unit = n / 2.0 / (windows * math.ceil((1.0 + n / (32.0 * s)) / windows + 1e-9) - 1.0)
+        # Beyond, the mean is 1 or n: the weights fall by e^−40 from each integer to the next.
+        self.reach = 40.0 * s * (s + 1.0)
+        half = round(int(self._bits(np.array(n / 2.0))) / 2**WINDOW)
+        furthest = 1 + (int(self._bits(np.array(self.reach))) >> WINDOW)
+        self.zero = furthest << WINDOW
+        self.middle = furthest + half << WINDOW
+        self.end = furthest + 2 * half << WINDOW
+
+    def steps(self, t: Vector) -> Steps:
+        """The steps of t, which may be anything."""
+        steps = np.empty(len(t), dtype=np.int64)
+        for start in range(0, len(t), PIECE):
+            part = np.clip(t[start : start + PIECE], -self.reach, self.n + self.reach)
+            inward = np.minimum(part, self.n - part)  # from the nearer of 0 and n, negative outside
+            sign = inward.view(np.int64) >> 63  # 0 or −1
+            distance = np.minimum((self._bits(np.abs(inward)) ^ sign) - sign, self.middle - self.zero)
+            steps[start : start + PIECE] = np.where(
+                part > self.n / 2.0, self.end - distance, self.zero + distance
+            )
+        return steps
+
+    def counts(self, steps: Steps) -> Vector:
+        """The t of `steps`."""
+        upper = steps > self.middle
+        distance = steps - np.where(upper, self.end, self.zero)
+        z = self.unit * ((np.abs(distance) + ONE).view(np.float64) - 1.0)
+        return np.where(upper, float(self.n), 0.0) + np.copysign(z, distance)
+
+    def _bits(self, z: Vector) -> Steps:
+        return (z / self.unit + 1.0).view(np.int64) - ONE
 
 
 def integer_nodes(low: int, high: int, widest: int) -> tuple[Vector, Vector]:
@@ -194,9 +272,9 @@ def integer_nodes(low: int, high: int, widest: int) -> tuple[Vector, Vector]:
     return np.concatenate([integers, nodes.ravel()]), np.concatenate([ones, weights.ravel()])
 
 
-def _moments(t: Vector, n: int, s: float, alpha: float) -> tuple[Vector, Vector]:
-    """Mean and variance of k given each t."""
-    means, variances = np.empty(len(t)), np.empty(len(t))
+def _means(t: Vector, n: int, s: float, alpha: float) -> Vector:
+    """The mean of k given each t."""
+    means = np.empty(len(t))
     for members, terms in _regions(t, n, s, alpha):
         for start in range(0, len(members), ROWS):
             part = members[start : start + ROWS]
@@ -204,12 +282,11 @@ def _moments(t: Vector, n: int, s: float, alpha: float) -> tuple[Vector, Vector]
             offset, log_weights = terms(centre)
             # −(t − k)²/2s² without its part that is the same for every k, so that a far t does not cancel.
             exponent = log_weights - offset / s * (0.5 * offset / s - (t[part, None] - centre) / s)
-            posterior = np.exp(exponent - exponent.max(axis=1, keepdims=True))
-            posterior /= posterior.sum(axis=1, keepdims=True)
-            mean = (posterior * offset).sum(axis=1, keepdims=True)
-            means[part] = (centre + mean)[:, 0]
-            variances[part] = (posterior * (offset - mean) ** 2).sum(axis=1)
-    return means, variances
+            exponent -= exponent.max(axis=1, keepdims=True)
+            posterior = np.exp(exponent, out=exponent)
+            mean = np.einsum("ij,ij->i", posterior, np.broadcast_to(offset, posterior.shape))
+            means[part] = centre[:, 0] + mean / posterior.sum(axis=1)
+    return np.clip(means, 1.0, n)
 
 
 def _regions(t: Vector, n: int, s: float, alpha: float) -> Iterator[tuple[npt.NDArray[np.intp], Terms]]:
@@ -234,8 +311,14 @@ def _regions(t: Vector, n: int, s: float, alpha: float) -> Iterator[tuple[npt.ND
 
     def end(low: int, high: int) -> Terms:
         nodes, weights = integer_nodes(low, high, widest)
-        log_weights = np.log(weights) - alpha * np.log(nodes)
-        return lambda centre: (nodes - centre, log_weights)
+        order = np.argsort(nodes)
+        nodes, log_weights = nodes[order], (np.log(weights) - alpha * np.log(nodes))[order]
+
+        def terms(centre: Vector) -> tuple[Vector, Vector]:
+            counts = slice(int(np.searchsorted(nodes, float(centre.max()) + 2.0 * ABOVE * s, side="right")))
+            return nodes[counts] - centre, log_weights[counts]
+
+        return terms
 
     steps = s * np.arange(-ABOVE, ABOVE + 0.5, 0.5)
     lower = t < BELOW * s

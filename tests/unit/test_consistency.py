@@ -13,6 +13,8 @@ from scipy.stats import norm as gaussian
 
 import ldp
 from ldp.consistency import METHODS, PROMISES
+from ldp.consistency.normalization import project_on_simplex
+from ldp.consistency.summation import BLOCK, exact_sum
 
 SUMS_TO_ONE = [name for name, promise in PROMISES.items() if promise.sums_to_one]
 
@@ -137,6 +139,68 @@ def test_norm_cut_keeps_what_sums_to_one_up_to_rounding():
             estimate = oracle.estimate(counts, n)
             if (estimate.frequencies > 0).all():
                 np.testing.assert_array_equal(METHODS["norm-cut"](estimate), estimate.frequencies)
+
+
+def test_norm_cut_where_the_rounded_sums_all_fit():
+    """The exact sum is just above 1, the running sums just fit: the smallest goes, or none, but nothing breaks."""
+    for d in (1000, 3000, 10**5):
+        oracle = protocol("olh", d)
+        f = np.full(d, 1 / d) * (1 + np.random.default_rng(d).normal(size=d) / 9)
+        for total in 1 + np.arange(-4, 30) * 1e-13:
+            f = np.maximum(f, 0) / math.fsum(np.maximum(f, 0)) * total
+            found = METHODS["norm-cut"](ldp.Estimate(f, 10**6, oracle))
+            assert np.count_nonzero(found) >= d - 1
+            assert (found[found > 0] == f[found > 0]).all()
+
+
+# Sums and projections of many values
+
+
+@pytest.mark.parametrize("m", [1, 2, 9, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK + 5])
+@pytest.mark.parametrize("scale", [1e-300, 1e-12, 1.0, 1e200])
+def test_exact_sum_is_the_exact_sum_in_every_order(m, scale):
+    rng = np.random.default_rng(m)
+    for unscaled in (
+        rng.normal(size=m) * 10.0 ** rng.uniform(-12, 0, m),
+        -rng.random(m),
+        np.full(m, 1 / 3),
+        np.append(rng.random(m - 1), 0.0) - np.append(0.0, rng.random(m - 1)),
+    ):
+        values = unscaled * scale
+        values[: m // 2] = -values[m - m // 2 :]  # what cancels leaves the small
+        found = exact_sum(values)
+        exact = sum(Fraction(x) for x in values.tolist())
+        slack = m * Fraction(float(np.abs(values).max())) / 2**75 + abs(exact) / 2**53 + Fraction(5e-324)
+        assert abs(Fraction(found) - exact) <= slack
+        assert exact_sum(rng.permutation(values)) == found
+
+
+def test_exact_sum_of_nothing():
+    assert exact_sum(np.array([])) == 0.0
+    assert exact_sum(np.zeros(5)) == 0.0
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        0.5 ** np.arange(60.0),  # each round of the search drops few
+        -(np.arange(3000.0) ** 2),
+        np.linspace(-1, 1, 5001),
+        np.full(4000, -7.0),
+        np.append(np.full(3999, 1e-4), 5.0),
+        np.random.default_rng(2).normal(size=20_000) * 1e-5,
+    ],
+    ids=["powers of two", "squares", "line", "equal", "one large", "noise"],
+)
+def test_projection_meets_its_conditions(values):
+    """max(v + δ, 0) that sums to 1, for some δ: no other vector is the projection."""
+    found = project_on_simplex(values)
+    kept = found > 0
+    shift = np.median((found - values)[kept])
+    np.testing.assert_allclose(
+        found, np.maximum(values + shift, 0), atol=1e-15 * np.abs(values).max() + 1e-15
+    )
+    assert abs(math.fsum(found) - 1) <= 1e-12
 
 
 # Constrained optimisation

@@ -122,6 +122,41 @@ def test_interpolated_means_equal_the_direct_sum(n, s, alpha):
     np.testing.assert_allclose(means[some], direct_mean(t[some], n, s, alpha), atol=1e-7 * s)
 
 
+@pytest.mark.parametrize(("n", "s"), [(1, 1e6), (3000, 1.0), (3000, 110.0), (10**9, 6e4), (10**18, 2e9)])
+@pytest.mark.parametrize("alpha", [0.0, 1.4, 4.0])
+def test_neighbouring_floats_keep_their_order(n, s, alpha):
+    """Runs of adjacent floats, at every scale and in any order, and across the middle and the boundaries."""
+    rng = np.random.default_rng(5)
+    places = np.concatenate(
+        [
+            rng.normal(0, 6 * s, 60),
+            n + rng.normal(0, 6 * s, 30),
+            [0, n / 2, n, 16 * s, n - 16 * s, -1e300, 1e300],
+        ]
+    )
+    runs = [places]
+    for _ in range(400):
+        runs.append(np.nextafter(runs[-1], np.inf))
+    t = rng.permutation(np.concatenate(runs))
+    means = posterior_means(t, n, s, alpha)
+    order = np.argsort(t, kind="stable")
+    assert (np.diff(means[order]) >= 0).all()
+    assert (means >= 1).all()
+    assert (means <= n).all()
+
+
+def test_a_table_equals_single_estimates():
+    """α near 4 and a billion reports, where the mean jumps most steeply; each estimate alone is a direct sum."""
+    rng = np.random.default_rng(8)
+    s, n = 4e4, 10**9
+    t = np.concatenate([rng.uniform(-30 * s, 30 * s, 90_000), rng.uniform(n - 15 * s, n + 15 * s, 10_000)])
+    for alpha in (0.0, 1.0, 2.5, 4.0):
+        means = posterior_means(t, n, s, alpha)
+        some = rng.choice(len(t), 300, replace=False)
+        alone = [posterior_means(t[[i]], n, s, alpha)[0] for i in some]
+        np.testing.assert_allclose(means[some], alone, rtol=0, atol=1e-7 * s)
+
+
 @pytest.mark.parametrize("alpha", [0.5, 1.3, 4.0])
 def test_a_billion_reports(alpha):
     """The sum that is short at n = 10⁹ against every integer that has weight."""

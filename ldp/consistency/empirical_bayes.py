@@ -1,0 +1,120 @@
+"""Empirical Bayes with a nonparametric prior: an extra next to the paper's methods, not one of them."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+from scipy.optimize import nnls
+
+from ldp.consistency.normalization import project_on_simplex
+from ldp.estimate import Estimate, Vector
+
+BIN = 1 / 8  # of σ: estimates in one bin are one
+ATOM = 1 / 4  # of σ: the grid of frequencies that the prior may hold
+LOWEST, HIGHEST = -8.0, 250.0  # in σ: what lies below is read as this, what lies above stays as it is
+START = 8  # grid points from one of the first prior's atoms to the next
+TOLERANCE = 1e-6  # how much more a value could add to the mean log-likelihood
+MOST_ROUNDS = 100
+
+
+def empirical_bayes(estimate: Estimate) -> Vector:
+    """The posterior mean under the prior that makes the estimates most likely, then Norm-Sub.
+
+    The prior is any distribution on frequencies ≥ 0: the maximum-likelihood mixing distribution of Kiefer and
+    Wolfowitz, on a grid of σ/4, given f̃ ~ N(f, σ²) with the σ of Equation 5. No power law is assumed, so where
+    the data follow none it does better than PowerNS: with OLH and n = 10⁶ its root mean square error is 2 to 5 %
+    lower on emoji (ε = ½ to 4) and up to 11 times lower where all values are equally frequent. It loses to
+    PowerNS where the data do follow one (Zipf: 2 to 4 % higher; a geometric distribution at ε = 4: 4 %). It
+    shrinks the few values between about 2σ and 8σ towards the many below, so for those alone Norm-Sub is better;
+    few values (d below about 100) say little about their own distribution; and σ is the same for all, which
+    underrates the error of very frequent values.
+
+    Args:
+        estimate: f̃ over the domain.
+
+    Returns:
+        (d,) float64, non-negative, with sum 1. O(d) and a fit on at most 2,065 bins.
+
+    Example:
+        >>> import ldp
+        >>> oracle = ldp.oracle("olh", epsilon="1", domain_size=4)
+        >>> empirical_bayes(ldp.Estimate([0.75, 0.5, -0.25, -0.125], 1000, oracle)).round(3)
+        array([0.621, 0.379, 0.   , 0.   ])
+    """
+    z = estimate.frequencies / estimate.sigma
+    read = np.clip(z, LOWEST, HIGHEST)
+    first = np.floor(float(read.min()) / BIN)
+    position = read / BIN - first
+    cell = position.astype(np.int64)
+    counts = np.bincount(cell)
+    bins = BIN * (first + np.arange(len(counts) + 1))  # their left ends, and the last one's right end
+
+    occupied = np.flatnonzero(counts)
+    atoms = np.arange(0.0, max(float(read.max()), 0.0) + ATOM, ATOM)
+    weights = fit_prior(likelihood(bins[occupied] + BIN / 2, atoms), counts[occupied])
+    atoms, weights = atoms[weights > 0.0], weights[weights > 0.0]
+    posterior = likelihood(bins, atoms, weights)
+    means = (posterior @ atoms) / posterior.sum(axis=1)
+    means = np.maximum.accumulate(means)  # they ascend, but for rounding
+
+    shrunk = means[cell] + (position - cell) * (means[cell + 1] - means[cell])
+    shrunk = np.minimum(shrunk, means[cell + 1])  # which rounding could exceed
+    shrunk = estimate.sigma * np.minimum(shrunk, HIGHEST)
+    return project_on_simplex(np.where(z > HIGHEST, estimate.frequencies, shrunk))
+
+
+def likelihood(z: Vector, atoms: Vector, weights: Vector | float = 1.0) -> Vector:
+    """weight·N(z; atom, 1), (len(z), len(atoms)), each row but for a factor of its own: its largest is 1."""
+    exponent = np.log(weights) - 0.5 * (z[:, None] - atoms) ** 2
+    rows: Vector = np.exp(exponent - exponent.max(axis=1, keepdims=True))
+    return rows
+
+
+def fit_prior(likelihoods: Vector, counts: npt.NDArray[np.int64]) -> Vector:
+    """Weights w ≥ 0 with Σw = 1 that maximise Σ counts·log(likelihoods·w), a concave function.
+
+    Each round adds to the atoms in use those where a little weight would add most, minimises the likelihood's
+    quadratic approximation over them (non-negative least squares) and goes there, or half as far, and so on,
+    until the likelihood rises. No w is better by more than TOLERANCE in the mean logarithm, when it ends so.
+
+    Args:
+        likelihoods: (m, k) of each observation under each atom, rows scaled at will.
+        counts: (m,) how often each was observed.
+
+    Returns:
+        (k,) the weights.
+    """
+    shares = counts / counts.sum()
+    roots = np.sqrt(shares)
+    k = likelihoods.shape[1]
+    weights = np.zeros(k)
+    weights[::START] = 1.0
+    weights[-1] = 1.0
+    weights /= weights.sum()
+    mixture = likelihoods @ weights
+    for _ in range(MOST_ROUNDS):
+        gains = likelihoods.T @ (shares / mixture) - 1.0
+        if float(gains.max()) <= TOLERANCE:
+            break
+        padded = np.concatenate([[-np.inf], gains, [-np.inf]])
+        peaks = (gains > 0.0) & (gains >= padded[:-2]) & (gains >= padded[2:])
+        used = np.flatnonzero((weights > 0.0) | peaks)
+        # With Σw = 1 the approximation is Σ shares·(ratios·w − 2)² = ‖rows·w‖²; its minimum under that sum is
+        # the scaled minimum of ‖rows·w‖² + (Σw − 1)².
+        rows = roots[:, None] * (likelihoods[:, used] / mixture[:, None] - 2.0)
+        rows = np.vstack([rows, np.ones(len(used))])
+        scale = np.linalg.norm(rows, axis=0)
+        solution = nnls(rows / scale, np.append(np.zeros(len(shares)), 1.0))[0] / scale
+        goal = np.zeros(k)
+        goal[used] = solution / solution.sum()
+        towards = likelihoods @ goal
+        promised = float(gains @ (goal - weights))
+        part = 1.0
+        while part > 1e-12:
+            ratios = (1.0 - part) + part * towards / mixture
+            # From a mixture that all but vanishes somewhere, quadratic approximations lead back in many rounds only.
+            if float(ratios.min()) > 0.1 and float(shares @ np.log(ratios)) >= part * promised / 3.0:
+                break
+            part /= 2.0
+        weights, mixture = (1.0 - part) * weights + part * goal, mixture * ratios
+    return weights
