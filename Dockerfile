@@ -36,7 +36,7 @@ ENV PATH=/opt/ldp-worker/bin:$PATH \
     LDP_WORKER_CONFIG=/etc/ldp-worker/worker.toml
 USER 10001:10001
 EXPOSE 9464
-# A stuck worker ends by itself; this is for whoever looks at the container. The port is http.port of the configuration.
+# A stuck worker ends by itself; this is for whoever looks at the container. For another port than 9464 set LDP_WORKER_HTTP__PORT.
 HEALTHCHECK --interval=10s --timeout=5s --start-period=60s --retries=3 \
     CMD ["python", "-c", "import os, urllib.request as web; web.urlopen(f'http://127.0.0.1:{os.environ.get(\"LDP_WORKER_HTTP__PORT\", \"9464\")}/healthz', timeout=4)"]
 ENTRYPOINT ["ldp-worker"]

@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: venv demo test lint bench clean
+.PHONY: help venv demo test lint bench clean
 .DEFAULT_GOAL := help
 
 help: ## Say what each target does

@@ -18,6 +18,7 @@ import time
 from base64 import b64decode
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from itertools import chain
@@ -26,7 +27,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import redis
-from kafka import KafkaConsumer, TopicPartition
+from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 from kafka.errors import OffsetOutOfRangeError
 from rich.table import Table
 
@@ -678,6 +679,7 @@ def audit(served: Served, config: Config, progress: Callable[[int, int], None] |
                 f"topic {served.topic!r}: there is none at {', '.join(config.kafka.bootstrap_servers)}"
             )
         topic = [TopicPartition(served.topic, number) for number in sorted(numbers)]
+        words = _words(config.kafka.client(), config.consumer_group(served.stream), served.topic)
         begins, ends = consumer.beginning_offsets(topic), consumer.end_offsets(topic)
         total, passed = sum(ends[tp] - begins[tp] for tp in topic), 0
         document, group = served.stream.document(), config.consumer_group(served.stream)
@@ -692,7 +694,10 @@ def audit(served: Served, config: Config, progress: Callable[[int, int], None] |
             # after the cut, so that a worker which counts on is never ahead of the log that we know
             bounds = consumer.beginning_offsets([tp])[tp], consumer.end_offsets([tp])[tp]
             read = partial(_read, consumer, tp, advanced)
-            rows.append(verify(document, tp.partition, group=group, cut=cut, bounds=bounds, read=read))
+            word = words.get(tp.partition, "")
+            rows.append(
+                verify(document, tp.partition, group=group, cut=cut, bounds=bounds, read=read, word=word)
+            )
             passed += ends[tp] - begins[tp]
             advanced(ends[tp])
         beyond = len(topic)
@@ -703,6 +708,13 @@ def audit(served: Served, config: Config, progress: Callable[[int, int], None] |
     return Verdict(served.stream.name, tuple(rows))
 
 
+def _words(settings: dict[str, Any], group: str, topic: str) -> dict[int, str]:
+    """Returns the metadata words of the offsets that a group has committed for a topic."""
+    with closing(KafkaAdminClient(**settings)) as admin:
+        offsets = admin.list_group_offsets({group: None})[group]
+    return {tp.partition: committed.metadata for tp, committed in offsets.items() if tp.topic == topic}
+
+
 def verify(
     document: Mapping[str, Any],
     partition: int,
@@ -711,6 +723,7 @@ def verify(
     cut: Cut,
     bounds: tuple[int, int],
     read: Callable[[int, int], Iterable[Record]],
+    word: str = "",
 ) -> Row:
     """Judges what is stored of one partition; knows neither Kafka nor Redis.
 
@@ -721,12 +734,17 @@ def verify(
         cut: the metadata's fields and the blobs by window, as stored together.
         bounds: the log's first offset and its last stable one, read after the cut.
         read: the committed records of [from, to).
+        word: the metadata word of the offset that the group has committed; other than "claimed", progress was counted.
     """
     begin, end = bounds
     row = Row(partition, None, 0, end - begin)
     try:
         stored = _decode(*cut, group, fingerprint(document), _protocol(document).entries)
         if stored is None:
+            if word not in ("", "claimed"):
+                raise _Difference(
+                    "nothing in Redis, but Kafka's group has counted progress: the counts were lost"
+                )
             return row
         row = replace(row, start=stored.start, offset=stored.offset, lag=max(0, end - stored.offset))
         stretches = _stretches(stored, begin, end)
@@ -786,6 +804,8 @@ def render(verdict: Verdict) -> Table:
         if verdict.equal
         else f"different: {verdict.difference}"
     )
+    if verdict.equal and all(row.start is None for row in verdict.partitions):
+        outcome = "nothing is counted yet: no verdict"
     table = Table(title=f"Audit of {verdict.stream}", caption=outcome)
     for heading in ("Partition", "Start", "Offset", "Lag", "Records", "Reports", "Malformed"):
         table.add_column(heading, justify="right")

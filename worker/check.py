@@ -19,7 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from worker import layout, store, topics
-from worker.config import Config, Served
+from worker.config import Config, Served, unsaid
 from worker.ownership import CLAIMED
 from worker.topics import Topic
 
@@ -97,7 +97,7 @@ def check(config: Config, wait_seconds: float = 0.0) -> list[Finding]:
             if cluster is not None:
                 findings += _judge_state(client, config, cluster, info)
         except redis.RedisError as error:
-            text = f"no answer from {config.redis.url}: {type(error).__name__}: {error}"
+            text = f"no answer from {unsaid(config.redis.url)}: {type(error).__name__}: {error}"
             findings.append(
                 Finding(Level.ERROR, "redis", text, "start Redis, or correct redis.url and redis.password")
             )
@@ -470,7 +470,7 @@ def judge_counts(
     """
     topic, log, words = cluster.topics[served.topic], cluster.logs[served.topic], cluster.words[served.topic]
     subject = f"counts of {served.stream.name}"
-    anew = "restore Redis, or begin anew under another group (key group) or stream name"
+    anew = "undo the change of the configuration, restore Redis, or begin anew under another stream name"
     now = layout.lineage(config.consumer_group(served.stream), served.stream, topic.topic_id)
     findings = []
     for partition in range(topic.partitions):

@@ -278,10 +278,18 @@ def simulate(
 
     logs.silence()
     served = config.served(stream)
+    if truth is not None:
+        try:
+            truth.touch()  # before anything is sent: a truth that cannot be written is lost
+        except OSError as error:
+            raise click.BadParameter(
+                f"{str(truth)!r} given; {error.strerror}", param_hint="--truth"
+            ) from None
     try:
-        crowd = simulate.draw(
-            simulate.read_counts(counts, column, label_column, served.stream.labels), users, seed
-        )
+        read = simulate.read_counts(counts, column, label_column, served.stream.labels)
+        if len(read) > (d := served.stream.oracle.domain_size):
+            raise simulate.SimulationError(f"{counts}: {len(read)} rows; the stream's domain has {d} values")
+        crowd = simulate.draw(read, users, seed)
         with _bar("sending", "reports") as move:
             sent = simulate.send(
                 config,

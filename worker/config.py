@@ -4,15 +4,18 @@ Every key of every table but ``[[streams]]`` can be overridden by ``LDP_WORKER_<
 ``LDP_WORKER_<KEY>``), written as in TOML; a bare word is a string and a comma separates the items of a list.
 """
 
+import contextlib
 import os
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self, get_args
+from urllib.parse import urlsplit
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -21,6 +24,7 @@ from pydantic import (
     StrictInt,
     StringConstraints,
     ValidationError,
+    model_validator,
 )
 
 import ldp
@@ -35,12 +39,23 @@ Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]{1,200}$")]
 Seconds = Annotated[float, Field(ge=0.05, le=3600)]
 
 
+Broker = Annotated[str, StringConstraints(pattern=r"^.+:[0-9]{1,5}$")]
+
+
 class ConfigError(ValueError):
     """What is wrong with the configuration: one line a fault, each naming the key, the value and what is allowed."""
 
 
 def _split(value: object) -> object:
     return [item.strip() for item in value.split(",")] if isinstance(value, str) else value
+
+
+def _redis_url(url: str) -> str:
+    parts = urlsplit(url)
+    _ = parts.port  # raises ValueError for what is no port
+    if parts.query or (parts.scheme != "unix" and not re.fullmatch(r"(/[0-9]*)?", parts.path)):
+        raise ValueError("allowed is scheme://host:port/number, without options")
+    return url
 
 
 class _Table(BaseModel):
@@ -50,7 +65,9 @@ class _Table(BaseModel):
 class Kafka(_Table):
     """``[kafka]``: how to reach the brokers."""
 
-    bootstrap_servers: Annotated[list[str], BeforeValidator(_split), Field(min_length=1)] = ["localhost:9092"]
+    bootstrap_servers: Annotated[list[Broker], BeforeValidator(_split), Field(min_length=1)] = [
+        "localhost:9092"
+    ]
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
     sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None = None
     sasl_username: str | None = None
@@ -58,6 +75,19 @@ class Kafka(_Table):
     ssl_cafile: Path | None = None
     ssl_certfile: Path | None = None
     ssl_keyfile: Path | None = None
+
+    @model_validator(mode="after")
+    def _sasl(self) -> Self:
+        given = [self.sasl_mechanism, self.sasl_username, self.sasl_password]
+        if self.security_protocol.startswith("SASL") and None in given:
+            raise ValueError(
+                f"security_protocol {self.security_protocol} needs sasl_mechanism, sasl_username and sasl_password"
+            )
+        if not self.security_protocol.startswith("SASL") and given != [None] * 3:
+            raise ValueError(
+                f"sasl_* needs security_protocol SASL_SSL or SASL_PLAINTEXT, not {self.security_protocol}"
+            )
+        return self
 
     def client(self) -> dict[str, Any]:
         """Returns the keyword arguments that every kafka-python client takes."""
@@ -81,7 +111,9 @@ class Kafka(_Table):
 class Redis(_Table):
     """``[redis]``: where the counts live."""
 
-    url: Annotated[str, StringConstraints(pattern=r"^(redis|rediss|unix)://.+")] = "redis://localhost:6379/0"
+    url: Annotated[
+        str, StringConstraints(pattern=r"^(redis|rediss|unix)://.+"), AfterValidator(_redis_url)
+    ] = "redis://localhost:6379/0"
     password: SecretStr | None = None
     timeout_seconds: Seconds = 5.0
 
@@ -234,7 +266,9 @@ def parse(text: str, folder: Path | None = None, environ: Mapping[str, str] | No
         raise ConfigError(
             "\n".join(_fault(tree, fault) for fault in error.errors(include_url=False))
         ) from None
-    streams = tuple(_served(table, f"streams[{i}]", folder or Path()) for i, table in enumerate(file.streams))
+    folder = folder or Path()
+    kafka = _with_paths(file.kafka, folder)
+    streams = tuple(_served(table, f"streams[{i}]", folder) for i, table in enumerate(file.streams))
     for what, values in (("name", [s.stream.name for s in streams]), ("topic", [s.topic for s in streams])):
         if doubles := sorted({value for value in values if values.count(value) > 1}):
             raise ConfigError(
@@ -248,13 +282,24 @@ def parse(text: str, folder: Path | None = None, environ: Mapping[str, str] | No
     return Config(
         group=file.group,
         commit_every_seconds=file.commit_every_seconds,
-        kafka=file.kafka,
+        kafka=kafka,
         redis=file.redis,
         http=file.http,
         snapshots=file.snapshots,
         dead_letters=file.dead_letters,
         streams=streams,
     )
+
+
+def _with_paths(kafka: Kafka, folder: Path) -> Kafka:
+    """Returns the table with its files' paths relative to the configuration's folder; they must be there."""
+    paths = {}
+    for key in ("ssl_cafile", "ssl_certfile", "ssl_keyfile"):
+        if (path := getattr(kafka, key)) is not None:
+            paths[key] = folder / path
+            if not paths[key].is_file():
+                raise ConfigError(f"kafka.{key}: {str(paths[key])!r} given; there is no such file")
+    return kafka.model_copy(update=paths)
 
 
 def _override(tree: dict[str, Any], environ: Mapping[str, str]) -> None:
@@ -265,10 +310,10 @@ def _override(tree: dict[str, Any], environ: Mapping[str, str]) -> None:
         *tables, key = variable.removeprefix(PREFIX).lower().split("__")
         if [*tables, key][0] == "streams":
             raise ConfigError(f"{variable}: streams are configured in the file only")
-        try:
-            value: object = tomllib.loads(f"value = {text}")["value"]
-        except tomllib.TOMLDecodeError:
-            value = text
+        value: object = text
+        if not _is_text(tables, key):
+            with contextlib.suppress(tomllib.TOMLDecodeError):
+                value = tomllib.loads(f"value = {text}")["value"]
         table = tree
         for name in tables:
             table = table.setdefault(name, {})
@@ -287,9 +332,30 @@ def _fault(tree: Mapping[str, Any], fault: Any) -> str:
             value = value.get(part)
         elif isinstance(value, Sequence) and isinstance(part, int) and part < len(value):
             value = value[part]
-    given = "nothing" if value is None else "a secret" if "password" in key else repr(value)
-    allowed = "no such key" if fault["type"] == "extra_forbidden" else fault["msg"]
-    return f"{key}: {given} given; {allowed}"
+    if fault["type"] == "extra_forbidden":
+        return f"{key}: no such key"  # its value may be a secret whose key is misspelt
+    given = "nothing" if value is None else "a secret" if "password" in key else unsaid(repr(value))
+    return f"{key}: {given} given; {fault['msg'].removeprefix('Value error, ')}"
+
+
+def unsaid(text: str) -> str:
+    """Returns a text with the user and password of any URL in it left out."""
+    return re.sub(r"//?[^/@\s]*@", "//***@", text)
+
+
+def _is_text(tables: Sequence[str], key: str) -> bool:
+    """Returns whether a key's value is a text, so that digits in the environment stay one."""
+    model: Any = _File
+    for name in tables:
+        field = model.model_fields.get(name)
+        model = field.annotation if field is not None else None
+        if not (isinstance(model, type) and issubclass(model, BaseModel)):
+            return False
+    field = model.model_fields.get(key)
+    if field is None:
+        return False
+    kinds = {field.annotation, *get_args(field.annotation)}
+    return bool(kinds & {str, SecretStr, Path}) and not kinds & {int, float, list}
 
 
 def _served(table: StreamTable, key: str, folder: Path) -> Served:

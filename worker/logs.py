@@ -44,6 +44,8 @@ def configure(level: int = logging.INFO) -> None:
     root.setLevel(logging.WARNING)
     for name in ("worker", "ldp"):
         logging.getLogger(name).setLevel(level)
+    # says about a missing topic, ten times a second, what the worker says once in a while
+    logging.getLogger("kafka.cluster").setLevel(logging.CRITICAL)
     logging.captureWarnings(True)
 
 

@@ -441,6 +441,6 @@ class Ownership:
     def _lost(self, partition: int, why: str) -> StateLost:
         return StateLost(
             f"stream {self._stream.name!r}, partition {partition}: {why}. Going on would lose or mix counts."
-            " Restore Redis, or give the stream another name in the configuration: it is then counted anew from what"
-            " the topic holds."
+            " Undo a change of the configuration, restore Redis, or give the stream another name in the configuration:"
+            " it is then counted anew from what the topic holds."
         )

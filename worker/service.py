@@ -12,9 +12,10 @@ import structlog
 
 from ldp import kernels
 from worker import health
-from worker.config import Config, Served
+from worker.config import PREFIX, Config, ConfigError, Served
 from worker.consumer import KafkaLog
 from worker.dead_letters import KafkaDeadLetters
+from worker.layout import StateLost
 from worker.metrics import Metrics
 from worker.ownership import Ownership, Unavailable
 from worker.publisher import KafkaOutbox, Publisher
@@ -35,7 +36,7 @@ class _Progress:
     stepped: float = field(default_factory=time.monotonic)
     ticked: float = field(default_factory=time.monotonic)
     partitions: frozenset[int] = frozenset()
-    joined: bool = False
+    state: str = "joining"
     error: str | None = None
     ended: bool = False
 
@@ -72,6 +73,10 @@ class StreamWorker:
         """Runs a thread's work; an error that waiting does not mend stops the stream, and says why."""
         try:
             work()
+        except StateLost as error:
+            self.progress.error = f"StateLost: {error}"
+            self._metrics.up.labels(self.name).set(0)
+            self._log.error("stream.stopped", error=str(error))
         except Exception as error:
             self.progress.error = f"{type(error).__name__}: {error}"
             self._metrics.up.labels(self.name).set(0)
@@ -89,7 +94,7 @@ class StreamWorker:
         kafka, letters = connected
         store = RedisStore(connect(config.redis), stream.name)
         ownership = Ownership(
-            group, stream, kafka, store, letters, self._metrics, time.monotonic, self._log.info
+            group, stream, kafka, store, letters, self._metrics, time.monotonic, self._report
         )
         publisher = Publisher(
             stream,
@@ -99,7 +104,7 @@ class StreamWorker:
             lambda: ownership.epoch(0),
             config.snapshots.level,
             self._metrics,
-            self._log.info,
+            self._report,
         )
         ended = threading.Event()
         publishing = threading.Thread(
@@ -119,6 +124,11 @@ class StreamWorker:
                 letters.close()
             finally:
                 kafka.close()
+
+    def _report(self, event: str, **facts: object) -> None:
+        """Logs what happened; what should not happen often, as a warning."""
+        usual = event.endswith((".claimed", ".released", ".published", ".opened"))
+        (self._log.info if usual else self._log.warning)(event, **facts)
 
     def _tick(self) -> None:
         self.progress.ticked = time.monotonic()
@@ -163,12 +173,22 @@ class StreamWorker:
                 self._log.warning("poll.retry", error=str(error))
                 ownership.rewind()
                 self._stopping.wait(0.5)
-            self.progress.joined = kafka.generation() is not None
+            self.progress.state = self._state(kafka, ownership)
             self.progress.stepped = time.monotonic()
+
+    def _state(self, kafka: KafkaLog, ownership: Ownership) -> str:
+        """Returns what readiness says: serving is to count every partition that the group assigns to this worker."""
+        if not self.progress.partitions:
+            return f"topic {self._served.topic} is missing"
+        if kafka.generation() is None:
+            return "joining"
+        return "serving" if kafka.assigned() <= ownership.counted().keys() else "claiming"
 
     def _look(self, kafka: KafkaLog, ownership: Ownership) -> None:
         """Brings the gauges up to date."""
         self.progress.partitions = frozenset(kafka.partitions())
+        if not self.progress.partitions:
+            self._log.warning("topic.missing", topic=self._served.topic, todo="ldp-worker create-topics")
         counted, stored, watermarks = ownership.counted(), ownership.stored(), ownership.watermarks()
         for partition, lag in kafka.lags(counted).items():
             labels = (self.name, str(partition))
@@ -214,15 +234,23 @@ def run(config: Config) -> int:
         return max(idle.values(), default=0) < _STUCK_SECONDS, {"seconds_since_step": idle}
 
     def ready() -> tuple[bool, health.Facts]:
-        states = {
-            worker.name: worker.progress.error or ("serving" if worker.progress.joined else "joining")
-            for worker in workers
-        }
+        states = {worker.name: worker.progress.error or worker.progress.state for worker in workers}
         return all(state == "serving" for state in states.values()), {"streams": states}
 
-    server = health.serve(config.http.host, config.http.port, metrics.registry, healthy, ready)
+    try:
+        server = health.serve(config.http.host, config.http.port, metrics.registry, healthy, ready)
+    except OSError as error:
+        raise ConfigError(
+            f"http.port: {config.http.host}:{config.http.port} cannot be listened on ({error.strerror}); if it is"
+            f" another worker's, set {PREFIX}HTTP__PORT, 0 takes a free one"
+        ) from None
     log.info("worker.started", port=server.server_port, streams=[worker.name for worker in workers])
-    kernels.warm()  # compiled or loaded before anything waits for them
+    try:
+        kernels.warm()  # compiled or loaded before anything waits for them
+    except RuntimeError as error:
+        raise ConfigError(
+            f"NUMBA_CACHE_DIR: compiled code cannot be kept ({error}); set it to a folder that can be written to"
+        ) from None
     for worker in workers:
         worker.start()
     while not stopping.wait(1) and not all(worker.progress.ended for worker in workers):

@@ -116,6 +116,8 @@ def read_counts(path: Path, column: str, label_column: str, labels: Sequence[str
 def _count(path: Path, line: int, text: str | None) -> int:
     if text is None or not text.isascii() or not text.isdigit():
         raise SimulationError(f"{path}, line {line}: {text!r} given; a count is a whole number from 0 on")
+    if len(text) > 15:
+        raise SimulationError(f"{path}, line {line}: {text!r} given; a count is at most 15 digits long")
     return int(text)
 
 

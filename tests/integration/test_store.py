@@ -130,9 +130,6 @@ def test_staged_blobs_vanish_by_themselves_and_live_ones_do_not(
     assert client.exists(layout.staged_key(stream, 0, "left behind", "all")) == 1
 
 
-Refusal = tuple[str, Callable[["redis.Redis", str, RedisStore, Metadata], Metadata], Verdict]
-
-
 def _gone(client: "redis.Redis", stream: str, counts: RedisStore, held: Metadata) -> Metadata:
     client.delete(layout.meta_key(stream, 0))
     return held

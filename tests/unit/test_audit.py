@@ -741,3 +741,11 @@ def test_the_audit_shares_nothing_with_what_it_audits():
     # nor by the names of modules in strings, nor by the oracle that a served stream carries
     attributes = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
     assert not attributes & {"oracle", "import_module", "__import__"}
+
+
+def test_counts_that_were_lost_are_a_difference():
+    document = ldp.Stream("s", ldp.GRR("1", 3)).document()
+    facts = {"group": "g", "cut": ({}, {}), "bounds": (0, 7), "read": lambda begin, end: []}
+    assert audit.verify(document, 0, **facts).difference is None
+    assert audit.verify(document, 0, **facts, word="claimed").difference is None
+    assert "were lost" in audit.verify(document, 0, **facts, word="counted").difference
