@@ -30,6 +30,7 @@ import socket
 import struct
 import subprocess
 import sys
+import tempfile
 import time
 import zipfile
 from collections.abc import Callable, Iterator
@@ -473,8 +474,23 @@ def program(name: str, package: str, log: Log = print) -> str | None:
     """The path of a program on PATH, if need be after installing Debian's package, which takes root; else None."""
     found = shutil.which(name)
     if found is None and os.geteuid() == 0 and shutil.which("apt-get"):
-        log(f"installing Debian's package {package}, because there is no {name} on PATH")
-        environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
+        with _one_at_a_time():
+            found = shutil.which(name) or _install(name, package, log)
+    return found
+
+
+@contextlib.contextmanager
+def _one_at_a_time() -> Iterator[None]:
+    """Keeps the processes of one test run from installing packages at the same time: apt would fail in all but one."""
+    with (Path(tempfile.gettempdir()) / "ldp-services-apt.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _install(name: str, package: str, log: Log) -> str | None:
+    log(f"installing Debian's package {package}, because there is no {name} on PATH")
+    environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
+    for _ in range(2):  # the second time for a mirror that was changing under the first
         for arguments in (["update"], ["install", "-y", "--no-install-recommends", package]):
             done = subprocess.run(
                 ["apt-get", "-qq", "-o", "DPkg::Lock::Timeout=300", *arguments],
@@ -486,8 +502,9 @@ def program(name: str, package: str, log: Log = print) -> str | None:
             )
             if done.returncode != 0:
                 log(f"apt-get {arguments[0]} failed: {done.stderr.strip() or done.stdout.strip()}")
-        found = shutil.which(name)
-    return found
+        if (found := shutil.which(name)) is not None:
+            return found
+    return None
 
 
 def _run(command: list[str], otherwise: str) -> str:

@@ -546,7 +546,7 @@ class Snapshots:
 
 def foreign(kafka: str, topic: str) -> list[Message]:
     """Reads all committed messages of a topic of one partition with kcat, else with Kafka's console consumer."""
-    if kcat := shutil.which("kcat") or shutil.which("kafkacat"):
+    if kcat := services.program("kcat", "kcat"):
         # lengths first, so that any bytes can follow
         layout = "%o %K %S\\n%k%s%h\\n"
         command = [
@@ -606,10 +606,10 @@ def _kcat(output: bytes) -> list[Message]:
 
 
 def _console(output: bytes) -> list[Message]:
-    line = re.compile(rb"Offset:(\d+)\t(.*?)\t(.*?)\t(.*)")
-    messages = []
-    for found in map(line.fullmatch, output.splitlines()):
-        assert found is not None, output[:1000]
+    # a value may hold line feeds of its own: it ends where the next message begins
+    message = re.compile(rb"Offset:(\d+)\t([^\t]*)\t([^\t]*)\t(.*?)\n(?=Offset:\d+\t|\Z)", re.DOTALL)
+    messages: list[Message] = []
+    for found in message.finditer(output):
         offset, headers, key, value = found.groups()
         pairs = [pair.split(":", 1) for pair in headers.decode().split(",")]
         messages.append(Message(int(offset), key.decode(), value, dict(pairs)))
