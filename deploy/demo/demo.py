@@ -45,6 +45,7 @@ from worker import audit, check, config, logs, simulate, topics, watch
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
+COUNTS = ROOT / "ldp" / "experiments" / "emoji.csv"
 
 USERS = 884_427  # as many as the paper's own emoji data has
 SEED = 20_200_616
@@ -451,7 +452,7 @@ def demo(services: Services, folder: Path, keep: bool) -> int:
     with Workers(folder, environ | ours) as workers:
         begin(workers)
         step("4. Reports in, snapshots out", "ldp-worker simulate, watch")
-        crowd = simulate.draw(simulate.read_counts(HERE / "emoji.csv", COLUMN, "emoji", labels), USERS, SEED)
+        crowd = simulate.draw(simulate.read_counts(COUNTS, COLUMN, "emoji", labels), USERS, SEED)
         say(f"{USERS:,} users, each with one of {oracle.domain_size} emoji drawn from real counts, report it")
         said = f"through {oracle.name.upper()} with ε = {oracle.epsilon}"
         say(f"{said}: their devices add the noise, nobody sees their emoji.")
@@ -492,7 +493,7 @@ def stay(ours: Mapping[str, str], services: Services, workers: Workers, folder: 
     say(f"logs      {folder}")
     say("In another shell:")
     say(f"  . {env}")
-    csv = shlex.quote(str(HERE / "emoji.csv"))
+    csv = shlex.quote(str(COUNTS))
     for rest in (
         "watch --all",
         "audit",

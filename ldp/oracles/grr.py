@@ -55,3 +55,19 @@ class GRR(Oracle):
         from ldp import kernels
 
         kernels.count_indices(state, self._column(reports, "index"))
+
+    def _simulate(self, histogram: npt.NDArray[np.int64], rng: np.random.Generator) -> npt.NDArray[np.int64]:
+        """A report is the own value with probability p − q, else uniform over the domain."""
+        import numpy as np
+
+        kept = rng.binomial(histogram, float(self.p - self.q))
+        others = int(histogram.sum() - kept.sum())
+        counts: npt.NDArray[np.int64] = kept + rng.multinomial(
+            others, np.full(self.domain_size, 1 / self.domain_size)
+        )
+        return counts
+
+    def _set_variances(self, m: int) -> tuple[Fraction, Fraction]:
+        """A report supports one value: of a set of m one or none."""
+        present, absent = self.p + (m - 1) * self.q, m * self.q
+        return present * (1 - present), absent * (1 - absent)

@@ -236,6 +236,68 @@ class Oracle(ABC):
         frequencies = (counts / n - float(self.q)) / float(self.p - self.q)
         return Estimate(frequencies, n, self)
 
+    # The law of Φ over Ψ, for simulation and for the error of sets
+
+    def simulate(self, histogram: npt.ArrayLike, rng: np.random.Generator) -> npt.NDArray[np.int64]:
+        """The support counts of a population, drawn from their law without making its reports.
+
+        The law is exact, dependence between values included; OLH's is that of an ideal hash. Predictable coins:
+        only for simulation.
+
+        Args:
+            histogram: (d,) integers, how many users have each value.
+            rng: a numpy generator.
+
+        Returns:
+            (d,) int64, such as `support` gives after n = Σ histogram reports. O(d) where not said otherwise.
+
+        Raises:
+            TypeError: a histogram that is not integers.
+            ValueError: a negative number of users, nobody at all, or another shape than (d,).
+
+        Example:
+            >>> import ldp, numpy as np
+            >>> grr = ldp.GRR("3", domain_size=3)
+            >>> int(grr.simulate([600, 300, 100], np.random.default_rng(7)).sum())
+            1000
+        """
+        import numpy as np
+
+        users = np.asarray(histogram)
+        if users.dtype.kind not in "iu":
+            raise TypeError(f"a histogram must be integers, not {users.dtype}")
+        if users.shape != (self.domain_size,):
+            raise ValueError(
+                f"the histogram has the shape {users.shape}; one for each value is ({self.domain_size},)"
+            )
+        if users.min() < 0 or not users.any():
+            raise ValueError("a histogram must count at least one user, and no value less than 0")
+        return self._simulate(users.astype(np.int64), rng)
+
+    def set_variances(self, subset: npt.NDArray[np.intp]) -> npt.NDArray[np.float64]:
+        """The variance of how many of a set's values one report supports, for a user with each value.
+
+        A user with a value of the set supports p + (m−1)q of its m values on average, any other mq; around that mean
+        is the variance. So the variance of the set's count Σ c is Σ_u n_u·V_u exactly, for any population.
+
+        Args:
+            subset: (m,) indices of the set's values, each once, m ≥ 1.
+
+        Returns:
+            (d,) float64, V_u for each value u. O(d) where not said otherwise.
+
+        Example:
+            >>> import ldp, numpy as np
+            >>> ldp.OUE("1", domain_size=3).set_variances(np.array([0, 2])).round(3)
+            array([0.447, 0.393, 0.447])
+        """
+        import numpy as np
+
+        inside, outside = self._set_variances(len(subset))
+        variances = np.full(self.domain_size, float(outside))
+        variances[subset] = float(inside)
+        return variances
+
     # What a protocol fills in: arguments are checked
 
     @abstractmethod
@@ -245,6 +307,17 @@ class Oracle(ABC):
 
     @abstractmethod
     def _accumulate(self, state: npt.NDArray[np.int64], reports: npt.NDArray[np.void]) -> None: ...
+
+    def _simulate(self, histogram: npt.NDArray[np.int64], rng: np.random.Generator) -> npt.NDArray[np.int64]:
+        """Given its user's value, a report supports each value independently of the others."""
+        own = rng.binomial(histogram, float(self.p))
+        counts: npt.NDArray[np.int64] = own + rng.binomial(histogram.sum() - histogram, float(self.q))
+        return counts
+
+    def _set_variances(self, m: int) -> tuple[Fraction, Fraction]:
+        """`set_variances` for a user with a value of a set of m, and for one without, of independent supports."""
+        present, absent = self.p * (1 - self.p), self.q * (1 - self.q)
+        return present + (m - 1) * absent, m * absent
 
     def _well_formed(self, reports: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
         """Integers below their bounds; a report that is a vector has a rule of its own instead."""

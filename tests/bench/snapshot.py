@@ -17,7 +17,7 @@ DEMO = Path(__file__).parents[2] / "deploy" / "demo"
 def lines() -> Iterator[Line]:
     """Seconds a snapshot, for the demo's 845 emoji."""
     labels = tuple((DEMO / "emoji.txt").read_text(encoding="utf-8").split())
-    counts = read_counts(DEMO / "emoji.csv", "count_2020_06_16", "emoji", labels)
+    counts = read_counts(DEMO.parents[1] / "ldp/experiments/emoji.csv", "count_2020_06_16", "emoji", labels)
     histogram = counts * 884_427 // counts.sum()
     stream = ldp.Stream("emoji", ldp.OLH("1", domain_size=len(labels)), labels)
     estimate = estimated(stream.oracle, histogram)

@@ -103,7 +103,7 @@ def test_large_reports_are_not_all_made_at_once(monkeypatch):
 
 
 def test_the_demos_labels_are_the_csvs():
-    with (DEMO / "emoji.csv").open(encoding="utf-8", newline="") as file:
+    with (DEMO.parents[1] / "ldp/experiments/emoji.csv").open(encoding="utf-8", newline="") as file:
         emoji = [row["emoji"] for row in csv.DictReader(file)]
     assert (DEMO / "emoji.txt").read_text(encoding="utf-8").splitlines() == emoji
     assert len(emoji) == 845

@@ -1,0 +1,101 @@
+"""The data of the evaluation: how many users have each value (Section V, Experimental Setup)."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+import numpy as np
+import numpy.typing as npt
+
+ZIPF_DOMAIN, ZIPF_EXPONENT, ZIPF_USERS = 1024, 1.5, 1_000_000
+EMOJI_USERS = 884_427  # the n of the paper's own Emoji data
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """A population and the sets of values that it is asked about.
+
+    Attributes:
+        name: "zipf", "emoji", …
+        histogram: (d,) int64, how many users have each value, most frequent first.
+        labels: the values' names, or None.
+        subgroups: name -> indices of its values, the set-case queries; empty where there are none.
+    """
+
+    name: str
+    histogram: npt.NDArray[np.int64]
+    labels: tuple[str, ...] | None
+    subgroups: Mapping[str, npt.NDArray[np.intp]]
+
+    @property
+    def users(self) -> int:
+        """The number of users, n."""
+        return int(self.histogram.sum())
+
+    @property
+    def frequencies(self) -> npt.NDArray[np.float64]:
+        """(d,) float64, the truth: the share of the users with each value."""
+        frequencies: npt.NDArray[np.float64] = self.histogram / self.users
+        return frequencies
+
+
+def zipf(
+    users: int = ZIPF_USERS, domain_size: int = ZIPF_DOMAIN, exponent: float = ZIPF_EXPONENT
+) -> Dataset:
+    """The paper's synthetic data: frequencies ∝ 1/v^1.5 over 1..1024, as whole users.
+
+    Example:
+        >>> data = zipf()
+        >>> data.users, data.histogram[:3].tolist(), int(data.histogram[-1])
+        (1000000, [392174, 138654, 75474], 12)
+    """
+    weights = 1.0 / np.arange(1, domain_size + 1) ** exponent
+    return Dataset("zipf", whole(weights, users), None, {})
+
+
+@cache
+def emoji(users: int = EMOJI_USERS) -> Dataset:
+    """845 emoji by their use on Twitter up to 2020-06-16, with Unicode's 93 subgroups, as so many users.
+
+    The paper's own data, 1,573 emoji of a keyboard's users, are not public any more.
+
+    Example:
+        >>> data = emoji()
+        >>> data.users, len(data.histogram), len(data.subgroups), data.labels[0]
+        (884427, 845, 93, '😂')
+    """
+    with (files("ldp.experiments") / "emoji.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    weights = np.array([float(row["count_2020_06_16"]) for row in rows])
+    order = np.argsort(-weights, kind="stable")
+    rows = [rows[i] for i in order]
+    members: dict[str, list[int]] = {}
+    for index, row in enumerate(rows):
+        members.setdefault(row["subgroup"], []).append(index)
+    subgroups = {name: np.array(indices, np.intp) for name, indices in members.items()}
+    return Dataset("emoji", whole(weights[order], users), tuple(row["emoji"] for row in rows), subgroups)
+
+
+def whole(weights: npt.NDArray[np.float64], users: int) -> npt.NDArray[np.int64]:
+    """Weights as a whole number of users each, of the given sum: by largest remainder.
+
+    Args:
+        weights: (d,) 0 or more, not all 0.
+        users: n.
+
+    Returns:
+        (d,) int64, each within 1 of its exact share.
+
+    Example:
+        >>> whole(np.array([2.0, 1.0, 0.0]), 4).tolist()
+        [3, 1, 0]
+    """
+    exact = weights / weights.sum() * users
+    counts = np.floor(exact).astype(np.int64)
+    missing = users - int(counts.sum())
+    counts[np.argsort(counts - exact, kind="stable")[:missing]] += 1
+    return counts
