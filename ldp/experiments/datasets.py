@@ -43,9 +43,7 @@ class Dataset:
         return frequencies
 
 
-def zipf(
-    users: int = ZIPF_USERS, domain_size: int = ZIPF_DOMAIN, exponent: float = ZIPF_EXPONENT
-) -> Dataset:
+def zipf(users: int = ZIPF_USERS, domain_size: int = ZIPF_DOMAIN, exponent: float = ZIPF_EXPONENT) -> Dataset:
     """The paper's synthetic data: frequencies ∝ 1/v^1.5 over 1..1024, as whole users.
 
     Example:
@@ -68,8 +66,8 @@ def emoji(users: int = EMOJI_USERS) -> Dataset:
         >>> data.users, len(data.histogram), len(data.subgroups), data.labels[0]
         (884427, 845, 93, '😂')
     """
-    with (files("ldp.experiments") / "emoji.csv").open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
+    text = (files("ldp.experiments") / "emoji.csv").read_text(encoding="utf-8")
+    rows = list(csv.DictReader(text.splitlines()))
     weights = np.array([float(row["count_2020_06_16"]) for row in rows])
     order = np.argsort(-weights, kind="stable")
     rows = [rows[i] for i in order]
@@ -95,7 +93,7 @@ def whole(weights: npt.NDArray[np.float64], users: int) -> npt.NDArray[np.int64]
         [3, 1, 0]
     """
     exact = weights / weights.sum() * users
-    counts = np.floor(exact).astype(np.int64)
+    counts: npt.NDArray[np.int64] = np.floor(exact).astype(np.int64)
     missing = users - int(counts.sum())
     counts[np.argsort(counts - exact, kind="stable")[:missing]] += 1
     return counts
