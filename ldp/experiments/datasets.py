@@ -51,7 +51,7 @@ def zipf(users: int = ZIPF_USERS, domain_size: int = ZIPF_DOMAIN, exponent: floa
         >>> data.users, data.histogram[:3].tolist(), int(data.histogram[-1])
         (1000000, [392174, 138654, 75474], 12)
     """
-    weights = 1.0 / np.arange(1, domain_size + 1) ** exponent
+    weights = np.arange(1, domain_size + 1, dtype=np.float64) ** -exponent
     return Dataset("zipf", whole(weights, users), None, {})
 
 
