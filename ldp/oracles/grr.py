@@ -67,7 +67,7 @@ class GRR(Oracle):
         )
         return counts
 
-    def _set_variances(self, m: int) -> tuple[Fraction, Fraction]:
+    def _two_variances(self, m: int) -> tuple[Fraction, Fraction]:
         """A report supports one value: of a set of m one or none."""
         present, absent = self.p + (m - 1) * self.q, m * self.q
         return present * (1 - present), absent * (1 - absent)

@@ -6,14 +6,14 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, ClassVar
 
 from ldp import sampling
-from ldp.oracles.oracle import Oracle
+from ldp.oracles.preferred import PreferredMessages
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
 
-class HadamardResponse(Oracle):
+class HadamardResponse(PreferredMessages):
     """Hadamard Response: a column in which the row of the own value is +1 is E times as likely as another.
 
     K is the smallest power of two above d, and the K×K Hadamard matrix has (−1)^popcount(r AND j) in row r
@@ -43,6 +43,8 @@ class HadamardResponse(Oracle):
         super().__init__(epsilon, domain_size)
         self.p = self.E / (self.E + 1)
         self.q = Fraction(1, 2)
+        self.preferred = self.state_size // 2
+        self._near = self.p - (1 - self.p)
         self.fields = {"index": self.state_size}
 
     @property
@@ -69,11 +71,6 @@ class HadamardResponse(Oracle):
         odd = np.bitwise_count(columns & rows) % 2 == 1
         reports["index"] = np.where(odd == own, columns ^ (rows & -rows), columns)
 
-    def _accumulate(self, state: npt.NDArray[np.int64], reports: npt.NDArray[np.void]) -> None:
-        from ldp import kernels
-
-        kernels.count_indices(state, self._column(reports, "index"))
-
     def support(self, state: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """For each value the number of reports that support it: (d,) int64; see `Oracle.support`.
 
@@ -85,3 +82,26 @@ class HadamardResponse(Oracle):
         kernels.walsh_hadamard(rows)
         counts: npt.NDArray[np.int64] = (rows[0] + rows[1 : self.domain_size + 1]) // 2
         return counts
+
+    def _messages(
+        self, values: npt.NDArray[np.int64], places: npt.NDArray[np.int64]
+    ) -> npt.NDArray[np.int64]:
+        """The columns where a row is +1: all bits but the lowest of the row's are free, and they decide it."""
+        import numpy as np
+
+        rows = values + 1
+        bit = rows & -rows
+        columns: npt.NDArray[np.int64] = places + (places & -bit)  # a 0 is put in where the bit is
+        columns |= bit * (np.bitwise_count(columns & rows) & 1)
+        return columns
+
+    def _supported(self, subset: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """The matrix is symmetric: half of the set's size and of the transform of its rows."""
+        from ldp import kernels
+
+        columns = self.zeros()
+        columns[subset + 1] = 1
+        kernels.walsh_hadamard(columns)
+        columns += subset.size
+        columns //= 2
+        return columns

@@ -17,7 +17,8 @@ from itertools import count
 from typing import TYPE_CHECKING, ClassVar
 
 from ldp import sampling
-from ldp.oracles.oracle import MAX_DOMAIN, Oracle, as_integer
+from ldp.oracles.oracle import MAX_DOMAIN, as_integer
+from ldp.oracles.preferred import PreferredMessages
 
 if TYPE_CHECKING:
     import numpy as np
@@ -28,7 +29,7 @@ MAX_POINTS = EXCESS * MAX_DOMAIN
 EXACT = 1 << 33  # counters of this sum are decoded exactly by one pass of float transforms
 
 
-class PGR(Oracle):
+class PGR(PreferredMessages):
     """Projective Geometry Response: about OLH's variance, at one increment a report.
 
     Values and reports are the K points of PG(t−1, q̄). Two points are orthogonal when the sum of the
@@ -83,7 +84,7 @@ class PGR(Oracle):
                 f"prime {self.prime} and dimension {self.dimension} make {self.points} points; "
                 f"allowed is domain_size = {self.domain_size} to {MAX_POINTS}"
             )
-        self.hyperplane = points(self.prime, self.dimension - 1)
+        self.hyperplane = self.preferred = points(self.prime, self.dimension - 1)
         weight = (self.E - 1) * self.hyperplane + self.points  # 1/π
         both = points(self.prime, self.dimension - 2)
         self.p = self.E * self.hyperplane / weight
@@ -119,11 +120,6 @@ class PGR(Oracle):
         chosen = orthogonals(values, places, self.prime, self.dimension)
         reports["index"] = np.where(near, chosen, others)
 
-    def _accumulate(self, state: npt.NDArray[np.int64], reports: npt.NDArray[np.void]) -> None:
-        from ldp import kernels
-
-        kernels.count_indices(state, self._column(reports, "index"))
-
     def support(self, state: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """For each value the number of reports that support it: (d,) int64, exact; see `Oracle.support`.
 
@@ -135,13 +131,28 @@ class PGR(Oracle):
             TypeError: a state that is not int64.
             ValueError: a state of another shape or with a negative counter.
         """
-        import numpy as np
-
         self._check_state(state)
         if state.min() < 0:
             raise ValueError(f"state has the counter {state.min()}; counters are 0 or more")
+        return self._sums(state)[: self.domain_size].copy()
+
+    def _messages(
+        self, values: npt.NDArray[np.int64], places: npt.NDArray[np.int64]
+    ) -> npt.NDArray[np.int64]:
+        return orthogonals(values, places, self.prime, self.dimension)
+
+    def _supported(self, subset: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Orthogonality is symmetric: `support` of the set as if it were a state, for all points."""
+        members = self.zeros()
+        members[subset] = 1
+        return self._sums(members)
+
+    def _sums(self, state: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """For each point the sum of the counters of all points orthogonal to it: (K,) int64, exact."""
+        import numpy as np
+
         if self.prime == 2:
-            return self._binary_support(state)
+            return self._binary_sums(state)
         digits = 63 if state.sum(dtype=np.float64) <= EXACT else (EXACT // self.points).bit_length() - 1
         counts = np.zeros(self.points, np.int64)
         for shift in range(0, 63, digits):
@@ -149,9 +160,9 @@ class PGR(Oracle):
             if part.any():
                 sums = hyperplane_sums(part, self.prime, self.dimension)
                 counts += sums.astype(np.int64) << shift
-        return counts[: self.domain_size].copy()
+        return counts
 
-    def _binary_support(self, state: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    def _binary_sums(self, state: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """(F[v] + n)/2: the only multiple of a point is itself, and word v+1 is that of point v."""
         import numpy as np
 
@@ -159,7 +170,7 @@ class PGR(Oracle):
 
         lifted = np.concatenate([[0], state])
         kernels.walsh_hadamard(lifted)
-        doubled = lifted[0] + lifted[1 : self.domain_size + 1]
+        doubled = lifted[0] + lifted[1:]
         counts: npt.NDArray[np.int64] = (doubled.view(np.uint64) >> 1).view(np.int64)  # 2n is below 2⁶⁴
         return counts
 

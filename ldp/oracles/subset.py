@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+_CROWD = 900_000_000  # users simulated together: numpy draws without replacement from less than 10⁹
 _SCRATCH = 1 << 20  # members drawn together, at most; it bounds the memory that `perturb` needs
 
 
@@ -93,6 +94,71 @@ class SubsetSelection(Oracle):
         else:
             kernels.count_bits(state, self._column(reports, "bits"))
 
+    def _simulate(self, histogram: npt.NDArray[np.int64], rng: np.random.Generator) -> npt.NDArray[np.int64]:
+        """In crowds, whose counts add. O(d·min(n, √k)) each."""
+        import numpy as np
+
+        crowds = -(-int(histogram.sum()) // _CROWD)
+        share, rest = np.divmod(histogram, crowds)
+        counts = np.zeros_like(histogram)
+        for crowd in range(crowds):
+            counts += self._simulate_crowd(share + (crowd < rest), rng)
+        return counts
+
+    def _simulate_crowd(
+        self, histogram: npt.NDArray[np.int64], rng: np.random.Generator
+    ) -> npt.NDArray[np.int64]:
+        """Goes through the values in order, and keeps how many users have how many members still to come.
+
+        A report is a mixture: with probability (pd−k)/(d−k) the own value and a uniform (k−1)-subset of the others,
+        else a uniform k-subset of all values. With r values left, a user with j members to come takes the next value
+        with probability j/r; one who waits for the own value, with j others to come, with j/(r−1). Those whose
+        own value is the next are a sample without replacement of all who wait: nothing before depended on which
+        value they wait for. They take it, and then wait no more.
+        """
+        import numpy as np
+
+        d, k = self.domain_size, self.k
+        counts = rng.binomial(histogram, float((self.p * d - k) / (d - k)))
+        members = np.arange(k + 1)  # still to come, the number of a group in both rows
+        waiting, free = groups = np.zeros((2, k + 1), np.int64)  # for the own value, or not for it
+        waiting[k - 1] = counts.sum()
+        free[k] = histogram.sum() - waiting[k - 1]
+        low, high = k - 1, k + 1  # the groups with users are among these
+        for v, own in enumerate(counts.tolist()):
+            while low < high - 1 and not (waiting[low] or free[low]):
+                low += 1
+            while low < high - 1 and not (waiting[high - 1] or free[high - 1]):
+                high -= 1
+            arrived = rng.multivariate_hypergeometric(waiting[low:high], own, method="marginals")
+            waiting[low:high] -= arrived
+            left = np.array([[max(d - v - 1, 1)], [d - v]])
+            some = max(low, 1)
+            # only where nobody is, more members are still to come than values are left
+            taking = rng.binomial(groups[:, some:high], np.minimum(members[some:high] / left, 1.0))
+            groups[:, some:high] -= taking
+            groups[:, some - 1 : high - 1] += taking
+            free[low:high] += arrived
+            counts[v] += taking.sum()
+            low = some - 1
+        return counts
+
+    def _two_variances(self, m: int) -> tuple[Fraction, Fraction]:
+        """Given whether the own value is a member, the other members are a uniform subset of the others."""
+
+        def variance(own: int) -> Fraction:
+            """By the law of total variance, with the own value 1 or 0 times in the set."""
+            rest = m - own
+            shift = own - Fraction(rest, others)  # of the mean, if the own value is a member
+            return (
+                self.p * _drawn(others, rest, self.k - 1)
+                + (1 - self.p) * _drawn(others, rest, self.k)
+                + self.p * (1 - self.p) * shift**2
+            )
+
+        others = self.domain_size - 1
+        return variance(1), variance(0)
+
     def _well_formed(self, reports: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
         from ldp import kernels
 
@@ -132,3 +198,9 @@ def _probabilities(E: Fraction, d: int, k: int) -> tuple[Fraction, Fraction]:
 def _variance(p: Fraction, q: Fraction) -> Fraction:
     """The variance of the estimate for a value that nobody has (Equation 5), times n."""
     return q * (1 - q) / (p - q) ** 2
+
+
+def _drawn(size: int, marked: int, draws: int) -> Fraction:
+    """The variance of the hypergeometric distribution: how many of the draws, without replacement, are marked."""
+    spread = draws * marked * (size - marked) * (size - draws)
+    return Fraction(spread, size * size * max(size - 1, 1))  # one thing, drawn or not, does not vary

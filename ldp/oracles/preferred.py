@@ -1,0 +1,96 @@
+"""What Hadamard Response and Projective Geometry Response share: a value prefers some of K messages."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from ldp.oracles.oracle import Oracle
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+_TOGETHER = 1 << 15  # messages found together, at most: they stay in the second-level cache
+
+
+class PreferredMessages(Oracle):
+    """A protocol whose report is one of K messages: those that the own value prefers E times as likely.
+
+    Every value prefers c of the K messages (`state_size`), and a report supports the values that prefer it.
+    With π = 1/((E−1)c + K) a preferred message is reported with probability E·π, any other with π. That is a
+    mixture: with probability (E−1)cπ a uniform one of the own c messages, else a uniform one of all K.
+
+    Attributes:
+        preferred: c.
+    """
+
+    preferred: int
+    _near: Fraction  # (E−1)cπ
+
+    @abstractmethod
+    def _messages(
+        self, values: npt.NDArray[np.int64], places: npt.NDArray[np.int64]
+    ) -> npt.NDArray[np.int64]:
+        """The message at a place 0..c−1 among those that a value prefers, for each of (n,) values and places."""
+
+    @abstractmethod
+    def _supported(self, subset: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """How many values of a set each message supports: (K,)."""
+
+    def _accumulate(self, state: npt.NDArray[np.int64], reports: npt.NDArray[np.void]) -> None:
+        from ldp import kernels
+
+        kernels.count_indices(state, self._column(reports, "index"))
+
+    def _simulate(self, histogram: npt.NDArray[np.int64], rng: np.random.Generator) -> npt.NDArray[np.int64]:
+        """The state is drawn, and decoded. O(min(n, d·c) + K log K).
+
+        Where more than c users of a value report a message that it prefers, it is drawn how many report each, else
+        which one each reports: the law is the same.
+        """
+        import numpy as np
+
+        near = rng.binomial(histogram, float(self._near))
+        anywhere = int(histogram.sum() - near.sum())
+        state: npt.NDArray[np.int64] = rng.multinomial(
+            anywhere, np.full(self.state_size, 1 / self.state_size)
+        )
+        many = np.flatnonzero(near > self.preferred)
+        rows = max(1, _TOGETHER // self.preferred)
+        for start in range(0, many.size, rows):
+            values = many[start : start + rows]
+            spread = rng.multinomial(near[values], np.full(self.preferred, 1 / self.preferred)).ravel()
+            for first in range(0, spread.size, _TOGETHER):
+                users = spread[first : first + _TOGETHER]
+                row, places = np.divmod(np.arange(first, first + users.size), self.preferred)
+                np.add.at(state, self._messages(values[row], places), users)
+        few = np.flatnonzero((near > 0) & (near <= self.preferred))
+        ends = np.cumsum(near[few])
+        for start in range(0, near[few].sum(), _TOGETHER):
+            first, last = np.searchsorted(ends, [start, start + _TOGETHER - 1], side="right")
+            here = np.minimum(ends[first : last + 1], start + _TOGETHER)
+            values = np.repeat(few[first : last + 1], np.diff(here, prepend=start))
+            np.add.at(state, self._messages(values, rng.integers(self.preferred, size=values.size)), 1)
+        return self.support(state)
+
+    def _set_variances(self, subset: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+        """With X how many of the set's values a message supports: E[X²|u] = π·ΣX² + (E−1)π·Σ_u X². O(K log K).
+
+        Σ_u goes over the messages that u prefers, so it is the support of u. X is counted from the whole number next
+        to its mean over all messages, m·c/K: then the squares stay small, and little cancels.
+        """
+        import numpy as np
+
+        m, K, c = subset.size, self.state_size, self.preferred
+        middle = (2 * m * c + K) // (2 * K)
+        squares = (self._supported(subset) - middle) ** 2
+        pi = 1 / ((self.E - 1) * c + K)
+        outside = m * self.q - middle
+        inside = outside + self.p - self.q
+        everywhere = pi * int(squares.sum())
+        variances = np.full(self.domain_size, float(everywhere - outside**2))
+        variances[subset] = float(everywhere - inside**2)
+        variances += float((self.E - 1) * pi) * self.support(squares)
+        return variances.clip(min=0.0)  # below 0 only by rounding, where X is constant
