@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from fractions import Fraction
 
-    from ldp import consistency, frames, sampling, snapshot
+    from ldp import consistency, frames, query, sampling, selection, snapshot
     from ldp.estimate import Estimate
     from ldp.oracles import GRR, OLH, OUE, PGR, SUE, HadamardResponse, Oracle, SubsetSelection
     from ldp.query import answer
@@ -43,11 +43,13 @@ __all__ = [
     "consistency",
     "frames",
     "oracle",
+    "query",
     "sampling",
+    "selection",
     "snapshot",
 ]
 
-_MODULES = {"consistency", "frames", "sampling", "snapshot"}
+_MODULES = {"consistency", "frames", "query", "sampling", "selection", "snapshot"}
 _HOMES = {
     "GRR": "ldp.oracles",
     "OLH": "ldp.oracles",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -10,10 +11,16 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtri
 
+from ldp.oracles.oracle import as_integer
+
 if TYPE_CHECKING:
     from ldp.oracles.oracle import Oracle
 
 Vector = npt.NDArray[np.float64]
+Window = tuple[int, int]
+
+MOST_MERGED = 1 << 48
+"""Reports of an estimate that can be merged: of more, float64 frequencies do not tell each count."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,10 +34,13 @@ class Estimate:
         frequencies: (d,) float64, read-only; a copy of what was given.
         n: the number of reports, at least 1.
         oracle: the protocol whose p and q the estimate was made with.
+        windows: the stretches of time that the reports are from, each [start, end) in milliseconds since the epoch,
+            in order and apart from each other; empty for all of the stream.
 
     Raises:
-        ValueError: frequencies not one vector of the oracle's d finite numbers, or n below 1.
-        TypeError: n is not an integer.
+        ValueError: frequencies not one vector of the oracle's d finite numbers, n below 1, or a window that has no
+            length or overlaps another.
+        TypeError: n, or an end of a window, is not an integer.
 
     Example:
         >>> import ldp
@@ -46,6 +56,7 @@ class Estimate:
     frequencies: Vector
     n: int
     oracle: Oracle
+    windows: tuple[Window, ...] = ()
 
     def __post_init__(self) -> None:
         frequencies = np.array(self.frequencies, dtype=np.float64)
@@ -62,6 +73,7 @@ class Estimate:
         frequencies.flags.writeable = False
         object.__setattr__(self, "frequencies", frequencies)
         object.__setattr__(self, "n", int(self.n))
+        object.__setattr__(self, "windows", _joined(self.windows))
 
     @property
     def sigma(self) -> float:
@@ -90,15 +102,34 @@ class Estimate:
         The count of a value has exactly this variance when its true frequency in the given population is
         f, so the interval holds its level for this population. It is not clipped to [0, 1], holds for one
         value at a time, and says nothing about post-processed values: there is no such interval for them.
-
-        With a = z²/(n(p−q)²), b = a·(p−q)(1−p−q)/2 and w = a·(variance at f = f̃), the ends are f̃ plus the
-        roots of x² − 2bx − w: the larger root in magnitude directly, the other as −w over it.
-
-        Args:
-            level: the coverage, strictly between 0 and 1.
+        `ldp.query` has intervals for sets, and simultaneous ones for the most frequent values.
 
         Returns:
             (low, high), each (d,) float64. O(d).
+
+        Raises:
+            ValueError: level is not strictly between 0 and 1.
+        """
+        p, q = self.oracle.p, self.oracle.q
+        return self.score_interval(self.frequencies, float(p * (1 - p)), float(q * (1 - q)), level)
+
+    def score_interval(
+        self, estimated: Vector, inside: float, outside: float, level: float
+    ) -> tuple[Vector, Vector]:
+        """The frequencies f within z standard errors of an estimate, where these depend on f itself.
+
+        That is {f : (f̃ − f)² ≤ a·((1−f)·outside + f·inside)} with a = z²/(n(p−q)²). With b = a·(inside − outside)/2
+        and w = a·(variance at f = f̃), the ends are f̃ plus the roots of x² − 2bx − w: the larger root in magnitude
+        directly, the other as −w over it.
+
+        Args:
+            estimated: (k,) estimates f̃, of values or of sets.
+            inside: the variance of how many of the set's values one report supports, for a user with one of them.
+            outside: the same for a user with another value.
+            level: the coverage, strictly between 0 and 1.
+
+        Returns:
+            (low, high), each (k,) float64; f̃ lies between them. O(k).
 
         Raises:
             ValueError: level is not strictly between 0 and 1.
@@ -108,10 +139,114 @@ class Estimate:
         p, q = self.oracle.p, self.oracle.q
         z = -float(ndtri((1.0 - level) / 2.0))
         a = z * z * float(1 / (self.n * (p - q) ** 2))
-        b = a * float((p - q) * (1 - p - q)) / 2.0
-        support = float(q) + float(p - q) * self.frequencies  # c/n
-        # q(1−q) + f̃(p−q)(1−p−q), linear between its values at c = 0 and c = n; below 0 only by rounding.
-        w = a * np.maximum((1.0 - support) * float(p * q) + support * float((1 - p) * (1 - q)), 0.0)
+        b = a * (inside - outside) / 2.0
+        # below 0 by rounding, or outside of [0, 1] where the variance all but vanishes at its end
+        w = a * np.maximum((1.0 - estimated) * outside + estimated * inside, 0.0)
         far = b + math.copysign(1.0, b) * np.sqrt(b * b + w)
         near = np.divide(-w, far, out=np.zeros_like(w), where=far != 0.0)
-        return self.frequencies + np.minimum(near, far), self.frequencies + np.maximum(near, far)
+        return estimated + np.minimum(near, far), estimated + np.maximum(near, far)
+
+    def within(self, start: int, end: int) -> Estimate:
+        """The same estimate, as one of the reports of a window [start, end), in milliseconds since the epoch.
+
+        Raises:
+            TypeError: an end that is not an integer.
+            ValueError: a window without length.
+        """
+        return Estimate(self.frequencies, self.n, self.oracle, ((start, end),))
+
+    def merge(self, *others: Estimate) -> Estimate:
+        """The estimate of all reports of several windows of one stream, as if they had been counted together.
+
+        Sound because counts are linear in the reports: they are recovered from the frequencies, exactly, and added. The
+        result is to the last bit what `Oracle.estimate` makes of the sums, so equal counts stay equal. Nothing else
+        merges: what a method makes of an estimate is not linear in the counts; merge first.
+
+        n adds, and counts reports: a user who reported in two windows is in both, and has spent ε twice.
+
+        Args:
+            others: estimates of windows that are apart from this one's and from each other's.
+
+        Returns:
+            An estimate whose windows are all of theirs. O(d) each.
+
+        Raises:
+            TypeError: something that is not an Estimate, such as a method's vector.
+            ValueError: an estimate of another protocol, ε, domain or parameter; of the whole stream, which has the
+                reports of every window in it; of a window that overlaps another; whose frequencies are no counts'; or
+                of more than 2⁴⁸ reports.
+
+        Example:
+            >>> import ldp
+            >>> oracle = ldp.oracle("grr", epsilon="1", domain_size=2)
+            >>> first = oracle.estimate([60, 40], n=100).within(0, 60_000)
+            >>> second = oracle.estimate([150, 50], n=200).within(60_000, 120_000)
+            >>> both = first.merge(second)
+            >>> both.n, both.windows, (both.frequencies == oracle.estimate([210, 90], n=300).frequencies).all()
+            (300, ((0, 120000),), np.True_)
+        """
+        merged = (self, *others)
+        for other in merged:
+            if not isinstance(other, Estimate):
+                raise TypeError(
+                    f"only an Estimate merges, not {type(other).__name__}: a method's vector is not linear in the"
+                    " counts; merge the estimates, then apply the method"
+                )
+            if other.oracle != self.oracle:
+                raise ValueError(
+                    f"estimates of {self.oracle} and {other.oracle} do not merge: their counts mean different things"
+                )
+            if not other.windows:
+                raise ValueError(
+                    "an estimate of the whole stream does not merge: it has the reports of every window in it;"
+                    " within(start, end) says of which window an estimate is"
+                )
+        n = sum(estimate.n for estimate in merged)
+        counts = np.sum([estimate._counts() for estimate in merged], axis=0)
+        # two that overlap are refused here
+        return Estimate(
+            self.oracle.estimate(counts, n).frequencies,
+            n,
+            self.oracle,
+            tuple(window for estimate in merged for window in estimate.windows),
+        )
+
+    def _counts(self) -> npt.NDArray[np.int64]:
+        """The support counts that the frequencies were made of: (d,)."""
+        if self.n > MOST_MERGED:
+            raise ValueError(f"an estimate of {self.n} reports does not merge; at most {MOST_MERGED} do")
+        p, q = self.oracle.p, self.oracle.q
+        exact = self.n * (float(q) + float(p - q) * self.frequencies)
+        counts = np.rint(exact)
+        # f̃ and this calculation round five times, each by at most half an ulp of a number that is at most 1
+        off = np.abs(exact - counts) > 3 * np.finfo(np.float64).eps * self.n
+        if off.any():
+            value = int(off.argmax())
+            raise ValueError(
+                f"frequencies that are no counts' do not merge: {self.frequencies[value]} of value {value} would be"
+                f" a count of {exact[value]}; a method's result is not linear in the counts"
+            )
+        return counts.astype(np.int64)
+
+
+def _joined(windows: Iterable[Window]) -> tuple[Window, ...]:
+    """Windows in their order, those that touch as one."""
+    joined: list[Window] = []
+    for start, end in sorted(_checked(window) for window in windows):
+        first, last = joined[-1] if joined else (start, None)
+        if last is not None and start < last:
+            raise ValueError(
+                f"the windows {(first, last)} and {(start, end)} overlap: reports in both would be counted twice"
+            )
+        if last == start:
+            joined[-1] = (first, end)
+        else:
+            joined.append((start, end))
+    return tuple(joined)
+
+
+def _checked(window: Window) -> Window:
+    if not isinstance(window, tuple) or len(window) != 2:
+        raise TypeError(f"a window is (start, end), got {window!r}")
+    start = as_integer("a window's start", window[0], -(1 << 63), (1 << 63) - 2)
+    return start, as_integer("a window's end", window[1], start + 1, (1 << 63) - 1)

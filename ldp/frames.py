@@ -16,6 +16,7 @@ from __future__ import annotations
 import json
 import re
 from base64 import b64decode, b64encode
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -49,6 +50,18 @@ class Reason(StrEnum):
     JSON = "json"
     """Not JSON in UTF-8, a wrong type, or a key that is unknown, missing or repeated."""
 
+
+REASONS: Mapping[str, str] = {
+    Reason.EMPTY: "the record has no value",
+    Reason.VERSION: "the first byte is no known frame version",
+    Reason.LENGTH: "the frame is truncated, or not a whole number of reports",
+    Reason.FINGERPRINT: (
+        "the fingerprint is not this stream's: the client speaks for another protocol, epsilon or domain"
+    ),
+    Reason.RANGE: "a report is outside what the protocol allows",
+    Reason.JSON: "the JSON frame is malformed",
+}
+"""What each reason says to people."""
 
 # in the order of kernels.sort_frames; a BINARY and a TEXT record has no reason yet
 _REASONS = ("", "", Reason.EMPTY, Reason.VERSION, Reason.LENGTH, Reason.FINGERPRINT)
@@ -98,15 +111,24 @@ def encode_json(stream: Stream, reports: npt.NDArray[np.void]) -> bytes:
         >>> encode_json(stream, np.array([(0,), (2,)], stream.oracle.report_dtype))
         b'{"fingerprint":"8e9f39d0","reports":[0,2]}'
     """
-    rows = _sendable(stream.oracle, reports)
-    if stream.oracle.length is not None:
-        items = [b64encode(row.tobytes()).decode() for row in rows]
-    elif len(stream.oracle.fields) == 1:
-        items = [number for (number,) in rows.tolist()]
-    else:
-        items = rows.tolist()
-    frame = {"fingerprint": stream.fingerprint.hex(), "reports": items}
-    return json.dumps(frame, separators=(",", ":")).encode()
+    return _frame(stream, _items(stream.oracle, reports)).encode()
+
+
+def encode_lines(stream: Stream, reports: npt.NDArray[np.void]) -> bytes:
+    """JSON lines: a JSON frame for each report, each with a line feed after it.
+
+    Raises:
+        TypeError: reports that are not an array of the oracle's ``report_dtype``.
+        ValueError: no report, or a malformed one.
+
+    Example:
+        >>> import ldp
+        >>> stream = ldp.Stream("colours", ldp.GRR("1", domain_size=3))
+        >>> print(encode_lines(stream, np.array([(0,), (2,)], stream.oracle.report_dtype)).decode(), end="")
+        {"fingerprint":"8e9f39d0","reports":[0]}
+        {"fingerprint":"8e9f39d0","reports":[2]}
+    """
+    return "".join(_frame(stream, [item]) + "\n" for item in _items(stream.oracle, reports)).encode()
 
 
 def decode(
@@ -186,7 +208,7 @@ class _RejectedError(Exception):
 def _from_json(stream: Stream, record: bytes) -> bytes:
     """The reports of one JSON record, in the bytes of the wire."""
     try:
-        frame = json.loads(record.decode(), object_pairs_hook=_object, parse_int=_integer)
+        frame = _DECODER.decode(record.decode())
     except (ValueError, RecursionError):
         raise _RejectedError(Reason.JSON) from None
     fingerprint, items = frame.get("fingerprint"), frame.get("reports")
@@ -236,6 +258,25 @@ def _integer(text: str) -> int:
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """An object with exactly a frame's keys, each once; any other becomes an empty one, which is no frame."""
     return dict(pairs) if sorted(key for key, _ in pairs) == ["fingerprint", "reports"] else {}
+
+
+# made once: json.dumps and json.loads make theirs at each call that has arguments
+_ENCODER = json.JSONEncoder(separators=(",", ":"))
+_DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_int=_integer)
+
+
+def _items(oracle: Oracle, reports: npt.NDArray[np.void]) -> list[Any]:
+    """Reports in JSON's types: an integer each, a list of integers, or base64."""
+    rows = _sendable(oracle, reports)
+    if oracle.length is not None:
+        return [b64encode(row.tobytes()).decode() for row in rows]
+    if len(oracle.fields) == 1:
+        return [number for (number,) in rows.tolist()]
+    return [list(numbers) for numbers in rows.tolist()]
+
+
+def _frame(stream: Stream, items: list[Any]) -> str:
+    return _ENCODER.encode({"fingerprint": stream.fingerprint.hex(), "reports": items})
 
 
 def _header(stream: Stream) -> bytes:

@@ -11,14 +11,14 @@ own, keys ``<body's key>/<vector>/<i>``, each up to `CHUNK` values as little-end
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ldp.consistency import METHODS
-from ldp.query import answer
+from ldp.query import read, top, top_interval
 
 if TYPE_CHECKING:
     from ldp.estimate import Estimate
@@ -52,6 +52,23 @@ class Cut:
 
 
 @dataclass(frozen=True)
+class Recommended:
+    """The method that suits a query best, chosen from the reports themselves (`ldp.selection`).
+
+    Attributes:
+        method: its name.
+        error: the root mean square error to expect of its answer.
+        confidence: the probability that no method's mean squared error is lower by more than a tenth.
+        sequence: the number of the snapshot that it was chosen from; also the seed of the simulation.
+    """
+
+    method: str
+    error: float
+    confidence: float
+    sequence: int
+
+
+@dataclass(frozen=True)
 class Message:
     """One message of a snapshot, ready for a topic."""
 
@@ -70,7 +87,14 @@ class Message:
 
 
 def messages(
-    stream: "Stream", estimate: "Estimate", cut: Cut, sequence: int, level: float = 0.95
+    stream: "Stream",
+    estimate: "Estimate",
+    cut: Cut,
+    sequence: int,
+    level: float = 0.95,
+    methods: Sequence[str] = tuple(METHODS),
+    inline: int = INLINE,
+    recommended: Mapping[str, Recommended] | None = None,
 ) -> list[Message]:
     """Returns all messages of one snapshot: head, domain, then Base and the ten methods in the paper's order.
 
@@ -80,6 +104,9 @@ def messages(
         cut: what was counted.
         sequence: the snapshot's number.
         level: the confidence level of Base's intervals.
+        methods: the names of those that are wanted.
+        inline: how many values a vector that stands in its body has at most; a topic limits that, a file does not.
+        recommended: the method for a query, by the query's name; other queries say null.
 
     Cost: that of the methods, O(d log d), and O(d) bytes a method.
 
@@ -106,10 +133,11 @@ def messages(
         "gaps": {str(p): [list(gap) for gap in gaps] for p, gaps in sorted(cut.gaps.items()) if gaps},
     }
     document = {key: value for key, value in stream.document().items() if key != "labels"}
-    parts = [_json(f"{stream.name}/head", shared), *_domain(stream)]
+    parts = [_json(f"{stream.name}/head", shared), *_domain(stream, inline)]
     low, high = estimate.interval(level)
-    for name, method in METHODS.items():
-        frequencies = method(estimate)
+    most = [(name, top(estimate, k)) for name, k in stream.top]
+    for name in methods:
+        frequencies = METHODS[name](estimate)
         vectors = {"frequencies": frequencies}
         if name == "base":
             vectors |= {"low": low, "high": high}
@@ -120,21 +148,68 @@ def messages(
             "sum": float(frequencies.sum()),
             "standard_error": estimate.sigma,
             "level": level,
-            "queries": [
-                {"name": query, "values": list(values), "frequency": answer(estimate, values, name)}
-                for query, values in stream.queries
-            ],
+            "queries": _with_method(_sets(stream, estimate, name, frequencies, level), recommended or {}),
+            "top": _with_method(_top(most, estimate, name, frequencies, level), recommended or {}),
         }
-        parts += _with_vectors(key, body, vectors)
+        parts += _with_vectors(key, body, vectors, inline)
     return parts
 
 
-def _with_vectors(key: str, body: dict[str, Any], vectors: Mapping[str, Vector]) -> list[Message]:
+def _sets(
+    stream: "Stream", estimate: "Estimate", method: str, frequencies: Vector, level: float
+) -> list[dict[str, Any]]:
+    """Returns a method's answers for sets; Base's with standard error and interval."""
+    answers: list[dict[str, Any]] = [
+        {"name": name, "values": list(values), "frequency": read(estimate, values, method, frequencies)}
+        for name, values in stream.queries
+    ]
+    if method == "base":
+        for said, spread in zip(answers, stream.spreads, strict=True):
+            low, high = spread.interval(estimate, level)
+            said |= {"standard_error": spread.std_error(estimate), "low": low, "high": high}
+    return answers
+
+
+def _top(
+    most: Sequence[tuple[str, npt.NDArray[np.intp]]],
+    estimate: "Estimate",
+    method: str,
+    frequencies: Vector,
+    level: float,
+) -> list[dict[str, Any]]:
+    """Returns a method's answers for the most frequent values; Base's with simultaneous intervals."""
+    answers = []
+    for name, values in most:
+        said: dict[str, Any] = {
+            "name": name,
+            "values": values.tolist(),
+            "frequencies": frequencies[values].tolist(),
+        }
+        if method == "base":
+            low, high = top_interval(estimate, len(values), level)
+            said |= {"low": low.tolist(), "high": high.tolist()}
+        answers.append(said)
+    return answers
+
+
+def _with_method(
+    answers: list[dict[str, Any]], recommended: Mapping[str, Recommended]
+) -> list[dict[str, Any]]:
+    """Returns the answers, each with the method recommended for its query, or null."""
+    for said in answers:
+        method = recommended.get(said["name"])
+        said["recommended"] = None if method is None else asdict(method)
+    return answers
+
+
+def _with_vectors(
+    key: str, body: dict[str, Any], vectors: Mapping[str, Vector], inline: int
+) -> list[Message]:
     """Returns the body and, where its vectors are too long to stand in it, their chunks."""
     size = len(next(iter(vectors.values())))
-    if size <= INLINE:
-        inline = {name: vector.tolist() for name, vector in vectors.items()}
-        return [_json(key, body | {"chunks": 0} | inline)]
+    if size <= inline:
+        lists = {name: vector.tolist() for name, vector in vectors.items()}
+        return [_json(key, body | {"chunks": 0} | lists)]
     starts = range(0, size, CHUNK)
     parts = [_json(key, body | {"chunks": len(starts)} | dict.fromkeys(vectors))]
     for name, vector in vectors.items():
@@ -144,17 +219,17 @@ def _with_vectors(key: str, body: dict[str, Any], vectors: Mapping[str, Vector])
     return parts
 
 
-def _domain(stream: "Stream") -> list[Message]:
+def _domain(stream: "Stream", inline: int) -> list[Message]:
     """Returns the labels' messages; none for a stream without labels."""
     if stream.labels is None:
         return []
     key = f"{stream.name}/domain"
-    starts = range(0, len(stream.labels), INLINE)
+    starts = range(0, len(stream.labels), inline)
     head = {"schema": SCHEMA, "stream": stream.name, "fingerprint": stream.fingerprint.hex()}
     if len(starts) == 1:
         return [_json(key, head | {"chunks": 0, "labels": list(stream.labels)})]
     chunks = [
-        _json(f"{key}/labels/{i}", list(stream.labels[start : start + INLINE]))
+        _json(f"{key}/labels/{i}", list(stream.labels[start : start + inline]))
         for i, start in enumerate(starts)
     ]
     return [_json(key, head | {"chunks": len(starts), "labels": None}), *chunks]

@@ -5,13 +5,17 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ldp.oracles import ORACLES, Oracle
 from ldp.oracles.oracle import as_integer
+
+if TYPE_CHECKING:
+    from ldp.query import Spread
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,200}", re.ASCII)
 _COMMON = ("protocol", "epsilon", "domain_size")
@@ -26,6 +30,7 @@ class Stream:
         oracle: the protocol with its parameters.
         labels: the name of each value, in the domain's order, or None.
         queries: (name, value indices) pairs, each the set of values that a query sums over.
+        top: (name, k) pairs, each a query for the k most frequent values; of a name that no other query has.
 
     Raises:
         TypeError: an oracle, label or query of the wrong type.
@@ -44,6 +49,7 @@ class Stream:
     oracle: Oracle
     labels: tuple[str, ...] | None = None
     queries: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    top: tuple[tuple[str, int], ...] = ()
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not _NAME.fullmatch(self.name):
@@ -52,6 +58,11 @@ class Stream:
             raise TypeError(f"stream {self.name}: oracle must be an Oracle, not {type(self.oracle).__name__}")
         object.__setattr__(self, "labels", _labels(self.name, self.labels, self.oracle.domain_size))
         object.__setattr__(self, "queries", _queries(self.name, self.queries, self.oracle.domain_size))
+        object.__setattr__(self, "top", _top(self.name, self.top, self.oracle.domain_size))
+        names = [name for name, _ in (*self.queries, *self.top)]
+        if len(set(names)) < len(names):
+            double = next(name for name in names if names.count(name) > 1)
+            raise ValueError(f"stream {self.name}: two queries are named {double!r}")
 
     def document(self) -> dict[str, Any]:
         """The public document, in JSON's types: protocol, ε as "num/den", d, the protocol's own, labels."""
@@ -71,6 +82,43 @@ class Stream:
         if self.labels is not None:
             document["labels"] = hashlib.sha256(_canonical(document["labels"])).hexdigest()
         return hashlib.sha256(_canonical(document)).digest()[:4]
+
+    @cached_property
+    def spreads(self) -> tuple[Spread, ...]:
+        """For each of the queries what the error of Base's answer needs, and needs only once."""
+        from ldp.query import Spread
+
+        return tuple(Spread(self.oracle, values) for _, values in self.queries)
+
+    def where(self, *predicates: str | Callable[[str], object]) -> tuple[int, ...]:
+        """The set of the values whose label satisfies at least one of some predicates, each value once.
+
+        Args:
+            predicates: each a pattern, or a function of a label. In a pattern ``*`` stands for any characters, ``?``
+                for one, ``[abc]`` and ``[a-c]`` for one of those, ``[!abc]`` for one other; cases differ; it has to
+                match the whole label.
+
+        Returns:
+            Indices in ascending order, such as `ldp.answer` and a query take them. O(d) a predicate.
+
+        Raises:
+            TypeError: a predicate that is neither.
+            ValueError: a stream without labels, no predicate, or one that no label satisfies.
+
+        Example:
+            >>> import ldp
+            >>> stream = Stream("s", ldp.GRR("1", 4), labels=["heart suit", "two hearts", "heart", "club suit"])
+            >>> stream.where("heart*", "*suit"), stream.where(lambda label: " " not in label)
+            ((0, 2, 3), (2,))
+        """
+        if self.labels is None:
+            raise ValueError(f"stream {self.name} has no labels that predicates could be about")
+        if not predicates:
+            raise ValueError("at least one predicate is needed")
+        found: set[int] = set()
+        for predicate in predicates:
+            found.update(_satisfying(self.labels, predicate))
+        return tuple(sorted(found))
 
     @classmethod
     def from_document(cls, name: str, document: Mapping[str, Any]) -> Stream:
@@ -142,26 +190,53 @@ def _labels(stream: str, labels: object, domain_size: int) -> tuple[str, ...] | 
 
 
 def _queries(stream: str, queries: object, domain_size: int) -> tuple[tuple[str, tuple[int, ...]], ...]:
-    if not isinstance(queries, list | tuple):
-        raise TypeError(f"stream {stream}: queries must be a list or tuple, not {type(queries).__name__}")
-    checked: dict[str, tuple[int, ...]] = {}
-    for query in queries:
-        if not isinstance(query, list | tuple) or len(query) != 2 or not isinstance(query[1], list | tuple):
-            raise TypeError(f"stream {stream}: a query is {query!r}; it must be (name, value indices)")
-        name, values = query
-        if not isinstance(name, str) or not name or not _is_text(name):
-            raise ValueError(
-                f"stream {stream}: a query's name is {name!r}; it must be a string that is not empty"
+    checked = []
+    for name, values in _named(stream, "queries", queries, "(name, value indices)"):
+        if not isinstance(values, list | tuple):
+            raise TypeError(
+                f"stream {stream}: query {name!r}: {values!r} given; a list or tuple of value indices is needed"
             )
-        if name in checked:
-            raise ValueError(f"stream {stream}: two queries are named {name!r}")
         indices = tuple(
             as_integer(f"stream {stream}: query {name!r}: a value", v, 0, domain_size - 1) for v in values
         )
         if not indices or len(set(indices)) != len(indices):
             raise ValueError(f"stream {stream}: query {name!r} must list at least one value, each once")
-        checked[name] = indices
-    return tuple(checked.items())
+        checked.append((name, indices))
+    return tuple(checked)
+
+
+def _top(stream: str, queries: object, domain_size: int) -> tuple[tuple[str, int], ...]:
+    return tuple(
+        (name, as_integer(f"stream {stream}: query {name!r}: top", k, 1, domain_size))
+        for name, k in _named(stream, "top", queries, "(name, k)")
+    )
+
+
+def _named(stream: str, what: str, queries: object, allowed: str) -> list[tuple[str, Any]]:
+    """The queries as pairs, of which the first is a name."""
+    if not isinstance(queries, list | tuple):
+        raise TypeError(f"stream {stream}: {what} must be a list or tuple, not {type(queries).__name__}")
+    for query in queries:
+        if not isinstance(query, list | tuple) or len(query) != 2:
+            raise TypeError(f"stream {stream}: a query is {query!r}; it must be {allowed}")
+        if not isinstance(query[0], str) or not query[0] or not _is_text(query[0]):
+            raise ValueError(
+                f"stream {stream}: a query's name is {query[0]!r}; it must be a string that is not empty"
+            )
+    return [(name, asked) for name, asked in queries]
+
+
+def _satisfying(labels: tuple[str, ...], predicate: object) -> list[int]:
+    """The indices of the labels that satisfy a predicate; at least one."""
+    if isinstance(predicate, str):
+        found = [index for index, label in enumerate(labels) if fnmatchcase(label, predicate)]
+    elif callable(predicate):
+        found = [index for index, label in enumerate(labels) if predicate(label)]
+    else:
+        raise TypeError(f"a predicate is a pattern or a function of a label, not {predicate!r}")
+    if not found:
+        raise ValueError(f"no label satisfies {predicate!r}")
+    return found
 
 
 def _is_text(text: str) -> bool:

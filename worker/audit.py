@@ -19,7 +19,7 @@ from base64 import b64decode
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -28,8 +28,12 @@ import numpy as np
 import numpy.typing as npt
 import redis
 from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
-from kafka.errors import OffsetOutOfRangeError
+from kafka.errors import OffsetOutOfRangeError, RetriableError
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+from rich.console import Group, RenderableType
 from rich.table import Table
+from rich.text import Text
 
 from worker.config import Config, Served
 
@@ -39,6 +43,7 @@ Record = tuple[int, bytes | None]
 """A record as the audit needs it: its timestamp in milliseconds, and its value."""
 
 _STALL_SECONDS = 60.0
+_COORDINATOR_SECONDS = 10.0
 _PENDING_BYTES = 1 << 20
 _LANE = 1 << 15  # hashes computed at once: two such columns of 32 bits stay in a core's second-level cache
 
@@ -82,7 +87,8 @@ class Row:
         records: records read again.
         reports: reports counted again.
         rejected: malformed records among them, by reason.
-        difference: the first disagreement, or None.
+        gaps: the stretches [from, to) that are recorded as lost, if all else is equal to the log.
+        difference: the first disagreement, a recorded gap if there is none, or None.
     """
 
     partition: int
@@ -92,7 +98,25 @@ class Row:
     records: int = 0
     reports: int = 0
     rejected: Mapping[str, int] = field(default_factory=dict)
+    gaps: tuple[tuple[int, int], ...] = ()
     difference: str | None = None
+
+    @property
+    def counted(self) -> bool:
+        """Whether anything was counted yet: an offset is stored."""
+        return self.start is not None
+
+    @property
+    def malformed(self) -> int:
+        """Malformed records among those read again."""
+        return sum(self.rejected.values())
+
+    @property
+    def verdict(self) -> str:
+        """The verdict in a word or two."""
+        if self.difference is not None:
+            return "gap" if self.gaps else "different"
+        return "equal" if self.counted else "none yet"
 
 
 @dataclass(frozen=True)
@@ -123,6 +147,11 @@ class Verdict:
         return self.difference is None
 
     @property
+    def counted(self) -> bool:
+        """Whether anything was counted yet."""
+        return any(row.counted for row in self.partitions)
+
+    @property
     def records(self) -> int:
         """Records read again."""
         return sum(row.records for row in self.partitions)
@@ -133,9 +162,15 @@ class Verdict:
         return sum(row.reports for row in self.partitions)
 
     @property
-    def rejected(self) -> int:
+    def malformed(self) -> int:
         """Malformed records among those read again."""
-        return sum(sum(row.rejected.values()) for row in self.partitions)
+        return sum(row.malformed for row in self.partitions)
+
+    @property
+    def rejected(self) -> dict[str, int]:
+        """Malformed records among those read again, by reason."""
+        rejected = sum((Counter(row.rejected) for row in self.partitions), Counter[str]())
+        return dict(sorted(rejected.items()))
 
     @property
     def lag(self) -> int:
@@ -670,13 +705,18 @@ def audit(served: Served, config: Config, progress: Callable[[int, int], None] |
             max_partition_fetch_bytes=8 << 20,
         ) as consumer,
         redis.Redis.from_url(
-            config.redis.url, password=password, socket_timeout=config.redis.timeout_seconds
+            config.redis.url,
+            password=password,
+            socket_timeout=config.redis.timeout_seconds,
+            socket_connect_timeout=config.redis.timeout_seconds,
+            retry=Retry(NoBackoff(), 1),
         ) as client,
     ):
         numbers = consumer.partitions_for_topic(served.topic)
         if not numbers:
             raise AuditError(
-                f"topic {served.topic!r}: there is none at {', '.join(config.kafka.bootstrap_servers)}"
+                f"topic {served.topic!r}: there is none at {', '.join(config.kafka.bootstrap_servers)};"
+                " ldp-worker create-topics makes what is missing"
             )
         topic = [TopicPartition(served.topic, number) for number in sorted(numbers)]
         words = _words(config.kafka.client(), config.consumer_group(served.stream), served.topic)
@@ -710,8 +750,16 @@ def audit(served: Served, config: Config, progress: Callable[[int, int], None] |
 
 def _words(settings: dict[str, Any], group: str, topic: str) -> dict[int, str]:
     """Returns the metadata words of the offsets that a group has committed for a topic."""
+    deadline = time.monotonic() + _COORDINATOR_SECONDS
     with closing(KafkaAdminClient(**settings)) as admin:
-        offsets = admin.list_group_offsets({group: None})[group]
+        while True:
+            try:
+                offsets = admin.list_group_offsets({group: None})[group]
+                break
+            except RetriableError:  # a coordinator that only just starts
+                if time.monotonic() >= deadline:
+                    raise
+                time.sleep(0.2)
     return {tp.partition: committed.metadata for tp, committed in offsets.items() if tp.topic == topic}
 
 
@@ -756,6 +804,10 @@ def verify(
             rejected=dict(sorted(counted.rejected.items())),
         )
         _compare(stored, counted)
+        if stored.gaps:
+            lost = ", ".join(_lost(*gap) for gap in stored.gaps)
+            said = f"gap: {lost}: recorded as lost, deleted before they were counted; all else equals the log"
+            row = replace(row, gaps=tuple(stored.gaps), difference=said)
     except _Difference as difference:
         return replace(row, difference=str(difference))
     except OffsetOutOfRangeError:
@@ -763,11 +815,16 @@ def verify(
     return row
 
 
+def _lost(begin: int, end: int) -> str:
+    """Names the offsets of [begin, end)."""
+    return f"offset {begin}" if end == begin + 1 else f"offsets {begin} to {end - 1}"
+
+
 def _compare(stored: _Stored, counted: Recount) -> None:
-    """Compares everything that is kept of a partition.
+    """Compares everything that is kept of a partition, but for its gaps.
 
     Raises:
-        _Difference: the first one; or, where all is equal, the first stretch that nobody could count.
+        _Difference: the first one.
     """
     reasons = sorted({*stored.rejected, *counted.rejected})
     for what, held, found in (
@@ -789,53 +846,75 @@ def _compare(stored: _Stored, counted: Recount) -> None:
             f"state[{v}]: {stored.state[v]} in Redis, {counted.state[v]} recounted; "
             f"{len(differing)} of {len(stored.state)} entries differ"
         )
-    if stored.gaps:
-        gaps = ", ".join(f"[{begin}, {end})" for begin, end in stored.gaps)
-        raise _Difference(f"log: {gaps} was deleted before it was counted; all else is equal")
 
 
 # --- what is said -------------------------------------------------------------------------------------------
 
 
-def render(verdict: Verdict) -> Table:
-    """Returns a verdict as a table for the terminal, a row a partition, the outcome below it."""
-    outcome = (
-        f"equal: {verdict.reports:,} reports in {verdict.records:,} records, {verdict.rejected:,} malformed"
-        if verdict.equal
-        else f"different: {verdict.difference}"
-    )
-    if verdict.equal and all(row.start is None for row in verdict.partitions):
-        outcome = "nothing is counted yet: no verdict"
-    table = Table(title=f"Audit of {verdict.stream}", caption=outcome)
-    for heading in ("Partition", "Start", "Offset", "Lag", "Records", "Reports", "Malformed"):
-        table.add_column(heading, justify="right")
-    table.add_column("Verdict")
+def render(verdict: Verdict) -> RenderableType:
+    """Returns a verdict for the terminal: a row a partition, what differs below it, the outcome last."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for heading in ("partition", "offset", "lag", "reports", "malformed"):
+        table.add_column(heading, justify="right", overflow="fold")
+    table.add_column("verdict")
     for row in verdict.partitions:
-        equal = "nothing counted yet" if row.start is None else "equal"
-        numbers = (row.offset, row.lag, row.records, row.reports, sum(row.rejected.values()))
-        table.add_row(
-            str(row.partition),
-            "-" if row.start is None else f"{row.start:,}",
-            *(f"{number:,}" for number in numbers),
-            row.difference or equal,
-        )
-    return table
+        numbers = (row.offset, row.lag, row.reports, row.malformed)
+        style = "green" if row.verdict == "equal" else "bold red" if row.difference else ""
+        table.add_row(str(row.partition), *(f"{n:,}" for n in numbers), Text(row.verdict, style=style))
+    said = [
+        Text(f"partition {row.partition}: {row.difference}") for row in verdict.partitions if row.difference
+    ]
+    return Group(Text(f"audit of {verdict.stream}", style="bold"), table, *said, Text(outcome(verdict)))
+
+
+def outcome(verdict: Verdict) -> str:
+    """Says what a verdict comes to.
+
+    Example:
+        >>> outcome(Verdict("colours", (Row(0, 0, 9, 2, 9, 18), Row(1, 0, 5, 0, 5, 5, {"json": 1}))))
+        'equal: 23 reports in 14 records, 1 malformed'
+        >>> outcome(Verdict("colours", (Row(0, 0, 9, 2, difference="late: 3 in Redis, 0 recounted"),)))
+        'different in partition 0'
+    """
+    counted = f"{verdict.reports:,} reports in {verdict.records:,} records, {verdict.malformed:,} malformed"
+    if different := [str(row.partition) for row in verdict.partitions if row.verdict == "different"]:
+        return f"different in partition {', '.join(different)}"
+    if not verdict.equal:
+        return f"equal except for the recorded gaps: {counted}"
+    return f"equal: {counted}" if verdict.counted else "nothing is counted yet: no verdict"
 
 
 def as_json(verdict: Verdict) -> dict[str, Any]:
     """Returns a verdict in JSON's types.
 
+    For the stream and, under ``partitions``, for each one: ``equal``, whether nothing differs and nothing is recorded
+    as lost; ``counted``, whether anything was counted yet; ``difference``, the first one or null; ``lag``, offsets not
+    counted yet; ``records``, ``reports`` and ``malformed``, how many were read again; ``rejected``, the malformed ones
+    by reason. For each partition too: ``partition``, ``start``, ``offset``, and ``gaps``, the stretches [from, to)
+    that are recorded as lost, if they are all that differs.
+
     Example:
-        >>> as_json(Verdict("colours", (Row(0, 0, 9, 2, 9, 18),)))["equal"]
-        True
+        >>> tree = as_json(Verdict("colours", (Row(0, 0, 9, 2, 9, 18, {"json": 2}),)))
+        >>> tree["equal"], tree["counted"], tree["malformed"], tree["rejected"], tree["partitions"][0]["rejected"]
+        (True, True, 2, {'json': 2}, {'json': 2})
     """
-    return {
-        "stream": verdict.stream,
-        "equal": verdict.equal,
-        "difference": verdict.difference,
-        "records": verdict.records,
-        "reports": verdict.reports,
-        "rejected": verdict.rejected,
-        "lag": verdict.lag,
-        "partitions": [asdict(row) for row in verdict.partitions],
-    }
+
+    def common(of: Verdict | Row) -> dict[str, Any]:
+        return {
+            "equal": of.difference is None,
+            "counted": of.counted,
+            "difference": of.difference,
+            "records": of.records,
+            "reports": of.reports,
+            "malformed": of.malformed,
+            "rejected": dict(of.rejected),
+            "lag": of.lag,
+        }
+
+    rows = [
+        {"partition": row.partition, "start": row.start, "offset": row.offset}
+        | common(row)
+        | {"gaps": [list(gap) for gap in row.gaps]}
+        for row in verdict.partitions
+    ]
+    return {"stream": verdict.stream} | common(verdict) | {"partitions": rows}

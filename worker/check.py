@@ -4,11 +4,13 @@ The judgements are functions of what was described, so they can be tested withou
 """
 
 import json
+import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from enum import StrEnum
+from pathlib import Path
 from typing import Any
 
 import kafka.errors
@@ -18,15 +20,16 @@ from kafka.admin import KafkaAdminClient, OffsetSpec
 from rich.table import Table
 from rich.text import Text
 
-from worker import layout, store, topics
+from worker import brokers, layout, store, topics
 from worker.config import Config, Served, unsaid
 from worker.ownership import CLAIMED
+from worker.publisher import Head, KafkaOutbox
 from worker.topics import Topic
 
 DAY_MS = 24 * topics.HOUR_MS
 OLDEST_REDIS = (6, 2)
-_PATIENCE = 10.0
-"""Seconds that brokers have to answer, even if nobody asked to wait."""
+STRING_LIMIT = 512 << 20
+"""Redis' own default of proto-max-bulk-len, the longest string that it takes, in bytes."""
 _KEYS = 4096
 """What Redis needs of a partition beside its blobs, in bytes: keys and metadata."""
 
@@ -71,29 +74,34 @@ class Cluster:
     words: Mapping[str, Mapping[int, str]]
 
 
-def check(config: Config, wait_seconds: float = 0.0) -> list[Finding]:
+def check(
+    config: Config, wait_seconds: float = 0.0, waiting: Callable[[str], object] = lambda _: None
+) -> list[Finding]:
     """Looks at the brokers, the topics, Redis and the counts in it; never raises for what it finds there.
 
     Args:
         config: what to check against; that it could be read is the first finding.
         wait_seconds: how long to keep trying until brokers and Redis answer.
+        waiting: told once which brokers do not answer, if none has in a second.
     """
     deadline = time.monotonic() + wait_seconds
     findings = [Finding(Level.OK, "configuration", _summary(config))]
+    findings.append(judge_cache(os.environ.get("NUMBA_CACHE_DIR"), _cache_folder()))
     cluster = None
     try:
-        with topics.connect(config, max(_PATIENCE, wait_seconds)) as admin:
+        with brokers.connect(config, max(brokers.PATIENCE, wait_seconds), waiting) as admin:
             findings.append(_brokers(admin))
             cluster = _describe(admin, config)
-        findings += judge_topics(config, cluster.topics)
-    except (kafka.errors.KafkaError, OSError) as error:
-        text = f"no answer from {', '.join(config.kafka.bootstrap_servers)}: {error}"
-        todo = "start the brokers, or correct kafka.bootstrap_servers and the security settings beside it"
-        findings.append(Finding(Level.ERROR, "brokers", text, todo))
+            findings += judge_topics(config, cluster.topics)
+            if config.snapshots.topic in cluster.topics:
+                findings += [judge_head(served, _head(config, served)) for served in config.streams]
+    except (brokers.Unreachable, kafka.errors.KafkaError, OSError) as error:
+        findings.append(Finding(Level.ERROR, "brokers", str(error), brokers.TODO))
     with closing(store.connect(config.redis)) as client:
         try:
             info = _info(client, deadline)
-            findings += judge_redis(info, _appendfsync(client))
+            findings += judge_redis(info, _setting(client, "appendfsync"))
+            findings += judge_blobs(config, int(_setting(client, "proto-max-bulk-len") or STRING_LIMIT))
             if cluster is not None:
                 findings += _judge_state(client, config, cluster, info)
         except redis.RedisError as error:
@@ -110,6 +118,33 @@ def _summary(config: Config) -> str:
         for s in config.streams
     )
     return f"read; group {config.group}, serving {streams}"
+
+
+# --- this machine -------------------------------------------------------------------------------------------
+
+
+def _cache_folder() -> str | None:
+    """Returns the folder that compiled kernels are kept in, or None if there is none."""
+    try:
+        from ldp import kernels
+    except RuntimeError:  # numba's, of the first kernel, where it can write nowhere
+        return None
+    return str(kernels.count_bits.stats.cache_path)
+
+
+def judge_cache(asked: str | None, used: str | None) -> Finding:
+    """Judges where compiled kernels are kept: without a place for them, no worker starts.
+
+    Args:
+        asked: NUMBA_CACHE_DIR, if it is set.
+        used: the folder that they are kept in, or None if there is none that can be written to.
+    """
+    subject, todo = "compiled kernels", "set NUMBA_CACHE_DIR to a folder that can be written to"
+    if used is None:
+        return Finding(Level.ERROR, subject, "there is no folder to keep them in: workers do not start", todo)
+    if asked and not Path(used).is_relative_to(Path(asked).absolute()):
+        return Finding(Level.WARNING, subject, f"kept in {used}: {asked} cannot be written to", todo)
+    return Finding(Level.OK, subject, f"kept in {used}")
 
 
 # --- Kafka --------------------------------------------------------------------------------------------------
@@ -299,11 +334,30 @@ def _replication_faults(name: str, topic: Topic) -> Iterator[Finding]:
         )
 
 
+def _head(config: Config, served: Served) -> Head:
+    """Returns the head of a stream's newest published snapshot."""
+    group = config.consumer_group(served.stream)
+    return KafkaOutbox(config.kafka.client(), group, config.snapshots.topic, served.stream).head()
+
+
+def judge_head(served: Served, head: Head) -> Finding:
+    """Judges whether a stream's snapshots can be gone on with, by the head of the newest."""
+    subject = f"snapshots of {served.stream.name}"
+    if not head.sequence:
+        return Finding(Level.OK, subject, "none yet")
+    text, ours = f"the newest is number {head.sequence}", served.stream.fingerprint.hex()
+    if head.fingerprint != ours:
+        text += f" of fingerprint {head.fingerprint}, this stream's is {ours}: another protocol, ε, domain or labels"
+        todo = "undo the change of the configuration, or begin anew under another stream name"
+        return Finding(Level.ERROR, subject, text, todo)
+    return Finding(Level.OK, subject, text)
+
+
 def _describe(admin: KafkaAdminClient, config: Config) -> Cluster:
     """Asks the cluster for all that is judged; a coordinator that only just starts is given time."""
     there = topics.describe(admin, [topic.name for topic in topics.wanted(config, 1)])
     known = [served for served in config.streams if served.topic in there]
-    deadline = time.monotonic() + _PATIENCE
+    deadline = time.monotonic() + brokers.PATIENCE
     while True:
         try:
             words = {served.topic: _words(admin, config, served) for served in known}
@@ -343,13 +397,13 @@ def _info(client: "redis.Redis", deadline: float) -> dict[str, Any]:
             time.sleep(0.2)
 
 
-def _appendfsync(client: "redis.Redis") -> str | None:
-    """Returns the setting, or None where CONFIG is not allowed, as in managed services."""
+def _setting(client: "redis.Redis", name: str) -> str | None:
+    """Returns a setting, or None where CONFIG is not allowed, as in managed services."""
     try:
-        reply = client.config_get("appendfsync")
+        reply = client.config_get(name)
     except redis.ResponseError:
         return None
-    return str(reply.get("appendfsync")) if reply else None
+    return str(reply.get(name)) if reply else None
 
 
 def judge_redis(info: Mapping[str, Any], appendfsync: str | None) -> list[Finding]:
@@ -407,6 +461,19 @@ def judge_redis(info: Mapping[str, Any], appendfsync: str | None) -> list[Findin
         else ""
     )
     return [Finding(Level.OK, "redis", f"Redis {version}, {replicas} replica(s){fsync}{behind}"), *findings]
+
+
+def judge_blobs(config: Config, limit: int) -> list[Finding]:
+    """Judges whether the counts of a partition fit into one string of Redis; says nothing if they do."""
+    findings = []
+    for served in config.streams:
+        oracle = served.stream.oracle
+        size = layout.HEADER_BYTES + 8 * oracle.state_size
+        if size > limit:
+            text = f"a partition's counts are {size} bytes, proto-max-bulk-len is {limit}: Redis refuses them"
+            todo = f"set proto-max-bulk-len {size} or more, or use a smaller domain or another protocol"
+            findings.append(Finding(Level.ERROR, f"counts of {served.stream.name}", text, todo))
+    return findings
 
 
 def judge_memory(config: Config, there: Mapping[str, Topic], info: Mapping[str, Any]) -> Finding:
@@ -470,37 +537,49 @@ def judge_counts(
     """
     topic, log, words = cluster.topics[served.topic], cluster.logs[served.topic], cluster.words[served.topic]
     subject = f"counts of {served.stream.name}"
-    anew = "undo the change of the configuration, restore Redis, or begin anew under another stream name"
     now = layout.lineage(config.consumer_group(served.stream), served.stream, topic.topic_id)
-    findings = []
+    found: dict[tuple[Level, str, str], list[str]] = {}
     for partition in range(topic.partitions):
-        where = f"partition {partition}"
-        if partition not in fields:
-            if words.get(partition, CLAIMED) != CLAIMED:
-                text = f"{where}: none in Redis, but Kafka's group has counted progress: they were lost"
-                findings.append(Finding(Level.ERROR, subject, text, anew))
-            continue
-        try:
-            metadata = layout.Metadata.parse(fields[partition])
-            differing = _differing(json.loads(metadata.lineage), json.loads(now))
-        except (layout.StateLost, ValueError) as error:
-            findings.append(Finding(Level.ERROR, subject, f"{where}: {error}", anew))
-            continue
-        first, end = log[partition]
-        if differing:
-            text = f"{where}: of another history: {'; '.join(differing)}"
-            findings.append(Finding(Level.ERROR, subject, text, anew))
-        elif metadata.offset > end:
-            text = f"{where}: they reach offset {metadata.offset}, the log ends at {end}: it was truncated"
-            findings.append(Finding(Level.ERROR, subject, text, anew))
-        elif metadata.offset < first:
-            text = f"{where}: the log lost offsets {metadata.offset} to {first} before they were counted"
-            todo = "none: the gap will be recorded and snapshots say complete: false; lengthen retention.ms"
-            findings.append(Finding(Level.WARNING, subject, text, todo))
-    if findings:
-        return findings
+        metadata = fields.get(partition)
+        fault = _fault_of_counts(metadata, words.get(partition, CLAIMED), log[partition], now)
+        if fault is not None:
+            found.setdefault(fault, []).append(str(partition))
+    if found:
+        return [
+            Finding(level, subject, f"partition {', '.join(partitions)}: {text}", todo)
+            for (level, text, todo), partitions in found.items()
+        ]
     text = f"in {len(fields)} of {topic.partitions} partition(s), ready to go on" if fields else "none yet"
     return [Finding(Level.OK, subject, text)]
+
+
+def _fault_of_counts(
+    fields: Mapping[str, str] | None, word: str, log: tuple[int, int], lineage: str
+) -> tuple[Level, str, str] | None:
+    """Returns what is wrong with the counts of a partition and what to do about it, or None."""
+    anew = "undo the change of the configuration, restore Redis, or begin anew under another stream name"
+    if fields is None:
+        if word == CLAIMED:
+            return None
+        return Level.ERROR, "none in Redis, but Kafka's group has counted progress: they were lost", anew
+    try:
+        metadata = layout.Metadata.parse(fields)
+        differing = _differing(json.loads(metadata.lineage), json.loads(lineage))
+    except (layout.StateLost, ValueError) as error:
+        return Level.ERROR, str(error), anew
+    first, end = log
+    if differing:
+        return Level.ERROR, f"of another history: {'; '.join(differing)}", anew
+    if metadata.offset > end:
+        text = f"they reach offset {metadata.offset}, the log ends at {end}: it was truncated"
+        return Level.ERROR, text, anew
+    if metadata.offset < first:
+        lost = range(metadata.offset, first)
+        which = f"offset {lost[0]}" if len(lost) == 1 else f"offsets {lost[0]} to {lost[-1]}"
+        text = f"the log lost {which} before counting"
+        todo = "none: the gap will be recorded and snapshots say complete: false; lengthen retention.ms"
+        return Level.WARNING, text, todo
+    return None
 
 
 def _differing(stored: Mapping[str, object], now: Mapping[str, object]) -> list[str]:
@@ -518,17 +597,16 @@ _STYLE = {Level.OK: "green", Level.WARNING: "yellow", Level.ERROR: "bold red"}
 
 
 def render(findings: Sequence[Finding]) -> Table:
-    """Returns the findings as a table; what to do stands below what was found."""
+    """Returns the findings as a table: how bad, then what was looked at and found; what to do stands below."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
-    table.add_column(ratio=1)
     for finding in findings:
         style = _STYLE[finding.level]
-        said = Text(finding.text)
+        said = Text.assemble((finding.subject, "bold"), f": {finding.text}")
         if finding.todo:
             said.append(f"\n-> {finding.todo}", style="italic")
-        table.add_row(Text(finding.level, style=style), Text(finding.subject), said)
+        table.add_row(Text(finding.level, style=style), said)
     return table
 
 

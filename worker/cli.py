@@ -38,6 +38,7 @@ def _command(name: str) -> Callable[[_Command], click.Command]:
             from kafka.errors import KafkaError
             from redis import RedisError
 
+            from worker import brokers, topics
             from worker.config import ConfigError, load
 
             try:
@@ -45,6 +46,12 @@ def _command(name: str) -> Callable[[_Command], click.Command]:
             except ConfigError as error:
                 _complain(str(error))
                 sys.exit(2)
+            except brokers.Unreachable as error:
+                _complain(f"{error}\n{brokers.TODO}")
+                sys.exit(1)
+            except topics.TopicError as error:
+                _complain(str(error))
+                sys.exit(1)
             except (KafkaError, RedisError) as error:
                 said = (
                     f"Kafka: {error}"
@@ -71,6 +78,14 @@ def _command(name: str) -> Callable[[_Command], click.Command]:
 def _complain(text: str) -> None:
     for line in text.splitlines():
         click.echo(f"ldp-worker: {line}", err=True)
+
+
+def _reach(config: "Config", topic: str) -> None:
+    """Sees that the brokers answer and have a topic, so that no command waits in silence for either."""
+    from worker import brokers, topics
+
+    with brokers.connect(config, waiting=_complain) as admin:
+        topics.require(admin, topic)
 
 
 def _print(shown: "RenderableType") -> None:
@@ -119,8 +134,11 @@ def run(config: "Config") -> int:
     from worker import logs
 
     logs.configure()
-    from worker import service
-
+    try:
+        from worker import service
+    except RuntimeError as error:  # numba's, of the first kernel: it has nowhere to keep compiled code
+        _complain(f"{error}\nset NUMBA_CACHE_DIR to a folder that can be written to")
+        return 2
     return service.run(config)
 
 
@@ -142,7 +160,7 @@ def check(config: "Config", wait: float, as_json: bool) -> int:
     from worker import check, logs
 
     logs.silence()
-    findings = check.check(config, wait)
+    findings = check.check(config, wait, _complain)
     if as_json:
         click.echo(check.as_json(findings))
     else:
@@ -160,28 +178,23 @@ def check(config: "Config", wait: float, as_json: bool) -> int:
 )
 @click.option(
     "--replication-factor",
-    type=click.IntRange(-1, 1000),
-    default=-1,
+    type=click.IntRange(1, 1000),
     show_default="the broker's default",
     help="Of all topics.",
 )
 @_json
-def create_topics(config: "Config", partitions: int, replication_factor: int, as_json: bool) -> int:
+def create_topics(config: "Config", partitions: int, replication_factor: int | None, as_json: bool) -> int:
     """Create the topics that are missing.
 
     They get the right settings; a topic that exists is never changed, see check.
     """
     import json
 
-    from worker import logs, topics
+    from worker import brokers, logs, topics
 
     logs.silence()
-    try:
-        with topics.connect(config) as admin:
-            made = topics.create(admin, config, partitions, replication_factor)
-    except topics.TopicError as error:
-        _complain(str(error))
-        return 1
+    with brokers.connect(config, waiting=_complain) as admin:
+        made = topics.create(admin, config, partitions, replication_factor or topics.BROKERS_DEFAULT)
     if as_json:
         rows = [
             {
@@ -290,6 +303,7 @@ def simulate(
         if len(read) > (d := served.stream.oracle.domain_size):
             raise simulate.SimulationError(f"{counts}: {len(read)} rows; the stream's domain has {d} values")
         crowd = simulate.draw(read, users, seed)
+        _reach(config, served.topic)
         with _bar("sending", "reports") as move:
             sent = simulate.send(
                 config,
@@ -302,6 +316,8 @@ def simulate(
                 rate=rate,
                 progress=lambda acknowledged: move(acknowledged, users),
             )
+    except simulate.NoSuchColumnError as error:
+        raise click.UsageError(str(error)) from None
     except simulate.SimulationError as error:
         _complain(str(error))
         return 1
@@ -355,38 +371,53 @@ def watch(
     """
     import math
 
-    from rich.console import Console
+    from rich.console import Console, Group
+    from rich.text import Text
 
+    from ldp import table
     from ldp.consistency import METHODS
     from worker import logs, watch
 
+    methods = tuple(dict.fromkeys(methods))
     for method in methods:
         if method not in METHODS:
             raise click.BadParameter(
                 f"{method!r} given; there are {', '.join(METHODS)}", param_hint="--method"
             )
     logs.silence()
-    name = config.served(stream).stream.name
-    shown = tuple(m for m in METHODS if m != "base") if every else methods or watch.METHODS
+    served = config.served(stream)
+    name = served.stream.name
+    shown = tuple(m for m in (METHODS if every else methods or table.METHODS) if m != "base")
     console = Console()
+    warned: set[str] = set()
     try:
+        _reach(config, config.snapshots.topic)
         with watch.Watch(config, name) as snapshots:
 
             def show(snapshot: "Snapshot") -> "RenderableType":
-                return watch.render(snapshot, shown, top, snapshots.age(), console.width)
+                table = watch.render(snapshot, shown, top, snapshots.age(), console.width)
+                warning = watch.foreign(snapshot, served.stream)
+                return table if warning is None else Group(Text(warning, style="bold red"), table)
 
             if console.is_terminal and not once and not as_json:
                 watch.live(snapshots, console, show)
             while (snapshot := snapshots.latest(timeout if once else math.inf)) is not None:
                 if as_json:
                     click.echo(watch.document(snapshot, methods or tuple(METHODS)))
+                    warning = watch.foreign(snapshot, served.stream)
+                    if warning is not None and warning not in warned:
+                        warned.add(warning)
+                        _complain(warning)
                 else:
                     console.print(show(snapshot))
                 if once:
                     return 0
     except KeyboardInterrupt:
         return 0
-    _complain(f"no snapshot of {name} in topic {config.snapshots.topic} after {timeout:g} s")
+    _complain(
+        f"no snapshot of {name} in topic {config.snapshots.topic} after {timeout:g} s;"
+        " ldp-worker run publishes one once it has counted a report"
+    )
     return 1
 
 
@@ -397,7 +428,13 @@ def audit(config: "Config", stream: str | None, as_json: bool) -> int:
     """Recount the topic and compare with Redis.
 
     Reads the topic again up to the stored offsets, counts with code of its own, and compares bit for bit. Exits
-    with 1 and the first difference if there is one.
+    with 1 and what differs if anything does; so too if all is equal except for offsets that are recorded as lost,
+    because retention deleted them before they were counted.
+
+    --json prints, for the stream and for each of its partitions: equal; counted, whether anything was yet;
+    difference, the first one or null; records, reports, malformed, which were read again; rejected, the malformed
+    ones by reason; lag, offsets not counted yet. For a partition also its number, start and offset, and gaps, the
+    stretches [from, to) recorded as lost.
     """
     import json
 
@@ -406,6 +443,7 @@ def audit(config: "Config", stream: str | None, as_json: bool) -> int:
     logs.silence()
     served = config.served(stream)
     try:
+        _reach(config, served.topic)
         with _bar("recounting", "offsets") as move:
             verdict = audit.audit(served, config, move)
     except audit.AuditError as error:

@@ -5,11 +5,12 @@ Every key of every table but ``[[streams]]`` can be overridden by ``LDP_WORKER_<
 """
 
 import contextlib
+import math
 import os
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args
 from urllib.parse import urlsplit
@@ -21,6 +22,7 @@ from pydantic import (
     ConfigDict,
     Field,
     SecretStr,
+    StrictFloat,
     StrictInt,
     StringConstraints,
     ValidationError,
@@ -34,13 +36,6 @@ PREFIX = "LDP_WORKER_"
 FILE_VARIABLE = "LDP_WORKER_CONFIG"
 """Names the file; the one variable with the prefix that overrides nothing in it."""
 
-Topic = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]{1,249}$")]
-Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]{1,200}$")]
-Seconds = Annotated[float, Field(ge=0.05, le=3600)]
-
-
-Broker = Annotated[str, StringConstraints(pattern=r"^.+:[0-9]{1,5}$")]
-
 
 class ConfigError(ValueError):
     """What is wrong with the configuration: one line a fault, each naming the key, the value and what is allowed."""
@@ -50,12 +45,67 @@ def _split(value: object) -> object:
     return [item.strip() for item in value.split(",")] if isinstance(value, str) else value
 
 
-def _redis_url(url: str) -> str:
-    parts = urlsplit(url)
-    _ = parts.port  # raises ValueError for what is no port
-    if parts.query or (parts.scheme != "unix" and not re.fullmatch(r"(/[0-9]*)?", parts.path)):
-        raise ValueError("allowed is scheme://host:port/number, without options")
-    return url
+def _that(holds: Callable[[Any], object], allowed: str) -> AfterValidator:
+    """Returns what refuses a value for which something does not hold, and says what is allowed."""
+
+    def validate(value: Any) -> Any:
+        if not holds(value):
+            raise ValueError(allowed)
+        return value
+
+    return AfterValidator(validate)
+
+
+def _is_port(text: str) -> bool:
+    return bool(re.fullmatch("[0-9]{1,5}", text)) and int(text) <= 65535
+
+
+def _is_redis_url(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # brackets that are no address
+        return False
+    if parts.scheme == "unix":
+        return bool(parts.path) and not parts.query
+    _, colon, port = parts.netloc.rpartition("@")[2].rpartition("]")[2].partition(":")
+    return (
+        parts.scheme in ("redis", "rediss")
+        and bool(parts.hostname)
+        and (not colon or _is_port(port))
+        and not parts.query
+        and re.fullmatch("(/[0-9]*)?", parts.path) is not None
+    )
+
+
+def _exact(value: object) -> object:
+    if isinstance(value, float) and math.isfinite(value):
+        raise ValueError(f'write it in quotes, "{value}": ε is taken exactly as written, which no float is')
+    return value
+
+
+Topic = Annotated[
+    str,
+    _that(
+        lambda name: re.fullmatch(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}", name),
+        "allowed are 1 to 249 of A-Z a-z 0-9 . _ - but not . or .. alone",
+    ),
+]
+Name = Annotated[
+    str,
+    _that(
+        lambda name: re.fullmatch(r"[A-Za-z0-9._-]{1,200}", name), "allowed are 1 to 200 of A-Z a-z 0-9 . _ -"
+    ),
+]
+Broker = Annotated[
+    str,
+    _that(
+        lambda broker: broker.rpartition(":")[0] and _is_port(broker.rpartition(":")[2]),
+        "allowed is host:port, such as localhost:9092",
+    ),
+]
+Seconds = Annotated[
+    StrictFloat, _that(lambda seconds: 0.05 <= seconds <= 3600, "allowed are 0.05 to 3600 seconds")
+]
 
 
 class _Table(BaseModel):
@@ -112,7 +162,12 @@ class Redis(_Table):
     """``[redis]``: where the counts live."""
 
     url: Annotated[
-        str, StringConstraints(pattern=r"^(redis|rediss|unix)://.+"), AfterValidator(_redis_url)
+        str,
+        _that(
+            _is_redis_url,
+            "allowed is redis://host:port/number or rediss://host:port/number, or unix:// and a path;"
+            " without options",
+        ),
     ] = "redis://localhost:6379/0"
     password: SecretStr | None = None
     timeout_seconds: Seconds = 5.0
@@ -122,7 +177,7 @@ class Http(_Table):
     """``[http]``: where ``/metrics``, ``/healthz`` and ``/readyz`` answer; port 0 takes a free one."""
 
     host: str = "0.0.0.0"  # noqa: S104  # probes and Prometheus come from outside the container
-    port: Annotated[int, Field(ge=0, le=65535)] = 9464
+    port: Annotated[StrictInt, _that(lambda port: 0 <= port <= 65535, "allowed is 0 to 65535")] = 9464
 
 
 class Snapshots(_Table):
@@ -130,7 +185,16 @@ class Snapshots(_Table):
 
     topic: Topic = "ldp-snapshots"
     every_seconds: Seconds = 5.0
-    level: Annotated[float, Field(gt=0, lt=1)] = 0.95
+    level: Annotated[
+        StrictFloat, _that(lambda level: 0 < level < 1, "it must be greater than 0 and less than 1")
+    ] = 0.95
+    recommend_every_seconds: Annotated[
+        StrictFloat,
+        _that(
+            lambda seconds: seconds == 0 or 1 <= seconds <= 86400,
+            "allowed are 0, never, and 1 to 86400 seconds",
+        ),
+    ] = 60.0
 
 
 class DeadLetters(_Table):
@@ -140,10 +204,21 @@ class DeadLetters(_Table):
 
 
 class Query(_Table):
-    """``[[streams.queries]]``: a named set of values, answered in every snapshot."""
+    """``[[streams.queries]]``: a named set of values, or the most frequent ones; answered in every snapshot.
+
+    A set is listed in ``values``, or consists of the values whose label matches a pattern of ``where``.
+    """
 
     name: Annotated[str, StringConstraints(min_length=1, max_length=200)]
-    values: Annotated[list[str | StrictInt], Field(min_length=1)]
+    values: Annotated[list[str | StrictInt], Field(min_length=1)] | None = None
+    where: Annotated[list[str], Field(min_length=1)] | None = None
+    top: StrictInt | None = None
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        if [self.values, self.where, self.top].count(None) != 2:
+            raise ValueError("give one of values, where and top, and only one")
+        return self
 
 
 class StreamTable(_Table):
@@ -152,7 +227,7 @@ class StreamTable(_Table):
     name: Name
     topic: Topic
     protocol: str
-    epsilon: str | StrictInt
+    epsilon: Annotated[str | StrictInt, BeforeValidator(_exact)]
     domain_size: StrictInt | None = None
     hash: str | None = None
     g: StrictInt | None = None
@@ -201,8 +276,8 @@ class Config:
         >>> parse('group = "a b"')
         Traceback (most recent call last):
             ...
-        worker.config.ConfigError: group: 'a b' given; String should match pattern '^[A-Za-z0-9._-]{1,200}$'
-        streams: nothing given; Field required
+        worker.config.ConfigError: group: 'a b' given; allowed are 1 to 200 of A-Z a-z 0-9 . _ -
+        streams: nothing given; write [[streams]], in double brackets, above each stream
     """
 
     group: str
@@ -243,14 +318,18 @@ def load(path: Path, environ: Mapping[str, str] | None = None) -> Config:
         ConfigError: the file cannot be read, is not TOML, or says something that is not allowed.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        tree = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: there is no such file; name one by --config or {FILE_VARIABLE}") from None
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: cannot be read ({error})") from None
-    return parse(text, path.parent, os.environ if environ is None else environ)
+        raise ConfigError(f"{path}: cannot be read ({_reason(error)})") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path}: not valid TOML: {error}") from None
+    return _checked(tree, path.parent, os.environ if environ is None else environ)
 
 
-def parse(text: str, folder: Path | None = None, environ: Mapping[str, str] | None = None) -> Config:
-    """Reads a configuration from TOML text.
+def parse(text: str, environ: Mapping[str, str] | None = None) -> Config:
+    """Reads a configuration from TOML text; relative paths in it are relative to the working directory.
 
     Raises:
         ConfigError: the text is not TOML or says something that is not allowed; all faults are named at once.
@@ -259,14 +338,36 @@ def parse(text: str, folder: Path | None = None, environ: Mapping[str, str] | No
         tree = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"not valid TOML: {error}") from None
-    _override(tree, environ or {})
+    return _checked(tree, Path(), environ or {})
+
+
+def _checked(tree: dict[str, Any], folder: Path, environ: Mapping[str, str]) -> Config:
+    """Returns what a file's tree and the environment say together."""
+    variables = _override(tree, environ)
+    try:
+        return _config(tree, folder)
+    except ConfigError as error:
+        faults = str(error).splitlines()
+    raise ConfigError("\n".join(_traced(fault, variables) for fault in faults))
+
+
+def _traced(fault: str, variables: Mapping[str, str]) -> str:
+    """Names the variables that a fault's key comes from beside it."""
+    key, colon, rest = fault.partition(": ")
+    path = re.split(r"[.[]", key)
+    # the key that a variable sets, a part of it, or a table that it is in
+    origins = [
+        v for k, v in variables.items() if all(a == b for a, b in zip(k.split("."), path, strict=False))
+    ]
+    return f"{key} ({', '.join(origins)}){colon}{rest}" if origins else fault
+
+
+def _config(tree: Mapping[str, Any], folder: Path) -> Config:
     try:
         file = _File.model_validate(tree)
     except ValidationError as error:
-        raise ConfigError(
-            "\n".join(_fault(tree, fault) for fault in error.errors(include_url=False))
-        ) from None
-    folder = folder or Path()
+        faults = dict.fromkeys(_fault(fault) for fault in error.errors(include_url=False))
+        raise ConfigError("\n".join(_shortened(list(faults)))) from None
     kafka = _with_paths(file.kafka, folder)
     streams = tuple(_served(table, f"streams[{i}]", folder) for i, table in enumerate(file.streams))
     for what, values in (("name", [s.stream.name for s in streams]), ("topic", [s.topic for s in streams])):
@@ -302,8 +403,9 @@ def _with_paths(kafka: Kafka, folder: Path) -> Kafka:
     return kafka.model_copy(update=paths)
 
 
-def _override(tree: dict[str, Any], environ: Mapping[str, str]) -> None:
-    """Lays the environment's values over the file's."""
+def _override(tree: dict[str, Any], environ: Mapping[str, str]) -> dict[str, str]:
+    """Lays the environment's values over the file's; returns which key comes from which variable."""
+    variables = {}
     for variable, text in environ.items():
         if not variable.startswith(PREFIX) or variable == FILE_VARIABLE:
             continue
@@ -320,27 +422,99 @@ def _override(tree: dict[str, Any], environ: Mapping[str, str]) -> None:
             if not isinstance(table, dict):
                 raise ConfigError(f"{variable}: {name} is no table")
         table[key] = value
+        variables[".".join([*tables, key])] = variable
+    return variables
 
 
-def _fault(tree: Mapping[str, Any], fault: Any) -> str:
+_MANY = 20
+"""Faults that are said, at most: a list of a thousand labels can have a thousand."""
+_ALLOWED = {
+    "string_type": "a string is needed, in quotes",
+    "path_type": "a path is needed, in quotes",
+    "int_type": "a whole number is needed",
+    "float_type": "a number is needed",
+    "string_or_int": "a string or a whole number is needed",
+    "literal_error": "allowed is {expected}",
+    "missing": "it is needed",
+    "too_short": "at least one is needed",
+    "string_too_short": "at least one character is needed",
+    "string_too_long": "at most {max_length} characters are allowed",
+    "list_type": "a list is needed, in square brackets",
+    "model_type": "a table is needed",
+    "value_error": "{error}",
+}
+"""What is allowed, by the type of pydantic's fault."""
+_ARRAYS = {"streams": "stream", "queries": "query"}
+"""The keys that are tables in double brackets, and what each table is."""
+
+
+def _fault(fault: Any) -> str:
     """Says one fault as ``key: value given; what is allowed``; values of secrets stay unsaid."""
-    value: Any = tree
-    key = ""
-    for part in fault["loc"]:
-        key += f"[{part}]" if isinstance(part, int) else f".{part}" if key else str(part)
-        if isinstance(value, Mapping):
-            value = value.get(part)
-        elif isinstance(value, Sequence) and isinstance(part, int) and part < len(value):
-            value = value[part]
-    if fault["type"] == "extra_forbidden":
-        return f"{key}: no such key"  # its value may be a secret whose key is misspelt
-    given = "nothing" if value is None else "a secret" if "password" in key else unsaid(repr(value))
-    return f"{key}: {given} given; {fault['msg'].removeprefix('Value error, ')}"
+    path, kind = list(fault["loc"]), fault["type"]
+    if path[-1] in ("str", "int") and kind != "extra_forbidden":  # no key, but which of two types it is not
+        path.pop()
+        kind = "string_or_int"
+    value = None if kind == "missing" else fault["input"]
+    key = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)[1:]
+    if kind == "extra_forbidden":  # its value may be a secret whose key is misspelt
+        return f"{key}: no such key; there are {', '.join(_model(path[:-1]).model_fields)}"
+    allowed = _ALLOWED[kind].format_map(fault.get("ctx", {})) if kind in _ALLOWED else fault["msg"]
+    if isinstance(value, Mapping) and kind == "value_error":  # about several keys of it
+        return f"{key}: {allowed}"
+    if path[-1] in _ARRAYS and kind in ("missing", "too_short", "list_type"):
+        heading = ".".join(part for part in path if isinstance(part, str))
+        allowed = f"write [[{heading}]], in double brackets, above each {_ARRAYS[path[-1]]}"
+    elif isinstance(path[-1], str) and kind == "model_type":
+        allowed += f", under [{key}]"
+    return f"{key}: {_said(key, value)} given; {allowed}"
+
+
+def _said(key: str, value: object) -> str:
+    """Returns a value as it was written, but for what may be secret, alone or in a table."""
+    match value:
+        case None:
+            return "nothing"
+        case _ if "password" in key:
+            return "a secret"
+        case Mapping():
+            return "a table"
+        case [_, *_]:
+            return "a list"
+        case bool():
+            return str(value).lower()
+        case str() | []:
+            return unsaid(repr(value))
+        case _:
+            return str(value)
+
+
+def _shortened(faults: list[str]) -> list[str]:
+    return faults if len(faults) <= _MANY else [*faults[:_MANY], f"... and {len(faults) - _MANY} faults more"]
+
+
+def _model(path: Sequence[object]) -> type[BaseModel]:
+    """Returns the table at a path."""
+    model: type[BaseModel] = _File
+    for part in path:
+        if isinstance(part, str):
+            model = next(_tables(model.model_fields[part].annotation))
+    return model
+
+
+def _tables(annotation: Any) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for argument in get_args(annotation):
+        yield from _tables(argument)
 
 
 def unsaid(text: str) -> str:
     """Returns a text with the user and password of any URL in it left out."""
     return re.sub(r"//?[^/@\s]*@", "//***@", text)
+
+
+def _reason(error: OSError | UnicodeDecodeError) -> str:
+    return str(error.strerror if isinstance(error, OSError) else error)
 
 
 def _is_text(tables: Sequence[str], key: str) -> bool:
@@ -368,11 +542,12 @@ def _served(table: StreamTable, key: str, folder: Path) -> Served:
         try:
             labels = path.read_text(encoding="utf-8").splitlines()
         except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"{key}.labels_file: {str(path)!r} cannot be read ({error})") from None
+            raise ConfigError(f"{key}.labels_file: {str(path)!r} cannot be read ({_reason(error)})") from None
     size = table.domain_size if table.domain_size is not None else len(labels or ())
     if not size:
+        given = "nothing" if table.domain_size is None else "0"
         raise ConfigError(
-            f"{key}.domain_size: nothing given; a whole number of at least 1 is needed, or labels"
+            f"{key}.domain_size: {given} given; a whole number of at least 1 is needed, or labels"
         )
     own = sorted({name for protocol in ORACLES.values() for name in protocol.own_parameters})
     parameters = {name: value for name in own if (value := getattr(table, name)) is not None}
@@ -383,20 +558,25 @@ def _served(table: StreamTable, key: str, folder: Path) -> Served:
             raise ConfigError(f"{key}.{name}: {value!r} given; {allowed}")
     try:
         oracle = ldp.oracle(table.protocol, epsilon=table.epsilon, domain_size=size, **parameters)
-        queries = tuple((query.name, _values(query, labels, size)) for query in table.queries)
-        return Served(
-            ldp.Stream(table.name, oracle, labels=None if labels is None else tuple(labels), queries=queries),
-            table.topic,
-        )
+        stream = ldp.Stream(table.name, oracle, labels=None if labels is None else tuple(labels))
+        sets = [(query.name, _values(query, stream)) for query in table.queries if query.top is None]
+        top = [(query.name, query.top) for query in table.queries if query.top is not None]
+        return Served(replace(stream, queries=tuple(sets), top=tuple(top)), table.topic)
     except (TypeError, ValueError) as error:
         raise ConfigError(f"{key}: {re.sub(r'^streams.*?: ', '', str(error))}") from None
 
 
-def _values(query: Query, labels: Sequence[str] | None, size: int) -> tuple[int, ...]:
-    """Turns a query's labels or numbers into indices of the domain."""
-    index = {label: i for i, label in enumerate(labels or ())}
+def _values(query: Query, stream: ldp.Stream) -> tuple[int, ...]:
+    """Turns a query's patterns, labels or numbers into indices of the domain."""
+    if query.where is not None:
+        try:
+            return stream.where(*query.where)
+        except ValueError as error:
+            raise ValueError(f"query {query.name!r}: {error}") from None
+    index = {label: i for i, label in enumerate(stream.labels or ())}
+    size = stream.oracle.domain_size
     values = []
-    for value in query.values:
+    for value in query.values or ():
         i = index.get(value, -1) if isinstance(value, str) else value
         if not 0 <= i < size:
             allowed = f"a label or a whole number from 0 to {size - 1}"

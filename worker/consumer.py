@@ -1,6 +1,7 @@
 """Kafka in: one stream's topic and consumer group, as `worker.ownership.Log` describes them; records as columns."""
 
 import threading
+import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from typing import Any, TypeVar
@@ -58,6 +59,7 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
             )
         )
         self._consumer.subscribe([topic], listener=self)
+        self._subscribed_ms = 1000 * time.monotonic()
 
     # the listener, on the I/O thread
 
@@ -141,9 +143,16 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
             self._positions.pop(partition, None)
         return revoked
 
-    def partitions(self) -> set[int]:
-        """Returns all partitions of the topic that the client has heard of; the public way can wait for ever."""
-        return set(self._consumer._cluster.partitions_for_topic(self._topic) or ())
+    def partitions(self) -> set[int] | None:
+        """Returns all partitions of the topic, none if it is missing, or None while the client has not heard of it.
+
+        The public way can wait for ever.
+        """
+        cluster = self._consumer._cluster
+        partitions: set[int] | None = cluster.partitions_for_topic(self._topic)
+        # what was heard before the subscription was not about this topic
+        asked = cluster._last_successful_refresh_ms > self._subscribed_ms
+        return set() if partitions is None and asked else partitions
 
     def lags(self, offsets: Mapping[int, int]) -> dict[int, int]:
         """Returns how far the last stable offsets are ahead of the given ones."""

@@ -15,6 +15,7 @@ from kafka import KafkaProducer
 from kafka import errors as kafka_errors
 
 import ldp
+from ldp import frames
 from worker.columns import Batch
 from worker.metrics import Metrics
 from worker.ownership import Unavailable
@@ -27,15 +28,6 @@ _MOST_PENDING = 64 << 20
 """Bytes of letters that may wait for their acknowledgement, before counting waits for them."""
 
 _TOO_LARGE = (kafka_errors.MessageSizeTooLargeError, kafka_errors.RecordListTooLargeError)
-
-REASONS = {
-    "empty": "the record has no value",
-    "version": "the first byte is no known frame version",
-    "fingerprint": "the fingerprint is not this stream's: the client speaks for another protocol, epsilon or domain",
-    "length": "the frame is truncated, or not a whole number of reports",
-    "range": "a report is outside what the protocol allows",
-    "json": "the JSON frame is malformed",
-}
 
 
 class KafkaDeadLetters:
@@ -87,7 +79,7 @@ class KafkaDeadLetters:
             ("__connect.errors.partition", str(batch.partition).encode()),
             ("__connect.errors.offset", str(offset).encode()),
             ("__connect.errors.exception.class.name", reason.encode()),
-            ("__connect.errors.exception.message", REASONS[reason].encode()),
+            ("__connect.errors.exception.message", frames.REASONS[reason].encode()),
             ("stream", self._stream.name.encode()),
         ]
         self._send(key, batch.columns.value(index), headers)

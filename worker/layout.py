@@ -27,6 +27,9 @@ WINDOW_RULE = "cumulative"
 _HEADER = struct.Struct("<4sIq16sq")
 _MAGIC = b"LDP1"
 
+HEADER_BYTES = _HEADER.size
+"""What a blob has before its state."""
+
 
 class StateLost(RuntimeError):  # noqa: N818  # named for what happened, as its message is read
     """Stored counts are missing, damaged or of another lineage: the stream stops, as going on would lose reports."""

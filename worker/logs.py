@@ -44,8 +44,10 @@ def configure(level: int = logging.INFO) -> None:
     root.setLevel(logging.WARNING)
     for name in ("worker", "ldp"):
         logging.getLogger(name).setLevel(level)
-    # says about a missing topic, ten times a second, what the worker says once in a while
-    logging.getLogger("kafka.cluster").setLevel(logging.CRITICAL)
+    # say about a missing topic, ten times a second, what the worker says once in a while; the second, which assigns
+    # partitions, says it also of a topic that its client has only not heard of yet
+    for name in ("kafka.cluster", "kafka.coordinator.assignors.sticky.sticky_assignor"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
     logging.captureWarnings(True)
 
 

@@ -85,7 +85,7 @@ class Metrics:
             (self.rejected, tuple(Reason)),
             (self.claims, ("fresh", "resume", "gap")),
             (self.commits, ("done", "lineage", "fenced", "forked", "unstaged")),
-            (self.errors, ("poll", "claim", "commit", "compare", "publish")),
+            (self.errors, ("poll", "claim", "commit", "compare", "publish", "recommend")),
         ):
             for value in values:
                 metric.labels(stream, str(value))

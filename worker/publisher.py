@@ -25,6 +25,7 @@ from worker.layout import Metadata, StateLost
 from worker.metrics import Metrics
 from worker.ownership import Loaded, Unavailable
 from worker.partition import ALL
+from worker.recommender import Recommender
 
 PARTITION = 0
 """All of a stream's snapshots go to this partition, so that a `read_committed` reader sees all of one or none."""
@@ -79,6 +80,7 @@ class Publisher:
         partitions: the topic's partitions, at the moment.
         epoch: the epoch under which this worker holds partition 0 as far as it knows, or None; safe from any thread.
         level: confidence level of Base's intervals.
+        recommender: what knows the method for each query.
         metrics: where what happened is counted.
         report: called with an event's name and its facts.
     """
@@ -91,10 +93,12 @@ class Publisher:
         partitions: Callable[[], Sequence[int]],
         epoch: Callable[[], int | None],
         level: float,
+        recommender: Recommender,
         metrics: Metrics,
         report: Callable[..., object],
     ) -> None:
         self._stream, self._cuts, self._outbox, self._level = stream, cuts, outbox, level
+        self._recommender = recommender
         self._partitions, self._epoch = partitions, epoch
         self._metrics, self._report = metrics, report
         self._head: Head | None = None
@@ -181,7 +185,9 @@ class Publisher:
     def _publish(self, sequence: int, cut: Cut, total: Any, reports: int) -> None:
         oracle, name = self._stream.oracle, self._stream.name
         estimate = oracle.estimate(oracle.support(total), reports)
-        messages = snapshot.messages(self._stream, estimate, cut, sequence, self._level)
+        messages = snapshot.messages(
+            self._stream, estimate, cut, sequence, self._level, recommended=self._recommender.latest
+        )
         if not self._owns():
             return
         self._outbox.publish(sequence, messages)
@@ -198,6 +204,7 @@ class Publisher:
                 body = json.loads(message.body)
                 for query in body["queries"]:
                     metrics.query.labels(name, query["name"], body["method"]).set(query["frequency"])
+        self._recommender.offer(sequence, estimate)
         self._report("snapshot.published", sequence=sequence, reports=reports, complete=cut.complete)
 
     def _let_go(self) -> None:
@@ -242,7 +249,7 @@ class KafkaOutbox:
                 allow_auto_create_topics=False,
             )
             self._producer.init_transactions()
-            return self._read_head()
+            return self.head()
         except kafka_errors.KafkaError as error:
             self.close()
             raise Unavailable(f"Kafka: {type(error).__name__}: {error}") from error
@@ -277,7 +284,7 @@ class KafkaOutbox:
             with contextlib.suppress(kafka_errors.KafkaTimeoutError):
                 producer.close(timeout=0)
 
-    def _read_head(self) -> Head:
+    def head(self) -> Head:
         """Reads the topic's newest committed head of the stream, from its end backwards in growing steps."""
         consumer = KafkaConsumer(
             **self._settings,

@@ -19,6 +19,7 @@ from worker.layout import StateLost
 from worker.metrics import Metrics
 from worker.ownership import Ownership, Unavailable
 from worker.publisher import KafkaOutbox, Publisher
+from worker.recommender import Recommender
 from worker.store import RedisStore, connect
 
 _POLL_MS = 200
@@ -35,7 +36,7 @@ class _Progress:
 
     stepped: float = field(default_factory=time.monotonic)
     ticked: float = field(default_factory=time.monotonic)
-    partitions: frozenset[int] = frozenset()
+    partitions: frozenset[int] | None = None
     state: str = "joining"
     error: str | None = None
     ended: bool = False
@@ -100,9 +101,10 @@ class StreamWorker:
             stream,
             store,
             KafkaOutbox(settings, group, config.snapshots.topic, stream),
-            lambda: sorted(self.progress.partitions),
+            lambda: sorted(self.progress.partitions or ()),
             lambda: ownership.epoch(0),
             config.snapshots.level,
+            Recommender(stream, config.snapshots.recommend_every_seconds, self._metrics, self._report),
             self._metrics,
             self._report,
         )
@@ -164,7 +166,7 @@ class StreamWorker:
                 if now >= commit_at:
                     ownership.commit()
                     commit_at = now + self._config.commit_every_seconds
-                if now >= look_at:
+                if now >= look_at or self.progress.partitions is None:
                     ownership.compare()
                     self._look(kafka, ownership)
                     look_at = now + self._config.snapshots.every_seconds
@@ -178,6 +180,8 @@ class StreamWorker:
 
     def _state(self, kafka: KafkaLog, ownership: Ownership) -> str:
         """Returns what readiness says: serving is to count every partition that the group assigns to this worker."""
+        if self.progress.partitions is None:
+            return f"not known yet whether topic {self._served.topic} exists"
         if not self.progress.partitions:
             return f"topic {self._served.topic} is missing"
         if kafka.generation() is None:
@@ -186,8 +190,9 @@ class StreamWorker:
 
     def _look(self, kafka: KafkaLog, ownership: Ownership) -> None:
         """Brings the gauges up to date."""
-        self.progress.partitions = frozenset(kafka.partitions())
-        if not self.progress.partitions:
+        partitions = kafka.partitions()
+        self.progress.partitions = None if partitions is None else frozenset(partitions)
+        if partitions is not None and not partitions:
             self._log.warning("topic.missing", topic=self._served.topic, todo="ldp-worker create-topics")
         counted, stored, watermarks = ownership.counted(), ownership.stored(), ownership.watermarks()
         for partition, lag in kafka.lags(counted).items():
@@ -245,12 +250,7 @@ def run(config: Config) -> int:
             f" another worker's, set {PREFIX}HTTP__PORT, 0 takes a free one"
         ) from None
     log.info("worker.started", port=server.server_port, streams=[worker.name for worker in workers])
-    try:
-        kernels.warm()  # compiled or loaded before anything waits for them
-    except RuntimeError as error:
-        raise ConfigError(
-            f"NUMBA_CACHE_DIR: compiled code cannot be kept ({error}); set it to a folder that can be written to"
-        ) from None
+    kernels.warm()  # compiled or loaded before anything waits for them
     for worker in workers:
         worker.start()
     while not stopping.wait(1) and not all(worker.progress.ended for worker in workers):

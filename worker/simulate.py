@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from kafka import KafkaProducer
-from kafka.errors import KafkaError, MessageSizeTooLargeError, RecordListTooLargeError
+from kafka.errors import KafkaError, KafkaTimeoutError, MessageSizeTooLargeError, RecordListTooLargeError
 
 import ldp
 from ldp import frames
@@ -43,6 +43,10 @@ Progress = Callable[[int], object]
 
 class SimulationError(RuntimeError):
     """The counts cannot be used, or not every report was acknowledged."""
+
+
+class NoSuchColumnError(SimulationError):
+    """The file of counts has no column of the name that was asked for."""
 
 
 @dataclass(frozen=True)
@@ -88,10 +92,11 @@ def read_counts(path: Path, column: str, label_column: str, labels: Sequence[str
         (rows,) or (labels,) int64; labels that the file does not have count 0.
 
     Raises:
-        SimulationError: a column that is not there, a count that is none, or a label that the stream does not have.
+        NoSuchColumnError: a column that is not there.
+        SimulationError: a count that is none, or a label that the stream does not have.
     """
     try:
-        with path.open(encoding="utf-8", newline="") as file:
+        with path.open(encoding="utf-8-sig", newline="") as file:  # spreadsheets write a byte order mark
             rows = list(csv.DictReader(file))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise SimulationError(f"{path}: cannot be read ({error})") from None
@@ -100,7 +105,9 @@ def read_counts(path: Path, column: str, label_column: str, labels: Sequence[str
     needed = [column] if labels is None else [column, label_column]
     for name in needed:
         if name not in rows[0]:
-            raise SimulationError(f"{path}: no column {name!r}; there are {', '.join(rows[0])}")
+            raise NoSuchColumnError(
+                f"{path}: no column {name!r}; there are {', '.join(filter(None, rows[0]))}"
+            )
     counts = [_count(path, line, row[column]) for line, row in enumerate(rows, 2)]
     if labels is None:
         return np.array(counts, np.int64)
@@ -252,11 +259,12 @@ def send(
         allow_auto_create_topics=False,
     )
     try:
-        partitions = sorted(producer.partitions_for(served.topic) or ())
-        if not partitions:
+        try:
+            partitions = sorted(producer.partitions_for(served.topic))
+        except KafkaTimeoutError:
             raise SimulationError(
-                f"topic {served.topic!r} does not exist; create it: ldp-worker create-topics"
-            )
+                f"topic {served.topic!r} is not there; ldp-worker create-topics makes what is missing"
+            ) from None
         made = records(served.stream, crowd.values, batch, json_share, malformed_share, rng)
         for i, (value, reports) in enumerate(made):
             partition = partitions[i // _RUN % len(partitions)]

@@ -11,6 +11,7 @@ from typing import Any
 
 import kafka.errors
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
+from rich.console import JustifyMethod
 from rich.table import Table
 
 import ldp
@@ -18,6 +19,8 @@ from ldp.snapshot import CHUNK, INLINE
 from worker.config import Config
 
 HOUR_MS = 3_600_000
+BROKERS_DEFAULT = -1
+"""The replication factor that leaves it to the brokers."""
 BROKER_LIMIT = 1_048_588
 """Kafka's own default of ``max.message.bytes``."""
 
@@ -87,18 +90,7 @@ class Made:
 
 
 class TopicError(RuntimeError):
-    """The cluster refused to create a topic."""
-
-
-def connect(config: Config, wait_seconds: float = 10.0) -> KafkaAdminClient:
-    """Connects to the cluster's administration.
-
-    Raises:
-        KafkaError: no broker answered in time.
-    """
-    return KafkaAdminClient(
-        **config.kafka.client(), client_id="ldp-worker-admin", bootstrap_timeout_ms=int(1000 * wait_seconds)
-    )
+    """A topic is missing, or the cluster refused to create one."""
 
 
 def largest_message(stream: ldp.Stream, partitions: int) -> int:
@@ -109,14 +101,19 @@ def largest_message(stream: ldp.Stream, partitions: int) -> int:
 
     Example:
         >>> largest_message(ldp.Stream("s", ldp.OLH(epsilon="1", domain_size=845)), partitions=4)
-        71843
+        71851
         >>> largest_message(ldp.Stream("s", ldp.OLH(epsilon="1", domain_size=1 << 20)), partitions=4)
         532480
     """
     d = stream.oracle.domain_size
     document = {key: value for key, value in stream.document().items() if key != "labels"}
-    queries = [{"name": name, "values": list(values), "frequency": 0} for name, values in stream.queries]
-    body = _ENVELOPE + _OFFSET * partitions + _json(document) + _json(queries) + _NUMBER * len(queries)
+    ends = {"low": 0, "high": 0}
+    queries = [
+        {"name": name, "values": list(values), "standard_error": 0} | ends for name, values in stream.queries
+    ]
+    top = [{"name": name, "values": [d] * k, "frequencies": 0} | ends for name, k in stream.top]
+    numbers = 4 * len(queries) + 3 * sum(k for _, k in stream.top)
+    body = _ENVELOPE + _OFFSET * partitions + _json([document, queries, top]) + _NUMBER * numbers
     if d <= INLINE:
         body += 3 * _NUMBER * d
     chunk = _ENVELOPE + 8 * min(d, CHUNK) if d > INLINE else 0
@@ -197,8 +194,28 @@ def _room(largest: int) -> dict[str, str]:
     return {"max.message.bytes": str(largest)} if largest > BROKER_LIMIT else {}
 
 
+def require(admin: KafkaAdminClient, name: str) -> None:
+    """Sees that a topic exists.
+
+    Raises:
+        TopicError: it does not.
+    """
+    if not _found(admin, [name]):
+        raise TopicError(f"topic {name!r} does not exist; ldp-worker create-topics makes what is missing")
+
+
 def describe(admin: KafkaAdminClient, names: Iterable[str]) -> dict[str, Topic]:
     """Returns those of the named topics that exist."""
+    found = _found(admin, names)
+    if not found:
+        return {}
+    resources = [ConfigResource(ConfigResourceType.TOPIC, name) for name in found]
+    settings = admin.describe_configs(resources, config_filter="all")["topic"]
+    return {name: _topic(topic, settings[name]) for name, topic in found.items()}
+
+
+def _found(admin: KafkaAdminClient, names: Iterable[str]) -> dict[str, Mapping[str, Any]]:
+    """Returns what the cluster says of those of the named topics that exist."""
     found = {}
     for topic in admin.describe_topics(list(names)):
         error = kafka.errors.for_code(topic["error_code"])
@@ -207,11 +224,7 @@ def describe(admin: KafkaAdminClient, names: Iterable[str]) -> dict[str, Topic]:
         if error is not kafka.errors.NoError:
             raise error(f"topic {topic['name']!r}")
         found[topic["name"]] = topic
-    if not found:
-        return {}
-    resources = [ConfigResource(ConfigResourceType.TOPIC, name) for name in found]
-    settings = admin.describe_configs(resources, config_filter="all")["topic"]
-    return {name: _topic(topic, settings[name]) for name, topic in found.items()}
+    return found
 
 
 def _topic(topic: Mapping[str, Any], settings: Mapping[str, Mapping[str, Any]]) -> Topic:
@@ -224,15 +237,15 @@ def _topic(topic: Mapping[str, Any], settings: Mapping[str, Mapping[str, Any]]) 
 
 
 def create(
-    admin: KafkaAdminClient, config: Config, partitions: int = 4, replication_factor: int = -1
+    admin: KafkaAdminClient, config: Config, partitions: int = 4, replication_factor: int = BROKERS_DEFAULT
 ) -> list[Made]:
     """Creates the topics that are missing, and leaves those that exist as they are.
 
     Args:
-        admin: from `connect`.
+        admin: from `worker.brokers.connect`.
         config: whose topics.
         partitions: of each new topic of reports.
-        replication_factor: of each new topic; -1 is the broker's default.
+        replication_factor: of each new topic.
 
     Raises:
         TopicError: the cluster refused to create a topic.
@@ -266,7 +279,8 @@ def render(made: Iterable[Made]) -> Table:
     """Returns what became of the topics as a table."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for heading in ("topic", "for", "partitions", "replicas", ""):
-        table.add_column(heading, justify="right" if heading in {"partitions", "replicas"} else "left")
+        justify: JustifyMethod = "right" if heading in {"partitions", "replicas"} else "left"
+        table.add_column(heading, justify=justify, overflow="fold")
     for one in made:
         done = "[green]created[/]" if one.created else "exists"
         table.add_row(

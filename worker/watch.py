@@ -7,21 +7,17 @@ from typing import Any
 
 import numpy as np
 from kafka import KafkaConsumer, TopicPartition
-from rich.cells import cell_len
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
-from rich.table import Table
 from rich.text import Text
 
+import ldp
 from ldp.snapshot import Incomplete, Snapshot, assemble
+from ldp.table import most_frequent
 from worker.config import Config
 from worker.publisher import PARTITION
 
-METHODS = ("norm-sub", "base-cut", "power-ns")
-"""The methods that are shown beside Base unless others are asked for: one of each of the paper's families."""
 _POLL_MS = 200
-_LABEL, _BASE, _METHOD = 24, 28, 8
-"""Widths: of a label at most; of Base with its interval; of a method."""
 
 
 class Watch:
@@ -130,33 +126,21 @@ def render(
         age_seconds: since the snapshot was published.
         width: of the terminal; where the methods do not fit beside each other, they follow in further tables.
     """
-    base, head = snapshot.bodies["base"], snapshot.head
-    values = np.argsort(-base["frequencies"], kind="stable")[:top]
-    labels = [str(value) if snapshot.labels is None else snapshot.labels[value] for value in values]
-    label_width = min(_LABEL, max(cell_len(label) for label in ["value", *labels]))
-    each = max(1, (width - label_width - _BASE) // _METHOD)
-    tables = []
-    for first in range(0, max(1, len(methods)), each):
-        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-        table.add_column("value", width=label_width, overflow="ellipsis", no_wrap=True)
-        table.add_column("base", justify="right", no_wrap=True)
-        table.add_column(f"{100 * base['level']:g} % interval", justify="right", no_wrap=True)
-        shown = methods[first : first + each]
-        for name in shown:
-            table.add_column(name.replace("-", "-\n"), justify="right")
-        for value, label in zip(values, labels, strict=True):
-            frequency, low, high = (percent(base[vector][value]) for vector in ("frequencies", "low", "high"))
-            others = [percent(snapshot.bodies[name]["frequencies"][value]) for name in shown]
-            table.add_row(Text(label), frequency, f"{low} … {high}", *others)
-        tables.append(table)
+    head = snapshot.head
     whole = "complete" if head["complete"] else f"NOT COMPLETE: {gaps(head)}"
     number, reports = head["sequence"], head["reports"]
     title = f"{head['stream']}: snapshot {number}, {reports:,} reports, {age_seconds:.0f} s old, {whole}"
-    return Group(
-        Text(title, style="bold"),
-        f"the {len(values)} most frequent values of {len(base['frequencies'])}, in %;"
-        f" standard error of Base {percent(base['standard_error'])} %",
-        *tables,
+    return Group(Text(title, style="bold"), most_frequent(snapshot, methods, top, width))
+
+
+def foreign(snapshot: Snapshot, stream: ldp.Stream) -> str | None:
+    """Returns a warning if a snapshot is of another stream under the configured one's name, else None."""
+    theirs, ours = snapshot.head["fingerprint"], stream.fingerprint.hex()
+    if theirs == ours:
+        return None
+    return (
+        f"NOT THE CONFIGURED STREAM: this snapshot is of fingerprint {theirs}, the configuration's {stream.name} has"
+        f" {ours}: another protocol, epsilon, domain or other labels"
     )
 
 
@@ -170,24 +154,18 @@ def live(snapshots: Watch, console: Console, show: Callable[[Snapshot], Renderab
                 screen.update(show(snapshot), refresh=True)
 
 
-def percent(frequency: Any) -> str:
-    """Writes a frequency in per cent with two decimals.
-
-    Example:
-        >>> percent(0.09556), percent(-0.0004), percent(0.0)
-        ('9.56', '-0.04', '0.00')
-    """
-    return f"{100 * float(frequency):.2f}"
-
-
 def gaps(head: Any) -> str:
     """Says which stretches of the log were lost before they were counted.
 
     Example:
-        >>> gaps({"gaps": {"0": [[5, 9]], "2": [[1, 2], [7, 8]]}})
-        'partition 0 lost 5–9, partition 2 lost 1–2, 7–8'
+        >>> gaps({"gaps": {"0": [[5, 9]], "2": [[1, 2], [7, 10]]}})
+        'partition 0 lost offsets 5–8, partition 2 lost offsets 1, 7–9'
     """
+
+    def offsets(first: int, end: int) -> str:
+        return str(first) if end == first + 1 else f"{first}–{end - 1}"
+
     return ", ".join(
-        f"partition {partition} lost {', '.join(f'{first}–{end}' for first, end in stretches)}"
+        f"partition {partition} lost offsets {', '.join(offsets(*stretch) for stretch in stretches)}"
         for partition, stretches in head["gaps"].items()
     )

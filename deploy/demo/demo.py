@@ -41,7 +41,8 @@ from rich.text import Text
 from deploy.local.services import Services, UnavailableError
 from ldp.consistency import METHODS
 from ldp.snapshot import Snapshot
-from worker import audit, check, config, logs, simulate, topics, watch
+from ldp.table import percent
+from worker import audit, brokers, check, config, logs, simulate, topics, watch
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
@@ -70,6 +71,7 @@ class DemoError(RuntimeError):
 EXPECTED = (
     DemoError,
     UnavailableError,
+    brokers.Unreachable,
     topics.TopicError,
     simulate.SimulationError,
     audit.AuditError,
@@ -279,11 +281,11 @@ class Story:
         errors = squared_errors(snapshot, self._truth)
         mean = "".join(f"{1e6 * errors[method]:9.2f}" for method in LIVE)
         head = snapshot.head
-        interval = f"  ± {watch.percent(half)}"
+        interval = f"  ± {percent(half)}"
         self._line(f"#{head['sequence']}", head["reports"], mean, base["frequencies"], interval)
 
     def _line(self, name: str, reports: int, mean: str, values: Vector, interval: str) -> None:
-        frequencies = "".join(f"{watch.percent(values[value]):>7}" for value in self._top)
+        frequencies = "".join(f"{percent(values[value]):>7}" for value in self._top)
         say(f"{name:6}{reports:>8,}{mean:27}{'':3}{frequencies}{interval}")
 
 
@@ -298,7 +300,7 @@ def report(labels: Sequence[str], crowd: simulate.Crowd, snapshot: Snapshot) -> 
         table.add_column(labels[value], justify="right", no_wrap=True, min_width=5)
 
     def row(name: str, vector: Vector, style: str = "") -> None:
-        table.add_row(name, *(watch.percent(vector[value]) for value in top), style=style)
+        table.add_row(name, *(percent(vector[value]) for value in top), style=style)
 
     row("truth", truth, "bold")
     row("base", base["frequencies"])
@@ -329,7 +331,7 @@ def most_used(crowd: simulate.Crowd) -> list[int]:
 
 def prepare(conf: config.Config) -> None:
     """Creates the topics, and checks all that can be wrong."""
-    with topics.connect(conf) as admin:
+    with brokers.connect(conf) as admin:
         made = topics.create(admin, conf, PARTITIONS)
     for one in made:
         say(f"created {one.wanted.name}, {one.topic.partitions} partition(s), for {one.wanted.role}")
@@ -368,7 +370,7 @@ def replace_one(workers: Workers) -> None:
 def end_offsets(conf: config.Config) -> dict[str, int]:
     """Where the partitions of the reports end."""
     partitions = [TopicPartition(conf.served(STREAM).topic, number) for number in range(PARTITIONS)]
-    with topics.connect(conf) as admin:
+    with brokers.connect(conf) as admin:
         ends = admin.list_partition_offsets(dict.fromkeys(partitions, OffsetSpec.LATEST))
     return {str(tp.partition): end.offset for tp, end in ends.items()}
 

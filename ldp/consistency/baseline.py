@@ -86,6 +86,14 @@ def base_cut(estimate: Estimate) -> Vector:
         array([0.75, 0.5 , 0.  , 0.  ])
     """
     frequencies = estimate.frequencies
-    d = len(frequencies)
-    threshold = -float(ndtri(FALSE_POSITIVES / d)) * estimate.sigma if d > 2 * FALSE_POSITIVES else 0.0
-    return np.where(frequencies >= threshold, frequencies, 0.0)
+    return np.where(frequencies >= threshold(len(frequencies)) * estimate.sigma, frequencies, 0.0)
+
+
+def threshold(d: int) -> float:
+    """T/σ of Base-Cut: where d values that nobody has are expected to put two above it; 0 for d ≤ 4.
+
+    Example:
+        >>> round(threshold(1024), 4)
+        2.8856
+    """
+    return -float(ndtri(FALSE_POSITIVES / d)) if d > 2 * FALSE_POSITIVES else 0.0

@@ -11,6 +11,8 @@ from importlib.resources import files
 import numpy as np
 import numpy.typing as npt
 
+from ldp.selection import whole
+
 ZIPF_DOMAIN, ZIPF_EXPONENT, ZIPF_USERS = 1024, 1.5, 1_000_000
 EMOJI_USERS = 884_427  # the n of the paper's own Emoji data
 
@@ -76,24 +78,3 @@ def emoji(users: int = EMOJI_USERS) -> Dataset:
         members.setdefault(row["subgroup"], []).append(index)
     subgroups = {name: np.array(indices, np.intp) for name, indices in members.items()}
     return Dataset("emoji", whole(weights[order], users), tuple(row["emoji"] for row in rows), subgroups)
-
-
-def whole(weights: npt.NDArray[np.float64], users: int) -> npt.NDArray[np.int64]:
-    """Weights as a whole number of users each, of the given sum: by largest remainder.
-
-    Args:
-        weights: (d,) 0 or more, not all 0.
-        users: n.
-
-    Returns:
-        (d,) int64, each within 1 of its exact share.
-
-    Example:
-        >>> whole(np.array([2.0, 1.0, 0.0]), 4).tolist()
-        [3, 1, 0]
-    """
-    exact = weights / weights.sum() * users
-    counts: npt.NDArray[np.int64] = np.floor(exact).astype(np.int64)
-    missing = users - int(counts.sum())
-    counts[np.argsort(counts - exact, kind="stable")[:missing]] += 1
-    return counts

@@ -24,8 +24,10 @@ def main() -> None:
         frames,
         growth,
         packages,
+        procedures,
         projective,
         snapshot,
+        solvers,
         store,
     )
 
@@ -39,6 +41,8 @@ def main() -> None:
         growth,
         frames,
         consistency,
+        solvers,
+        procedures,
         snapshot,
         store,
     ):

@@ -24,6 +24,7 @@ from worker.metrics import Metrics
 from worker.ownership import Loaded, NotOwner, Ownership, Unavailable, Verdict
 from worker.partition import ALL
 from worker.publisher import Head, Publisher
+from worker.recommender import Recommender
 
 T = TypeVar("T")
 
@@ -296,6 +297,7 @@ class Process:
             lambda: range(len(world.logs)),
             lambda: self.ownership.epoch(0),
             0.95,
+            Recommender(world.stream, 0.0, metrics, _silent),
             metrics,
             _silent,
         )

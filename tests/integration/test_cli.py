@@ -1,13 +1,19 @@
 """The commands against real services, without a worker: topics made once, checked, filled; nothing changed twice."""
 
 import json
+import time
 from contextlib import closing
 
 import pytest
+import redis
 from click.testing import CliRunner
-from kafka import KafkaConsumer, TopicPartition
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
+from worker import layout
 from worker.cli import cli
+from worker.config import load
+from worker.consumer import KafkaLog
+from worker.partition import PartitionState
 
 pytestmark = pytest.mark.integration
 
@@ -27,7 +33,7 @@ def run(tmp_path, kafka, redis_url, admin):
     def run(command, *args):
         return CliRunner().invoke(cli, [command, "--config", str(path), *args])
 
-    run.name = name
+    run.name, run.path = name, path
     yield run
     ours = [topic for topic in admin.list_topics() if topic.startswith(f"{name}-")]
     if ours:
@@ -73,3 +79,67 @@ def test_watch_without_a_snapshot_says_so(run):
     result = run("watch", "--once", "--timeout", "0.5")
     assert result.exit_code == 1
     assert "no snapshot of" in result.stderr
+    assert "ldp-worker run" in result.stderr
+
+
+@pytest.mark.parametrize("command", ["audit", "watch", "simulate"])
+def test_what_needs_a_topic_says_how_to_make_it(run, tmp_path, command):
+    counts = tmp_path / "counts.csv"
+    counts.write_text("label,n\nred,5\n", encoding="utf-8")
+    options = {"simulate": ("--counts", str(counts), "--column", "n", "--users", "5")}
+    result = run(command, *options.get(command, ()))
+    assert result.exit_code == 1
+    topic = f"{run.name}-{'snapshots' if command == 'watch' else 'reports'}"
+    (line,) = result.stderr.splitlines()
+    assert (
+        line == f"ldp-worker: topic {topic!r} does not exist; ldp-worker create-topics makes what is missing"
+    )
+
+
+def test_a_refused_topic_is_a_line_and_exit_1(run):
+    result = run("create-topics", "--replication-factor", "1000")
+    assert result.exit_code == 1
+    assert "could not be created" in result.stderr
+    assert "Traceback" not in result.output
+
+
+def test_an_audit_before_anything_is_counted(run):
+    run("create-topics", "--partitions", "2")
+    result = run("audit", "--json")
+    assert result.exit_code == 0, result.stderr
+    verdict = json.loads(result.stdout)
+    assert (verdict["equal"], verdict["counted"]) == (True, False)
+    assert [row["counted"] for row in verdict["partitions"]] == [False, False]
+
+
+def test_check_sees_snapshots_and_counts_of_another_stream(run, kafka, redis_url):
+    run("create-topics", "--partitions", "1")
+    config = load(run.path, {})
+    stream = config.streams[0].stream
+    assert levels(run("check", "--json"), "snapshots of") == {"ok"}
+    # a worker of another epsilon has been here
+    other = f"{stream.name}/head"
+    body = {"sequence": 12, "offsets": {"0": 5}, "fingerprint": "00c0ffee"}
+    with closing(KafkaProducer(bootstrap_servers=kafka)) as producer:
+        producer.send(f"{run.name}-snapshots", json.dumps(body).encode(), other.encode(), partition=0).get(10)
+    with redis.Redis.from_url(redis_url) as client:
+        lineage = json.dumps({"fingerprint": "00c0ffee"})
+        fields = layout.initial(lineage, PartitionState(0, 0)).fields()
+        client.hset(layout.meta_key(stream.name, 0), mapping=fields)
+    result = run("check", "--json")
+    assert result.exit_code == 1
+    found = {row["subject"]: row for row in json.loads(result.stdout)}
+    assert found[f"snapshots of {stream.name}"]["level"] == "error"
+    assert "number 12 of fingerprint 00c0ffee" in found[f"snapshots of {stream.name}"]["text"]
+    assert found[f"counts of {stream.name}"]["level"] == "error"
+
+
+def test_a_log_knows_in_time_whether_its_topic_exists(run, kafka):
+    """Until the client was told, it is not known; neither answer may come before, nor stay away."""
+    run("create-topics", "--partitions", "3")
+    for topic, partitions in ((f"{run.name}-reports", {0, 1, 2}), (f"{run.name}-none", set())):
+        with closing(KafkaLog({"bootstrap_servers": kafka}, run.name, topic)) as log:
+            deadline = time.monotonic() + 30
+            while (found := log.partitions()) is None and time.monotonic() < deadline:
+                log.poll(100)
+            assert found == partitions

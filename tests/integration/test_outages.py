@@ -227,7 +227,10 @@ def test_records_deleted_before_they_were_counted_are_a_gap(world):
     assert last.head["reports"] == world.n
     # the audit says so, too, and that nothing else is wrong
     verdict = world.audit()
-    lost = "partition 1: log: [0, 10) was deleted before it was counted; all else is equal"
+    lost = (
+        "partition 1: gap: offsets 0 to 9: recorded as lost, deleted before they were counted;"
+        " all else equals the log"
+    )
     assert (verdict.reports, verdict.difference) == (world.n, lost)
     assert worker.metric("claims_total", start="gap") == 1
     assert worker.metric("snapshot_complete") == 0

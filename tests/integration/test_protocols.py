@@ -270,7 +270,7 @@ def test_reports_of_a_large_domain(kafka, redis_url, tmp_path):
             return verdict if verdict.lag == 0 else None
 
         verdict = until(counted, "all is counted")
-        assert (verdict.difference, verdict.reports, verdict.rejected) == (None, users, sent.malformed)
+        assert (verdict.difference, verdict.reports, verdict.malformed) == (None, users, sent.malformed)
     finally:
         worker.kill()
         print("\n".join(worker.log.read_text(errors="replace").splitlines()[-40:]))

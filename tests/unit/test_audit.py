@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 import ldp
 from ldp import frames
@@ -22,6 +23,7 @@ FOLDER = Path(__file__).parents[1] / "vectors"
 VECTORS = json.loads((FOLDER / "pure_ldp.json").read_text())
 FRAMES = json.loads((FOLDER / "frames.json").read_text())["streams"]
 ORACLE_VECTORS = json.loads((FOLDER / "oracles.json").read_text())["streams"]
+
 
 STREAMS = {
     "grr-3": ldp.Stream("s", ldp.GRR("1", domain_size=3), labels=["rot", "grün", "blau"]),
@@ -677,16 +679,22 @@ def test_a_gap_is_named_and_the_rest_recounted():
     records = log()
     # lost before anything was counted: all that remains can be read again
     row = verify(stored(with_gap(records, START, START + 20)), records, begin=START + 20)
-    assert row.difference == "log: [100, 120) was deleted before it was counted; all else is equal"
-    assert row.records == 30
+    said = (
+        "gap: offsets 100 to 119: recorded as lost, deleted before they were counted; all else equals the log"
+    )
+    assert (row.difference, row.gaps, row.verdict, row.records) == (said, ((100, 120),), "gap", 30)
+    row = verify(stored(with_gap(records, START, START + 1)), records, begin=START + 1)
+    assert row.difference.startswith("gap: offset 100: recorded as lost")
     # counted to 110, the log then began at 120: what was counted before is gone too
     row = verify(stored(with_gap(records, START + 10, START + 20)), records, begin=START + 20)
     assert row.difference.startswith("log: [100, 110) was counted and then deleted")
+    assert (row.gaps, row.verdict) == ((), "different")
     # a difference in the rest comes first
     state = with_gap(records, START, START + 20)
     state.accepted += 1
     row = verify(stored(state), records, begin=START + 20)
     assert row.difference == f"accepted: {state.accepted} in Redis, {state.accepted - 1} recounted"
+    assert (row.gaps, row.verdict) == ((), "different")
 
 
 def test_a_gap_that_the_log_disproves_is_a_difference():
@@ -702,30 +710,96 @@ def test_a_gap_that_the_log_disproves_is_a_difference():
 # --- what is said -----------------------------------------------------------------------------------------------------
 
 
-def test_verdict_adds_up_and_is_said():
-    rows = (
-        audit.Row(0, 100, 150, 7, records=50, reports=120, rejected={"json": 2, "version": 8}),
-        audit.Row(1, None, 0, 4),
-    )
-    verdict = audit.Verdict("colours", rows)
-    assert (verdict.equal, verdict.records, verdict.reports, verdict.rejected, verdict.lag) == (
-        True,
-        50,
-        120,
-        10,
-        11,
-    )
-    assert audit.render(verdict).caption == "equal: 120 reports in 50 records, 10 malformed"
-    assert list(audit.render(verdict).columns[-1].cells) == ["equal", "nothing counted yet"]
-    tree = json.loads(json.dumps(audit.as_json(verdict)))
-    assert (tree["equal"], tree["difference"], tree["partitions"][0]["rejected"]["json"]) == (True, None, 2)
+EQUAL = audit.Row(0, 100, 150, 7, records=50, reports=120, rejected={"json": 2, "version": 8})
+UNCOUNTED = audit.Row(1, None, 0, 4)
+DIFFERENT = audit.Row(2, 0, 5, 0, 3, 3, {"json": 1}, difference="late: 1 in Redis, 0 recounted")
+GAP = audit.Row(3, 0, 50, 1, records=30, reports=30, gaps=((0, 20),), difference="gap: offsets 0 to 19: lost")
 
-    different = audit.Verdict(
-        "colours", (*rows, audit.Row(2, 0, 5, 0, difference="late: 1 in Redis, 0 recounted"))
+
+def shown(*rows, width=80):
+    console = Console(width=width, force_terminal=False)
+    with console.capture() as captured:
+        console.print(audit.render(audit.Verdict("colours", rows)))
+    return captured.get().splitlines()
+
+
+def test_verdict_adds_up():
+    verdict = audit.Verdict("colours", (EQUAL, UNCOUNTED))
+    assert (verdict.equal, verdict.counted, verdict.records, verdict.reports) == (True, True, 50, 120)
+    assert (verdict.malformed, verdict.rejected, verdict.lag) == (10, {"json": 2, "version": 8}, 11)
+    different = audit.Verdict("colours", (EQUAL, UNCOUNTED, DIFFERENT, GAP))
+    assert (different.equal, different.malformed, different.rejected) == (
+        False,
+        11,
+        {"json": 3, "version": 8},
     )
-    assert not different.equal
-    assert audit.as_json(different)["difference"] == "partition 2: late: 1 in Redis, 0 recounted"
-    assert audit.render(different).caption == "different: partition 2: late: 1 in Redis, 0 recounted"
+    assert not audit.Verdict("colours", (GAP,)).equal
+    assert not audit.Verdict("colours", (UNCOUNTED,)).counted
+
+
+def test_the_terminal_says_a_row_a_partition_then_what_differs_then_the_outcome():
+    lines = shown(EQUAL, UNCOUNTED)
+    assert lines[0] == "audit of colours"
+    assert [line.split() for line in lines[2:4]] == [
+        ["0", "150", "7", "120", "10", "equal"],
+        ["1", "0", "4", "0", "0", "none", "yet"],
+    ]
+    assert lines[4:] == ["equal: 120 reports in 50 records, 10 malformed"]
+    assert shown(UNCOUNTED)[-1] == "nothing is counted yet: no verdict"
+
+    lines = shown(EQUAL, DIFFERENT, GAP)
+    assert [line.split()[-1] for line in lines[2:5]] == ["equal", "different", "gap"]
+    assert lines[5:] == [
+        "partition 2: late: 1 in Redis, 0 recounted",
+        "partition 3: gap: offsets 0 to 19: lost",
+        "different in partition 2",
+    ]
+    assert (
+        shown(EQUAL, GAP)[-1] == "equal except for the recorded gaps: 150 reports in 80 records, 10 malformed"
+    )
+
+
+def test_a_verdict_on_a_billion_fits_in_80_columns():
+    row = audit.Row(99, 0, 9_876_543_210, 1_234_567_890, 9_876_543_210, 9_876_543_210, {"json": 123_456})
+    lines = shown(row, DIFFERENT)
+    assert max(map(len, lines)) <= 80
+    assert lines[2].split() == ["99", "9,876,543,210", "1,234,567,890", "9,876,543,210", "123,456", "equal"]
+    # whatever the numbers are, the verdict stays whole
+    huge = audit.Row(2**31 - 1, 0, 2**63 - 1, 2**63 - 1, 2**63 - 1, 2**63 - 1, {"json": 2**62})
+    lines = shown(huge, DIFFERENT, UNCOUNTED)
+    assert max(map(len, lines)) <= 80
+    assert sum("different" in line for line in lines[:-1]) == sum("none yet" in line for line in lines) == 1
+
+
+def test_json_has_the_same_fields_for_the_stream_and_its_partitions():
+    tree = json.loads(json.dumps(audit.as_json(audit.Verdict("colours", (EQUAL, UNCOUNTED, DIFFERENT, GAP)))))
+    rows = tree["partitions"]
+    own = {"partition", "start", "offset", "gaps"}
+    assert all(row.keys() - own == tree.keys() - {"stream", "partitions"} for row in rows)
+    for key, value in tree.items():
+        if key not in ("stream", "partitions", "difference"):
+            assert {type(row[key]) for row in rows} == {type(value)}, key
+    assert (tree["equal"], tree["counted"], tree["malformed"]) == (False, True, 11)
+    assert tree["rejected"] == {"json": 3, "version": 8}
+    assert tree["difference"] == "partition 2: late: 1 in Redis, 0 recounted"
+    assert [row["equal"] for row in rows] == [True, True, False, False]
+    assert [row["counted"] for row in rows] == [True, False, True, True]
+    assert [row["malformed"] for row in rows] == [10, 0, 1, 0]
+    assert [row["gaps"] for row in rows] == [[], [], [], [[0, 20]]]
+    assert rows[0] == {
+        "partition": 0,
+        "start": 100,
+        "offset": 150,
+        "equal": True,
+        "counted": True,
+        "difference": None,
+        "records": 50,
+        "reports": 120,
+        "malformed": 10,
+        "rejected": {"json": 2, "version": 8},
+        "lag": 7,
+        "gaps": [],
+    }
 
 
 def test_the_audit_shares_nothing_with_what_it_audits():

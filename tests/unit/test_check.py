@@ -1,9 +1,11 @@
 """check: each thing that can be wrong is found, at its level; what is right is not complained about."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 import ldp
 from ldp import frames, snapshot
@@ -12,8 +14,9 @@ from worker import check, layout, topics
 from worker.check import Cluster, Level
 from worker.config import parse
 from worker.partition import PartitionState
+from worker.publisher import Head
 
-CONFIG = parse("""
+CONFIG_TEXT = """
 group = "g"
 [[streams]]
 name = "colours"
@@ -24,7 +27,8 @@ labels = ["red", "green", "blue"]
 [[streams.queries]]
 name = "warm"
 values = ["red"]
-""")
+"""
+CONFIG = parse(CONFIG_TEXT)
 SERVED = CONFIG.streams[0]
 SOUND = {
     "cleanup.policy": "delete",
@@ -188,6 +192,82 @@ def test_no_record_of_one_report_is_larger_than_said(protocol, d):
     assert written + kafka <= as_json <= written + 512
 
 
+@pytest.mark.parametrize(
+    ("protocol", "entries"),
+    [
+        ('protocol = "hadamard"\ndomain_size = 1048576', 1 << 21),
+        ('protocol = "pgr"\ndomain_size = 1000\nprime = 3\ndimension = 7', 1093),
+        ('protocol = "grr"\ndomain_size = 20', 20),
+    ],
+)
+def test_a_partitions_counts_must_fit_into_a_string(protocol, entries):
+    config = parse(f"[[streams]]\nname = 's'\ntopic = 'reports'\nepsilon = '1'\n{protocol}")
+    state = PartitionState.fresh(config.streams[0].stream, 0)
+    state.changed.add("all")
+    _, blobs = layout.dump(state, layout.initial("", state), "0" * 32)
+    assert len(blobs["all"]) == 40 + 8 * entries
+    assert check.judge_blobs(config, 40 + 8 * entries) == []
+    (finding,) = check.judge_blobs(config, 39 + 8 * entries)
+    assert finding.level is Level.ERROR
+    assert f"{40 + 8 * entries} bytes" in finding.text
+    assert f"proto-max-bulk-len {40 + 8 * entries}" in finding.todo
+
+
+def test_the_largest_state_does_not_fit_into_redis_own_default():
+    # a projective line of 4d points: 2^26 counters but for four are 512 MiB and 8 bytes with what stands before them
+    table = "protocol = 'pgr'\ndomain_size = 16777216\nprime = 67108859\ndimension = 2"
+    config = parse(f"[[streams]]\nname = 's'\ntopic = 'reports'\nepsilon = '1'\n{table}")
+    assert [f.level for f in check.judge_blobs(config, check.STRING_LIMIT)] == [Level.ERROR]
+    assert check.judge_blobs(parse(CONFIG_TEXT), check.STRING_LIMIT) == []
+
+
+def test_snapshots_of_another_stream():
+    ours = SERVED.stream.fingerprint.hex()
+    assert check.judge_head(SERVED, Head(0, {}, "")).level is Level.OK
+    assert check.judge_head(SERVED, Head(7, {0: 3}, ours)).level is Level.OK
+    finding = check.judge_head(SERVED, Head(7, {0: 3}, "00c0ffee"))
+    assert (finding.level, finding.subject) == (Level.ERROR, "snapshots of colours")
+    assert "number 7 of fingerprint 00c0ffee" in finding.text
+    assert ours in finding.text
+
+
+@pytest.mark.parametrize(
+    ("asked", "used", "level"),
+    [
+        (None, "/app/ldp/__pycache__", Level.OK),
+        ("/cache", "/cache/ldp_0a1b", Level.OK),
+        ("/cache", "/app/ldp/__pycache__", Level.WARNING),
+        (None, None, Level.ERROR),
+        ("/cache", None, Level.ERROR),
+    ],
+)
+def test_where_compiled_kernels_are_kept(asked, used, level):
+    finding = check.judge_cache(asked, used)
+    assert finding.level is level
+    assert (used or "no folder") in finding.text
+    assert ("NUMBA_CACHE_DIR" in finding.todo) == (level is not Level.OK)
+
+
+def test_the_folder_of_the_kernels_is_found():
+    assert any(Path(check._cache_folder()).glob("kernels.*.nbi"))
+
+
+def test_nothing_is_cut_at_80_columns():
+    long = [
+        check.Finding(Level.WARNING, f"topic {'t' * 249}", "x" * 300, "do " + "y" * 100),
+        check.Finding(Level.OK, "redis", "fine [red]"),
+    ]
+    console = Console(width=80, force_terminal=False)
+    with console.capture() as captured:
+        console.print(check.render(long))
+    lines = captured.get().splitlines()
+    assert max(map(len, lines)) <= 80
+    text = "".join(line.strip() for line in lines)
+    assert (text.count("x"), text.count("y"), text.count("…")) == (300, 100, 0)
+    assert "t" * 249 in text.replace("topic", "topic ")
+    assert lines[-1].split() == ["ok", "redis:", "fine", "[red]"]
+
+
 def counts(fields, words=None, log=(0, 10), topic_id="id-1"):
     there = cluster(reports=topics.Topic(topic_id, 2, 3, SOUND))
     known = Cluster(there, {"reports": {0: log, 1: log}}, {"reports": words or {}})
@@ -219,6 +299,17 @@ def test_counts_that_cannot(found, level, said):
     (finding,) = counts(**found)
     assert finding.level is level
     assert said in finding.text
+
+
+def test_what_partitions_have_in_common_is_said_once():
+    alike = counts({0: stored(5, group="other"), 1: stored(7, group="other")})
+    assert [f.text.split(": ")[0] for f in alike] == ["partition 0, 1"]
+    different = counts({0: stored(5, group="other"), 1: stored(11)})
+    assert [f.text.split(": ")[0] for f in different] == ["partition 0", "partition 1"]
+    (lost,) = counts({0: stored(3), 1: stored(10)}, log=(4, 10))
+    assert lost.text == "partition 0: the log lost offset 3 before counting"
+    (lost,) = counts({0: stored(3), 1: stored(10)}, log=(5, 10))
+    assert lost.text == "partition 0: the log lost offsets 3 to 4 before counting"
 
 
 @pytest.mark.parametrize("protocol", ["olh", "pgr"])

@@ -1,12 +1,21 @@
 """The command line: exit codes, and errors that say what to do, without a broker."""
 
+import functools
+import gc
+import json
+import logging
+import socket
 import subprocess
 import sys
 
 import pytest
 from click.testing import CliRunner
 
+import ldp
+from ldp import snapshot
+from worker import brokers, topics, watch
 from worker.cli import cli
+from worker.config import parse
 
 GOOD = '[[streams]]\nname = "s"\ntopic = "t"\nprotocol = "grr"\nepsilon = "1"\ndomain_size = 3\n'
 
@@ -35,7 +44,7 @@ def test_configuration_errors_are_lines_and_exit_2(run, command):
 def test_a_missing_file_exits_2(tmp_path):
     result = CliRunner().invoke(cli, ["check", "--config", str(tmp_path / "none.toml")])
     assert result.exit_code == 2
-    assert "cannot be read" in result.stderr
+    assert result.stderr.startswith(f"ldp-worker: {tmp_path}/none.toml: there is no such file; name one by")
 
 
 def test_the_variable_that_names_the_file_overrides_nothing_in_it(tmp_path):
@@ -47,7 +56,15 @@ def test_the_variable_that_names_the_file_overrides_nothing_in_it(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "args", [("watch", "--method", "best"), ("create-topics", "--partitions", "0"), ("nothing",)]
+    "args",
+    [
+        ("watch", "--method", "best"),
+        ("create-topics", "--partitions", "0"),
+        ("create-topics", "--replication-factor", "0"),
+        ("create-topics", "--replication-factor", "-1"),
+        ("audit", "--stream", "other"),
+        ("nothing",),
+    ],
 )
 def test_usage_errors_exit_2(run, args):
     assert run(GOOD, *args).exit_code == 2
@@ -59,6 +76,170 @@ def test_bad_counts_exit_1(run, tmp_path):
     result = run(GOOD, "simulate", "--counts", str(counts), "--column", "n", "--users", "5")
     assert result.exit_code == 1
     assert "line 2: 'many'" in result.stderr
+
+
+@pytest.mark.parametrize("option", ["--column", "--label-column"])
+def test_a_column_that_is_not_there_is_a_usage_error(run, tmp_path, option):
+    counts = tmp_path / "c.csv"
+    counts.write_text("\ufefflabel,n\nred,1,more than the header has\n", encoding="utf-8")
+    named = {"--column": "n", "--label-column": "label"} | {option: "none"}
+    labelled = GOOD.replace("domain_size = 3", 'labels = ["red"]')
+    args = [part for pair in named.items() for part in pair]
+    result = run(labelled, "simulate", "--counts", str(counts), "--users", "5", *args)
+    assert result.exit_code == 2
+    assert "no column 'none'; there are label, n" in result.stderr
+
+
+@pytest.fixture
+def closed():
+    """An address that nobody listens at."""
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))  # and does not listen
+        yield f"127.0.0.1:{held.getsockname()[1]}"
+    gc.collect()  # the client leaves sockets that were refused to the garbage collector: not to another test's
+
+
+leaves_sockets = pytest.mark.filterwarnings(
+    "ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"
+)
+
+
+@leaves_sockets
+@pytest.mark.parametrize("command", ["audit", "watch", "simulate", "create-topics", "check"])
+def test_brokers_that_do_not_answer_are_named_while_waiting_and_after(
+    run, tmp_path, monkeypatch, closed, command
+):
+    monkeypatch.setattr(brokers, "_NOTICE_SECONDS", 0.1)
+    monkeypatch.setattr(brokers, "PATIENCE", 1.0)
+    connect = brokers.connect
+    monkeypatch.setattr(brokers, "connect", lambda config, _=1.0, waiting=None: connect(config, 1.0, waiting))
+    counts = tmp_path / "c.csv"
+    counts.write_text("n\n1\n", encoding="utf-8")
+    options = {"simulate": ("--counts", str(counts), "--column", "n", "--users", "5")}
+    addresses = f'[kafka]\nbootstrap_servers = ["{closed}"]\n[redis]\nurl = "redis://{closed}"\n'
+    result = run(addresses + GOOD, command, *options.get(command, ()))
+    assert result.exit_code == 1
+    said = result.stderr.splitlines()
+    assert said[0].startswith(f"ldp-worker: no answer from {closed} yet (")
+    assert said[0].endswith("ECONNREFUSED); trying for 1 s")
+    if command == "check":
+        said = [" ".join(result.stdout.split())]
+    assert f"no answer from {closed} in 1 s (111 ECONNREFUSED)" in " ".join(said[-2:])
+    assert "kafka.bootstrap_servers" in said[-1]
+    assert "Traceback" not in result.output
+
+
+@leaves_sockets
+def test_waiting_for_brokers_leaves_the_clients_log_as_it_was(closed):
+    config = parse(f'[kafka]\nbootstrap_servers = ["{closed}"]\n{GOOD}')
+    logger = logging.getLogger("kafka.net.manager")
+    before = (logger.level, logger.propagate, list(logger.handlers))
+    with pytest.raises(brokers.Unreachable, match=f"no answer from {closed} in 0.3 s"):
+        brokers.connect(config, 0.3)
+    assert (logger.level, logger.propagate, list(logger.handlers)) == before
+
+
+CONFIGURED = parse(GOOD).streams[0].stream
+
+
+class Topic:
+    """Snapshots of a stream, as `watch.Watch` gives them."""
+
+    def __init__(self, stream, config, name):
+        estimate = stream.oracle.estimate(stream.oracle.zeros() + 5, 15)
+        parts = snapshot.messages(stream, estimate, snapshot.Cut({0: 9}, {}), sequence=4)
+        found = {part.key: (dict(part.headers(4, len(parts))), part.body) for part in parts}
+        self._snapshots = [snapshot.assemble(name, found)]
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def latest(self, timeout):
+        return self._snapshots.pop() if self._snapshots else None
+
+    def age(self):
+        return 3.0
+
+
+@pytest.fixture
+def publish(monkeypatch):
+    """Lets `watch` see one snapshot of a stream."""
+
+    def publish(stream):
+        monkeypatch.setattr("worker.cli._reach", lambda config, topic: None)
+        monkeypatch.setattr(watch, "Watch", functools.partial(Topic, stream))
+
+    return publish
+
+
+def test_watch_shows_base_once(run, publish):
+    publish(CONFIGURED)
+    heading = run(GOOD, "watch", "--once", "--method", "base").stdout.splitlines()[2]
+    assert heading.split() == ["value", "base", "95", "%", "interval"]
+    publish(CONFIGURED)
+    headings = run(
+        GOOD, "watch", "--once", "--method", "power", "--method", "base", "--method", "power"
+    ).stdout.splitlines()[2]
+    assert headings.split() == ["value", "base", "95", "%", "interval", "power"]
+
+
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_watch_warns_of_a_snapshot_of_another_stream(run, publish, options):
+    other = ldp.Stream("s", ldp.GRR("2", 3))
+    publish(other)
+    result = run(GOOD, "watch", "--once", *options)
+    assert result.exit_code == 0
+    said = " ".join((result.stderr if options else result.stdout).split())
+    assert "NOT THE CONFIGURED STREAM" in said
+    assert f"fingerprint {other.fingerprint.hex()}" in said
+    assert CONFIGURED.fingerprint.hex() in said
+    if options:
+        assert json.loads(result.stdout)["head"]["fingerprint"] == other.fingerprint.hex()
+    publish(CONFIGURED)
+    result = run(GOOD, "watch", "--once", *options)
+    assert "NOT THE" not in result.stdout + result.stderr
+
+
+def test_run_without_a_place_for_compiled_code_says_what_to_set(tmp_path):
+    path = tmp_path / "worker.toml"
+    path.write_text(GOOD, encoding="utf-8")
+    code = (
+        "from numba.core import caching\n"
+        "caching.CacheImpl._locator_classes = caching.CompileResultCacheImpl._locator_classes = []\n"
+        "from worker.cli import main\n"
+        "main()"
+    )
+    command = [sys.executable, "-c", code, "run", "--config", str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 2, done.stderr
+    assert (
+        done.stderr.splitlines()[-1] == "ldp-worker: set NUMBA_CACHE_DIR to a folder that can be written to"
+    )
+    assert "Traceback" not in done.stderr
+
+
+def made(name, role, created=True):
+    return topics.Made(topics.Wanted(name, role, 1, {}), created, topics.Topic("id", 100_000, 3, {}))
+
+
+def test_names_of_topics_are_never_cut():
+    from rich.console import Console
+
+    console = Console(width=80, force_terminal=False)
+    with console.capture() as captured:
+        console.print(
+            topics.render([made("t" * 249, "reports of " + "s" * 200), made("dead", "d", created=False)])
+        )
+    text = captured.get()
+    assert max(map(len, text.splitlines())) <= 80
+    assert (text.count("t"), text.count("…")) == (
+        249 + "topic created partitions reports exists".count("t"),
+        0,
+    )
+    assert text.count("created") == text.count("exists") == 1
 
 
 def test_help_loads_nothing_heavy():

@@ -1,9 +1,10 @@
+import re
 from pathlib import Path
 
 import pytest
 
 from ldp.oracles import ORACLES
-from worker.config import ConfigError, StreamTable, load, parse
+from worker.config import ConfigError, Query, StreamTable, _File, _Table, load, parse
 
 STREAM = """
 [[streams]]
@@ -38,23 +39,45 @@ def test_defaults_and_stream():
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("", "streams: nothing given; Field required"),
-        ("streams = []", "streams: [] given; List should have at least 1 item"),
-        ("x = 1" + STREAM, "x: no such key"),
+        ("", "streams: nothing given; write [[streams]], in double brackets, above each stream"),
+        ("streams = []", "streams: [] given; write [[streams]]"),
+        (STREAM.replace("[[streams]]", "[streams]"), "streams: a table given; write [[streams]], in double"),
         (
-            "[http]\nport = 70000" + STREAM,
-            "http.port: 70000 given; Input should be less than or equal to 65535",
+            STREAM + "[streams.queries]\nname = 'q'\nvalues = [1]",
+            "streams[0].queries: a table given; write [[streams.queries]], in double brackets, above each query",
         ),
-        ("[http]\nport = 'web'" + STREAM, "http.port: 'web' given; Input should be a valid integer"),
+        ("[[http]]\nport = 0" + STREAM, "http: a list given; a table is needed, under [http]"),
+        ("x = 1" + STREAM, "x: no such key; there are group, commit_every_seconds, kafka, redis, http,"),
+        ("[http]\nprot = 1" + STREAM, "http.prot: no such key; there are host, port"),
+        ("[http]\nstr = 1" + STREAM, "http.str: no such key; there are host, port"),
+        (STREAM.replace("domain_size", "size"), "streams[0].size: no such key; there are name, topic, "),
+        (STREAM.replace("name", "# name"), "streams[0].name: nothing given; it is needed"),
+        ("[http]\nport = 70000" + STREAM, "http.port: 70000 given; allowed is 0 to 65535"),
+        ("[http]\nport = -1" + STREAM, "http.port: -1 given; allowed is 0 to 65535"),
+        ("[http]\nport = 'web'" + STREAM, "http.port: 'web' given; a whole number is needed"),
+        ("[http]\nport = 1.5" + STREAM, "http.port: 1.5 given; a whole number is needed"),
+        ("[http]\nport = true" + STREAM, "http.port: true given; a whole number is needed"),
         (
             "[snapshots]\nevery_seconds = 0" + STREAM,
-            "snapshots.every_seconds: 0 given; Input should be greater",
+            "snapshots.every_seconds: 0 given; allowed are 0.05 to 3600 seconds",
         ),
-        ("[redis]\nurl = 'localhost'" + STREAM, "redis.url: 'localhost' given; String should match"),
+        ("commit_every_seconds = nan" + STREAM, "commit_every_seconds: nan given; allowed are 0.05 to"),
+        ("commit_every_seconds = '1 s'" + STREAM, "commit_every_seconds: '1 s' given; a number is needed"),
+        ("[snapshots]\nlevel = 95" + STREAM, "snapshots.level: 95 given; it must be greater than 0 and less"),
+        ("[redis]\nurl = 'localhost'" + STREAM, "redis.url: 'localhost' given; allowed is redis://host"),
+        ("[kafka]\nbootstrap_servers = []" + STREAM, "kafka.bootstrap_servers: [] given; at least one is"),
+        ("[kafka]\nssl_cafile = 7" + STREAM, "kafka.ssl_cafile: 7 given; a path is needed, in quotes"),
         (
-            "[kafka]\nbootstrap_servers = []" + STREAM,
-            "kafka.bootstrap_servers: [] given; Value should have at least 1 item",
+            "[kafka]\nsecurity_protocol = 'TLS'" + STREAM,
+            "kafka.security_protocol: 'TLS' given; allowed is 'PLAINTEXT', 'SSL', 'SASL_PLAINTEXT' or 'SASL_SSL'",
         ),
+        (
+            "[snapshots]\ntopic = 'a b'" + STREAM,
+            "snapshots.topic: 'a b' given; allowed are 1 to 249 of A-Z a-z 0-9 . _ -",
+        ),
+        ("[snapshots]\ntopic = '..'" + STREAM, "snapshots.topic: '..' given; allowed are 1 to 249 of"),
+        ("group = 'a\\n'".replace("'", '"') + STREAM, "group: 'a\\n' given; allowed are 1 to 200 of A-Z"),
+        ("group = 2020-01-02" + STREAM, "group: 2020-01-02 given; a string is needed, in quotes"),
         (
             "[snapshots]\ntopic = 'colour-reports'" + STREAM,
             "snapshots.topic: 'colour-reports' given; it must be",
@@ -63,24 +86,26 @@ def test_defaults_and_stream():
             "[dead_letters]\ntopic = 'ldp-snapshots'" + STREAM,
             "'ldp-snapshots' given; it must be a topic that",
         ),
-        (STREAM.replace('"1/2"', "0.5"), "streams[0].epsilon.str: 0.5 given"),
+        (STREAM.replace('"1/2"', "0.5"), 'streams[0].epsilon: 0.5 given; write it in quotes, "0.5": ε is'),
+        (STREAM.replace('"1/2"', "true"), "streams[0].epsilon: true given; a string or a whole number is"),
+        (STREAM.replace('"1/2"', "nan"), "streams[0].epsilon: nan given; a string or a whole number is"),
         (STREAM.replace('"1/2"', '"0"'), "streams[0]: "),
         (STREAM.replace('"olh"', '"rappor"'), "streams[0]: "),
-        (STREAM.replace("= 10", "= 0"), "streams[0].domain_size: nothing given"),
+        (STREAM.replace("= 10", "= 0"), "streams[0].domain_size: 0 given; a whole number of"),
         (STREAM.replace("domain_size = 10", ""), "streams[0].domain_size: nothing given"),
         (STREAM + 'labels = ["a", "b"]', "streams[0]: stream colours: there are 2 labels for 10 values"),
         (STREAM + "hash = 'md5'", "streams[0]: hash is 'md5'; there are mix32, xxh32"),
         (STREAM + "g = 1", "streams[0]: g is 1; allowed is 2 to 65536"),
-        (STREAM + "g = true", "streams[0].g: True given; Input should be a valid integer"),
+        (STREAM + "g = true", "streams[0].g: true given; a whole number is needed"),
         (STREAM + "k = 3", "streams[0].k: 3 given; olh takes g and hash"),
         (GRR + "g = 3", "streams[0].g: 3 given; grr takes no parameters of its own"),
         (SUBSET + "k = 10", "streams[0]: k is 10; allowed is 1 to 9"),
-        (SUBSET + "k = 2.0", "streams[0].k: 2.0 given; Input should be a valid integer"),
+        (SUBSET + "k = 2.0", "streams[0].k: 2.0 given; a whole number is needed"),
         (SUBSET + "prime = 3", "streams[0].prime: 3 given; subset takes k"),
         (PGR + "prime = 3", "streams[0]: prime and dimension are given together or not at all"),
         (PGR + "prime = 4\ndimension = 3", "streams[0]: prime is 4, which is not a prime number"),
         (PGR + "prime = 3\ndimension = 2", "streams[0]: prime 3 and dimension 2 make 4 points; allowed is"),
-        (PGR + "prime = '3'\ndimension = 3", "streams[0].prime: '3' given; Input should be a valid integer"),
+        (PGR + "prime = '3'\ndimension = 3", "streams[0].prime: '3' given; a whole number is needed"),
         (STREAM.replace("colours", "a b"), "streams[0].name: 'a b' given"),
         (STREAM + STREAM, "streams: the name 'colours' is given twice"),
         (
@@ -126,12 +151,20 @@ def test_a_protocols_own_parameters_are_taken_as_given(protocol, own):
             "[kafka]\nbootstrap_servers = ['localhost:abc']",
             "kafka.bootstrap_servers[0]: 'localhost:abc' given",
         ),
-        ("[redis]\nurl = 'redis://localhost:99999/0'", "redis.url: 'redis://localhost:99999/0' given; Port"),
-        ("[redis]\nurl = 'redis://localhost/x'", "allowed is scheme://host:port/number, without options"),
         (
-            "[redis]\nurl = 'redis://localhost/0?foo=bar'",
-            "allowed is scheme://host:port/number, without options",
+            "[redis]\nurl = 'redis://localhost:99999/0'",
+            "redis.url: 'redis://localhost:99999/0' given; allowed is",
         ),
+        ("[redis]\nurl = 'redis://localhost/x'", "allowed is redis://host:port/number or"),
+        ("[redis]\nurl = 'redis://localhost/0?foo=bar'", "'redis://localhost/0?foo=bar' given; allowed is"),
+        ("[redis]\nurl = 'redis://localhost:x/0'", "'redis://localhost:x/0' given; allowed is"),
+        ("[redis]\nurl = 'redis://[::1/0'", "'redis://[::1/0' given; allowed is"),
+        ("[redis]\nurl = 'redis:///0'", "'redis:///0' given; allowed is"),
+        ("[redis]\nurl = 'unix://'", "'unix://' given; allowed is"),
+        ("[redis]\nurl = 'http://localhost'", "'http://localhost' given; allowed is"),
+        ("[kafka]\nbootstrap_servers = ['localhost']", "kafka.bootstrap_servers[0]: 'localhost' given"),
+        ("[kafka]\nbootstrap_servers = ['localhost:65536']", "'localhost:65536' given; allowed is host:port"),
+        ("[kafka]\nbootstrap_servers = [':9092']", "':9092' given; allowed is host:port, such as"),
     ],
 )
 def test_what_could_only_be_noticed_later_is_said_now(text, expected):
@@ -145,6 +178,9 @@ def test_what_could_only_be_noticed_later_is_said_now(text, expected):
         "[redis]\nurl = 'redis://:geheim@localhost/x'",
         "[redis]\nurl = 'redis:/:geheim@localhost'",
         "[kafka]\nsasl_pasword = 'geheim'",
+        "[kafka]\nsasl_username = 'me'\nsasl_password = 'geheim'",
+        "[[kafka]]\nsasl_password = 'geheim'",
+        "[kafka.sasl_username]\nsasl_password = 'geheim'",
         "[redi]\npassword = 'geheim'",
     ],
 )
@@ -152,8 +188,96 @@ def test_a_secret_in_the_wrong_place_is_not_shown(text):
     assert "geheim" not in fault(text + STREAM)
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        "redis://localhost",
+        "redis://me:geheim@cache:6380/3",
+        "rediss://[::1]:6379/0",
+        "redis://:p%40ss@10.0.0.1/",
+        "unix:///run/redis.sock",
+    ],
+)
+def test_addresses_that_are_fine(url):
+    text = f"[redis]\nurl = '{url}'\n[kafka]\nbootstrap_servers = ['[::1]:9092', 'kafka-1.example:65535']"
+    assert parse(text + STREAM).redis.url == url
+
+
 def test_all_faults_at_once():
     assert len(fault("group = 'a b'\n[http]\nport = -1" + STREAM).splitlines()) == 2
+
+
+def test_a_thousand_faults_are_not_a_thousand_lines():
+    lines = fault(STREAM + f"labels = {list(range(1000))}").splitlines()
+    assert lines[0] == "streams[0].labels[0]: 0 given; a string is needed, in quotes"
+    assert lines[20:] == ["... and 980 faults more"]
+
+
+ANYTHING = [
+    *(
+        "true",
+        "1",
+        "-1",
+        "0",
+        "0.5",
+        "nan",
+        "inf",
+        "1e30",
+        "99999999999999999999999",
+        "2020-01-01",
+        "12:00:00",
+    ),
+    *(
+        '""',
+        '"x"',
+        '"a b"',
+        "[]",
+        "[1]",
+        "[0.5]",
+        '["x"]',
+        '[""]',
+        "[true]",
+        "[[1]]",
+        "{}",
+        "{a = 1}",
+        "{str = 1}",
+    ),
+    *("[{a = 1}]", '[{name = "q"}]', '[{name = "", values = []}]'),
+]
+
+
+def test_no_fault_is_said_in_the_words_of_pydantic():
+    """Every key of every table, with values of every type: one line a fault, begun by the key."""
+    stream = dict(line.split(" = ") for line in STREAM.splitlines() if " = " in line)
+    texts = [f"{k} = {v}\n{STREAM}" for k in _File.model_fields if k != "streams" for v in ANYTHING]
+    for name, field in _File.model_fields.items():
+        if isinstance(field.default, _Table):
+            keys = type(field.default).model_fields
+            texts += [f"[{name}]\n{key} = {value}\n{STREAM}" for key in keys for value in ANYTHING]
+    for value in ANYTHING:
+        texts.append(f"streams = {value}")
+        for key in StreamTable.model_fields:
+            lines = "\n".join(f"{k} = {v}" for k, v in (stream | {key: value}).items())
+            texts.append(f"[[streams]]\n{lines}")
+        for key in Query.model_fields:
+            query = {"name": '"q"', "values": "[1]"} | {key: value}
+            lines = "\n".join(f"{k} = {v}" for k, v in query.items())
+            texts.append(f"{STREAM}[[streams.queries]]\n{lines}")
+    said = []
+    for text in texts:
+        try:
+            parse(text)
+        except ConfigError as error:
+            said += str(error).splitlines()
+    assert len(said) > 500
+    theirs = re.compile(
+        "[Ii]nput|[Vv]alid|should|Field|String|List|[Dd]ictionary|Value|Extra|None|True|False|<"
+    )
+    # what ldp says of a stream as a whole has its own words
+    wrong = [line for line in said if not line.startswith("streams[0]: ") and theirs.search(line)]
+    assert wrong == []
+    assert [line for line in said if not re.match(r"[a-z_.0-9\[\]]+: ", line)] == []
+    assert not any(re.match(r"\S+\.(str|int): (?!no such key)", line) for line in said)
 
 
 def test_a_secret_is_not_shown():
@@ -185,18 +309,44 @@ def test_the_environment_overrides():
 
 
 @pytest.mark.parametrize(
-    ("variable", "expected"),
+    ("variable", "text", "expected"),
     [
-        ("LDP_WORKER_HTTP__PROT", "http.prot: no such key"),
+        ("HTTP__PROT", "1", "http.prot (LDP_WORKER_HTTP__PROT): no such key; there are host, port"),
+        ("HTTP__PORT", "web", "http.port (LDP_WORKER_HTTP__PORT): 'web' given; a whole number is needed"),
         (
-            "LDP_WORKER_STREAMS__0__NAME",
-            "LDP_WORKER_STREAMS__0__NAME: streams are configured in the file only",
+            "KAFKA__BOOTSTRAP_SERVERS",
+            "a:1,b",
+            "kafka.bootstrap_servers[1] (LDP_WORKER_KAFKA__BOOTSTRAP_SERVERS): 'b' given; allowed is host:port, such"
+            " as localhost:9092",
         ),
-        ("LDP_WORKER_GROUP__X", "group: {'x': 1} given; Input should be a valid string"),
+        (
+            "KAFKA__SSL_CAFILE",
+            "no.pem",
+            "kafka.ssl_cafile (LDP_WORKER_KAFKA__SSL_CAFILE): 'no.pem' given; there is no such file",
+        ),
+        (
+            "SNAPSHOTS__TOPIC",
+            "colour-reports",
+            "snapshots.topic (LDP_WORKER_SNAPSHOTS__TOPIC): 'colour-reports' given; it must be a topic that nothing"
+            " else uses",
+        ),
+        ("REDIS", "7", "redis (LDP_WORKER_REDIS): 7 given; a table is needed, under [redis]"),
+        ("STREAMS__0__NAME", "1", "LDP_WORKER_STREAMS__0__NAME: streams are configured in the file only"),
+        ("GROUP__X", "1", "group (LDP_WORKER_GROUP__X): a table given; a string is needed, in quotes"),
     ],
 )
-def test_a_misspelt_variable_is_an_error(variable, expected):
-    assert fault(STREAM, {variable: "1"}) == expected
+def test_a_fault_of_the_environment_names_the_variable(variable, text, expected):
+    assert fault(STREAM, {f"LDP_WORKER_{variable}": text}) == expected
+
+
+def test_a_variable_is_not_blamed_for_the_file():
+    said = fault("[http]\nport = 'web'" + STREAM, {"LDP_WORKER_HTTP__HOST": "localhost"})
+    assert said == "http.port: 'web' given; a whole number is needed"
+
+
+def test_a_secret_from_the_environment_is_not_shown():
+    assert "geheim" not in fault(STREAM, {"LDP_WORKER_REDIS__PASWORD": "geheim"})
+    assert "geheim" not in fault(STREAM, {"LDP_WORKER_KAFKA__SASL_PASSWORD": "geheim"})
 
 
 def test_labels_and_queries_from_a_file(tmp_path):
@@ -211,8 +361,25 @@ def test_labels_and_queries_from_a_file(tmp_path):
 
 
 def test_a_missing_file():
-    with pytest.raises(ConfigError, match="cannot be read"):
+    with pytest.raises(
+        ConfigError, match=r"^/nonexistent/worker\.toml: there is no such file; name one by --config"
+    ):
         load(Path("/nonexistent/worker.toml"))
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (b"group = ", "worker.toml: not valid TOML: "),
+        (b"group = '\xff'", "worker.toml: cannot be read ('utf-8' codec can't decode byte 0xff"),
+    ],
+)
+def test_a_file_that_is_not_toml_is_named(tmp_path, content, expected):
+    path = tmp_path / "worker.toml"
+    path.write_bytes(content)
+    with pytest.raises(ConfigError) as caught:
+        load(path, {})
+    assert str(caught.value).startswith(f"{tmp_path}/{expected}")
 
 
 def test_served_by_name():

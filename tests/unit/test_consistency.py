@@ -12,11 +12,14 @@ from scipy.optimize import minimize
 from scipy.stats import norm as gaussian
 
 import ldp
-from ldp.consistency import METHODS, PROMISES
+from ldp.consistency import EXTRA, METHODS, PROMISES, Promise
 from ldp.consistency.normalization import project_on_simplex
 from ldp.consistency.summation import BLOCK, exact_sum
 
-SUMS_TO_ONE = [name for name, promise in PROMISES.items() if promise.sums_to_one]
+ALL = METHODS | EXTRA
+PROMISED = PROMISES | dict.fromkeys(EXTRA, Promise(non_negative=True, sums_to_one=True))
+SUMS_TO_ONE = [name for name, promise in PROMISED.items() if promise.sums_to_one]
+SHRINK = ["power", "power-ns", "empirical-bayes"]  # towards their prior, and again when applied again
 
 
 def protocol(kind, d, epsilon="1"):
@@ -302,13 +305,13 @@ def test_mle_apx_with_two_buckets_at_any_epsilon(epsilon, counts):
 # What holds for every method
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", ALL)
 @pytest.mark.parametrize("n", [1, 10**6])
 @pytest.mark.parametrize("f", [-0.4, 0.0, 1e-12, 0.3, 1.0, 1.5])
 def test_a_domain_of_one(method, n, f):
     for kind in ("grr", "olh", "blh"):
-        found = METHODS[method](ldp.Estimate(np.array([f]), n, protocol(kind, 1)))
-        if PROMISES[method].sums_to_one:
+        found = ALL[method](ldp.Estimate(np.array([f]), n, protocol(kind, 1)))
+        if PROMISED[method].sums_to_one:
             assert found.tolist() == [1.0]
         assert found.shape == (1,)
 
@@ -316,7 +319,7 @@ def test_a_domain_of_one(method, n, f):
 @pytest.mark.parametrize("method", SUMS_TO_ONE)
 @pytest.mark.parametrize("f", [-0.2, 0.0, 1e-12, 0.1, 1.1])
 def test_equal_estimates_share_one(method, f):
-    found = METHODS[method](ldp.Estimate(np.full(9, f), 100, protocol("olh", 9)))
+    found = ALL[method](ldp.Estimate(np.full(9, f), 100, protocol("olh", 9)))
     np.testing.assert_allclose(found, 1 / 9, rtol=1e-14)
 
 
@@ -345,21 +348,55 @@ def estimates(draw):
     return ldp.Estimate(np.array(draw(st.lists(number, min_size=d, max_size=d))), n, oracle)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", ALL)
 @settings(derandomize=True, deadline=None, database=None, max_examples=120)
 @given(estimate=estimates(), seed=st.integers(0, 2**32 - 1))
 def test_what_every_method_promises(method, estimate, seed):
+    assert_all_holds(method, estimate, np.random.default_rng(seed))
+
+
+@pytest.mark.parametrize("method", ALL)
+def test_what_every_method_promises_for_awkward_estimates(method):
+    """Ties, all negative, sums below 1, values above 1, one report, few values; under p + q < 1, = 1 and > 1."""
+    rng = np.random.default_rng(9)
+    for parameter in (*SMALL, *inputs(4), *inputs(40)):
+        assert_all_holds(method, *parameter.values, rng)
+
+
+def assert_all_holds(method, estimate, rng):
     before = estimate.frequencies.copy()
-    found = METHODS[method](estimate)
+    found = ALL[method](estimate)
     assert found.dtype == np.float64
     assert_promises(method, estimate.frequencies, found)
     np.testing.assert_array_equal(estimate.frequencies, before)
     assert not np.shares_memory(found, estimate.frequencies)
     assert found.flags.writeable
 
-    order = np.random.default_rng(seed).permutation(len(before))
-    permuted = METHODS[method](ldp.Estimate(before[order], estimate.n, estimate.oracle))
+    order = rng.permutation(len(before))
+    permuted = ALL[method](ldp.Estimate(before[order], estimate.n, estimate.oracle))
     np.testing.assert_array_equal(permuted, found[order])
+
+    if method not in SHRINK:
+        again = ALL[method](ldp.Estimate(found, estimate.n, estimate.oracle))
+        np.testing.assert_allclose(again, found, rtol=0, atol=1e-14 * max(1.0, float(np.abs(found).max())))
+
+
+@pytest.mark.parametrize("method", SHRINK)
+def test_those_that_shrink_shrink_again(method):
+    """A method that is idempotent by accident would make the rule above empty."""
+    oracle = protocol("olh", 1024)
+    rng = np.random.default_rng(3)
+    estimate = ldp.Estimate(oracle_noise(oracle, rng), 10**6, oracle)
+    found = ALL[method](estimate)
+    again = ALL[method](ldp.Estimate(found, estimate.n, oracle))
+    assert np.abs(again - found).max() > 0.1 * estimate.sigma
+
+
+def oracle_noise(oracle, rng):
+    """Zipf and the noise of a million reports."""
+    weights = np.arange(1, oracle.domain_size + 1) ** -1.5
+    sigma = ldp.Estimate(weights, 10**6, oracle).sigma
+    return weights / weights.sum() + sigma * rng.normal(size=len(weights))
 
 
 def assert_promises(method, frequencies, found):
@@ -369,9 +406,9 @@ def assert_promises(method, frequencies, found):
     assert (np.diff(found[order]) >= 0).all()
     ties = np.diff(frequencies[order]) == 0
     assert (np.diff(found[order])[ties] == 0).all()
-    if PROMISES[method].non_negative:
+    if PROMISED[method].non_negative:
         assert (found >= 0).all()
-    if PROMISES[method].sums_to_one:
+    if PROMISED[method].sums_to_one:
         ulp = np.spacing(np.abs(found).max())
         assert abs(math.fsum(found) - 1.0) <= 4 * len(found) * max(ulp, np.finfo(float).eps / len(found))
 
@@ -392,9 +429,9 @@ def million(request):
     return oracle.estimate(counts, n)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", ALL)
 def test_a_million_values(method, million):
-    assert_promises(method, million.frequencies, METHODS[method](million))
+    assert_promises(method, million.frequencies, ALL[method](million))
 
 
 def test_methods_are_in_the_papers_order():

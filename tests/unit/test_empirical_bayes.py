@@ -10,7 +10,7 @@ from scipy.optimize import minimize
 
 import ldp
 from ldp.consistency import EXTRA, METHODS
-from ldp.consistency.empirical_bayes import empirical_bayes, fit_prior, likelihood
+from ldp.consistency.empirical_bayes import empirical_bayes, fit_prior, likelihood, posterior_means
 
 
 def simulated(weights, epsilon, n, seed):
@@ -71,7 +71,9 @@ def test_the_posterior_mean_is_that_of_the_fitted_prior():
     z = (np.floor(8 * drawn.frequencies / drawn.sigma) + 0.5) / 8
     estimate = ldp.Estimate(z * drawn.sigma, drawn.n, drawn.oracle)
     atoms = np.arange(0.0, z.max() + 0.25, 0.25)
-    weights = fit_prior(np.exp(-0.5 * (z[:, None] - atoms) ** 2), np.ones(300, dtype=np.int64))
+    weights = 300 * fit_prior(np.exp(-0.5 * (z[:, None] - atoms) ** 2), np.ones(300, dtype=np.int64))
+    # Two values a σ more, above the level that 2 of 300 noise values pass (a table's F⁻¹(1 − 2/300)) and 2σ.
+    weights += np.where(atoms > 2.4749 + 2.0, 2.0 / 4, 0.0)
     direct = []
     for x in z:
         posterior = [w * math.exp(-((x - a) ** 2) / 2) for w, a in zip(weights, atoms, strict=True)]
@@ -80,6 +82,63 @@ def test_the_posterior_mean_is_that_of_the_fitted_prior():
         ldp.Estimate(np.array(direct) * estimate.sigma, estimate.n, estimate.oracle)
     )
     np.testing.assert_allclose(empirical_bayes(estimate), expected, atol=0.005 * estimate.sigma)
+
+
+@pytest.mark.parametrize(("first", "count"), [(-64, 30), (-64, 865), (-8, 50), (100, 120), (790, 11)])
+def test_posterior_means_equal_the_direct_sums(first, count):
+    """Few atoms with very different weights, so that some means come from an atom far away."""
+    rng = np.random.default_rng(count)
+    weights = np.where(rng.random(401) < 0.2, 10.0 ** rng.uniform(-3, 6, 401), 0.0)
+    weights[[0, 20, 380]] = 1.0
+    z = (first + np.arange(count)) / 8
+    atoms = np.arange(401) / 4
+    direct = []
+    for x in z:
+        logs = np.log(weights[weights > 0]) - (x - atoms[weights > 0]) ** 2 / 2
+        posterior = np.exp(logs - logs.max())
+        direct.append(posterior @ atoms[weights > 0] / posterior.sum())
+    np.testing.assert_allclose(posterior_means(z, weights), direct, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("n", [10**7, 10**14, 10**18])
+def test_the_fit_stays_small_whatever_n_is(n, monkeypatch):
+    """865 bins and 401 atoms at most; a finer or a longer grid would take seconds."""
+    shapes = []
+
+    def spy(likelihoods, counts):
+        shapes.append(likelihoods.shape)
+        assert counts.sum() == 50_000
+        return fit_prior(likelihoods, counts)
+
+    monkeypatch.setitem(empirical_bayes.__globals__, "fit_prior", spy)
+    weights = np.random.default_rng(5).random(50_000)
+    oracle = ldp.OLH("1", 50_000)
+    empirical_bayes(ldp.Estimate(weights / weights.sum() - 1e-9, n, oracle))
+    empirical_bayes(ldp.Estimate(np.linspace(-10, 300, 50_000) * oracle_sigma(oracle, n), n, oracle))
+    assert shapes[1] == (865, 401)
+    assert np.array(shapes)[:, 0].max() <= 865
+    assert np.array(shapes)[:, 1].max() <= 401
+
+
+def oracle_sigma(oracle, n):
+    p, q = float(oracle.p), float(oracle.q)
+    return math.sqrt(q * (1 - q) / n) / (p - q)
+
+
+def test_a_value_alone_far_above_the_noise_is_hardly_shrunk():
+    """One value of 1,024 at 40σ, the others noise: the fit alone would put an atom on it or on its neighbour."""
+    rng = np.random.default_rng(8)
+    oracle = ldp.OLH("1", 1024)
+    sigma = oracle_sigma(oracle, 10**6)
+    shrunk = []
+    for z in np.linspace(30, 50, 41):
+        f = sigma * np.append(rng.normal(size=1019), [z - 4, z - 2.5, z - 1, z, z + 20])
+        found = empirical_bayes(ldp.Estimate(f, 10**6, oracle))
+        shrunk.append((found[-5:-1] - f[-5:-1]) / sigma)
+    spread = np.array(shrunk) - np.mean(
+        shrunk, axis=1, keepdims=True
+    )  # what Norm-Sub takes is the same for all
+    assert np.abs(spread).max() < 0.75
 
 
 @pytest.mark.parametrize(
@@ -147,6 +206,15 @@ def test_order_and_sum_of_many_values(epsilon):
     order = np.random.default_rng(1).permutation(len(before))
     permuted = empirical_bayes(ldp.Estimate(before[order], estimate.n, estimate.oracle))
     np.testing.assert_array_equal(permuted, found[order])
+
+
+@pytest.mark.parametrize("atom", [0.75, 1.0, 1.75])
+def test_order_where_all_means_are_one_but_for_rounding(atom):
+    """Less scatter than noise has: the fitted prior is a single atom."""
+    oracle = ldp.OLH("1", 3000)
+    z = atom + 0.2 * np.random.default_rng(6).normal(size=3000)
+    estimate = ldp.Estimate(z * oracle_sigma(oracle, 10**6), 10**6, oracle)
+    assert_consistent(estimate.frequencies, empirical_bayes(estimate))
 
 
 def test_values_far_above_the_noise_stay():

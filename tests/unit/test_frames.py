@@ -1,6 +1,7 @@
 """Frames: the vectors, a round trip, and `decode` against a decoder that reads one record at a time."""
 
 import json
+import runpy
 import string
 import struct
 import sys
@@ -388,3 +389,8 @@ def test_a_large_batch_of_damaged_records(name):
             del record[rng.integers(len(record)) :]
         records.append(bytes(record))
     check_against_one_by_one(STREAMS[name], records)
+
+
+def test_the_file_is_what_the_script_makes():
+    made = runpy.run_path(str(FOLDER / "make_frames.py"))["text"]()
+    assert made == (FOLDER / "frames.json").read_text(encoding="utf-8")

@@ -1,11 +1,19 @@
 import json
+import threading
 import urllib.error
 import urllib.request
+from types import SimpleNamespace
 
 import pytest
+import structlog
 
 from worker import health
+from worker.config import parse
+from worker.consumer import KafkaLog
 from worker.metrics import Metrics
+from worker.service import StreamWorker
+
+CONFIG = parse('[[streams]]\nname = "s"\ntopic = "t"\nprotocol = "grr"\nepsilon = "1"\ndomain_size = 3')
 
 
 @pytest.fixture
@@ -58,3 +66,49 @@ def test_forgetting_a_partition():
         metrics.registry.get_sample_value("ldp_worker_partition_owned", {"stream": "s", "partition": "1"})
         == 1
     )
+
+
+def log_that(partitions, heard_ms, subscribed_ms=1000.0):
+    """The log of a client whose last metadata came at a time and have some partitions of the topic, or None."""
+    log = KafkaLog.__new__(KafkaLog)
+    cluster = SimpleNamespace(
+        partitions_for_topic={"t": partitions}.get, _last_successful_refresh_ms=heard_ms
+    )
+    log._topic, log._subscribed_ms = "t", subscribed_ms
+    log._consumer = SimpleNamespace(
+        _cluster=cluster,
+        end_offsets=None,  # never asked of no partition
+        group_metadata=lambda: SimpleNamespace(state=None),
+    )
+    return log
+
+
+@pytest.mark.parametrize(
+    ("log", "partitions"),
+    [
+        (log_that(None, heard_ms=900.0), None),  # heard when the client only knocked
+        (log_that(None, heard_ms=1001.0), set()),
+        (log_that({0, 1}, heard_ms=900.0), {0, 1}),
+        (log_that({0, 1}, heard_ms=1001.0), {0, 1}),
+    ],
+)
+def test_a_topic_is_missing_only_once_the_client_was_told_about_it(log, partitions):
+    assert log.partitions() == partitions
+
+
+def test_readiness_does_not_call_a_topic_missing_that_it_has_not_heard_of():
+    nothing = SimpleNamespace(counted=dict, stored=dict, watermarks=dict)
+    with structlog.testing.capture_logs() as logged:
+        worker = StreamWorker(CONFIG, CONFIG.streams[0], Metrics(), threading.Event())
+
+        def state(log):
+            worker._look(log, nothing)
+            return worker._state(log, nothing)
+
+        assert state(log_that(None, heard_ms=900.0)) == "not known yet whether topic t exists"
+        assert worker.progress.partitions is None  # so that it looks again at once
+        assert logged == []
+        assert state(log_that(None, heard_ms=1001.0)) == "topic t is missing"
+        assert [entry["event"] for entry in logged] == ["topic.missing"]
+        assert state(log_that({0, 1}, heard_ms=1002.0)) == "joining"
+        assert worker.progress.partitions == {0, 1}

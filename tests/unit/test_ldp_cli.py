@@ -44,14 +44,47 @@ def test_the_table_has_a_line_a_protocol_and_the_reason():
     grr = next(line for line in lines if line.startswith("grr"))
     assert grr.split() == ["grr", "0.0186", "0.106", "7", "B", "1", "counter", "8,192", "B", "none"]
     olh = next(line for line in lines if line.startswith("olh"))
-    assert olh.endswith("10 B   1,024 hashes  8,192 B   none          g=4, hash=mix32")
-    assert lines[-1] == f"pgr: {plan('1', 1024, 10**6).reason}"
+    assert olh.endswith("10 B   1,024 hashes  8,192 B   none")
+    assert lines[8] == ""
+    assert " ".join(result.stdout.split()).count(f"pgr: {plan('1', 1024, 10**6).reason}") == 1
+    assert lines[-3:] == [
+        "pgr, best with dimension = 7, prime = 3",
+        "subset, best with k = 275",
+        "olh, best with g = 4, hash = mix32",
+    ]
+
+
+@pytest.mark.parametrize("epsilon", ["0.001", "1", "4", "12"])
+@pytest.mark.parametrize("d", [1, 1024, 99_999, 1_000_000, 1 << 24])
+@pytest.mark.parametrize("n", [1, 10**12])
+def test_the_table_fits_in_80_columns(epsilon, d, n):
+    lines = run(
+        "plan", "--epsilon", epsilon, "--domain-size", str(d), "--reports", str(n)
+    ).stdout.splitlines()
+    assert max(map(len, lines)) <= 80
+    rows = lines[: lines.index("")]
+    assert len(rows) == 1 + len(plan(epsilon, d, n).rows)
+
+
+def test_large_numbers_are_rounded_and_small_ones_are_not():
+    result = run("plan", "--epsilon", "1", "--domain-size", str(1 << 24), "--reports", "1000")
+    row = next(line for line in result.stdout.splitlines() if line.startswith("hadamard"))
+    # 2^25 counters of 8 bytes; 2^25·25 steps
+    assert row.split()[3:] == ["9", "B", "1", "counter", "268.4", "MB", "838.9", "M"]
+    row = next(line for line in result.stdout.splitlines() if line.startswith("olh"))
+    assert row.split()[3:] == ["10", "B", "16.8", "M", "hashes", "134.2", "MB", "none"]
+    result = run("plan", "--epsilon", "1", "--domain-size", "12499", "--reports", "1000")
+    row = next(line for line in result.stdout.splitlines() if line.startswith("grr"))
+    assert row.split()[-4:] == ["counter", "99,992", "B", "none"]
+    result = run("plan", "--epsilon", "1", "--domain-size", "12500", "--reports", "1000")
+    row = next(line for line in result.stdout.splitlines() if line.startswith("grr"))
+    assert row.split()[-4:] == ["counter", "100.0", "kB", "none"]
 
 
 def test_the_table_says_what_is_not_applicable_and_not_detectable():
     result = run("plan", "--epsilon", "0.1", "--domain-size", "1", "--reports", "1")
     assert result.exit_code == 0
-    assert "subset is not applicable: domain_size is 1" in result.stdout
+    assert "subset is not applicable: domain_size is 1" in " ".join(result.stdout.split())
     assert result.stdout.splitlines()[1].split()[:3] == ["grr", "3.08", "none"]
 
 

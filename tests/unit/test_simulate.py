@@ -27,10 +27,23 @@ def test_counts_go_to_their_labels(tmp_path):
     assert simulate.read_counts(path, "n", "unused", None).tolist() == [5, 2]
 
 
+def test_a_byte_order_mark_is_no_part_of_the_header(tmp_path):
+    path = tmp_path / "counts.csv"
+    path.write_text("\ufeffcolour,n\nblue,5\n", encoding="utf-8")
+    assert simulate.read_counts(path, "n", "colour", STREAM.labels).tolist() == [0, 0, 5]
+
+
+def test_a_missing_column_is_an_error_of_its_own(tmp_path):
+    path = tmp_path / "counts.csv"
+    path.write_text("colour,m\nred,1\n", encoding="utf-8")
+    for column, label_column in (("n", "colour"), ("m", "label")):
+        with pytest.raises(simulate.NoSuchColumnError, match="there are colour, m"):
+            simulate.read_counts(path, column, label_column, STREAM.labels)
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("colour,m\nred,1\n", "no column 'n'"),
         ("colour,n\nred,-1\n", "line 2: '-1'"),
         ("colour,n\nred,1\npink,1\n", "line 3: 'pink'"),
         ("colour,n\n", "no rows"),

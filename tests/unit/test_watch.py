@@ -35,7 +35,22 @@ def test_the_most_frequent_come_first_in_per_cent():
 
 
 def test_what_is_lost_is_said():
-    assert "partition 0 lost 3–5" in shown(("norm",), 120, gaps={0: [(3, 5)]})
+    # gaps are [from, to)
+    assert "NOT COMPLETE: partition 0 lost offsets 3–4" in shown(("norm",), 120, gaps={0: [(3, 5)]})
+    assert "partition 0 lost offsets 3, 7–8\n" in shown(("norm",), 120, gaps={0: [(3, 4), (7, 9)]})
+
+
+def test_a_snapshot_of_another_stream_is_noticed():
+    assert watch.foreign(taken(), STREAM) is None
+    others = [
+        ldp.Stream("colours", ldp.GRR("2", 3), labels=STREAM.labels),
+        ldp.Stream("colours", ldp.OLH("1", 3), labels=STREAM.labels),
+        ldp.Stream("colours", ldp.GRR("1", 3), labels=["red", "green", "blue"]),
+    ]
+    for other in others:
+        warning = watch.foreign(taken(), other)
+        assert STREAM.fingerprint.hex() in warning
+        assert other.fingerprint.hex() in warning
 
 
 def test_ten_methods_fit_in_80_columns():

@@ -1,0 +1,116 @@
+"""The eleventh method, empirical Bayes, against PowerNS and Norm-Sub on the same draws. Not in the paper.
+
+Emoji and Zipf as in the other figures, and three populations of a million users over 1,024 values: all equally
+frequent, and each value .99 or .95 times as frequent as the one before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+import numpy as np
+
+from ldp.consistency import EXTRA, METHODS
+from ldp.estimate import Estimate, Vector
+from ldp.experiments.datasets import ZIPF_DOMAIN, ZIPF_USERS, Dataset, emoji, zipf
+from ldp.experiments.evaluation import draw
+from ldp.experiments.figures import Row
+from ldp.experiments.jobs import Job, Sample, Scale, once
+from ldp.selection import whole
+
+EPSILONS = ("0.5", "1", "2", "4")
+TOP = 16
+NAME = "empirical-bayes"
+COMPARED: Mapping[str, Callable[[Estimate], Vector]] = {
+    "norm-sub": METHODS["norm-sub"],
+    "power-ns": METHODS["power-ns"],
+    NAME: EXTRA[NAME],
+}
+PEERS = ("power-ns", "norm-sub")
+
+
+def geometric(name: str, ratio: float) -> Dataset:
+    """Frequencies ∝ ratio^v over 1,024 values, as a million whole users; ratio 1 is uniform.
+
+    Example:
+        >>> geometric("steep geometric", 0.95).histogram[:3].tolist()
+        [50000, 47500, 45125]
+    """
+    return Dataset(name, whole(ratio ** np.arange(float(ZIPF_DOMAIN)), ZIPF_USERS), None, {})
+
+
+DATASETS: Mapping[str, Callable[[], Dataset]] = {
+    "emoji": emoji,
+    "zipf": zipf,
+    "uniform": partial(geometric, "uniform", 1.0),
+    "geometric": partial(geometric, "geometric", 0.99),
+    "steep geometric": partial(geometric, "steep geometric", 0.95),
+}
+
+
+def eleventh(scale: Scale) -> list[Job]:
+    """The root mean square error of the three methods, over all values and over the 16 most frequent.
+
+    The error of a repeat is of one draw; a row is the mean over the repeats. Beside the curves (case "", all values)
+    there are, for the report: "top 16", the error of the 16 most frequent values; "top 16: mean error", of estimate
+    minus truth; and of empirical Bayes alone "over power-ns", "over norm-sub", "top 16 over …", the relative
+    difference of its error to the other's on the same draw.
+    """
+    return [
+        Job(("eleventh", name, epsilon, repeat), partial(_errors, name=name, epsilon=epsilon))
+        for name in DATASETS
+        for epsilon in EPSILONS
+        for repeat in range(scale.repeats)
+    ]
+
+
+def _errors(rng: np.random.Generator, name: str, epsilon: str) -> list[Sample]:
+    data, x = DATASETS[name](), float(epsilon)
+    estimate = draw(data, epsilon, rng)
+    errors = {method: answer(estimate) - data.frequencies for method, answer in COMPARED.items()}
+    samples = []
+    for case, values in (("", slice(None)), (f"top {TOP}", slice(TOP))):
+        sizes = {method: float(np.sqrt(np.mean(error[values] ** 2))) for method, error in errors.items()}
+        samples += [once("eleventh", name, method, x, size, case) for method, size in sizes.items()]
+        samples += [
+            once("eleventh", name, NAME, x, sizes[NAME] / sizes[peer] - 1.0, f"{case} over {peer}".lstrip())
+            for peer in PEERS
+        ]
+    samples += [
+        once("eleventh", name, method, x, float(np.mean(error[:TOP])), f"top {TOP}: mean error")
+        for method, error in errors.items()
+    ]
+    return samples
+
+
+ABOUT = f"""\
+Root mean square errors, mean over the draws; then that of empirical Bayes relative to the others' on the same draws,
+± a standard error. First over all values, then over the {TOP} most frequent, there with the mean of estimate minus
+truth: below 0 a method shrinks them."""
+
+
+def table(rows: Sequence[Row], case: str = "") -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """The head and the lines of a table: over all values, or of the case "top 16".
+
+    Raises:
+        ValueError: there are no rows of this figure and case.
+    """
+    of = {(row.case, row.dataset, row.x, row.method): row for row in rows if row.figure == "eleventh"}
+    cells = [(dataset, x) for other, dataset, x, method in of if other == case and method == NAME]
+    if not cells:
+        raise ValueError(f"there are no rows of the figure 'eleventh' and the case {case!r}")
+    head = ["data", "ε", *COMPARED, *(f"over {peer}" for peer in PEERS)]
+    if case:
+        head += [f"mean error {method}" for method in COMPARED]
+    lines = []
+    for dataset, x in cells:
+        line = [dataset, f"{x:g}"]
+        line += [f"{of[case, dataset, x, method].value:.3e}" for method in COMPARED]
+        for peer in PEERS:
+            over = of[f"{case} over {peer}".lstrip(), dataset, x, NAME]
+            line.append(f"{100 * over.value:+.1f} ± {100 * over.deviation / over.repeats**0.5:.1f} %")
+        if case:
+            line += [f"{of[f'{case}: mean error', dataset, x, method].value:+.1e}" for method in COMPARED]
+        lines.append(tuple(line))
+    return tuple(head), lines

@@ -1,0 +1,289 @@
+"""The paper's experiments (Section V): what is simulated and which error is measured.
+
+The protocol is OLH. Each repeat draws the support counts of a whole population, makes the eleven estimates
+from them, and measures all eleven against the truth: the methods are compared on the same draws.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache, partial
+
+import numpy as np
+import numpy.typing as npt
+
+import ldp
+from ldp.consistency import METHODS
+from ldp.consistency.normalization import norm_sub, project_on_simplex
+from ldp.consistency.power import power_ns
+from ldp.estimate import Estimate, Vector
+from ldp.experiments.datasets import Dataset, emoji, zipf
+from ldp.experiments.figures import Row
+from ldp.experiments.jobs import Job, Sample, Scale, once
+from ldp.selection import whole
+
+EPSILONS = tuple(f"{tenths / 10}" for tenths in range(2, 41, 2))
+USERS = tuple(range(200_000, 2_000_001, 200_000))
+LARGE, SMALL = tuple(range(10, 91, 10)), tuple(range(1, 11))  # ρ
+TOP = tuple(range(2, 33, 2))
+DATASETS: dict[str, Callable[[], Dataset]] = {"zipf": zipf, "emoji": emoji}
+SETS = 200  # random sets of each size in each repeat
+SIMULATIONS = 10  # of each synthetic population in each repeat
+BATCH = 50  # runs of Figures 1 to 3 that are one job
+
+FITS: Mapping[str, Callable[[Estimate], Vector]] = {"norm-sub": norm_sub, "power-ns": power_ns}
+"""The methods that synthetic populations are made with: non-negative, with sum 1."""
+
+
+@cache
+def olh(epsilon: str, domain_size: int) -> ldp.OLH:
+    """The protocol of all experiments."""
+    return ldp.OLH(epsilon, domain_size)
+
+
+def draw(data: Dataset, epsilon: str, rng: np.random.Generator) -> Estimate:
+    """Base, from reports of the whole population."""
+    oracle = olh(epsilon, len(data.histogram))
+    return oracle.estimate(oracle.simulate(data.histogram, rng), data.users)
+
+
+def consistent(estimate: Estimate) -> Vector:
+    """What every method makes of an estimate: (11, d), in the order of `METHODS`."""
+    made = {name: method(estimate) for name, method in METHODS.items() if name != "power-ns"}
+    made["power-ns"] = project_on_simplex(made["power"])  # as defined; Power is what takes the time
+    return np.stack([made[name] for name in METHODS])
+
+
+def answers(vectors: Vector, sets: Vector) -> Vector:
+    """The frequency of each set under each method: (11, m).
+
+    Args:
+        vectors: (11, d), from `consistent`.
+        sets: (m, d), 1 where a value is in a set, else 0.
+    """
+    sums = vectors @ sets.T
+    rows = list(METHODS)
+    sums[rows.index("post-pos")] = np.maximum(sums[rows.index("base")], 0.0)
+    return sums
+
+
+def memberships(data: Dataset) -> Vector:
+    """The subgroups of a population as rows of 0 and 1: (m, d)."""
+    sets = np.zeros((len(data.subgroups), len(data.histogram)))
+    for row, members in zip(sets, data.subgroups.values(), strict=True):
+        row[members] = 1.0
+    return sets
+
+
+# Figures 1 to 3
+
+
+def bias(scale: Scale) -> list[Job]:
+    """Distribution, bias and variance of the counts: Zipf, ε = 1."""
+    starts = range(0, scale.runs, BATCH)
+    return [
+        Job(("bias", "zipf", start), partial(_counts, runs=min(BATCH, scale.runs - start)))
+        for start in starts
+    ]
+
+
+def _counts(rng: np.random.Generator, runs: int) -> list[Sample]:
+    data = zipf()
+    truth = data.histogram.astype(np.float64)
+    ranks = np.arange(1.0, len(truth) + 1.0)
+    counts = np.stack([data.users * consistent(draw(data, "1", rng)) for _ in range(runs)])
+    means = counts.mean(axis=0)
+    squares = ((counts - means) ** 2).sum(axis=0)
+    sums = counts.sum(axis=2) - data.users
+    zeros = (counts[:, :, len(truth) // 2 :] == 0.0).mean(axis=2)
+    samples = [Sample("distribution", data.name, "", "truth", ranks, truth, np.zeros(len(truth)), runs)]
+    for row, method in enumerate(METHODS):
+        of = ("zipf", "", method, ranks)
+        samples += [
+            Sample("distribution", *of, means[row], squares[row], runs),
+            Sample("bias", *of, means[row] - truth, squares[row], runs),
+            once("variance", "zipf", method, ranks, squares[row] / max(runs - 1, 1)),
+            _over_runs("bias", "sum", method, ranks[-1:], sums[:, row]),
+            _over_runs("distribution", "zeros", method, ranks[-1:], zeros[:, row]),
+        ]
+    return samples
+
+
+def _over_runs(figure: str, case: str, method: str, x: Vector, values: Vector) -> Sample:
+    mean = values.mean(keepdims=True)
+    squares = ((values - mean) ** 2).sum(keepdims=True)
+    return Sample(figure, "zipf", case, method, x, mean, squares, len(values))
+
+
+# Figures 4 and 5
+
+
+def full_domain(scale: Scale) -> list[Job]:
+    """The error of single values for ε from 0.2 to 4."""
+    return [
+        Job(("full-domain", name, epsilon, repeat), partial(_full_domain, name=name, epsilon=epsilon))
+        for name in DATASETS
+        for epsilon in scale.thin(EPSILONS)
+        for repeat in range(scale.repeats)
+    ]
+
+
+def _full_domain(rng: np.random.Generator, name: str, epsilon: str) -> list[Sample]:
+    data, x = DATASETS[name](), float(epsilon)
+    vectors = consistent(draw(data, epsilon, rng))
+    samples = _each("full-domain", name, x, ((vectors - data.frequencies) ** 2).mean(axis=1))
+    for method in ("base-cut", "norm-cut"):
+        kept = vectors[list(METHODS).index(method)]
+        lowest = np.min(kept, where=kept > 0.0, initial=1.0)
+        samples.append(once("full-domain", name, method, x, float(lowest), "threshold"))
+    return samples
+
+
+def users(scale: Scale) -> list[Job]:
+    """The error of single values for n from 200,000 to 2,000,000: Zipf, ε = 1."""
+    return [
+        Job(("users", "zipf", n, repeat), partial(_users, n=n))
+        for n in scale.thin(USERS)
+        for repeat in range(scale.repeats)
+    ]
+
+
+def _users(rng: np.random.Generator, n: int) -> list[Sample]:
+    data = zipf(n)
+    errors = (consistent(draw(data, "1", rng)) - data.frequencies) ** 2
+    return _each("users", "zipf", float(n), errors.mean(axis=1))
+
+
+def worth(rows: list[Row]) -> list[Row]:
+    """From each MSE to n': how many users Base needs for it, by Equation 3 averaged over the domain.
+
+    The deviation is the MSE's, to first order.
+    """
+    oracle = olh("1", len(zipf().histogram))
+    p, q, d = oracle.p, oracle.q, oracle.domain_size
+    of_one = float(q * (1 - q) / (p - q) ** 2 + (1 - p - q) / (d * (p - q)))
+    return [
+        Row(
+            row.figure,
+            row.dataset,
+            row.case,
+            row.x,
+            row.method,
+            of_one / row.value,
+            of_one / row.value**2 * row.deviation,
+            row.repeats,
+        )
+        for row in rows
+    ]
+
+
+# Figures 6 to 9
+
+
+def set_value(scale: Scale) -> list[Job]:
+    """The error of random sets of 1 % to 90 % of the domain, ε = 1."""
+    return [
+        Job(
+            ("set-value", name, repeat),
+            partial(_set_value, name=name, large=scale.thin(LARGE), small=scale.thin(SMALL)),
+        )
+        for name in DATASETS
+        for repeat in range(scale.repeats)
+    ]
+
+
+def _set_value(rng: np.random.Generator, name: str, large: list[int], small: list[int]) -> list[Sample]:
+    data = DATASETS[name]()
+    d = len(data.histogram)
+    vectors = consistent(draw(data, "1", rng))
+    places = rng.permuted(np.tile(np.arange(d), (SETS, 1)), axis=1)
+    samples = []
+    for figure, sizes in (("set-value", large), ("set-value-small", small)):
+        for rho in sizes:
+            sets = (places < round(rho / 100 * d)).astype(np.float64)
+            samples += _each(figure, name, float(rho), _set_errors(vectors, data.frequencies, sets))
+    return samples
+
+
+def set_case(scale: Scale) -> list[Job]:
+    """The error of the subgroups of emoji for ε from 0.2 to 4."""
+    return [
+        Job(("set-case", "emoji", epsilon, repeat), partial(_set_case, epsilon=epsilon))
+        for epsilon in scale.thin(EPSILONS)
+        for repeat in range(scale.repeats)
+    ]
+
+
+def _set_case(rng: np.random.Generator, epsilon: str) -> list[Sample]:
+    data = emoji()
+    vectors = consistent(draw(data, epsilon, rng))
+    return _each(
+        "set-case", "emoji", float(epsilon), _set_errors(vectors, data.frequencies, memberships(data))
+    )
+
+
+def synthetic(scale: Scale) -> list[Job]:
+    """The error of the subgroups on synthetic data, and which method it makes one choose."""
+    return [
+        Job(("synthetic", "emoji", epsilon, repeat), partial(_synthetic, epsilon=epsilon))
+        for epsilon in scale.thin(EPSILONS)
+        for repeat in range(scale.repeats)
+    ]
+
+
+def _synthetic(rng: np.random.Generator, epsilon: str) -> list[Sample]:
+    data, x = emoji(), float(epsilon)
+    sets = memberships(data)
+    estimate = draw(data, epsilon, rng)
+    real = _set_errors(consistent(estimate), data.frequencies, sets)
+    samples = _each("synthetic", "emoji", x, real, "real")
+    for case, fit in FITS.items():
+        made = Dataset(case, whole(fit(estimate), data.users), None, {})
+        errors = np.mean(
+            [
+                _set_errors(consistent(draw(made, epsilon, rng)), made.frequencies, sets)
+                for _ in range(SIMULATIONS)
+            ],
+            axis=0,
+        )
+        samples += _each("synthetic", "emoji", x, errors, case)
+        picked = np.arange(len(errors)) == errors.argmin()
+        samples += _each("synthetic", "emoji", x, picked.astype(np.float64), f"picked on {case}")
+    return samples
+
+
+def _set_errors(vectors: Vector, truth: Vector, sets: Vector) -> Vector:
+    """Each method's mean squared error over the sets: (11,)."""
+    errors: Vector = ((answers(vectors, sets) - sets @ truth) ** 2).mean(axis=1)
+    return errors
+
+
+# Figure 10
+
+
+def top_k(scale: Scale) -> list[Job]:
+    """The error of the k most frequent values, ε = 1."""
+    return [
+        Job(("top-k", name, repeat), partial(_top_k, name=name, ks=scale.thin(TOP)))
+        for name in DATASETS
+        for repeat in range(scale.repeats)
+    ]
+
+
+def _top_k(rng: np.random.Generator, name: str, ks: list[int]) -> list[Sample]:
+    data = DATASETS[name]()  # most frequent first
+    errors = (consistent(draw(data, "1", rng)) - data.frequencies) ** 2
+    of_top = np.cumsum(errors, axis=1)[:, np.array(ks) - 1] / ks
+    return [
+        once("top-k", name, method, [float(k) for k in ks], values)
+        for method, values in zip(METHODS, of_top, strict=True)
+    ]
+
+
+def _each(
+    figure: str, dataset: str, x: float, values: npt.NDArray[np.float64], case: str = ""
+) -> list[Sample]:
+    """One repeat's value of each method."""
+    return [
+        once(figure, dataset, method, x, value, case) for method, value in zip(METHODS, values, strict=True)
+    ]

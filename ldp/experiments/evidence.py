@@ -1,0 +1,135 @@
+"""The rows of an evaluation by curve, and the verdict that they give on a statement."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ldp.consistency import METHODS
+from ldp.estimate import Vector
+from ldp.experiments.figures import Row
+
+NAMES = {
+    "base": "Base",
+    "base-pos": "Base-Pos",
+    "post-pos": "Post-Pos",
+    "base-cut": "Base-Cut",
+    "norm": "Norm",
+    "norm-mul": "Norm-Mul",
+    "norm-cut": "Norm-Cut",
+    "norm-sub": "Norm-Sub",
+    "mle-apx": "MLE-Apx",
+    "power": "Power",
+    "power-ns": "PowerNS",
+}
+"""The methods as the paper writes them."""
+
+HOLDS, IN_PART, FAILS = "holds", "holds in part", "does not hold"
+NEARLY_ALL, HALF = 0.95, 0.5
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What was measured of a statement.
+
+    Attributes:
+        measured: in a few words, with the numbers.
+        verdict: `HOLDS`, `IN_PART` or `FAILS`.
+    """
+
+    measured: str
+    verdict: str
+
+
+def judged(cases: npt.ArrayLike, measured: str) -> Finding:
+    """The verdict on a statement about several cases.
+
+    It holds if true in 95 % of the cases or more, in part if in half of them or more.
+
+    Args:
+        cases: whether it is true in each.
+        measured: what was measured.
+
+    Example:
+        >>> judged([True, True, False], "ratio 0.9 to 1.2")
+        Finding(measured='ratio 0.9 to 1.2; so in 2 of 3 cases', verdict='holds in part')
+    """
+    true = np.asarray(cases, np.bool_)
+    share = float(true.mean())
+    verdict = HOLDS if share >= NEARLY_ALL else IN_PART if share >= HALF else FAILS
+    if true.size > 1:
+        measured += f"; so in {'all' if true.all() else f'{np.count_nonzero(true):,}'} of {true.size:,} cases"
+    return Finding(measured, verdict)
+
+
+def span(values: npt.ArrayLike, unit: str = "") -> str:
+    """The range of some numbers, with three digits at most.
+
+    Example:
+        >>> span([0.5, 1.23456, 12345.6]), span([2, 2], " %")
+        ('0.5 to 12,300', '2 %')
+    """
+    low, high = number(float(np.min(values))), number(float(np.max(values)))
+    return (low if low == high else f"{low} to {high}") + unit
+
+
+def number(value: float) -> str:
+    """A number with three digits.
+
+    Example:
+        >>> number(-137449.0), number(0.00123456), number(3e-9), number(1.0)
+        ('-137,000', '0.00123', '3e-09', '1')
+    """
+    short = f"{value:.3g}"
+    return f"{float(short):,.0f}" if 1000.0 <= abs(value) < 1e9 else short
+
+
+class Evidence:
+    """Rows by curve.
+
+    Attributes:
+        figures: the names of the figures that there are rows of.
+    """
+
+    def __init__(self, rows: Sequence[Row]) -> None:
+        self._curves: dict[tuple[str, str, str, str], list[Row]] = {}
+        for row in rows:
+            self._curves.setdefault((row.figure, row.dataset, row.method, row.case), []).append(row)
+        self.figures = frozenset(row.figure for row in rows)
+
+    def curve(self, figure: str, dataset: str, method: str, case: str = "") -> list[Row]:
+        """The rows of one curve, in the order of x.
+
+        Raises:
+            KeyError: there is no such curve.
+        """
+        return self._curves[figure, dataset, method, case]
+
+    def datasets(self, figure: str) -> list[str]:
+        """The data of a figure, each once."""
+        return list(dict.fromkeys(of for name, of, _, case in self._curves if name == figure and not case))
+
+    def x(self, figure: str, dataset: str, case: str = "", method: str = "base") -> Vector:
+        """Where a figure's points are: (m,)."""
+        return np.array([row.x for row in self.curve(figure, dataset, method, case)])
+
+    def values(self, figure: str, method: str, dataset: str | None = None, case: str = "") -> Vector:
+        """The values of a method: (m,), one data set after the other if none is named."""
+        datasets = self.datasets(figure) if dataset is None else [dataset]
+        return np.array([row.value for name in datasets for row in self.curve(figure, name, method, case)])
+
+    def table(self, figure: str, dataset: str | None = None, case: str = "") -> Vector:
+        """`values` of all methods: (11, m), in the order of `METHODS`."""
+        return np.stack([self.values(figure, method, dataset, case) for method in METHODS])
+
+    def at(self, figure: str, dataset: str, x: float, case: str = "") -> dict[str, Row]:
+        """The methods' rows at one x."""
+        return {
+            method: row
+            for method in METHODS
+            for row in self.curve(figure, dataset, method, case)
+            if row.x == x
+        }

@@ -1,0 +1,188 @@
+"""The work of an evaluation as jobs: each has a seed of its own, so the rows depend on no order and no process."""
+
+from __future__ import annotations
+
+import os
+import signal
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from multiprocessing import get_context
+from typing import TypeVar
+
+import numpy as np
+
+from ldp.estimate import Vector
+from ldp.experiments.figures import Row
+
+Point = TypeVar("Point")
+Workers = Callable[[Callable[["Job"], list["Sample"]], Sequence["Job"]], Iterable[list["Sample"]]]
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How much work an evaluation is.
+
+    Attributes:
+        repeats: independent repeats of each setting.
+        runs: repeats of Figures 1 to 3.
+        stride: every stride-th point of an x axis is computed, and the last: 1, 2 or 4, so that ε = 1 is among them.
+
+    Raises:
+        ValueError: another stride, or fewer than two repeats or runs: they would have no deviation.
+    """
+
+    repeats: int
+    runs: int
+    stride: int
+
+    def __post_init__(self) -> None:
+        if self.stride not in (1, 2, 4):
+            raise ValueError(f"stride is {self.stride}; allowed are 1, 2 and 4")
+        if min(self.repeats, self.runs) < 2:
+            raise ValueError(f"repeats and runs are {self.repeats} and {self.runs}; allowed is 2 and more")
+
+    def thin(self, points: Sequence[Point]) -> list[Point]:
+        """Every stride-th of the points, and the last.
+
+        Example:
+            >>> QUICK.thin([1, 2, 3, 4, 5, 6, 7, 8, 9])
+            [1, 5, 9]
+        """
+        return [*points[: -1 : self.stride], points[-1]]
+
+
+FULL = Scale(repeats=30, runs=5000, stride=1)
+"""As the paper has it."""
+
+QUICK = Scale(repeats=5, runs=500, stride=4)
+"""Enough to see the shape of every figure."""
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """What a job measured of one curve: at each x the mean of `count` repeats and their squares around it.
+
+    Attributes:
+        figure: as in `Row`; so are `dataset`, `case` and `method`.
+        x: (m,) where on the axis.
+        mean: (m,) the mean over the repeats.
+        squares: (m,) the sum of the squared distances of the repeats to `mean`.
+        count: how many repeats, at least 1.
+    """
+
+    figure: str
+    dataset: str
+    case: str
+    method: str
+    x: Vector
+    mean: Vector
+    squares: Vector
+    count: int
+
+    def __add__(self, other: Sample) -> Sample:
+        """The repeats of both, which are of the same curve and points (Chan, Golub and LeVeque's update)."""
+        count = self.count + other.count
+        step = other.mean - self.mean
+        mean = self.mean + step * (other.count / count)
+        squares = self.squares + other.squares + step**2 * (self.count * other.count / count)
+        return Sample(self.figure, self.dataset, self.case, self.method, self.x, mean, squares, count)
+
+    def rows(self) -> list[Row]:
+        """One row for each x."""
+        deviations = np.sqrt(self.squares / max(self.count - 1, 1))
+        columns = zip(self.x.tolist(), self.mean.tolist(), deviations.tolist(), strict=True)
+        return [
+            Row(self.figure, self.dataset, self.case, x, self.method, mean, deviation, self.count)
+            for x, mean, deviation in columns
+        ]
+
+
+def once(
+    figure: str,
+    dataset: str,
+    method: str,
+    x: float | Sequence[float] | Vector,
+    value: float | Sequence[float] | Vector,
+    case: str = "",
+) -> Sample:
+    """One repeat's values: a number at x, or (m,) numbers at (m,) points.
+
+    Example:
+        >>> once("top-k", "zipf", "base", [2, 4], [0.5, 0.25]).rows()[1]
+        Row(figure='top-k', dataset='zipf', case='', x=4.0, method='base', value=0.25, deviation=0.0, repeats=1)
+    """
+    points, values = np.atleast_1d(np.asarray(x, np.float64)), np.atleast_1d(np.asarray(value, np.float64))
+    return Sample(figure, dataset, case, method, points, values, np.zeros(len(values)), 1)
+
+
+@dataclass(frozen=True)
+class Job:
+    """A piece of work: usually one repeat of one setting.
+
+    Attributes:
+        key: its experiment, data, setting and repeat; two jobs never have the same key.
+        work: what it does with a generator of its own; can be pickled (a module's function, or a `partial` of one).
+    """
+
+    key: tuple[str | int, ...]
+    work: Callable[[np.random.Generator], list[Sample]]
+
+    def run(self, seed: int) -> list[Sample]:
+        """Do the work with the generator that the seed and the key give."""
+        key = [part if isinstance(part, int) else zlib.crc32(part.encode()) for part in self.key]
+        return self.work(np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key)))
+
+
+def run(
+    jobs: Sequence[Job], seed: int, work: Workers = map, done: Callable[[], object] = lambda: None
+) -> list[Row]:
+    """Run jobs and put their samples together, curve by curve, in the order of the jobs.
+
+    Args:
+        jobs: each with a key of its own.
+        seed: 0 or more. The same seed gives the same rows, bit for bit, with any number of processes.
+        work: who runs them, as `workers` gives it; by default this process, one after the other.
+        done: called after each job.
+
+    Returns:
+        Rows by curve and x, in the order in which the jobs first mention them.
+
+    Raises:
+        ValueError: two jobs with the same key: they would draw the same numbers.
+    """
+    if len({job.key for job in jobs}) < len(jobs):
+        raise ValueError("two jobs have the same key; each needs its own, so that their coins differ")
+    merged: dict[tuple[str, str, str, str, bytes], Sample] = {}
+    for samples in work(partial(Job.run, seed=seed), jobs):
+        for sample in samples:
+            key = (sample.figure, sample.dataset, sample.case, sample.method, sample.x.tobytes())
+            merged[key] = merged[key] + sample if key in merged else sample
+        done()
+    return [row for sample in merged.values() for row in sample.rows()]
+
+
+@contextmanager
+def workers(processes: int) -> Iterator[Workers]:
+    """So many processes to run jobs; 1 is this one."""
+    if processes == 1:
+        yield map
+        return
+    # Not forked: this process has threads (the progress bar, BLAS), and a fork in the wrong moment hangs.
+    # Ctrl-C reaches all processes of a terminal; this one ends the others.
+    ignored = (signal.SIGINT, signal.SIG_IGN)
+    pool = ProcessPoolExecutor(processes, get_context("spawn"), initializer=signal.signal, initargs=ignored)
+    try:
+        yield pool.map
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def cores() -> int:
+    """How many cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

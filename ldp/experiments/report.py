@@ -1,0 +1,187 @@
+"""The report of an evaluation, in Markdown: the pictures, the sums of Figure 2, and every claim with its verdict."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from unicodedata import combining, east_asian_width
+
+from ldp.experiments import choice, eleventh
+from ldp.experiments.claims import CLAIMS, Claim
+from ldp.experiments.evidence import FAILS, HOLDS, IN_PART, NAMES, Finding
+from ldp.experiments.figures import FIGURES, Row
+from ldp.experiments.jobs import FULL, Scale
+from ldp.experiments.sums import Sum, sums
+
+VERDICTS = (HOLDS, IN_PART, FAILS)
+
+DIFFERENCES = """\
+- **Emoji.** The paper's data, 1,573 emoji of a keyboard's users in 68 categories, are not public any more. These are
+  845 emoji by their use on Twitter, with Unicode's 93 subgroups, as the same 884,427 users. A claim about Emoji can
+  fail because of that.
+- **OLH** has the number of buckets with the least variance, which differs from the authors' in narrow ranges of ε.
+  Support counts are drawn from their law for an ideal hash function, without making each report.
+- **Norm-Cut** is as the paper defines it: it does not rescale, so its sum is often a little below 1.
+- **Power**'s prior is on the counts 1 to n. The paper's, on frequencies from 0 to 1, has no integral.
+- **Random sets**: 200 of each size in each repeat, the same for all methods."""
+
+
+def report(
+    rows: Sequence[Row],
+    findings: Sequence[tuple[Claim, Finding]],
+    *,
+    scale: Scale,
+    seed: int,
+    pictures: bool,
+) -> str:
+    """The report.
+
+    Args:
+        rows: of all figures.
+        findings: the claims that were judged.
+        scale: how much work the rows are.
+        seed: what they were drawn with.
+        pictures: whether there is a picture of each figure beside the report.
+
+    Returns:
+        Markdown, which ends with a line break.
+    """
+    parts = [
+        "# The evaluation of “Locally Differentially Private Frequency Estimation with Consistency”, run again",
+        "Wang, Lopuhaä-Zwakenberg, Li, Skoric, Li, NDSS 2020, Section V. "
+        f"{scale.repeats} repeats of each setting, {scale.runs:,} runs for Figures 1 to 3, seed {seed}."
+        + (
+            ""
+            if scale == FULL
+            else " **A quick look**: the paper has 30 and 5,000; verdicts near a limit can change."
+        ),
+    ]
+    if findings:
+        parts += ["## In short", _in_short(findings)]
+    parts += ["## What is not as in the paper", DIFFERENCES]
+    compared = sums(rows)
+    if compared:
+        parts += ["## The sums of Figure 2", SUMS, markdown(*sums_table(compared), numbers=(1, 2, 3, 4))]
+    if findings:
+        parts += ["## Claims", RULES, *_claims(findings)]
+    parts += ["## Figures", *_figures(rows, pictures)]
+    return "\n\n".join(parts) + "\n"
+
+
+SUMS = """\
+Zipf, n = 1,000,000, d = 1,024, ε = 1: the mean error in counts, summed over the domain, with the standard error of
+this run. The published sums are a simulation too, of 5,000 runs. The calculated ones take a count for normal around
+the true one, and need no simulation."""
+
+RULES = """\
+Each sentence of Section V that numbers can judge. A claim about several cases (values of ε, ρ or k, data, methods)
+holds if it is true in 95 % of them, and in part if in half of them. A method is best if its error is within 1 % of the
+least. What “similar” or “about” means is said in each line, and is this report's choice."""
+
+
+def tally(findings: Sequence[tuple[Claim, Finding]]) -> str:
+    """How many claims hold, and how many of them were judged.
+
+    Example:
+        >>> tally([]).partition("judged: ")[2]
+        '0 hold, 0 hold in part, 0 do not hold'
+    """
+    of = Counter(finding.verdict for _, finding in findings)
+    return (
+        f"{len(findings)} of the {len(CLAIMS)} claims of Section V judged: "
+        f"{of[HOLDS]} hold, {of[IN_PART]} hold in part, {of[FAILS]} do not hold"
+    )
+
+
+def _in_short(findings: Sequence[tuple[Claim, Finding]]) -> str:
+    sections = list(dict.fromkeys(claim.section for claim, _ in findings))
+    counts = Counter((claim.section, finding.verdict) for claim, finding in findings)
+    lines = [(section, *(str(counts[section, verdict]) for verdict in VERDICTS)) for section in sections]
+    failed = [
+        f"- “{claim.quote}” ({claim.section.split()[0]}): {finding.measured}."
+        for claim, finding in findings
+        if finding.verdict == FAILS
+    ]
+    text = f"{tally(findings)}.\n\n" + markdown(("section", *VERDICTS), lines, numbers=(1, 2, 3))
+    return text + ("\n\nWhat does not hold:\n\n" + "\n".join(failed) if failed else "")
+
+
+def _claims(findings: Sequence[tuple[Claim, Finding]]) -> list[str]:
+    parts = []
+    for section in dict.fromkeys(claim.section for claim, _ in findings):
+        lines = [
+            (f"“{claim.quote}”", claim.test, finding.measured, finding.verdict)
+            for claim, finding in findings
+            if claim.section == section
+        ]
+        parts += [f"### {section}", markdown(("the paper", "true if", "measured", "verdict"), lines)]
+    return parts
+
+
+def _figures(rows: Sequence[Row], pictures: bool) -> list[str]:
+    figures = {row.figure for row in rows}
+    parts = []
+    for figure in FIGURES.values():
+        if figure.name in figures:
+            title = (
+                f"{figure.paper}. {figure.title}" if figure.paper else f"{figure.title} (not in the paper)"
+            )
+            parts.append(f"### {title}")
+            if pictures:
+                parts.append(f"![{figure.title}]({figure.name}.png)")
+            if figure.name == "choice":
+                parts.append(f"```text\n{choice.table(rows)}\n```")
+            if figure.name == "eleventh":
+                tables = [eleventh.table(rows, case) for case in ("", f"top {eleventh.TOP}")]
+                parts += [eleventh.ABOUT, *(markdown(*table, numbers=range(1, 10)) for table in tables)]
+            parts.append(f"Numbers: [{figure.name}.csv]({figure.name}.csv).")
+    return parts
+
+
+def sums_table(compared: Sequence[Sum]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """The head and the lines of a table of sums."""
+    lines: list[tuple[str, ...]] = [
+        (
+            NAMES[one.method],
+            "—" if one.published is None else f"{one.published:,}",
+            "—" if one.calculated is None else f"{one.calculated:,.0f}",
+            f"{one.measured:,.0f}",
+            f"{one.error:,.0f}",
+            one.verdict,
+        )
+        for one in compared
+    ]
+    return ("method", "published", "calculated", "measured", "standard error", "verdict"), lines
+
+
+def markdown(head: Sequence[str], lines: Sequence[Sequence[str]], numbers: Sequence[int] = ()) -> str:
+    """A table whose columns align in the source too.
+
+    Args:
+        head: the columns' names.
+        lines: cells; a bar in one is escaped.
+        numbers: the columns that are flush right.
+
+    Example:
+        >>> print(markdown(("method", "sum"), [("Base", "-1,405"), ("Norm", "0")], numbers=(1,)))
+        | method |    sum |
+        | ------ | -----: |
+        | Base   | -1,405 |
+        | Norm   |      0 |
+    """
+    table = [[cell.replace("|", "\\|") for cell in line] for line in (head, *lines)]
+    widths = [max(map(_width, column)) for column in zip(*table, strict=True)]
+    right = [index in numbers for index in range(len(widths))]
+    rule = ["-" * (width - 1) + (":" if flush else "-") for width, flush in zip(widths, right, strict=True)]
+    text = [
+        [
+            " " * (width - _width(cell)) + cell if flush else cell + " " * (width - _width(cell))
+            for cell, width, flush in zip(line, widths, right, strict=True)
+        ]
+        for line in table
+    ]
+    return "\n".join(f"| {' | '.join(line)} |" for line in (text[0], rule, *text[1:]))
+
+
+def _width(text: str) -> int:
+    return sum(0 if combining(one) else 2 if east_asian_width(one) in "WF" else 1 for one in text)

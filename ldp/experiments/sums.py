@@ -1,0 +1,121 @@
+"""The sums of Figure 2 over the domain: the published ones beside those of this run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import ndtr, ndtri
+
+from ldp.consistency import METHODS, PROMISES
+from ldp.consistency.baseline import FALSE_POSITIVES
+from ldp.experiments.datasets import zipf
+from ldp.experiments.evaluation import olh
+from ldp.experiments.figures import Row
+
+PUBLISHED: Mapping[str, int] = {
+    "base": -1405,
+    "base-pos": 711932,
+    "base-cut": -137449,
+    "norm": 0,
+    "norm-mul": 0,
+    "norm-cut": 0,
+    "norm-sub": 0,
+    "power": -96332,
+    "power-ns": 0,
+}
+"""The mean error in counts, summed over the domain, that the paper's Figure 2 states for each method."""
+
+PUBLISHED_RUNS = 5000
+ROUNDING = 1e-6  # counts
+RESCALED = "differs: by definition the sum is at most n, the published 0 comes from rescaling it to n"
+
+
+@dataclass(frozen=True)
+class Sum:
+    """One method's sum.
+
+    Attributes:
+        method: its name.
+        published: the paper's, or None where the paper states none.
+        calculated: what it is by the normal distribution, without a simulation, or None where that is not known.
+        measured: the mean over the runs.
+        error: its standard error.
+        verdict: whether the two agree, and by which test.
+    """
+
+    method: str
+    published: int | None
+    calculated: float | None
+    measured: float
+    error: float
+    verdict: str
+
+
+def sums(rows: Sequence[Row]) -> list[Sum]:
+    """Compare the sums of the figure "bias" with the published ones, in the order of `METHODS`.
+
+    A published sum is a mean over 5,000 runs too: the two are apart by no more than four standard errors of their
+    difference, which with 5,000 runs are 4·√2 of either's. Power's prior is not quite the paper's: 2 %. Where the sum
+    is n by definition, the error is 0 but for rounding.
+    """
+    found = {row.method: row for row in rows if row.figure == "bias" and row.case == "sum"}
+    return [_compare(found[method]) for method in METHODS if method in found]
+
+
+def calculated(method: str) -> float | None:
+    """The sum without a simulation, for a count X that is normal around each true count k with Base's variance s².
+
+    Base-Pos and Base-Cut keep X where it is at least T, which is 0 for Base-Pos: E X·1{X ≥ T} = k·Φ(z) + s·φ(z) with
+    z = (k − T)/s.
+
+    Args:
+        method: its name.
+
+    Returns:
+        The sum, in counts; None if the method is another one than Base, those two, or one whose sum is 1.
+
+    Example:
+        >>> round(calculated("base-cut"))
+        -137919
+    """
+    if method == "base" or PROMISES[method].sums_to_one:
+        return 0.0
+    if method not in ("base-pos", "post-pos", "base-cut"):
+        return None
+    data = zipf()
+    n, d = data.users, len(data.histogram)
+    p, q = (float(of) for of in (olh("1", d).p, olh("1", d).q))
+    k, f = data.histogram.astype(np.float64), data.frequencies
+    s = np.sqrt(n * (f * p * (1.0 - p) + (1.0 - f) * q * (1.0 - q))) / (p - q)
+    sigma = math.sqrt(n * q * (1.0 - q)) / (p - q)
+    threshold = -float(ndtri(FALSE_POSITIVES / d)) * sigma if method == "base-cut" else 0.0
+    z = (k - threshold) / s
+    kept = k * ndtr(z) + s * np.exp(-(z**2) / 2.0) / math.sqrt(2.0 * math.pi)
+    return float((kept - k).sum())
+
+
+def _compare(row: Row) -> Sum:
+    published = PUBLISHED.get(row.method)
+    error = row.deviation / math.sqrt(row.repeats)
+    measured = row.value
+    if PROMISES[row.method].sums_to_one:
+        # What is left is rounding; it says nothing, and differs from machine to machine.
+        agrees = abs(measured) < ROUNDING
+        measured, error = (0.0, 0.0) if agrees else (measured, error)
+        said = "differs" if not agrees else "not in the figure" if published is None else "agrees"
+        verdict = f"{said}: the sum is n by definition"
+    elif published is None:
+        verdict = "not in the figure; on single values it is Base-Pos" if row.method == "post-pos" else ""
+    elif row.method == "norm-cut":
+        verdict = RESCALED
+    elif row.method == "power":
+        apart = measured / published - 1.0
+        verdict = f"{'agrees' if abs(apart) <= 0.02 else 'differs'}: {100 * apart:+.1f} %, 2 % allowed"
+    else:
+        both = row.deviation * math.sqrt(1.0 / row.repeats + 1.0 / PUBLISHED_RUNS)
+        apart = abs(measured - published) / both
+        verdict = f"{'agrees' if apart <= 4.0 else 'differs'}: {apart:.1f} standard errors apart, 4 allowed"
+    return Sum(row.method, published, calculated(row.method), measured, error, verdict)

@@ -1,0 +1,296 @@
+r"""Files: values in and reports out, frames in and counts out, a block at a time, so that any size will do.
+
+Values stand one a line: a label, or an index where the stream has no labels. Frames stand in a file in one of two ways,
+told apart by its first byte:
+
+- 0x01: the file is one binary frame, of any number of reports. A frame does not say how long it is, so nothing may
+  follow it; a second frame would be taken for reports.
+- any other: JSON lines, a JSON frame each. Blank lines are skipped. A line that begins with 0x01 is refused, for a
+  binary frame may hold line feeds.
+
+A record, that is a line or a binary frame, is accepted whole or rejected whole. So the reports of a binary frame enter
+the counts when its last byte is seen to be right.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import repeat
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from ldp import frames
+from ldp.frames import Reason
+
+if TYPE_CHECKING:
+    from ldp.estimate import Estimate
+    from ldp.stream import Stream
+
+BLOCK = 1 << 20
+"""Bytes of a binary frame that are read at a time, and bytes of reports that are made at a time."""
+LINES_BLOCK = 1 << 16
+"""Bytes of lines that are read at a time: a line takes longer than a report of a binary frame."""
+LONGEST_LINE = 1 << 26
+"""Bytes: a longer line is passed over without being held, and rejected for its length."""
+
+_HEADER = 5  # version and fingerprint
+_LINE_FEED = 0x0A
+_DIGITS = 9  # of an index at most
+
+
+class Readable(Protocol):
+    """A file that is open for reading bytes."""
+
+    def read(self, size: int, /) -> bytes:
+        """The next bytes, as many as asked for; fewer at the end only."""
+
+
+# Ψ
+
+
+def values(stream: Stream, file: Readable, source: str) -> Iterator[npt.NDArray[np.int64]]:
+    r"""The values of a file, as indices, a block of lines at a time.
+
+    Args:
+        stream: whose values; they are its labels, or 0 to d−1 in decimal where it has none.
+        file: in UTF-8, one value a line; lines end with ``\n`` or ``\r\n``.
+        source: what to call the file in errors.
+
+    Raises:
+        ValueError: a line that is no value, in a block of which nothing was returned. The error names the line and
+            what is allowed, never the line's content, which is a user's secret.
+
+    Example:
+        >>> import io, ldp
+        >>> stream = ldp.Stream("colours", ldp.GRR("1", domain_size=2), labels=["red", "blue"])
+        >>> [block.tolist() for block in values(stream, io.BytesIO(b"blue\nred\nblue\n"), "stdin")]
+        [[1, 0, 1]]
+    """
+    d = stream.oracle.domain_size
+    wanted = f"no index from 0 to {d - 1}" if stream.labels is None else f"none of the stream's {d} labels"
+    known = {label.encode(): index for index, label in enumerate(stream.labels or ())}
+    before = 0
+    for block in _lines(file, file.read(LINES_BLOCK)):
+        if block is None:
+            raise ValueError(f"{source}, line {before + 1} is {wanted}")
+        lines = block.removesuffix(b"\n").split(b"\n")
+        if b"\r" in block:
+            lines = [line.removesuffix(b"\r") for line in lines]
+        found = map(_index, lines) if stream.labels is None else map(known.get, lines, repeat(-1))
+        indices = np.fromiter(found, np.int64, len(lines))
+        wrong = (indices < 0) | (indices >= d)
+        if wrong.any():
+            first = int(wrong.argmax())
+            what = wanted if lines[first] else f"blank, {wanted}"
+            raise ValueError(f"{source}, line {before + first + 1} is {what}")
+        yield indices
+        before += len(lines)
+
+
+def perturbed(
+    stream: Stream,
+    values: Iterable[npt.NDArray[np.int64]],
+    *,
+    binary: bool,
+    rng: np.random.Generator | None = None,
+) -> Iterator[tuple[bytes, int]]:
+    """A file of one report for each value, in their order: some of its bytes, and how many reports they are.
+
+    Args:
+        stream: whose reports.
+        values: indices, some at a time.
+        binary: one binary frame, else JSON lines with a report each.
+        rng: only for simulation, see `Oracle.perturb`; without it the coins are secret and exact.
+
+    Example:
+        >>> import ldp
+        >>> stream = ldp.Stream("colours", ldp.GRR("40", domain_size=3))  # ε = 40: hardly a coin shows tails
+        >>> made = perturbed(stream, [np.array([0, 2]), np.array([1])], binary=True)
+        >>> [(part.hex(), reports) for part, reports in made]
+        [('01953129b00002', 2), ('01', 1)]
+    """
+    header = 0
+    most = max(1, BLOCK // stream.oracle.report_dtype.itemsize)
+    for some in values:
+        for start in range(0, len(some), most):
+            reports = stream.oracle.perturb(some[start : start + most], rng)
+            if binary:
+                yield frames.encode(stream, reports)[header:], reports.size
+                header = _HEADER
+            else:
+                yield frames.encode_lines(stream, reports), reports.size
+
+
+# Φ
+
+
+@dataclass(frozen=True)
+class Rejected:
+    """A record that was not counted.
+
+    Attributes:
+        source: the file.
+        line: the line's number, from 1 on; None if the file is a binary frame.
+        reason: why.
+        record: the line's bytes, without what ends it; None for a binary frame and for a line of more than
+            `LONGEST_LINE`, which were not held.
+    """
+
+    source: str
+    line: int | None
+    reason: Reason
+    record: bytes | None
+
+
+class Aggregator:
+    r"""The counts of one stream over any number of files: what a worker would count of a topic with their records.
+
+    Args:
+        stream: whose reports are counted.
+        reject: told of each record that is rejected.
+
+    Attributes:
+        stream: as given.
+        state: (K,) int64, the oracle's state.
+        reports: n, how many reports were counted.
+        records: how many records were read, rejected ones too.
+        rejected: reason -> how many records were rejected for it.
+
+    Memory: two states, a block, and a line with what is in it.
+
+    Example:
+        >>> import io, ldp
+        >>> stream = ldp.Stream("colours", ldp.GRR("1", domain_size=3))
+        >>> aggregator = Aggregator(stream)
+        >>> lines = b'{"fingerprint":"8e9f39d0","reports":[0,2]}\n{"fingerprint":"8e9f39d0","reports":[3]}\n'
+        >>> aggregator.read(io.BytesIO(lines), "a")
+        >>> aggregator.read(io.BytesIO(bytes.fromhex("018e9f39d000")), "b")
+        >>> aggregator.state.tolist(), aggregator.reports, aggregator.records, dict(aggregator.rejected)
+        ([2, 0, 1], 3, 3, {<Reason.RANGE: 'range'>: 1})
+    """
+
+    def __init__(self, stream: Stream, reject: Callable[[Rejected], None] = lambda _: None) -> None:
+        self.stream = stream
+        self.state = stream.oracle.zeros()
+        self.reports = 0
+        self.records = 0
+        self.rejected: Counter[Reason] = Counter()
+        self._tell = reject
+
+    def read(self, file: Readable, source: str) -> None:
+        """Counts a file, whichever way frames stand in it; an empty one has no record.
+
+        Raises:
+            OSError: from reading; the lines before are counted, an unfinished binary frame is not.
+        """
+        block = file.read(LINES_BLOCK)
+        if block[:1] == bytes([frames.VERSION]):
+            self._read_frame(file, source, block)
+        else:
+            self._read_lines(file, source, block)
+
+    def estimate(self) -> Estimate:
+        """Base over the whole domain.
+
+        Raises:
+            ValueError: no report was counted.
+        """
+        return self.stream.oracle.estimate(self.stream.oracle.support(self.state), self.reports)
+
+    def _read_frame(self, file: Readable, source: str, block: bytes) -> None:
+        oracle = self.stream.oracle
+        size = oracle.report_dtype.itemsize
+        state, reports, length, reason = oracle.zeros(), 0, 0, ""
+        for record in _parts(file, block, size):
+            length += len(record) - _HEADER
+            if not reason:
+                decoded = frames.decode(self.stream, record, np.array([0, len(record)]))
+                reason = decoded.reasons.get(0, "")
+                oracle.accumulate(state, decoded.reports)
+                reports += decoded.reports.size
+        if reason == Reason.RANGE and length % size:
+            reason = Reason.LENGTH  # as of a record that is seen whole
+        self.records += 1
+        if reason:
+            self._reject(Rejected(source, None, Reason(reason), None))
+        else:
+            self.state += state
+            self.reports += reports
+
+    def _read_lines(self, file: Readable, source: str, block: bytes) -> None:
+        before = 0
+        for lines in _lines(file, block):
+            if lines is None:
+                self.records += 1
+                before += 1
+                self._reject(Rejected(source, before, Reason.LENGTH, None))
+                continue
+            data = np.frombuffer(lines, np.uint8)
+            # a line feed stays with its line: JSON may end with white space
+            ends = np.flatnonzero(data == _LINE_FEED) + 1
+            bounds = np.concatenate([[0], ends, [] if lines.endswith(b"\n") else [data.size]]).astype(
+                np.int64
+            )
+            binary = bounds[:-1][data[bounds[:-1]] == frames.VERSION]
+            if binary.size:
+                data = data.copy()
+                data[binary] = 0  # no version
+            decoded = frames.decode(self.stream, data, bounds)
+            self.stream.oracle.accumulate(self.state, decoded.reports)
+            self.reports += decoded.reports.size
+            self.records += decoded.counts.size
+            for i, reason in decoded.reasons.items():
+                record = lines[bounds[i] : bounds[i + 1]].removesuffix(b"\n").removesuffix(b"\r")
+                if record:
+                    self._reject(Rejected(source, before + i + 1, Reason(reason), record))
+                else:
+                    self.records -= 1
+            before += decoded.counts.size
+
+    def _reject(self, rejected: Rejected) -> None:
+        self.rejected[rejected.reason] += 1
+        self._tell(rejected)
+
+
+def _parts(file: Readable, block: bytes, size: int) -> Iterator[bytes]:
+    """A binary frame as frames of some reports each; what is not a whole report comes last, in a frame of its own."""
+    header, rest, whole = block[:_HEADER], block[_HEADER:], 0
+    while block:
+        if whole := len(rest) // size * size:
+            yield header + rest[:whole]
+        block = file.read(BLOCK)
+        rest = rest[whole:] + block
+    if rest or not whole:
+        yield header + rest
+
+
+def _lines(file: Readable, block: bytes) -> Iterator[bytes | None]:
+    """Whole lines, many at a time, from a first block on; None for a line that is longer than `LONGEST_LINE`."""
+    rest = bytearray()
+    passing = False
+    while block:
+        if passing:
+            _, feed, block = block.partition(b"\n")
+            passing = not feed
+        elif end := block.rfind(b"\n") + 1:
+            yield bytes(rest + block[:end])
+            rest[:] = block[end:]
+            block = b""
+        else:
+            rest += block
+            block = b""
+            if len(rest) > LONGEST_LINE:
+                rest.clear()
+                passing = True
+                yield None
+        block = block or file.read(LINES_BLOCK)
+    if rest:
+        yield bytes(rest)
+
+
+def _index(line: bytes) -> int:
+    return int(line) if line.isdigit() and len(line) <= _DIGITS else -1

@@ -1,0 +1,62 @@
+"""The table: what a snapshot says of the most frequent values, for a terminal."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from rich.cells import cell_len
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from ldp.snapshot import Snapshot
+
+METHODS = ("norm-sub", "base-cut", "power-ns")
+"""The methods that are shown beside Base unless others are asked for: one of each of the paper's families."""
+_LABEL, _BASE, _METHOD = 24, 28, 8
+"""Widths: of a label at most; of Base with its interval; of a method."""
+
+
+def most_frequent(snapshot: Snapshot, methods: Sequence[str], top: int, width: int) -> Group:
+    """Returns the most frequent values, by Base, as a table under a line about it; frequencies in per cent.
+
+    Args:
+        snapshot: what to show.
+        methods: which methods beside Base.
+        top: how many values.
+        width: of the terminal; where the methods do not fit beside each other, they follow in further tables.
+    """
+    base = snapshot.bodies["base"]
+    values = np.argsort(-base["frequencies"], kind="stable")[:top]
+    labels = [str(value) if snapshot.labels is None else snapshot.labels[value] for value in values]
+    label_width = min(_LABEL, max(cell_len(label) for label in ["value", *labels]))
+    each = max(1, (width - label_width - _BASE) // _METHOD)
+    tables = []
+    for first in range(0, max(1, len(methods)), each):
+        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+        table.add_column("value", width=label_width, overflow="ellipsis", no_wrap=True)
+        table.add_column("base", justify="right", no_wrap=True)
+        table.add_column(f"{100 * base['level']:g} % interval", justify="right", no_wrap=True)
+        shown = methods[first : first + each]
+        for name in shown:
+            table.add_column(name.replace("-", "-\n"), justify="right")
+        for value, label in zip(values, labels, strict=True):
+            frequency, low, high = (percent(base[vector][value]) for vector in ("frequencies", "low", "high"))
+            others = [percent(snapshot.bodies[name]["frequencies"][value]) for name in shown]
+            table.add_row(Text(label), frequency, f"{low} … {high}", *others)
+        tables.append(table)
+    return Group(
+        f"the {len(values)} most frequent values of {len(base['frequencies'])}, in %;"
+        f" standard error of Base {percent(base['standard_error'])} %",
+        *tables,
+    )
+
+
+def percent(frequency: Any) -> str:
+    """Writes a frequency in per cent with two decimals.
+
+    Example:
+        >>> percent(0.09556), percent(-0.0004), percent(0.0)
+        ('9.56', '-0.04', '0.00')
+    """
+    return f"{100 * float(frequency):.2f}"

@@ -1,0 +1,108 @@
+"""Empirical Bayes against PowerNS and Norm-Sub: what the figure says is what the methods do, and who wins where."""
+
+import math
+
+import numpy as np
+import pytest
+
+import ldp
+from ldp.consistency import EXTRA, METHODS
+from ldp.experiments import eleventh
+from ldp.experiments.figures import FIGURES
+from ldp.experiments.jobs import FULL, QUICK, run
+
+THREE = ("norm-sub", "power-ns", "empirical-bayes")
+EPSILONS = (0.5, 1.0, 2.0, 4.0)
+
+
+@pytest.fixture(scope="module")
+def rows():
+    """All of it, 30 draws of each setting."""
+    return run(eleventh.eleventh(FULL), seed=1)
+
+
+def one(rows, case, dataset, x, method="empirical-bayes"):
+    (row,) = [row for row in rows if (row.case, row.dataset, row.x, row.method) == (case, dataset, x, method)]
+    return row
+
+
+def test_the_populations():
+    made = {name: make() for name, make in eleventh.DATASETS.items()}
+    assert list(made) == ["emoji", "zipf", "uniform", "geometric", "steep geometric"]
+    assert [data.name for data in made.values()] == list(made)
+    assert all((np.diff(data.histogram) <= 0).all() for data in made.values())  # the first 16 are the top 16
+    assert made["uniform"].users == made["geometric"].users == made["steep geometric"].users == 10**6
+    assert set(made["uniform"].histogram.tolist()) == {976, 977}
+    for name, ratio in (("geometric", 0.99), ("steep geometric", 0.95)):
+        share = [(1 - ratio) / (1 - ratio**1024) * ratio**v for v in range(1024)]
+        np.testing.assert_allclose(made[name].frequencies, share, atol=1e-6)
+
+
+def test_a_row_is_the_mean_of_what_the_methods_do_on_the_same_draws():
+    """Two draws, each with the seed of its job, and the errors written down another way."""
+    jobs = [
+        job for job in eleventh.eleventh(QUICK) if job.key[1:3] == ("steep geometric", "2") and job.key[3] < 2
+    ]
+    rows = run(jobs, seed=5)
+    assert {row.figure for row in rows} == {"eleventh"}
+    assert "eleventh" in FIGURES
+    histogram = eleventh.DATASETS["steep geometric"]().histogram
+    oracle = ldp.OLH("2", 1024)
+    errors = []
+    for job in jobs:
+        drawn = []
+        type(job)(job.key, lambda rng, drawn=drawn: drawn.append(oracle.simulate(histogram, rng)) or []).run(
+            5
+        )
+        estimate = oracle.estimate(drawn[0], 10**6)
+        found = [method(estimate) for method in ((METHODS | EXTRA)[name] for name in THREE)]
+        errors.append(np.array(found) - histogram / 10**6)
+    for case, end in (("", 1024), ("top 16", 16)):
+        sizes = [[math.sqrt(sum(x * x for x in error[:end]) / end) for error in draw] for draw in errors]
+        for place, method in enumerate(THREE):
+            row = one(rows, case, "steep geometric", 2.0, method)
+            assert row.value == pytest.approx((sizes[0][place] + sizes[1][place]) / 2, rel=1e-9)
+            assert row.deviation == pytest.approx(abs(sizes[0][place] - sizes[1][place]) / math.sqrt(2))
+            assert row.repeats == 2
+        for place, peer in enumerate(THREE[:2]):
+            over = [size[2] / size[place] - 1 for size in sizes]
+            row = one(rows, f"{case} over {peer}".strip(), "steep geometric", 2.0)
+            assert row.value == pytest.approx(sum(over) / 2, rel=1e-9)
+            assert row.deviation == pytest.approx(abs(over[0] - over[1]) / math.sqrt(2))
+    for place, method in enumerate(THREE):
+        row = one(rows, "top 16: mean error", "steep geometric", 2.0, method)
+        assert row.value == pytest.approx(np.mean([draw[place][:16].sum() / 16 for draw in errors]))
+
+
+@pytest.mark.parametrize("x", EPSILONS)
+def test_on_emoji_it_is_better_than_both(rows, x):
+    for peer in ("power-ns", "norm-sub"):
+        over = one(rows, f"over {peer}", "emoji", x)
+        assert over.repeats == 30
+        assert over.value < 0
+
+
+@pytest.mark.parametrize("x", EPSILONS)
+def test_elsewhere_it_wins_or_loses_as_its_description_says(rows, x):
+    assert -0.02 < one(rows, "over power-ns", "zipf", x).value < 0.1
+    assert one(rows, "over power-ns", "uniform", x).value < -0.3
+    assert -0.2 < one(rows, "over power-ns", "geometric", x).value < 0
+    assert abs(one(rows, "over power-ns", "steep geometric", x).value) < 0.06
+    for dataset in eleventh.DATASETS:
+        assert one(rows, "over norm-sub", dataset, x).value < 0
+
+
+def test_the_table_is_the_rows(rows):
+    head, lines = eleventh.table(rows)
+    assert head == ("data", "ε", *THREE, "over power-ns", "over norm-sub")
+    assert [line[:2] for line in lines] == [(name, f"{x:g}") for name in eleventh.DATASETS for x in EPSILONS]
+    row = one(rows, "over power-ns", "emoji", 1.0)
+    assert lines[1][5] == f"{100 * row.value:+.1f} ± {100 * row.deviation / math.sqrt(30):.1f} %"
+    assert float(lines[1][3]) == pytest.approx(one(rows, "", "emoji", 1.0, "power-ns").value, rel=1e-3)
+    head, lines = eleventh.table(rows, "top 16")
+    assert head[7:] == tuple(f"mean error {method}" for method in THREE)
+    assert float(lines[0][7]) == pytest.approx(
+        one(rows, "top 16: mean error", "emoji", 0.5, "norm-sub").value, rel=0.05
+    )
+    with pytest.raises(ValueError, match="no rows of the figure 'eleventh' and the case 'top 9'"):
+        eleventh.table(rows, "top 9")

@@ -1,0 +1,574 @@
+"""Files: what perturb makes counts as an independent recount says, however it is cut; nothing is lost silently."""
+
+import base64
+import contextlib
+import io
+import json
+import os
+import pty
+import re
+import subprocess
+import sys
+import tracemalloc
+from pathlib import Path
+
+import jsonschema
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import ldp
+from ldp import files, frames, snapshot
+from ldp.cli import cli
+from ldp.consistency import METHODS
+from ldp.files import Aggregator, perturbed, values
+from ldp.oracles import ORACLES
+from worker.audit import recount
+
+ROOT = Path(__file__).parents[2]
+VECTORS = [
+    stream
+    for name in ("frames.json", "oracles.json")
+    for stream in json.loads((ROOT / "tests" / "vectors" / name).read_text())["streams"]
+]
+SCHEMA = json.loads((ROOT / "ldp" / "snapshot.schema.json").read_text())
+COLOURS = ldp.Stream("file", ldp.OLH("1", 3), labels=("red", "green", "blue"))
+GRR = ldp.Stream("file", ldp.GRR("1", 3))
+GOOD = frames.encode_json(GRR, np.array([(0,), (2,)], GRR.oracle.report_dtype))
+OTHER = GOOD.replace(GRR.fingerprint.hex().encode(), b"00000000")
+
+
+def written(stream, given, binary, seed=7):
+    parts = perturbed(stream, [np.asarray(given)], binary=binary, rng=np.random.default_rng(seed))
+    return b"".join(part for part, _ in parts)
+
+
+def aggregated(stream, *contents):
+    rejected = []
+    aggregator = Aggregator(stream, rejected.append)
+    for i, content in enumerate(contents):
+        aggregator.read(io.BytesIO(content), f"file {i}")
+    return aggregator, rejected
+
+
+def run(*args, stdin=b""):
+    return CliRunner().invoke(cli, [*map(str, args)], input=stdin)
+
+
+@pytest.fixture
+def colours(tmp_path):
+    path = tmp_path / "colours.json"
+    path.write_text(json.dumps(COLOURS.document()), encoding="utf-8")
+    return path
+
+
+# counts
+
+
+@pytest.mark.parametrize("domain_size", [5, 300])
+@pytest.mark.parametrize("protocol", ORACLES)
+def test_the_counts_are_those_of_an_independent_recount(protocol, domain_size):
+    stream = ldp.Stream("s", ldp.oracle(protocol, "1", domain_size))
+    given = np.random.default_rng(3).integers(0, domain_size, 500)
+    lines, frame = (written(stream, given, binary) for binary in (False, True))
+    assert lines.count(b"\n") == len(given)
+    for content, records in ((lines, lines.splitlines()), (frame, [frame])):
+        expected = recount(stream.document(), enumerate(records))
+        aggregator, rejected = aggregated(stream, content)
+        assert expected.reports == aggregator.reports == len(given)
+        assert not expected.rejected
+        assert not rejected
+        assert aggregator.state.tolist() == expected.state.tolist()
+        assert aggregator.records == len(records)
+    both, _ = aggregated(stream, lines, b"", frame, lines)
+    assert both.state.tolist() == (3 * expected.state).tolist()
+    assert (both.reports, both.records) == (1500, 1001)
+
+
+def test_the_estimate_is_base_of_the_counts():
+    aggregator, _ = aggregated(COLOURS, written(COLOURS, [0] * 50 + [2] * 30, binary=True))
+    support = COLOURS.oracle.support(aggregator.state)
+    expected = (support / 80 - float(COLOURS.oracle.q)) / float(COLOURS.oracle.p - COLOURS.oracle.q)
+    assert aggregator.estimate().frequencies == pytest.approx(expected, abs=1e-12)
+    with pytest.raises(ValueError, match="n is 0"):
+        aggregated(COLOURS)[0].estimate()
+
+
+@pytest.mark.parametrize("vector", VECTORS, ids=lambda vector: vector["name"])
+def test_the_vectors_are_counted_or_rejected_for_their_reason(vector):
+    stream = ldp.Stream.from_document("s", vector["document"])
+    oracle = stream.oracle
+    lines, expected, total = [], [], oracle.zeros()
+    for record in vector["records"]:
+        content = bytes.fromhex(record["hex"]) if "hex" in record else record["text"].encode()
+        reason = record.get("reason")
+        reports = b"".join(
+            bytes.fromhex(report) if isinstance(report, str) else oracle.pack(tuple(report))
+            for report in record.get("reports", [])
+        )
+        alone = oracle.zeros()
+        oracle.accumulate(alone, np.frombuffer(reports, oracle.report_dtype))
+        if not content.startswith(b"\x01") and (not content or b"\n" in content.rstrip(b"\n")):
+            continue  # no record at all, or not one line
+        aggregator, rejected = aggregated(stream, content)
+        assert [fault.reason for fault in rejected] == ([reason] if reason else []), record["what"]
+        assert aggregator.state.tolist() == alone.tolist(), record["what"]
+        if not content.startswith(b"\x01"):
+            lines.append(content.rstrip(b"\n"))
+            expected.append(reason)
+            total += alone
+    aggregator, rejected = aggregated(stream, b"\n".join(lines))
+    assert {fault.line: fault.reason for fault in rejected} == {
+        number: reason for number, reason in enumerate(expected, 1) if reason
+    }
+    assert all(fault.record == lines[fault.line - 1] for fault in rejected)
+    assert aggregator.state.tolist() == total.tolist()
+
+
+# lines, however they are cut into blocks
+
+LINE = st.sampled_from([GOOD, OTHER, b"", b"\r", b" ", b"{", b"\x01" + GRR.fingerprint + b"\x02", b"noise"])
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    lines=st.lists(LINE, max_size=8),
+    ends=st.sampled_from([b"\n", b"\r\n"]),
+    closed=st.booleans(),
+    block=st.integers(5, 90),
+)
+def test_lines_are_counted_one_by_one_wherever_blocks_end(lines, ends, closed, block):
+    content = ends.join(lines) + (ends if closed and lines else b"")
+    expected_state, expected_rejected, records = GRR.oracle.zeros(), [], 0
+    whole = content.split(b"\n")
+    frame = content.startswith(b"\x01")
+    for number, line in enumerate([content] if frame else whole, 1):
+        record = line if frame else line.removesuffix(b"\r")
+        if not record:
+            continue
+        records += 1
+        if record == GOOD:
+            expected_state += [1, 0, 1]
+        elif frame:  # one frame, of one report only if nothing follows
+            rest = record[5:]
+            if set(rest) <= {0, 1, 2}:
+                expected_state += np.bincount(list(rest), minlength=3)
+            else:
+                expected_rejected.append((None, "range", None))
+        else:
+            reason = {OTHER: "fingerprint", b"{": "json"}.get(record, "version")
+            expected_rejected.append((number, reason, record))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(files, "BLOCK", block)
+        patch.setattr(files, "LINES_BLOCK", block)
+        aggregator, rejected = aggregated(GRR, content)
+    assert [(fault.line, fault.reason, fault.record) for fault in rejected] == expected_rejected
+    assert aggregator.state.tolist() == expected_state.tolist()
+    assert aggregator.records == records
+    assert sum(aggregator.rejected.values()) == len(expected_rejected)
+
+
+@pytest.mark.parametrize("block", [16, 100])
+def test_a_line_too_long_is_passed_over(monkeypatch, block):
+    monkeypatch.setattr(files, "LINES_BLOCK", block)
+    monkeypatch.setattr(files, "LONGEST_LINE", 200)
+    long = b'{"fingerprint":"' + b"0" * 1000
+    aggregator, rejected = aggregated(GRR, b"\n".join([long, GOOD, long, b"", long + b"\n" + GOOD, long]))
+    assert [(fault.line, fault.reason, fault.record) for fault in rejected] == [
+        (line, "length", None) for line in (1, 3, 5, 7)
+    ]
+    assert (aggregator.reports, aggregator.records) == (4, 6)
+
+
+# binary frames
+
+
+@pytest.mark.parametrize(
+    "stream", [GRR, COLOURS, ldp.Stream("s", ldp.OUE("1", 20))], ids=lambda s: s.oracle.name
+)
+@pytest.mark.parametrize("block", [5, 6, 11, 1000])
+def test_a_frame_is_counted_whole_or_not_at_all_wherever_blocks_end(monkeypatch, stream, block):
+    monkeypatch.setattr(files, "BLOCK", block)
+    monkeypatch.setattr(files, "LINES_BLOCK", 5 + block % 3)
+    size = stream.oracle.report_dtype.itemsize
+    frame = written(stream, [0, 2, 1, 1, 0, 0, 2], binary=True)
+    bad = bytearray(frame)
+    bad[4 + 2 * size] = 0xFF  # the last byte of the second report
+    for content in [
+        *(frame[:end] for end in range(1, len(frame) + 1)),
+        *(bytes(bad[:end]) for end in range(12, len(bad))),
+    ]:
+        expected = frames.decode(stream, content, np.array([0, len(content)]))
+        aggregator, rejected = aggregated(stream, content)
+        assert [fault.reason for fault in rejected] == list(expected.reasons.values()), content.hex()
+        assert all((fault.line, fault.record) == (None, None) for fault in rejected)
+        assert aggregator.reports == expected.reports.size
+        counted = stream.oracle.zeros()
+        stream.oracle.accumulate(counted, expected.reports)
+        assert aggregator.state.tolist() == counted.tolist()
+        assert aggregator.records == 1
+
+
+class Endless:
+    """A beginning, then one byte over and over."""
+
+    def __init__(self, beginning, byte, size):
+        self.beginning, self.block, self.left = beginning, byte * files.BLOCK, size
+
+    def read(self, size):
+        if self.beginning:
+            first, self.beginning = self.beginning, b""
+            return first
+        assert size <= files.BLOCK
+        taken = min(size, self.left)
+        self.left -= taken
+        return self.block[:taken]
+
+
+@pytest.mark.parametrize(
+    ("beginning", "byte", "reports"),
+    [
+        (b"\x01" + GRR.fingerprint, b"\x01", 64 << 20),
+        (b"{", b"1", 0),
+        (b"", b"\n", 0),
+    ],
+    ids=["frame", "line", "blank"],
+)
+def test_memory_is_bounded(monkeypatch, beginning, byte, reports):
+    monkeypatch.setattr(files, "LONGEST_LINE", 1 << 22)
+    size = reports or (1 << 14 if byte == b"\n" else 32 << 20)
+    aggregated(GRR, GOOD)
+    tracemalloc.start()
+    try:
+        aggregator = Aggregator(GRR)
+        aggregator.read(Endless(beginning, byte, size), "endless")
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert aggregator.reports == reports
+    assert peak < 16 << 20
+
+
+# values
+
+
+def taken(stream, content):
+    return [index for block in values(stream, io.BytesIO(content), "here") for index in block.tolist()]
+
+
+@pytest.mark.parametrize("block", [1, 3, 1 << 16])
+def test_values_are_lines(monkeypatch, block):
+    monkeypatch.setattr(files, "LINES_BLOCK", block)
+    assert taken(COLOURS, b"green\r\nred\nblue\ngreen") == [1, 0, 2, 1]
+    assert taken(GRR, b"2\n0\r\n1\n") == [2, 0, 1]
+    assert taken(GRR, b"") == []
+    named = ldp.Stream("s", ldp.GRR("1", 2), labels=("grün", "1"))
+    assert taken(named, "1\ngrün\n".encode()) == [1, 0]
+
+
+@pytest.mark.parametrize(
+    ("stream", "wrong", "allowed"),
+    [
+        (COLOURS, wrong, "none of the stream's 3 labels")
+        for wrong in ("purple", "", " red", "Red", "0", "red,green")
+    ]
+    + [
+        (GRR, wrong, "no index from 0 to 2")
+        for wrong in (
+            "3",
+            "-1",
+            "+1",
+            " 1",
+            "1.0",
+            "0x1",
+            "1_0",
+            "٢",
+            "",
+            "9" * 5000,
+            "4294967296",
+            str(2**64),
+        )
+    ],
+)
+@pytest.mark.parametrize("block", [4, 1 << 16])
+def test_what_is_no_value_is_named_by_its_line_alone(monkeypatch, stream, wrong, allowed, block):
+    monkeypatch.setattr(files, "LINES_BLOCK", block)
+    right = "green" if stream is COLOURS else "1"
+    with pytest.raises(ValueError, match=f"^here, line 4 is (blank, )?{allowed}$") as raised:
+        taken(stream, f"{right}\n{right}\r\n{right}\n{wrong}\n{right}\n".encode())
+    assert ("blank" in str(raised.value)) == (not wrong)
+
+
+def test_reports_are_made_in_parts_of_bounded_size(monkeypatch):
+    monkeypatch.setattr(files, "BLOCK", 64)
+    stream = ldp.Stream("s", ldp.OUE("1", 40))
+    for binary in (False, True):
+        parts = [*perturbed(stream, [np.arange(30), np.arange(5)], binary=binary)]
+        assert [reports for _, reports in parts] == [12, 12, 6, 5]
+        aggregator, _ = aggregated(stream, b"".join(part for part, _ in parts))
+        assert aggregator.reports == 35
+
+
+# commands
+
+
+def test_document_is_what_the_stream_says(tmp_path):
+    asked = ("document", "--protocol", "olh", "--epsilon", "0.5")
+    result = run(*asked, "--labels", "red, green,blue", "--parameter", "g=7", "--parameter", "hash=xxh32")
+    oracle = ldp.OLH("1/2", 3, g=7, hash="xxh32")
+    stream = ldp.Stream("s", oracle, labels=("red", "green", "blue"))
+    assert json.loads(result.stdout) == stream.document()
+    names = tmp_path / "names"
+    names.write_text("a, b\ngrün\n", encoding="utf-8")
+    assert json.loads(run(*asked, "--labels-file", names).stdout)["labels"] == ["a, b", "grün"]
+    assert json.loads(run(*asked, "--domain-size", 9).stdout) == ldp.OLH("1/2", 9).parameters()
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (("--protocol", "grp"), "'grp'; there are grr, olh"),
+        (("--epsilon", "0", "--domain-size", "3"), "epsilon is 0"),
+        ((), "Give one of --labels, --labels-file and --domain-size"),
+        (("--labels", "a", "--domain-size", "1"), "Give one of"),
+        (("--labels", "a,,b"), "label 1 is empty"),
+        (("--domain-size", "0"), "domain_size is 0"),
+        (("--domain-size", "3", "--parameter", "k=2"), "'k=2'; olh takes g=..., hash=..."),
+        (("--domain-size", "3", "--parameter", "g"), "'g'; olh takes"),
+        (("--domain-size", "3", "--parameter", "g=x"), "g must be an integer, not 'x'"),
+        (("--domain-size", "3", "--protocol", "grr", "--parameter", "g=2"), "grr takes no parameter"),
+    ],
+)
+def test_a_document_that_cannot_be_exits_2(args, says):
+    result = run("document", "--protocol", "olh", "--epsilon", "1", *args)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert says in result.stderr
+
+
+@pytest.mark.parametrize("form", ["json", "binary"])
+def test_perturb_and_aggregate_are_the_packages_own(tmp_path, colours, form):
+    content = b"red\ngreen\nred\n" * 20
+    seeded = ("perturb", "--document", colours, "--format", form, "--insecure-seed", 7)
+    made = run(*seeded, stdin=content)
+    assert made.exit_code == 0
+    assert "SIMULATION" in made.stderr
+    assert made.stdout_bytes == written(COLOURS, [0, 1, 0] * 20, form == "binary")
+    file = tmp_path / "values"
+    file.write_bytes(content)
+    assert run(*seeded, file).stdout_bytes == made.stdout_bytes
+    assert run(*seeded, file, "-", stdin=content).stdout_bytes != made.stdout_bytes * 2  # fresh coins
+    secret = [run("perturb", "--document", colours, "--format", form, file) for _ in range(2)]
+    assert not secret[0].stderr
+    assert len({run.stdout_bytes for run in [*secret, made]}) == 3
+
+    reports = tmp_path / "reports"
+    reports.write_bytes(made.stdout_bytes)
+    result = run(
+        "aggregate", "--document", colours, "--name", "s", reports, "-", stdin=secret[0].stdout_bytes
+    )
+    assert (result.exit_code, result.stderr) == (0, "")
+    aggregator, _ = aggregated(COLOURS, made.stdout_bytes, secret[0].stdout_bytes)
+    assert aggregator.reports == 120
+    cut = snapshot.Cut({0: 120 if form == "json" else 2}, {})
+    named = ldp.Stream("s", COLOURS.oracle, COLOURS.labels)
+    expected = snapshot.messages(named, aggregator.estimate(), cut, 1)
+    assert result.stdout_bytes.splitlines() == [message.body for message in expected]
+    validator = jsonschema.Draft202012Validator(SCHEMA)
+    for line in result.stdout.splitlines():
+        validator.validate(json.loads(line))
+
+
+def test_vectors_and_labels_stand_in_the_lines_however_long(tmp_path):
+    d = snapshot.INLINE + 3
+    stream = ldp.Stream("file", ldp.GRR("8", d), labels=tuple(f"l{i}" for i in range(d)))
+    document = tmp_path / "document"
+    document.write_text(json.dumps(stream.document()))
+    content = written(stream, np.arange(d), binary=True)
+    result = run(
+        "aggregate", "--document", document, "--method", "norm-sub", "--method", "base", stdin=content
+    )
+    head, domain, *bodies = map(json.loads, result.stdout.splitlines())
+    assert (head["reports"], head["offsets"], domain["labels"]) == (d, {"0": 1}, list(stream.labels))
+    assert [body["method"] for body in bodies] == ["norm-sub", "base"]
+    estimate = aggregated(stream, content)[0].estimate()
+    assert bodies[0]["frequencies"] == METHODS["norm-sub"](estimate).tolist()
+    assert bodies[1]["high"] == estimate.interval()[1].tolist()
+    assert {body["chunks"] for body in (domain, *bodies)} == {0}
+    for part in (head, domain, *bodies):
+        jsonschema.Draft202012Validator(SCHEMA).validate(part)
+
+
+def test_a_table_of_the_most_frequent(colours):
+    content = written(COLOURS, [0] * 3000 + [1] * 2000 + [2] * 1000, binary=False)
+    result = run("aggregate", "--document", colours, "--top", 2, "--method", "norm", stdin=content)
+    base = aggregated(COLOURS, content)[0].estimate().frequencies
+    title, about, *_, heads, first, second = result.stdout.splitlines()
+    assert title == "file: 6,000 reports"
+    assert about.startswith("the 2 most frequent values of 3")
+    assert heads.split() == ["value", "base", "95", "%", "interval", "norm"]
+    assert first.split()[:2] == ["red", f"{100 * base[0]:.2f}"]
+    assert second.split()[:2] == ["green", f"{100 * base[1]:.2f}"]
+    assert first.split()[-1] == f"{100 * (base[0] + (1 - base.sum()) / 3):.2f}"
+
+
+def test_what_is_malformed_is_said_and_kept(tmp_path, colours):
+    good = written(COLOURS, [0, 1], binary=False)
+    text = tmp_path / "a.jsonl"
+    text.write_bytes(good + b"\nno\r\n" + OTHER + b"\n" + b"{\n" * 4)
+    binary = tmp_path / "b.bin"
+    binary.write_bytes(written(COLOURS, [0, 1], binary=True)[:-1])
+    kept = tmp_path / "kept"
+    result = run("aggregate", "--document", colours, "--rejected", kept, text, binary)
+    assert result.exit_code == 0
+    assert json.loads(result.stdout.splitlines()[0])["reports"] == 2
+    assert json.loads(result.stdout.splitlines()[0])["offsets"] == {"0": 9}
+    assert result.stderr.splitlines() == [
+        "ldp: 7 of 9 records are malformed and not counted:",
+        f"ldp:   json 4: {frames.REASONS['json']} ({text}, line 6; {text}, line 7; {text}, line 8; ...)",
+        f"ldp:   version 1: {frames.REASONS['version']} ({text}, line 4)",
+        f"ldp:   fingerprint 1: {frames.REASONS['fingerprint']} ({text}, line 5)",
+        f"ldp:   length 1: {frames.REASONS['length']} ({binary}, one binary frame)",
+        f"ldp: the fingerprint of this document is {COLOURS.fingerprint.hex()}",
+    ]
+    letters = [json.loads(line) for line in kept.read_text().splitlines()]
+    assert [(letter["reason"], letter["line"]) for letter in letters] == [
+        ("version", 4),
+        ("fingerprint", 5),
+        *(("json", line) for line in (6, 7, 8, 9)),
+        ("length", None),
+    ]
+    assert [letter["source"] for letter in letters] == [str(text)] * 6 + [str(binary)]
+    assert base64.b64decode(letters[0]["base64"]) == b"no"
+    assert base64.b64decode(letters[1]["base64"]) == OTHER
+    assert letters[-1]["base64"] is None
+
+
+def test_nothing_to_do_exits_1(tmp_path, colours):
+    for command in ("perturb", "aggregate"):
+        result = run(command, "--document", colours)
+        assert (result.exit_code, result.stdout) == (1, "")
+        assert "there was no" in result.stderr
+    result = run("aggregate", "--document", colours, stdin=b"noise\n")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "ldp: 1 of 1 records are malformed" in result.stderr
+
+
+def test_a_wrong_value_exits_1_and_says_how_many_reports_are_out(tmp_path, colours):
+    content = b"red\n" * 40_000 + b"violet\n"
+    result = run("perturb", "--document", colours, "--insecure-seed", 1, stdin=content)
+    assert result.exit_code == 1
+    assert "violet" not in result.output
+    line, out = re.search(
+        r"stdin, line (\d+) is none .*; reports written before that: ([\d,]+)$", result.stderr
+    ).groups()
+    assert int(line) == 40_001
+    assert int(out.replace(",", "")) == result.stdout.count("\n") == 2 * files.LINES_BLOCK // 4
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (("aggregate", "--method", "median"), "'median' given; there are base,"),
+        (("aggregate", "--name", "a b"), "the stream's name is 'a b'"),
+        (("aggregate", "--top", "0"), "0 is not in the range"),
+        (("aggregate", "missing"), "'missing' does not exist"),
+        (("perturb", "missing"), "'missing' does not exist"),
+        (("perturb", "--format", "text"), "'text' is not one of 'json', 'binary'"),
+    ],
+)
+def test_usage_errors_exit_2(colours, args, says):
+    command, *rest = args
+    result = run(command, "--document", colours, *rest)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert says in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"red", "is not JSON"),
+        (b"\xff", "is not JSON"),
+        (b"[]", "must be a JSON object"),
+        (b'{"protocol": "grr", "epsilon": "1/1"}', "grr has exactly"),
+        (b'{"protocol": "grr", "epsilon": 1.0, "domain_size": 3}', "epsilon is 1.0"),
+    ],
+)
+@pytest.mark.parametrize("command", ["perturb", "aggregate"])
+def test_a_document_that_is_none_exits_2(tmp_path, command, content, says):
+    path = tmp_path / "document"
+    path.write_bytes(content)
+    result = run(command, "--document", path)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert says in result.stderr
+    assert str(path) in result.stderr
+
+
+def shell(script, **options):
+    environ = os.environ | {
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "COLUMNS": "80",
+    }
+    return subprocess.run(
+        ["sh", "-c", script], env=environ, capture_output=True, text=True, timeout=120, check=False, **options
+    )
+
+
+def test_pipes_that_close_and_disks_that_are_full(tmp_path, colours):
+    lines = tmp_path / "values"
+    lines.write_bytes(b"red\n" * 40_000)
+    closed = shell(
+        "ldp perturb --document colours.json values | head -1 | ldp aggregate --document colours.json | head -c 1",
+        cwd=tmp_path,
+    )
+    assert (closed.stdout, closed.stderr) == ("{", "")
+    full = shell("ldp perturb --document colours.json values > /dev/full", cwd=tmp_path)
+    assert (full.returncode, full.stderr) == (1, "Error: stdout: No space left on device\n")
+
+
+def test_on_a_terminal(tmp_path, colours):
+    lines = tmp_path / "values"
+    lines.write_bytes(b"red\n" * 30_000)
+    command = [Path(sys.executable).with_name("ldp"), "perturb", "--document", colours, lines]
+    options = {"env": os.environ | {"TERM": "xterm", "COLUMNS": "80"}, "timeout": 60}
+    screen, terminal = pty.openpty()
+    try:
+        refused = subprocess.run(
+            [*command, "--format", "binary"], stdout=terminal, stderr=subprocess.PIPE, check=False, **options
+        )
+        with (tmp_path / "reports").open("wb") as out:
+            made = subprocess.run(command, stdout=out, stderr=terminal, check=False, **options)
+        os.set_blocking(screen, False)
+        shown = b""
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                shown += os.read(screen, 4096)
+    finally:
+        os.close(terminal)
+        os.close(screen)
+    assert refused.returncode == 2
+    assert b"a binary frame is nothing for a terminal" in refused.stderr
+    assert made.returncode == 0
+    assert b"30,000 reports" in shown
+    assert (tmp_path / "reports").read_bytes().count(b"\n") == 30_000
+
+
+def test_the_readme_shows_what_it_prints(tmp_path):
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^```(\w+)\n(.*?)^```$", readme, re.MULTILINE | re.DOTALL)
+    (i,) = (i for i, (language, text) in enumerate(blocks) if language == "sh" and "ldp perturb" in text)
+    shown = blocks[i + 1][1].splitlines()
+    done = shell(blocks[i][1], cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    printed = done.stdout.splitlines()
+    assert len(printed) == len(shown)
+    assert printed[:2] == shown[:2]
+    sigma = float(re.search(r"standard error of Base ([\d.]+) %", printed[1])[1])
+    truth = {"red": 60, "green": 30, "blue": 10}
+    for line in (printed[-3:], shown[-3:]):
+        assert [row.split()[0] for row in line] == list(truth)
+        for row in line:
+            label, base, low, _, high, *_ = row.split()
+            assert abs(float(base) - truth[label]) < 8 * sigma
+            assert float(low) < float(base) < float(high)

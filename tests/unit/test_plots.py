@@ -1,0 +1,473 @@
+"""The pictures of the evaluation: one look for each method, legible in print, true to the rows."""
+
+import gc
+import itertools
+import re
+import subprocess
+import sys
+import weakref
+from pathlib import Path
+from typing import NamedTuple
+
+import matplotlib
+import numpy as np
+import pytest
+from matplotlib.colors import to_hex, to_rgb
+from matplotlib.figure import Figure
+from matplotlib.image import imread
+from matplotlib.text import Text
+
+from ldp.consistency import METHODS
+from ldp.experiments import plots
+from ldp.experiments.evidence import NAMES
+from ldp.experiments.figures import FIGURES, Row
+from ldp.experiments.plots import LEFT, RIGHT, STYLES
+
+CURVES = [name for name in FIGURES if FIGURES[name].experiment not in ("bias", "choice", "eleventh")]
+RANKS = [name for name in FIGURES if FIGURES[name].experiment == "bias"]
+X = {
+    "full-domain": [0.2 * i for i in range(1, 21)],
+    "users": [2e5 * i for i in range(1, 11)],
+    "set-value": [10.0 * i for i in range(1, 10)],
+    "set-value-small": [float(i) for i in range(1, 11)],
+    "set-case": [0.2 * i for i in range(1, 21)],
+    "synthetic": [0.2, 1.0, 4.0],
+    "top-k": [2.0 * i for i in range(1, 17)],
+}
+
+
+class Drawn(NamedTuple):
+    figure: Figure
+    rows: list
+    path: Path
+    texts: list  # that were written on it, with their places in pixels
+
+
+QUERIES = ("single values", "random sets", "subgroups", "top 16")
+
+
+def rows_of(name):
+    """Made-up rows with the signs and sizes of the real ones."""
+    rng = np.random.default_rng(sum(map(ord, name)))
+    if FIGURES[name].experiment == "bias":
+        return rank_rows(name, rng)
+    if name == "choice":
+        return choice_rows(rng)
+    if name == "eleventh":
+        return eleventh_rows(rng)
+    datasets = {"users": ["zipf"], "set-case": ["emoji"], "synthetic": ["emoji"]}.get(name, ["zipf", "emoji"])
+    cases = ["real", "norm-sub", "power-ns"] if name == "synthetic" else [""]
+    rows = []
+    for dataset, case, (place, method) in itertools.product(datasets, cases, enumerate(METHODS)):
+        size = 1e6 * (place + 1) if name == "users" else 1e-7 * 3.0**place
+        for x in X[name]:
+            value = size * (1.0 + x / X[name][-1]) * rng.uniform(0.9, 1.1)
+            rows.append(Row(name, dataset, case, x, method, value, 0.2 * value, 30))
+    extra = {"full-domain": "threshold", "synthetic": "picked on norm-sub"}
+    if name in extra:  # numbers for the report, which must not be drawn
+        rows += [Row(name, "emoji", extra[name], 1.0, "base-cut", 1e6, 1e6, 30)]
+    return rows
+
+
+def rank_rows(name, rng):
+    ranks = np.arange(1.0, 1025.0)
+    truth = 4e5 * ranks**-1.5
+    rows = []
+    for place, method in enumerate(METHODS):
+        bias = rng.normal(0.0, 30.0, 1024) - 3000.0 * place * (ranks < 50)
+        values = {"distribution": truth + bias, "bias": bias, "variance": np.maximum(0.0, 4e6 - 1e6 * place)}
+        values = np.broadcast_to(values[name], 1024)
+        rows += [
+            Row(name, "zipf", "", x, method, value, 2000.0, 5000)
+            for x, value in zip(ranks.tolist(), values.tolist(), strict=True)
+        ]
+        if name == "bias":
+            rows.append(Row(name, "zipf", "sum", 1024.0, method, -1405.4 * place, 61000.0 * place, 5000))
+    if name == "distribution":
+        rows += [
+            Row(name, "zipf", "", x, "truth", value, 0.0, 5000)
+            for x, value in zip(ranks.tolist(), truth.tolist(), strict=True)
+        ]
+    return rows
+
+
+def choice_rows(rng):
+    rows = []
+    for dataset, x, query in itertools.product(("zipf", "emoji"), (0.5, 1.0, 2.0), QUERIES):
+        errors = dict(zip(METHODS, (1e-6 * (1.0 + 0.06 * rng.permutation(11))).tolist(), strict=True))
+        shares = dict.fromkeys(METHODS, 0.0) | dict(
+            zip(rng.choice(list(METHODS), 3, replace=False).tolist(), (0.5, 0.4, 0.1), strict=True)
+        )
+        near = sum(shares[method] for method in METHODS if errors[method] <= 1.1 * min(errors.values()))
+        rows += [
+            Row("choice", dataset, f"{query}: MSE", x, method, errors[method], 0.0, 30) for method in METHODS
+        ]
+        rows += [
+            Row("choice", dataset, f"{query}: chosen", x, method, shares[method], 0.0, 30)
+            for method in METHODS
+        ]
+        rows += [
+            Row("choice", dataset, f"{query}: chosen without correction", x, method, 1.0 / 11, 0.0, 30)
+            for method in METHODS
+        ]
+        rows.append(Row("choice", dataset, query, x, "confidence", 0.87, 0.1, 30))
+        rows.append(Row("choice", dataset, query, x, "within 10 %", near, 0.1, 30))
+    return rows
+
+
+def eleventh_rows(rng):
+    rows = []
+    for dataset, x in itertools.product(("emoji", "uniform"), (0.5, 1.0, 2.0, 4.0)):
+        for case in ("", "top 16"):
+            rows.append(Row("eleventh", dataset, case, x, "empirical-bayes", 1e-4, 1e-5, 30))  # is not drawn
+            for peer in ("norm-sub", "power-ns"):
+                over, value = f"{case} over {peer}".lstrip(), rng.uniform(-0.3, 0.1)
+                rows.append(Row("eleventh", dataset, over, x, "empirical-bayes", value, 0.03, 30))
+    return rows
+
+
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory):
+    """Name -> what was drawn, each once."""
+    folder, save, write = tmp_path_factory.mktemp("plots"), Figure.savefig, Text.draw
+    made = {}
+
+    def keep(figure, *args, **options):
+        made[name] = Drawn(figure, rows, path, [])
+        return save(figure, *args, **options)
+
+    def note(text, renderer, *args, **options):
+        if text.get_visible() and text.get_text().strip():
+            made[name].texts.append((text, text.get_window_extent(renderer).frozen()))
+        write(text, renderer, *args, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Figure, "savefig", keep)
+        patch.setattr(Text, "draw", note)
+        for name in FIGURES:
+            rows, path = rows_of(name), folder / f"{name}.png"
+            plots.draw(name, rows, path)
+    return made
+
+
+# Colours
+
+
+MACHADO = {  # Machado, Oliveira and Fernandes, 2009, Table 1, severity 1: on linear RGB
+    "protanopia": [
+        [0.152286, 1.052583, -0.204868],
+        [0.114503, 0.786281, 0.099216],
+        [-0.003882, -0.048116, 1.051998],
+    ],
+    "deuteranopia": [
+        [0.367322, 0.860646, -0.227968],
+        [0.280085, 0.672501, 0.047413],
+        [-0.011820, 0.042940, 0.968881],
+    ],
+    "tritanopia": [
+        [1.255528, -0.076749, -0.178779],
+        [-0.078411, 0.930809, 0.147602],
+        [0.004733, 0.691367, 0.303900],
+    ],
+}
+XYZ = np.array(
+    [[0.4124564, 0.3575761, 0.1804375], [0.2126729, 0.7151522, 0.0721750], [0.0193339, 0.1191920, 0.9503041]]
+)
+
+
+def linear(colour):
+    rgb = np.array(to_rgb(colour))
+    return np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+
+
+def lab(rgb):
+    """CIE L*a*b* of linear RGB, white D65."""
+    t = XYZ @ np.clip(rgb, 0.0, 1.0) / XYZ.sum(axis=1)
+    x, y, z = np.where(t > (6 / 29) ** 3, np.cbrt(t), t / (3 * (6 / 29) ** 2) + 4 / 29)
+    return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
+
+
+def seen(vision, methods):
+    matrix = np.array(MACHADO[vision]) if vision in MACHADO else np.eye(3)
+    return {method: lab(matrix @ linear(STYLES[method].colour)) for method in methods}
+
+
+def nearest(vision, methods):
+    colours = seen(vision, methods)
+    return min(np.linalg.norm(colours[a] - colours[b]) for a, b in itertools.combinations(methods, 2))
+
+
+def test_the_colour_arithmetic():
+    assert lab(linear("#ffffff")) == pytest.approx([100.0, 0.0, 0.0], abs=0.02)
+    assert lab(linear("#ff0000")) == pytest.approx([53.24, 80.09, 67.20], abs=0.02)
+    red, green = (np.array(MACHADO["deuteranopia"]) @ linear(colour) for colour in ("#c00000", "#6b6b00"))
+    assert np.linalg.norm(lab(red) - lab(green)) < 0.4 * np.linalg.norm(
+        lab(linear("#c00000")) - lab(linear("#6b6b00"))
+    )
+
+
+@pytest.mark.parametrize("vision", ["normal", *MACHADO])
+def test_colours_stay_apart(vision):
+    """A difference of 2.3 is just noticeable."""
+    assert nearest(vision, LEFT) >= 19.0
+    assert nearest(vision, ("base", *RIGHT)) >= 19.0
+    assert nearest(vision, ("norm-sub", "power-ns")) >= 19.0
+    assert nearest(vision, tuple(STYLES)) >= 11.0
+
+
+@pytest.mark.parametrize("method", STYLES)
+def test_colours_stand_out_from_paper(method):
+    luminance = XYZ[1] @ linear(STYLES[method].colour)
+    assert 1.05 / (luminance + 0.05) >= 3.0  # WCAG 2, 1.4.11: graphical objects
+
+
+def test_without_colour_too():
+    assert len({(style.marker, style.over) for style in STYLES.values()}) == len(STYLES)
+    for a, b in [("base", "norm"), ("base-pos", "post-pos"), ("norm-sub", "mle-apx")]:
+        assert (STYLES[a].over, STYLES[b].over) == (False, True)
+        assert STYLES[b].size > STYLES[a].size + 1
+        assert not STYLES[a].dash
+        assert STYLES[b].dash
+
+
+def test_every_method_is_in_a_panel():
+    assert set(LEFT) | set(RIGHT) == set(METHODS)
+    assert list(STYLES) == list(METHODS)
+
+
+# Pictures
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_the_file(drawn, name):
+    path = drawn[name].path
+    pixels = imread(path)
+    assert pixels.shape[1] == 7 * 200
+    assert 700 <= pixels.shape[0] <= 10 * 200  # it fits a page
+    assert 0.6 < pixels[..., :3].mean() < 0.995
+    assert path.stat().st_size < 500_000
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_every_text_is_legible(drawn, name):
+    figure, _, _, texts = drawn[name]
+    wide, high = figure.get_size_inches() * 200
+    assert len(texts) > 20
+    for text, box in texts:
+        assert text.get_fontsize() >= 8, text
+        assert 0 <= box.x0 <= box.x1 <= wide, text
+        assert 0 <= box.y0 <= box.y1 <= high, text
+        for panel in filter(lambda panel: panel.axison, figure.axes):
+            frame = panel.get_position()
+            beside = box.x1 < frame.x0 * wide or box.x0 > frame.x1 * wide
+            assert beside or box.y1 < frame.y0 * high or box.y0 > frame.y1 * high or text.axes is panel, text
+    for (text, box), (other, its) in itertools.combinations(texts, 2):
+        across = min(box.x1, its.x1) - max(box.x0, its.x0)
+        down = min(box.y1, its.y1) - max(box.y0, its.y0)
+        assert min(across, down) < 3, (text, other)  # boxes have a margin of a few pixels
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_it_says_what_it_shows(drawn, name):
+    figure, rows, _, texts = drawn[name]
+    said = "\n".join(text.get_text() for text, _ in texts)
+    assert FIGURES[name].title in said
+    assert FIGURES[name].paper in said
+    assert "OLH" in said
+    for dataset in {row.dataset for row in rows}:
+        assert dataset.capitalize() in said
+    for panel in figure.axes:
+        if panel.axison and panel.get_subplotspec().is_last_row():
+            assert panel.get_xlabel()
+        if panel.axison and panel.get_subplotspec().is_first_col():
+            assert panel.get_ylabel()
+    if name != "choice":
+        assert FIGURES[name].x in said
+        assert FIGURES[name].value in said
+
+
+def lines(panel):
+    """Label -> line of a method."""
+    return {line.get_label(): line for line in panel.lines if line.get_label() in NAMES.values()}
+
+
+def bars(panel):
+    """Colour -> the ends of error bars, by x."""
+    found = {}
+    for collection in panel.collections:
+        for (x, low), (_, high) in collection.get_segments():
+            found.setdefault(to_hex(collection.get_color()[0]), {})[x] = (low, high)
+    return found
+
+
+@pytest.mark.parametrize("name", CURVES)
+def test_curves_are_the_rows(drawn, name):
+    figure, rows, *_ = drawn[name]
+    bands = list(dict.fromkeys((row.dataset, row.case) for row in rows if row.case in ("", "real", *STYLES)))
+    assert len(figure.axes) == 2 * len(bands)
+    for place, (dataset, case) in enumerate(bands):
+        left, right = figure.axes[2 * place : 2 * place + 2]
+        assert set(lines(left)) == {NAMES[method] for method in LEFT}
+        assert set(lines(right)) == {NAMES[method] for method in RIGHT} | (
+            {"Base"} if name == "top-k" else set()
+        )
+        for panel, method in itertools.product((left, right), METHODS):
+            own = {
+                row.x: row for row in rows if (row.dataset, row.case, row.method) == (dataset, case, method)
+            }
+            if NAMES[method] not in lines(panel):
+                continue
+            line = lines(panel)[NAMES[method]]
+            assert dict(zip(*line.get_data(), strict=True)) == {x: row.value for x, row in own.items()}
+            low, high = panel.get_ylim()
+            assert all(low < row.value < high for row in own.values())
+            shown = bars(panel)[STYLES[method].colour]
+            assert len(shown) >= len(own) // 3 >= 1
+            for x, ends in shown.items():
+                assert ends == pytest.approx(
+                    (own[x].value - own[x].deviation, own[x].value + own[x].deviation)
+                )
+        assert left.get_yscale() == right.get_yscale() == ("log" if FIGURES[name].log_value else "linear")
+
+
+@pytest.mark.parametrize("name", CURVES)
+def test_one_look_for_each_method(drawn, name):
+    figure = drawn[name].figure
+    legends = [panel.get_legend() for panel in figure.axes if panel.get_legend()] + figure.legends
+    handles = [handle for legend in legends for handle in legend.legend_handles]
+    for line in itertools.chain(handles, *(lines(panel).values() for panel in figure.axes)):
+        method = next(method for method, shown in NAMES.items() if shown == line.get_label())
+        style = STYLES[method]
+        assert (to_hex(line.get_color()), line.get_marker()) == (style.colour, style.marker)
+        assert (line.get_markerfacecolor() == "none") == style.over
+        assert line.is_dashed() == bool(style.dash)
+    shown = {label for panel in figure.axes for label in lines(panel)}
+    assert shown == {handle.get_label() for handle in handles}
+
+
+@pytest.mark.parametrize("name", RANKS)
+def test_a_dot_for_each_value(drawn, name):
+    figure, rows, *_ = drawn[name]
+    for panel, method in zip(figure.axes, METHODS, strict=False):
+        assert panel.get_title().split(",")[0] == NAMES[method]
+        own = {row.x: row.value for row in rows if row.method == method and not row.case}
+        (dots,) = [line for line in panel.lines if line.get_marker() == "o"]
+        assert dict(zip(*dots.get_data(), strict=True)) == own
+        assert to_hex(dots.get_color()) == STYLES[method].colour
+        (low, high), (first, last) = panel.get_ylim(), panel.get_xlim()
+        assert low < min(own.values()) <= max(own.values()) < high
+        assert 0 < first < 1 < 1024 < last
+        (line,) = [line for line in panel.lines if line.get_marker() != "o"]
+        expected = {
+            "distribution": {row.x: row.value for row in rows if row.method == "truth"},
+            "bias": {1.0: 0.0, 1024.0: 0.0},
+            "variance": {1.0: 4e6, 1024.0: 4e6},
+        }
+        assert dict(zip(*line.get_data(), strict=True)) == pytest.approx(expected[name])
+
+
+def test_the_sums_are_in_the_titles(drawn):
+    titles = [panel.get_title() for panel in drawn["bias"].figure.axes]
+    assert titles[0] == "Base, sum 0"
+    assert titles[1] == "Base-Pos, sum −1,405 ± 863"  # 61,000 / √5,000
+
+
+def test_choices_are_the_rows(drawn):
+    figure, rows, *_ = drawn["choice"]
+    value = {(row.dataset, row.case, row.x, row.method): row.value for row in rows}
+    for panel, dataset in zip(figure.axes, ("zipf", "emoji"), strict=True):
+        written = {round(text.get_position()[1]): set() for text in panel.texts}
+        for text in panel.texts:
+            if text.get_position()[0] > 1.0 and text.get_position()[1] >= 0:
+                written[round(text.get_position()[1])].add(text.get_text())
+        for place, tick in enumerate(panel.get_yticklabels()):
+            query, x = re.fullmatch(r"(.*), ε = (.*)", tick.get_text()).groups()
+            errors = {method: value[dataset, f"{query}: MSE", float(x), method] for method in METHODS}
+            parts = [part for part in panel.patches if round(part.get_y() + part.get_height() / 2) == place]
+            shares = {to_hex(part.get_facecolor()): part for part in parts}
+            for method in METHODS:
+                share = value[dataset, f"{query}: chosen", float(x), method]
+                part = shares.pop(STYLES[method].colour, None)
+                assert (part.get_width() if part else 0.0) == pytest.approx(share)
+                if part:
+                    assert bool(part.get_hatch()) == (errors[method] > 1.1 * min(errors.values()))
+            assert not shares
+            assert {part.get_x() for part in parts} == {
+                0.0,
+                *np.cumsum([part.get_width() for part in parts])[:-1],
+            }
+            near = value[dataset, query, float(x), "within 10 %"]
+            assert written[place] == {NAMES[min(errors, key=errors.get)], f"{100 * near:.0f} %", "87 %"}
+
+
+def test_the_eleventh_is_the_paired_rows(drawn):
+    figure, rows, *_ = drawn["eleventh"]
+    assert [panel.get_title(loc="left").split(":")[0] for panel in figure.axes[::2]] == ["Emoji", "Uniform"]
+    cells = itertools.product(("emoji", "uniform"), ("", "top 16 "))
+    for panel, (dataset, case) in zip(figure.axes, cells, strict=True):
+        assert panel.lines[0].get_ydata() == [0.0, 0.0]
+        for peer in ("norm-sub", "power-ns"):
+            own = {row.x: row for row in rows if (row.dataset, row.case) == (dataset, f"{case}over {peer}")}
+            line = lines(panel)[NAMES[peer]]
+            assert to_hex(line.get_color()) == STYLES[peer].colour
+            assert dict(zip(*line.get_data(), strict=True)) == {x: row.value for x, row in own.items()}
+            shown = bars(panel)[STYLES[peer].colour]
+            assert shown == {x: pytest.approx((row.value - 0.03, row.value + 0.03)) for x, row in own.items()}
+    (legend,) = figure.legends
+    for handle, text in zip(legend.legend_handles, legend.get_texts(), strict=True):
+        assert text.get_text() == f"against {handle.get_label()}"
+
+
+# Files and errors
+
+
+def test_the_same_rows_give_the_same_bytes_and_nothing_else_changes(drawn, tmp_path):
+    with matplotlib.rc_context(
+        {"font.size": 20, "lines.linewidth": 9, "axes.facecolor": "black", "savefig.dpi": 30}
+    ):
+        before = dict(matplotlib.rcParams)
+        for name in ("top-k", "choice"):
+            plots.draw(name, rows_of(name) + rows_of("users"), tmp_path / "again.png")
+            assert (tmp_path / "again.png").read_bytes() == drawn[name].path.read_bytes()
+        assert dict(matplotlib.rcParams) == before
+
+
+def test_figures_are_let_go(tmp_path, monkeypatch):
+    seen, save = [], Figure.savefig
+
+    def keep(figure, *args, **options):
+        seen.append(weakref.ref(figure))
+        return save(figure, *args, **options)
+
+    monkeypatch.setattr(Figure, "savefig", keep)
+    plots.draw("users", rows_of("users"), tmp_path / "users.png")
+    gc.collect()
+    assert seen[0]() is None
+
+
+def test_matplotlib_is_imported_to_draw_and_pyplot_never(tmp_path):
+    code = f"""
+import sys
+from pathlib import Path
+from ldp.experiments import plots
+from ldp.experiments.figures import Row
+assert "matplotlib" not in sys.modules
+rows = [Row("users", "zipf", "", x, m, x, 1.0, 2) for m in plots.METHODS for x in (1e5, 2e5)]
+plots.draw("users", rows, Path({str(tmp_path / "users.png")!r}))
+assert "matplotlib.pyplot" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_without_matplotlib(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(ModuleNotFoundError, match=r"pip install 'ldp-worker\[plots\]'"):
+        plots.draw("users", rows_of("users"), tmp_path / "users.png")
+
+
+def test_bad_input_is_named(tmp_path):
+    with pytest.raises(ValueError, match=r"no figure 'usres'; there are distribution, .*users"):
+        plots.draw("usres", rows_of("users"), tmp_path / "users.png")
+    with pytest.raises(ValueError, match="no rows of the figure 'top-k'"):
+        plots.draw("top-k", rows_of("users"), tmp_path / "users.png")
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,260 @@
+"""Recommendations are found beside the publishing, in time, and said in the snapshots that follow."""
+
+import json
+import threading
+from pathlib import Path
+
+import jsonschema
+import numpy as np
+import pytest
+
+import ldp
+from ldp import frames, snapshot
+from ldp.selection import Sets, Top, choose
+from worker import layout, recommender
+from worker.columns import Batch, Columns
+from worker.config import ConfigError, parse
+from worker.metrics import Metrics
+from worker.ownership import Loaded
+from worker.partition import ALL, PartitionState
+from worker.publisher import Head, Publisher
+from worker.recommender import Recommender
+
+SCHEMA = json.loads((Path(snapshot.__file__).parent / "snapshot.schema.json").read_text())
+STREAM = ldp.Stream(
+    "s", ldp.GRR("1", 6), queries=(("pair", (1, 4)), ("all but one", (0, 1, 2, 3, 4))), top=(("three", 3),)
+)
+CONFIG = """
+[[streams]]
+name = "s"
+topic = "reports"
+protocol = "grr"
+epsilon = "1"
+domain_size = 6
+"""
+COUNTS = np.array([400, 100, 90, 80, 70, 60])
+ESTIMATE = STREAM.oracle.estimate(COUNTS, 800)
+
+
+class Bench:
+    """A recommender with a clock that the test moves and work that begins when the test says."""
+
+    def __init__(self, every=60.0, stream=STREAM):
+        self.now, self.work, self.told, self.metrics = 0.0, [], [], Metrics()
+        self.recommender = Recommender(
+            stream, every, self.metrics, self.tell, lambda: self.now, self.work.append
+        )
+
+    def tell(self, event, **facts):
+        self.told.append((event, facts))
+
+    def finish(self, seconds=0.0):
+        (work,) = self.work
+        self.work.clear()
+        began = self.now
+        clock = iter([began, began + seconds])
+        self.recommender._clock = lambda: next(clock)
+        work()
+        self.now = began + seconds
+        self.recommender._clock = lambda: self.now
+
+    def failures(self):
+        return self.metrics.registry.get_sample_value(
+            "ldp_worker_errors_total", {"stream": "s", "step": "recommend"}
+        )
+
+
+def test_it_is_what_the_reports_choose_with_the_sequence_as_seed():
+    bench = Bench()
+    bench.recommender.offer(41, ESTIMATE)
+    assert bench.recommender.latest == {}
+    bench.finish()
+    for name, query in (("pair", Sets([[1, 4]])), ("three", Top(3))):
+        ranking = choose(ESTIMATE, query, np.random.default_rng(41), 50)
+        found = bench.recommender.latest[name]
+        assert (found.method, found.confidence, found.sequence) == (ranking.best, ranking.confidence, 41)
+        assert found.error**2 == pytest.approx(ranking.rows[0].mse)
+    assert list(bench.recommender.latest) == ["pair", "all but one", "three"]
+
+
+def test_one_at_a_time_and_not_before_it_is_due():
+    bench = Bench(every=60.0)
+    bench.recommender.offer(1, ESTIMATE)
+    bench.now = 500.0
+    bench.recommender.offer(2, ESTIMATE)  # the first still runs
+    assert len(bench.work) == 1
+    bench.now = 0.0
+    bench.finish(seconds=2.0)
+    for now, begun in ((59.9, 0), (60.0, 1)):
+        bench.now = now
+        bench.recommender.offer(3, ESTIMATE)
+        assert len(bench.work) == begun
+    bench.finish()
+    assert {found.sequence for found in bench.recommender.latest.values()} == {3}
+
+
+def test_it_takes_a_tenth_of_a_core_at_most():
+    bench = Bench(every=5.0)
+    bench.recommender.offer(1, ESTIMATE)
+    bench.finish(seconds=10.0)
+    for now, begun in ((99.9, 0), (100.0, 1)):
+        bench.now = now
+        bench.recommender.offer(2, ESTIMATE)
+        assert len(bench.work) == begun
+
+
+def test_large_domains_have_fewer_simulations_and_the_largest_none(monkeypatch):
+    asked = []
+    monkeypatch.setattr(recommender, "choose_all", lambda *arguments: asked.append(arguments[-1]) or [])
+    for size, repeats in ((6, 50), (209_715, 50), (209_716, 49), (1 << 20, 10)):
+        stream = ldp.Stream("s", ldp.GRR("1", size), top=(("one", 1),))
+        bench = Bench(stream=stream)
+        bench.recommender.offer(1, ESTIMATE)
+        bench.work[0]()
+        assert asked.pop() == repeats
+    stream = ldp.Stream("s", ldp.GRR("1", (1 << 20) + 1), top=(("one", 1),))
+    for bench in (Bench(stream=stream), Bench(every=0.0), Bench(stream=ldp.Stream("s", STREAM.oracle))):
+        bench.recommender.offer(1, ESTIMATE)
+        assert not bench.work
+
+
+def test_a_failure_is_counted_and_said_and_tried_again_in_time(monkeypatch):
+    bench = Bench()
+    bench.recommender.offer(1, ESTIMATE)
+    bench.finish()
+    known = bench.recommender.latest
+
+    def fail(*_):
+        raise MemoryError("too large")
+
+    bench.now = 60.0
+    with monkeypatch.context() as patch:
+        patch.setattr(recommender, "choose_all", fail)
+        bench.recommender.offer(2, ESTIMATE)
+        bench.finish()
+    assert bench.failures() == 1
+    assert bench.told == [("recommend.failed", {"sequence": 2, "error": "MemoryError: too large"})]
+    assert bench.recommender.latest is known
+    bench.now = 120.0
+    bench.recommender.offer(3, ESTIMATE)
+    bench.finish()
+    assert bench.recommender.latest["pair"].sequence == 3
+
+
+@pytest.mark.parametrize(("given", "seconds"), [("", 60.0), ("0", 0.0), ("1", 1.0), ("86400.0", 86400.0)])
+def test_the_configuration_says_how_often(given, seconds):
+    text = f"[snapshots]\nrecommend_every_seconds = {given}" if given else ""
+    config = parse(text + CONFIG)
+    assert config.snapshots.recommend_every_seconds == seconds
+
+
+@pytest.mark.parametrize("given", ["0.5", "-1", "86401", "nan"])
+def test_other_intervals_are_refused(given):
+    with pytest.raises(
+        ConfigError, match=f"recommend_every_seconds: {given} given; allowed are 0, never, and 1 to 86400"
+    ):
+        parse(f"[snapshots]\nrecommend_every_seconds = {given}" + CONFIG)
+
+
+def test_in_the_background_the_caller_goes_on_and_the_process_may_end():
+    going_on, seen = threading.Event(), []
+
+    def work():
+        assert going_on.wait(60)
+        seen.append(threading.current_thread())
+
+    recommender.in_background(work)
+    (thread,) = [thread for thread in threading.enumerate() if thread.name == "recommend"]
+    assert thread.daemon
+    going_on.set()
+    thread.join(60)
+    assert seen == [thread]
+
+
+# in snapshots
+
+
+class Counted:
+    """A store whose one partition has counted as many reports as the test says."""
+
+    def __init__(self):
+        self.state = PartitionState.fresh(STREAM, 0)
+        self.metadata = layout.initial("lineage", self.state)
+
+    def count(self, values):
+        reports = np.array([(value,) for value in values], STREAM.oracle.report_dtype)
+        offset = self.state.offset
+        columns = Columns.of([offset], [1000], [frames.encode(STREAM, reports)])
+        self.state.apply(STREAM, Batch(0, offset, offset + 1, columns))
+
+    def peek(self, _):
+        return self.metadata
+
+    def cut(self, _):
+        return Loaded(*layout.dump(self.state, self.metadata, "ab" * 16))
+
+
+class Published:
+    """An outbox that keeps the bodies of each snapshot."""
+
+    def __init__(self):
+        self.snapshots = []
+
+    def open(self):
+        return Head(0, {}, "")
+
+    def publish(self, _, messages):
+        self.snapshots.append(
+            [json.loads(m.body) for m in messages if m.key.startswith(f"s/{ALL}/")],
+        )
+
+    def close(self):
+        pass
+
+
+def test_snapshots_carry_what_is_known_and_never_wait():
+    bench, counted, outbox = Bench(), Counted(), Published()
+    publisher = Publisher(
+        STREAM, counted, outbox, lambda: [0], lambda: 1, 0.95, bench.recommender, bench.metrics, bench.tell
+    )
+    validator = jsonschema.Draft202012Validator(SCHEMA)
+    for step in range(4):
+        counted.count([0, 0, 1, 5])
+        publisher.tick()
+        if step == 1:  # two snapshots were published while it was thought over
+            bench.finish()
+        bodies = outbox.snapshots[-1]
+        assert len(outbox.snapshots) == step + 1
+        assert len(bodies) == 11
+        for body in bodies:
+            validator.validate(body)
+            asked = [*body["queries"], *body["top"]]
+            assert [query["name"] for query in asked] == ["pair", "all but one", "three"]
+            for query in asked:
+                if step < 2:
+                    assert query["recommended"] is None
+                else:
+                    found = bench.recommender.latest[query["name"]]
+                    assert query["recommended"] == {
+                        "method": found.method,
+                        "error": found.error,
+                        "confidence": found.confidence,
+                        "sequence": 1,
+                    }
+
+
+def test_the_schema_knows_what_a_recommendation_is():
+    stream, cut = STREAM, snapshot.Cut({0: 1}, {})
+    found = snapshot.Recommended("norm-sub", 0.01, 0.9, 7)
+    parts = snapshot.messages(stream, ESTIMATE, cut, 8, recommended={"three": found, "gone": found})
+    body = json.loads(next(part.body for part in parts if part.key == "s/all/power"))
+    assert body["top"][0]["recommended"]["method"] == "norm-sub"
+    assert body["queries"][0]["recommended"] is None
+    validator = jsonschema.Draft202012Validator(SCHEMA)
+    validator.validate(body)
+    for key, wrong in (("confidence", 1.5), ("error", -1.0), ("method", None), ("sequence", 0)):
+        bad = json.loads(json.dumps(body))
+        bad["top"][0]["recommended"][key] = wrong
+        assert not validator.is_valid(bad)
+    del body["top"][0]["recommended"]  # as older snapshots of this schema version
+    validator.validate(body)

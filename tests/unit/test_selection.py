@@ -1,0 +1,342 @@
+"""Choosing a method: the simulated errors, their correction, the ranking, and the evaluation of the choices."""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import ldp
+from ldp.consistency import METHODS
+from ldp.experiments import choice
+from ldp.experiments.figures import Row
+from ldp.experiments.jobs import Scale
+from ldp.selection import NEAR, Sets, Top, Values, _rank, choose, choose_all, consistent, mean_squares, whole
+
+NAMES = list(METHODS)
+
+
+def estimate_of(protocol, weights, n, seed, epsilon="1"):
+    oracle = ldp.oracle(protocol, epsilon=epsilon, domain_size=len(weights))
+    histogram = np.random.default_rng(seed).multinomial(n, np.array(weights) / np.sum(weights))
+    return oracle.estimate(oracle.simulate(histogram, np.random.default_rng(seed + 1)), n)
+
+
+def simulated(ranking):
+    return np.array([row.simulated for row in sorted(ranking.rows, key=lambda row: NAMES.index(row.method))])
+
+
+def population(estimate):
+    """Norm-Sub by bisection of its shift, and whole users by giving each missing one to the largest remainder."""
+    low, high = -2.0 - estimate.frequencies.max(), 2.0 - estimate.frequencies.min()
+    for _ in range(200):
+        shift = (low + high) / 2
+        low, high = (shift, high) if np.maximum(estimate.frequencies + shift, 0).sum() < 1 else (low, shift)
+    exact = np.maximum(estimate.frequencies + shift, 0) * estimate.n
+    users = [math.floor(x) for x in exact]
+    while sum(users) < estimate.n:
+        remainders = [x - u for x, u in zip(exact, users, strict=True)]
+        users[remainders.index(max(remainders))] += 1
+    return np.array(users)
+
+
+@pytest.mark.parametrize("protocol", ["grr", "oue"])
+def test_the_simulated_errors_are_those_of_reports(protocol):
+    estimate = estimate_of(protocol, [40, 25, 15, 10, 5, 3, 1, 1], 150, 3)
+    users = population(estimate)
+    truth = users / users.sum()
+    values = np.repeat(np.arange(8), users)
+    sets = [(0, 4, 6), (2,), (1, 2, 3, 4, 5)]
+    tops = sorted(range(8), key=lambda v: -truth[v])[:3]
+    rng, repeats, oracle = np.random.default_rng(4), 250, estimate.oracle
+    recounted = np.empty((repeats, 3, len(NAMES)))
+    for repeat in range(repeats):
+        state = oracle.zeros()
+        oracle.accumulate(state, oracle.perturb(values, rng))
+        made = oracle.estimate(oracle.support(state), len(values))
+        for i, name in enumerate(NAMES):
+            vector = METHODS[name](made)
+            answers = [sum(vector[v] for v in subset) for subset in sets]
+            if name == "post-pos":
+                answers = [max(sum(made.frequencies[v] for v in subset), 0.0) for subset in sets]
+            recounted[repeat, 0, i] = sum((vector[v] - truth[v]) ** 2 for v in range(8)) / 8
+            recounted[repeat, 1, i] = (
+                sum((a - sum(truth[v] for v in s)) ** 2 for a, s in zip(answers, sets, strict=True)) / 3
+            )
+            recounted[repeat, 2, i] = sum((vector[v] - truth[v]) ** 2 for v in tops) / 3
+    rankings = choose_all(estimate, [Values(), Sets(sets), Top(3)], np.random.default_rng(5), 2 * repeats)
+    for i, ranking in enumerate(rankings):
+        spread = recounted[:, i].std(axis=0, ddof=1) * math.sqrt(1.5 / repeats)
+        # six standard errors of the difference, for 33 numbers
+        assert (abs(simulated(ranking) - recounted[:, i].mean(axis=0)) <= 6 * spread + 1e-15).all()
+
+
+@pytest.mark.parametrize("protocol", ["grr", "olh", "pgr"])
+def test_bases_error_is_its_variance(protocol):
+    estimate = estimate_of(protocol, np.arange(1, 32)[::-1], 2000, 7)
+    users, oracle = population(estimate), estimate.oracle
+    p, q, n = float(oracle.p), float(oracle.q), estimate.n
+    subset = np.arange(3, 24, 2)
+    expected = [
+        np.mean(q * (1 - q) + users / n * (p - q) * (1 - p - q)) / (n * (p - q) ** 2),
+        float(users @ oracle.set_variances(subset)) / (n * (p - q)) ** 2,
+    ]
+    rankings = choose_all(estimate, [Values(), Sets([subset])], np.random.default_rng(8), 400)
+    for value, ranking in zip(expected, rankings, strict=True):
+        base = next(row for row in ranking.rows if row.method == "base")
+        assert base.mse == base.simulated
+        assert abs(base.mse - value) <= 6 * base.std_error
+        assert base.std_error < 0.15 * value
+
+
+def test_mean_squares_are_those_of_single_answers():
+    estimate = estimate_of("olh", np.arange(1, 41), 500, 11, "2")
+    truth = np.random.default_rng(12).dirichlet(np.ones(40))
+    sets = [[0], [3, 2, 1], list(range(40)), [39, 5]]
+    vectors = consistent(estimate)
+    found = mean_squares(Sets(sets), vectors, truth)
+    for i, name in enumerate(NAMES):
+        errors = [(ldp.answer(estimate, s, name) - math.fsum(truth[s])) ** 2 for s in sets]
+        assert found[i] == pytest.approx(np.mean(errors), rel=1e-9, abs=1e-25)
+        assert vectors[i] == pytest.approx(METHODS[name](estimate), abs=1e-12)
+    # a method that differs from the truth in one value only, by 2: the average is over the k largest
+    vectors = np.tile(truth, (len(NAMES), 1))
+    vectors[:, int(truth.argmax())] += 2.0
+    assert mean_squares(Top(5), vectors, truth) == pytest.approx(np.full(len(NAMES), 4 / 5))
+    vectors = np.tile(truth, (len(NAMES), 1))
+    vectors[:, int(truth.argmin())] += 2.0
+    assert not mean_squares(Top(39), vectors, truth).any()
+    assert mean_squares(Top(40), vectors, truth) == pytest.approx(mean_squares(Values(), vectors, truth))
+
+
+# the ranking, from numbers made up by hand
+
+R = 4
+ROWS = np.array([0, 1, 2, 3])
+
+
+def ranked(errors, distances, seen, resamples=None, noises=ROWS):
+    """`_rank` of eleven methods, those that are not given with huge errors and no distance."""
+    full = np.full((len(errors), len(NAMES)), 1e9)
+    full[:, : errors.shape[1]] = errors
+    away, real = np.zeros_like(full), np.zeros(len(NAMES))
+    away[:, : errors.shape[1]], real[: errors.shape[1]] = distances, seen
+    resamples = np.eye(len(errors)) if resamples is None else resamples
+    return _rank(full, away, real, resamples, noises)
+
+
+def test_the_correction_by_hand():
+    errors = np.array([[9.0, 3.0], [11.0, 5.0], [9.0, 3.0], [11.0, 5.0]])  # means 10, 4
+    distances = np.array([[0.0, 6.0], [0.0, 10.0], [0.0, 6.0], [0.0, 10.0]])  # mean 8, variance 16/3
+    ranking = ranked(errors, distances, [0.0, 20.0])
+    assert ranking.weight == pytest.approx(4 / (4 + 16 / 3))  # e = 4/2
+    rows = {row.method: row for row in ranking.rows}
+    assert rows["base"].mse == 10.0
+    assert rows["base-pos"].mse == pytest.approx(4 + 3 / 7 * (20 - 8))
+    assert rows["base-pos"].simulated == 4.0
+    # of 3 − 6w or 5 − 10w, and of the one distance seen
+    w = 3 / 7
+    assert rows["base-pos"].std_error == pytest.approx(math.sqrt((1 - 2 * w) ** 2 * (4 / 3) / 4 + w * 16 / 3))
+    assert ranking.best == "base-pos"
+    assert [row.method for row in ranking.rows[:2]] == ["base-pos", "base"]
+    # seen ever further away, the method is no longer first
+    assert ranked(errors, distances, [0.0, 23.0]).best == "base"
+
+
+def test_the_correction_has_bounds():
+    errors = np.array([[10.0, 4.0], [10.0, 4.0]])
+    still = np.array([[0.0, 8.0], [0.0, 8.0]])
+    assert ranked(errors, still, [0.0, 8.0], noises=ROWS[:2]).weight == 0.5  # without noise
+    rows = {row.method: row for row in ranked(errors, still, [0.0, 1.0], noises=ROWS[:2]).rows}
+    assert rows["base-pos"].mse == 2.0  # 4 − 7/2, but not below one half
+    wild = np.array([[0.0, 0.0], [0.0, 1e6]])
+    assert ranked(errors, wild, [0.0, 8.0], noises=ROWS[:2]).weight < 1e-10
+    assert ranked(0 * errors, wild, [0.0, 8.0], noises=ROWS[:2]).weight == 0.0
+
+
+def test_equal_errors_are_ranked_as_the_paper_lists_them():
+    errors = np.full((R, len(NAMES)), 2.0)
+    assert [row.method for row in _rank(errors, 0 * errors, 0 * errors[0], np.eye(R), ROWS).rows] == NAMES
+
+
+@pytest.mark.parametrize("gap", [-0.2, 0.0, 0.25])
+def test_the_confidence_of_two_methods(gap):
+    """Independent normal errors: the first's mean is near the second's with a probability that is known."""
+    rng, repeats = np.random.default_rng(21), 2000
+    errors = np.stack([rng.normal(1.0, 8.0, repeats), rng.normal(1.0, 12.0, repeats)], axis=1)
+    errors += np.array([0.0, gap]) - errors.mean(axis=0) + 5.0
+    resamples = rng.multinomial(repeats, np.full(repeats, 1 / repeats), 1000) / repeats
+    ranking = ranked(errors, 0 * errors, [0.0, 0.0], resamples, np.zeros(1000, int))
+    means = errors.mean(axis=0)
+    first, second = (0, 1) if means[0] <= means[1] else (1, 0)
+    deviations = errors.std(axis=0) / math.sqrt(repeats)
+    z = (NEAR * means[second] - means[first]) / math.hypot(NEAR * deviations[second], deviations[first])
+    expected = 0.5 * (1 + math.erf(z / math.sqrt(2)))
+    assert 0.5 < expected < 0.99
+    # five standard errors of 1,000 resamples, and what the means of 2,000 lack to a normal distribution
+    assert ranking.confidence == pytest.approx(
+        expected, abs=5 * math.sqrt(expected * (1 - expected) / 1000) + 0.01
+    )
+
+
+def test_the_noise_of_the_correction_lowers_the_confidence():
+    errors = np.tile([4.4, 4.0], (R, 1))
+    distances = np.array([[0.0, 4.0], [0.0, 8.0], [0.0, 8.0], [0.0, 12.0]])  # mean 8
+    ranking = ranked(errors, distances, [0.0, 8.0], np.full((R, R), 1 / R))
+    assert ranking.best == "base-pos"
+    w = ranking.weight
+    assert w == pytest.approx(4 / (4 + 32 / 3))
+    # with 4 more of distance, scaled by the deviation that is left, it is more than 1.1 times the first's
+    assert 4 + 4 * math.sqrt(w) > NEAR * 4.4
+    assert ranking.confidence == 3 / 4
+
+
+# the whole
+
+
+def test_the_seed_decides_and_other_queries_do_not():
+    estimate = estimate_of("olh", np.arange(1, 31), 3000, 31)
+    queries = [Top(4), Sets([[0, 1], [5]]), Values()]
+    together = choose_all(estimate, queries, np.random.default_rng(32), 10)
+    for query, ranking in zip(queries, together, strict=True):
+        assert choose(estimate, query, np.random.default_rng(32), 10) == ranking
+        assert sorted(row.method for row in ranking.rows) == sorted(NAMES)
+        errors = [row.mse for row in ranking.rows]
+        assert errors == sorted(errors)
+        assert 0.0 <= ranking.confidence <= 1.0
+    assert together[0].weight == 0.0
+    assert 0.0 < together[2].weight <= 0.5
+    assert choose(estimate, Values(), np.random.default_rng(33), 10) != together[2]
+    assert choose_all(estimate, [], np.random.default_rng(32), 10) == []
+
+
+def test_equal_queries_have_equal_errors():
+    estimate = estimate_of("oue", np.arange(1, 13), 400, 41)
+    queries = [Values(), Top(12), Top(99), Sets([[v] for v in range(12)])]
+    values, *others = choose_all(estimate, queries, np.random.default_rng(42), 8)
+    for other in others:
+        assert simulated(other) == pytest.approx(simulated(values), rel=1e-12)
+    order = [row.method for row in values.rows]
+    assert order.index("post-pos") == order.index("base-pos") + 1
+
+
+def test_the_whole_domain_is_known():
+    estimate = estimate_of("olh", np.arange(1, 13), 400, 51)
+    ranking = choose(estimate, Sets([range(12)]), np.random.default_rng(52), 8)
+    rows = {row.method: row for row in ranking.rows}
+    for method in ("norm", "norm-sub", "norm-mul", "power-ns"):
+        assert rows[method].simulated < 1e-20
+    assert rows["base"].mse > 1e-4
+    assert ranking.best in ("norm", "norm-mul", "norm-sub", "mle-apx", "power-ns")
+
+
+@pytest.mark.parametrize("protocol", ["grr", "olh", "sue"])
+@pytest.mark.parametrize(
+    ("frequencies", "n"),
+    [([0.3], 5), ([1.0], 1), ([-0.5, -0.25, -0.125], 4), ([0.0, 0.0], 1), ([5.0, -3.0, 0.5, 0.5], 2)],
+)
+def test_degenerate_estimates(protocol, frequencies, n):
+    estimate = ldp.Estimate(frequencies, n, ldp.oracle(protocol, epsilon="1", domain_size=len(frequencies)))
+    for ranking in choose_all(estimate, [Values(), Top(1), Top(9), Sets([[0]])], np.random.default_rng(1), 2):
+        numbers = [x for row in ranking.rows for x in (row.mse, row.std_error, row.simulated)]
+        assert np.isfinite(numbers).all()
+        assert min(numbers) >= 0.0
+        assert 0.0 < ranking.confidence <= 1.0
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "said"),
+    [
+        (lambda: Sets([]), ValueError, "at least one set"),
+        (lambda: Sets([[0], []]), ValueError, "at least one value"),
+        (lambda: Sets([[0, 0]]), ValueError, "distinct"),
+        (lambda: Sets([[0, -1]]), ValueError, "at least 0, got -1"),
+        (lambda: Sets([[0.5]]), TypeError, "integers, got float64"),
+        (lambda: Sets([[[0]]]), ValueError, r"shape \(1, 1\)"),
+        (lambda: Top(0), ValueError, "k is 0"),
+        (lambda: Top(2.0), TypeError, "k must be an integer"),
+    ],
+)
+def test_bad_queries_are_named(make, error, said):
+    with pytest.raises(error, match=said):
+        make()
+
+
+def test_what_does_not_fit_is_named():
+    estimate, rng = estimate_of("grr", [1, 1, 1], 10, 1), np.random.default_rng(1)
+    with pytest.raises(ValueError, match=r"must lie in 0\.\.2, got 3"):
+        choose(estimate, Sets([[0], [1, 3]]), rng)
+    with pytest.raises(TypeError, match="not list"):
+        choose(estimate, [0, 1], rng)
+    with pytest.raises(ValueError, match="repeats is 1"):
+        choose(estimate, Values(), rng, 1)
+
+
+@pytest.mark.parametrize("users", [1, 7, 1000, 10**12])
+def test_whole_users(users):
+    rng = np.random.default_rng(users)
+    for d in (1, 2, 50):
+        weights = rng.dirichlet(np.full(d, 0.1))
+        counts = whole(weights, users)
+        assert int(counts.sum()) == users
+        exact = [Fraction(float(w)) / sum(map(Fraction, weights.tolist())) * users for w in weights]
+        assert all(
+            abs(Fraction(int(c)) - x) < 1 + Fraction(users, 10**15)
+            for c, x in zip(counts, exact, strict=True)
+        )
+        rounded_up = [x - math.floor(x) for c, x in zip(counts, exact, strict=True) if c > x]
+        down = [x - math.floor(x) for c, x in zip(counts, exact, strict=True) if c < x]
+        assert not rounded_up or not down or min(rounded_up) >= max(down) - Fraction(users, 10**13)
+
+
+# how well it chooses
+
+
+def cells(chosen, plain):
+    """The rows of one cell: two methods matter, Norm-Cut with the lowest error and Norm-Sub with 1.2 times as much."""
+    errors = dict.fromkeys(NAMES, 9.0) | {"norm-cut": 2.0, "norm-sub": 2.4, "mle-apx": 2.1}
+    for what, values in (("MSE", errors), ("chosen", chosen), ("chosen without correction", plain)):
+        for name in NAMES:
+            yield Row("choice", "emoji", f"subgroups: {what}", 0.5, name, values.get(name, 0.0), 0.0, 10)
+    yield Row("choice", "emoji", "subgroups", 0.5, "confidence", 0.875, 0.1, 10)
+
+
+def test_verdicts_by_hand():
+    rows = choice.verdicts(
+        list(cells({"norm-cut": 0.5, "norm-sub": 0.2, "mle-apx": 0.3}, {"norm-sub": 0.9, "norm-cut": 0.1}))
+    )
+    found = {row.method: row for row in rows if row.case == "subgroups"}
+    assert found["within 10 %"].value == pytest.approx(0.8)
+    assert found["regret"].value == pytest.approx(0.5 + 0.2 * 1.2 + 0.3 * 1.05)
+    ten = [1.0] * 5 + [1.2] * 2 + [1.05] * 3
+    assert found["regret"].deviation == pytest.approx(np.std(ten, ddof=1))
+    assert found["within 10 % without correction"].value == pytest.approx(0.1)
+    assert found["regret without correction"].value == pytest.approx(0.9 * 1.2 + 0.1)
+    text = choice.table(rows).splitlines()
+    assert text[1].split()[:9] == [
+        "emoji",
+        "0.5",
+        "subgroups",
+        "norm-cut",
+        "80%",
+        "1.055",
+        "10%",
+        "1.180",
+        "88%",
+    ]
+    assert text[1].endswith("norm-cut: 1.00 × 5, norm-sub: 1.20 × 2, mle-apx: 1.05 × 3")
+    assert "mean regret of at most 1.1 in 1, " in text[2]
+    assert "collections or more in 0, in more than half in 1 of 1 cells; 80.0% of all" in text[2]
+    assert "mean regret of at most 1.1 in 0, " in text[3]
+
+
+def test_a_choice_from_emoji():
+    jobs = [job for job in choice.choice(Scale(2, 2, 1)) if job.key == ("choice", "emoji", "1", 1)]
+    samples = jobs[0].run(7)
+    again = jobs[0].run(7)
+    assert [s.rows() for s in samples] == [s.rows() for s in again]
+    rows = [row for sample in samples for row in sample.rows()]
+    assert {row.x for row in rows} == {1.0}
+    for case in choice.queries("emoji"):
+        picked = [row.value for row in rows if row.case == f"{case}: chosen"]
+        assert sorted(picked) == [0.0] * 10 + [1.0]

@@ -1,0 +1,250 @@
+"""Make frames.json: records of report streams, good and bad, with what becomes of each.
+
+    python make_frames.py
+
+It needs the standard library alone and shares no code with the project: what is good, and why each other record is
+not, is written here from "The wire" in ldp/README.md, case by case.
+"""
+
+import hashlib
+import json
+import struct
+from pathlib import Path
+
+ABOUT = (
+    "Records of report streams: the bytes as hexadecimal digits or as text in UTF-8; then the reports they hold, in "
+    "the order of the fields, or the reason for which the record is rejected."
+)
+DIGITS = 5000  # more than Python turns into an integer by itself
+DEPTH = 100  # brackets, more than any report has
+
+
+def fingerprint(document):
+    plain = dict(document)
+    if "labels" in plain:
+        plain["labels"] = hashlib.sha256(canonical(plain["labels"])).hexdigest()
+    return hashlib.sha256(canonical(plain)).digest()[:4]
+
+
+def canonical(tree):
+    return json.dumps(tree, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+class Stream:
+    """A stream's way to write reports.
+
+    Args:
+        document: of the stream.
+        form: how `struct` packs a report.
+        reports: some good ones, the lowest and the highest among them; a lone index is a number, more fields a list.
+    """
+
+    def __init__(self, document, form, reports):
+        self.document, self.form, self.reports = document, struct.Struct(form), reports
+        self.mark = fingerprint(document)
+
+    def frame(self, *reports, mark=None, version=1):
+        body = b"".join(self.form.pack(*fields(report)) for report in reports)
+        return bytes([version]) + (mark or self.mark) + body
+
+    def text(self, *reports, mark=None):
+        return json.dumps({"fingerprint": mark or self.mark.hex(), "reports": list(reports)})
+
+    def raw(self, reports, mark=None):
+        """A JSON record whose list of reports is text, good JSON or not."""
+        return f'{{"fingerprint":"{mark or self.mark.hex()}","reports":{reports}}}'
+
+
+def fields(report):
+    return report if isinstance(report, list) else [report]
+
+
+def good(stream):
+    one, several = stream.reports[0], stream.reports
+    items = [json.dumps(report) for report in several]
+    mark = stream.mark.hex()
+    yield "one report", stream.frame(one), [one]
+    yield "several reports, the lowest and the highest among them", stream.frame(*several), several
+    yield "JSON, one report", stream.text(one), [one]
+    yield "JSON, several reports", stream.text(*several), several
+    spaced = '{ "reports" :\n[' + ",\t".join(items) + f'], "fingerprint": "{mark}" }}\n'
+    yield "JSON, keys in the other order, white space inside and after", spaced, several
+    yield "JSON, escapes in strings", f'{{"\\u0066ingerprint":"{mark}","reports":[{items[0]}]}}', [one]
+
+
+def bad_frames(stream):
+    several, mark = stream.reports, stream.mark
+    frame, text = stream.frame(*several), stream.text(*several)
+    yield "no bytes", b"", "empty"
+    yield "version 0", stream.frame(*several, version=0), "version"
+    yield "version 2", stream.frame(*several, version=2), "version"
+    yield "JSON after a space", " " + text, "version"
+    yield "JSON after a byte order mark", "\ufeff" + text, "version"
+    yield "a JSON array", f"[{text}]", "version"
+    yield "version byte alone", frame[:1], "length"
+    yield "truncated fingerprint", frame[:4], "length"
+    yield "no report", frame[:5], "length"
+    if stream.form.size > 1:
+        yield "truncated report", frame[:-1], "length"
+        yield "one byte too many", frame + b"\0", "length"
+    first, last = bytes([mark[0] ^ 1]) + mark[1:], mark[:3] + bytes([mark[3] ^ 0x80])
+    yield "another fingerprint", stream.frame(*several, mark=first), "fingerprint"
+    yield "another fingerprint in its last byte", stream.frame(*several, mark=last), "fingerprint"
+    truncated = stream.frame(*several, mark=mark[::-1])[:-1]
+    yield "another fingerprint and a truncated report", truncated, "fingerprint"
+
+
+def out_of_range(stream, what, report, *, binary=True):
+    """A report outside what the protocol allows, after a good one."""
+    one = stream.reports[0]
+    if binary:
+        yield f"{what} after a good report", stream.frame(one, report), "range"
+    yield f"JSON, {what}", stream.text(one, report), "range"
+
+
+def bad_json(stream, types):
+    """Faults of JSON records; types: texts that are no report of the stream."""
+    text, mark = stream.text(*stream.reports), stream.mark.hex()
+    item = json.dumps(stream.reports[0])
+    other = ("0" if mark[0] != "0" else "1") + mark[1:]
+
+    def replaced(value):
+        return text.replace(f'"{mark}"', value)
+
+    yield "no report", stream.text(), "length"
+    yield "another fingerprint", stream.text(*stream.reports, mark=other), "fingerprint"
+    yield "fingerprint in upper case", replaced(f'"{mark[:4]}ABCD"'), "json"
+    yield "fingerprint too short", replaced(f'"{mark[:-1]}"'), "json"
+    yield "fingerprint with a line break", replaced(f'"{mark}\\n"'), "json"
+    yield "fingerprint a number", replaced("12345678"), "json"
+    yield "fingerprint null", replaced("null"), "json"
+    yield "unknown key", text[:-1] + ', "user": "alice"}', "json"
+    yield "repeated key", stream.raw(f'[{item}],"reports":[{item}]'), "json"
+    yield "key missing", f'{{"fingerprint":"{mark}"}}', "json"
+    yield "other key missing", f'{{"reports":[{item}]}}', "json"
+    yield "empty object", "{}", "json"
+    yield "truncated", text[:-1], "json"
+    yield "something after it", text + "x", "json"
+    yield "single quotes", text.replace('"', "'"), "json"
+    yield "trailing comma", text[:-1] + ",}", "json"
+    yield "UTF-16", text.encode("utf-16-le"), "json"
+    yield "invalid UTF-8", text[:-1].encode() + b',"\xff":0}', "json"
+    yield "nested deeply", stream.raw("[" * DEPTH)[:-1], "json"
+    yield "nested and closed", stream.raw("[" * DEPTH + "]" * DEPTH), "json"
+    yield "an object as a report", stream.raw('[{"fingerprint":1,"reports":2}]'), "json"
+    inner = f'[{{"fingerprint":"{mark}","reports":[]}},{{"a":0.5}}]'
+    yield "an object as a report, under another fingerprint", stream.raw(inner, other), "json"
+    yield "reports not a list", stream.raw("7"), "json"
+    yield "reports an object", stream.raw("{}"), "json"
+    for wrong in types:
+        yield f"a report is {wrong}", stream.raw(f"[{item},{wrong}]"), "json"
+
+
+def of_grr(stream):
+    d = stream.document["domain_size"]
+    yield from out_of_range(stream, "index = d", d)
+    if stream.form.size == 1:
+        yield from out_of_range(stream, "index 256", 256, binary=False)
+    else:
+        yield from out_of_range(stream, "largest index", 65535)
+        for what, index in (("-1", -1), ("65536", 65536), ("2^64", 1 << 64)):
+            yield from out_of_range(stream, f"index {what}", index, binary=False)
+
+
+def of_olh(stream):
+    g = stream.document["g"]
+    yield from out_of_range(stream, "bucket = g", [1, g])
+    if stream.form.size == 6:
+        yield from out_of_range(stream, "largest bucket", [1, 65535])
+        yield from out_of_range(stream, "bucket 65536", [1, 65536], binary=False)
+    else:
+        yield from out_of_range(stream, "largest bucket", [1, 255])
+        for what, bucket in (("-1", -1), ("256", 256)):
+            yield from out_of_range(stream, f"bucket {what}", [1, bucket], binary=False)
+        for what, seed in (("-1", -1), ("2^32", 1 << 32), ("2^64", 1 << 64)):
+            yield from out_of_range(stream, f"seed {what}", [seed, 0], binary=False)
+
+
+NO_INDEX = [
+    "[7]",
+    "7.0",
+    "7e0",
+    "true",
+    "null",
+    '"7"',
+    "{}",
+    "NaN",
+    "Infinity",
+    "-Infinity",
+    "07",
+    "+7",
+    "0x7",
+]
+NO_PAIR = [
+    "7",
+    "[7]",
+    "[7,1,0]",
+    "[]",
+    "[7.0,1]",
+    "[7,1.0]",
+    "[true,1]",
+    "[7,false]",
+    "[null,1]",
+    '["7",1]',
+    "[[7,1]]",
+    '{"seed":7,"bucket":1}',
+    "[NaN,1]",
+    "[1e0,1]",
+]
+
+GRR = {"protocol": "grr", "epsilon": "1/1", "domain_size": 845}
+LABELS = {"protocol": "grr", "epsilon": "1/2", "domain_size": 3, "labels": ["rouge", "grün", "青"]}
+OLH = {"protocol": "olh", "epsilon": "1/1", "domain_size": 845, "g": 4, "hash": "mix32"}
+WIDE = {"protocol": "olh", "epsilon": "6/1", "domain_size": 100, "g": 404, "hash": "xxh32"}
+
+STREAMS = {
+    # the stream, what is out of its range, what is no report of it, one that is just out of range
+    "grr": (Stream(GRR, "<H", [7, 0, 844]), of_grr, NO_INDEX, 845),
+    "grr-labels": (Stream(LABELS, "<B", [2, 0]), of_grr, ["false"], 3),
+    "olh": (Stream(OLH, "<IB", [[0x12345678, 2], [0, 0], [(1 << 32) - 1, 3]]), of_olh, NO_PAIR, [1, 4]),
+    "olh-wide": (Stream(WIDE, "<IH", [[0x01020304, 403], [0, 256]]), of_olh, ["[7,1,0]"], [1, 404]),
+}
+
+
+def records(name):
+    stream, ranges, types, beyond = STREAMS[name]
+    yield from good(stream)
+    yield from bad_frames(stream)
+    yield from ranges(stream)
+    for what, content, reason in bad_json(stream, types):
+        yield f"JSON, {what}", content, reason
+    item, ones = json.dumps(stream.reports[0]), "1" * DIGITS
+    if name == "grr":
+        yield f"JSON, a report is {ones}", stream.raw(f"[{item},{ones}]"), "range"
+    # a record is JSON as a whole before any range is looked at
+    wrong = stream.raw(f"[{json.dumps(beyond)},null]")
+    yield "JSON, a report of a wrong type after one out of range", wrong, "json"
+
+
+def line(what, content, outcome):
+    made = {"what": what} | ({"hex": content.hex()} if isinstance(content, bytes) else {"text": content})
+    if isinstance(outcome, str):
+        return json.dumps(made | {"reason": outcome})
+    return json.dumps(made | {"reports": [fields(report) for report in outcome]})
+
+
+def text() -> str:
+    """The file: a line for each record."""
+    streams = []
+    for name, (stream, *_) in STREAMS.items():
+        lines = ",\n    ".join(line(*record) for record in records(name))
+        streams.append(
+            f'{{"name": {json.dumps(name)},\n   "document": {json.dumps(stream.document)},\n'
+            f'   "fingerprint": "{stream.mark.hex()}",\n   "records": [\n    {lines}\n   ]}}'
+        )
+    listed = ",\n  ".join(streams)
+    return f'{{"version": 1,\n "about": {json.dumps(ABOUT)},\n "streams": [\n  {listed}\n ]}}\n'
+
+
+if __name__ == "__main__":
+    Path(__file__).with_name("frames.json").write_text(text(), encoding="utf-8")

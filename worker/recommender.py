@@ -1,0 +1,97 @@
+"""Which method suits each query of a stream best: found beside the publishing, said in the snapshots that follow.
+
+The reports choose it (`ldp.selection`): that takes seconds where a snapshot takes milliseconds, so it has a thread of
+its own, and snapshots carry the newest recommendation that there is.
+"""
+
+import math
+import threading
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+
+import numpy as np
+
+import ldp
+from ldp.selection import Query, Sets, Top, choose_all
+from ldp.snapshot import Recommended
+from worker.metrics import Metrics
+
+REPEATS = 50
+"""Collections that are simulated for a recommendation."""
+LARGEST = 10 << 20
+"""Values that these collections have together, at most: larger domains have fewer collections."""
+FEWEST = 10
+"""Collections that say enough; a domain that is too large for them has no recommendation."""
+SHARE = 0.1
+"""The part of one core that recommendations of a stream take, at most, whatever is configured."""
+
+
+def in_background(work: Callable[[], None]) -> None:
+    """Runs work on a thread that the process does not wait for when it ends."""
+    threading.Thread(target=work, name="recommend", daemon=True).start()
+
+
+class Recommender:
+    """Keeps the recommendations for a stream's queries up to date.
+
+    Args:
+        stream: whose queries; one without queries costs nothing.
+        every: so many seconds from one recommendation to the next, at least; 0 for none.
+        metrics: where failures are counted.
+        report: called with an event's name and its facts.
+        clock: monotonic seconds.
+        start: what runs work beside the caller.
+    """
+
+    def __init__(
+        self,
+        stream: ldp.Stream,
+        every: float,
+        metrics: Metrics,
+        report: Callable[..., object],
+        clock: Callable[[], float] = time.monotonic,
+        start: Callable[[Callable[[], None]], None] = in_background,
+    ) -> None:
+        self._name, self._every, self._metrics, self._report = stream.name, every, metrics, report
+        self._clock, self._start = clock, start
+        self._queries: dict[str, Query] = {name: Sets([values]) for name, values in stream.queries}
+        self._queries |= {name: Top(k) for name, k in stream.top}
+        self._repeats = min(REPEATS, LARGEST // stream.oracle.domain_size)
+        self._due, self._busy = -math.inf, False
+        self._latest: Mapping[str, Recommended] = {}
+
+    @property
+    def latest(self) -> Mapping[str, Recommended]:
+        """The newest recommendation of each query by its name; empty before the first."""
+        return self._latest
+
+    def offer(self, sequence: int, estimate: ldp.Estimate) -> None:
+        """Takes a published estimate to recommend from, if it is time to; returns at once.
+
+        Args:
+            sequence: the snapshot's number, which is also the simulation's seed.
+            estimate: what it says; not changed any more.
+        """
+        if not self._queries or not self._every or self._repeats < FEWEST:
+            return
+        if not self._busy and self._clock() >= self._due:
+            self._busy = True
+            self._start(partial(self._recommend, sequence, estimate))
+
+    def _recommend(self, sequence: int, estimate: ldp.Estimate) -> None:
+        began = self._clock()
+        try:
+            rng = np.random.default_rng(sequence)
+            rankings = choose_all(estimate, [*self._queries.values()], rng, self._repeats)
+            self._latest = {
+                name: Recommended(ranking.best, math.sqrt(ranking.rows[0].mse), ranking.confidence, sequence)
+                for name, ranking in zip(self._queries, rankings, strict=True)
+            }
+        except Exception as error:  # whatever it is, snapshots go on without
+            self._metrics.errors.labels(self._name, "recommend").inc()
+            self._report("recommend.failed", sequence=sequence, error=f"{type(error).__name__}: {error}")
+        finally:
+            ended = self._clock()
+            self._due = max(began + self._every, ended + (ended - began) * (1 / SHARE - 1))
+            self._busy = False
