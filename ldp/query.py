@@ -196,7 +196,8 @@ class Spread:
         n·(p−q)²·variance = F·V_inside + (1−F)·V_outside.
 
     For all protocols but Hadamard and PGR V_u is the same in each of the two groups, and nothing is approximate. For
-    these two the averages are weighted by Norm-Sub's frequencies, or evenly where Norm-Sub has nobody in a group.
+    these two the averages are weighted by Norm-Sub's frequencies, which are estimates themselves, or evenly where
+    Norm-Sub has nobody in a group.
 
     It depends on the set and not on the reports, so one Spread serves all estimates of a stream.
 
@@ -265,7 +266,7 @@ class Spread:
 def _constant(variances: Vector) -> Vector:
     """One number in the place of many that are equal."""
     if variances.size and np.ptp(variances) <= 1e-12 * variances.max():
-        return variances[:1]
+        return variances[:1].copy()
     return variances
 
 

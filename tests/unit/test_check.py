@@ -321,6 +321,7 @@ def test_no_message_of_a_snapshot_is_larger_than_said(d, protocol):
         ldp.oracle(protocol, epsilon="1", domain_size=d),
         labels=[f"värde {i}" for i in range(d)],
         queries=[("many", tuple(range(0, d, 2)))],
+        top=[("most", min(d, 400))],
     )
     n = 7
     estimate = stream.oracle.estimate(np.random.default_rng(3).integers(0, n + 1, d), n)
@@ -329,6 +330,14 @@ def test_no_message_of_a_snapshot_is_larger_than_said(d, protocol):
     largest = max(len(part.body) + len(part.key) for part in parts)
     bound = topics.largest_message(stream, partitions=50)
     assert largest <= bound <= 2 * largest + 16_384
+
+
+def test_a_snapshot_that_is_mostly_its_top_values_is_not_larger_than_said():
+    d, n = 3000, 10**9
+    stream = ldp.Stream("s", ldp.OLH(epsilon="1", domain_size=d), top=[("all", d)])
+    estimate = stream.oracle.estimate(np.random.default_rng(3).integers(n // 4, n // 2, d), n)
+    base = snapshot.messages(stream, estimate, snapshot.Cut({0: 1}, {}), sequence=1, methods=["base"])[-1]
+    assert len(base.body) <= topics.largest_message(stream, partitions=1) <= 2 * len(base.body)
 
 
 def test_findings_as_json():

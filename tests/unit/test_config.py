@@ -113,6 +113,35 @@ def test_defaults_and_stream():
             "query 'q': 10 given; allowed is a label or",
         ),
         (STREAM + "[[streams.queries]]\nname = 'q'\nvalues = ['red']", "query 'q': 'red' given; allowed is"),
+        (
+            STREAM + "[[streams.queries]]\nname = 'q'",
+            "queries[0]: give one of values, where and top, and only one",
+        ),
+        (
+            STREAM + "[[streams.queries]]\nname = 'q'\nvalues = [1]\ntop = 3",
+            "streams[0].queries[0]: give one of values, where and top, and only one",
+        ),
+        (STREAM + "[[streams.queries]]\nname = 'q'\ntop = 11", "query 'q': top is 11; allowed is 1 to 10"),
+        (STREAM + "[[streams.queries]]\nname = 'q'\ntop = 0", "query 'q': top is 0; allowed is 1 to 10"),
+        (STREAM + "[[streams.queries]]\nname = 'q'\ntop = 2.0", "queries[0].top: 2.0 given; a whole number"),
+        (
+            STREAM + "[[streams.queries]]\nname = 'q'\nwhere = ['a*']",
+            "query 'q': stream colours has no labels",
+        ),
+        (STREAM + "[[streams.queries]]\nname = 'q'\nwhere = 'a*'", "queries[0].where: 'a*' given; a list is"),
+        (
+            STREAM + "[[streams.queries]]\nname = 'q'\nwhere = []",
+            "queries[0].where: [] given; at least one is",
+        ),
+        (
+            GRR.replace("domain_size = 10", "labels = ['red', 'blue']")
+            + "[[streams.queries]]\nname = 'q'\nwhere = ['r*', 'g*']",
+            "query 'q': no label satisfies 'g*'",
+        ),
+        (
+            STREAM + 2 * "[[streams.queries]]\nname = 'q'\ntop = 1\n",
+            "two queries are named 'q'",
+        ),
         ("group = ", "not valid TOML"),
     ],
 )
@@ -205,6 +234,24 @@ def test_addresses_that_are_fine(url):
 
 def test_all_faults_at_once():
     assert len(fault("group = 'a b'\n[http]\nport = -1" + STREAM).splitlines()) == 2
+
+
+def test_queries_are_sets_patterns_and_tops():
+    stream = STREAM.replace("domain_size = 10", "labels = ['light red', 'dark red', 'blue']")
+    queries = """
+    [[streams.queries]]
+    name = "listed"
+    values = ["blue", 0]
+    [[streams.queries]]
+    name = "most"
+    top = 2
+    [[streams.queries]]
+    name = "reds"
+    where = ["*red", "light*"]
+    """
+    asked = parse(stream + queries).streams[0].stream
+    assert asked.queries == (("listed", (2, 0)), ("reds", (0, 1)))
+    assert asked.top == (("most", 2),)
 
 
 def test_a_thousand_faults_are_not_a_thousand_lines():

@@ -123,3 +123,108 @@ def test_interval_covers_and_errors_have_their_size(oracle, truth, level):
 def test_a_level_that_is_none(level):
     with pytest.raises(ValueError, match=f"got {level}"):
         spread(ORACLES[0], 10).interval(level)
+
+
+# windows
+
+DAY = 86_400_000
+
+
+def test_windows_are_kept_in_order_and_joined():
+    oracle = ldp.GRR("1", 2)
+    windows = ((5 * DAY, 6 * DAY), (0, DAY), (DAY, 3 * DAY))
+    estimate = ldp.Estimate([0.5, 0.5], 10, oracle, windows)
+    assert estimate.windows == ((0, 3 * DAY), (5 * DAY, 6 * DAY))
+    assert estimate.within(-DAY, 0).windows == ((-DAY, 0),)
+    assert ldp.Estimate([0.5, 0.5], 10, oracle).windows == ()
+
+
+@pytest.mark.parametrize(
+    ("windows", "error", "said"),
+    [
+        (
+            ((0, 10), (9, 20)),
+            ValueError,
+            r"\(0, 10\) and \(9, 20\) overlap: reports in both would be counted twice",
+        ),
+        (((0, 10), (0, 10)), ValueError, "overlap"),
+        (((0, 100), (20, 30), (50, 60)), ValueError, r"\(0, 100\) and \(20, 30\) overlap"),
+        (((5, 5),), ValueError, "end is 5; allowed is 6"),
+        (((5, 4),), ValueError, "end is 4"),
+        (((0.0, 1),), TypeError, "start must be an integer"),
+        (((0, True),), TypeError, "end must be an integer"),
+        (((1,),), TypeError, "start, end"),
+        ((5, 6), TypeError, "start, end"),
+    ],
+)
+def test_windows_that_are_none(windows, error, said):
+    with pytest.raises(error, match=said):
+        ldp.Estimate([0.5, 0.5], 10, ldp.GRR("1", 2), windows)
+
+
+@pytest.mark.parametrize("oracle", [*ORACLES, ldp.PGR("1", 13), ldp.GRR("1/1000", 50)], ids=repr)
+@pytest.mark.parametrize("n", [1, 1000, 10**9, 1 << 47])
+def test_merged_is_what_the_summed_counts_give_to_the_last_bit(oracle, n):
+    rng = np.random.default_rng(11)
+    counts = rng.integers(0, n, (3, oracle.domain_size), endpoint=True)
+    parts = [
+        oracle.estimate(some, n).within(start, start + 1)
+        for some, start in zip(counts, (2, 0, 7), strict=True)
+    ]
+    both = parts[0].merge(parts[1])
+    assert both.frequencies.tolist() == oracle.estimate(counts[0] + counts[1], 2 * n).frequencies.tolist()
+    assert (both.n, both.windows, both.oracle) == (2 * n, ((0, 1), (2, 3)), oracle)
+    if n < 1 << 47:
+        everything = oracle.estimate(counts.sum(axis=0), 3 * n)
+        for merged in (parts[0].merge(*parts[1:]), both.merge(parts[2])):
+            assert merged.frequencies.tolist() == everything.frequencies.tolist()
+            assert merged.windows == ((0, 1), (2, 3), (7, 8))
+
+
+def test_equal_counts_stay_equal_when_merged():
+    """As weighted averages of the frequencies they would not."""
+    oracle = ldp.OLH("1", 500)
+    first = np.random.default_rng(12).integers(0, 1001, 500)
+    merged = oracle.estimate(first, 1000).within(0, 1).merge(oracle.estimate(1000 - first, 1003).within(1, 2))
+    assert len(set(merged.frequencies.tolist())) == 1
+
+
+@pytest.mark.parametrize(
+    ("other", "error", "said"),
+    [
+        (ldp.GRR("1", 3).estimate([5, 3, 2], 10).within(0, 2), ValueError, r"\(0, 2\) and \(1, 2\) overlap"),
+        (ldp.GRR("1", 3).estimate([5, 3, 2], 10), ValueError, "whole stream does not merge"),
+        (ldp.GRR("2", 3).estimate([5, 3, 2], 10).within(0, 1), ValueError, "GRR.*and GRR.*do not merge"),
+        (ldp.OLH("1", 3).estimate([5, 3, 2], 10).within(0, 1), ValueError, "GRR.*and OLH.*do not merge"),
+        (ldp.OLH("1", 3, g=2).estimate([5, 3, 2], 10).within(0, 1), ValueError, "OLH.*do not merge"),
+        (ldp.GRR("1", 2).estimate([5, 5], 10).within(0, 1), ValueError, "domain_size=3.*domain_size=2"),
+        (
+            ldp.Estimate([0.5, 0.5, 0.0], 10, ldp.GRR("1", 3)).within(0, 1),
+            ValueError,
+            "no counts' do not merge",
+        ),
+        (
+            ldp.GRR("1", 3).estimate([1 << 48] * 3, (1 << 48) + 1).within(0, 1),
+            ValueError,
+            "at most 281474976710656",
+        ),
+        (np.array([0.5, 0.5, 0.0]), TypeError, "not ndarray: a method's vector is not linear in the counts"),
+    ],
+)
+def test_what_is_not_sound_does_not_merge_and_says_why(other, error, said):
+    own = ldp.GRR("1", 3).estimate([6, 3, 1], 10).within(1, 2)
+    with pytest.raises(error, match=said):
+        own.merge(other)
+    if isinstance(other, ldp.Estimate):
+        with pytest.raises(error):
+            other.merge(own)
+
+
+@pytest.mark.parametrize("method", [name for name in ldp.consistency.METHODS if name != "base"])
+def test_what_a_method_made_does_not_merge(method):
+    """Not even where it is passed off as an estimate."""
+    oracle = ldp.OLH("2", 30)
+    own = oracle.estimate(np.random.default_rng(13).integers(0, 400, 30), 1013).within(0, 1)
+    made = ldp.Estimate(ldp.consistency.METHODS[method](own), own.n, oracle, ((1, 2),))
+    with pytest.raises(ValueError, match="no counts"):
+        own.merge(made)

@@ -233,8 +233,8 @@ def test_95_per_cent_of_the_intervals_of_a_set_cover(name, epsilon):
     ("oracle", "members", "users"),
     [
         # the last of a subgroup or a line, but for which the set would be one: V_u is 1.5 or 2.2 times the others'
-        (ldp.HadamardResponse("1", 15), range(6), {0: 1500, 6: 5000, 9: 500}),
-        (ldp.PGR("1", 13, prime=3, dimension=3), range(3), {0: 1500, 3: 4000, 9: 500}),
+        (ldp.HadamardResponse("1", 15), range(6), {0: 15_000, 6: 50_000, 9: 5000}),
+        (ldp.PGR("1", 13, prime=3, dimension=3), range(3), {0: 15_000, 3: 40_000, 9: 5000}),
     ],
     ids=repr,
 )

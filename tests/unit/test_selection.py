@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import ldp
-from ldp.consistency import METHODS
+from ldp.consistency import EXTRA, METHODS
 from ldp.experiments import choice
 from ldp.experiments.figures import Row
 from ldp.experiments.jobs import Scale
@@ -26,15 +26,22 @@ def simulated(ranking):
     return np.array([row.simulated for row in sorted(ranking.rows, key=lambda row: NAMES.index(row.method))])
 
 
-def population(estimate):
-    """Norm-Sub by bisection of its shift, and whole users by giving each missing one to the largest remainder."""
+def populations(estimate):
+    """Norm-Sub by bisection of its shift, and empirical Bayes; a tenth of the simulations is of the second."""
     low, high = -2.0 - estimate.frequencies.max(), 2.0 - estimate.frequencies.min()
     for _ in range(200):
         shift = (low + high) / 2
         low, high = (shift, high) if np.maximum(estimate.frequencies + shift, 0).sum() < 1 else (low, shift)
-    exact = np.maximum(estimate.frequencies + shift, 0) * estimate.n
+    norm_sub = np.maximum(estimate.frequencies + shift, 0)
+    return [
+        in_users(made * estimate.n, estimate.n) for made in (norm_sub, EXTRA["empirical-bayes"](estimate))
+    ]
+
+
+def in_users(exact, n):
+    """Whole users by giving each missing one to the largest remainder."""
     users = [math.floor(x) for x in exact]
-    while sum(users) < estimate.n:
+    while sum(users) < n:
         remainders = [x - u for x, u in zip(exact, users, strict=True)]
         users[remainders.index(max(remainders))] += 1
     return np.array(users)
@@ -43,17 +50,17 @@ def population(estimate):
 @pytest.mark.parametrize("protocol", ["grr", "oue"])
 def test_the_simulated_errors_are_those_of_reports(protocol):
     estimate = estimate_of(protocol, [40, 25, 15, 10, 5, 3, 1, 1], 150, 3)
-    users = population(estimate)
-    truth = users / users.sum()
-    values = np.repeat(np.arange(8), users)
+    made_up = populations(estimate)
     sets = [(0, 4, 6), (2,), (1, 2, 3, 4, 5)]
-    tops = sorted(range(8), key=lambda v: -truth[v])[:3]
     rng, repeats, oracle = np.random.default_rng(4), 250, estimate.oracle
     recounted = np.empty((repeats, 3, len(NAMES)))
     for repeat in range(repeats):
+        users = made_up[repeat % 10 == 0]
+        truth = users / users.sum()
+        tops = sorted(range(8), key=lambda v: -truth[v])[:3]
         state = oracle.zeros()
-        oracle.accumulate(state, oracle.perturb(values, rng))
-        made = oracle.estimate(oracle.support(state), len(values))
+        oracle.accumulate(state, oracle.perturb(np.repeat(np.arange(8), users), rng))
+        made = oracle.estimate(oracle.support(state), estimate.n)
         for i, name in enumerate(NAMES):
             vector = METHODS[name](made)
             answers = [sum(vector[v] for v in subset) for subset in sets]
@@ -74,7 +81,8 @@ def test_the_simulated_errors_are_those_of_reports(protocol):
 @pytest.mark.parametrize("protocol", ["grr", "olh", "pgr"])
 def test_bases_error_is_its_variance(protocol):
     estimate = estimate_of(protocol, np.arange(1, 32)[::-1], 2000, 7)
-    users, oracle = population(estimate), estimate.oracle
+    norm_sub, bayes = populations(estimate)
+    users, oracle = 0.9 * norm_sub + 0.1 * bayes, estimate.oracle
     p, q, n = float(oracle.p), float(oracle.q), estimate.n
     subset = np.arange(3, 24, 2)
     expected = [
@@ -87,6 +95,17 @@ def test_bases_error_is_its_variance(protocol):
         assert base.mse == base.simulated
         assert abs(base.mse - value) <= 6 * base.std_error
         assert base.std_error < 0.15 * value
+
+
+def test_no_set_is_taken_to_be_empty():
+    estimate = estimate_of("olh", np.ones(400), 2000, 9)
+    norm_sub, bayes = populations(estimate)
+    nobody = np.flatnonzero(norm_sub == 0)
+    assert len(nobody) > 300
+    ranking = choose(estimate, Sets([nobody[:100]]), np.random.default_rng(10), 20)
+    cut = next(row for row in ranking.rows if row.method == "base-cut")
+    # it answers 0, or what a value or two that pass the threshold have
+    assert cut.simulated >= 0.5 * (bayes[nobody[:100]].sum() / 2000) ** 2 / 10 > 0.0
 
 
 def test_mean_squares_are_those_of_single_answers():

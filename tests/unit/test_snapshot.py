@@ -16,8 +16,8 @@ SCHEMA = json.loads((Path(snapshot.__file__).parent / "snapshot.schema.json").re
 CUT = Cut({1: 7, 0: 12}, {1: [(2, 5)], 0: []})
 
 
-def make(domain_size, *, labels=None, sequence=4, queries=()):
-    stream = ldp.Stream("s", ldp.OLH(epsilon="1", domain_size=domain_size), labels=labels, queries=queries)
+def make(domain_size, *, labels=None, sequence=4, queries=(), top=()):
+    stream = ldp.Stream("s", ldp.OLH(epsilon="1", domain_size=domain_size), labels, queries, top)
     n = 1000
     counts = np.random.default_rng(5).binomial(n, 0.27, domain_size)
     estimate = stream.oracle.estimate(counts, n)
@@ -51,7 +51,7 @@ def test_what_is_written_is_read_back(domain_size, labelled):
 @pytest.mark.parametrize("domain_size", [3, snapshot.INLINE + 1])
 def test_every_json_message_follows_the_schema(domain_size):
     labels = tuple(map(str, range(domain_size)))
-    _, _, messages = make(domain_size, labels=labels, queries=(("pair", (0, 2)),))
+    _, _, messages = make(domain_size, labels=labels, queries=(("pair", (0, 2)),), top=(("most", 2),))
     validator = jsonschema.Draft202012Validator(SCHEMA)
     checked = 0
     for message in messages:
@@ -82,7 +82,7 @@ def test_the_schema_refuses_what_is_wrong():
     ]:
         assert not validator.is_valid(good | {key: wrong}), key
     for key in good:
-        if key not in ("low", "high"):
+        if key not in ("low", "high", "top"):
             assert not validator.is_valid({k: v for k, v in good.items() if k != key}), key
 
 
@@ -94,7 +94,49 @@ def test_queries_are_answered_by_each_method():
         total = float(np.sum(read.bodies[name]["frequencies"][:4]))
         if name == "post-pos":  # on the query, not on the values
             total = max(0.0, float(np.sum(estimate.frequencies[:4])))
-        assert query == {"name": "all but one", "values": [0, 1, 2, 3], "frequency": pytest.approx(total)}
+        said = {"name": "all but one", "values": [0, 1, 2, 3], "frequency": pytest.approx(total)}
+        if name == "base":
+            low, high = ldp.query.interval(estimate, [0, 1, 2, 3], 0.9)
+            said |= {"standard_error": ldp.query.std_error(estimate, range(4)), "low": low, "high": high}
+        assert {key: query[key] for key in said} == said
+        assert ("low" in query) == (name == "base")
+
+
+def test_the_most_frequent_values_by_each_method():
+    _, estimate, messages = make(50, top=(("first", 1), ("three", 3)))
+    read = snapshot.assemble("s", topic(messages, 4))
+    three = sorted(range(50), key=lambda v: -estimate.frequencies[v])[:3]
+    for name in METHODS:
+        body = read.bodies[name]
+        assert body["queries"] == []
+        for said, k in zip(body["top"], (1, 3), strict=True):
+            expected = {"values": three[:k], "frequencies": body["frequencies"][three[:k]].tolist()}
+            if name == "base":
+                low, high = ldp.query.top_interval(estimate, k, 0.9)
+                expected |= {"low": low.tolist(), "high": high.tolist()}
+            assert {key: said[key] for key in expected} == expected
+            assert said["name"] == ("first" if k == 1 else "three")
+            assert ("low" in said) == (name == "base")
+
+
+def test_what_was_written_before_there_were_intervals_of_queries_follows_the_schema():
+    _, _, messages = make(5, queries=(("pair", (0, 2)),), top=(("most", 2),))
+    validator = jsonschema.Draft202012Validator(SCHEMA)
+    for message in messages[1:]:
+        body = json.loads(message.body)
+        del body["top"]
+        body["queries"] = [
+            {key: query[key] for key in ("name", "values", "frequency")} for query in body["queries"]
+        ]
+        validator.validate(body)
+    body = json.loads(messages[1].body)
+    for key in ("name", "values", "frequency"):
+        assert not validator.is_valid(
+            body | {"queries": [{"name": "q", "values": [], "frequency": 0} | {key: None}]}
+        )
+    for key in ("name", "values", "frequencies"):
+        (most,) = body["top"]
+        assert not validator.is_valid(body | {"top": [{k: v for k, v in most.items() if k != key}]})
 
 
 def test_an_incomplete_snapshot_is_not_read():

@@ -149,9 +149,11 @@ def test_bad_labels(labels, error, says):
 
 
 def test_labels_and_queries_are_frozen():
-    stream = ldp.Stream("s", GRR, list(LABELS), [["warm", [0]], ("all", (2, 0, 1))])
+    stream = ldp.Stream("s", GRR, list(LABELS), [["warm", [0]], ("all", (2, 0, 1))], [["most", 2]])
     assert stream.labels == LABELS
     assert stream.queries == (("warm", (0,)), ("all", (2, 0, 1)))
+    assert stream.top == (("most", 2),)
+    assert hash(stream) != hash(ldp.Stream("s", GRR, LABELS, stream.queries))
 
 
 @pytest.mark.parametrize(
@@ -176,6 +178,71 @@ def test_labels_and_queries_are_frozen():
 def test_bad_queries(queries, error):
     with pytest.raises(error, match="quer"):
         ldp.Stream("s", GRR, queries=queries)
+
+
+@pytest.mark.parametrize(
+    ("top", "error", "says"),
+    [
+        ("q", TypeError, "top must be a list or tuple, not str"),
+        (["q"], TypeError, r"it must be \(name, k\)"),
+        ([("q", 1, 2)], TypeError, r"it must be \(name, k\)"),
+        ([("q", [1])], TypeError, "query 'q': top must be an integer"),
+        ([("q", 0)], ValueError, "query 'q': top is 0; allowed is 1 to 3"),
+        ([("q", 4)], ValueError, "query 'q': top is 4; allowed is 1 to 3"),
+        ([("", 1)], ValueError, "a query's name is ''"),
+        ([("q", 1), ("q", 2)], ValueError, "two queries are named 'q'"),
+        ([("warm", 1)], ValueError, "two queries are named 'warm'"),
+    ],
+)
+def test_bad_queries_for_the_top(top, error, says):
+    with pytest.raises(error, match=says):
+        ldp.Stream("s", GRR, queries=[("warm", (0,))], top=top)
+
+
+SHAPES = ldp.Stream("s", ldp.GRR("1", 6), ["red square", "blue square", "red disc", "Red disc", "a*b", "[x]"])
+
+
+@pytest.mark.parametrize(
+    ("predicates", "found"),
+    [
+        (["red*"], (0, 2)),
+        (["* disc", "red*"], (0, 2, 3)),  # the red disc once
+        (["[rR]ed disc"], (2, 3)),
+        (["?*square"], (0, 1)),
+        (["red"], None),  # the whole label
+        (["*"], (0, 1, 2, 3, 4, 5)),
+        (["a[*]b", "[[]x]"], (4, 5)),  # as they stand there
+        (["[!rb]*"], (3, 4, 5)),
+        ([str.islower], (0, 1, 2, 4, 5)),
+        ([lambda label: len(label) == 3, "red*", "red disc"], (0, 2, 4, 5)),
+    ],
+)
+def test_a_set_is_a_union_over_predicates(predicates, found):
+    if found is None:
+        with pytest.raises(ValueError, match="no label satisfies 'red'"):
+            SHAPES.where(*predicates)
+    else:
+        assert SHAPES.where(*predicates) == found
+        assert SHAPES.where(*reversed(predicates)) == found
+
+
+def test_what_is_no_predicate():
+    with pytest.raises(ValueError, match=r"no label satisfies 'blue disc'"):
+        SHAPES.where("red*", "blue disc")
+    with pytest.raises(ValueError, match="no label satisfies <function"):
+        SHAPES.where(lambda _: False)
+    with pytest.raises(ValueError, match="at least one predicate"):
+        SHAPES.where()
+    with pytest.raises(TypeError, match="not 3"):
+        SHAPES.where("red*", 3)
+    with pytest.raises(ValueError, match="stream s has no labels"):
+        ldp.Stream("s", GRR).where("red*")
+
+
+def test_spreads_are_made_once_a_query():
+    stream = ldp.Stream("s", ldp.PGR("1", 13), queries=[("one", (3,)), ("two", (5, 1))], top=[("most", 2)])
+    assert [spread.indices.tolist() for spread in stream.spreads] == [[3], [5, 1]]
+    assert stream.spreads is stream.spreads
 
 
 def test_an_oracle_is_needed():

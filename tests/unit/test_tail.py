@@ -28,7 +28,7 @@ LAWS = [
 
 
 def test_the_tail_is_never_too_small_and_hardly_too_large():
-    """At most 1.25 times the exact one where the count's variance is 20 or more."""
+    """At most 1.25 times the exact one where the count's variance is 20 or more, 1.12 times from 60 on."""
     checked = 0
     for n, p, q, holders in LAWS:
         wanted = exact(holders, n, p, q)
@@ -37,7 +37,8 @@ def test_the_tail_is_never_too_small_and_hardly_too_large():
         variance = holders * p * (1 - p) + (n - holders) * q * (1 - q)
         far = (wanted > 1e-12) & (wanted < 0.2)
         if variance >= 20:
-            assert (found[far] <= 1.25 * wanted[far]).all(), (n, p, q, holders)
+            most = 1.25 if variance < 60 else 1.12
+            assert (found[far] <= most * wanted[far]).all(), (n, p, q, holders)
             checked += far.sum()
     assert checked > 4000
 
