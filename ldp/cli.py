@@ -11,7 +11,6 @@ import os
 import stat
 import sys
 from base64 import b64encode
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -143,7 +142,7 @@ def document(
     \b
     ldp document --protocol olh --epsilon 1 --labels red,green,blue > colours.json
     """  # noqa: D301
-    from ldp import oracle
+    from ldp import files, oracle
     from ldp.oracles import ORACLES
     from ldp.stream import Stream
 
@@ -154,7 +153,7 @@ def document(
             raise ValueError("which values? Give one of --labels, --labels-file and --domain-size")
         names = None if labels is None else [label.strip() for label in labels.split(",")]
         if labels_file is not None:
-            names = labels_file.read_text(encoding="utf-8").splitlines()
+            names = files.labels(labels_file)
         own: dict[str, int | str] = {}
         for parameter in parameters:
             key, equals, value = parameter.partition("=")
@@ -168,6 +167,8 @@ def document(
         stream = Stream(
             _NAME, oracle(protocol, epsilon, size or 0, **own), None if names is None else tuple(names)
         )
+    except UnicodeDecodeError as error:
+        raise click.UsageError(f"{labels_file} is not UTF-8: {error}") from None
     except (OSError, TypeError, ValueError) as error:
         raise click.UsageError(str(error)) from None
     click.echo(json.dumps(stream.document(), ensure_ascii=False))
@@ -272,7 +273,7 @@ def perturb(stream: Stream, files: tuple[str, ...], form: str, insecure_seed: in
 )
 @click.option(
     "--rejected",
-    type=click.File("w", encoding="ascii"),
+    type=click.File("w", encoding="ascii", lazy=False),
     metavar="FILE",
     help="Keep malformed lines here: JSON lines with reason, source, line number and base64.",
 )
@@ -479,7 +480,8 @@ def reproduce(figures: tuple[str, ...], quick: bool, seed: int, out: Path) -> No
     eleventh                       empirical Bayes against the paper's best; not in the paper
 
     Figures on one line are one computation and come together. The same seed gives the same CSVs, byte for byte,
-    with any number of cores. Pictures need matplotlib: pip install 'ldp-worker[plots]'.
+    with any number of cores. The report is about the figures of this run alone, and replaces an earlier one.
+    Pictures need matplotlib: pip install 'ldp-worker[plots]'.
     """  # noqa: D301
     from ldp.experiments.figures import FIGURES
     from ldp.experiments.jobs import FULL, QUICK, cores
@@ -497,7 +499,7 @@ def reproduce(figures: tuple[str, ...], quick: bool, seed: int, out: Path) -> No
         try:
             made = reproduced(figures, QUICK if quick else FULL, seed, out, cores(), begin)
         except OSError as error:
-            raise click.ClickException(f"{out}: {error.strerror}") from None
+            raise click.ClickException(f"{error.filename or out}: {error.strerror}") from None
     compared = sums(made.rows)
     if compared:
         click.echo("Figure 2, mean error in counts summed over the domain:\n")
@@ -509,11 +511,15 @@ def reproduce(figures: tuple[str, ...], quick: bool, seed: int, out: Path) -> No
         click.echo()
     if made.findings:
         click.echo(tally(made.findings))
-    kinds = Counter(path.suffix for path in made.written)
-    drawn = f", {kinds['.png']} pictures" if made.pictures else ""
-    click.echo(f"{out}: {kinds['.csv']} CSVs{drawn}, and {made.written[-1].name}")
+    n = sum(path.suffix == ".csv" for path in made.written)
+    plural = "s" if n > 1 else ""
+    drawn = f", {n} picture{plural}" if made.pictures else ""
+    click.echo(f"{out}: {n} CSV{plural}{drawn}, and {made.written[-1].name}")
     if not made.pictures:
-        click.echo("ldp: no pictures, matplotlib is missing: pip install 'ldp-worker[plots]'", err=True)
+        click.echo(
+            "ldp: no pictures, matplotlib is missing or does not work: pip install 'ldp-worker[plots]'",
+            err=True,
+        )
 
 
 @contextmanager
@@ -542,7 +548,10 @@ def _bars() -> Iterator[Callable[[str, int], Callable[[], object]]]:
 
 def main() -> None:
     """The entry point of ``ldp``."""
-    cli(prog_name="ldp")
+    try:
+        cli(prog_name="ldp")
+    except OSError as error:  # a full disk behind stdout, say
+        sys.exit(f"Error: {error}")
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 Vector = npt.NDArray[np.float64]
 Window = tuple[int, int]
 
-MOST_MERGED = 1 << 48
+MOST_MERGED = 1 << 43
 """Reports of an estimate that can be merged: of more, float64 frequencies do not tell each count."""
 
 
@@ -100,7 +100,8 @@ class Estimate:
         """Score interval around Base: {f : |f̃ − f|·(p−q) ≤ z·√((q(1−q) + f(p−q)(1−p−q))/n)}.
 
         The count of a value has exactly this variance when its true frequency in the given population is
-        f, so the interval holds its level for this population. It is not clipped to [0, 1], holds for one
+        f, so the interval holds its level for this population, where n·q is not small: for less than about 5 the
+        count is not near enough to normal. It is not clipped to [0, 1], holds for one
         value at a time, and says nothing about post-processed values: there is no such interval for them.
         `ldp.query` has intervals for sets, and simultaneous ones for the most frequent values.
 
@@ -174,7 +175,7 @@ class Estimate:
             TypeError: something that is not an Estimate, such as a method's vector.
             ValueError: an estimate of another protocol, ε, domain or parameter; of the whole stream, which has the
                 reports of every window in it; of a window that overlaps another; whose frequencies are no counts'; or
-                of more than 2⁴⁸ reports.
+                of more than 2⁴³ reports.
 
         Example:
             >>> import ldp

@@ -14,6 +14,7 @@ the counts when its last byte is seen to be right.
 
 from __future__ import annotations
 
+import codecs
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -27,6 +28,8 @@ from ldp import frames
 from ldp.frames import Reason
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from ldp.estimate import Estimate
     from ldp.stream import Stream
 
@@ -50,6 +53,16 @@ class Readable(Protocol):
 
 
 # Ψ
+
+
+def labels(path: Path) -> list[str]:
+    """The labels of a file in UTF-8, one a line, in the domain's order; a byte order mark is none of them.
+
+    Raises:
+        OSError: the file cannot be read.
+        UnicodeDecodeError: it is not UTF-8.
+    """
+    return path.read_text(encoding="utf-8-sig").removesuffix("\n").split("\n")
 
 
 def values(stream: Stream, file: Readable, source: str) -> Iterator[npt.NDArray[np.int64]]:
@@ -77,6 +90,8 @@ def values(stream: Stream, file: Readable, source: str) -> Iterator[npt.NDArray[
     for block in _lines(file, file.read(LINES_BLOCK)):
         if block is None:
             raise ValueError(f"{source}, line {before + 1} is {wanted}")
+        if not before:
+            block = block.removeprefix(codecs.BOM_UTF8)  # noqa: PLW2901
         lines = block.removesuffix(b"\n").split(b"\n")
         if b"\r" in block:
             lines = [line.removesuffix(b"\r") for line in lines]

@@ -93,9 +93,9 @@ def interval(estimate: Estimate, subset: npt.ArrayLike, level: float = 0.95) -> 
     """Score interval around Base's answer for a set, with the protocol's own covariance between its values.
 
     As `Estimate.interval`, of which it is the entry for a set of one value: it holds its level for the given
-    population, is not clipped to [0, 1], and holds for one set at a time. Exact for all protocols but Hadamard and
-    PGR, where the variance depends on which values the users have and not only on how many are in the set: there
-    it is weighted by Norm-Sub's frequencies (`Spread`).
+    population where n·q is not small, is not clipped to [0, 1], and holds for one set at a time. Exact for all
+    protocols but Hadamard and PGR, where the variance depends on which values the users have and not only on how many
+    are in the set: there it is weighted by Norm-Sub's frequencies (`Spread`).
 
     Args:
         estimate: f̃ over the domain.
@@ -103,8 +103,8 @@ def interval(estimate: Estimate, subset: npt.ArrayLike, level: float = 0.95) -> 
         level: the coverage, strictly between 0 and 1.
 
     Returns:
-        (low, high), fractions of the reports; (1, 1) for the whole domain under GRR or Subset Selection, whose
-        estimates always sum to 1. Cost: that of a `Spread`.
+        (low, high), fractions of the reports; (1, 1) for the whole domain of two values or more under GRR, Subset
+        Selection, and PGR with as many points as values, whose estimates always sum to 1. Cost: that of a `Spread`.
 
     Raises:
         ValueError: as for `std_error`; level is not strictly between 0 and 1.

@@ -57,14 +57,10 @@ class Recommended:
 
     Attributes:
         method: its name.
-        error: the root mean square error to expect of its answer.
-        confidence: the probability that no method's mean squared error is lower by more than a tenth.
         sequence: the number of the snapshot that it was chosen from; also the seed of the simulation.
     """
 
     method: str
-    error: float
-    confidence: float
     sequence: int
 
 

@@ -17,7 +17,9 @@ from scipy.special import ndtr
 from ldp.estimate import Vector
 
 _SHORT = 0.2  # of the exact tail the saddlepoint's may be short by this, where the variance of C is below
-_ROUGH = 30  # this: 0.14 was the most found; beyond it is short by less than 0.004
+_ROUGH = (
+    30  # this: 0.14 was the most found; beyond it the shortfall matters only for tails that no level asks for
+)
 _HALVINGS = 53
 
 

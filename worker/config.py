@@ -30,6 +30,7 @@ from pydantic import (
 )
 
 import ldp
+from ldp import files
 from ldp.oracles import ORACLES
 
 PREFIX = "LDP_WORKER_"
@@ -540,7 +541,7 @@ def _served(table: StreamTable, key: str, folder: Path) -> Served:
             raise ConfigError(f"{key}: give labels or labels_file, not both")
         path = folder / table.labels_file
         try:
-            labels = path.read_text(encoding="utf-8").splitlines()
+            labels = files.labels(path)
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(f"{key}.labels_file: {str(path)!r} cannot be read ({_reason(error)})") from None
     size = table.domain_size if table.domain_size is not None else len(labels or ())

@@ -85,7 +85,7 @@ class Recommender:
             rng = np.random.default_rng(sequence)
             rankings = choose_all(estimate, [*self._queries.values()], rng, self._repeats)
             self._latest = {
-                name: Recommended(ranking.best, math.sqrt(ranking.rows[0].mse), ranking.confidence, sequence)
+                name: Recommended(ranking.best, sequence)
                 for name, ranking in zip(self._queries, rankings, strict=True)
             }
         except Exception as error:  # whatever it is, snapshots go on without

@@ -26,7 +26,7 @@ SHARE, SETS = 10, 100  # random sets: so many of one tenth of the domain
 TOP = 16
 TRUTHS = 8  # collections for the truth for each one that is chosen from
 REPEATS = 50  # simulations for a choice
-PLAIN = " without correction"  # by the simulated errors alone, as the paper does
+PLAIN = " without correction"  # by the simulated errors alone
 
 
 @cache

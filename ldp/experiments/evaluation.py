@@ -14,13 +14,13 @@ import numpy.typing as npt
 
 import ldp
 from ldp.consistency import METHODS
-from ldp.consistency.normalization import norm_sub, project_on_simplex
+from ldp.consistency.normalization import norm_sub
 from ldp.consistency.power import power_ns
 from ldp.estimate import Estimate, Vector
 from ldp.experiments.datasets import Dataset, emoji, zipf
 from ldp.experiments.figures import Row
 from ldp.experiments.jobs import Job, Sample, Scale, once
-from ldp.selection import whole
+from ldp.selection import consistent, whole
 
 EPSILONS = tuple(f"{tenths / 10}" for tenths in range(2, 41, 2))
 USERS = tuple(range(200_000, 2_000_001, 200_000))
@@ -45,13 +45,6 @@ def draw(data: Dataset, epsilon: str, rng: np.random.Generator) -> Estimate:
     """Base, from reports of the whole population."""
     oracle = olh(epsilon, len(data.histogram))
     return oracle.estimate(oracle.simulate(data.histogram, rng), data.users)
-
-
-def consistent(estimate: Estimate) -> Vector:
-    """What every method makes of an estimate: (11, d), in the order of `METHODS`."""
-    made = {name: method(estimate) for name, method in METHODS.items() if name != "power-ns"}
-    made["power-ns"] = project_on_simplex(made["power"])  # as defined; Power is what takes the time
-    return np.stack([made[name] for name in METHODS])
 
 
 def answers(vectors: Vector, sets: Vector) -> Vector:

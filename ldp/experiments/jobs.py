@@ -10,7 +10,8 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
+from threading import Thread
 from typing import TypeVar
 
 import numpy as np
@@ -172,13 +173,24 @@ def workers(processes: int) -> Iterator[Workers]:
         yield map
         return
     # Not forked: this process has threads (the progress bar, BLAS), and a fork in the wrong moment hangs.
-    # Ctrl-C reaches all processes of a terminal; this one ends the others.
-    ignored = (signal.SIGINT, signal.SIG_IGN)
-    pool = ProcessPoolExecutor(processes, get_context("spawn"), initializer=signal.signal, initargs=ignored)
+    pool = ProcessPoolExecutor(processes, get_context("spawn"), initializer=_start)
     try:
         yield pool.map
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def _start() -> None:
+    """Begins a process of `workers`. Ctrl-C reaches it too, but its parent ends it; without a parent it ends itself."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def cores() -> int:

@@ -53,7 +53,7 @@ def report(
         + (
             ""
             if scale == FULL
-            else " **A quick look**: the paper has 30 and 5,000; verdicts near a limit can change."
+            else " **A quick look**: the paper has 30 and 5,000; with so few, some verdicts differ from a full run's."
         ),
     ]
     if findings:
@@ -74,7 +74,7 @@ this run. The published sums are a simulation too, of 5,000 runs. The calculated
 the true one, and need no simulation."""
 
 RULES = """\
-Each sentence of Section V that numbers can judge. A claim about several cases (values of ε, ρ or k, data, methods)
+The sentences of Section V that numbers can judge. A claim about several cases (values of ε, ρ or k, data, methods)
 holds if it is true in 95 % of them, and in part if in half of them. A method is best if its error is within 1 % of the
 least. What “similar” or “about” means is said in each line, and is this report's choice."""
 
@@ -84,13 +84,11 @@ def tally(findings: Sequence[tuple[Claim, Finding]]) -> str:
 
     Example:
         >>> tally([]).partition("judged: ")[2]
-        '0 hold, 0 hold in part, 0 do not hold'
+        'holds 0, holds in part 0, does not hold 0'
     """
     of = Counter(finding.verdict for _, finding in findings)
-    return (
-        f"{len(findings)} of the {len(CLAIMS)} claims of Section V judged: "
-        f"{of[HOLDS]} hold, {of[IN_PART]} hold in part, {of[FAILS]} do not hold"
-    )
+    counted = ", ".join(f"{verdict} {of[verdict]}" for verdict in VERDICTS)
+    return f"{len(findings)} of the {len(CLAIMS)} claims of Section V judged: {counted}"
 
 
 def _in_short(findings: Sequence[tuple[Claim, Finding]]) -> str:
@@ -98,7 +96,8 @@ def _in_short(findings: Sequence[tuple[Claim, Finding]]) -> str:
     counts = Counter((claim.section, finding.verdict) for claim, finding in findings)
     lines = [(section, *(str(counts[section, verdict]) for verdict in VERDICTS)) for section in sections]
     failed = [
-        f"- “{claim.quote}” ({claim.section.split()[0]}): {finding.measured}."
+        f"- “{claim.quote}” ({claim.section.split()[0]}{', other data than the paper’s' if claim.other_data else ''}): "
+        f"{finding.measured}."
         for claim, finding in findings
         if finding.verdict == FAILS
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
+from importlib import import_module
 from pathlib import Path
 
 from ldp.experiments import choice, eleventh, evaluation, report
@@ -63,6 +63,15 @@ def quiet(what: str, jobs: int) -> Callable[[], object]:  # noqa: ARG001
     return lambda: None
 
 
+def _drawable() -> bool:
+    """Whether matplotlib is there and works."""
+    try:
+        import_module("matplotlib.figure")
+    except ImportError:
+        return False
+    return True
+
+
 def experiments_of(figures: Iterable[str]) -> list[str]:
     """The experiments that give some figures, each once, in the order of the figures.
 
@@ -116,9 +125,9 @@ def reproduce(
             jobs = EXPERIMENTS[name].jobs(scale)
             rows += EXPERIMENTS[name].finish(run(jobs, seed, work, begin(name, len(jobs))))
 
-    drawn = pictures and find_spec("matplotlib") is not None
+    drawn = pictures and _drawable()
     shown = [figure.name for figure in FIGURES.values() if figure.experiment in names]
-    written = []
+    written: list[Path] = []
     advance = begin("files", len(shown))
     for name in shown:
         own = [row for row in rows if row.figure == name]

@@ -445,6 +445,17 @@ def test_what_is_malformed_is_said_and_kept(tmp_path, colours):
     assert letters[-1]["base64"] is None
 
 
+def test_where_malformed_lines_go_is_opened_before_anything_is_malformed(tmp_path, colours):
+    good = written(COLOURS, [0, 1], binary=False)
+    kept = tmp_path / "kept"
+    kept.write_text("of an earlier run")
+    assert run("aggregate", "--document", colours, "--rejected", kept, stdin=good).exit_code == 0
+    assert kept.read_text() == ""
+    result = run("aggregate", "--document", colours, "--rejected", tmp_path / "no" / "folder", stdin=good)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "No such file or directory" in result.stderr
+
+
 def test_nothing_to_do_exits_1(tmp_path, colours):
     for command in ("perturb", "aggregate"):
         result = run(command, "--document", colours)
@@ -525,6 +536,8 @@ def test_pipes_that_close_and_disks_that_are_full(tmp_path, colours):
     assert (closed.stdout, closed.stderr) == ("{", "")
     full = shell("ldp perturb --document colours.json values > /dev/full", cwd=tmp_path)
     assert (full.returncode, full.stderr) == (1, "Error: stdout: No space left on device\n")
+    full = shell("ldp document --protocol grr --epsilon 1 --domain-size 2 > /dev/full", cwd=tmp_path)
+    assert (full.returncode, full.stderr) == (1, "Error: [Errno 28] No space left on device\n")
 
 
 def test_on_a_terminal(tmp_path, colours):
@@ -572,3 +585,10 @@ def test_the_readme_shows_what_it_prints(tmp_path):
             label, base, low, _, high, *_ = row.split()
             assert abs(float(base) - truth[label]) < 8 * sigma
             assert float(low) < float(base) < float(high)
+
+
+def test_a_byte_order_mark_is_no_part_of_a_label_or_a_value(tmp_path):
+    (tmp_path / "labels").write_bytes(b"\xef\xbb\xbfred\r\ngr\xe2\x80\xa8een\r\nblue\r\n")
+    assert files.labels(tmp_path / "labels") == ["red", "gr\u2028een", "blue"]
+    blocks = list(values(COLOURS, io.BytesIO(b"\xef\xbb\xbfred\nblue\n"), "stdin"))
+    assert [block.tolist() for block in blocks] == [[0, 2]]

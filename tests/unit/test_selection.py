@@ -97,15 +97,22 @@ def test_bases_error_is_its_variance(protocol):
         assert base.std_error < 0.15 * value
 
 
-def test_no_set_is_taken_to_be_empty():
-    estimate = estimate_of("olh", np.ones(400), 2000, 9)
-    norm_sub, bayes = populations(estimate)
-    nobody = np.flatnonzero(norm_sub == 0)
-    assert len(nobody) > 300
-    ranking = choose(estimate, Sets([nobody[:100]]), np.random.default_rng(10), 20)
-    cut = next(row for row in ranking.rows if row.method == "base-cut")
-    # it answers 0, or what a value or two that pass the threshold have
-    assert cut.simulated >= 0.5 * (bayes[nobody[:100]].sum() / 2000) ** 2 / 10 > 0.0
+def test_a_tenth_of_the_simulations_is_of_another_population():
+    estimate, repeats = estimate_of("olh", np.ones(100), 20_000, 9), 60
+    made_up = populations(estimate)
+    query = Sets([np.flatnonzero(made_up[0] == 0)[:33]])
+    rng, errors = np.random.default_rng(10), np.empty((2, repeats, len(NAMES)))
+    for i, users in enumerate(made_up):
+        for repeat in range(repeats):
+            collected = estimate.oracle.estimate(estimate.oracle.simulate(users, rng), 20_000)
+            errors[i, repeat] = mean_squares(query, consistent(collected), users / 20_000)
+    means, variances = errors.mean(axis=1), errors.var(axis=1, ddof=1)
+    # Norm-Sub has nobody there
+    assert (means[1] > 10 * means[0])[NAMES.index("base-cut")]
+    expected = means[0] * 0.9 + means[1] * 0.1
+    deviations = (variances[0] * (0.9 + 0.81) + variances[1] * (0.1 + 0.01)) / repeats
+    found = simulated(choose(estimate, query, np.random.default_rng(11), repeats))
+    assert (abs(found - expected) <= 6 * np.sqrt(deviations)).all()
 
 
 def test_mean_squares_are_those_of_single_answers():
@@ -171,6 +178,9 @@ def test_the_correction_has_bounds():
     wild = np.array([[0.0, 0.0], [0.0, 1e6]])
     assert ranked(errors, wild, [0.0, 8.0], noises=ROWS[:2]).weight < 1e-10
     assert ranked(0 * errors, wild, [0.0, 8.0], noises=ROWS[:2]).weight == 0.0
+    # that no method differs from Base says something, too, but not where it never does
+    assert ranked(errors, still, [0.0, 0.0], noises=ROWS[:2]).weight == 0.5
+    assert ranked(errors, 0 * still, [0.0, 0.0], noises=ROWS[:2]).weight == 0.0
 
 
 def test_equal_errors_are_ranked_as_the_paper_lists_them():
@@ -208,6 +218,25 @@ def test_the_noise_of_the_correction_lowers_the_confidence():
     # with 4 more of distance, scaled by the deviation that is left, it is more than 1.1 times the first's
     assert 4 + 4 * math.sqrt(w) > NEAR * 4.4
     assert ranking.confidence == 3 / 4
+
+
+def test_the_resamples_are_of_errors_and_distances_together():
+    errors = np.tile([4.4, 4.0], (R, 1))
+    distances = np.array([[0.0, 4.0], [0.0, 8.0], [0.0, 8.0], [0.0, 12.0]])
+    ranking = ranked(errors, distances, [0.0, 8.0], np.eye(R), np.full(R, 1))  # without noise
+    # where the distance was 4 the second's error is 4 + 4w
+    assert 4 + 4 * ranking.weight > NEAR * 4.4
+    assert ranking.confidence == 3 / 4
+
+
+def test_noise_leaves_half_of_an_error():
+    errors = np.tile([4.0, 7.5], (R, 1))
+    distances = np.array([[0.0, 6.0], [0.0, 14.0], [0.0, 6.0], [0.0, 14.0]])
+    ranking = ranked(errors, distances, [0.0, 10.0], np.full((R, R), 1 / R))
+    assert ranking.best == "base"
+    # Base has no noise, so all of it counts: 7.5 − 4 would be less than 4/1.1, but 7.5/2 is not
+    assert 7.5 - 4 < 4 / NEAR < 7.5 / 2
+    assert ranking.confidence == 1.0
 
 
 # the whole
@@ -359,3 +388,11 @@ def test_a_choice_from_emoji():
     for case in choice.queries("emoji"):
         picked = [row.value for row in rows if row.case == f"{case}: chosen"]
         assert sorted(picked) == [0.0] * 10 + [1.0]
+
+
+@pytest.mark.parametrize(("oracle", "best"), [(ldp.GRR("1", 10), "base"), (ldp.OLH("1", 10), "norm")])
+def test_of_the_whole_domain_the_first_method_without_an_error_is_best_and_not_the_luckiest(oracle, best):
+    rng = np.random.default_rng(5)
+    estimate = oracle.estimate(oracle.simulate(np.arange(1, 11) * 100, rng), 5500)
+    ranking = choose(estimate, Sets([range(10)]), rng, 20)
+    assert (ranking.best, ranking.rows[0].mse) == (best, 0.0)

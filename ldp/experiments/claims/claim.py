@@ -43,6 +43,11 @@ class Claim:
     test: str
     judge: Callable[[Evidence], Finding]
 
+    @property
+    def other_data(self) -> bool:
+        """Whether it is about Emoji alone, of which there are other data here than the paper's."""
+        return "Emoji" in self.quote or {CASE, "synthetic"}.issuperset(self.needs)
+
 
 def best(
     figures: Sequence[str], method: str, among: Sequence[str] = tuple(METHODS), worst: bool = False

@@ -159,7 +159,7 @@ def _saved(rows: Evidence) -> Finding:
 CLAIMS: tuple[Claim, ...] = (
     Claim(
         SECTION,
-        "The MSE is composed of the (square of) bias and variance",
+        "The MSE is composed of the (square of) bias … and variance",
         (FULL, *COUNTS),
         "within 4 standard errors",
         _composed,
@@ -230,7 +230,7 @@ CLAIMS: tuple[Claim, ...] = (
     ),
     Claim(
         SECTION,
-        "the dominating source of errors: values [with] frequencies close or equal to 0",
+        "the dominating source of errors comes from … frequencies close or equal to 0",
         COUNTS,
         "more than 90 % of Base's error below σ",
         _near_zero,

@@ -228,7 +228,7 @@ CLAIMS: tuple[Claim, ...] = (
     Claim(SECTION, "Base-Cut also outperforms Base", (SETS,), "lower MSE", lower([SETS], "base-cut", "base")),
     Claim(
         SECTION,
-        "[Base-Cut:] more likely to make the summation close to one",
+        "[Base-Cut:] more likely to make the summation … close to one",
         COUNTS,
         "its sum is nearer to 1 than Base's",
         _sum_close_to_one,
