@@ -48,7 +48,7 @@ def cli() -> None:
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 def plan(epsilon: str, domain_size: int, reports: int, as_json: bool) -> None:
-    """Compare the protocols for a stream; the recommended one comes first.
+    """Compare the protocols for a stream, the best first.
 
     \b
     std error    of a value that nobody has
@@ -134,7 +134,7 @@ def document(
     domain_size: int | None,
     parameters: tuple[str, ...],
 ) -> None:
-    """Write a stream's public document, which is all that a client needs.
+    """Write the public document of a stream, which clients need.
 
     Both ends work by the same document: ldp perturb and other clients make reports by it, ldp aggregate and the
     workers count them. It holds the protocol, the budget and the values, and nothing that is secret.
@@ -466,7 +466,7 @@ def _size(file: BinaryIO | str) -> int | None:
     help="The folder to write to.",
 )
 def reproduce(figures: tuple[str, ...], quick: bool, seed: int, out: Path) -> None:
-    """Run the paper's evaluation again: CSVs, pictures, and a report that judges each of its claims.
+    """Run the paper's evaluation again, and judge its claims.
 
     \b
     distribution, bias, variance   mean, bias and variance of the counts, 5,000 runs

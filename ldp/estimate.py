@@ -161,7 +161,8 @@ class Estimate:
 
         Sound because counts are linear in the reports: they are recovered from the frequencies, exactly, and added. The
         result is to the last bit what `Oracle.estimate` makes of the sums, so equal counts stay equal. Nothing else
-        merges: what a method makes of an estimate is not linear in the counts; merge first.
+        merges: what a method makes of an estimate is not linear in the counts; merge first. Such a
+        vector in an Estimate of its own is refused where its numbers are no counts'.
 
         n adds, and counts reports: a user who reported in two windows is in both, and has spent ε twice.
 
