@@ -101,8 +101,8 @@ class Estimate:
 
         The count of a value has exactly this variance when its true frequency in the given population is
         f, so the interval holds its level for this population, where n·q is not small: for less than about 5 the
-        count is not near enough to normal. It is not clipped to [0, 1], holds for one
-        value at a time, and says nothing about post-processed values: there is no such interval for them.
+        count is not near enough to normal. It is not clipped to [0, 1], holds for one value at a time, and says nothing
+        about post-processed values: there is no such interval for them.
         `ldp.query` has intervals for sets, and simultaneous ones for the most frequent values.
 
         Returns:

@@ -16,7 +16,7 @@ from ldp.consistency import EXTRA, METHODS
 from ldp.consistency.normalization import norm_sub
 from ldp.consistency.summation import exact_sum
 from ldp.estimate import Estimate, Vector
-from ldp.oracles.oracle import Oracle, as_integer
+from ldp.oracles.oracle import Oracle, as_indices, as_integer
 from ldp.tail import lowest
 
 Indices = npt.NDArray[np.intp]
@@ -50,7 +50,7 @@ def answer(estimate: Estimate, subset: npt.ArrayLike, method: str) -> float:
     methods = METHODS | EXTRA
     if method not in methods:
         raise ValueError(f"unknown method {method!r}; the methods are {', '.join(methods)}")
-    indices = _indices(subset, estimate.oracle.domain_size)
+    indices = as_indices(subset, estimate.oracle.domain_size)
     return read(estimate, indices, method, methods[method](estimate))
 
 
@@ -222,7 +222,7 @@ class Spread:
     """
 
     def __init__(self, oracle: Oracle, subset: npt.ArrayLike) -> None:
-        self.indices = _indices(subset, oracle.domain_size)
+        self.indices = as_indices(subset, oracle.domain_size)
         self._oracle = oracle
         self._inside: Vector
         self._outside: Vector
@@ -281,19 +281,3 @@ def _mean(variances: Vector, users: Vector) -> Vector:
     if variances.size < 2:
         return variances
     return np.array([np.average(variances, weights=users if users.any() else None)])
-
-
-def _indices(subset: npt.ArrayLike, d: int) -> Indices:
-    given = np.asarray(subset)
-    if given.ndim != 1:
-        raise ValueError(f"a set is one vector of indices, got an array of shape {given.shape}")
-    if given.size == 0:
-        return np.empty(0, dtype=np.intp)
-    if not np.issubdtype(given.dtype, np.integer):
-        raise TypeError(f"a set's indices must be integers, got {given.dtype}")
-    first, last = int(given.min()), int(given.max())
-    if first < 0 or last >= d:
-        raise ValueError(f"a set's indices must lie in 0..{d - 1}, got {first if first < 0 else last}")
-    if len(np.unique(given)) < given.size:
-        raise ValueError("a set's indices must be distinct, one is repeated")
-    return given.astype(np.intp)

@@ -39,7 +39,7 @@ from ldp.consistency import METHODS
 from ldp.consistency.empirical_bayes import empirical_bayes
 from ldp.consistency.normalization import norm_sub, project_on_simplex
 from ldp.estimate import Estimate, Vector
-from ldp.oracles.oracle import MAX_DOMAIN, as_integer
+from ldp.oracles.oracle import MAX_DOMAIN, as_indices, as_integer
 
 NEAR = 1.1
 """A method whose error is at most this many times the lowest is as good as the best."""
@@ -92,9 +92,11 @@ class Sets:
     starts: Indices = field(init=False, repr=False)
 
     def __post_init__(self, sets: Iterable[npt.ArrayLike]) -> None:
-        checked = [_members(subset) for subset in sets]
+        checked = [as_indices(subset, MAX_DOMAIN) for subset in sets]
         if not checked:
             raise ValueError("a query for sets needs at least one set")
+        if not all(members.size for members in checked):
+            raise ValueError("a set must have at least one value: without, every method answers 0")
         starts = np.cumsum([0, *(len(members) for members in checked[:-1])], dtype=np.intp)
         object.__setattr__(self, "members", np.concatenate(checked))
         object.__setattr__(self, "starts", starts)
@@ -259,9 +261,8 @@ def _rank(errors: Vector, distances: Vector, seen: Vector, resamples: Vector, no
     spread = float(distances[:, first].var(ddof=1))
     share = doubt / (doubt + spread) if doubt > 0.0 and distances.any() else 0.0
     weight = min(MOST, share)
-    noise = share**0.5 * (
-        distances - usual
-    )  # with the deviation that a normal prior and one observation leave
+    # with the deviation that a normal prior and one observation leave
+    noise = share**0.5 * (distances - usual)
 
     least = LEAST * simulated
     scores = np.maximum(simulated + weight * (seen - usual), least)
@@ -280,21 +281,6 @@ def _check(query: Query, domain_size: int) -> None:
         raise TypeError(f"a query must be Values, Sets or Top, not {type(query).__name__}")
     if isinstance(query, Sets) and (highest := int(query.members.max())) >= domain_size:
         raise ValueError(f"a set's indices must lie in 0..{domain_size - 1}, got {highest}")
-
-
-def _members(subset: npt.ArrayLike) -> Indices:
-    given = np.asarray(subset)
-    if given.ndim != 1:
-        raise ValueError(f"a set is one vector of indices, got an array of shape {given.shape}")
-    if given.size == 0:
-        raise ValueError("a set must have at least one value: without, every method answers 0")
-    if given.dtype.kind not in "iu":
-        raise TypeError(f"a set's indices must be integers, got {given.dtype}")
-    if (lowest := int(given.min())) < 0:
-        raise ValueError(f"a set's indices must be at least 0, got {lowest}")
-    if len(np.unique(given)) < given.size:
-        raise ValueError("a set's indices must be distinct, one is repeated")
-    return given.astype(np.intp)
 
 
 def whole(weights: Vector, users: int) -> npt.NDArray[np.int64]:

@@ -12,7 +12,7 @@ from worker.config import Config
 
 PATIENCE = 10.0
 """Seconds that brokers have to answer, unless somebody asks to wait longer."""
-TODO = "start the brokers, or correct kafka.bootstrap_servers and the security settings beside it"
+ADVICE = "start the brokers, or correct kafka.bootstrap_servers and the security settings beside it"
 
 _NOTICE_SECONDS = 1.0
 

@@ -96,7 +96,7 @@ def check(
             if config.snapshots.topic in cluster.topics:
                 findings += [judge_head(served, _head(config, served)) for served in config.streams]
     except (brokers.Unreachable, kafka.errors.KafkaError, OSError) as error:
-        findings.append(Finding(Level.ERROR, "brokers", str(error), brokers.TODO))
+        findings.append(Finding(Level.ERROR, "brokers", str(error), brokers.ADVICE))
     with closing(store.connect(config.redis)) as client:
         try:
             info = _info(client, deadline)

@@ -15,6 +15,7 @@ from rich.console import JustifyMethod
 from rich.table import Table
 
 import ldp
+from ldp.consistency import METHODS
 from ldp.snapshot import CHUNK, INLINE
 from worker.config import Config
 
@@ -107,12 +108,13 @@ def largest_message(stream: ldp.Stream, partitions: int) -> int:
     """
     d = stream.oracle.domain_size
     document = {key: value for key, value in stream.document().items() if key != "labels"}
-    ends = {"low": 0, "high": 0}
+    method = {"method": max(METHODS, key=len), "sequence": 0}
+    ends = {"low": 0, "high": 0, "recommended": method}
     queries = [
         {"name": name, "values": list(values), "standard_error": 0} | ends for name, values in stream.queries
     ]
     top = [{"name": name, "values": [d] * k, "frequencies": 0} | ends for name, k in stream.top]
-    numbers = 4 * len(queries) + 3 * sum(k for _, k in stream.top)
+    numbers = 5 * len(queries) + sum(1 + 3 * k for _, k in stream.top)
     body = _ENVELOPE + _OFFSET * partitions + _json([document, queries, top]) + _NUMBER * numbers
     if d <= INLINE:
         body += 3 * _NUMBER * d

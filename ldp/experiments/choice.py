@@ -6,22 +6,21 @@ choice is made from one collection at a time, which knows nothing of the real da
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
 
 import numpy as np
 
-import ldp
 from ldp.consistency import METHODS
-from ldp.estimate import Estimate, Vector
-from ldp.experiments.datasets import Dataset, emoji, zipf
+from ldp.estimate import Vector
+from ldp.experiments.datasets import emoji
+from ldp.experiments.evaluation import DATASETS, draw, each
 from ldp.experiments.figures import Row
 from ldp.experiments.jobs import Job, Sample, Scale, once
 from ldp.selection import NEAR, Query, Sets, Top, Values, choose_all, consistent, mean_squares
 
 EPSILONS = ("0.5", "1", "2")
-DATASETS: Mapping[str, Callable[[], Dataset]] = {"zipf": zipf, "emoji": emoji}
 SHARE, SETS = 10, 100  # random sets: so many of one tenth of the domain
 TOP = 16
 TRUTHS = 8  # collections for the truth for each one that is chosen from
@@ -62,21 +61,21 @@ def _truth(rng: np.random.Generator, name: str, epsilon: str) -> list[Sample]:
     data = DATASETS[name]()
     samples = []
     for _ in range(TRUTHS):
-        vectors = consistent(_collected(data, epsilon, rng))
+        vectors = consistent(draw(data, epsilon, rng))
         for case, query in queries(name).items():
             errors = mean_squares(query, vectors, data.frequencies)
-            samples += _each(name, f"{case}: MSE", float(epsilon), errors)
+            samples += each("choice", name, float(epsilon), errors, f"{case}: MSE")
     return samples
 
 
 def _choice(rng: np.random.Generator, name: str, epsilon: str) -> list[Sample]:
     asked, x = queries(name), float(epsilon)
-    rankings = choose_all(_collected(DATASETS[name](), epsilon, rng), [*asked.values()], rng, REPEATS)
+    rankings = choose_all(draw(DATASETS[name](), epsilon, rng), [*asked.values()], rng, REPEATS)
     samples = []
     for case, ranking in zip(asked, rankings, strict=True):
         plain = min(ranking.rows, key=lambda row: (row.simulated, list(METHODS).index(row.method)))
-        samples += _each(name, f"{case}: chosen", x, _only(ranking.best))
-        samples += _each(name, f"{case}: chosen{PLAIN}", x, _only(plain.method))
+        samples += each("choice", name, x, _only(ranking.best), f"{case}: chosen")
+        samples += each("choice", name, x, _only(plain.method), f"{case}: chosen{PLAIN}")
         samples.append(once("choice", name, "confidence", x, ranking.confidence, case))
     return samples
 
@@ -180,16 +179,5 @@ def _methods(values: Mapping[tuple[str, str, float, str], float], cell: Row, wha
     return np.array([values[cell.dataset, f"{cell.case}: {what}", cell.x, method] for method in METHODS])
 
 
-def _collected(data: Dataset, epsilon: str, rng: np.random.Generator) -> Estimate:
-    oracle = ldp.OLH(epsilon, len(data.histogram))
-    return oracle.estimate(oracle.simulate(data.histogram, rng), data.users)
-
-
 def _only(method: str) -> Vector:
     return np.array([float(name == method) for name in METHODS])
-
-
-def _each(name: str, case: str, x: float, values: Vector) -> list[Sample]:
-    return [
-        once("choice", name, method, x, value, case) for method, value in zip(METHODS, values, strict=True)
-    ]

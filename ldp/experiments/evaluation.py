@@ -20,7 +20,7 @@ from ldp.estimate import Estimate, Vector
 from ldp.experiments.datasets import Dataset, emoji, zipf
 from ldp.experiments.figures import Row
 from ldp.experiments.jobs import Job, Sample, Scale, once
-from ldp.selection import consistent, whole
+from ldp.selection import Sets, consistent, mean_squares, whole
 
 EPSILONS = tuple(f"{tenths / 10}" for tenths in range(2, 41, 2))
 USERS = tuple(range(200_000, 2_000_001, 200_000))
@@ -45,27 +45,6 @@ def draw(data: Dataset, epsilon: str, rng: np.random.Generator) -> Estimate:
     """Base, from reports of the whole population."""
     oracle = olh(epsilon, len(data.histogram))
     return oracle.estimate(oracle.simulate(data.histogram, rng), data.users)
-
-
-def answers(vectors: Vector, sets: Vector) -> Vector:
-    """The frequency of each set under each method: (11, m).
-
-    Args:
-        vectors: (11, d), from `consistent`.
-        sets: (m, d), 1 where a value is in a set, else 0.
-    """
-    sums = vectors @ sets.T
-    rows = list(METHODS)
-    sums[rows.index("post-pos")] = np.maximum(sums[rows.index("base")], 0.0)
-    return sums
-
-
-def memberships(data: Dataset) -> Vector:
-    """The subgroups of a population as rows of 0 and 1: (m, d)."""
-    sets = np.zeros((len(data.subgroups), len(data.histogram)))
-    for row, members in zip(sets, data.subgroups.values(), strict=True):
-        row[members] = 1.0
-    return sets
 
 
 # Figures 1 to 3
@@ -124,7 +103,7 @@ def full_domain(scale: Scale) -> list[Job]:
 def _full_domain(rng: np.random.Generator, name: str, epsilon: str) -> list[Sample]:
     data, x = DATASETS[name](), float(epsilon)
     vectors = consistent(draw(data, epsilon, rng))
-    samples = _each("full-domain", name, x, ((vectors - data.frequencies) ** 2).mean(axis=1))
+    samples = each("full-domain", name, x, ((vectors - data.frequencies) ** 2).mean(axis=1))
     for method in ("base-cut", "norm-cut"):
         kept = vectors[list(METHODS).index(method)]
         lowest = np.min(kept, where=kept > 0.0, initial=1.0)
@@ -144,7 +123,7 @@ def users(scale: Scale) -> list[Job]:
 def _users(rng: np.random.Generator, n: int) -> list[Sample]:
     data = zipf(n)
     errors = (consistent(draw(data, "1", rng)) - data.frequencies) ** 2
-    return _each("users", "zipf", float(n), errors.mean(axis=1))
+    return each("users", "zipf", float(n), errors.mean(axis=1))
 
 
 def worth(rows: list[Row]) -> list[Row]:
@@ -193,8 +172,8 @@ def _set_value(rng: np.random.Generator, name: str, large: list[int], small: lis
     samples = []
     for figure, sizes in (("set-value", large), ("set-value-small", small)):
         for rho in sizes:
-            sets = (places < round(rho / 100 * d)).astype(np.float64)
-            samples += _each(figure, name, float(rho), _set_errors(vectors, data.frequencies, sets))
+            query = Sets(places[:, : round(rho / 100 * d)])
+            samples += each(figure, name, float(rho), mean_squares(query, vectors, data.frequencies))
     return samples
 
 
@@ -210,9 +189,8 @@ def set_case(scale: Scale) -> list[Job]:
 def _set_case(rng: np.random.Generator, epsilon: str) -> list[Sample]:
     data = emoji()
     vectors = consistent(draw(data, epsilon, rng))
-    return _each(
-        "set-case", "emoji", float(epsilon), _set_errors(vectors, data.frequencies, memberships(data))
-    )
+    query = Sets(data.subgroups.values())
+    return each("set-case", "emoji", float(epsilon), mean_squares(query, vectors, data.frequencies))
 
 
 def synthetic(scale: Scale) -> list[Job]:
@@ -226,29 +204,23 @@ def synthetic(scale: Scale) -> list[Job]:
 
 def _synthetic(rng: np.random.Generator, epsilon: str) -> list[Sample]:
     data, x = emoji(), float(epsilon)
-    sets = memberships(data)
+    query = Sets(data.subgroups.values())
     estimate = draw(data, epsilon, rng)
-    real = _set_errors(consistent(estimate), data.frequencies, sets)
-    samples = _each("synthetic", "emoji", x, real, "real")
+    real = mean_squares(query, consistent(estimate), data.frequencies)
+    samples = each("synthetic", "emoji", x, real, "real")
     for case, fit in FITS.items():
         made = Dataset(case, whole(fit(estimate), data.users), None, {})
         errors = np.mean(
             [
-                _set_errors(consistent(draw(made, epsilon, rng)), made.frequencies, sets)
+                mean_squares(query, consistent(draw(made, epsilon, rng)), made.frequencies)
                 for _ in range(SIMULATIONS)
             ],
             axis=0,
         )
-        samples += _each("synthetic", "emoji", x, errors, case)
+        samples += each("synthetic", "emoji", x, errors, case)
         picked = np.arange(len(errors)) == errors.argmin()
-        samples += _each("synthetic", "emoji", x, picked.astype(np.float64), f"picked on {case}")
+        samples += each("synthetic", "emoji", x, picked.astype(np.float64), f"picked on {case}")
     return samples
-
-
-def _set_errors(vectors: Vector, truth: Vector, sets: Vector) -> Vector:
-    """Each method's mean squared error over the sets: (11,)."""
-    errors: Vector = ((answers(vectors, sets) - sets @ truth) ** 2).mean(axis=1)
-    return errors
 
 
 # Figure 10
@@ -273,7 +245,7 @@ def _top_k(rng: np.random.Generator, name: str, ks: list[int]) -> list[Sample]:
     ]
 
 
-def _each(
+def each(
     figure: str, dataset: str, x: float, values: npt.NDArray[np.float64], case: str = ""
 ) -> list[Sample]:
     """One repeat's value of each method."""

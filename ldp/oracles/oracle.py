@@ -298,13 +298,9 @@ class Oracle(ABC):
             >>> ldp.OUE("1", domain_size=3).set_variances([0, 2]).round(3)
             array([0.447, 0.393, 0.447])
         """
-        import numpy as np
-
-        indices = self._checked_values(subset)
+        indices = as_indices(subset, self.domain_size)
         if indices.size == 0:
             raise ValueError("a set has at least one value; this one is empty")
-        if np.unique(indices).size < indices.size:
-            raise ValueError("a set has each value once; one is repeated")
         return self._set_variances(indices)
 
     # What a protocol fills in: arguments are checked
@@ -421,6 +417,36 @@ def as_integer(name: str, value: SupportsIndex, low: int, high: int) -> int:
     if not low <= number <= high:
         raise ValueError(f"{name} is {number}; allowed is {low} to {high}")
     return number
+
+
+def as_indices(subset: npt.ArrayLike, domain_size: int) -> npt.NDArray[np.int64]:
+    """The indices of a set of values, as given: (m,), each in 0..d−1 and once; m may be 0.
+
+    Raises:
+        TypeError: indices that are not integers.
+        ValueError: an index outside 0..d−1 or repeated, or not one vector.
+
+    Example:
+        >>> as_indices([3, 0, 3], 4)
+        Traceback (most recent call last):
+        ValueError: a set's indices must be distinct, one is repeated
+    """
+    import numpy as np
+
+    given = np.asarray(subset)
+    if given.ndim != 1:
+        raise ValueError(f"a set is one vector of indices, got an array of shape {given.shape}")
+    if given.size == 0:
+        return np.empty(0, np.int64)
+    if given.dtype.kind not in "iu":
+        raise TypeError(f"a set's indices must be integers, got {given.dtype}")
+    first, last = int(given.min()), int(given.max())
+    if first < 0 or last >= domain_size:
+        outside = first if first < 0 else last
+        raise ValueError(f"a set's indices must lie in 0..{domain_size - 1}, got {outside}")
+    if np.unique(given).size < given.size:
+        raise ValueError("a set's indices must be distinct, one is repeated")
+    return given.astype(np.int64)
 
 
 def bytes_below(bound: int) -> int:

@@ -332,6 +332,19 @@ def test_no_message_of_a_snapshot_is_larger_than_said(d, protocol):
     assert largest <= bound <= 2 * largest + 16_384
 
 
+def test_a_snapshot_that_is_mostly_recommendations_is_not_larger_than_said():
+    d, n = 2000, 10**9
+    names = [f"q{i}" for i in range(d)]
+    stream = ldp.Stream(
+        "s", ldp.GRR(epsilon="1", domain_size=d), queries=[(name, (i,)) for i, name in enumerate(names)]
+    )
+    estimate = stream.oracle.estimate(np.random.default_rng(3).integers(n // 4, n // 2, d), n)
+    recommended = dict.fromkeys(names, snapshot.Recommended("power-ns", 2**53))
+    parts = snapshot.messages(stream, estimate, snapshot.Cut({0: 1}, {}), 1, recommended=recommended)
+    largest = max(len(part.body) for part in parts)
+    assert largest <= topics.largest_message(stream, partitions=1) <= 2 * largest
+
+
 def test_a_snapshot_that_is_mostly_its_top_values_is_not_larger_than_said():
     d, n = 3000, 10**9
     stream = ldp.Stream("s", ldp.OLH(epsilon="1", domain_size=d), top=[("all", d)])
