@@ -330,7 +330,14 @@ class World:
 
     def members(self) -> set[str]:
         """The ids of the group's members, joining ones included."""
-        described = self.admin.describe_groups([self.group])[self.group]
+
+        def said() -> dict[str, Any] | None:
+            try:
+                return self.admin.describe_groups([self.group])[self.group]
+            except RetriableError:  # a coordinator that only just starts
+                return None
+
+        described = until(said, "the group's coordinator")
         return {member["member_id"] for member in described["members"]}
 
     def expel(self, members: Sequence[str]) -> None:
