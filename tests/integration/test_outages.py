@@ -12,11 +12,7 @@ from kafka.errors import UnknownTopicOrPartitionError
 
 from tests.integration.harness import Sending, World, assert_snapshot_topic, until
 
-pytestmark = [
-    pytest.mark.integration,
-    # a Kafka client that does not reach its broker leaves the sockets to the garbage collector
-    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
-]
+pytestmark = pytest.mark.integration
 
 
 @pytest.fixture
