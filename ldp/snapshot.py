@@ -7,11 +7,15 @@ version fields are only ever added, and a reader ignores fields that it does not
 Vectors of up to `INLINE` values stand in the JSON body. Longer ones are null there and follow in messages of their
 own, keys ``<body's key>/<vector>/<i>``, each up to `CHUNK` values as little-endian float64; the body's
 ``chunks`` says how many.
+
+All messages of a snapshot carry one identity, as the header ``snapshot`` and in the documents: by its number alone a
+message of one snapshot could pass for a part of another that has the same number.
 """
 
+import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -39,16 +43,18 @@ class Cut:
 
     Attributes:
         offsets: partition -> the counts are those of all records before this offset.
-        gaps: partition -> stretches [from, to) of the log that were lost before they were counted.
+        gaps: partition -> stretches [from, to) of the log that were lost, so that they are not in the counts.
+        uncounted: partitions that have records, or had, and no counts; they are not in ``offsets``.
     """
 
     offsets: Mapping[int, int]
     gaps: Mapping[int, Sequence[tuple[int, int]]]
+    uncounted: Sequence[int] = ()
 
     @property
     def complete(self) -> bool:
-        """Whether every record before the offsets was read."""
-        return not any(self.gaps.values())
+        """Whether every record before the offsets was read, and no partition is left out."""
+        return not any(self.gaps.values()) and not self.uncounted
 
 
 @dataclass(frozen=True)
@@ -66,11 +72,12 @@ class Recommended:
 
 @dataclass(frozen=True)
 class Message:
-    """One message of a snapshot, ready for a topic."""
+    """One message of a snapshot, ready for a topic; ``snapshot`` is the identity of the whole."""
 
     key: str
     content_type: str
     body: bytes
+    snapshot: str = ""
 
     def headers(self, sequence: int, parts: int) -> list[tuple[str, bytes]]:
         """Returns the message's headers; ``parts`` is how many messages the whole snapshot has."""
@@ -79,6 +86,7 @@ class Message:
             ("schema", str(SCHEMA).encode()),
             ("sequence", str(sequence).encode()),
             ("parts", str(parts).encode()),
+            ("snapshot", self.snapshot.encode()),
         ]
 
 
@@ -91,6 +99,8 @@ def messages(
     methods: Sequence[str] = tuple(METHODS),
     inline: int = INLINE,
     recommended: Mapping[str, Recommended] | None = None,
+    lineage: Mapping[str, str] | None = None,
+    identity: str | None = None,
 ) -> list[Message]:
     """Returns all messages of one snapshot: head, domain, then Base and the ten methods in the paper's order.
 
@@ -103,6 +113,8 @@ def messages(
         methods: the names of those that are wanted.
         inline: how many values a vector that stands in its body has at most; a topic limits that, a file does not.
         recommended: the method for a query, by the query's name; other queries say null.
+        lineage: what the counts are of beside the fingerprint, where they come from a topic; said in the head.
+        identity: of this snapshot, 32 hex digits, where another could have its number; else made of what the head says.
 
     Cost: that of the methods, O(d log d), and O(d) bytes a method.
 
@@ -127,9 +139,13 @@ def messages(
         "offsets": {str(partition): offset for partition, offset in sorted(cut.offsets.items())},
         "complete": cut.complete,
         "gaps": {str(p): [list(gap) for gap in gaps] for p, gaps in sorted(cut.gaps.items()) if gaps},
+        "uncounted": sorted(cut.uncounted),
     }
+    identity = identity or hashlib.sha256(json.dumps(shared).encode()).hexdigest()[:32]
+    shared["snapshot"] = identity
     document = {key: value for key, value in stream.document().items() if key != "labels"}
-    parts = [_json(f"{stream.name}/head", shared), *_domain(stream, inline)]
+    head = shared if lineage is None else shared | {"lineage": dict(lineage)}
+    parts = [_json(f"{stream.name}/head", head), *_domain(stream, inline)]
     low, high = estimate.interval(level)
     most = [(name, top(estimate, k)) for name, k in stream.top]
     for name in methods:
@@ -148,7 +164,7 @@ def messages(
             "top": _with_method(_top(most, estimate, name, frequencies, level), recommended or {}),
         }
         parts += _with_vectors(key, body, vectors, inline)
-    return parts
+    return [replace(part, snapshot=identity) for part in parts]
 
 
 def _sets(
@@ -255,7 +271,13 @@ class Incomplete(ValueError):  # noqa: N818  # an answer, not a fault: more mess
     """The messages at hand are not all of one snapshot."""
 
 
-def assemble(stream: str, received: Mapping[str, tuple[Mapping[str, bytes], bytes]]) -> Snapshot:
+Received = Mapping[str, tuple[Mapping[str, bytes], bytes]]
+"""The newest message of each key: its headers and its value."""
+Mark = tuple[bytes | None, bytes | None]
+"""What tells the messages of one snapshot from those of another: number and identity."""
+
+
+def assemble(stream: str, received: Received) -> Snapshot:
     """Puts a stream's newest snapshot together from the newest message of each key, as a compacted topic gives them.
 
     Args:
@@ -263,7 +285,8 @@ def assemble(stream: str, received: Mapping[str, tuple[Mapping[str, bytes], byte
         received: key -> (headers, value).
 
     Raises:
-        Incomplete: a message is missing or of another sequence than the head.
+        Incomplete: a message is missing, or of another snapshot than the head: of another number or identity, or a
+            body whose own identity, number, reports or offsets are not the head's.
 
     Example:
         >>> import ldp
@@ -274,12 +297,14 @@ def assemble(stream: str, received: Mapping[str, tuple[Mapping[str, bytes], byte
         >>> snapshot.head["sequence"], snapshot.bodies["norm"]["frequencies"].tolist()
         (3, [0.5, 0.5])
     """
-    head = json.loads(_part(received, f"{stream}/head", None))
-    sequence = str(head["sequence"]).encode()
-    current = [k for k, (headers, _) in received.items() if headers.get("sequence") == sequence]
-    parts = int(received[f"{stream}/head"][0]["parts"])
-    ours = [key for key in current if key.startswith(f"{stream}/")]
-    if len(ours) != parts:
+    headers, value = received.get(f"{stream}/head", ({}, b""))
+    if not value:
+        raise Incomplete(f"the message '{stream}/head' is missing")
+    head, mark = json.loads(value), _mark(headers)
+    ours = [
+        key for key, (said, _) in received.items() if key.startswith(f"{stream}/") and _mark(said) == mark
+    ]
+    if len(ours) != (parts := int(headers["parts"])):
         raise Incomplete(
             f"snapshot {head['sequence']} of {stream!r} has {parts} messages; {len(ours)} are here"
         )
@@ -287,42 +312,39 @@ def assemble(stream: str, received: Mapping[str, tuple[Mapping[str, bytes], byte
     for key in ours:
         _, kind, *rest = key.split("/")
         if kind == "all" and len(rest) == 1:
-            body = json.loads(_part(received, key, sequence))
+            body = json.loads(_part(received, key, mark))
+            for shared in ("snapshot", "sequence", "reports", "offsets"):
+                if body.get(shared) != head.get(shared):
+                    raise Incomplete(
+                        f"the message {key!r} is of another snapshot: {shared} is not the head's"
+                    )
             for vector in ("frequencies", "low", "high"):
                 if vector in body:
-                    body[vector] = _vector(
-                        received, f"{key}/{vector}", body[vector], body["chunks"], sequence
-                    )
+                    body[vector] = _vector(received, f"{key}/{vector}", body[vector], body["chunks"], mark)
             bodies[rest[0]] = body
     labels = None
     if f"{stream}/domain" in received:
-        domain = json.loads(_part(received, f"{stream}/domain", sequence))
+        domain = json.loads(_part(received, f"{stream}/domain", mark))
         labels = domain["labels"]
         if labels is None:
-            chunks = (
-                _part(received, f"{stream}/domain/labels/{i}", sequence) for i in range(domain["chunks"])
-            )
+            chunks = (_part(received, f"{stream}/domain/labels/{i}", mark) for i in range(domain["chunks"]))
             labels = [label for chunk in chunks for label in json.loads(chunk)]
     return Snapshot(head, labels, bodies)
 
 
-def _part(
-    received: Mapping[str, tuple[Mapping[str, bytes], bytes]], key: str, sequence: bytes | None
-) -> bytes:
+def _mark(headers: Mapping[str, bytes]) -> Mark:
+    return headers.get("sequence"), headers.get("snapshot")
+
+
+def _part(received: Received, key: str, mark: Mark) -> bytes:
     headers, value = received.get(key, ({}, b""))
-    if not value or (sequence is not None and headers.get("sequence") != sequence):
+    if not value or _mark(headers) != mark:
         raise Incomplete(f"the message {key!r} is missing")
     return value
 
 
-def _vector(
-    received: Mapping[str, tuple[Mapping[str, bytes], bytes]],
-    key: str,
-    inline: Iterable[float] | None,
-    chunks: int,
-    sequence: bytes,
-) -> Vector:
+def _vector(received: Received, key: str, inline: Iterable[float] | None, chunks: int, mark: Mark) -> Vector:
     if inline is not None:
         return np.array(list(inline), np.float64)
-    data = [_part(received, f"{key}/{i}", sequence) for i in range(chunks)]
+    data = [_part(received, f"{key}/{i}", mark) for i in range(chunks)]
     return np.frombuffer(b"".join(data), "<f8").astype(np.float64)

@@ -15,15 +15,15 @@ from typing import Any
 
 import kafka.errors
 import redis
-from kafka import TopicPartition
-from kafka.admin import KafkaAdminClient, OffsetSpec
+from kafka.admin import KafkaAdminClient
 from rich.table import Table
 from rich.text import Text
 
 from worker import brokers, layout, store, topics
 from worker.config import Config, Served, unsaid
-from worker.ownership import CLAIMED
-from worker.publisher import Head, KafkaOutbox
+from worker.head import Head
+from worker.ownership import CLAIMED, Unavailable
+from worker.publisher import KafkaOutbox
 from worker.topics import Topic
 
 DAY_MS = 24 * topics.HOUR_MS
@@ -87,15 +87,19 @@ def check(
     deadline = time.monotonic() + wait_seconds
     findings = [Finding(Level.OK, "configuration", _summary(config))]
     findings.append(judge_cache(os.environ.get("NUMBA_CACHE_DIR"), _cache_folder()))
-    cluster = None
+    cluster, heads = None, dict[str, Head]()
     try:
         with brokers.connect(config, max(brokers.PATIENCE, wait_seconds), waiting) as admin:
             findings.append(_brokers(admin))
             cluster = _describe(admin, config)
             findings += judge_topics(config, cluster.topics)
             if config.snapshots.topic in cluster.topics:
-                findings += [judge_head(served, _head(config, served)) for served in config.streams]
-    except (brokers.Unreachable, kafka.errors.KafkaError, OSError) as error:
+                heads = {served.stream.name: _head(config, served) for served in config.streams}
+                findings += [
+                    judge_head(config, served, cluster.topics.get(served.topic), heads[served.stream.name])
+                    for served in config.streams
+                ]
+    except (brokers.Unreachable, Unavailable, kafka.errors.KafkaError, OSError) as error:
         findings.append(Finding(Level.ERROR, "brokers", str(error), brokers.ADVICE))
     with closing(store.connect(config.redis)) as client:
         try:
@@ -103,7 +107,7 @@ def check(
             findings += judge_redis(info, _setting(client, "appendfsync"))
             findings += judge_blobs(config, int(_setting(client, "proto-max-bulk-len") or STRING_LIMIT))
             if cluster is not None:
-                findings += _judge_state(client, config, cluster, info)
+                findings += _judge_state(client, config, cluster, heads, info)
         except redis.RedisError as error:
             text = f"no answer from {unsaid(config.redis.url)}: {type(error).__name__}: {error}"
             findings.append(
@@ -336,20 +340,35 @@ def _replication_faults(name: str, topic: Topic) -> Iterator[Finding]:
 
 def _head(config: Config, served: Served) -> Head:
     """Returns the head of a stream's newest published snapshot."""
-    group = config.consumer_group(served.stream)
-    return KafkaOutbox(config.kafka.client(), group, config.snapshots.topic, served.stream).head()
+    identity = config.transactional_id(served.stream)
+    outbox = KafkaOutbox(config.kafka.client(), identity, config.snapshots.topic, served.stream)
+    return outbox.head(decided=True, wait_seconds=brokers.PATIENCE)
 
 
-def judge_head(served: Served, head: Head) -> Finding:
-    """Judges whether a stream's snapshots can be gone on with, by the head of the newest."""
+def judge_head(config: Config, served: Served, topic: Topic | None, head: Head) -> Finding:
+    """Judges whether a stream's snapshots can be gone on with, by the head of the newest.
+
+    Args:
+        config: whose group counts.
+        served: the stream.
+        topic: its topic, if there is one.
+        head: the newest snapshot's.
+    """
     subject = f"snapshots of {served.stream.name}"
     if not head.sequence:
         return Finding(Level.OK, subject, "none yet")
-    text, ours = f"the newest is number {head.sequence}", served.stream.fingerprint.hex()
-    if head.fingerprint != ours:
-        text += f" of fingerprint {head.fingerprint}, this stream's is {ours}: another protocol, ε, domain or labels"
-        todo = "undo the change of the configuration, or begin anew under another stream name"
+    text = f"the newest is number {head.sequence}"
+    topic_id = head.lineage.get("topic_id", "") if topic is None else topic.topic_id
+    lineage = layout.lineage(config.consumer_group(served.stream), served.stream, topic_id)
+    if differing := head.foreign(lineage):
+        text += f", of other counts than this configuration's: {'; '.join(differing)}"
+        todo = "undo the change of the configuration, or give this stream another name or another snapshots.topic"
         return Finding(Level.ERROR, subject, text, todo)
+    if head.uncounted:
+        partitions = ", ".join(map(str, head.uncounted))
+        text += f"; it leaves out partition {partitions}, which has records and no counts in Redis"
+        todo = "let every worker of the group use the same redis.url; start workers, if too few run"
+        return Finding(Level.WARNING, subject, text, todo)
     return Finding(Level.OK, subject, text)
 
 
@@ -360,28 +379,14 @@ def _describe(admin: KafkaAdminClient, config: Config) -> Cluster:
     deadline = time.monotonic() + brokers.PATIENCE
     while True:
         try:
-            words = {served.topic: _words(admin, config, served) for served in known}
+            words = {s.topic: topics.words(admin, config.consumer_group(s.stream), s.topic) for s in known}
             break
         except kafka.errors.RetriableError:
             if time.monotonic() >= deadline:
                 raise
             time.sleep(0.2)
-    return Cluster(there, {s.topic: _bounds(admin, s.topic, there[s.topic].partitions) for s in known}, words)
-
-
-def _bounds(admin: KafkaAdminClient, topic: str, partitions: int) -> dict[int, tuple[int, int]]:
-    """Returns each partition's first and end offset."""
-    both = [TopicPartition(topic, partition) for partition in range(partitions)]
-    first = admin.list_partition_offsets(dict.fromkeys(both, OffsetSpec.EARLIEST))
-    end = admin.list_partition_offsets(dict.fromkeys(both, OffsetSpec.LATEST))
-    return {tp.partition: (first[tp].offset, end[tp].offset) for tp in both}
-
-
-def _words(admin: KafkaAdminClient, config: Config, served: Served) -> dict[int, str]:
-    """Returns the metadata words of the offsets that the stream's group has committed."""
-    group = config.consumer_group(served.stream)
-    offsets = admin.list_group_offsets({group: None})[group]
-    return {tp.partition: committed.metadata for tp, committed in offsets.items() if tp.topic == served.topic}
+    logs = {s.topic: topics.bounds(admin, s.topic, range(there[s.topic].partitions)) for s in known}
+    return Cluster(there, logs, words)
 
 
 # --- Redis --------------------------------------------------------------------------------------------------
@@ -501,7 +506,11 @@ def _size(count: int) -> str:
 
 
 def _judge_state(
-    client: "redis.Redis", config: Config, cluster: Cluster, info: Mapping[str, Any]
+    client: "redis.Redis",
+    config: Config,
+    cluster: Cluster,
+    heads: Mapping[str, Head],
+    info: Mapping[str, Any],
 ) -> Iterator[Finding]:
     """Judges what the counts need and what there is of them."""
     known = [served for served in config.streams if served.topic in cluster.topics]
@@ -509,7 +518,7 @@ def _judge_state(
         yield judge_memory(config, cluster.topics, info)
     for served in known:
         fields = _metadata(client, served, cluster.topics[served.topic].partitions)
-        yield from judge_counts(config, served, cluster, fields)
+        yield from judge_counts(config, served, cluster, fields, heads.get(served.stream.name, Head()))
 
 
 def _metadata(client: "redis.Redis", served: Served, partitions: int) -> dict[int, dict[str, str]]:
@@ -526,6 +535,7 @@ def judge_counts(
     served: Served,
     cluster: Cluster,
     fields: Mapping[int, Mapping[str, str]],
+    head: Head,
 ) -> list[Finding]:
     """Judges whether the counts in Redis, if any, can be gone on with.
 
@@ -534,6 +544,7 @@ def judge_counts(
         served: the stream.
         cluster: what Kafka has.
         fields: partition -> its metadata in Redis.
+        head: the newest snapshot's.
     """
     topic, log, words = cluster.topics[served.topic], cluster.logs[served.topic], cluster.words[served.topic]
     subject = f"counts of {served.stream.name}"
@@ -541,7 +552,8 @@ def judge_counts(
     found: dict[tuple[Level, str, str], list[str]] = {}
     for partition in range(topic.partitions):
         metadata = fields.get(partition)
-        fault = _fault_of_counts(metadata, words.get(partition, CLAIMED), log[partition], now)
+        published = head.offsets.get(partition, 0)
+        fault = _fault_of_counts(metadata, words.get(partition, CLAIMED), published, log[partition], now)
         if fault is not None:
             found.setdefault(fault, []).append(str(partition))
     if found:
@@ -554,14 +566,17 @@ def judge_counts(
 
 
 def _fault_of_counts(
-    fields: Mapping[str, str] | None, word: str, log: tuple[int, int], lineage: str
+    fields: Mapping[str, str] | None, word: str, published: int, log: tuple[int, int], lineage: str
 ) -> tuple[Level, str, str] | None:
     """Returns what is wrong with the counts of a partition and what to do about it, or None."""
     anew = "undo the change of the configuration, restore Redis, or begin anew under another stream name"
     if fields is None:
-        if word == CLAIMED:
-            return None
-        return Level.ERROR, "none in Redis, but Kafka's group has counted progress: they were lost", anew
+        if word != CLAIMED:
+            return Level.ERROR, "none in Redis, but Kafka's group has counted progress: they were lost", anew
+        if published:
+            text = f"none in Redis, but a snapshot was published with those up to offset {published}: they were lost"
+            return Level.ERROR, text, anew
+        return None
     try:
         metadata = layout.Metadata.parse(fields)
         differing = _differing(json.loads(metadata.lineage), json.loads(lineage))
@@ -573,6 +588,13 @@ def _fault_of_counts(
     if metadata.offset > end:
         text = f"they reach offset {metadata.offset}, the log ends at {end}: it was truncated"
         return Level.ERROR, text, anew
+    if metadata.offset < min(first, published):
+        text = f"they reach offset {metadata.offset}, a snapshot was published with those up to {published}, and the"
+        return (
+            Level.ERROR,
+            f"{text} log begins at {first}: Redis was set back too far to count them again",
+            anew,
+        )
     if metadata.offset < first:
         lost = range(metadata.offset, first)
         which = f"offset {lost[0]}" if len(lost) == 1 else f"offsets {lost[0]} to {lost[-1]}"

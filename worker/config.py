@@ -189,6 +189,7 @@ class Snapshots(_Table):
     level: Annotated[
         StrictFloat, _that(lambda level: 0 < level < 1, "it must be greater than 0 and less than 1")
     ] = 0.95
+    fewest_new: Annotated[StrictInt, _that(lambda n: n >= 0, "allowed is 0 or a larger whole number")] = 0
     recommend_every_seconds: Annotated[
         StrictFloat,
         _that(
@@ -235,6 +236,9 @@ class StreamTable(_Table):
     k: StrictInt | None = None
     prime: StrictInt | None = None
     dimension: StrictInt | None = None
+    recount_after: (
+        Annotated[StrictInt, _that(lambda n: n >= 0, "allowed is a snapshot's number, or 0")] | None
+    ) = None
     labels: list[str] | None = None
     labels_file: Path | None = None
     queries: list[Query] = []
@@ -253,10 +257,15 @@ class _File(_Table):
 
 @dataclass(frozen=True)
 class Served:
-    """A stream and the topic that carries its reports."""
+    """A stream, the topic that carries its reports, and how it is counted.
+
+    Attributes:
+        recount_after: see `worker.ownership.Ownership`.
+    """
 
     stream: ldp.Stream
     topic: str
+    recount_after: int | None = None
 
 
 @dataclass(frozen=True)
@@ -291,8 +300,15 @@ class Config:
     streams: tuple[Served, ...]
 
     def consumer_group(self, stream: ldp.Stream) -> str:
-        """Returns the consumer group that counts a stream; also the transactional id of its publisher."""
+        """Returns the consumer group that counts a stream."""
         return f"{self.group}-{stream.name}"
+
+    def transactional_id(self, stream: ldp.Stream) -> str:
+        """Returns the id under which a stream's snapshots are published.
+
+        Without the group: whoever publishes a stream of that name to that topic fences every other off.
+        """
+        return f"ldp-worker/{self.snapshots.topic}/{stream.name}"
 
     def served(self, name: str | None) -> Served:
         """Returns the stream of that name, or the only one there is.
@@ -562,7 +578,8 @@ def _served(table: StreamTable, key: str, folder: Path) -> Served:
         stream = ldp.Stream(table.name, oracle, labels=None if labels is None else tuple(labels))
         sets = [(query.name, _values(query, stream)) for query in table.queries if query.top is None]
         top = [(query.name, query.top) for query in table.queries if query.top is not None]
-        return Served(replace(stream, queries=tuple(sets), top=tuple(top)), table.topic)
+        stream = replace(stream, queries=tuple(sets), top=tuple(top))
+        return Served(stream, table.topic, recount_after=table.recount_after)
     except (TypeError, ValueError) as error:
         raise ConfigError(f"{key}: {re.sub(r'^streams.*?: ', '', str(error))}") from None
 

@@ -19,6 +19,7 @@ from uuid import uuid4
 import ldp
 from worker import layout
 from worker.columns import Batch
+from worker.head import Head, Witness, foreign
 from worker.layout import Metadata, StateLost
 from worker.metrics import Metrics
 from worker.partition import PartitionState
@@ -153,6 +154,9 @@ class Ownership:
         log: the stream's topic and group.
         store: where the counts are kept.
         dead_letters: where malformed records go.
+        witness: where the head of what was published is read.
+        recount_after: the operator's word that counts of snapshots up to this number may be given up: where they are
+            lost, counting begins again with what the log still has, and the rest is a gap. None: the stream stops.
         metrics: where what happened is counted.
         clock: seconds, for back-off only.
         report: called with an event's name and its facts.
@@ -165,12 +169,15 @@ class Ownership:
         log: Log,
         store: Store,
         dead_letters: DeadLetters,
+        witness: Witness,
+        recount_after: int | None,
         metrics: Metrics,
         clock: Callable[[], float],
         report: Callable[..., object],
     ) -> None:
         self._group, self._stream = group, stream
         self._log, self._store, self._dead_letters = log, store, dead_letters
+        self._witness, self._recount_after = witness, recount_after
         self._metrics, self._clock, self._report = metrics, clock, report
         self._held: dict[int, _Held] = {}
         self._waits: dict[int, _Wait] = {}
@@ -196,11 +203,13 @@ class Ownership:
     def claim(self) -> None:
         """Claims the assigned partitions that are not held; one that cannot be claimed now is tried again later.
 
-        Steps, in the only safe order: read Kafka's offsets, then the store's metadata; decide where each partition goes
-        on; have Kafka confirm the ownership by committing just that; raise the epoch and load in one step; start there.
+        Steps, in the only safe order: read Kafka's offsets, then the store's metadata, then the head of what was
+        published; decide where each partition goes on; have Kafka confirm the ownership by committing just that; raise
+        the epoch and load in one step; start there.
 
         Raises:
-            StateLost: counts are missing, of another lineage, or ahead of the log.
+            StateLost: counts are missing, of another lineage, ahead of the log, or behind it though more of them was
+                published; or the published head is of another lineage.
         """
         generation = self._log.generation()
         if generation is None:
@@ -215,13 +224,17 @@ class Ownership:
             # Kafka's offsets first: they follow the store, so counts that they speak of must be found after them
             committed = self._log.committed(wanted)
             found = {p: self._peek(p) for p in wanted}
+            # a head that other transactions may hide must not be missed where counts begin anew
+            head = self._witness.head(decided=None in found.values())
             firsts = {p: first for p, (first, _) in self._log.bounds(wanted).items()}
-            starts = {p: self._decide(p, lineage, found[p], committed.get(p), firsts[p]) for p in wanted}
+            starts = {
+                p: self._decide(p, lineage, found[p], committed.get(p), firsts[p], head) for p in wanted
+            }
             self._log.confirm(starts)
             if self._log.generation() != generation or not self._log.assigned() >= set(wanted):
                 return
             for p in wanted:
-                self._adopt(p, lineage, found[p], starts[p][0])
+                self._adopt(p, lineage, found[p], starts[p])
         except NotOwner:
             self._postpone(wanted)
         except Unavailable as error:
@@ -242,26 +255,48 @@ class Ownership:
         metadata: Metadata | None,
         committed: tuple[int, str] | None,
         first: int,
+        head: Head,
     ) -> tuple[int, str]:
         """Returns the offset at which counting goes on, and the word that Kafka is to remember with it."""
-        if metadata is None:
-            if committed is None:
-                return first, CLAIMED
-            if committed[1] != CLAIMED:
-                raise self._lost(
-                    partition,
-                    f"Redis has no counts, but group {self._group!r} has offset {committed[0]} committed in Kafka"
-                    f" ({committed[1] or 'by another program'!r})",
-                )
-            return committed[0], CLAIMED
-        if metadata.lineage != lineage:
+        counted = committed is not None and committed[1] != CLAIMED
+        if metadata is not None and metadata.lineage != lineage:
             raise self._lost(partition, f"the stored counts are of {metadata.lineage}; this is {lineage}")
-        progress = metadata.flush or (committed is not None and committed[1] != CLAIMED)
-        return metadata.offset, COUNTED if progress else CLAIMED
+        if differing := head.foreign(lineage):
+            raise StateLost(foreign(self._stream.name, head, differing))
+        if metadata is not None:
+            if committed is not None and counted:
+                # never lowered: it tells a store that was set back from records that nobody counted
+                return max(metadata.offset, committed[0]), COUNTED
+            return metadata.offset, COUNTED if metadata.flush else CLAIMED
+        why = None
+        if committed is not None and counted:
+            why = (
+                f"Redis has no counts, but group {self._group!r} has offset {committed[0]} committed in Kafka"
+                f" ({committed[1] or 'by another program'!r})"
+            )
+        elif (published := head.offsets.get(partition, 0)) > (0 if committed is None else committed[0]):
+            why = f"Redis has no counts, but snapshot {head.sequence} was published with those up to offset {published}"
+        if why is not None:
+            self._give_up(partition, why, head)
+            return 0, CLAIMED  # from the log's beginning: what it has no longer becomes a gap
+        return (first if committed is None else committed[0]), CLAIMED
 
-    def _adopt(self, partition: int, lineage: str, found: Metadata | None, start: int) -> None:
+    def _give_up(self, partition: int, why: str, head: Head) -> None:
+        """Goes on without counts that were lost, if the operator said so of the newest snapshot; else stops."""
+        if self._recount_after is None or head.sequence > self._recount_after:
+            raise self._lost(
+                partition,
+                why,
+                f" To go on without them, set recount_after = {head.sequence} for the stream: what the topic still"
+                " holds is counted again, and the rest is recorded as a gap.",
+            )
+        self._report("partition.given_up", partition=partition, why=why)
+
+    def _adopt(
+        self, partition: int, lineage: str, found: Metadata | None, confirmed: tuple[int, str]
+    ) -> None:
         """Raises the epoch, loads the state and starts the partition where the loaded state ends."""
-        initial = layout.initial(lineage, PartitionState.fresh(self._stream, start))
+        initial = layout.initial(lineage, PartitionState.fresh(self._stream, confirmed[0]))
         loaded = self._store.claim(partition, None if found is None else found.epoch, initial)
         if loaded is None:
             self._postpone([partition])
@@ -279,6 +314,16 @@ class Ownership:
             )
         how = "fresh" if found is None else "resume"
         if state.offset < first:
+            # what was counted once is not lost to retention: its counts are lost
+            head = self._witness.head(decided=True)
+            known = confirmed[0] if confirmed[1] == COUNTED else 0
+            if (counted := max(known, head.offsets.get(partition, 0))) > state.offset:
+                why = (
+                    f"the counts reach offset {state.offset}, those up to {counted} were there once (says snapshot"
+                    f" {head.sequence} or the group's offset), and the log begins at {first}: Redis was set back too"
+                    " far to count them again"
+                )
+                self._give_up(partition, why, head)
             how = "gap"
             self._report("partition.gap", partition=partition, lost_from=state.offset, lost_to=first)
             state.skip(first)
@@ -438,9 +483,9 @@ class Ownership:
             wait.length = min(2 * wait.length, _LONGEST_WAIT)
             wait.until = self._clock() + wait.length * (0.5 + random.random() / 2)  # noqa: S311  # spreads retries
 
-    def _lost(self, partition: int, why: str) -> StateLost:
+    def _lost(self, partition: int, why: str, more: str = "") -> StateLost:
         return StateLost(
             f"stream {self._stream.name!r}, partition {partition}: {why}. Going on would lose or mix counts."
             " Undo a change of the configuration, restore Redis, or give the stream another name in the configuration:"
-            " it is then counted anew from what the topic holds."
+            f" it is then counted anew from what the topic holds.{more}"
         )

@@ -2,6 +2,8 @@
 
 What was published is itself the record of what was published: the head, a message of the same transaction, carries the
 sequence and the offsets. A publisher that starts, or that is in any doubt, reads the head back and goes on from there.
+All streams share a partition, so another stream's open transaction hides committed heads behind it from readers of
+committed records: a publisher waits until everything below the topic's end is decided.
 Partitions do not depend on each other, so any set of per-partition states, each read in one step, is a consistent cut.
 """
 
@@ -9,18 +11,21 @@ import contextlib
 import json
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Protocol
+from uuid import uuid4
 
 import numpy as np
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka import errors as kafka_errors
+from kafka.admin import KafkaAdminClient, OffsetSpec
+from kafka.protocol.consumer.offsets import IsolationLevel
 
 import ldp
 from ldp import snapshot
 from ldp.snapshot import Cut, Message
 from worker import layout
+from worker.head import Head, foreign, named
 from worker.layout import Metadata, StateLost
 from worker.metrics import Metrics
 from worker.ownership import Loaded, Unavailable
@@ -32,19 +37,8 @@ PARTITION = 0
 
 _TIMEOUT_SECONDS = 30
 _LARGEST_REQUEST = 64 << 20
-
-
-@dataclass(frozen=True)
-class Head:
-    """The newest published snapshot: its number, its cut, its fingerprint; number 0 when there is none."""
-
-    sequence: int
-    offsets: Mapping[int, int]
-    fingerprint: str
-
-    def behind(self, offsets: Mapping[int, int]) -> bool:
-        """Returns whether a cut is behind this head in any partition."""
-        return any(offsets.get(partition, -1) < offset for partition, offset in self.offsets.items())
+_DECIDED_SECONDS = 0.05
+"""How often is asked whether open transactions have ended."""
 
 
 class Outbox(Protocol):
@@ -78,8 +72,10 @@ class Publisher:
         cuts: where the counts are read.
         outbox: where the snapshots go.
         partitions: the topic's partitions, at the moment.
+        recorded: of partitions without counts, those that have records or that the group says it counted.
         epoch: the epoch under which this worker holds partition 0 as far as it knows, or None; safe from any thread.
         level: confidence level of Base's intervals.
+        fewest_new: a snapshot with fewer new reports than that, but some, is held back.
         recommender: what knows the method for each query.
         metrics: where what happened is counted.
         report: called with an event's name and its facts.
@@ -91,17 +87,20 @@ class Publisher:
         cuts: Cuts,
         outbox: Outbox,
         partitions: Callable[[], Sequence[int]],
+        recorded: Callable[[Collection[int]], Collection[int]],
         epoch: Callable[[], int | None],
         level: float,
+        fewest_new: int,
         recommender: Recommender,
         metrics: Metrics,
         report: Callable[..., object],
     ) -> None:
         self._stream, self._cuts, self._outbox, self._level = stream, cuts, outbox, level
-        self._recommender = recommender
-        self._partitions, self._epoch = partitions, epoch
+        self._fewest_new, self._recommender = fewest_new, recommender
+        self._partitions, self._recorded, self._epoch = partitions, recorded, epoch
         self._metrics, self._report = metrics, report
         self._head: Head | None = None
+        self._warned: Sequence[int] = ()
 
     def run(self, stopping: threading.Event, every: float, alive: Callable[[], object]) -> None:
         """Ticks until stopped, then once more, so that what was committed last is published, too.
@@ -122,21 +121,21 @@ class Publisher:
         """
         name = self._stream.name
         try:
-            owner = self._owns()
-            self._metrics.publisher.labels(name).set(owner)
-            if not owner:
+            lineage = self._owns()
+            self._metrics.publisher.labels(name).set(lineage is not None)
+            if lineage is None:
                 self._let_go()
                 return
             if self._head is None:
-                self._head = self._open()
+                self._head = self._open(lineage)
             began = time.perf_counter()
             cut, counts, reports = self._read()
             if self._head.behind(cut.offsets):
                 # the store went back: its owners notice, read the log again and catch up
                 self._report("snapshot.behind", head=dict(self._head.offsets), cut=dict(cut.offsets))
                 return
-            if reports and dict(cut.offsets) != dict(self._head.offsets):
-                self._publish(self._head.sequence + 1, cut, counts, reports)
+            if self._is_new(cut, reports):
+                self._publish(self._head.sequence + 1, lineage, cut, counts, reports)
                 self._metrics.snapshot_seconds.labels(name).observe(time.perf_counter() - began)
             self._metrics.checked.labels(name).set_to_current_time()
         except Unavailable as error:
@@ -144,54 +143,89 @@ class Publisher:
             self._report("snapshot.retry", error=str(error))
             self._let_go()
 
-    def _owns(self) -> bool:
-        """Returns whether partition 0 is ours in the store, too: a fenced publisher must not fence its successor."""
+    def _owns(self) -> str | None:
+        """Returns the lineage of partition 0 if it is ours in the store, too, else None.
+
+        A fenced publisher must not fence its successor.
+        """
         epoch = self._epoch()
         if epoch is None:
-            return False
+            return None
         metadata = self._cuts.peek(PARTITION)
-        return metadata is not None and metadata.epoch == epoch
+        return metadata.lineage if metadata is not None and metadata.epoch == epoch else None
 
-    def _open(self) -> Head:
+    def _open(self, lineage: str) -> Head:
         head = self._outbox.open()
-        ours = self._stream.fingerprint.hex()
-        if head.sequence and head.fingerprint != ours:
-            raise StateLost(
-                f"the snapshot topic has snapshots of a stream {self._stream.name!r} of fingerprint {head.fingerprint}"
-                f"; this one's is {ours}. Give the stream another name."
-            )
+        if head.sequence and (differing := head.foreign(lineage)):
+            raise StateLost(foreign(self._stream.name, head, differing))
         self._report("publisher.opened", sequence=head.sequence)
         return head
 
+    def _is_new(self, cut: Cut, reports: int) -> bool:
+        """Returns whether a cut that is not behind the head says something that the head does not.
+
+        Raises:
+            StateLost: it has fewer reports though no more of the log is lost.
+        """
+        head = self._head
+        assert head is not None
+        gaps = {partition: stretches for partition, stretches in cut.gaps.items() if stretches}
+        if reports < head.reports and gaps == head.gaps:
+            raise StateLost(
+                f"stream {self._stream.name!r}: Redis has {reports} reports, but snapshot {head.sequence} has"
+                f" {head.reports} and no more of the log is lost. Restore Redis, or give the stream another name."
+            )
+        if not reports or 0 < reports - head.reports < self._fewest_new:
+            return False
+        return (dict(cut.offsets), gaps, tuple(cut.uncounted)) != (
+            dict(head.offsets),
+            head.gaps,
+            head.uncounted,
+        )
+
     def _read(self) -> tuple[Cut, Any, int]:
         """Reads all partitions; returns the cut, the sum of their states and of their reports."""
-        offsets, gaps = {}, {}
+        offsets, gaps, without = {}, {}, []
         total = self._stream.oracle.zeros()
         reports, lineages = 0, set()
         for partition in sorted(self._partitions()):
             loaded = self._cuts.cut(partition)
-            if loaded is not None:
-                lineages.add(loaded.metadata.lineage)
-                if len(lineages) > 1:
-                    raise StateLost(
-                        f"the partitions of stream {self._stream.name!r} are counted as {sorted(lineages)}"
-                    )
-                state = layout.load(self._stream, loaded.metadata, loaded.blobs)
-                offsets[partition], gaps[partition] = state.offset, state.gaps
-                np.add(total, state.windows[ALL].state, out=total)
-                reports += state.windows[ALL].reports
-        return Cut(offsets, gaps), total, reports
+            if loaded is None:
+                without.append(partition)
+                continue
+            lineages.add(loaded.metadata.lineage)
+            if len(lineages) > 1:
+                raise StateLost(
+                    f"the partitions of stream {self._stream.name!r} are counted as {sorted(lineages)}"
+                )
+            state = layout.load(self._stream, loaded.metadata, loaded.blobs)
+            offsets[partition], gaps[partition] = state.offset, state.gaps
+            np.add(total, state.windows[ALL].state, out=total)
+            reports += state.windows[ALL].reports
+        uncounted = sorted(self._recorded(without)) if without else []
+        if uncounted != self._warned:
+            self._warned = uncounted
+            if uncounted:
+                self._report("snapshot.uncounted", partitions=uncounted)
+        return Cut(offsets, gaps, uncounted), total, reports
 
-    def _publish(self, sequence: int, cut: Cut, total: Any, reports: int) -> None:
+    def _publish(self, sequence: int, lineage: str, cut: Cut, total: Any, reports: int) -> None:
         oracle, name = self._stream.oracle, self._stream.name
         estimate = oracle.estimate(oracle.support(total), reports)
         messages = snapshot.messages(
-            self._stream, estimate, cut, sequence, self._level, recommended=self._recommender.latest
+            self._stream,
+            estimate,
+            cut,
+            sequence,
+            self._level,
+            recommended=self._recommender.latest,
+            lineage=named(lineage),
+            identity=uuid4().hex,
         )
-        if not self._owns():
+        if self._owns() != lineage:
             return
         self._outbox.publish(sequence, messages)
-        self._head = Head(sequence, cut.offsets, self._stream.fingerprint.hex())
+        self._head = Head.parse(json.loads(messages[0].body))
         metrics = self._metrics
         metrics.snapshots.labels(name).inc()
         metrics.sequence.labels(name).set(sequence)
@@ -249,7 +283,10 @@ class KafkaOutbox:
                 allow_auto_create_topics=False,
             )
             self._producer.init_transactions()
-            return self.head()
+            return self.head(decided=True, wait_seconds=_TIMEOUT_SECONDS)
+        except Unavailable:
+            self.close()
+            raise
         except kafka_errors.KafkaError as error:
             self.close()
             raise Unavailable(f"Kafka: {type(error).__name__}: {error}") from error
@@ -284,8 +321,44 @@ class KafkaOutbox:
             with contextlib.suppress(kafka_errors.KafkaTimeoutError):
                 producer.close(timeout=0)
 
-    def head(self) -> Head:
-        """Reads the topic's newest committed head of the stream, from its end backwards in growing steps."""
+    def head(self, *, decided: bool, wait_seconds: float = 0.0) -> Head:
+        """Reads the topic's newest committed head of the stream, from its end backwards in growing steps.
+
+        Clients of its own do it, so any thread may ask.
+
+        Args:
+            decided: see `worker.head.Witness`.
+            wait_seconds: how long to wait for that.
+        """
+        try:
+            with contextlib.closing(KafkaAdminClient(**self._settings)) as admin:
+                first, end = self._bounds(admin, decided=decided, wait_seconds=wait_seconds)
+            record = self._last(first, end) if first < end else None
+        except kafka_errors.KafkaError as error:
+            raise Unavailable(f"Kafka: {type(error).__name__}: {error}") from error
+        # deleted on purpose: the sequence begins anew
+        return Head() if record is None or not record.value else Head.parse(json.loads(record.value))
+
+    def _bounds(self, admin: KafkaAdminClient, *, decided: bool, wait_seconds: float) -> tuple[int, int]:
+        """Returns the topic's first offset and its last stable one, which is its end when all before it is decided."""
+        tp = TopicPartition(self._topic, PARTITION)
+
+        def ask(spec: OffsetSpec, level: IsolationLevel) -> int:
+            return int(admin.list_partition_offsets({tp: spec}, isolation_level=level)[tp].offset)
+
+        end = ask(OffsetSpec.LATEST, IsolationLevel.READ_UNCOMMITTED)
+        deadline = time.monotonic() + wait_seconds
+        while (stable := ask(OffsetSpec.LATEST, IsolationLevel.READ_COMMITTED)) < end and decided:
+            if time.monotonic() >= deadline:
+                raise Unavailable(
+                    f"Kafka: topic {self._topic!r}: a transaction is open since offset {stable} of {end}; it ends by"
+                    " itself, at the latest by its time-out"
+                )
+            time.sleep(_DECIDED_SECONDS)
+        return ask(OffsetSpec.EARLIEST, IsolationLevel.READ_COMMITTED), stable
+
+    def _last(self, first: int, end: int) -> Any:
+        """Returns the newest committed record of the stream's head in [first, end), or None."""
         consumer = KafkaConsumer(
             **self._settings,
             group_id=None,
@@ -298,20 +371,14 @@ class KafkaOutbox:
         try:
             tp = TopicPartition(self._topic, PARTITION)
             consumer.assign([tp])
-            first, end = consumer.beginning_offsets([tp])[tp], consumer.end_offsets([tp])[tp]
             key = f"{self._stream.name}/head".encode()
-            step = 64
-            upper = end
+            step, upper = 64, end
             while upper > first:
                 lower = max(first, upper - step)
-                if (head := _newest(consumer, tp, lower, upper, key)) is not None:
-                    if not head.value:  # deleted on purpose: the sequence begins anew
-                        break
-                    body = json.loads(head.value)
-                    offsets = {int(partition): offset for partition, offset in body["offsets"].items()}
-                    return Head(body["sequence"], offsets, body["fingerprint"])
+                if (record := _newest(consumer, tp, lower, upper, key)) is not None:
+                    return record
                 upper, step = lower, 4 * step
-            return Head(0, {}, "")
+            return None
         finally:
             consumer.close(autocommit=False)
 

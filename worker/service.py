@@ -5,13 +5,16 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from contextlib import closing
 from dataclasses import dataclass, field
 
 import structlog
+from kafka import errors as kafka_errors
+from kafka.admin import KafkaAdminClient
 
 from ldp import kernels
-from worker import health
+from worker import health, topics
 from worker.config import PREFIX, Config, ConfigError, Served
 from worker.consumer import KafkaLog
 from worker.dead_letters import KafkaDeadLetters
@@ -94,16 +97,28 @@ class StreamWorker:
                 return
         kafka, letters = connected
         store = RedisStore(connect(config.redis), stream.name)
+        outbox = KafkaOutbox(settings, config.transactional_id(stream), config.snapshots.topic, stream)
         ownership = Ownership(
-            group, stream, kafka, store, letters, self._metrics, time.monotonic, self._report
+            group,
+            stream,
+            kafka,
+            store,
+            letters,
+            outbox,
+            self._served.recount_after,
+            self._metrics,
+            time.monotonic,
+            self._report,
         )
         publisher = Publisher(
             stream,
             store,
-            KafkaOutbox(settings, group, config.snapshots.topic, stream),
+            outbox,
             lambda: sorted(self.progress.partitions or ()),
+            self._recorded,
             lambda: ownership.epoch(0),
             config.snapshots.level,
+            config.snapshots.fewest_new,
             Recommender(stream, config.snapshots.recommend_every_seconds, self._metrics, self._report),
             self._metrics,
             self._report,
@@ -131,6 +146,15 @@ class StreamWorker:
         """Logs what happened; what should not happen often, as a warning."""
         usual = event.endswith((".claimed", ".released", ".published", ".opened"))
         (self._log.info if usual else self._log.warning)(event, **facts)
+
+    def _recorded(self, partitions: Collection[int]) -> set[int]:
+        """Asks Kafka which of these partitions have records, or are said to be counted."""
+        group = self._config.consumer_group(self._served.stream)
+        try:
+            with closing(KafkaAdminClient(**self._config.kafka.client())) as admin:
+                return topics.recorded(admin, group, self._served.topic, partitions)
+        except kafka_errors.KafkaError as error:
+            raise Unavailable(f"Kafka: {type(error).__name__}: {error}") from error
 
     def _tick(self) -> None:
         self.progress.ticked = time.monotonic()

@@ -5,12 +5,13 @@ topic is never changed here; `worker.check` says what is off about it.
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import kafka.errors
-from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
+from kafka import TopicPartition
+from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient, OffsetSpec
 from rich.console import JustifyMethod
 from rich.table import Table
 
@@ -18,6 +19,7 @@ import ldp
 from ldp.consistency import METHODS
 from ldp.snapshot import CHUNK, INLINE
 from worker.config import Config
+from worker.ownership import CLAIMED
 
 HOUR_MS = 3_600_000
 BROKERS_DEFAULT = -1
@@ -236,6 +238,26 @@ def _topic(topic: Mapping[str, Any], settings: Mapping[str, Mapping[str, Any]]) 
         replicas=min(len(partition["replica_nodes"]) for partition in topic["partitions"]),
         settings={key: setting["value"] for key, setting in settings.items() if setting["value"] is not None},
     )
+
+
+def bounds(admin: KafkaAdminClient, topic: str, partitions: Iterable[int]) -> dict[int, tuple[int, int]]:
+    """Returns the first offset and the end of each partition."""
+    both = [TopicPartition(topic, partition) for partition in partitions]
+    first = admin.list_partition_offsets(dict.fromkeys(both, OffsetSpec.EARLIEST))
+    end = admin.list_partition_offsets(dict.fromkeys(both, OffsetSpec.LATEST))
+    return {tp.partition: (first[tp].offset, end[tp].offset) for tp in both}
+
+
+def words(admin: KafkaAdminClient, group: str, topic: str) -> dict[int, str]:
+    """Returns the metadata words of the offsets that a group has committed for a topic."""
+    offsets = admin.list_group_offsets({group: None})[group]
+    return {tp.partition: committed.metadata for tp, committed in offsets.items() if tp.topic == topic}
+
+
+def recorded(admin: KafkaAdminClient, group: str, topic: str, partitions: Collection[int]) -> set[int]:
+    """Returns those of the partitions that have records, or of which the group says that it counted some."""
+    said, logs = words(admin, group, topic), bounds(admin, topic, partitions)
+    return {p for p in partitions if logs[p][0] < logs[p][1] or said.get(p, CLAIMED) != CLAIMED}
 
 
 def create(

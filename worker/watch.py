@@ -155,17 +155,19 @@ def live(snapshots: Watch, console: Console, show: Callable[[Snapshot], Renderab
 
 
 def gaps(head: Any) -> str:
-    """Says which stretches of the log were lost before they were counted.
+    """Says which stretches of the log are lost, and which partitions are left out.
 
     Example:
-        >>> gaps({"gaps": {"0": [[5, 9]], "2": [[1, 2], [7, 10]]}})
-        'partition 0 lost offsets 5–8, partition 2 lost offsets 1, 7–9'
+        >>> gaps({"gaps": {"0": [[5, 9]], "2": [[1, 2], [7, 10]]}, "uncounted": [3]})
+        'partition 0 lost offsets 5–8, partition 2 lost offsets 1, 7–9, partition 3 is not counted'
     """
 
     def offsets(first: int, end: int) -> str:
         return str(first) if end == first + 1 else f"{first}–{end - 1}"
 
-    return ", ".join(
+    lost = [
         f"partition {partition} lost offsets {', '.join(offsets(*stretch) for stretch in stretches)}"
         for partition, stretches in head["gaps"].items()
-    )
+    ]
+    left_out = [f"partition {partition} is not counted" for partition in head.get("uncounted", ())]
+    return ", ".join(lost + left_out)

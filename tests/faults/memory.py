@@ -19,11 +19,12 @@ import ldp
 from ldp.snapshot import Message
 from worker import layout
 from worker.columns import Batch, Columns
+from worker.head import Head
 from worker.layout import Metadata
 from worker.metrics import Metrics
 from worker.ownership import Loaded, NotOwner, Ownership, Unavailable, Verdict
 from worker.partition import ALL
-from worker.publisher import Head, Publisher
+from worker.publisher import Publisher
 from worker.recommender import Recommender
 
 T = TypeVar("T")
@@ -47,6 +48,8 @@ class Faults:
     lost_mirror: float = 0.0
     unstaged: float = 0.0
     lost_state: float = 0.0
+    expired: float = 0.0
+    hidden: float = 0.0
 
 
 @dataclass
@@ -113,12 +116,16 @@ class World:
         self.starts: dict[int, int] = {}
         self.letters: set[tuple[int, int]] = set()
         self.snapshots: list[tuple[int, dict[int, int]]] = []
+        self.heads: list[Head] = []
+        self.stable = 0
+        self.open_until = 0.0
         self.publisher_fence = 0
         self.back = threading.Semaphore(0)
         self.tasks: list[Task] = []
         self.current: Task | None = None
         self.errors: list[BaseException] = []
         self.clock = 0.0
+        self.recount_after: int | None = None
         self.late: list[Callable[[], object]] = []
         self.happened: dict[str, int] = {}
 
@@ -170,6 +177,14 @@ class World:
                 self.late.pop(rng.randrange(len(self.late)))()
         if self.stored and rng.random() < faults.lost_state:
             self.lose(rng.choice(sorted(self.stored)))
+        if self.offsets and rng.random() < faults.expired:
+            self.note("offsets expired")
+            self.offsets.clear()
+        if self.clock >= self.open_until:
+            self.stable = len(self.heads)
+            if rng.random() < faults.hidden:
+                self.note("another stream's transaction is open")
+                self.open_until = self.clock + 0.02 * rng.randint(1, 200)
         if rng.random() < faults.retention:
             partition = rng.randrange(len(self.logs))
             length = len(self.logs[partition])
@@ -223,6 +238,10 @@ class World:
             self.note("lost reply")
             raise Unavailable("the reply was lost")
         return result
+
+    def recorded(self, partitions: Collection[int]) -> set[int]:
+        """Which of the partitions have records, or had."""
+        return self.call(lambda: {p for p in partitions if self.logs[p] or p in self.offsets})
 
     # producing, and the recount
 
@@ -279,13 +298,15 @@ class Process:
         self.world, self.number, self.dead = world, number, False
         metrics = Metrics()
         self.log = MemoryLog(self)
-        store = MemoryStore(world)
+        store, outbox = MemoryStore(world), MemoryOutbox(world)
         self.ownership = Ownership(
             "group",
             world.stream,
             self.log,
             store,
             MemoryLetters(world),
+            outbox,
+            world.recount_after,
             metrics,
             lambda: world.clock,
             _silent,
@@ -293,10 +314,12 @@ class Process:
         self.publisher = Publisher(
             world.stream,
             store,
-            MemoryOutbox(world),
+            outbox,
             lambda: range(len(world.logs)),
+            world.recorded,
             lambda: self.ownership.epoch(0),
             0.95,
+            0,
             Recommender(world.stream, 0.0, metrics, _silent),
             metrics,
             _silent,
@@ -445,6 +468,13 @@ class MemoryStore:
             if (None if stored is None else stored.metadata.epoch) != epoch:
                 return None
             if stored is None:
+                head = self.world.heads[-1] if self.world.heads else Head()
+                fresh = head.offsets.get(partition, 0) <= initial.offset
+                assert fresh or self.world.recount_after, "a fresh start of what was published"
+                if not fresh:
+                    self.world.note("given up")
+                if not fresh or "offsets expired" in self.world.happened:  # it may begin elsewhere
+                    self.world.starts.pop(partition, None)
                 stored = Loaded(initial, {})
             else:
                 stored = replace(stored, metadata=replace(stored.metadata, epoch=stored.metadata.epoch + 1))
@@ -537,7 +567,10 @@ class MemoryLetters:
 
 
 class MemoryOutbox:
-    """The snapshot topic, with one transactional id: whoever opens it last fences the others off."""
+    """The snapshot topic, with one transactional id: whoever opens it last fences the others off.
+
+    While a transaction of another stream is open, readers of committed records see nothing that came after it began.
+    """
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -548,10 +581,21 @@ class MemoryOutbox:
             world = self.world
             world.publisher_fence += 1
             self.fence = world.publisher_fence
-            sequence, offsets = world.snapshots[-1] if world.snapshots else (0, {})
-            return Head(sequence, offsets, world.stream.fingerprint.hex())
+            return self._head(decided=True)
 
         return self.world.call(effect)
+
+    def head(self, *, decided: bool) -> Head:
+        return self.world.call(lambda: self._head(decided=decided))
+
+    def _head(self, *, decided: bool) -> Head:
+        world = self.world
+        if world.clock >= world.open_until:
+            world.stable = len(world.heads)
+        elif decided:
+            world.note("not decided yet")
+            raise Unavailable("another stream's transaction is open")
+        return world.heads[world.stable - 1] if world.stable else Head()
 
     def publish(self, sequence: int, messages: Sequence[Message]) -> None:
         fence = self.fence
@@ -572,11 +616,19 @@ class MemoryOutbox:
             ]
             reports = sum(c.reports for c in counted)
             assert head["reports"] == reports
+            if world.heads and reports < world.heads[-1].reports:
+                before = {str(p): [list(gap) for gap in gaps] for p, gaps in world.heads[-1].gaps.items()}
+                assert head["gaps"] != before, "reports fell and no gap says why"
+            left_out = {p for p, log in enumerate(world.logs) if log} - offsets.keys()
+            assert set(head["uncounted"]) >= left_out
+            assert head["complete"] == (not head["uncounted"] and not head["gaps"])
+            assert {m.snapshot for m in messages} == {head["snapshot"]}
             base = next(json.loads(m.body) for m in messages if m.key.endswith("/base"))["frequencies"]
             p, q = float(world.stream.oracle.p), float(world.stream.oracle.q)
             support = np.sum([c.state for c in counted], axis=0)
             np.testing.assert_allclose(base, (support / reports - q) / (p - q), atol=1e-12)
             world.snapshots.append((sequence, offsets))
+            world.heads.append(Head.parse(head))
             world.note("snapshot")
 
         self.world.call(effect, remote=True)

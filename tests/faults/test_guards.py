@@ -3,6 +3,7 @@
 import random
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 import ldp
 from ldp import frames
+from worker import layout
 from worker.layout import StateLost
 from worker.ownership import CLAIMED, COUNTED, NotOwner, Unavailable
 
@@ -393,3 +395,230 @@ def test_a_publisher_fenced_while_it_reads_publishes_nothing() -> None:
     old.publisher._cuts.cut = cut_then_lose
     old.publisher.tick()
     assert not world.snapshots
+
+
+def publish(world: Still, process: Process) -> None:
+    """Lets a worker publish what there is."""
+    process.publisher.tick()
+    assert world.snapshots[-1][1] == {p: len(log) for p, log in enumerate(world.logs)}
+
+
+def test_point_1_a_head_that_another_transaction_hides_is_waited_for() -> None:
+    world = Still()
+    world.send()
+    old = world.member(1)
+    count_all(world, old)
+    publish(world, old)
+    # another stream's publisher dies inside a transaction: what is committed behind it is not seen
+    world.stable, world.open_until = len(world.heads), world.clock + 1000
+    world.send()
+    count_all(world, old)
+    publish(world, old)
+    new = alone(world, 2)
+    count_all(world, new)
+    world.send()
+    count_all(world, new)
+    for _ in range(3):
+        new.publisher.tick()
+        assert [sequence for sequence, _ in world.snapshots] == [1, 2]
+    world.open_until = 0.0
+    publish(world, new)
+    assert [sequence for sequence, _ in world.snapshots] == [1, 2, 3]
+
+
+def test_point_1_owners_that_go_on_do_not_wait_for_another_streams_transaction() -> None:
+    """Else the owner of partition 0, who alone can end its own stream's open transaction, would wait for it."""
+    world = Still()
+    world.send()
+    count_all(world, world.member(1))
+    world.open_until = world.clock + 100_000
+    world.send()
+    count_all(world, alone(world, 2))
+
+
+def deployment(world: Still, number: int, group: str) -> Process:
+    """A worker of another deployment: another group, with a store of its own."""
+    process = alone(world, number)
+    process.ownership._group = group
+    return process
+
+
+def test_point_3_a_second_deployment_neither_counts_nor_publishes() -> None:
+    world = Still()
+    world.send()
+    first = world.member(1)
+    count_all(world, first)
+    publish(world, first)
+    stored, world.stored, world.offsets = world.stored, {}, {}
+    second = deployment(world, 2, "other-group")
+    with pytest.raises(StateLost, match="group 'group' there, 'other-group' here"):
+        count_all(world, second)
+    assert not world.stored
+    world.stored = stored
+
+
+def test_point_3_two_deployments_that_began_together_end_as_one() -> None:
+    world = Still()
+    world.send()
+    first = world.member(1)
+    count_all(world, first)
+    stored, world.stored, world.offsets = world.stored, {}, {}
+    second = deployment(world, 2, "other-group")
+    count_all(world, second)  # nothing is published yet, so nobody knows
+    theirs, world.stored = world.stored, stored
+    publish(world, first)
+    world.stored = theirs
+    with pytest.raises(StateLost, match="'other-group' here"):
+        second.publisher.tick()
+    world.stored = stored
+    world.send()
+    count_all(world, alone(world, 3))
+    assert [sequence for sequence, _ in world.snapshots] == [1]
+
+
+def test_point_4_a_fresh_start_of_what_was_published_is_state_loss() -> None:
+    world = Still(partitions=2)
+    world.send()
+    process = world.member(1)
+    count_all(world, process)
+    publish(world, process)
+    world.stored.clear()
+    world.late.clear()
+    world.offsets.clear()  # a week off: the group is forgotten
+    world.firsts[:] = [3, 3]
+    with pytest.raises(StateLost, match="snapshot 1 was published with those up to offset 5"):
+        turn(alone(world, 2))
+    assert not world.stored
+
+
+def test_point_4_nothing_begins_anew_while_a_head_may_be_hidden() -> None:
+    world = Still()
+    world.send()
+    world.open_until = 50.0
+    process = world.member(1)
+    turn(process)
+    assert not world.stored
+    count_all(world, process)  # turn by turn the clock goes on
+    assert world.clock > 50
+
+
+def test_point_4_the_operator_can_say_that_counts_are_given_up() -> None:
+    world = Still()
+    world.send(10)
+    process = world.member(1)
+    count_all(world, process)
+    publish(world, process)
+    del world.stored[0]
+    world.deliver()
+    world.firsts[0] = 4
+    world.starts.clear()
+    for word in (None, 0):
+        world.recount_after = word
+        with pytest.raises(StateLost, match="set recount_after = 1 for the stream"):
+            turn(alone(world, 2))
+    world.recount_after = 1
+    process = alone(world, 3)
+    count_all(world, process)
+    world.send(1)
+    count_all(world, process)
+    publish(world, process)
+    head = world.heads[-1]
+    assert (head.sequence, head.gaps, head.reports) == (2, {0: [(0, 4)]}, 7)
+
+
+def test_point_4_a_snapshot_with_fewer_reports_and_no_gap_is_never_published() -> None:
+    world = Still()
+    world.send()
+    process = world.member(1)
+    count_all(world, process)
+    publish(world, process)
+    head = process.publisher._head
+    process.publisher._head = replace(head, reports=head.reports + 1)
+    world.send(0)
+    with pytest.raises(StateLost, match="5 reports, but snapshot 1 has 6"):
+        process.publisher.tick()
+
+
+def test_point_5_a_partition_without_counts_makes_the_snapshot_incomplete() -> None:
+    world = Still(partitions=2)
+    world.send()
+    process = world.member(1)
+    process.log.poll()
+    process.log.mine = {0}
+    told: list[dict[str, Any]] = []
+    process.publisher._report = lambda event, **facts: told.append({"event": event} | facts)
+    for _ in range(20):
+        turn(process)
+        process.log.seen, process.log.mine = world.generation, {0}
+    process.publisher.tick()
+    process.publisher.tick()
+    head = world.heads[-1]
+    assert (head.sequence, head.offsets, head.uncounted) == (1, {0: 5}, (1,))
+    assert [t for t in told if t["event"] == "snapshot.uncounted"] == [
+        {"event": "snapshot.uncounted", "partitions": [1]}
+    ]
+    process.log.mine = {0, 1}
+    count_all(world, process)
+    process.publisher.tick()
+    assert (world.heads[-1].sequence, world.heads[-1].uncounted) == (2, ())
+
+
+def test_point_5_an_empty_partition_that_nobody_claimed_is_complete() -> None:
+    world = Still(partitions=2)
+    world.logs[1].clear()
+    world.produce(0, frames.encode(STREAM, np.array([(1,)], STREAM.oracle.report_dtype)), [1])
+    process = world.member(1)
+    process.log.poll()
+    for _ in range(20):
+        process.log.mine = {0}
+        turn(process)
+    process.publisher.tick()
+    assert (world.heads[-1].sequence, world.heads[-1].uncounted) == (1, ())
+
+
+@pytest.mark.parametrize("witness", ["head", "group"])
+def test_point_6_set_back_beyond_the_logs_start_is_state_loss(witness: str) -> None:
+    world = Still()
+    process = world.member(1)
+    turn(process)
+    for _ in range(2):
+        world.send()
+        count_all(world, process)
+    if witness == "head":
+        publish(world, process)
+        world.late.clear()
+    else:
+        world.deliver()
+    world.stored[0] = next(past for past in world.past[0] if 0 < past.metadata.offset < 8)
+    world.firsts[0] = 8
+    with pytest.raises(StateLost, match="those up to 10 were there once"):
+        turn(alone(world, 2))
+    with pytest.raises(StateLost):  # nor later, by a worker that looks again
+        turn(alone(world, 3))
+    world.recount_after = len(world.heads)
+    count_all(world, alone(world, 4))
+    assert layout.load(STREAM, world.stored[0].metadata, world.stored[0].blobs).gaps
+
+
+def test_point_6_records_lost_before_anyone_counted_them_are_a_gap() -> None:
+    world = Still()
+    world.send()
+    process = world.member(1)
+    count_all(world, process)
+    publish(world, process)
+    world.deliver()
+    world.send(10)
+    world.firsts[0] = 8
+    count_all(world, alone(world, 2))
+    assert layout.load(STREAM, world.stored[0].metadata, world.stored[0].blobs).gaps == [(5, 8)]
+
+
+def test_point_18_a_snapshot_with_too_few_new_reports_is_held_back() -> None:
+    world = Still()
+    process = world.member(1)
+    process.publisher._fewest_new = 4
+    for sent, published in ((3, []), (1, [4]), (3, [4]), (2, [4, 9])):
+        world.send(sent)
+        count_all(world, process)
+        process.publisher.tick()
+        assert [head.reports for head in world.heads] == published

@@ -13,8 +13,8 @@ from ldp.oracles import ORACLES
 from worker import check, layout, topics
 from worker.check import Cluster, Level
 from worker.config import parse
+from worker.head import Head
 from worker.partition import PartitionState
-from worker.publisher import Head
 
 CONFIG_TEXT = """
 group = "g"
@@ -222,13 +222,24 @@ def test_the_largest_state_does_not_fit_into_redis_own_default():
 
 
 def test_snapshots_of_another_stream():
-    ours = SERVED.stream.fingerprint.hex()
-    assert check.judge_head(SERVED, Head(0, {}, "")).level is Level.OK
-    assert check.judge_head(SERVED, Head(7, {0: 3}, ours)).level is Level.OK
-    finding = check.judge_head(SERVED, Head(7, {0: 3}, "00c0ffee"))
-    assert (finding.level, finding.subject) == (Level.ERROR, "snapshots of colours")
-    assert "number 7 of fingerprint 00c0ffee" in finding.text
-    assert ours in finding.text
+    ours = {"group": "g-colours", "topic_id": "id-1", "fingerprint": SERVED.stream.fingerprint.hex()}
+    topic = topics.Topic("id-1", 2, 3, SOUND)
+
+    def judged(head, topic=topic):
+        return check.judge_head(CONFIG, SERVED, topic, head)
+
+    assert judged(Head()).level is Level.OK
+    assert judged(Head(7, {0: 3}, 5, lineage=ours)).level is Level.OK
+    # one of an earlier version names the fingerprint only; without a topic its id cannot be another
+    assert judged(Head(7, {0: 3}, 5, lineage={"fingerprint": ours["fingerprint"]})).level is Level.OK
+    assert judged(Head(7, {0: 3}, 5, lineage=ours), topic=None).level is Level.OK
+    for name, theirs in (("fingerprint", "00c0ffee"), ("group", "other-colours"), ("topic_id", "id-2")):
+        finding = judged(Head(7, {0: 3}, 5, lineage=ours | {name: theirs}))
+        assert (finding.level, finding.subject) == (Level.ERROR, "snapshots of colours")
+        assert f"{name} {theirs!r} there, {ours[name]!r} here" in finding.text
+    finding = judged(Head(7, {0: 3}, 5, uncounted=(1,), lineage=ours))
+    assert finding.level is Level.WARNING
+    assert "partition 1" in finding.text
 
 
 @pytest.mark.parametrize(
@@ -268,10 +279,10 @@ def test_nothing_is_cut_at_80_columns():
     assert lines[-1].split() == ["ok", "redis:", "fine", "[red]"]
 
 
-def counts(fields, words=None, log=(0, 10), topic_id="id-1"):
+def counts(fields, words=None, log=(0, 10), topic_id="id-1", published=0):
     there = cluster(reports=topics.Topic(topic_id, 2, 3, SOUND))
     known = Cluster(there, {"reports": {0: log, 1: log}}, {"reports": words or {}})
-    return check.judge_counts(CONFIG, SERVED, known, fields)
+    return check.judge_counts(CONFIG, SERVED, known, fields, Head(4, {0: published}, 1))
 
 
 def stored(offset: int, group: str = "g-colours") -> dict[str, str]:
@@ -292,6 +303,8 @@ def test_counts_that_can_be_gone_on_with():
         ({"fields": {0: stored(11)}}, Level.ERROR, "truncated"),
         ({"fields": {0: stored(3)}, "log": (4, 10)}, Level.WARNING, "lost"),
         ({"fields": {}, "words": {1: "counted"}}, Level.ERROR, "lost"),
+        ({"fields": {}, "published": 3}, Level.ERROR, "published with those up to offset 3"),
+        ({"fields": {0: stored(3)}, "log": (4, 10), "published": 4}, Level.ERROR, "set back"),
         ({"fields": {0: {"offset": "5"}}}, Level.ERROR, "cannot be read"),
     ],
 )

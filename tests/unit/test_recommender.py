@@ -14,10 +14,11 @@ from ldp.selection import Sets, Top, choose
 from worker import layout, recommender
 from worker.columns import Batch, Columns
 from worker.config import ConfigError, parse
+from worker.head import Head
 from worker.metrics import Metrics
 from worker.ownership import Loaded
 from worker.partition import ALL, PartitionState
-from worker.publisher import Head, Publisher
+from worker.publisher import Publisher
 from worker.recommender import Recommender
 
 SCHEMA = json.loads((Path(snapshot.__file__).parent / "snapshot.schema.json").read_text())
@@ -178,7 +179,7 @@ class Counted:
 
     def __init__(self):
         self.state = PartitionState.fresh(STREAM, 0)
-        self.metadata = layout.initial("lineage", self.state)
+        self.metadata = layout.initial(layout.lineage("group", STREAM, "topic-1"), self.state)
 
     def count(self, values):
         reports = np.array([(value,) for value in values], STREAM.oracle.report_dtype)
@@ -200,7 +201,7 @@ class Published:
         self.snapshots = []
 
     def open(self):
-        return Head(0, {}, "")
+        return Head()
 
     def publish(self, _, messages):
         self.snapshots.append(
@@ -214,7 +215,17 @@ class Published:
 def test_snapshots_carry_what_is_known_and_never_wait():
     bench, counted, outbox = Bench(), Counted(), Published()
     publisher = Publisher(
-        STREAM, counted, outbox, lambda: [0], lambda: 1, 0.95, bench.recommender, bench.metrics, bench.tell
+        STREAM,
+        counted,
+        outbox,
+        lambda: [0],
+        lambda partitions: partitions,
+        lambda: 1,
+        0.95,
+        0,
+        bench.recommender,
+        bench.metrics,
+        bench.tell,
     )
     validator = jsonschema.Draft202012Validator(SCHEMA)
     for step in range(4):

@@ -82,7 +82,7 @@ def test_the_schema_refuses_what_is_wrong():
     ]:
         assert not validator.is_valid(good | {key: wrong}), key
     for key in good:
-        if key not in ("low", "high", "top"):
+        if key not in ("low", "high", "top", "snapshot", "uncounted"):
             assert not validator.is_valid({k: v for k, v in good.items() if k != key}), key
 
 
@@ -159,3 +159,47 @@ def test_another_stream_on_the_topic_does_not_matter():
     _, _, messages = make(3)
     other = {f"other/{m.key}": (dict(m.headers(4, 1)), m.body) for m in messages}
     assert snapshot.assemble("s", topic(messages, 4) | other).head["sequence"] == 4
+
+
+def test_point_2_parts_of_two_snapshots_with_one_number_are_never_one_snapshot():
+    """Two publishers that both believed to be the one made number 4: whatever mix is read, it is refused."""
+    _, _, one = make(5)
+    stream, estimate, _ = make(5)
+    other = snapshot.messages(stream, estimate, snapshot.Cut({0: 11, 1: 21}, {}), 4, level=0.9)
+    assert [m.key for m in one] == [m.key for m in other]
+    whole = topic(one, 4)
+    assert snapshot.assemble("s", whole).head["offsets"] == json.loads(one[0].body)["offsets"]
+    for part in other:
+        with pytest.raises(Incomplete):
+            snapshot.assemble("s", whole | {part.key: topic(other, 4)[part.key]})
+
+
+@pytest.mark.parametrize("field", ["snapshot", "sequence", "reports", "offsets"])
+def test_point_2_a_body_must_say_what_its_head_says(field):
+    """A publisher that stamps another's body with its own headers is believed in nothing."""
+    _, _, messages = make(5)
+    received = topic(messages, 4)
+    key = "s/all/norm-sub"
+    headers, value = received[key]
+    said = {"snapshot": "0" * 32, "sequence": 5, "reports": 99, "offsets": {"0": 1}}
+    received[key] = headers, json.dumps(json.loads(value) | {field: said[field]}).encode()
+    with pytest.raises(Incomplete, match=f"{field} is not the head's"):
+        snapshot.assemble("s", received)
+
+
+def test_point_2_snapshots_from_before_there_were_identities_are_read():
+    _, _, messages = make(5)
+    received = {}
+    for key, (headers, value) in topic(messages, 4).items():
+        body = {name: field for name, field in json.loads(value).items() if name != "snapshot"}
+        received[key] = {k: v for k, v in headers.items() if k != "snapshot"}, json.dumps(body).encode()
+    assert list(snapshot.assemble("s", received).bodies) == list(METHODS)
+
+
+def test_the_same_counts_make_the_same_identity_unless_one_is_given():
+    stream, estimate, messages = make(5)
+    assert {m.snapshot for m in messages} == {json.loads(messages[0].body)["snapshot"]}
+    again = snapshot.messages(stream, estimate, CUT, 4, level=0.9)
+    assert [m.body for m in again] == [m.body for m in messages]
+    named = snapshot.messages(stream, estimate, CUT, 4, level=0.9, identity="ab" * 16)
+    assert {m.snapshot for m in named} == {"ab" * 16}

@@ -1,0 +1,102 @@
+"""The head: what was published last, as the snapshot topic itself says it.
+
+It is the record from which a publisher goes on, and the third witness of what was counted, beside Redis and the group's
+offsets: where it says that something was counted, counts that are not there were lost.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+LINEAGE = ("group", "topic_id", "fingerprint")
+"""What of a lineage the head names: which deployment counted what."""
+
+
+@dataclass(frozen=True)
+class Head:
+    """The newest published snapshot; number 0 when there is none.
+
+    Attributes:
+        sequence: its number.
+        offsets: partition -> the offset up to which it was counted.
+        reports: how many reports it has.
+        gaps: partition -> stretches [from, to) that are not in it, because they were lost.
+        uncounted: partitions that it left out though they have records.
+        lineage: what its counts are of, by the names in `LINEAGE`; an earlier version named the fingerprint only.
+
+    Example:
+        >>> head = Head.parse({"sequence": 3, "offsets": {"0": 7}, "reports": 5, "gaps": {}, "fingerprint": "8e9f39d0"})
+        >>> head.behind({0: 6}), head.behind({0: 7, 1: 2})
+        (True, False)
+        >>> head.foreign('{"group": "ldp-worker-colours", "topic_id": "Xk", "fingerprint": "8e9f39d0"}')
+        []
+    """
+
+    sequence: int = 0
+    offsets: Mapping[int, int] = field(default_factory=dict)
+    reports: int = 0
+    gaps: Mapping[int, list[tuple[int, int]]] = field(default_factory=dict)
+    uncounted: tuple[int, ...] = ()
+    lineage: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def parse(cls, body: Mapping[str, Any]) -> "Head":
+        """Reads a head's document."""
+        return cls(
+            body["sequence"],
+            {int(partition): offset for partition, offset in body["offsets"].items()},
+            body["reports"],
+            {int(p): [(begin, end) for begin, end in gaps] for p, gaps in body["gaps"].items()},
+            tuple(body.get("uncounted", ())),
+            {"fingerprint": body["fingerprint"]} | body.get("lineage", {}),
+        )
+
+    def behind(self, offsets: Mapping[int, int]) -> bool:
+        """Returns whether a cut is behind this head in any partition."""
+        return any(offsets.get(partition, -1) < offset for partition, offset in self.offsets.items())
+
+    def foreign(self, lineage: str) -> list[str]:
+        """Names what differs between this head and a lineage of `worker.layout`; nothing for the same counts."""
+        ours = json.loads(lineage)
+        why = {"fingerprint": ", for another protocol, ε, domain or labels"}
+        return [
+            f"{name} {self.lineage[name]!r} there, {ours[name]!r} here{why.get(name, '')}"
+            for name in LINEAGE
+            if name in self.lineage and self.lineage[name] != ours[name]
+        ]
+
+
+def named(lineage: str) -> dict[str, str]:
+    """Returns what a head says of a lineage beside the fingerprint, which every message has.
+
+    Example:
+        >>> named('{"fingerprint": "8e9f39d0", "group": "g-colours", "layout": 1, "topic_id": "Xk"}')
+        {'group': 'g-colours', 'topic_id': 'Xk'}
+    """
+    said = json.loads(lineage)
+    return {name: said[name] for name in LINEAGE if name != "fingerprint"}
+
+
+def foreign(stream: str, head: Head, differing: Sequence[str]) -> str:
+    """Says that a stream's head is another deployment's, and what to do."""
+    return (
+        f"stream {stream!r}: snapshot {head.sequence} in the snapshot topic is of other counts: {'; '.join(differing)}."
+        " Two deployments would publish under one name. Undo a change of the configuration, or give this stream another"
+        " name or another snapshots.topic."
+    )
+
+
+class Witness(Protocol):
+    """Where the head of a stream is read."""
+
+    def head(self, *, decided: bool) -> Head:
+        """Returns the newest head that is committed.
+
+        Args:
+            decided: also newer ones that another stream's open transaction hides: nothing below the topic's end may be
+                open any more.
+
+        Raises:
+            Unavailable: the topic cannot be read; or its end is not decided yet, and it was to be.
+        """
