@@ -2,7 +2,7 @@
 # docker build -t ldp-worker . && docker run -v "$PWD/worker.toml:/etc/ldp-worker/worker.toml:ro" ldp-worker
 
 # The project as a wheel, made as `make venv` makes it: the build backend too comes by hash from a lock.
-FROM python:3.12-slim AS wheel
+FROM python:3.12.12-slim-bookworm AS wheel
 WORKDIR /src
 COPY requirements-dev.lock ./
 RUN python -m venv /opt/build \
@@ -12,7 +12,7 @@ COPY ldp ldp
 COPY worker worker
 RUN /opt/build/bin/pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-dir /wheels .
 
-FROM python:3.12-slim AS build
+FROM python:3.12.12-slim-bookworm AS build
 WORKDIR /src
 COPY requirements.lock ./
 RUN python -m venv /opt/ldp-worker \
@@ -25,7 +25,7 @@ RUN /opt/ldp-worker/bin/pip install --no-cache-dir --no-deps /wheels/*.whl \
     && touch -d 2020-01-01T00:00:00Z /opt/ldp-worker/lib/python3.12/site-packages/ldp/kernels.py \
     && /opt/ldp-worker/bin/python -c 'from ldp import kernels; kernels.warm()'
 
-FROM python:3.12-slim
+FROM python:3.12.12-slim-bookworm
 RUN groupadd --system --gid 10001 ldp \
     && useradd --system --uid 10001 --gid ldp --no-create-home --home-dir /nonexistent ldp
 COPY --from=build /opt/ldp-worker /opt/ldp-worker

@@ -25,7 +25,7 @@ from deploy.local.services import Services, UnavailableError, free_ports, kafka_
 
 # The images that deploy/compose names too.
 KAFKA_IMAGE = f"apache/kafka:{kafka_version()}"
-REDIS_IMAGE = "redis:7"
+REDIS_IMAGE = "redis:7.2.11"
 
 
 @dataclass(frozen=True)

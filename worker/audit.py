@@ -660,6 +660,14 @@ def _stretches(stored: _Stored, begin: int, end: int) -> list[tuple[int, int]]:
 def _read(
     consumer: KafkaConsumer, tp: TopicPartition, advanced: Callable[[int], None], begin: int, end: int
 ) -> Iterator[Record]:
+    """Yields time and value of the committed records of [begin, end)."""
+    for record in _records(consumer, tp, advanced, begin, end):
+        yield record.timestamp, record.value
+
+
+def _records(
+    consumer: KafkaConsumer, tp: TopicPartition, advanced: Callable[[int], None], begin: int, end: int
+) -> Iterator[Any]:
     """Yields the committed records of [begin, end); markers, aborted and compacted records are passed."""
     consumer.assign([tp])
     consumer.seek(tp, begin)
@@ -667,7 +675,7 @@ def _read(
     while position < end:
         for record in consumer.poll(timeout_ms=500, max_records=5000).get(tp, ()):
             if record.offset < end:
-                yield record.timestamp, record.value
+                yield record
         if (now := consumer.position(tp)) > position:
             position, moved = now, time.monotonic()
             advanced(min(position, end))
@@ -720,6 +728,7 @@ def audit(served: Served, config: Config, progress: Callable[[int, int], None] |
             )
         topic = [TopicPartition(served.topic, number) for number in sorted(numbers)]
         words = _words(config.kafka.client(), config.consumer_group(served.stream), served.topic)
+        published = _published(consumer, config.snapshots.topic, served.stream.name)
         begins, ends = consumer.beginning_offsets(topic), consumer.end_offsets(topic)
         total, passed = sum(ends[tp] - begins[tp] for tp in topic), 0
         document, group = served.stream.document(), config.consumer_group(served.stream)
@@ -734,9 +743,17 @@ def audit(served: Served, config: Config, progress: Callable[[int, int], None] |
             # after the cut, so that a worker which counts on is never ahead of the log that we know
             bounds = consumer.beginning_offsets([tp])[tp], consumer.end_offsets([tp])[tp]
             read = partial(_read, consumer, tp, advanced)
-            word = words.get(tp.partition, "")
             rows.append(
-                verify(document, tp.partition, group=group, cut=cut, bounds=bounds, read=read, word=word)
+                verify(
+                    document,
+                    tp.partition,
+                    group=group,
+                    cut=cut,
+                    bounds=bounds,
+                    read=read,
+                    word=words.get(tp.partition, ""),
+                    published=published.get(tp.partition, 0),
+                )
             )
             passed += ends[tp] - begins[tp]
             advanced(ends[tp])
@@ -763,6 +780,25 @@ def _words(settings: dict[str, Any], group: str, topic: str) -> dict[int, str]:
     return {tp.partition: committed.metadata for tp, committed in offsets.items() if tp.topic == topic}
 
 
+def _published(consumer: KafkaConsumer, topic: str, stream: str) -> dict[int, int]:
+    """Returns the offsets that the newest snapshot of a stream says were counted; none if there is no snapshot."""
+    if not consumer.partitions_for_topic(topic):
+        return {}
+    tp = TopicPartition(topic, 0)
+    first, end, step = consumer.beginning_offsets([tp])[tp], consumer.end_offsets([tp])[tp], 100
+    while first < end:
+        begin = max(first, end - step)
+        newest = None
+        for record in _records(consumer, tp, lambda _: None, begin, end):
+            if record.key == f"{stream}/head".encode():
+                newest = record
+        if newest is not None:
+            said = json.loads(newest.value)["offsets"] if newest.value else {}
+            return {int(partition): offset for partition, offset in said.items()}
+        end, step = begin, 2 * step
+    return {}
+
+
 def verify(
     document: Mapping[str, Any],
     partition: int,
@@ -772,6 +808,7 @@ def verify(
     bounds: tuple[int, int],
     read: Callable[[int, int], Iterable[Record]],
     word: str = "",
+    published: int = 0,
 ) -> Row:
     """Judges what is stored of one partition; knows neither Kafka nor Redis.
 
@@ -783,6 +820,7 @@ def verify(
         bounds: the log's first offset and its last stable one, read after the cut.
         read: the committed records of [from, to).
         word: the metadata word of the offset that the group has committed; other than "claimed", progress was counted.
+        published: the offset up to which the newest snapshot says it was counted, or 0.
     """
     begin, end = bounds
     row = Row(partition, None, 0, end - begin)
@@ -793,8 +831,17 @@ def verify(
                 raise _Difference(
                     "nothing in Redis, but Kafka's group has counted progress: the counts were lost"
                 )
+            if published:
+                raise _Difference(
+                    f"nothing in Redis, but a snapshot was published of offsets up to {published}: the counts were lost"
+                )
             return row
         row = replace(row, start=stored.start, offset=stored.offset, lag=max(0, end - stored.offset))
+        if stored.offset < min(begin, published):
+            raise _Difference(
+                f"offset: {stored.offset} in Redis, {published} in the newest snapshot, and the log begins at {begin}:"
+                " what was counted in between is lost"
+            )
         stretches = _stretches(stored, begin, end)
         counted = recount(document, chain.from_iterable(read(*stretch) for stretch in stretches))
         row = replace(

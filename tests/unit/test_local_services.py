@@ -1,8 +1,11 @@
 """deploy/local: both services answer, keep their data through a kill, and leave nothing behind however they end."""
 
+import contextlib
+import io
 import os
 import platform
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -132,13 +135,31 @@ def test_the_script_runs_a_command_with_its_variables_and_returns_its_exit_code(
 
 
 @pytest.mark.integration
+def test_point_18_the_script_takes_the_ports_that_readme_says_or_names_the_variables(monkeypatch) -> None:
+    free, *_ = services.free_ports(1)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        monkeypatch.setattr(services, "USUAL", {"kafka": free, "redis": taken.getsockname()[1]})
+        with Services.start(usual=True) as started:
+            assert started.kafka.port == free
+            assert started.redis.port != taken.getsockname()[1]
+            monkeypatch.setattr(started.redis, "running", lambda: False)
+            said = io.StringIO()
+            with contextlib.redirect_stdout(said), pytest.raises(services.UnavailableError):
+                services._stay(started)
+    lines = said.getvalue().splitlines()
+    assert lines[-2:] == [
+        f"export LDP_WORKER_KAFKA__BOOTSTRAP_SERVERS={started.kafka.address}",
+        f"export LDP_WORKER_REDIS__URL={started.redis.address}",
+    ]
+
+
+@pytest.mark.integration
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
 def test_the_script_leaves_nothing_when_a_signal_ends_it(number: signal.Signals) -> None:
     with subprocess.Popen([sys.executable, str(SCRIPT)], stdout=subprocess.PIPE, text=True) as script:
         assert script.stdout is not None
-        lines = [script.stdout.readline() for _ in range(6)]
-        assert lines[4].startswith("export LDP_TEST_KAFKA=127.0.0.1:")
-        assert lines[5].startswith("export LDP_TEST_REDIS=redis://127.0.0.1:")
+        lines = [script.stdout.readline() for _ in range(3)]
+        assert lines[2] == "Ctrl-C stops both and removes their data.\n"
         folder = Path(lines[0].split()[-1]).parent
         started = pids(folder)
         assert all(alive(pid) for pid in started)

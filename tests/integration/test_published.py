@@ -1,0 +1,252 @@
+"""What was published is the third witness of what was counted, and is itself never contradicted."""
+
+import contextlib
+import json
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from kafka import TopicPartition
+from kafka.admin import OffsetSpec, TransactionState
+
+from tests.integration.harness import PATIENCE, Sending, World, assert_snapshot_topic, until
+from worker import check, config, watch
+
+pytestmark = pytest.mark.integration
+
+DIES_INSIDE = """
+import os, signal, sys
+from pathlib import Path
+from ldp.snapshot import Message
+from worker.config import load
+from worker.publisher import KafkaOutbox
+config = load(Path(sys.argv[1]), {})
+(served,) = config.streams
+topic, stream = config.snapshots.topic, served.stream
+outbox = KafkaOutbox(config.kafka.client(), config.transactional_id(stream), topic, stream)
+outbox.open()
+outbox._producer.commit_transaction = lambda: os.kill(os.getpid(), signal.SIGKILL)
+outbox.publish(1, [Message(f"{stream.name}/head", "application/json", b"{}")])
+"""
+
+
+@pytest.fixture
+def pair(kafka, redis_url, tmp_path):
+    """Two streams on one snapshot topic."""
+    with contextlib.ExitStack() as stack:
+        worlds = []
+        for name in ("first", "second"):
+            folder = tmp_path / name
+            folder.mkdir()
+            shared = worlds[0].config.snapshots.topic if worlds else None
+            world = World(kafka, redis_url, folder, partitions=2, domain_size=2000, snapshots=shared)
+            worlds.append(stack.enter_context(world))
+        yield worlds
+
+
+def decided(world):
+    """Whether no transaction is open on the snapshot topic."""
+    tp = TopicPartition(world.config.snapshots.topic, 0)
+    ends = [
+        world.admin.list_partition_offsets({tp: OffsetSpec.LATEST}, isolation_level=level)[tp].offset
+        for level in ("read_committed", "read_uncommitted")
+    ]
+    return ends[0] == ends[1]
+
+
+def gone(world, worker):
+    """Kills a worker, and has the group forget it at once."""
+    worker.kill()
+    world.expel(list(world.members()))
+
+
+def test_point_1_a_publisher_that_dies_inside_its_transaction_hides_no_head(pair):
+    first, second = pair
+    (worker,) = first.start()
+    first.send(20)
+    first.covered()
+    # the other stream's publisher is killed between its messages and its commit
+    died = subprocess.run([sys.executable, "-c", DIES_INSIDE, second.toml], timeout=PATIENCE, check=False)
+    assert died.returncode == -signal.SIGKILL
+    assert not decided(first)
+    # committed behind it, so hidden from readers of committed records
+    published = worker.metric("snapshot_sequence")
+    first.send(20)
+    first.settle()
+    until(lambda: worker.metric("snapshot_sequence") > published, "a snapshot behind the open transaction")
+    gone(first, worker)
+    first.send(20)
+    first.start()  # counts on, though nothing is decided yet
+    ends = first.ends()
+    until(lambda: first.totals()["offsets"] == ends, "counting goes on meanwhile")
+    # its successor ends the transaction
+    second.start()
+    last = first.covered()
+    first.assert_right(last)
+    assert assert_snapshot_topic(first) == last.head["sequence"] > published + 1
+
+
+def ongoing(world):
+    """Whether the stream's publisher has begun a transaction and not ended it."""
+    identity = world.config.transactional_id(world.stream)
+    return world.admin.describe_transactions([identity])[identity].state is TransactionState.ONGOING
+
+
+def kill_inside(world, worker):
+    """SIGKILL while a snapshot's transaction is open."""
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline:
+        if ongoing(world):
+            worker.pause()
+            time.sleep(0.05)  # what it had sent before arrives
+            if ongoing(world):
+                gone(world, worker)
+                return
+            worker.go_on()
+    pytest.fail("never found inside a transaction")
+
+
+def test_point_2_twenty_kills_inside_transactions_on_one_topic(pair):
+    first, second = pair
+    with Sending(first), Sending(second):
+        workers = [world.start()[0] for world in pair]
+        for _ in range(10):
+            sequences = [until(world.snapshots.sequence, "a snapshot") for world in pair]
+            for world, worker in zip(pair, workers, strict=True):
+                kill_inside(world, worker)
+            # the first one starts while the other's transaction is still open before its own heads
+            workers = [world.launch() for world in pair]
+            for world, before in zip(pair, sequences, strict=True):
+                until(lambda w=world, n=before: w.snapshots.sequence() > n, "it publishes again")
+    for world in pair:
+        last = world.covered()
+        world.assert_right(last)
+        assert last.head["complete"]
+        assert assert_snapshot_topic(world) == last.head["sequence"]
+
+
+def test_point_3_another_group_with_the_same_name_stops_and_disturbs_nothing(kafka, redis_url, tmp_path):
+    with World(kafka, redis_url, tmp_path, partitions=2) as world:
+        (worker,) = world.start()
+        world.send(40)
+        sequence = world.covered().head["sequence"]
+        elsewhere = redis_url.rpartition("/")[0] + "/1"
+        toml = world.configure("other", group="others", redis_url=elsewhere)
+        why = world.launch(toml).stopped_for()
+        assert "of other counts: group" in why
+        assert f"'{world.group}' there, 'others-{world.name}' here" in why
+        found = {finding.subject: finding for finding in check.check(config.load(toml, {}))}
+        assert found[f"snapshots of {world.name}"].level is check.Level.ERROR
+        assert "group" in found[f"snapshots of {world.name}"].text
+        world.send(40)
+        last = world.covered()
+        world.assert_right(last)
+        assert last.head["sequence"] > sequence
+        assert last.head["lineage"]["group"] == world.group
+        assert_snapshot_topic(world)
+        assert worker.alive()
+
+
+def forget(world):
+    """Redis loses the stream, and Kafka the group's offsets, as after a week off."""
+    for key in world.redis.scan_iter(f"{{{world.name}:*"):
+        world.redis.delete(key)
+    until(lambda: not world.members(), "the group is empty")
+    world.admin.delete_groups([world.group])
+
+
+def test_point_4_a_restart_from_the_middle_is_refused(kafka, redis_url, tmp_path):
+    with World(kafka, redis_url, tmp_path, partitions=2) as world:
+        (worker,) = world.start()
+        world.send(100)
+        last = world.covered()
+        assert worker.terminate() == 0
+        forget(world)
+        world.admin.delete_records({TopicPartition(world.topic, p): 30 for p in range(2)})
+        # every reader of the state says so before anything is counted
+        counts = {f.subject: f for f in check.check(world.config)}[f"counts of {world.name}"]
+        assert counts.level is check.Level.ERROR
+        assert "a snapshot was published with those up to offset" in counts.text
+        assert "a snapshot was published of offsets up to" in world.audit().difference
+        why = world.launch().stopped_for()
+        assert f"Redis has no counts, but snapshot {last.head['sequence']} was published" in why
+        assert f"set recount_after = {last.head['sequence']}" in why
+        assert world.snapshots.newest().head["reports"] == 100
+        # the operator says go on: what is lost is a recorded gap
+        world.workers.clear()
+        worker = world.launch(world.configure("given-up", recount_after=last.head["sequence"]))
+        world.send(10)
+        newest = world.covered()
+        assert newest.head["gaps"] == {"0": [[0, 30]], "1": [[0, 30]]}
+        assert not newest.head["complete"]
+        assert newest.head["reports"] == 50
+        assert newest.head["sequence"] == last.head["sequence"] + 1
+        assert worker.events("partition.given_up")
+
+
+def test_point_5_a_worker_on_another_redis_makes_snapshots_incomplete(kafka, redis_url, tmp_path):
+    with World(kafka, redis_url, tmp_path, partitions=4) as world:
+        elsewhere = redis_url.rpartition("/")[0] + "/1"
+        workers = [world.launch(), world.launch(world.configure("elsewhere", redis_url=elsewhere))]
+        until(world.balanced, "each owns a part")
+        (publisher,) = [worker for worker in workers if 0 in worker.owned()]
+        left_out = sorted(set(range(4)) - publisher.owned())
+        world.send(40)
+        world.settle()
+
+        def newest():
+            found = world.snapshots.newest()
+            return found if found is not None and found.head["uncounted"] == left_out else None
+
+        head = until(newest, "a snapshot that says what it lacks").head
+        assert not head["complete"]
+        assert publisher.metric("snapshot_complete") == 0
+        assert publisher.events("snapshot.uncounted")[-1]["partitions"] == left_out
+        assert watch.gaps(head) == ", ".join(f"partition {p} is not counted" for p in left_out)
+
+
+def test_point_6_redis_set_back_beyond_the_logs_start_is_state_loss(kafka, redis_url, tmp_path):
+    with World(kafka, redis_url, tmp_path, partitions=1) as world:
+        (worker,) = world.start()
+        world.send(30)
+        world.covered()
+        keys = [f"{{{world.name}:0}}:{rest}" for rest in ("meta", "window:all")]
+        older = {key: world.redis.dump(key) for key in keys}
+        world.send(30)
+        last = world.covered()
+        assert last.head["reports"] == 60
+        assert worker.terminate() == 0
+        for key, value in older.items():
+            world.redis.restore(key, 0, value, replace=True)
+        world.admin.delete_records({TopicPartition(world.topic, 0): 45})
+        counts = {f.subject: f for f in check.check(world.config)}[f"counts of {world.name}"]
+        assert counts.level is check.Level.ERROR
+        assert "set back" in counts.text
+        assert "is lost" in world.audit().difference
+        for _ in range(2):
+            why = world.launch().stopped_for()
+            assert "the counts reach offset 30, those up to" in why
+            assert "Redis was set back too far" in why
+        meta = world.redis.hgetall(keys[0])
+        assert json.loads(meta[b"totals"])["gaps"] == []
+        assert world.snapshots.newest().head["reports"] == 60
+
+
+def test_point_18_snapshots_with_too_few_new_reports_are_held_back(kafka, redis_url, tmp_path):
+    with World(kafka, redis_url, tmp_path, partitions=1) as world:
+        worker = world.launch(world.configure("few", snapshots={"fewest_new": 10}))
+        world.send(9)
+        world.settle()
+        until(lambda: worker.metric("partition_offset") == 9, "all is counted")
+        looked = worker.metric("snapshot_checked_timestamp_seconds")
+        until(lambda: worker.metric("snapshot_checked_timestamp_seconds") > looked, "the publisher looked")
+        assert world.snapshots.newest() is None
+        world.send(1)
+        assert world.covered().head["reports"] == 10
+        world.send(3)
+        world.settle()
+        assert worker.terminate() == 0  # nor on the way out
+        assert world.snapshots.newest().head["reports"] == 10
+        assert world.totals()["accepted"] == 13
