@@ -142,7 +142,7 @@ def test_point_18_the_script_takes_the_ports_that_readme_says_or_names_the_varia
         with Services.start(usual=True) as started:
             assert started.kafka.port == free
             assert started.redis.port != taken.getsockname()[1]
-            monkeypatch.setattr(started.redis, "running", lambda: False)
+            started.redis.kill()
             said = io.StringIO()
             with contextlib.redirect_stdout(said), pytest.raises(services.UnavailableError):
                 services._stay(started)
