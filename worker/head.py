@@ -91,11 +91,12 @@ class Witness(Protocol):
     """Where the head of a stream is read."""
 
     def head(self, *, decided: bool) -> Head:
-        """Returns the newest head that is committed.
+        """Returns the newest head.
 
         Args:
-            decided: also newer ones that another stream's open transaction hides: nothing below the topic's end may be
-                open any more.
+            decided: the newest one that is committed, once nothing below the topic's end is open any more; else the
+                newest that was sent, whatever became of it. Heads never go back, so counts that are not behind that one
+                are behind no committed one either, and need not wait for transactions of others.
 
         Raises:
             Unavailable: the topic cannot be read; or its end is not decided yet, and it was to be.

@@ -224,8 +224,9 @@ class Ownership:
             # Kafka's offsets first: they follow the store, so counts that they speak of must be found after them
             committed = self._log.committed(wanted)
             found = {p: self._peek(p) for p in wanted}
-            # a head that other transactions may hide must not be missed where counts begin anew
-            head = self._witness.head(decided=None in found.values())
+            head = self._witness.head(decided=False)
+            if any(self._doubtful(p, lineage, found[p], head) for p in wanted):
+                head = self._witness.head(decided=True)
             firsts = {p: first for p, (first, _) in self._log.bounds(wanted).items()}
             starts = {
                 p: self._decide(p, lineage, found[p], committed.get(p), firsts[p], head) for p in wanted
@@ -247,6 +248,12 @@ class Ownership:
             return self._store.peek(partition)
         except StateLost as error:
             raise self._lost(partition, str(error)) from None
+
+    def _doubtful(self, partition: int, lineage: str, metadata: Metadata | None, head: Head) -> bool:
+        """Returns whether what was published could contradict what is stored, so that a decided head is needed."""
+        if metadata is None or head.foreign(lineage):
+            return True
+        return head.offsets.get(partition, 0) > metadata.offset
 
     def _decide(
         self,

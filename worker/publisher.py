@@ -11,7 +11,7 @@ import contextlib
 import json
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 from uuid import uuid4
 
@@ -72,7 +72,8 @@ class Publisher:
         cuts: where the counts are read.
         outbox: where the snapshots go.
         partitions: the topic's partitions, at the moment.
-        recorded: of partitions without counts, those that have records or that the group says it counted.
+        uncounted: given the partitions that have no counts, each with whether it was claimed, returns those that ought
+            to have some; see `worker.group`.
         epoch: the epoch under which this worker holds partition 0 as far as it knows, or None; safe from any thread.
         level: confidence level of Base's intervals.
         fewest_new: a snapshot with fewer new reports than that, but some, is held back.
@@ -87,7 +88,7 @@ class Publisher:
         cuts: Cuts,
         outbox: Outbox,
         partitions: Callable[[], Sequence[int]],
-        recorded: Callable[[Collection[int]], Collection[int]],
+        uncounted: Callable[[Mapping[int, bool]], Sequence[int]],
         epoch: Callable[[], int | None],
         level: float,
         fewest_new: int,
@@ -97,7 +98,7 @@ class Publisher:
     ) -> None:
         self._stream, self._cuts, self._outbox, self._level = stream, cuts, outbox, level
         self._fewest_new, self._recommender = fewest_new, recommender
-        self._partitions, self._recorded, self._epoch = partitions, recorded, epoch
+        self._partitions, self._uncounted, self._epoch = partitions, uncounted, epoch
         self._metrics, self._report = metrics, report
         self._head: Head | None = None
         self._warned: Sequence[int] = ()
@@ -185,13 +186,14 @@ class Publisher:
 
     def _read(self) -> tuple[Cut, Any, int]:
         """Reads all partitions; returns the cut, the sum of their states and of their reports."""
-        offsets, gaps, without = {}, {}, []
+        offsets, gaps, without = {}, {}, {}
         total = self._stream.oracle.zeros()
         reports, lineages = 0, set()
         for partition in sorted(self._partitions()):
             loaded = self._cuts.cut(partition)
+            if loaded is None or not loaded.metadata.flush:
+                without[partition] = loaded is not None
             if loaded is None:
-                without.append(partition)
                 continue
             lineages.add(loaded.metadata.lineage)
             if len(lineages) > 1:
@@ -202,7 +204,9 @@ class Publisher:
             offsets[partition], gaps[partition] = state.offset, state.gaps
             np.add(total, state.windows[ALL].state, out=total)
             reports += state.windows[ALL].reports
-        uncounted = sorted(self._recorded(without)) if without else []
+        asked = self._uncounted(without) if without else []
+        # one that was committed meanwhile is no longer without
+        uncounted = [p for p in asked if (found := self._cuts.peek(p)) is None or not found.flush]
         if uncounted != self._warned:
             self._warned = uncounted
             if uncounted:
@@ -322,49 +326,64 @@ class KafkaOutbox:
                 producer.close(timeout=0)
 
     def head(self, *, decided: bool, wait_seconds: float = 0.0) -> Head:
-        """Reads the topic's newest committed head of the stream, from its end backwards in growing steps.
+        """Reads the topic's newest head of the stream, from its end backwards in growing steps.
 
         Clients of its own do it, so any thread may ask.
 
         Args:
             decided: see `worker.head.Witness`.
             wait_seconds: how long to wait for that.
+
+        Raises:
+            Unavailable: see `worker.head.Witness`.
+            StateLost: it is no head.
         """
         try:
             with contextlib.closing(KafkaAdminClient(**self._settings)) as admin:
                 first, end = self._bounds(admin, decided=decided, wait_seconds=wait_seconds)
-            record = self._last(first, end) if first < end else None
+            level = "read_committed" if decided else "read_uncommitted"
+            record = self._last(first, end, level) if first < end else None
         except kafka_errors.KafkaError as error:
             raise Unavailable(f"Kafka: {type(error).__name__}: {error}") from error
-        # deleted on purpose: the sequence begins anew
-        return Head() if record is None or not record.value else Head.parse(json.loads(record.value))
+        if record is None or not record.value:  # deleted on purpose: the sequence begins anew
+            return Head()
+        try:
+            return Head.parse(json.loads(record.value))
+        except (ValueError, KeyError, TypeError) as error:
+            if not decided:
+                return self.head(decided=True)
+            raise StateLost(
+                f"topic {self._topic!r}: the head of stream {self._stream.name!r} at offset {record.offset} cannot be"
+                f" read ({error!r}): another program wrote it, or a newer version"
+            ) from None
 
     def _bounds(self, admin: KafkaAdminClient, *, decided: bool, wait_seconds: float) -> tuple[int, int]:
-        """Returns the topic's first offset and its last stable one, which is its end when all before it is decided."""
+        """Returns the topic's first offset and its end, up to which all is decided if it is to be."""
         tp = TopicPartition(self._topic, PARTITION)
 
         def ask(spec: OffsetSpec, level: IsolationLevel) -> int:
             return int(admin.list_partition_offsets({tp: spec}, isolation_level=level)[tp].offset)
 
+        first = ask(OffsetSpec.EARLIEST, IsolationLevel.READ_UNCOMMITTED)
         end = ask(OffsetSpec.LATEST, IsolationLevel.READ_UNCOMMITTED)
         deadline = time.monotonic() + wait_seconds
-        while (stable := ask(OffsetSpec.LATEST, IsolationLevel.READ_COMMITTED)) < end and decided:
+        while decided and (stable := ask(OffsetSpec.LATEST, IsolationLevel.READ_COMMITTED)) < end:
             if time.monotonic() >= deadline:
                 raise Unavailable(
                     f"Kafka: topic {self._topic!r}: a transaction is open since offset {stable} of {end}; it ends by"
                     " itself, at the latest by its time-out"
                 )
             time.sleep(_DECIDED_SECONDS)
-        return ask(OffsetSpec.EARLIEST, IsolationLevel.READ_COMMITTED), stable
+        return first, end
 
-    def _last(self, first: int, end: int) -> Any:
-        """Returns the newest committed record of the stream's head in [first, end), or None."""
+    def _last(self, first: int, end: int, level: str) -> Any:
+        """Returns the newest record of the stream's head in [first, end), or None."""
         consumer = KafkaConsumer(
             **self._settings,
             group_id=None,
             auto_offset_reset="none",
             enable_auto_commit=False,
-            isolation_level="read_committed",
+            isolation_level=level,
             allow_auto_create_topics=False,
             max_partition_fetch_bytes=_LARGEST_REQUEST,
         )

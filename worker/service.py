@@ -5,19 +5,17 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Collection
-from contextlib import closing
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import structlog
-from kafka import errors as kafka_errors
-from kafka.admin import KafkaAdminClient
 
 from ldp import kernels
-from worker import health, topics
+from worker import health
 from worker.config import PREFIX, Config, ConfigError, Served
 from worker.consumer import KafkaLog
 from worker.dead_letters import KafkaDeadLetters
+from worker.group import KafkaGroup
 from worker.layout import StateLost
 from worker.metrics import Metrics
 from worker.ownership import Ownership, Unavailable
@@ -97,6 +95,7 @@ class StreamWorker:
                 return
         kafka, letters = connected
         store = RedisStore(connect(config.redis), stream.name)
+        known = KafkaGroup(settings, group, self._served.topic)
         outbox = KafkaOutbox(settings, config.transactional_id(stream), config.snapshots.topic, stream)
         ownership = Ownership(
             group,
@@ -115,7 +114,7 @@ class StreamWorker:
             store,
             outbox,
             lambda: sorted(self.progress.partitions or ()),
-            self._recorded,
+            known.uncounted,
             lambda: ownership.epoch(0),
             config.snapshots.level,
             config.snapshots.fewest_new,
@@ -137,6 +136,7 @@ class StreamWorker:
         finally:
             ended.set()
             publishing.join(_STOP_SECONDS)
+            known.close()
             try:
                 letters.close()
             finally:
@@ -146,15 +146,6 @@ class StreamWorker:
         """Logs what happened; what should not happen often, as a warning."""
         usual = event.endswith((".claimed", ".released", ".published", ".opened"))
         (self._log.info if usual else self._log.warning)(event, **facts)
-
-    def _recorded(self, partitions: Collection[int]) -> set[int]:
-        """Asks Kafka which of these partitions have records, or are said to be counted."""
-        group = self._config.consumer_group(self._served.stream)
-        try:
-            with closing(KafkaAdminClient(**self._config.kafka.client())) as admin:
-                return topics.recorded(admin, group, self._served.topic, partitions)
-        except kafka_errors.KafkaError as error:
-            raise Unavailable(f"Kafka: {type(error).__name__}: {error}") from error
 
     def _tick(self) -> None:
         self.progress.ticked = time.monotonic()

@@ -5,7 +5,7 @@ topic is never changed here; `worker.check` says what is off about it.
 """
 
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,6 @@ import ldp
 from ldp.consistency import METHODS
 from ldp.snapshot import CHUNK, INLINE
 from worker.config import Config
-from worker.ownership import CLAIMED
 
 HOUR_MS = 3_600_000
 BROKERS_DEFAULT = -1
@@ -252,12 +251,6 @@ def words(admin: KafkaAdminClient, group: str, topic: str) -> dict[int, str]:
     """Returns the metadata words of the offsets that a group has committed for a topic."""
     offsets = admin.list_group_offsets({group: None})[group]
     return {tp.partition: committed.metadata for tp, committed in offsets.items() if tp.topic == topic}
-
-
-def recorded(admin: KafkaAdminClient, group: str, topic: str, partitions: Collection[int]) -> set[int]:
-    """Returns those of the partitions that have records, or of which the group says that it counted some."""
-    said, logs = words(admin, group, topic), bounds(admin, topic, partitions)
-    return {p for p in partitions if logs[p][0] < logs[p][1] or said.get(p, CLAIMED) != CLAIMED}
 
 
 def create(

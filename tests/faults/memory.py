@@ -22,7 +22,7 @@ from worker.columns import Batch, Columns
 from worker.head import Head
 from worker.layout import Metadata
 from worker.metrics import Metrics
-from worker.ownership import Loaded, NotOwner, Ownership, Unavailable, Verdict
+from worker.ownership import COUNTED, Loaded, NotOwner, Ownership, Unavailable, Verdict
 from worker.partition import ALL
 from worker.publisher import Publisher
 from worker.recommender import Recommender
@@ -117,7 +117,8 @@ class World:
         self.letters: set[tuple[int, int]] = set()
         self.snapshots: list[tuple[int, dict[int, int]]] = []
         self.heads: list[Head] = []
-        self.stable = 0
+        self.said: Head | None = None
+        self.begun_until: float | None = None
         self.open_until = 0.0
         self.publisher_fence = 0
         self.back = threading.Semaphore(0)
@@ -180,11 +181,9 @@ class World:
         if self.offsets and rng.random() < faults.expired:
             self.note("offsets expired")
             self.offsets.clear()
-        if self.clock >= self.open_until:
-            self.stable = len(self.heads)
-            if rng.random() < faults.hidden:
-                self.note("another stream's transaction is open")
-                self.open_until = self.clock + 0.02 * rng.randint(1, 200)
+        if rng.random() < faults.hidden:
+            self.note("another stream's transaction is open")
+            self.open_until = self.clock + 0.02 * rng.randint(1, 200)
         if rng.random() < faults.retention:
             partition = rng.randrange(len(self.logs))
             length = len(self.logs[partition])
@@ -239,9 +238,14 @@ class World:
             raise Unavailable("the reply was lost")
         return result
 
-    def recorded(self, partitions: Collection[int]) -> set[int]:
-        """Which of the partitions have records, or had."""
-        return self.call(lambda: {p for p in partitions if self.logs[p] or p in self.offsets})
+    def uncounted(self, without: Mapping[int, bool]) -> list[int]:
+        """Which of the partitions without counts ought to have some."""
+
+        def effect() -> list[int]:
+            words = {p: word for p, (_, word) in self.offsets.items()}
+            return [p for p in without if words.get(p) == COUNTED or (self.logs[p] and not without[p])]
+
+        return self.call(effect)
 
     # producing, and the recount
 
@@ -316,7 +320,7 @@ class Process:
             store,
             outbox,
             lambda: range(len(world.logs)),
-            world.recorded,
+            world.uncounted,
             lambda: self.ownership.epoch(0),
             0.95,
             0,
@@ -569,7 +573,8 @@ class MemoryLetters:
 class MemoryOutbox:
     """The snapshot topic, with one transactional id: whoever opens it last fences the others off.
 
-    While a transaction of another stream is open, readers of committed records see nothing that came after it began.
+    A publisher that dies between its messages and its commit leaves a transaction open, as other streams' do, until the
+    next one opens the outbox or its time is up; and its head stays there for readers who do not ask what is committed.
     """
 
     def __init__(self, world: World) -> None:
@@ -580,6 +585,7 @@ class MemoryOutbox:
         def effect() -> Head:
             world = self.world
             world.publisher_fence += 1
+            world.begun_until = None
             self.fence = world.publisher_fence
             return self._head(decided=True)
 
@@ -590,22 +596,29 @@ class MemoryOutbox:
 
     def _head(self, *, decided: bool) -> Head:
         world = self.world
-        if world.clock >= world.open_until:
-            world.stable = len(world.heads)
-        elif decided:
+        if not decided:
+            return world.said or Head()
+        if world.clock < max(world.open_until, world.begun_until or 0.0):
             world.note("not decided yet")
-            raise Unavailable("another stream's transaction is open")
-        return world.heads[world.stable - 1] if world.stable else Head()
+            raise Unavailable("a transaction is open")
+        return world.heads[-1] if world.heads else Head()
 
     def publish(self, sequence: int, messages: Sequence[Message]) -> None:
-        fence = self.fence
+        fence, head = self.fence, json.loads(messages[0].body)
+
+        def send() -> None:
+            if fence == self.world.publisher_fence:
+                self.world.said = Head.parse(head)
+                self.world.begun_until = self.world.clock + 4.0
+
+        self.world.call(send)
 
         def effect() -> None:
             world = self.world
-            if fence != world.publisher_fence:
+            if fence != world.publisher_fence or world.clock >= (world.begun_until or 0.0):
                 world.note("publisher fenced")
                 raise Unavailable("fenced")
-            head = json.loads(messages[0].body)
+            world.begun_until = None
             offsets = {int(p): offset for p, offset in head["offsets"].items()}
             last, cut = world.snapshots[-1] if world.snapshots else (0, {})
             assert sequence == head["sequence"] == last + 1, "the sequence has a gap"
@@ -619,8 +632,6 @@ class MemoryOutbox:
             if world.heads and reports < world.heads[-1].reports:
                 before = {str(p): [list(gap) for gap in gaps] for p, gaps in world.heads[-1].gaps.items()}
                 assert head["gaps"] != before, "reports fell and no gap says why"
-            left_out = {p for p, log in enumerate(world.logs) if log} - offsets.keys()
-            assert set(head["uncounted"]) >= left_out
             assert head["complete"] == (not head["uncounted"] and not head["gaps"])
             assert {m.snapshot for m in messages} == {head["snapshot"]}
             base = next(json.loads(m.body) for m in messages if m.key.endswith("/base"))["frequencies"]

@@ -17,7 +17,7 @@ from worker.layout import StateLost
 from worker.ownership import CLAIMED, COUNTED, NotOwner, Unavailable
 
 sys.path.insert(0, str(Path(__file__).parent))
-from memory import Faults, MemoryLog, Process, World
+from memory import Crash, Faults, MemoryLog, Process, World
 
 STREAM = ldp.Stream("guards", ldp.GRR(epsilon="1", domain_size=3))
 
@@ -410,7 +410,7 @@ def test_point_1_a_head_that_another_transaction_hides_is_waited_for() -> None:
     count_all(world, old)
     publish(world, old)
     # another stream's publisher dies inside a transaction: what is committed behind it is not seen
-    world.stable, world.open_until = len(world.heads), world.clock + 1000
+    world.open_until = world.clock + 1000
     world.send()
     count_all(world, old)
     publish(world, old)
@@ -434,6 +434,29 @@ def test_point_1_owners_that_go_on_do_not_wait_for_another_streams_transaction()
     world.open_until = world.clock + 100_000
     world.send()
     count_all(world, alone(world, 2))
+
+
+def test_point_1_a_publisher_that_died_inside_its_transaction_does_not_stop_its_successor() -> None:
+    world = Still()
+    world.send()
+    old = world.member(1)
+    count_all(world, old)
+    commit = world.call
+
+    def die(effect: Callable[[], Any], *, remote: bool = False) -> Any:
+        if remote:
+            raise Crash
+        return commit(effect, remote=remote)
+
+    world.call = die  # type: ignore[method-assign]
+    with pytest.raises(Crash):
+        old.publisher.tick()
+    world.call = commit  # type: ignore[method-assign]
+    assert world.said is not None and not world.heads
+    new = alone(world, 2)
+    count_all(world, new)
+    publish(world, new)
+    assert [sequence for sequence, _ in world.snapshots] == [1]
 
 
 def deployment(world: Still, number: int, group: str) -> Process:

@@ -17,7 +17,7 @@ from worker import check, config, watch
 pytestmark = pytest.mark.integration
 
 DIES_INSIDE = """
-import os, signal, sys
+import json, os, signal, sys
 from pathlib import Path
 from ldp.snapshot import Message
 from worker.config import load
@@ -28,7 +28,8 @@ topic, stream = config.snapshots.topic, served.stream
 outbox = KafkaOutbox(config.kafka.client(), config.transactional_id(stream), topic, stream)
 outbox.open()
 outbox._producer.commit_transaction = lambda: os.kill(os.getpid(), signal.SIGKILL)
-outbox.publish(1, [Message(f"{stream.name}/head", "application/json", b"{}")])
+head = {"sequence": 1, "offsets": {}, "reports": 1, "gaps": {}, "fingerprint": stream.fingerprint.hex()}
+outbox.publish(1, [Message(f"{stream.name}/head", "application/json", json.dumps(head).encode())])
 """
 
 
@@ -247,6 +248,7 @@ def test_point_18_snapshots_with_too_few_new_reports_are_held_back(kafka, redis_
         assert world.covered().head["reports"] == 10
         world.send(3)
         world.settle()
+        until(lambda: worker.metric("partition_offset") == 13, "all is counted")
         assert worker.terminate() == 0  # nor on the way out
         assert world.snapshots.newest().head["reports"] == 10
         assert world.totals()["accepted"] == 13

@@ -219,7 +219,7 @@ def test_snapshots_carry_what_is_known_and_never_wait():
         counted,
         outbox,
         lambda: [0],
-        lambda partitions: partitions,
+        lambda _: [],
         lambda: 1,
         0.95,
         0,
