@@ -6,8 +6,13 @@ counted before any decoding: of Hadamard Response and PGR the reports by their i
 what it audits: no frames, kernels, oracles, columns, layout or store are imported here, so a fault in one of
 them cannot hide itself. What the formats are is therefore said twice in this project, here the second time.
 
-Each partition is read from Redis in one transaction, so its counts and its offset belong together, and is
-recounted to exactly that offset: the audit is right also while workers count on.
+Each partition is read from Redis in one script, so its counts and its offset belong together, and is recounted
+to exactly that offset: the audit is right also while workers count on. A script that only reads is let in also
+where Redis is full, a transaction is not.
+
+Records that were counted and then deleted, because their time in the topic was over, cannot be counted again. Of
+such a partition the audit counts what remains, and says whether the rest can be counts of as many records: a loss
+may show in that, equality may not.
 """
 
 import hashlib
@@ -17,7 +22,7 @@ import struct
 import time
 from base64 import b64decode
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -41,6 +46,8 @@ Counts = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint32]
 Record = tuple[int, bytes | None]
 """A record as the audit needs it: its timestamp in milliseconds, and its value."""
+Stretch = tuple[int, int]
+"""Offsets [from, to) of a log."""
 
 _STALL_SECONDS = 60.0
 _COORDINATOR_SECONDS = 10.0
@@ -87,8 +94,9 @@ class Row:
         records: records read again.
         reports: reports counted again.
         rejected: malformed records among them, by reason.
-        gaps: the stretches [from, to) that are recorded as lost, if all else is equal to the log.
-        difference: the first disagreement, a recorded gap if there is none, or None.
+        gaps: the stretches [from, to) that are recorded as lost, if nothing else differs.
+        deleted: the stretches [from, to) that were counted and then deleted, if nothing else differs.
+        difference: the first disagreement, else what cannot be recounted or is recorded as lost, or None.
     """
 
     partition: int
@@ -98,7 +106,8 @@ class Row:
     records: int = 0
     reports: int = 0
     rejected: Mapping[str, int] = field(default_factory=dict)
-    gaps: tuple[tuple[int, int], ...] = ()
+    gaps: tuple[Stretch, ...] = ()
+    deleted: tuple[Stretch, ...] = ()
     difference: str | None = None
 
     @property
@@ -114,9 +123,30 @@ class Row:
     @property
     def verdict(self) -> str:
         """The verdict in a word or two."""
-        if self.difference is not None:
-            return "gap" if self.gaps else "different"
+        if self.difference is not None and not self.gaps and not self.deleted:
+            return "different"
+        if self.gaps:
+            return "gap"
+        if self.deleted:
+            return "not recountable"
         return "equal" if self.counted else "none yet"
+
+
+EXIT_CODES: Mapping[str, int] = {
+    "different": 1,
+    "gap": 1,
+    "not recountable": 3,
+    "equal": 0,
+    "none yet": 0,
+}
+"""What each verdict makes a command exit with; of several verdicts, the first in this order is the stream's."""
+
+
+@dataclass(frozen=True)
+class Deleted:
+    """What comes in the place of the records of a stretch that was deleted while it was read."""
+
+    stretch: Stretch
 
 
 @dataclass(frozen=True)
@@ -142,8 +172,14 @@ class Verdict:
         )
 
     @property
+    def verdict(self) -> str:
+        """The verdict on the stream: the gravest of its partitions'."""
+        found = {row.verdict for row in self.partitions}
+        return next((word for word in EXIT_CODES if word in found), "none yet")
+
+    @property
     def equal(self) -> bool:
-        """Whether nothing differs."""
+        """Whether all was recounted and nothing differs."""
         return self.difference is None
 
     @property
@@ -344,6 +380,7 @@ class _Protocol:
         entries: of the state.
         columns: the bytes of one report.
         numbers: what packs a report that JSON has as numbers; None where JSON has its bytes in base64.
+        ones: what each report adds to the state's sum; None where that is not the same for all.
         allowed: whether the bytes of whole reports are within what the protocol allows.
         count: adds reports to a state, given as columns.
     """
@@ -351,6 +388,7 @@ class _Protocol:
     entries: int
     columns: np.dtype[np.void]
     numbers: struct.Struct | None
+    ones: int | None
     allowed: Callable[[bytes], bool]
     count: Callable[..., None]
 
@@ -394,7 +432,7 @@ def _of_numbers(entries: int, limits: tuple[int, ...], count: Callable[..., None
             for number, limit in zip(report, limits, strict=True)
         )
 
-    return _Protocol(entries, columns, numbers, allowed, count)
+    return _Protocol(entries, columns, numbers, 1 if len(limits) == 1 else None, allowed, count)
 
 
 def _of_bits(d: int, ones: int | None) -> _Protocol:
@@ -408,7 +446,7 @@ def _of_bits(d: int, ones: int | None) -> _Protocol:
     def count(state: Counts, reports: npt.NDArray[np.uint8]) -> None:
         state += np.unpackbits(reports, axis=1, count=d, bitorder="little").sum(axis=0, dtype=np.int64)
 
-    return _Protocol(d, np.dtype([("bits", "u1", (size,))]), None, allowed, count)
+    return _Protocol(d, np.dtype([("bits", "u1", (size,))]), None, ones, allowed, count)
 
 
 def _of_indices(d: int, k: int) -> _Protocol:
@@ -419,7 +457,7 @@ def _of_indices(d: int, k: int) -> _Protocol:
         indices = np.frombuffer(body, columns)["indices"]
         return bool((indices[:, :-1] < indices[:, 1:]).all() and (indices[:, -1] < d).all())
 
-    return _Protocol(d, columns, None, allowed, _count_indices)
+    return _Protocol(d, columns, None, k, allowed, _count_indices)
 
 
 def _count_indices(state: Counts, indices: npt.NDArray[Any]) -> None:
@@ -543,18 +581,24 @@ Cut = tuple[Mapping[str, str], Mapping[str, bytes | None]]
 """The fields of a partition's metadata, none if it has none; and the live blobs by window, None for a missing one."""
 
 _BLOB = struct.Struct("<4sIq16sq")  # magic, state entries, offset, flush id, reports; then the entries
+_TOGETHER = """
+local found = {redis.call('HGETALL', KEYS[1])}
+for i = 2, #KEYS do
+  found[i] = redis.call('GET', KEYS[i])
+end
+return found
+"""
+"""A script that reads a hash and strings as they stand together. KEYS: the hash, then the strings."""
 
 
 def _cut(client: "redis.Redis", prefix: str) -> Cut:
-    """Reads a partition's metadata and the blobs that they name, in one transaction."""
+    """Reads a partition's metadata and the blobs that they name, in one script."""
+    together = client.register_script(_TOGETHER)
     names = ["all"]
     while True:
-        with client.pipeline(transaction=True) as pipeline:
-            pipeline.hgetall(f"{prefix}meta")
-            for name in names:
-                pipeline.get(f"{prefix}window:{name}")
-            raw, *blobs = pipeline.execute()
-        fields = {key.decode(errors="replace"): value.decode(errors="replace") for key, value in raw.items()}
+        flat, *blobs = together(keys=[f"{prefix}meta", *(f"{prefix}window:{name}" for name in names)])
+        said = [item.decode(errors="replace") for item in flat]
+        fields = dict(zip(said[::2], said[1::2], strict=True))
         try:
             named = sorted(json.loads(fields["blobs"])) or ["all"]
         except (KeyError, ValueError, TypeError):
@@ -628,11 +672,11 @@ def _decode_blob(blob: bytes | None, named: str, offset: int, flush: str, size: 
 # --- the log, read again ------------------------------------------------------------------------------------
 
 
-def _stretches(stored: _Stored, begin: int, end: int) -> list[tuple[int, int]]:
-    """Returns the stretches of a log of [begin, end) that the stored counts claim to be of.
+def _stretches(stored: _Stored, begin: int, end: int) -> tuple[list[Stretch], list[Stretch]]:
+    """Returns the stretches that the stored counts claim to be of: those in a log of [begin, end), and those deleted.
 
     Raises:
-        _Difference: they cannot all be read again, or more could have been counted than was.
+        _Difference: the log was never as long, or more could have been counted than was.
     """
     if stored.start > begin:
         raise _Difference(f"start: {stored.start} in Redis, but the log begins at {begin} already")
@@ -649,31 +693,43 @@ def _stretches(stored: _Stored, begin: int, end: int) -> list[tuple[int, int]]:
         if at < lost:
             stretches.append((at, lost))
         at = found
-    if deleted := [f"[{a}, {min(b, begin)})" for a, b in stretches if a < begin]:
-        raise _Difference(
-            f"log: {', '.join(deleted)} was counted and then deleted, the log begins at {begin}; "
-            "it cannot be recounted, nor the totals that contain it compared"
-        )
-    return stretches
+    there = [(max(a, begin), b) for a, b in stretches if begin < b]
+    return there, [(a, min(b, begin)) for a, b in stretches if a < begin]
 
 
 def _read(
     consumer: KafkaConsumer, tp: TopicPartition, advanced: Callable[[int], None], begin: int, end: int
-) -> Iterator[Record]:
-    """Yields time and value of the committed records of [begin, end)."""
-    for record in _records(consumer, tp, advanced, begin, end):
-        yield record.timestamp, record.value
+) -> Iterator[Record | Deleted]:
+    """Yields time and value of the committed records of [begin, end), and which offsets are deleted meanwhile."""
+    for item in _records(consumer, tp, advanced, begin, end):
+        yield item if isinstance(item, Deleted) else (item.timestamp, item.value)
 
 
 def _records(
     consumer: KafkaConsumer, tp: TopicPartition, advanced: Callable[[int], None], begin: int, end: int
 ) -> Iterator[Any]:
-    """Yields the committed records of [begin, end); markers, aborted and compacted records are passed."""
+    """Yields the committed records of [begin, end); markers, aborted and compacted records are passed.
+
+    Where records are deleted while they are read, it says which offsets and goes on behind them.
+    """
     consumer.assign([tp])
     consumer.seek(tp, begin)
     position, moved = begin, time.monotonic()
     while position < end:
-        for record in consumer.poll(timeout_ms=500, max_records=5000).get(tp, ()):
+        try:
+            polled = consumer.poll(timeout_ms=500, max_records=5000).get(tp, ())
+        except OffsetOutOfRangeError:
+            first = consumer.beginning_offsets([tp])[tp]
+            if first <= position:
+                said = (
+                    f"{tp.topic}-{tp.partition}: the log now ends before offset {position}: it was truncated"
+                )
+                raise AuditError(said) from None
+            yield Deleted((position, min(first, end)))
+            consumer.seek(tp, first)
+            position, moved = first, time.monotonic()
+            continue
+        for record in polled:
             if record.offset < end:
                 yield record
         if (now := consumer.position(tp)) > position:
@@ -790,7 +846,7 @@ def _published(consumer: KafkaConsumer, topic: str, stream: str) -> dict[int, in
         begin = max(first, end - step)
         newest = None
         for record in _records(consumer, tp, lambda _: None, begin, end):
-            if record.key == f"{stream}/head".encode():
+            if not isinstance(record, Deleted) and record.key == f"{stream}/head".encode():
                 newest = record
         if newest is not None:
             said = json.loads(newest.value)["offsets"] if newest.value else {}
@@ -806,7 +862,7 @@ def verify(
     group: str,
     cut: Cut,
     bounds: tuple[int, int],
-    read: Callable[[int, int], Iterable[Record]],
+    read: Callable[[int, int], Iterable[Record | Deleted]],
     word: str = "",
     published: int = 0,
 ) -> Row:
@@ -818,14 +874,15 @@ def verify(
         group: the consumer group that counts the stream.
         cut: the metadata's fields and the blobs by window, as stored together.
         bounds: the log's first offset and its last stable one, read after the cut.
-        read: the committed records of [from, to).
+        read: the committed records of [from, to), and what of it was deleted while it was read.
         word: the metadata word of the offset that the group has committed; other than "claimed", progress was counted.
         published: the offset up to which the newest snapshot says it was counted, or 0.
     """
     begin, end = bounds
     row = Row(partition, None, 0, end - begin)
     try:
-        stored = _decode(*cut, group, fingerprint(document), _protocol(document).entries)
+        protocol = _protocol(document)
+        stored = _decode(*cut, group, fingerprint(document), protocol.entries)
         if stored is None:
             if word not in ("", "claimed"):
                 raise _Difference(
@@ -842,24 +899,45 @@ def verify(
                 f"offset: {stored.offset} in Redis, {published} in the newest snapshot, and the log begins at {begin}:"
                 " what was counted in between is lost"
             )
-        stretches = _stretches(stored, begin, end)
-        counted = recount(document, chain.from_iterable(read(*stretch) for stretch in stretches))
+        stretches, deleted = _stretches(stored, begin, end)
+
+        def remaining() -> Iterator[Record]:
+            for item in chain.from_iterable(read(*stretch) for stretch in stretches):
+                if isinstance(item, Deleted):
+                    deleted.append(item.stretch)
+                else:
+                    yield item
+
+        counted = recount(document, remaining())
         row = replace(
             row,
             records=counted.accepted + counted.rejected.total(),
             reports=counted.reports,
             rejected=dict(sorted(counted.rejected.items())),
         )
-        _compare(stored, counted)
-        if stored.gaps:
-            lost = ", ".join(_lost(*gap) for gap in stored.gaps)
-            said = f"gap: {lost}: recorded as lost, deleted before they were counted; all else equals the log"
-            row = replace(row, gaps=tuple(stored.gaps), difference=said)
+        if deleted:
+            _compare_partly(stored, counted, deleted, protocol.ones)
+        else:
+            _compare(stored, counted)
+        said = _said(stored.gaps, deleted, row.records)
+        return replace(row, gaps=tuple(stored.gaps), deleted=tuple(deleted), difference=said)
     except _Difference as difference:
         return replace(row, difference=str(difference))
-    except OffsetOutOfRangeError:
-        return replace(row, difference="log: offsets were deleted while they were read again")
-    return row
+
+
+def _said(gaps: Sequence[Stretch], deleted: Sequence[Stretch], records: int) -> str | None:
+    """Says what keeps a partition from being equal where nothing differs."""
+    said = []
+    if gaps:
+        lost = ", ".join(_lost(*gap) for gap in gaps)
+        said.append(f"gap: {lost}: recorded as lost, deleted before they were counted")
+    if deleted:
+        gone = ", ".join(_lost(*stretch) for stretch in deleted)
+        said.append(f"not recountable: {gone}: counted, then deleted")
+        said.append(f"nothing differs in what remains: {records:,} records" if records else "none remains")
+    elif gaps:
+        said.append("all else equals the log")
+    return "; ".join(said) or None
 
 
 def _lost(begin: int, end: int) -> str:
@@ -895,23 +973,91 @@ def _compare(stored: _Stored, counted: Recount) -> None:
         )
 
 
+def _compare_partly(stored: _Stored, counted: Recount, deleted: Sequence[Stretch], ones: int | None) -> None:
+    """Compares what is kept of a partition with what remains of its records: is the rest counts of records?
+
+    Args:
+        stored: what is kept.
+        counted: what the remaining records amount to.
+        deleted: the stretches whose records are gone.
+        ones: what each report adds to the state's sum, if that is the same for all.
+
+    Raises:
+        _Difference: what remains is more than what is stored, or no records of the deleted stretches make the rest.
+    """
+    reasons = sorted({*stored.rejected, *counted.rejected})
+    for what, held, found in (
+        ("accepted", stored.accepted, counted.accepted),
+        *(
+            (f"rejected as {reason}", stored.rejected.get(reason, 0), counted.rejected[reason])
+            for reason in reasons
+        ),
+        ("reports", stored.reports, counted.reports),
+    ):
+        if held < found:
+            raise _Difference(f"{what}: {held} in Redis, {found} recounted of what remains")
+    if stored.late:
+        raise _Difference(f"late: {stored.late} in Redis, 0 recounted")
+    if len(fewer := np.flatnonzero(stored.state < counted.state)):
+        v = int(fewer[0])
+        raise _Difference(
+            f"state[{v}]: {stored.state[v]} in Redis, {counted.state[v]} recounted of what remains; "
+            f"{len(fewer)} of {len(stored.state)} entries are too small"
+        )
+    # the rest: what the deleted records must have amounted to
+    accepted = stored.accepted - counted.accepted
+    records = accepted + sum(stored.rejected.values()) - counted.rejected.total()
+    reports, state = stored.reports - counted.reports, stored.state - counted.state
+    offsets = sum(end - begin for begin, end in deleted)
+    mark, least = stored.watermark, counted.watermark
+    marks = (mark is not None and (least is None or mark >= least)) if accepted else mark == least
+    if records > offsets:
+        raise _Difference(f"records: {offsets} offsets were deleted, {records} records were counted there")
+    if reports < accepted or (reports and not accepted):
+        raise _Difference(f"reports: {reports} of {accepted} accepted records that were deleted")
+    if not marks:
+        raise _Difference(f"watermark: {mark} in Redis, {least} recounted of what remains")
+    if len(more := np.flatnonzero(state > reports)):
+        v = int(more[0])
+        raise _Difference(
+            f"state[{v}]: {state[v]} of {reports} deleted reports; {len(more)} of {len(state)} entries are too large"
+        )
+    if ones is not None and (total := int(state.sum())) != ones * reports:
+        raise _Difference(f"state: the sum of {reports} deleted reports is {total}, {ones * reports} is due")
+
+
 # --- what is said -------------------------------------------------------------------------------------------
 
 
 def render(verdict: Verdict) -> RenderableType:
-    """Returns a verdict for the terminal: a row a partition, what differs below it, the outcome last."""
+    """Returns a verdict for the terminal: a row a partition, why what was malformed, what differs, the outcome."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for heading in ("partition", "offset", "lag", "reports", "malformed"):
         table.add_column(heading, justify="right", overflow="fold")
     table.add_column("verdict")
     for row in verdict.partitions:
         numbers = (row.offset, row.lag, row.reports, row.malformed)
-        style = "green" if row.verdict == "equal" else "bold red" if row.difference else ""
+        style = _STYLES.get(row.verdict, "")
         table.add_row(str(row.partition), *(f"{n:,}" for n in numbers), Text(row.verdict, style=style))
-    said = [
-        Text(f"partition {row.partition}: {row.difference}") for row in verdict.partitions if row.difference
-    ]
-    return Group(Text(f"audit of {verdict.stream}", style="bold"), table, *said, Text(outcome(verdict)))
+    said = [Text(f"partition {r.partition}: {r.difference}") for r in verdict.partitions if r.difference]
+    reasons = [_reasons(verdict)] if verdict.malformed else []
+    title = Text(f"audit of {verdict.stream}", style="bold")
+    return Group(title, table, *reasons, *said, Text(outcome(verdict)))
+
+
+_STYLES = {"equal": "green", "not recountable": "yellow", "different": "bold red", "gap": "bold red"}
+
+
+def _reasons(verdict: Verdict) -> Table:
+    """Returns the reasons of the malformed records: how many, and in which partitions."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column("malformed")
+    table.add_column("records", justify="right", overflow="fold")
+    table.add_column("in partition")
+    for reason, count in verdict.rejected.items():
+        where = ", ".join(str(row.partition) for row in verdict.partitions if row.rejected.get(reason))
+        table.add_row(reason, f"{count:,}", where)
+    return table
 
 
 def outcome(verdict: Verdict) -> str:
@@ -926,19 +1072,22 @@ def outcome(verdict: Verdict) -> str:
     counted = f"{verdict.reports:,} reports in {verdict.records:,} records, {verdict.malformed:,} malformed"
     if different := [str(row.partition) for row in verdict.partitions if row.verdict == "different"]:
         return f"different in partition {', '.join(different)}"
-    if not verdict.equal:
-        return f"equal except for the recorded gaps: {counted}"
-    return f"equal: {counted}" if verdict.counted else "nothing is counted yet: no verdict"
+    gaps = " except for the recorded gaps" if verdict.verdict == "gap" else ""
+    if deleted := [str(row.partition) for row in verdict.partitions if row.deleted]:
+        remains = f"nothing differs{gaps} in what remains: {counted}"
+        return f"not recountable in partition {', '.join(deleted)}; {remains}"
+    return f"equal{gaps}: {counted}" if verdict.counted else "nothing is counted yet: no verdict"
 
 
 def as_json(verdict: Verdict) -> dict[str, Any]:
     """Returns a verdict in JSON's types.
 
-    For the stream and, under ``partitions``, for each one: ``equal``, whether nothing differs and nothing is recorded
-    as lost; ``counted``, whether anything was counted yet; ``difference``, the first one or null; ``lag``, offsets not
-    counted yet; ``records``, ``reports`` and ``malformed``, how many were read again; ``rejected``, the malformed ones
-    by reason. For each partition too: ``partition``, ``start``, ``offset``, and ``gaps``, the stretches [from, to)
-    that are recorded as lost, if they are all that differs.
+    For the stream and, under ``partitions``, for each one: ``verdict``, one of `EXIT_CODES`; ``equal``, whether all was
+    recounted, nothing differs and nothing is recorded as lost; ``counted``, whether anything was counted yet;
+    ``difference``, the first one, or what else keeps it from being equal, or null; ``lag``, offsets not counted yet;
+    ``records``, ``reports`` and ``malformed``, how many were read again; ``rejected``, the malformed ones by reason.
+    For each partition too: ``partition``, ``start``, ``offset``, and, if nothing else differs, the stretches [from, to)
+    of ``gaps``, which are recorded as lost, and ``deleted``, which were counted and then deleted.
 
     Example:
         >>> tree = as_json(Verdict("colours", (Row(0, 0, 9, 2, 9, 18, {"json": 2}),)))
@@ -948,6 +1097,7 @@ def as_json(verdict: Verdict) -> dict[str, Any]:
 
     def common(of: Verdict | Row) -> dict[str, Any]:
         return {
+            "verdict": of.verdict,
             "equal": of.difference is None,
             "counted": of.counted,
             "difference": of.difference,
@@ -961,7 +1111,7 @@ def as_json(verdict: Verdict) -> dict[str, Any]:
     rows = [
         {"partition": row.partition, "start": row.start, "offset": row.offset}
         | common(row)
-        | {"gaps": [list(gap) for gap in row.gaps]}
+        | {"gaps": [list(gap) for gap in row.gaps], "deleted": [list(gone) for gone in row.deleted]}
         for row in verdict.partitions
     ]
     return {"stream": verdict.stream} | common(verdict) | {"partitions": rows}

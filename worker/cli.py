@@ -1,6 +1,6 @@
 """The command line: ``ldp-worker``. What is heavy is imported inside the commands, so that help comes at once.
 
-Exit codes: 0 asked to stop, or all is well; 1 a failure; 2 usage or configuration.
+Exit codes: 0 asked to stop, or all is well; 1 a failure; 2 usage or configuration; 3 an audit that could not tell.
 """
 
 import functools
@@ -427,15 +427,22 @@ def watch(
 def audit(config: "Config", stream: str | None, as_json: bool) -> int:
     """Recount the topic and compare with Redis.
 
-    Reads the topic again up to the stored offsets, counts with code of its own, and compares bit for bit. Exits
-    with 1 and what differs if anything does; so too if all is equal except for offsets that are recorded as lost,
-    because retention deleted them before they were counted.
+    Reads the topic again up to the stored offsets, counts with code of its own, and compares bit for bit.
 
-    --json prints, for the stream and for each of its partitions: equal; counted, whether anything was yet;
-    difference, the first one or null; records, reports, malformed, which were read again; rejected, the malformed
-    ones by reason; lag, offsets not counted yet. For a partition also its number, start and offset, and gaps, the
-    stretches [from, to) recorded as lost.
-    """
+    \b
+    exit code  verdict
+    0          equal, or nothing is counted yet
+    1          different; or a gap: all is equal except for offsets that are recorded as lost, because the
+               topic's retention deleted them before they were counted
+    3          not recountable: retention deleted records after they were counted; what remains was counted
+               again, and nothing differs in it
+
+    --json prints, for the stream and for each of its partitions: verdict; equal; counted, whether anything was
+    yet; difference, the first one, or what else keeps it from being equal, or null; records, reports, malformed,
+    which were read again; rejected, the malformed ones by reason; lag, offsets not counted yet. For a partition
+    also its number, start and offset, and the stretches [from, to) of gaps, recorded as lost, and deleted, which
+    cannot be recounted.
+    """  # noqa: D301
     import json
 
     from worker import audit, logs
@@ -453,7 +460,7 @@ def audit(config: "Config", stream: str | None, as_json: bool) -> int:
         click.echo(json.dumps(audit.as_json(verdict), indent=2))
     else:
         _print(audit.render(verdict))
-    return int(not verdict.equal)
+    return audit.EXIT_CODES[verdict.verdict]
 
 
 def main() -> None:

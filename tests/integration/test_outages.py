@@ -7,6 +7,7 @@ import contextlib
 import gc
 
 import pytest
+import redis
 from kafka import TopicPartition
 from kafka.errors import UnknownTopicOrPartitionError
 
@@ -189,6 +190,21 @@ def put_back(world, state):
                 if key.startswith(f"{{{world.name}:{partition}}}"):
                     pipeline.restore(key, 0, value, replace=True)
             pipeline.execute()
+
+
+def test_point_8_audit_on_a_full_redis(world):
+    (worker,) = world.start()
+    world.send(40)
+    world.covered()
+    assert worker.terminate() == 0
+    before = world.redis.config_get("maxmemory")["maxmemory"]
+    world.redis.config_set("maxmemory", 1)
+    try:
+        with pytest.raises(redis.exceptions.OutOfMemoryError):
+            world.redis.set("one more", "value")
+        world.assert_audit_equal(whole=True)
+    finally:
+        world.redis.config_set("maxmemory", before)
 
 
 def test_a_lost_blob_is_state_loss(world):

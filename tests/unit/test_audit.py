@@ -533,13 +533,13 @@ def stored(state, group=GROUP, stream=STREAM):
     return metadata.fields(), dict(blobs)
 
 
-def verify(cut, records, begin=START, end=None):
-    def read(first, last):
+def verify(cut, records, begin=START, end=None, stream=STREAM, read=None):
+    def there(first, last):
         assert begin <= first <= last
         return records[first - START : last - START]
 
     bounds = (begin, START + len(records) if end is None else end)
-    return audit.verify(STREAM.document(), 0, group=GROUP, cut=cut, bounds=bounds, read=read)
+    return audit.verify(stream.document(), 0, group=GROUP, cut=cut, bounds=bounds, read=read or there)
 
 
 def test_equal_up_to_the_stored_offset_and_no_further():
@@ -668,11 +668,128 @@ def with_gap(records, lost, found):
     return state
 
 
-def test_deleted_records_are_named_as_what_cannot_be_recounted():
+def test_point_7_deleted_records_are_named_as_what_cannot_be_recounted():
     records = log()
-    row = verify(stored(counted_by_worker(STREAM, records, START)), records, begin=START + 20)
-    assert row.difference.startswith("log: [100, 120) was counted and then deleted, the log begins at 120; ")
-    assert (row.records, row.reports) == (0, 0)
+    cut = stored(counted_by_worker(STREAM, records, START))
+    row = verify(cut, records, begin=START + 20)
+    said = "not recountable: offsets 100 to 119: counted, then deleted; nothing differs in what remains: 30 records"
+    assert (row.difference, row.deleted, row.verdict) == (said, ((100, 120),), "not recountable")
+    assert (row.records, row.reports, row.malformed) == (30, 72, 6)
+    # all of it is gone, and more was not counted yet
+    row = verify(cut, records, begin=START + 60, end=START + 70)
+    said = "not recountable: offsets 100 to 149: counted, then deleted; none remains"
+    assert (row.difference, row.deleted, row.records) == (said, ((100, 150),), 0)
+    # what was not counted when it was deleted is no part of it: the worker's next claim records it as a gap
+    assert verify(cut, records, begin=START + 1).deleted == ((100, 101),)
+
+
+@every_stream
+def test_point_7_whatever_was_deleted_right_counts_are_never_different(stream):
+    rng = random.Random(f"retention {stream.fingerprint.hex()}")
+    records = [
+        (
+            rng.randrange(10**6),
+            b"noise" if rng.randrange(4) == 0 else frame(stream, *some_reports(stream, rng, 2)),
+        )
+        for _ in range(40)
+    ]
+    cut = stored(counted_by_worker(stream, records, START), stream=stream)
+    for begin in range(START + 1, START + 41):
+        row = verify(cut, records, begin=begin, stream=stream)
+        assert (row.verdict, row.deleted) == ("not recountable", ((START, begin),)), row.difference
+        assert row.records == START + 40 - begin
+
+
+def empty_state(state):
+    state.windows["all"].state[:] = 0
+
+
+def fill_state(state):
+    state.windows["all"].state[:] = state.windows["all"].reports + 1
+
+
+def no_reports(state):
+    state.windows["all"].reports = 0
+
+
+def more_reports(state):
+    state.windows["all"].reports += 1000
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (changed("accepted", 3), "accepted: 3 in Redis, 24 recounted of what remains"),
+        (changed("accepted", 60), "records: 20 offsets were deleted, 40 records were counted there"),
+        (changed("rejected", {"version": 5}), "rejected as version: 5 in Redis, 6 recounted of what remains"),
+        (changed("rejected", {"version": 10, "json": 1}), "records: 20 offsets were deleted, 21 records"),
+        (changed("late", 1), "late: 1 in Redis, 0 recounted"),
+        (changed("watermark", 10_047), "watermark: 10047 in Redis, 10048 recounted of what remains"),
+        (changed("watermark", None), "watermark: None in Redis, 10048 recounted of what remains"),
+        (no_reports, "reports: 0 in Redis, 72 recounted of what remains"),
+        (empty_state, "state[0]: 0 in Redis, "),
+        (fill_state, "state[0]: "),
+    ],
+)
+def test_point_7_a_loss_that_shows_in_what_remains_is_a_difference(change, said):
+    state = counted_by_worker(STREAM, log(), START)
+    change(state)
+    row = verify(stored(state), log(), begin=START + 20)
+    assert row.difference.startswith(said)
+    assert (row.verdict, row.deleted) == ("different", ())
+
+
+@pytest.mark.parametrize("name", ["grr-3", "subset-u1", "subset-bits", "hadamard-10", "pgr-10", "oue-10"])
+def test_point_7_what_was_deleted_must_add_up_as_the_protocols_reports_do(name):
+    stream, rng = STREAMS[name], random.Random(7)
+    ones = stream.document().get("k", None if name.startswith("oue") else 1)
+    records = [(0, frame(stream, *some_reports(stream, rng, 2))) for _ in range(50)]
+    for change in (add_to_first, more_reports):
+        state = counted_by_worker(stream, records, START)
+        change(state)
+        row = verify(stored(state, stream=stream), records, begin=START + 20, stream=stream)
+        if ones is None:  # a user's bits are as many as the coins say
+            assert row.verdict == "not recountable"
+        else:
+            reports = 40 if change is add_to_first else 1040
+            total = ones * 40 + (change is add_to_first)
+            said = f"state: the sum of {reports} deleted reports is {total}, {ones * reports} is due"
+            assert row.difference == said
+
+
+def add_to_first(state):
+    state.windows["all"].state[0] += 1
+
+
+def test_point_7_records_that_were_all_malformed_have_no_reports():
+    records = [(5, b"noise")] * 20 + log()
+    good = counted_by_worker(STREAM, records, START)
+    assert verify(stored(good), records, begin=START + 20).verdict == "not recountable"
+    for change, said in (
+        (add_report, "reports: 121 of 0 accepted"),
+        (changed("watermark", 99_999), "watermark: 99999 in Redis, 10048 recounted of what remains"),
+    ):
+        state = counted_by_worker(STREAM, records, START)
+        state.rejected["version"] = 30
+        change(state)
+        row = verify(stored(state), records, begin=START + 20)
+        assert row.difference.startswith(said.replace("121", "1"))
+
+
+def test_point_7_retention_that_passes_during_the_audit():
+    records = log()
+    cut = stored(counted_by_worker(STREAM, records, START))
+
+    def read(first, last):
+        assert (first, last) == (START + 5, START + 50)
+        yield from records[5:20]
+        yield audit.Deleted((START + 20, START + 30))
+        yield from records[30:50]
+
+    row = verify(cut, records, begin=START + 5, read=read)
+    assert (row.verdict, row.deleted) == ("not recountable", ((100, 105), (120, 130)))
+    assert row.records == 35
+    assert "offsets 100 to 104, offsets 120 to 129: counted, then deleted" in row.difference
 
 
 def test_a_gap_is_named_and_the_rest_recounted():
@@ -687,8 +804,12 @@ def test_a_gap_is_named_and_the_rest_recounted():
     assert row.difference.startswith("gap: offset 100: recorded as lost")
     # counted to 110, the log then began at 120: what was counted before is gone too
     row = verify(stored(with_gap(records, START + 10, START + 20)), records, begin=START + 20)
-    assert row.difference.startswith("log: [100, 110) was counted and then deleted")
-    assert (row.gaps, row.verdict) == ((), "different")
+    said = (
+        "gap: offsets 110 to 119: recorded as lost, deleted before they were counted;"
+        " not recountable: offsets 100 to 109: counted, then deleted; nothing differs in what remains: 30 records"
+    )
+    assert (row.difference, row.verdict) == (said, "gap")
+    assert (row.gaps, row.deleted) == (((110, 120),), ((100, 110),))
     # a difference in the rest comes first
     state = with_gap(records, START, START + 20)
     state.accepted += 1
@@ -714,6 +835,9 @@ EQUAL = audit.Row(0, 100, 150, 7, records=50, reports=120, rejected={"json": 2, 
 UNCOUNTED = audit.Row(1, None, 0, 4)
 DIFFERENT = audit.Row(2, 0, 5, 0, 3, 3, {"json": 1}, difference="late: 1 in Redis, 0 recounted")
 GAP = audit.Row(3, 0, 50, 1, records=30, reports=30, gaps=((0, 20),), difference="gap: offsets 0 to 19: lost")
+DELETED = audit.Row(
+    4, 0, 50, 1, 30, 30, deleted=((0, 20),), difference="not recountable: offsets 0 to 19: ..."
+)
 
 
 def shown(*rows, width=80):
@@ -744,12 +868,12 @@ def test_the_terminal_says_a_row_a_partition_then_what_differs_then_the_outcome(
         ["0", "150", "7", "120", "10", "equal"],
         ["1", "0", "4", "0", "0", "none", "yet"],
     ]
-    assert lines[4:] == ["equal: 120 reports in 50 records, 10 malformed"]
+    assert lines[-1] == "equal: 120 reports in 50 records, 10 malformed"
     assert shown(UNCOUNTED)[-1] == "nothing is counted yet: no verdict"
 
     lines = shown(EQUAL, DIFFERENT, GAP)
     assert [line.split()[-1] for line in lines[2:5]] == ["equal", "different", "gap"]
-    assert lines[5:] == [
+    assert lines[-3:] == [
         "partition 2: late: 1 in Redis, 0 recounted",
         "partition 3: gap: offsets 0 to 19: lost",
         "different in partition 2",
@@ -757,6 +881,46 @@ def test_the_terminal_says_a_row_a_partition_then_what_differs_then_the_outcome(
     assert (
         shown(EQUAL, GAP)[-1] == "equal except for the recorded gaps: 150 reports in 80 records, 10 malformed"
     )
+
+
+def test_point_11_the_terminal_names_the_reasons_of_malformed_records():
+    lines = shown(EQUAL, UNCOUNTED, DIFFERENT)
+    assert [line.split() for line in lines[5:8]] == [
+        ["malformed", "records", "in", "partition"],
+        ["json", "3", "0,", "2"],
+        ["version", "8", "0"],
+    ]
+    assert "malformed  records" not in "\n".join(shown(UNCOUNTED, GAP))
+
+
+def test_point_7_the_terminal_says_what_is_not_recountable():
+    lines = shown(EQUAL, DELETED)
+    assert lines[3].split()[-2:] == ["not", "recountable"]
+    assert lines[-3] == "partition 4: not recountable: offsets 0 to 19: ..."
+    outcome = "not recountable in partition 4; nothing differs in what remains: 150 reports in 80"
+    assert " ".join(shown(EQUAL, DELETED, width=200)[-1].split()).startswith(outcome)
+    assert (
+        "nothing differs except for the recorded gaps in what remains" in shown(GAP, DELETED, width=200)[-1]
+    )
+    assert shown(DIFFERENT, DELETED)[-1] == "different in partition 2"
+
+
+@pytest.mark.parametrize(
+    ("rows", "verdict", "code"),
+    [
+        ((), "none yet", 0),
+        ((UNCOUNTED,), "none yet", 0),
+        ((UNCOUNTED, EQUAL), "equal", 0),
+        ((EQUAL, DELETED, UNCOUNTED), "not recountable", 3),
+        ((DELETED, GAP), "gap", 1),
+        ((audit.Row(0, 0, 9, 0, gaps=((0, 1),), deleted=((1, 2),), difference="gap: ..."),), "gap", 1),
+        ((DELETED, GAP, DIFFERENT, EQUAL), "different", 1),
+    ],
+)
+def test_point_7_the_gravest_verdict_is_the_streams_and_has_an_exit_code_of_its_own(rows, verdict, code):
+    found = audit.Verdict("colours", rows)
+    assert (found.verdict, audit.EXIT_CODES[found.verdict]) == (verdict, code)
+    assert found.equal == (code == 0)
 
 
 def test_a_verdict_on_a_billion_fits_in_80_columns():
@@ -769,12 +933,17 @@ def test_a_verdict_on_a_billion_fits_in_80_columns():
     lines = shown(huge, DIFFERENT, UNCOUNTED)
     assert max(map(len, lines)) <= 80
     assert sum("different" in line for line in lines[:-1]) == sum("none yet" in line for line in lines) == 1
+    lines = shown(row, DELETED)
+    assert max(map(len, lines)) <= 80
+    assert sum("not recountable" in line for line in lines[:-2]) == 1
 
 
 def test_json_has_the_same_fields_for_the_stream_and_its_partitions():
-    tree = json.loads(json.dumps(audit.as_json(audit.Verdict("colours", (EQUAL, UNCOUNTED, DIFFERENT, GAP)))))
+    tree = json.loads(
+        json.dumps(audit.as_json(audit.Verdict("colours", (EQUAL, UNCOUNTED, DIFFERENT, GAP, DELETED))))
+    )
     rows = tree["partitions"]
-    own = {"partition", "start", "offset", "gaps"}
+    own = {"partition", "start", "offset", "gaps", "deleted"}
     assert all(row.keys() - own == tree.keys() - {"stream", "partitions"} for row in rows)
     for key, value in tree.items():
         if key not in ("stream", "partitions", "difference"):
@@ -782,14 +951,19 @@ def test_json_has_the_same_fields_for_the_stream_and_its_partitions():
     assert (tree["equal"], tree["counted"], tree["malformed"]) == (False, True, 11)
     assert tree["rejected"] == {"json": 3, "version": 8}
     assert tree["difference"] == "partition 2: late: 1 in Redis, 0 recounted"
-    assert [row["equal"] for row in rows] == [True, True, False, False]
-    assert [row["counted"] for row in rows] == [True, False, True, True]
-    assert [row["malformed"] for row in rows] == [10, 0, 1, 0]
-    assert [row["gaps"] for row in rows] == [[], [], [], [[0, 20]]]
+    assert tree["verdict"] == "different"
+    verdicts = ["equal", "none yet", "different", "gap", "not recountable"]
+    assert [row["verdict"] for row in rows] == verdicts
+    assert [row["equal"] for row in rows] == [True, True, False, False, False]
+    assert [row["counted"] for row in rows] == [True, False, True, True, True]
+    assert [row["malformed"] for row in rows] == [10, 0, 1, 0, 0]
+    assert [row["gaps"] for row in rows] == [[], [], [], [[0, 20]], []]
+    assert [row["deleted"] for row in rows] == [[], [], [], [], [[0, 20]]]
     assert rows[0] == {
         "partition": 0,
         "start": 100,
         "offset": 150,
+        "verdict": "equal",
         "equal": True,
         "counted": True,
         "difference": None,
@@ -799,6 +973,7 @@ def test_json_has_the_same_fields_for_the_stream_and_its_partitions():
         "rejected": {"json": 2, "version": 8},
         "lag": 7,
         "gaps": [],
+        "deleted": [],
     }
 
 
