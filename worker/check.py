@@ -19,9 +19,11 @@ from kafka.admin import KafkaAdminClient
 from rich.table import Table
 from rich.text import Text
 
-from worker import brokers, layout, store, topics
+from ldp import frames
+from worker import brokers, layout, rejections, store, topics
 from worker.config import Config, Served, unsaid
 from worker.head import Head
+from worker.newest import newest
 from worker.ownership import CLAIMED, Unavailable
 from worker.publisher import KafkaOutbox
 from worker.topics import Topic
@@ -99,6 +101,9 @@ def check(
                     judge_head(config, served, cluster.topics.get(served.topic), heads[served.stream.name])
                     for served in config.streams
                 ]
+            findings += [
+                _reports(config, served) for served in config.streams if served.topic in cluster.topics
+            ]
     except (brokers.Unreachable, Unavailable, kafka.errors.KafkaError, OSError) as error:
         findings.append(Finding(Level.ERROR, "brokers", str(error), brokers.ADVICE))
     with closing(store.connect(config.redis)) as client:
@@ -336,6 +341,38 @@ def _replication_faults(name: str, topic: Topic) -> Iterator[Finding]:
             "unclean.leader.election.enable=true: the log may lose records that were acknowledged and counted",
             "set unclean.leader.election.enable=false",
         )
+
+
+def _reports(config: Config, served: Served) -> Finding:
+    """Judges the newest records of a stream's topic, if they can be read."""
+    try:
+        return judge_reports(served, [record.value for record in newest(config, served.topic)])
+    except kafka.errors.KafkaError as error:
+        text = f"the newest records of topic {served.topic} cannot be read: {error}"
+        return Finding(Level.WARNING, f"reports of {served.stream.name}", text, "run check again")
+
+
+def judge_reports(served: Served, values: Sequence[bytes | None]) -> Finding:
+    """Judges whether clients send what the stream counts; all rejected means that nothing is counted.
+
+    Args:
+        served: the stream.
+        values: the newest records' values.
+    """
+    name = served.stream.name
+    subject, text = f"reports of {name}", f"fingerprint {served.stream.fingerprint.hex()}"
+    reasons = rejections.reasons(served.stream, values)
+    if not reasons:
+        none = f"none of the newest {len(values):,} records is rejected" if values else "no record yet"
+        return Finding(Level.OK, subject, f"{text}; {none}")
+    none_counted = reasons.total() == len(values)
+    share = "all" if none_counted else f"{min(99.9, 100 * reasons.total() / len(values)):.3g} %"
+    text += f"; {share} of the newest {len(values):,} records are rejected: {rejections.said(reasons)}"
+    (most, _), *_ = reasons.most_common(1)
+    todo = f"{most}: {frames.REASONS[most]}; ldp-worker dead-letters shows where they came from"
+    if frames.Reason.FINGERPRINT in reasons:
+        todo += f", ldp-worker document --stream {name} prints what clients need"
+    return Finding(Level.ERROR if none_counted else Level.WARNING, subject, text, todo)
 
 
 def _head(config: Config, served: Served) -> Head:

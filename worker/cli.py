@@ -414,11 +414,54 @@ def watch(
                     return 0
     except KeyboardInterrupt:
         return 0
-    _complain(
-        f"no snapshot of {name} in topic {config.snapshots.topic} after {timeout:g} s;"
-        " ldp-worker run publishes one once it has counted a report"
-    )
+    why = watch.why_none(config, served)
+    _complain(f"no snapshot of {name} in topic {config.snapshots.topic} after {timeout:g} s; {why}")
     return 1
+
+
+@_command("dead-letters")
+@click.option("--stream", metavar="NAME", help="Only those of this stream.")
+@click.option("--last", type=click.IntRange(min=1), default=10, show_default=True, help="How many to show.")
+@click.option("--value", is_flag=True, help="Show what each record held, too; it may be personal.")
+@_json
+def dead_letters(config: "Config", stream: str | None, last: int, value: bool, as_json: bool) -> int:
+    """Show the newest malformed records.
+
+    Says how often each reason occurs among the newest 1,000 dead letters of each partition of their topic, fewer
+    where they are large, then shows the newest of those: when, why, where the record came from, its size. What
+    a record held is shown only by --value: its first bytes, or in JSON all that was kept of it, in base64.
+    """
+    from worker import letters, logs
+
+    logs.silence()
+    if stream is not None:
+        config.served(stream)
+    _reach(config, config.dead_letters.topic)
+    found = letters.newest_letters(config, stream)
+    if as_json:
+        click.echo(letters.as_json(found, last, value))
+    else:
+        _print(letters.render(found, last, value))
+    return 0
+
+
+@_command("document")
+@_stream
+def document(config: "Config", stream: str | None) -> int:
+    """Print the public document of a stream, which clients need.
+
+    As ldp document writes it, so that a file of it is what ldp perturb --document takes. The fingerprint, which each
+    report names, goes to stderr.
+
+    \b
+    ldp-worker document --stream colours > colours.json
+    """  # noqa: D301
+    import json
+
+    served = config.served(stream)
+    click.echo(json.dumps(served.stream.document(), ensure_ascii=False))
+    _complain(f"stream {served.stream.name}, fingerprint {served.stream.fingerprint.hex()}")
+    return 0
 
 
 @_command("audit")
@@ -432,10 +475,10 @@ def audit(config: "Config", stream: str | None, as_json: bool) -> int:
     \b
     exit code  verdict
     0          equal, or nothing is counted yet
-    1          different; or a gap: all is equal except for offsets that are recorded as lost, because the
+    1          different; or a gap: offsets are recorded as lost, because the
                topic's retention deleted them before they were counted
-    3          not recountable: retention deleted records after they were counted; what remains was counted
-               again, and nothing differs in it
+    3          not recountable: retention deleted records after they were
+               counted; in what remains nothing differs
 
     --json prints, for the stream and for each of its partitions: verdict; equal; counted, whether anything was
     yet; difference, the first one, or what else keeps it from being equal, or null; records, reports, malformed,

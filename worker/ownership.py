@@ -23,6 +23,7 @@ from worker.head import Head, Witness, foreign
 from worker.layout import Metadata, StateLost
 from worker.metrics import Metrics
 from worker.partition import PartitionState
+from worker.rejections import Rejections
 
 CLAIMED = "claimed"
 """Metadata word of an offset in Kafka that was claimed before anything was counted."""
@@ -158,7 +159,7 @@ class Ownership:
         recount_after: the operator's word that counts of snapshots up to this number may be given up: where they are
             lost, counting begins again with what the log still has, and the rest is a gap. None: the stream stops.
         metrics: where what happened is counted.
-        clock: seconds, for back-off only.
+        clock: seconds, for back-off and for how often something is said.
         report: called with an event's name and its facts.
     """
 
@@ -179,6 +180,7 @@ class Ownership:
         self._log, self._store, self._dead_letters = log, store, dead_letters
         self._witness, self._recount_after = witness, recount_after
         self._metrics, self._clock, self._report = metrics, clock, report
+        self._rejections = Rejections(clock, report)
         self._held: dict[int, _Held] = {}
         self._waits: dict[int, _Wait] = {}
 
@@ -368,6 +370,7 @@ class Ownership:
         except Unavailable:
             self.drop([batch.partition])  # its offset is past letters that were never sent
             raise
+        self._rejections.add(batch, reasons)
         self._metrics.records.labels(name, "rejected").inc(len(reasons))
         self._metrics.records.labels(name, "accepted").inc(len(batch.columns) - len(reasons))
         after = sum(window.reports for window in held.state.windows.values())
@@ -431,6 +434,7 @@ class Ownership:
         Raises:
             StateLost: the store no longer holds a partition, or of another lineage.
         """
+        self._rejections.say()
         for partition, held in list(self._held.items()):
             if held.flush is None and held.state.offset == held.metadata.offset:
                 try:

@@ -12,9 +12,12 @@ from rich.live import Live
 from rich.text import Text
 
 import ldp
+from ldp import frames
 from ldp.snapshot import Incomplete, Snapshot, assemble
 from ldp.table import most_frequent
-from worker.config import Config
+from worker import brokers, rejections, topics
+from worker.config import Config, Served
+from worker.newest import newest
 from worker.publisher import PARTITION
 
 _POLL_MS = 200
@@ -142,6 +145,30 @@ def foreign(snapshot: Snapshot, stream: ldp.Stream) -> str | None:
         f"NOT THE CONFIGURED STREAM: this snapshot is of fingerprint {theirs}, the configuration's {stream.name} has"
         f" {ours}: another protocol, epsilon, domain or other labels"
     )
+
+
+def why_none(config: Config, served: Served) -> str:
+    """Says why there may be no snapshot of a stream, by the newest records of its topic.
+
+    Raises:
+        kafka.errors.KafkaError: the brokers do not answer.
+    """
+    with brokers.connect(config) as admin:
+        try:
+            topics.require(admin, served.topic)
+        except topics.TopicError as error:
+            return str(error)
+    records = newest(config, served.topic)
+    if not records:
+        return f"topic {served.topic} has no record yet"
+    reasons = rejections.reasons(served.stream, [record.value for record in records])
+    counted = "ldp-worker run publishes one once it has counted a report"
+    if not reasons:
+        return f"topic {served.topic} has reports; {counted}"
+    which = "all" if reasons.total() == len(records) else f"{reasons.total():,}"
+    rejected = f"{which} of the newest {len(records):,} records of topic {served.topic} are rejected"
+    said = "\n".join(f"{reason} {n:,}: {frames.REASONS[reason]}" for reason, n in reasons.most_common())
+    return f"{rejected}; {counted}\n{said}\nldp-worker dead-letters shows where they came from"
 
 
 def live(snapshots: Watch, console: Console, show: Callable[[Snapshot], RenderableType]) -> None:

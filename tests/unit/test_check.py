@@ -242,6 +242,32 @@ def test_snapshots_of_another_stream():
     assert "partition 1" in finding.text
 
 
+def test_point_11_what_share_of_the_newest_records_is_rejected_and_why():
+    report = np.array([(2,)], SERVED.stream.oracle.report_dtype)
+    other = ldp.Stream("colours", ldp.GRR("2", 3), labels=SERVED.stream.labels)
+    good, foreign = frames.encode(SERVED.stream, report), frames.encode(other, report)
+    ours = f"fingerprint {SERVED.stream.fingerprint.hex()}; "
+    for values, level, text in (
+        ([], Level.OK, "no record yet"),
+        ([good] * 3, Level.OK, "none of the newest 3 records is rejected"),
+        ([good, b"noise", good, good], Level.WARNING, "25 % of the newest 4 records are rejected: version 1"),
+        (
+            [good] + [foreign] * 9999,
+            Level.WARNING,
+            "99.9 % of the newest 10,000 records are rejected: fingerprint 9,999",
+        ),
+        (
+            [foreign, foreign, None],
+            Level.ERROR,
+            "all of the newest 3 records are rejected: fingerprint 2, empty 1",
+        ),
+    ):
+        finding = check.judge_reports(SERVED, values)
+        assert (finding.level, finding.subject, finding.text) == (level, "reports of colours", ours + text)
+        assert ("ldp-worker dead-letters" in finding.todo) == (level is not Level.OK)
+        assert ("ldp-worker document --stream colours" in finding.todo) == (foreign in values)
+
+
 @pytest.mark.parametrize(
     ("asked", "used", "level"),
     [

@@ -13,6 +13,7 @@ from click.testing import CliRunner
 
 import ldp
 from ldp import snapshot
+from ldp.cli import cli as ldp_cli
 from worker import brokers, topics, watch
 from worker.cli import cli
 from worker.config import parse
@@ -30,7 +31,10 @@ def run(tmp_path):
     return run
 
 
-@pytest.mark.parametrize("command", ["run", "check", "create-topics", "watch", "audit"])
+COMMANDS = ["run", "check", "create-topics", "watch", "audit", "dead-letters", "document"]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
 def test_configuration_errors_are_lines_and_exit_2(run, command):
     result = run('group = "a b"\nnonsense = 1\n' + GOOD, command)
     assert result.exit_code == 2
@@ -63,6 +67,9 @@ def test_the_variable_that_names_the_file_overrides_nothing_in_it(tmp_path):
         ("create-topics", "--replication-factor", "0"),
         ("create-topics", "--replication-factor", "-1"),
         ("audit", "--stream", "other"),
+        ("dead-letters", "--stream", "other"),
+        ("dead-letters", "--last", "0"),
+        ("document", "--stream", "other"),
         ("nothing",),
     ],
 )
@@ -105,7 +112,7 @@ leaves_sockets = pytest.mark.filterwarnings(
 
 
 @leaves_sockets
-@pytest.mark.parametrize("command", ["audit", "watch", "simulate", "create-topics", "check"])
+@pytest.mark.parametrize("command", ["audit", "watch", "simulate", "create-topics", "check", "dead-letters"])
 def test_brokers_that_do_not_answer_are_named_while_waiting_and_after(
     run, tmp_path, monkeypatch, closed, command
 ):
@@ -201,6 +208,15 @@ def test_watch_warns_of_a_snapshot_of_another_stream(run, publish, options):
     publish(CONFIGURED)
     result = run(GOOD, "watch", "--once", *options)
     assert "NOT THE" not in result.stdout + result.stderr
+
+
+def test_point_11_the_document_is_printed_as_ldp_document_prints_it(run):
+    labelled = GOOD.replace("domain_size = 3", 'labels = ["röd", "grön"]')
+    result = run(labelled, "document")
+    args = ["document", "--protocol", "grr", "--epsilon", "1", "--labels", "röd,grön"]
+    assert result.stdout == CliRunner().invoke(ldp_cli, args).stdout
+    fingerprint = ldp.Stream("s", ldp.GRR("1", 2), labels=["röd", "grön"]).fingerprint.hex()
+    assert result.stderr == f"ldp-worker: stream s, fingerprint {fingerprint}\n"
 
 
 def test_run_without_a_place_for_compiled_code_says_what_to_set(tmp_path):

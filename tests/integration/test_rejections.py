@@ -1,0 +1,163 @@
+"""A client that speaks for another stream: everybody who looks is told that its records are rejected, and why."""
+
+import json
+import os
+
+import pytest
+from click.testing import CliRunner
+
+import ldp
+from ldp import cli as ldp_cli
+from ldp import frames
+from tests.integration.harness import World, until
+from worker import newest
+from worker.cli import cli
+
+pytestmark = pytest.mark.integration
+
+
+def run(world, command, *options):
+    return CliRunner().invoke(cli, [command, "--config", str(world.toml), *options])
+
+
+def said(result):
+    return " ".join((result.stdout + result.stderr).split())
+
+
+def of_another_epsilon(world):
+    """A frame of a client that was given another ε."""
+    stream = ldp.Stream("other", ldp.OLH("2", domain_size=world.stream.oracle.domain_size))
+    return frames.encode(stream, stream.oracle.perturb([1]))
+
+
+def put(world, *values, partition=None):
+    world.sent.futures += [world.put(value, partition) for value in values]
+    world.settle()
+
+
+def reports_finding(world):
+    result = run(world, "check", "--json")
+    (found,) = [row for row in json.loads(result.stdout) if row["subject"] == f"reports of {world.name}"]
+    return result.exit_code, found
+
+
+def test_point_11_a_client_with_another_epsilon_is_heard_of(kafka, redis_url, tmp_path):
+    with World(kafka, redis_url, tmp_path, partitions=2) as world:
+        fingerprint = world.stream.fingerprint.hex()
+        exit_code, found = reports_finding(world)
+        assert (exit_code, found["level"], found["text"]) == (
+            0,
+            "ok",
+            f"fingerprint {fingerprint}; no record yet",
+        )
+        result = run(world, "watch", "--once", "--timeout", "0.1")
+        assert f"topic {world.topic} has no record yet" in said(result)
+
+        # nothing but such a client: what arrives is nothing
+        put(world, *(of_another_epsilon(world) for _ in range(20)), b"noise")
+        exit_code, found = reports_finding(world)
+        assert (exit_code, found["level"]) == (1, "error")
+        assert f"fingerprint {fingerprint}; all of the newest 21 records are rejected" in found["text"]
+        assert found["text"].endswith("fingerprint 20, version 1")
+        assert f"ldp-worker document --stream {world.name}" in found["todo"]
+        (worker,) = world.start()
+        (event,) = until(lambda: worker.events("records.rejected"), "the warning")
+        assert (event["level"], event["stream"]) == ("warning", world.name)
+        until(lambda: worker.metric("rejected_total") == 21, "all are rejected")
+        result = run(world, "watch", "--once", "--timeout", "1")
+        assert result.exit_code == 1
+        assert f"all of the newest 21 records of topic {world.topic} are rejected" in said(result)
+        assert "fingerprint 20: the fingerprint is not this stream's" in said(result)
+
+        # and among others
+        world.send(21)
+        world.assert_right(world.covered())
+        exit_code, found = reports_finding(world)
+        assert (exit_code, found["level"]) == (0, "warning")
+        assert "50 % of the newest 42 records are rejected" in found["text"]
+        assert worker.terminate() == 0
+        # within the minute it was said once, with no word of what the records held
+        assert len(worker.events("records.rejected")) == 1
+        assert "noise" not in worker.log.read_text()
+        lines = [line.split() for line in run(world, "audit").stdout.splitlines()]
+        assert ["fingerprint", "20", "0,", "1"] in lines
+
+
+def test_point_11_dead_letters_are_shown_and_their_values_only_on_demand(kafka, redis_url, tmp_path):
+    with World(kafka, redis_url, tmp_path, partitions=2) as world:
+        assert run(world, "dead-letters").stdout == "no dead letters\n"
+        world.start()
+        put(world, b"noise \x1b[2J", partition=0)
+        put(world, b'{"my secret": 1}', b"\x00" * 5000, of_another_epsilon(world), partition=1)
+        world.send(2)
+        world.covered()
+        result = run(world, "dead-letters")
+        assert result.exit_code == 0
+        lines = [line.split() for line in result.stdout.splitlines()]
+        assert "the newest 4 dead letters" in result.stdout
+        for reason, where, size in (
+            ("version", f"{world.topic}/0/0", "10"),
+            ("json", f"{world.topic}/1/0", "16"),
+            ("version", f"{world.topic}/1/1", "5,000"),
+            ("fingerprint", f"{world.topic}/1/2", "10"),
+        ):
+            assert any(line[1:] == [reason, where, size] for line in lines), result.stdout
+        assert "secret" not in result.stdout
+        assert "noise" not in result.stdout
+        result = run(world, "dead-letters", "--value")
+        assert '{"my secret": 1}' in result.stdout
+        assert r"noise \x1b[2J" in result.stdout
+        assert "\x1b" not in result.stdout
+        tree = json.loads(run(world, "dead-letters", "--json", "--last", "2", "--stream", world.name).stdout)
+        assert (tree["looked_at"], tree["reasons"]["version"], len(tree["letters"])) == (4, 2, 2)
+        assert run(world, "dead-letters", "--stream", "other").exit_code == 2
+
+
+def test_point_11_without_their_topic_there_are_no_dead_letters(kafka, redis_url, tmp_path):
+    with World(kafka, redis_url, tmp_path) as world:
+        world.admin.delete_topics([world.config.dead_letters.topic])
+        gone = f"topic {world.config.dead_letters.topic!r} does not exist; ldp-worker create-topics makes"
+
+        def refused():
+            result = run(world, "dead-letters")
+            return result.exit_code == 1 and gone in said(result)
+
+        until(refused, "the topic is gone")
+
+
+def test_point_11_the_printed_document_is_all_that_a_client_needs(kafka, redis_url, tmp_path):
+    with World(kafka, redis_url, tmp_path, labels=[f"värde {i}" for i in range(40)]) as world:
+        result = run(world, "document")
+        assert (
+            result.stderr
+            == f"ldp-worker: stream {world.name}, fingerprint {world.stream.fingerprint.hex()}\n"
+        )
+        path = tmp_path / "document.json"
+        path.write_text(result.stdout, encoding="utf-8")
+        labels = tmp_path / "labels.txt"
+        labels.write_text("\n".join(world.stream.labels), encoding="utf-8")
+        made = CliRunner().invoke(
+            ldp_cli.cli,
+            ["document", "--protocol", "olh", "--epsilon", "1", "--labels-file", str(labels)],
+        )
+        assert made.stdout == result.stdout
+        values = "värde 3\nvärde 7\n"
+        reports = CliRunner().invoke(ldp_cli.cli, ["perturb", "--document", str(path)], input=values).stdout
+        put(world, *reports.encode().splitlines())
+        world.start()
+        until(lambda: world.totals()["accepted"] == 2, "both are counted")
+
+
+def test_point_11_the_newest_records_are_read_within_bounds(kafka, redis_url, tmp_path, monkeypatch):
+    monkeypatch.setattr(newest, "MOST", 50)
+    monkeypatch.setattr(newest, "_BYTES", 100_000)
+    with World(kafka, redis_url, tmp_path, partitions=4) as world:
+        put(world, *(b"%d" % i for i in range(200)), partition=0)
+        put(world, *(os.urandom(5000) for _ in range(100)), partition=1)
+        put(world, *(os.urandom(60_000) for _ in range(60)), *(b"x" for _ in range(8)), partition=2)
+        found = newest.newest(world.config, world.topic)
+        by_partition = {p: [r.offset for r in found if r.partition == p] for p in range(4)}
+        assert by_partition[0] == list(range(150, 200))
+        assert by_partition[1] == list(range(94, 100))  # 4 and what fits into half of 25,000 bytes
+        assert by_partition[2] == list(range(64, 68))  # the older ones turn out to be too large
+        assert by_partition[3] == []

@@ -1,0 +1,148 @@
+"""What is rejected is said, by the worker once a minute and by the commands; what a record held is not."""
+
+import json
+from types import SimpleNamespace
+
+import numpy as np
+from rich.console import Console
+
+import ldp
+from ldp import frames
+from worker import letters
+from worker.columns import Batch, Columns
+from worker.rejections import EVERY_SECONDS, Rejections, reasons
+
+STREAM = ldp.Stream("colours", ldp.GRR("1", 3), labels=["red", "green", "blue"])
+OTHER = ldp.Stream("colours", ldp.GRR("2", 3), labels=["red", "green", "blue"])
+
+
+def frame(stream):
+    return frames.encode(stream, np.array([(2,)], stream.oracle.report_dtype))
+
+
+def batch(*rejected, partition=0, start=0, size=10):
+    return Batch(
+        partition, start, start + size, Columns.of(range(start, start + size), [0] * size, [b""] * size)
+    ), dict.fromkeys(rejected, frames.Reason.VERSION)
+
+
+class Said:
+    def __init__(self):
+        self.now, self.events = 1000.0, []
+        self.rejections = Rejections(lambda: self.now, self.report)
+
+    def report(self, event, **facts):
+        self.events.append((event, facts))
+
+
+def test_point_11_the_first_rejection_is_said_at_once_the_others_once_a_minute():
+    said = Said()
+    said.rejections.add(*batch())
+    said.rejections.say()
+    assert said.events == []
+    said.rejections.add(*batch(7, 3, partition=2, start=100))
+    facts = {"reasons": {"version": 2}, "accepted": 8, "partition": 2, "offset": 103}
+    assert said.events == [("records.rejected", facts)]
+    # what comes within the minute is said together, with the first of it
+    for start in range(0, 500, 10):
+        said.now += EVERY_SECONDS / 51
+        said.rejections.add(*batch(*range(10), partition=1, start=start))
+        said.rejections.say()
+    assert len(said.events) == 1
+    said.now += EVERY_SECONDS
+    said.rejections.say()
+    facts = {"reasons": {"version": 500}, "accepted": 0, "partition": 1, "offset": 0}
+    assert said.events[1:] == [("records.rejected", facts)]
+    # and silence when nothing more comes, or only good records
+    said.now += 10 * EVERY_SECONDS
+    said.rejections.add(*batch())
+    said.rejections.say()
+    assert len(said.events) == 2
+    # what was accepted before is no part of it
+    said.rejections.add(*batch(9, start=70))
+    assert said.events[2][1] == {"reasons": {"version": 1}, "accepted": 9, "partition": 0, "offset": 79}
+
+
+def test_point_11_reasons_are_counted_by_the_streams_document():
+    values = [frame(STREAM), frame(OTHER), frame(OTHER), None, b"noise"]
+    assert reasons(STREAM, values) == {"fingerprint": 2, "empty": 1, "version": 1}
+    assert reasons(STREAM, []) == {}
+
+
+# --- dead letters, shown ----------------------------------------------------------------------------------------------
+
+EVIL = b"\x1b[31mred\x1b]0;title\x07 \xc2\x9b2J \xe2\x80\xae \xff\x00\r\n[bold]gr\xc3\xbcn"
+
+
+def letter(value, written=0, **headers):
+    names = {
+        "__connect.errors.topic": "reports",
+        "__connect.errors.partition": "3",
+        "__connect.errors.offset": "17",
+        "__connect.errors.exception.class.name": "version",
+        "__connect.errors.exception.message": "the first byte is no known frame version",
+        "stream": "colours",
+    }
+    headers = [(name, text.encode()) for name, text in (names | headers).items()]
+    record = SimpleNamespace(timestamp=written, value=value, headers=headers)
+    return letters._letter(record)
+
+
+def shown(found, last=10, value=False, width=80):
+    console = Console(width=width, force_terminal=True, color_system=None)
+    with console.capture() as captured:
+        console.print(letters.render(found, last, value))
+    return captured.get()
+
+
+def test_point_11_dead_letters_say_why_and_where_but_not_what():
+    text = shown([letter(b"secret value", 1_700_000_000_000), letter(b"2nd")])
+    assert "version: the first byte is no known frame version" in text
+    assert ["2023-11-14T22:13:20Z", "version", "reports/3/17", "12"] in [
+        line.split() for line in text.splitlines()
+    ]
+    assert "secret" not in text
+    assert "secret value" in shown([letter(b"secret value")], value=True)
+    assert shown([]) == "no dead letters\n"
+
+
+def test_point_11_no_control_character_of_a_record_reaches_the_terminal():
+    found = letter(EVIL, stream="a\x1b[2Jb", **{"__connect.errors.topic": "t\x1b\u202e"})
+    text = shown([found], value=True)
+    assert all(c.isprintable() or c == "\n" for c in text)
+    assert r"\x1b[31mred\x1b]0;title\x07 \x9b2J \u202e \xff\x00\r\n[bold]grün" in "".join(
+        line.strip() for line in shown([found], value=True, width=400).splitlines()
+    )
+    assert "\x1b" not in letters.as_json([found], 1, value=True)
+
+
+def test_point_11_a_large_value_is_cut_and_its_size_said():
+    text = shown(
+        [letter(b"x" * 1024, **{"truncated.size": "1000000", "truncated.sha256": "00"})],
+        value=True,
+        width=400,
+    )
+    assert "x" * 256 + " … 999,744 bytes more" in text
+    assert "1,000,000" in text
+
+
+def test_point_11_letters_of_others_do_no_harm():
+    record = SimpleNamespace(timestamp=0, value=None, headers=[("stream", None)])
+    found = letters._letter(record)
+    assert (found.reason, found.where, found.size, found.stream) == ("?", "?/-1/-1", 0, "")
+    assert letter(b"", 1 << 62).time == f"{1 << 62} ms"
+    assert letter(b"", **{"truncated.size": "9" * 5000, "__connect.errors.offset": "-1"}).size == 0
+
+
+def test_point_11_dead_letters_as_json():
+    found = [
+        letter(EVIL),
+        letter(b"2nd", **{"__connect.errors.exception.class.name": "json"}),
+        letter(b"3rd"),
+    ]
+    tree = json.loads(letters.as_json(found, 1, value=False))
+    assert (tree["looked_at"], tree["reasons"]) == (3, {"version": 2, "json": 1})
+    (row,) = tree["letters"]
+    assert (row["reason"], row["topic"], row["partition"], row["offset"]) == ("version", "reports", 3, 17)
+    assert "base64" not in row
+    assert json.loads(letters.as_json(found, 3, value=True))["letters"][1]["base64"] == "Mm5k"

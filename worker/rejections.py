@@ -1,0 +1,92 @@
+"""Rejections: a client for another stream hears of it from nobody, so worker and commands say what is rejected."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+
+import ldp
+from ldp import frames
+from worker.columns import Batch, Columns
+
+EVERY_SECONDS = 60.0
+
+
+def reasons(stream: ldp.Stream, values: Sequence[bytes | None]) -> Counter[str]:
+    r"""Counts the reasons for which a stream rejects records; O(bytes).
+
+    Args:
+        stream: whose records they should be.
+        values: the records' values.
+
+    Example:
+        >>> stream = ldp.Stream("colours", ldp.GRR("1", domain_size=3))
+        >>> reasons(stream, [b"\x01\x8e\x9f\x39\xd0\x02", b"noise", None, b"more noise"])
+        Counter({'version': 2, 'empty': 1})
+    """
+    columns = Columns.of(range(len(values)), [0] * len(values), values)
+    decoded = frames.decode(stream, columns.values, columns.bounds)
+    return Counter(str(reason) for reason in decoded.reasons.values())
+
+
+def said(counts: Mapping[str, int]) -> str:
+    """Says reasons with their counts, the most frequent first.
+
+    Example:
+        >>> said({"json": 2, "fingerprint": 1200})
+        'fingerprint 1,200, json 2'
+    """
+    return ", ".join(f"{reason} {n:,}" for reason, n in Counter(counts).most_common())
+
+
+class Rejections:
+    """Says that records of a stream are rejected: the first at once, then once a minute what came together.
+
+    Args:
+        clock: seconds.
+        report: called with an event's name and its facts; never with what a record held.
+
+    Example:
+        >>> now = [0.0]
+        >>> rejections = Rejections(lambda: now[0], lambda event, **facts: print(event, facts))
+        >>> batch = Batch(3, 5, 8, Columns.of([5, 6, 7], [0, 0, 0], [b"good", b"noise", b"noise"]))
+        >>> rejections.add(batch, {1: "version", 2: "version"})
+        records.rejected {'reasons': {'version': 2}, 'accepted': 1, 'partition': 3, 'offset': 6}
+        >>> rejections.add(batch, {1: "version", 2: "version"})
+        >>> now[0] = 60.0
+        >>> rejections.say()
+        records.rejected {'reasons': {'version': 2}, 'accepted': 1, 'partition': 3, 'offset': 6}
+    """
+
+    def __init__(self, clock: Callable[[], float], report: Callable[..., object]) -> None:
+        self._clock, self._report = clock, report
+        self._reasons: Counter[str] = Counter()
+        self._accepted = 0
+        self._first: tuple[int, int] | None = None
+        self._due = clock()
+
+    def add(self, batch: Batch, reasons: Mapping[int, str]) -> None:
+        """Takes note of a counted batch and of its rejected records, by index; says what is due."""
+        if self._first is None:
+            if not reasons:
+                return
+            self._first = batch.partition, int(batch.columns.offsets[min(reasons)])
+        self._accepted += len(batch.columns) - len(reasons)
+        self._reasons.update(str(reason) for reason in reasons.values())
+        self.say()
+
+    def say(self) -> None:
+        """Says what was rejected since the last time, if anything was and a minute is over.
+
+        With the number of records accepted meanwhile, and the partition and offset of the first that was not.
+        """
+        if self._first is None or self._clock() < self._due:
+            return
+        partition, offset = self._first
+        self._report(
+            "records.rejected",
+            reasons=dict(self._reasons),
+            accepted=self._accepted,
+            partition=partition,
+            offset=offset,
+        )
+        self._reasons, self._accepted, self._first = Counter(), 0, None
+        self._due = self._clock() + EVERY_SECONDS
