@@ -10,9 +10,9 @@ Each partition is read from Redis in one script, so its counts and its offset be
 to exactly that offset: the audit is right also while workers count on. A script that only reads is let in also
 where Redis is full, a transaction is not.
 
-Records that were counted and then deleted, because their time in the topic was over, cannot be counted again. Of
-such a partition the audit counts what remains, and says whether the rest can be counts of as many records: a loss
-may show in that, equality may not.
+Records that were counted and then deleted by the topic's retention cannot be counted again. Of such a partition
+the audit counts what remains, and asks whether the rest can be counts of the deleted records: a loss may show in
+that, but that there was none is not proved.
 """
 
 import hashlib
@@ -151,7 +151,7 @@ class Deleted:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What an audit of one stream found; `difference` is the first one in the partitions' order, or None.
+    """What an audit of one stream found.
 
     Example:
         >>> good = Row(0, start=0, offset=9, lag=2, records=9, reports=18)
@@ -166,10 +166,9 @@ class Verdict:
 
     @property
     def difference(self) -> str | None:
-        """The first difference, with its partition."""
-        return next(
-            (f"partition {r.partition}: {r.difference}" for r in self.partitions if r.difference), None
-        )
+        """What the first partition of the stream's verdict says, or None where all are equal."""
+        gravest = (row for row in self.partitions if row.difference and row.verdict == self.verdict)
+        return next((f"partition {row.partition}: {row.difference}" for row in gravest), None)
 
     @property
     def verdict(self) -> str:
@@ -974,7 +973,7 @@ def _compare(stored: _Stored, counted: Recount) -> None:
 
 
 def _compare_partly(stored: _Stored, counted: Recount, deleted: Sequence[Stretch], ones: int | None) -> None:
-    """Compares what is kept of a partition with what remains of its records: is the rest counts of records?
+    """Compares what is kept of a partition with what remains of its records: can the rest be counts of records, too?
 
     Args:
         stored: what is kept.
@@ -1030,7 +1029,7 @@ def _compare_partly(stored: _Stored, counted: Recount, deleted: Sequence[Stretch
 
 
 def render(verdict: Verdict) -> RenderableType:
-    """Returns a verdict for the terminal: a row a partition, why what was malformed, what differs, the outcome."""
+    """Returns a verdict for the terminal: a row a partition, a row a reason, what differs, the outcome last."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for heading in ("partition", "offset", "lag", "reports", "malformed"):
         table.add_column(heading, justify="right", overflow="fold")

@@ -158,11 +158,11 @@ def why_none(config: Config, served: Served) -> str:
             topics.require(admin, served.topic)
         except topics.TopicError as error:
             return str(error)
+    counted = "ldp-worker run publishes one once it has counted a report"
     records = newest(config, served.topic)
     if not records:
-        return f"topic {served.topic} has no record yet"
+        return f"topic {served.topic} has no record yet; {counted}"
     reasons = rejections.reasons(served.stream, [record.value for record in records])
-    counted = "ldp-worker run publishes one once it has counted a report"
     if not reasons:
         return f"topic {served.topic} has reports; {counted}"
     which = "all" if reasons.total() == len(records) else f"{reasons.total():,}"

@@ -906,21 +906,24 @@ def test_point_7_the_terminal_says_what_is_not_recountable():
 
 
 @pytest.mark.parametrize(
-    ("rows", "verdict", "code"),
+    ("rows", "verdict", "code", "first"),
     [
-        ((), "none yet", 0),
-        ((UNCOUNTED,), "none yet", 0),
-        ((UNCOUNTED, EQUAL), "equal", 0),
-        ((EQUAL, DELETED, UNCOUNTED), "not recountable", 3),
-        ((DELETED, GAP), "gap", 1),
-        ((audit.Row(0, 0, 9, 0, gaps=((0, 1),), deleted=((1, 2),), difference="gap: ..."),), "gap", 1),
-        ((DELETED, GAP, DIFFERENT, EQUAL), "different", 1),
+        ((), "none yet", 0, None),
+        ((UNCOUNTED,), "none yet", 0, None),
+        ((UNCOUNTED, EQUAL), "equal", 0, None),
+        ((EQUAL, DELETED, UNCOUNTED), "not recountable", 3, 4),
+        ((DELETED, GAP), "gap", 1, 3),
+        ((audit.Row(0, 0, 9, 0, gaps=((0, 1),), deleted=((1, 2),), difference="gap: ..."),), "gap", 1, 0),
+        ((DELETED, GAP, DIFFERENT, EQUAL), "different", 1, 2),
     ],
 )
-def test_point_7_the_gravest_verdict_is_the_streams_and_has_an_exit_code_of_its_own(rows, verdict, code):
+def test_point_7_the_gravest_verdict_is_the_streams_and_has_an_exit_code_of_its_own(
+    rows, verdict, code, first
+):
     found = audit.Verdict("colours", rows)
     assert (found.verdict, audit.EXIT_CODES[found.verdict]) == (verdict, code)
     assert found.equal == (code == 0)
+    assert (found.difference or "").startswith(f"partition {first}: " if code else "")
 
 
 def test_a_verdict_on_a_billion_fits_in_80_columns():
