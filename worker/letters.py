@@ -109,13 +109,13 @@ def _letter(record: Any) -> Letter:
 
 
 def printable(raw: bytes) -> str:
-    r"""Returns bytes as text without control characters, whatever they are.
+    r"""Returns bytes as text without control characters, whatever they are; only an escape begins with one backslash.
 
     Example:
         >>> printable(b"gr\xc3\xbcn\x1b[2J\xff\n")
         'grün\\x1b[2J\\xff\\n'
     """
-    text = raw.decode(errors="backslashreplace")
+    text = raw.replace(b"\\", b"\\\\").decode(errors="backslashreplace")
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 

@@ -110,6 +110,7 @@ def test_point_11_no_control_character_of_a_record_reaches_the_terminal():
     found = letter(EVIL, stream="a\x1b[2Jb", **{"__connect.errors.topic": "t\x1b\u202e"})
     text = shown([found], value=True)
     assert all(c.isprintable() or c == "\n" for c in text)
+    assert (letters.printable(b"\\x1b"), letters.printable(b"\x1b")) == (r"\\x1b", r"\x1b")
     assert r"\x1b[31mred\x1b]0;title\x07 \x9b2J \u202e \xff\x00\r\n[bold]grün" in "".join(
         line.strip() for line in shown([found], value=True, width=400).splitlines()
     )
