@@ -148,6 +148,7 @@ def messages(
     parts = [_json(f"{stream.name}/head", head), *_domain(stream, inline)]
     low, high = estimate.interval(level)
     most = [(name, top(estimate, k)) for name, k in stream.top]
+    everything = np.arange(stream.oracle.domain_size)
     for name in methods:
         frequencies = METHODS[name](estimate)
         vectors = {"frequencies": frequencies}
@@ -157,7 +158,7 @@ def messages(
         body = shared | {
             "method": name,
             "document": document,
-            "sum": float(frequencies.sum()),
+            "sum": read(estimate, everything, name, frequencies),
             "standard_error": estimate.sigma,
             "level": level,
             "queries": _with_method(_sets(stream, estimate, name, frequencies, level), recommended or {}),

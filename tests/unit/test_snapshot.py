@@ -102,6 +102,26 @@ def test_queries_are_answered_by_each_method():
         assert ("low" in query) == (name == "base")
 
 
+@pytest.mark.parametrize("domain_size", [1, 7, snapshot.INLINE + 1])
+def test_point_22_sum_is_what_the_method_answers_for_all_values(domain_size):
+    everything = tuple(range(domain_size))
+    _, estimate, messages = make(domain_size, queries=(("all", everything),))
+    read = snapshot.assemble("s", topic(messages, 4))
+    for name, body in read.bodies.items():
+        (query,) = body["queries"]
+        assert body["sum"] == query["frequency"] == ldp.answer(estimate, everything, name)
+    if domain_size > 1:
+        added = read.bodies["post-pos"]["frequencies"].sum()
+        assert added == read.bodies["base-pos"]["frequencies"].sum() > read.bodies["post-pos"]["sum"]
+    assert read.bodies["post-pos"]["sum"] == max(read.bodies["base"]["sum"], 0.0)
+
+
+def test_point_22_the_schema_says_what_the_vector_of_post_pos_is():
+    body = SCHEMA["$defs"]["body"]["properties"]
+    for field in ("sum", "frequencies"):
+        assert "post-pos" in body[field]["description"]
+
+
 def test_the_most_frequent_values_by_each_method():
     _, estimate, messages = make(50, top=(("first", 1), ("three", 3)))
     read = snapshot.assemble("s", topic(messages, 4))
