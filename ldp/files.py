@@ -132,7 +132,7 @@ def perturbed(
     most = max(1, BLOCK // stream.oracle.report_dtype.itemsize)
     for some in values:
         for start in range(0, len(some), most):
-            reports = stream.oracle.perturb(some[start : start + most], rng)
+            reports = stream.oracle.perturb(some[start : start + most], rng=rng)
             if binary:
                 yield frames.encode(stream, reports)[header:], reports.size
                 header = _HEADER

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 MAX_EPSILON = 64
 E_BITS = 64  # E is a multiple of 2^−E_BITS
 _WORDS = 1 << 15  # words tossed together: they stay in the second-level cache
+_DIGITS = (
+    64  # of each coin of a mask, and as many more as their number has: a tie after that comes once in 2⁶⁴
+)
 
 _EPSILON = re.compile(r"[0-9]{1,18}(\.[0-9]{1,36})?|[0-9]{1,36}/[0-9]{1,36}", re.ASCII)
 
@@ -142,15 +145,18 @@ def mask(p: Fraction, n: int) -> int:
     """Independent coins as the bits of an integer, each 1 with probability p.
 
     Each bit has a uniform number U in [0, 1) of its own. One binary digit at a time, of all U at once, is
-    compared with the digit of p until all differ from p, and U < p with probability p.
+    compared with the digit of p until all differ from p, and U < p with probability p. When they all do depends on
+    the coins, so it goes on for as many digits as they hardly ever need: the time does not tell one mask from another.
 
     Args:
         p: 0 ≤ p < 1.
         n: how many, n ≥ 1.
     """
     heads, tied, rest = 0, (1 << n) - 1, p.numerator
+    digits = _DIGITS + n.bit_length()
     # when p's digits end, U is not below p
-    while tied and rest:
+    while (digits > 0 or tied) and rest:
+        digits -= 1
         digit, rest = divmod(rest << 1, p.denominator)
         word = secrets.randbits(n)
         if digit:
@@ -177,20 +183,24 @@ def subset(symbol: int, m: int, k: int, E: Fraction) -> tuple[int, ...]:
         The members, ascending: another order would tell which came first.
     """
     own = coin(_member(m, k, E))
-    others: set[int] = set()
-    for step, last in enumerate(range(m - 1 - k, m - 1)):
+    # the own symbol takes the place of the first draw, made all the same: here of m − 1, which none of the others is
+    drawn = integer(m - k)
+    others = {(drawn, m - 1)[own]}
+    for last in range(m - k, m - 1):
         drawn = integer(last + 1)
-        if step or not own:  # the own symbol takes the place of the first draw, made all the same
-            others.add(last if drawn in others else drawn)
-    members = [other + (other >= symbol) for other in others]
-    return tuple(sorted([*members, symbol] if own else members))
+        others.add((drawn, last)[drawn in others])
+    # by the same steps for each symbol, in the subset or not
+    ordered = sorted(others)
+    at = sum([other < symbol for other in ordered])
+    members = [other + (other >= symbol) for other in ordered]
+    return (tuple(members), (*members[:at], symbol, *members[at:-1]))[own]
 
 
 def _member(m: int, k: int, E: Fraction) -> Fraction:
     return k * E / (k * E + m - k)
 
 
-def coins(p: Fraction, n: int, rng: np.random.Generator | None = None) -> npt.NDArray[np.bool_]:
+def coins(p: Fraction, n: int, *, rng: np.random.Generator | None = None) -> npt.NDArray[np.bool_]:
     """Independent coins, each True with probability p.
 
     Without ``rng`` they are exact: a uniform number U in [0, 1) is drawn 64 binary digits at a time and
@@ -224,7 +234,7 @@ def coins(p: Fraction, n: int, rng: np.random.Generator | None = None) -> npt.ND
 
 
 def integers(
-    bound: int | npt.NDArray[np.int64], n: int, rng: np.random.Generator | None = None
+    bound: int | npt.NDArray[np.int64], n: int, *, rng: np.random.Generator | None = None
 ) -> npt.NDArray[np.int64]:
     """Independent uniform integers in 0..bound−1, exactly uniform by rejection.
 
@@ -253,16 +263,16 @@ def integers(
 
 
 def responses(
-    symbols: npt.NDArray[np.integer], m: int, E: Fraction, rng: np.random.Generator | None = None
+    symbols: npt.NDArray[np.integer], m: int, E: Fraction, *, rng: np.random.Generator | None = None
 ) -> npt.NDArray[np.int64]:
     """`respond` for each of (n,) symbols."""
     import numpy as np
 
-    keep, others = coins(_keep(m, E), symbols.size, rng), integers(m, symbols.size, rng)
+    keep, others = coins(_keep(m, E), symbols.size, rng=rng), integers(m, symbols.size, rng=rng)
     return np.where(keep, symbols, others)
 
 
-def masks(p: Fraction, m: int, n: int, rng: np.random.Generator | None = None) -> npt.NDArray[np.uint8]:
+def masks(p: Fraction, m: int, n: int, *, rng: np.random.Generator | None = None) -> npt.NDArray[np.uint8]:
     """`mask` n times, m coins each; it costs about one random byte a coin.
 
     Args:
@@ -304,7 +314,7 @@ def _toss(heads: npt.NDArray[np.uint64], p: Fraction, rng: np.random.Generator |
 
 
 def subsets(
-    symbols: npt.NDArray[np.int64], m: int, k: int, E: Fraction, rng: np.random.Generator | None = None
+    symbols: npt.NDArray[np.int64], m: int, k: int, E: Fraction, *, rng: np.random.Generator | None = None
 ) -> npt.NDArray[np.int64]:
     """`subset` for each of (n,) symbols: (n, k) int64, each row ascending."""
     import numpy as np
@@ -312,8 +322,8 @@ def subsets(
     from ldp import kernels
 
     n = symbols.size
-    own = coins(_member(m, k, E), n, rng)
-    draws = integers(np.tile(np.arange(m - k, m), n), n * k, rng).reshape(n, k)
+    own = coins(_member(m, k, E), n, rng=rng)
+    draws = integers(np.tile(np.arange(m - k, m), n), n * k, rng=rng).reshape(n, k)
     kernels.choose_subsets(draws, symbols, own, m)
     draws.sort(axis=1)
     return draws

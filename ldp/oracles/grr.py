@@ -49,7 +49,7 @@ class GRR(Oracle):
     def _perturb(
         self, values: npt.NDArray[np.int64], reports: npt.NDArray[np.void], rng: np.random.Generator | None
     ) -> None:
-        reports["index"] = sampling.responses(values, self.domain_size, self.E, rng)
+        reports["index"] = sampling.responses(values, self.domain_size, self.E, rng=rng)
 
     def _accumulate(self, state: npt.NDArray[np.int64], reports: npt.NDArray[np.void]) -> None:
         from ldp import kernels

@@ -58,7 +58,7 @@ class HadamardResponse(PreferredMessages):
         column, own = sampling.integer(self.state_size), sampling.coin(self.p)
         odd = (column & row).bit_count() % 2
         # a bit of the row in the column changes the sign, and pairs the columns of one half with the other's
-        return (column ^ (row & -row) if odd == own else column,)
+        return (column ^ (row & -row) * (odd == own),)
 
     def _perturb(
         self, values: npt.NDArray[np.int64], reports: npt.NDArray[np.void], rng: np.random.Generator | None
@@ -66,8 +66,8 @@ class HadamardResponse(PreferredMessages):
         import numpy as np
 
         rows = values + 1
-        columns = sampling.integers(self.state_size, values.size, rng)
-        own = sampling.coins(self.p, values.size, rng)
+        columns = sampling.integers(self.state_size, values.size, rng=rng)
+        own = sampling.coins(self.p, values.size, rng=rng)
         odd = np.bitwise_count(columns & rows) % 2 == 1
         reports["index"] = np.where(odd == own, columns ^ (rows & -rows), columns)
 

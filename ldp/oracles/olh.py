@@ -127,7 +127,18 @@ class OLH(Oracle):
         """(seed, bucket): see `Oracle.perturb_one`."""
         value = self._checked_value(value)
         seed = sampling.integer(1 << 32)
-        return seed, sampling.respond(HASHES[self.hash](seed, value, self.g), self.g, self.E)
+        return seed, sampling.respond(self._bucket(seed, value), self.g, self.E)
+
+    def _bucket(self, seed: int, value: int) -> int:
+        """H(v), by the same work for each value; xxHash32's depends on its digits: one of each length is hashed."""
+        bucket = HASHES[self.hash]
+        if self.hash != "xxh32":
+            return bucket(seed, value, self.g)
+        found, digits = 0, len(str(value))
+        for length in range(1, len(str(self.domain_size - 1)) + 1):
+            own = length == digits
+            found += own * bucket(seed, (10 ** (length - 1), value)[own], self.g)
+        return found
 
     def _perturb(
         self, values: npt.NDArray[np.int64], reports: npt.NDArray[np.void], rng: np.random.Generator | None
@@ -136,10 +147,10 @@ class OLH(Oracle):
 
         from ldp import kernels
 
-        seeds = sampling.integers(1 << 32, values.size, rng).astype(np.uint32)
+        seeds = sampling.integers(1 << 32, values.size, rng=rng).astype(np.uint32)
         buckets = kernels.HASH[self.hash](seeds, values, self.g)
         reports["seed"] = seeds
-        reports["bucket"] = sampling.responses(buckets, self.g, self.E, rng)
+        reports["bucket"] = sampling.responses(buckets, self.g, self.E, rng=rng)
 
     def _accumulate(self, state: npt.NDArray[np.int64], reports: npt.NDArray[np.void]) -> None:
         import numpy as np

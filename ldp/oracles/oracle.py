@@ -114,7 +114,9 @@ class Oracle(ABC):
             for number, bound in zip(report, bounds, strict=True)
         )
 
-    def perturb(self, values: npt.ArrayLike, rng: np.random.Generator | None = None) -> npt.NDArray[np.void]:
+    def perturb(
+        self, values: npt.ArrayLike, *, rng: np.random.Generator | None = None
+    ) -> npt.NDArray[np.void]:
         """One report for each value, Ψ.
 
         Without ``rng`` the coins come from the system's randomness and are exact. With ``rng`` this is a

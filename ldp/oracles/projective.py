@@ -106,7 +106,7 @@ class PGR(PreferredMessages):
         value = self._checked_value(value)
         near, place = sampling.coin(self._near), sampling.integer(self.hyperplane)
         other = sampling.integer(self.points)  # all three always drawn: the work is the same
-        chosen = orthogonal(value, place, self.prime)
+        chosen = orthogonal(value, place, self.prime, self.dimension)
         return (chosen if near else other,)
 
     def _perturb(
@@ -114,9 +114,9 @@ class PGR(PreferredMessages):
     ) -> None:
         import numpy as np
 
-        near = sampling.coins(self._near, values.size, rng)
-        places = sampling.integers(self.hyperplane, values.size, rng)
-        others = sampling.integers(self.points, values.size, rng)
+        near = sampling.coins(self._near, values.size, rng=rng)
+        places = sampling.integers(self.hyperplane, values.size, rng=rng)
+        others = sampling.integers(self.points, values.size, rng=rng)
         chosen = orthogonals(values, places, self.prime, self.dimension)
         reports["index"] = np.where(near, chosen, others)
 
@@ -225,58 +225,72 @@ def _is_prime(number: int) -> bool:
     return number >= 2 and all(number % divisor for divisor in range(2, math.isqrt(number) + 1))
 
 
-def word(index: int, prime: int) -> int:
+def word(index: int, prime: int, dimension: int) -> int:
     """The word of a point: its coordinates as the digits of a number, the first of them 1.
 
+    With m digits after the 1 it is the index + 1 and q̄^i − 2q̄^(i−1) more for each i = 1..m. The steps are the same
+    whatever the index is: their time must not tell it.
+
+    Args:
+        index: the point's number, 0 or more.
+        prime: q̄.
+        dimension: t, or any number of coordinates that the point has.
+
     Example:
-        >>> [word(index, 3) for index in range(6)]
+        >>> [word(index, 3, 3) for index in range(6)]
         [1, 3, 4, 5, 9, 10]
     """
-    head = 1
-    while index >= head:
-        index -= head
+    found, head, first = index + 1, 1, 1
+    for _ in range(dimension - 1):
+        found += (prime - 2) * head * (index >= first)
         head *= prime
-    return head + index
+        first += head
+    return found
 
 
-def number(word: int, prime: int) -> int:
-    """The number of the point with a word.
+def number(word: int, prime: int, dimension: int) -> int:
+    """The number of the point with a word, by the same steps whatever the word is.
 
     Example:
-        >>> [number(word, 3) for word in (1, 3, 4, 5, 9, 10)]
+        >>> [number(word, 3, 3) for word in (1, 3, 4, 5, 9, 10)]
         [0, 1, 2, 3, 4, 5]
     """
-    head, below = 1, 0
-    while word >= head * prime:
-        below += head
+    found, head = word - 1, 1
+    for _ in range(dimension - 1):
+        found -= (prime - 2) * head * (word >= head * prime)
         head *= prime
-    return word - head + below
+    return found
 
 
-def orthogonal(value: int, place: int, prime: int) -> int:
+def orthogonal(value: int, place: int, prime: int, dimension: int) -> int:
     """The point at a place 0..c−1 of a value's hyperplane; every point of it has exactly one place.
 
     With l the last non-zero coordinate of the value, the other coordinates of an orthogonal point are those
     of any point of one dimension less, and they determine the one at l. Where all before l are 0, so is the
     one at l: the first non-zero coordinate stays 1, and nothing is to be normalised.
 
+    The value is the user's secret: the steps are the same for each, from the last coordinate to the first, and no
+    branch depends on it.
+
     Example:
-        >>> [orthogonal(5, place, 3) for place in range(4)]  # value 5 is 101: of 011 and so on
+        >>> [orthogonal(5, place, 3, 3) for place in range(4)]  # value 5 is 101: of 011 and so on
         [1, 6, 9, 12]
     """
-    own, tail = word(value, prime), 1
-    while own % prime == 0:
-        own //= prime
-        tail *= prime
-    own, last = divmod(own, prime)
-    head, rest = divmod(word(place, prime), tail)
-    product, digits = 0, head
-    while own:
+    own, others = word(value, prime, dimension), word(place, prime, dimension - 1)
+    passed, last, at, product, found = False, 0, 0, 0, 0
+    unit, after = 1, 0  # after: the coordinate of the place's point that is next to this one, towards the end
+    for _ in range(dimension):
         own, a = divmod(own, prime)
-        digits, b = divmod(digits, prime)
-        product += a * b
-    between = -product * pow(last, -1, prime) % prime
-    return number((head * prime + between) * tail + rest, prime)
+        others, b = divmod(others, prime)
+        before, here = passed, (a != 0) > passed  # l is nearer to the end; it is this one
+        passed |= here
+        last += a * here
+        at += unit * here
+        product += a * after * before
+        found += unit * (after * before + b * (not passed))
+        unit, after = unit * prime, b
+    between = -product * pow(last, prime - 2, prime) % prime  # 1/a is a^(q̄−2)
+    return number(found + between * at, prime, dimension)
 
 
 def orthogonals(

@@ -78,7 +78,7 @@ class SubsetSelection(Oracle):
         rows = max(1, _SCRATCH // self.domain_size)
         for start in range(0, values.size, rows):
             part = slice(start, start + rows)
-            members = sampling.subsets(values[part], self.domain_size, self.k, self.E, rng)
+            members = sampling.subsets(values[part], self.domain_size, self.k, self.E, rng=rng)
             if self._as_indices:
                 reports["indices"][part] = members
             else:

@@ -31,8 +31,11 @@ class _Unary(Oracle):
     def perturb_one(self, value: int) -> tuple[int, ...]:
         """The bytes of the bits: see `Oracle.perturb_one`."""
         value = self._checked_value(value)
-        own, bits = sampling.coin(self.p), sampling.mask(self.q, self.domain_size)
-        return tuple((bits & ~(1 << value) | own << value).to_bytes(-(-self.domain_size // 8), "little"))
+        own, others = sampling.coin(self.p), sampling.mask(self.q, self.domain_size)
+        bits = bytearray(others.to_bytes(-(-self.domain_size // 8), "little"))
+        at, bit = divmod(value, 8)  # one byte is changed, wherever it is
+        bits[at] = bits[at] & ~(1 << bit) | own << bit
+        return tuple(bits)
 
     def _perturb(
         self, values: npt.NDArray[np.int64], reports: npt.NDArray[np.void], rng: np.random.Generator | None
@@ -40,10 +43,10 @@ class _Unary(Oracle):
         import numpy as np
 
         bits = reports["bits"]
-        bits[:] = sampling.masks(self.q, self.domain_size, values.size, rng)
+        bits[:] = sampling.masks(self.q, self.domain_size, values.size, rng=rng)
         at = np.arange(values.size), values // 8
         bit = np.left_shift(1, values % 8).astype(np.uint8)
-        own = sampling.coins(self.p, values.size, rng)
+        own = sampling.coins(self.p, values.size, rng=rng)
         bits[at] = bits[at] & ~bit | own * bit
 
     def _accumulate(self, state: npt.NDArray[np.int64], reports: npt.NDArray[np.void]) -> None:

@@ -2,7 +2,8 @@
 
 A line's ``ours`` and ``peer`` are medians in ``unit``, and ``ratio`` is ours / peer: for a rate (…/s) above 1 is faster
 than the peer, for seconds (s) below 1 is. A line about growth has ``costs`` in ``unit`` by the size of the domain, and
-the ``exponent`` of the power of the size that fits them best. A line with ``skipped`` says what is missing here.
+the ``exponent`` of the power of the size that fits them best. A line about what must not depend on the value has
+``costs`` by the value, and the ``ratio`` of the largest to the least. A line with ``skipped`` says what is missing.
 Everything runs on one core, servers that a benchmark starts included.
 """
 
@@ -24,6 +25,7 @@ def main() -> None:
         frames,
         growth,
         packages,
+        perturb,
         procedures,
         projective,
         snapshot,
@@ -38,6 +40,7 @@ def main() -> None:
         packages,
         bits,
         projective,
+        perturb,
         growth,
         frames,
         consistency,

@@ -81,6 +81,29 @@ def growth(
     }
 
 
+def spread(bench: str, costs: Mapping[int, Callable[[], object]], *, setup: str) -> Line:
+    """Measures what should cost the same for each value: the least of many short turns, which noise only adds to.
+
+    Args:
+        bench: what is measured.
+        costs: the calls, by the value.
+        setup: the parameters.
+
+    Returns:
+        The result, ready for JSON; see ``__main__`` for what the fields mean.
+    """
+    sides = [(call, max(1, _calls(call) // 10)) for call in costs.values()]
+    turns = [[_seconds(*side) for side in sides] for _ in range(20 * REPETITIONS)]
+    seconds = [min(turn) for turn in zip(*turns, strict=True)]
+    return {
+        "bench": bench,
+        "costs": {value: _rounded(cost) for value, cost in zip(costs, seconds, strict=True)},
+        "unit": "s",
+        "ratio": _rounded(max(seconds) / min(seconds)),
+        "setup": setup,
+    }
+
+
 def instruction_set() -> str:
     """The vector instructions that numpy finds in this processor, which are those that numba compiles for."""
     extensions = np.show_config(mode="dicts")["SIMD Extensions"]

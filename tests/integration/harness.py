@@ -371,7 +371,7 @@ class World:
         """Reports of n users; the small values are the frequent ones."""
         rng = rng or self.rng
         d = self.stream.oracle.domain_size
-        return self.stream.oracle.perturb(np.minimum(rng.geometric(0.2, n) - 1, d - 1), rng)
+        return self.stream.oracle.perturb(np.minimum(rng.geometric(0.2, n) - 1, d - 1), rng=rng)
 
     def put(
         self, value: bytes | None, partition: int | None = None, producer: KafkaProducer | None = None

@@ -112,7 +112,7 @@ def good(stream, rng):
     d, reports = stream.oracle.domain_size, []
 
     def draw(n):
-        drawn = stream.oracle.perturb(np.minimum(rng.geometric(0.2, n) - 1, d - 1), rng)
+        drawn = stream.oracle.perturb(np.minimum(rng.geometric(0.2, n) - 1, d - 1), rng=rng)
         reports.extend(report.tobytes() for report in drawn)
         return drawn
 

@@ -251,7 +251,7 @@ def test_encode_makes_the_vectors(vector):
 def test_round_trip_for_every_protocol(name, encode):
     stream = ldp.Stream("s", ldp.oracle(name, "2", 300))
     rng = np.random.default_rng(2)
-    parts = [stream.oracle.perturb(rng.integers(300, size=n), rng) for n in rng.integers(1, 6, size=500)]
+    parts = [stream.oracle.perturb(rng.integers(300, size=n), rng=rng) for n in rng.integers(1, 6, size=500)]
     decoded = decode(stream, *(encode(stream, part) for part in parts))
     assert decoded.reasons == {}
     assert decoded.counts.tolist() == [part.size for part in parts]

@@ -289,7 +289,7 @@ def test_importing_the_kernels_compiles_nothing_and_loading_needs_no_compiler_tw
         "    for epsilon, d in [('1', 10), ('8', 200), ('1', 1000), ('8', 60000), ('9', 70000)]:\n"
         "        oracle = ldp.oracle(name, epsilon, d)\n"
         "        stream, rng = ldp.Stream('s', oracle), np.random.default_rng(1)\n"
-        "        reports = oracle.perturb([0, 1, 2], rng)\n"
+        "        reports = oracle.perturb([0, 1, 2], rng=rng)\n"
         "        frames = ldp.frames.encode(stream, reports) + ldp.frames.encode_json(stream, reports)\n"
         "        bounds = np.array([0, 5 + reports.nbytes, len(frames)])\n"
         "        state, decoded = oracle.zeros(), ldp.frames.decode(stream, frames, bounds)\n"

@@ -157,17 +157,17 @@ def test_perturb_gives_one_well_formed_report_a_value(oracle, kind):
     values = [v % d for v in (0, 1, d - 1, 5, 7, d // 2)] * 20
     values = values if kind is list else np.array(values, kind)
     for rng in (None, np.random.default_rng(1)):
-        reports = oracle.perturb(values, rng)
+        reports = oracle.perturb(values, rng=rng)
         assert reports.dtype == oracle.report_dtype
         assert reports.shape == (120,)
         assert oracle.check(reports).tolist() == [True] * 120
-        assert oracle.perturb([], rng).shape == (0,)
+        assert oracle.perturb([], rng=rng).shape == (0,)
 
 
 @over_all
 def test_perturb_with_a_generator_repeats_and_without_does_not(oracle):
     values = np.arange(400) % oracle.domain_size
-    same = [oracle.perturb(values, np.random.default_rng(1)).tobytes() for _ in range(2)]
+    same = [oracle.perturb(values, rng=np.random.default_rng(1)).tobytes() for _ in range(2)]
     assert same[0] == same[1]
     if oracle.domain_size > 1 and float(oracle.p) < 0.99:
         assert oracle.perturb(values).tobytes() != oracle.perturb(values).tobytes()
@@ -206,7 +206,7 @@ def test_perturb_one_gives_the_fields_of_a_report(oracle):
 def test_bad_values_are_refused(oracle, values, error):
     for rng in (None, np.random.default_rng(1)):
         with pytest.raises(error, match="value"):
-            oracle.perturb(values, rng)
+            oracle.perturb(values, rng=rng)
 
 
 @over_all
@@ -226,13 +226,32 @@ def test_one_bad_value_outside_the_domain(oracle):
 @over_all
 def test_a_seed_is_not_a_generator(oracle):
     with pytest.raises(TypeError, match="rng"):
-        oracle.perturb([0], 42)
+        oracle.perturb([0], rng=42)
+
+
+@over_all
+def test_point_24_a_generator_is_given_by_name(oracle):
+    rng = np.random.default_rng(1)
+    with pytest.raises(TypeError, match="positional"):
+        oracle.perturb([0], rng)
+    assert oracle.perturb([0], rng=rng).size == 1
+    p, E = Fraction(1, 2), oracle.E
+    for call in (
+        lambda *rng: sampling.coins(p, 1, *rng),
+        lambda *rng: sampling.integers(5, 1, *rng),
+        lambda *rng: sampling.responses(np.array([0]), 5, E, *rng),
+        lambda *rng: sampling.masks(p, 5, 1, *rng),
+        lambda *rng: sampling.subsets(np.array([0]), 5, 2, E, *rng),
+    ):
+        assert len(call()) == 1
+        with pytest.raises(TypeError, match="positional"):
+            call(rng)
 
 
 @over_all
 def test_counts_are_the_supports_of_the_definition(oracle):
     n = 60
-    reports = oracle.perturb(np.arange(n) % oracle.domain_size, np.random.default_rng(2))
+    reports = oracle.perturb(np.arange(n) % oracle.domain_size, rng=np.random.default_rng(2))
     state = oracle.zeros()
     assert state.shape == (oracle.state_size,)
     oracle.accumulate(state, reports)
@@ -246,7 +265,7 @@ def test_counts_are_the_supports_of_the_definition(oracle):
 
 @over_all
 def test_states_of_parts_add(oracle):
-    reports = oracle.perturb(np.arange(5000) % oracle.domain_size, np.random.default_rng(3))
+    reports = oracle.perturb(np.arange(5000) % oracle.domain_size, rng=np.random.default_rng(3))
     whole, parts = oracle.zeros(), []
     oracle.accumulate(whole, reports)
     for part in np.split(reports, [0, 1, 700, 701, 4000]):
@@ -260,7 +279,7 @@ def test_states_of_parts_add(oracle):
 
 @over_all
 def test_read_only_and_strided_reports_count_the_same(oracle):
-    reports = oracle.perturb(np.arange(200) % oracle.domain_size, np.random.default_rng(4))
+    reports = oracle.perturb(np.arange(200) % oracle.domain_size, rng=np.random.default_rng(4))
     expected, state = oracle.zeros(), oracle.zeros()
     oracle.accumulate(expected, reports[::2].copy())
     frozen = np.frombuffer(reports.tobytes(), oracle.report_dtype)[::2]
@@ -393,7 +412,7 @@ def test_reports_support_the_own_value_with_p_and_any_other_with_q(oracle, exact
     rng = None if exact else np.random.default_rng(6)
     value = oracle.domain_size // 2
     state = oracle.zeros()
-    oracle.accumulate(state, oracle.perturb(np.full(n, value), rng))
+    oracle.accumulate(state, oracle.perturb(np.full(n, value), rng=rng))
     for v, count in enumerate(oracle.support(state)):
         p = float(oracle.p if v == value else oracle.q)
         assert abs(count - n * p) <= 6 * (n * p * (1 - p)) ** 0.5  # false alarm below 1e-6 over all values
@@ -579,7 +598,7 @@ def test_arrays_perturb_the_hash_under_the_reported_seed(monkeypatch, hash_name,
     oracle = ldp.OLH("1", 2000, hash=hash_name, g=300)
     monkeypatch.setattr(sampling, "responses", lambda symbols, m, E, rng: symbols)
     values = np.arange(2000)
-    reports = oracle.perturb(values, rng)
+    reports = oracle.perturb(values, rng=rng)
     expected = [HASHES[hash_name](int(s), int(v), 300) for s, v in zip(reports["seed"], values, strict=True)]
     assert reports["bucket"].tolist() == expected
     assert np.unique(reports["seed"]).size > 1990
@@ -603,14 +622,14 @@ def test_arrays_draw_with_the_same_probabilities(monkeypatch, rng):
     )
     for oracle in (ldp.OUE("1", 4), ldp.SUE("1", 4)):
         for own in (True, False):
-            bits = oracle.perturb([0, 1, 2, 3], rng)["bits"][:, 0].tolist()
+            bits = oracle.perturb([0, 1, 2, 3], rng=rng)["bits"][:, 0].tolist()
             assert bits == ([0b1011, 0b1010, 0b1110, 0b1010] if own else [0b1010, 0b1000, 0b1010, 0b0010])
             assert sorted(asked) == [("coins", oracle.p), ("masks", oracle.q, 4)]
             asked.clear()
     oracle = ldp.HadamardResponse("1", 7)
     for own in (True, False):
         for value in range(7):
-            columns = oracle.perturb(np.full(8, value), rng)["index"].tolist()
+            columns = oracle.perturb(np.full(8, value), rng=rng)["index"].tolist()
             # each column of the half that was chosen, twice
             half = [j for j in range(8) if SUPPORTS["hadamard"](oracle, j, value) == own]
             assert sorted(columns) == sorted(half * 2)
@@ -737,7 +756,7 @@ def test_the_largest_domain():
         ldp.SubsetSelection("12", 1 << 24),
         ldp.HadamardResponse("1", 1 << 24),
     ):
-        reports = oracle.perturb([(1 << 24) - 1] * 2, np.random.default_rng(1))
+        reports = oracle.perturb([(1 << 24) - 1] * 2, rng=np.random.default_rng(1))
         assert oracle.check(reports).all()
         state = oracle.zeros()
         oracle.accumulate(state, reports)
@@ -783,7 +802,7 @@ def test_base_from_reports_is_unbiased_and_of_the_stated_variance(oracle):
     n = 40
     rng = np.random.default_rng(21)
     values = np.append(np.zeros(n // 2, int), np.arange(n // 2) % 10 + 1)
-    reports = oracle.perturb(np.tile(values, REPEATS), rng).reshape(REPEATS, n)
+    reports = oracle.perturb(np.tile(values, REPEATS), rng=rng).reshape(REPEATS, n)
     estimates = np.empty((REPEATS, 2))
     for repeat in range(REPEATS):
         state = oracle.zeros()

@@ -102,7 +102,7 @@ def test_costs_are_those_of_real_reports(epsilon, d):
         assert row.frame_bytes == len(Client(row.document).report(d - 1))
         state = oracle.zeros()
         assert row.state_bytes == state.nbytes
-        oracle.accumulate(state, oracle.perturb([0], np.random.default_rng(1)))
+        oracle.accumulate(state, oracle.perturb([0], rng=np.random.default_rng(1)))
         if row.unit == "counter":
             assert row.work == state.sum()
         else:

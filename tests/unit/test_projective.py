@@ -60,8 +60,8 @@ def test_points_are_the_vectors_that_begin_with_one_in_order(prime, dimension):
     assert geometry(prime, dimension).tolist() == [list(vector) for vector in vectors]
     for index, vector in enumerate(vectors):
         digits = sum(x * prime ** (dimension - 1 - k) for k, x in enumerate(vector))
-        assert word(index, prime) == digits
-        assert number(digits, prime) == index
+        assert word(index, prime, dimension) == digits
+        assert number(digits, prime, dimension) == index
 
 
 @pytest.mark.parametrize(("prime", "dimension"), SMALL)
@@ -69,7 +69,7 @@ def test_the_places_of_a_hyperplane_are_its_points(prime, dimension):
     oracle = PGR("1", points(prime, dimension), prime=prime, dimension=dimension)
     for value, row in enumerate(supports(oracle)):
         places = np.arange(oracle.hyperplane)
-        found = [orthogonal(value, int(place), prime) for place in places]
+        found = [orthogonal(value, int(place), prime, dimension) for place in places]
         assert sorted(found) == np.flatnonzero(row).tolist()
         values = np.full(oracle.hyperplane, value)
         assert orthogonals(values, places, prime, dimension).tolist() == found
@@ -83,9 +83,10 @@ def test_arrays_find_the_same_points_as_single_values(prime, dimension):
     places = rng.integers(points(prime, dimension - 1), size=300)
     found = orthogonals(values, places, prime, dimension)
     for value, place, point in zip(values.tolist(), places.tolist(), found.tolist(), strict=True):
-        assert point == orthogonal(value, place, prime)
+        assert point == orthogonal(value, place, prime, dimension)
         a, b = (
-            [word(index, prime) // prime**k % prime for k in range(dimension)] for index in (value, point)
+            [word(index, prime, dimension) // prime**k % prime for k in range(dimension)]
+            for index in (value, point)
         )
         assert sum(x * y for x, y in zip(a, b, strict=True)) % prime == 0
 
@@ -210,7 +211,7 @@ def test_reports_have_the_law_of_the_definition(epsilon, d, exact, seeded_system
     for value in {0, d // 2, d - 1}:
         state = oracle.zeros()
         rng = None if exact else np.random.default_rng(5)
-        oracle.accumulate(state, oracle.perturb(np.full(n, value), rng))
+        oracle.accumulate(state, oracle.perturb(np.full(n, value), rng=rng))
         (row,) = supports(oracle, [value])
         weights = np.where(row, float(oracle.E), 1.0)
         expected = n * weights / weights.sum()
@@ -250,7 +251,7 @@ def test_base_from_real_reports_is_unbiased_and_of_the_stated_variance(epsilon, 
     value = d // 3
     users = np.full(n, value)
     users[int(n * f) :] = np.setdiff1d(np.arange(d), [value])[np.arange(n - int(n * f)) % (d - 1)]
-    reports = oracle.perturb(np.tile(users, repeats), rng)["index"].reshape(repeats, n)
+    reports = oracle.perturb(np.tile(users, repeats), rng=rng)["index"].reshape(repeats, n)
     counts = supports(oracle, [value])[0][reports].sum(axis=1)
     estimates = (counts / n - float(oracle.q)) / float(oracle.p - oracle.q)
     check_moments(oracle, f, n, estimates)

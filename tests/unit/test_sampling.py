@@ -274,7 +274,7 @@ def test_masks_compare_with_the_digits_of_p(monkeypatch, p):
 def test_masks_have_their_shape_and_padding(m):
     for rng in (None, np.random.default_rng(1)):
         for n in (0, 1, 50):
-            bits = sampling.masks(Fraction(9, 10), m, n, rng)
+            bits = sampling.masks(Fraction(9, 10), m, n, rng=rng)
             assert bits.shape == (n, -(-m // 8))
             assert bits.dtype == np.uint8
             assert (np.unpackbits(bits, axis=1, bitorder="little")[:, m:] == 0).all()
@@ -287,7 +287,7 @@ def test_masks_have_their_law_in_every_place(monkeypatch, rng):
     words = np.random.default_rng(10)
     monkeypatch.setattr(sampling, "system_words", lambda n: words.integers(1 << 64, size=n, dtype=np.uint64))
     n, m = 150_000, 21
-    bits = sampling.masks(Fraction(27, 100), m, n, rng)
+    bits = sampling.masks(Fraction(27, 100), m, n, rng=rng)
     tosses = np.unpackbits(bits, axis=1, bitorder="little")[:, :m].astype(bool)
     both = tosses & np.roll(tosses, 1, axis=1)
     for share, p in ((tosses.mean(axis=0), 0.27), (both.mean(axis=0), 0.27**2)):
@@ -338,6 +338,6 @@ def test_simulated_coins_and_integers_have_their_law():
     rng = np.random.default_rng(7)
     n = 400_000
     # 5.5 standard deviations: a false alarm has probability below 1e-7
-    assert abs(sampling.coins(Fraction(3, 10), n, rng).mean() - 0.3) < 5.5 * math.sqrt(0.21 / n)
-    counts = np.bincount(sampling.integers(5, n, rng), minlength=5)
+    assert abs(sampling.coins(Fraction(3, 10), n, rng=rng).mean() - 0.3) < 5.5 * math.sqrt(0.21 / n)
+    counts = np.bincount(sampling.integers(5, n, rng=rng), minlength=5)
     assert (abs(counts / n - 0.2) < 5.5 * math.sqrt(0.16 / n)).all()

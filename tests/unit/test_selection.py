@@ -59,7 +59,7 @@ def test_the_simulated_errors_are_those_of_reports(protocol):
         truth = users / users.sum()
         tops = sorted(range(8), key=lambda v: -truth[v])[:3]
         state = oracle.zeros()
-        oracle.accumulate(state, oracle.perturb(np.repeat(np.arange(8), users), rng))
+        oracle.accumulate(state, oracle.perturb(np.repeat(np.arange(8), users), rng=rng))
         made = oracle.estimate(oracle.support(state), estimate.n)
         for i, name in enumerate(NAMES):
             vector = METHODS[name](made)
