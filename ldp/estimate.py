@@ -231,6 +231,25 @@ class Estimate:
         return counts.astype(np.int64)
 
 
+def check_estimate(given: object) -> None:
+    """A method's argument is an Estimate and no bare vector.
+
+    Raises:
+        TypeError: anything else.
+
+    Example:
+        >>> check_estimate([0.5, 0.5])
+        Traceback (most recent call last):
+        TypeError: an Estimate is needed, not a list: what a method does depends on n and on the protocol, too. Make one with oracle.estimate(counts, n), or of frequencies with ldp.Estimate(frequencies, n, oracle)
+    """  # noqa: E501 - one message
+    if not isinstance(given, Estimate):
+        raise TypeError(
+            f"an Estimate is needed, not a {type(given).__name__}: what a method does depends on n and on the protocol,"
+            " too. Make one with oracle.estimate(counts, n), or of frequencies with"
+            " ldp.Estimate(frequencies, n, oracle)"
+        )
+
+
 def _joined(windows: Iterable[Window]) -> tuple[Window, ...]:
     """Windows in their order, those that touch as one."""
     joined: list[Window] = []

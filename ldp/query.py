@@ -15,7 +15,7 @@ import numpy.typing as npt
 from ldp.consistency import EXTRA, METHODS
 from ldp.consistency.normalization import norm_sub
 from ldp.consistency.summation import exact_sum
-from ldp.estimate import Estimate, Vector
+from ldp.estimate import Estimate, Vector, check_estimate
 from ldp.oracles.oracle import Oracle, as_indices, as_integer
 from ldp.tail import lowest
 
@@ -47,6 +47,7 @@ def answer(estimate: Estimate, subset: npt.ArrayLike, method: str) -> float:
         >>> answer(estimate, [1, 2, 3], "post-pos"), answer(estimate, [1, 2, 3], "base-pos")
         (0.0, 0.25)
     """
+    check_estimate(estimate)
     methods = METHODS | EXTRA
     if method not in methods:
         raise ValueError(f"unknown method {method!r}; the methods are {', '.join(methods)}")
@@ -86,6 +87,7 @@ def std_error(estimate: Estimate, subset: npt.ArrayLike) -> float:
         >>> round(std_error(estimate, [0, 1]), 4), round(float(sum(estimate.std_error()[:2] ** 2)) ** 0.5, 4)
         (0.0502, 0.0638)
     """
+    check_estimate(estimate)
     return Spread(estimate.oracle, subset).std_error(estimate)
 
 
@@ -116,6 +118,7 @@ def interval(estimate: Estimate, subset: npt.ArrayLike, level: float = 0.95) -> 
         >>> [round(end, 3) for end in interval(estimate, [0, 1])], interval(estimate, range(4))
         ([0.651, 0.848], (1.0, 1.0))
     """
+    check_estimate(estimate)
     return Spread(estimate.oracle, subset).interval(estimate, level)
 
 
@@ -139,6 +142,7 @@ def top(estimate: Estimate, k: int) -> Indices:
         >>> top(estimate, 3)
         array([1, 0, 3])
     """
+    check_estimate(estimate)
     k = as_integer("k", k, 1, estimate.oracle.domain_size)
     return np.argsort(-estimate.frequencies, kind="stable")[:k]
 
@@ -176,6 +180,7 @@ def top_interval(estimate: Estimate, k: int, level: float = 0.95) -> tuple[Vecto
         >>> low.round(3), high.round(3)
         (array([0.153, 0.021]), array([0.267, 0.133]))
     """
+    check_estimate(estimate)
     if not 0.0 < level < 1.0:
         raise ValueError(f"level must lie strictly between 0 and 1, got {level}")
     n, p, q = estimate.n, estimate.oracle.p, estimate.oracle.q
@@ -217,8 +222,8 @@ class Spread:
     Example:
         >>> import ldp
         >>> pgr = ldp.PGR("1", domain_size=13)
-        >>> round(Spread(pgr, range(9)).std_error(pgr.estimate([400] * 13, n=1000)), 4)
-        0.0947
+        >>> round(Spread(pgr, range(9)).std_error(pgr.estimate([400] * 13, n=1300)), 4)
+        0.0845
     """
 
     def __init__(self, oracle: Oracle, subset: npt.ArrayLike) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import ndtri
 
-from ldp.estimate import Estimate, Vector
+from ldp.estimate import Estimate, Vector, check_estimate
 
 FALSE_POSITIVES = 2
 """Base-Cut's α: how many values that nobody has are expected to pass the threshold (Section IV.A)."""
@@ -26,6 +26,7 @@ def base(estimate: Estimate) -> Vector:
         >>> base(ldp.Estimate([0.75, 0.5, -0.25, -0.125], 1000, oracle))
         array([ 0.75 ,  0.5  , -0.25 , -0.125])
     """
+    check_estimate(estimate)
     return estimate.frequencies.copy()
 
 
@@ -44,6 +45,7 @@ def base_pos(estimate: Estimate) -> Vector:
         >>> base_pos(ldp.Estimate([0.75, 0.5, -0.25, -0.125], 1000, oracle))
         array([0.75, 0.5 , 0.  , 0.  ])
     """
+    check_estimate(estimate)
     return np.maximum(estimate.frequencies, 0.0)
 
 
@@ -65,6 +67,7 @@ def post_pos(estimate: Estimate) -> Vector:
         >>> post_pos(ldp.Estimate([0.75, 0.5, -0.25, -0.125], 1000, oracle))
         array([0.75, 0.5 , 0.  , 0.  ])
     """
+    check_estimate(estimate)
     return np.maximum(estimate.frequencies, 0.0)
 
 
@@ -85,6 +88,7 @@ def base_cut(estimate: Estimate) -> Vector:
         >>> base_cut(ldp.Estimate([0.75, 0.5, -0.25, -0.125], 1000, oracle))
         array([0.75, 0.5 , 0.  , 0.  ])
     """
+    check_estimate(estimate)
     frequencies = estimate.frequencies
     return np.where(frequencies >= threshold(len(frequencies)) * estimate.sigma, frequencies, 0.0)
 

@@ -8,7 +8,7 @@ from scipy.optimize import nnls
 
 from ldp.consistency.baseline import threshold
 from ldp.consistency.normalization import project_on_simplex
-from ldp.estimate import Estimate, Vector
+from ldp.estimate import Estimate, Vector, check_estimate
 
 BIN = 1 / 8  # of σ: estimates in one bin are one
 ATOM = 1 / 4  # of σ: the grid of frequencies that the prior may hold
@@ -52,6 +52,7 @@ def empirical_bayes(estimate: Estimate) -> Vector:
         >>> empirical_bayes(ldp.Estimate([0.75, 0.5, -0.25, -0.125], 1000, oracle)).round(3)
         array([0.61, 0.39, 0.  , 0.  ])
     """
+    check_estimate(estimate)
     z = estimate.frequencies / estimate.sigma
     read = np.clip(z, LOWEST, HIGHEST)
     first = np.floor(float(read.min()) / BIN)

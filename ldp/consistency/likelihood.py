@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ldp.consistency.summation import exact_sum
-from ldp.estimate import Estimate, Vector
+from ldp.estimate import Estimate, Vector, check_estimate
 
 
 def mle_apx(estimate: Estimate) -> Vector:
@@ -36,6 +36,7 @@ def mle_apx(estimate: Estimate) -> Vector:
         >>> mle_apx(ldp.Estimate([0.75, 0.5, -0.25, -0.125], 1000, oracle)).round(4)
         array([0.6207, 0.3793, 0.    , 0.    ])
     """
+    check_estimate(estimate)
     p, q = estimate.oracle.p, estimate.oracle.q
     beta = float((p - q) * (1 - p - q) / (q * (1 - q)))
     possible = np.clip(estimate.frequencies, float(-q / (p - q)), float((1 - q) / (p - q)))

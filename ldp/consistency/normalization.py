@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ldp.consistency.summation import exact_sum
-from ldp.estimate import Estimate, Vector
+from ldp.estimate import Estimate, Vector, check_estimate
 
 
 def norm(estimate: Estimate) -> Vector:
@@ -23,6 +23,7 @@ def norm(estimate: Estimate) -> Vector:
         >>> norm(ldp.Estimate([0.75, 0.5, -0.25, -0.125], 1000, oracle))
         array([ 0.78125,  0.53125, -0.21875, -0.09375])
     """
+    check_estimate(estimate)
     # Relative to the largest, δ is computed from differences and does not inherit the size of the estimates.
     shifted = estimate.frequencies - float(estimate.frequencies.max())
     return shifted + (1.0 - exact_sum(shifted)) / len(shifted)
@@ -45,6 +46,7 @@ def norm_mul(estimate: Estimate) -> Vector:
         >>> norm_mul(ldp.Estimate([0.75, 0.5, -0.25, -0.125], 1000, oracle))
         array([0.6, 0.4, 0. , 0. ])
     """
+    check_estimate(estimate)
     positive = np.maximum(estimate.frequencies, 0.0)
     largest = float(positive.max())
     if largest == 0.0:
@@ -73,6 +75,7 @@ def norm_cut(estimate: Estimate) -> Vector:
         >>> norm_cut(ldp.Estimate([0.75, 0.5, -0.25, -0.125], 1000, oracle))
         array([0.75, 0.  , 0.  , 0.  ])
     """
+    check_estimate(estimate)
     frequencies = estimate.frequencies
     # Estimates that sum to exactly 1 (GRR's do) must not fail the comparison by the rounding of f̃ itself.
     p, q = estimate.oracle.p, estimate.oracle.q
@@ -108,6 +111,7 @@ def norm_sub(estimate: Estimate) -> Vector:
         >>> norm_sub(ldp.Estimate([0.75, 0.5, -0.25, -0.125], 1000, oracle))
         array([0.625, 0.375, 0.   , 0.   ])
     """
+    check_estimate(estimate)
     return project_on_simplex(estimate.frequencies)
 
 

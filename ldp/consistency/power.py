@@ -25,7 +25,7 @@ import numpy.typing as npt
 from scipy.optimize import brentq
 
 from ldp.consistency.normalization import project_on_simplex
-from ldp.estimate import Estimate, Vector
+from ldp.estimate import Estimate, Vector, check_estimate
 
 ORDER = 8  # nodes a block
 STEEPEST = 4.0  # the largest α
@@ -56,6 +56,7 @@ def power(estimate: Estimate) -> Vector:
         >>> power(ldp.Estimate([0.75, 0.5, -0.25, -0.125], 1000, oracle)).round(4)
         array([0.7464, 0.4946, 0.0069, 0.0108])
     """
+    check_estimate(estimate)
     n = estimate.n
     alpha = prior_exponent(n, estimate.oracle.domain_size)
     means = posterior_means(n * estimate.frequencies, n, n * estimate.sigma, alpha)

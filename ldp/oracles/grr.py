@@ -6,7 +6,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, ClassVar
 
 from ldp import sampling
-from ldp.oracles.oracle import Oracle
+from ldp.oracles.oracle import Oracle, exact_total
 
 if TYPE_CHECKING:
     import numpy as np
@@ -66,6 +66,10 @@ class GRR(Oracle):
             others, np.full(self.domain_size, 1 / self.domain_size)
         )
         return counts
+
+    def _check_sums(self, counts: npt.NDArray[np.int64], n: int) -> None:
+        if (total := exact_total(counts)) != n:
+            raise ValueError(f"counts sum to {total}; each report supports one value, so allowed is n = {n}")
 
     def _two_variances(self, m: int) -> tuple[Fraction, Fraction]:
         """A report supports one value: of a set of m one or none."""

@@ -38,6 +38,7 @@ class HadamardResponse(PreferredMessages):
     """
 
     name: ClassVar[str] = "hadamard"
+    prime = 2
 
     def __init__(self, epsilon: str | int | Fraction, domain_size: int) -> None:
         super().__init__(epsilon, domain_size)

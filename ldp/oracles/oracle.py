@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ldp.estimate import Estimate
 
 MAX_DOMAIN = 1 << 24
+_PLACES = 5  # of malformed reports that an error names
 
 
 class Oracle(ABC):
@@ -214,7 +215,9 @@ class Oracle(ABC):
 
         Raises:
             TypeError: counts or an n that are not integers.
-            ValueError: no report, a count outside 0..n, or another number of counts than d.
+            ValueError: no report, a count outside 0..n, another number of counts than d, or a sum that no n reports
+                have: under GRR each supports one value and under Subset Selection k, so the sum is n or k·n; for
+                Hadamard and PGR see `PreferredMessages`.
 
         Example:
             >>> import ldp
@@ -235,8 +238,38 @@ class Oracle(ABC):
             )
         if counts.min() < 0 or counts.max() > n:
             raise ValueError(f"counts go from {counts.min()} to {counts.max()}; allowed is 0 to n = {n}")
+        self._check_sums(counts.astype(np.int64, copy=False), n)
         frequencies = (counts / n - float(self.q)) / float(self.p - self.q)
         return Estimate(frequencies, n, self)
+
+    def estimate_reports(self, reports: npt.NDArray[np.void]) -> Estimate:
+        """Φ at once, for a notebook: `check`, `accumulate`, `support` and `estimate` of all reports that there are.
+
+        Args:
+            reports: (n,) of `report_dtype`, n ≥ 1.
+
+        Raises:
+            TypeError: an array that is not of `report_dtype`.
+            ValueError: malformed reports, with how many and the first of them; no report; or not one dimension.
+
+        Example:
+            >>> import ldp
+            >>> oracle = ldp.oracle("olh", epsilon="40", domain_size=3)  # ε = 40: hardly a coin shows tails
+            >>> oracle.estimate_reports(oracle.perturb([0, 2, 2, 2])).n
+            4
+        """
+        import numpy as np
+
+        malformed = np.flatnonzero(~self.check(reports))
+        if malformed.size:
+            places = ", ".join(map(str, malformed[:_PLACES])) + (", …" if malformed.size > _PLACES else "")
+            raise ValueError(
+                f"{malformed.size} of {reports.size} reports are malformed, at {places}; {self._allowed()}. "
+                "check(reports) says which are not"
+            )
+        state = self.zeros()
+        self._accumulate(state, reports)
+        return self.estimate(self.support(state), reports.size)
 
     # The law of Φ over Ψ, for simulation and for the error of sets
 
@@ -334,6 +367,9 @@ class Oracle(ABC):
         """V_u for a user with a value of a set of m, and for one without, of independent supports."""
         present, absent = self.p * (1 - self.p), self.q * (1 - self.q)
         return present + (m - 1) * absent, m * absent
+
+    def _check_sums(self, counts: npt.NDArray[np.int64], n: int) -> None:  # noqa: B027 - for most there is none
+        """Refuse counts in 0..n whose sums no n reports have; here each report may support any of the values."""
 
     def _well_formed(self, reports: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
         """Integers below their bounds; a report that is a vector has a rule of its own instead."""
@@ -449,6 +485,11 @@ def as_indices(subset: npt.ArrayLike, domain_size: int) -> npt.NDArray[np.int64]
     if np.unique(given).size < given.size:
         raise ValueError("a set's indices must be distinct, one is repeated")
     return given.astype(np.int64)
+
+
+def exact_total(counts: npt.NDArray[np.int64]) -> int:
+    """Σ counts, also where it is above what int64 holds; none is below 0."""
+    return (int((counts >> 32).sum()) << 32) + int((counts & 0xFFFFFFFF).sum())
 
 
 def bytes_below(bound: int) -> int:

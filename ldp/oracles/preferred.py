@@ -6,7 +6,7 @@ from abc import abstractmethod
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from ldp.oracles.oracle import Oracle
+from ldp.oracles.oracle import Oracle, exact_total
 
 if TYPE_CHECKING:
     import numpy as np
@@ -22,11 +22,18 @@ class PreferredMessages(Oracle):
     With π = 1/((E−1)c + K) a preferred message is reported with probability E·π, any other with π. That is a
     mixture: with probability (E−1)cπ a uniform one of the own c messages, else a uniform one of all K.
 
+    With q̄ = 2 for Hadamard, the first P = 1 + q̄ + … + q̄^(m−1) values are a subspace, of which every message supports
+    either a smaller one, of (P − 1)/q̄ values, or, in some messages, all. The latter are fewer the larger m is, and none
+    where a message is itself a point of the subspace. `estimate` refuses counts whose sums over these first values
+    are other ones.
+
     Attributes:
         preferred: c.
+        prime: q̄.
     """
 
     preferred: int
+    prime: int
     _near: Fraction  # (E−1)cπ
 
     @abstractmethod
@@ -74,6 +81,27 @@ class PreferredMessages(Oracle):
             values = np.repeat(few[first : last + 1], np.diff(here, prepend=start))
             np.add.at(state, self._messages(values, rng.integers(self.preferred, size=values.size)), 1)
         return self.support(state)
+
+    def _check_sums(self, counts: npt.NDArray[np.int64], n: int) -> None:
+        """O(d). What it lets pass may still be no reports' counts: that takes all of the transform."""
+        some, block, more, most = (
+            0,
+            1,
+            1,
+            n,
+        )  # values of the smaller subspace, of this one; their difference; messages
+        while block <= self.domain_size:
+            if block == self.state_size:
+                most = 0
+            total = exact_total(counts[:block])
+            messages, rest = divmod(total - some * n, more)
+            if rest or not 0 <= messages <= most:
+                raise ValueError(
+                    f"counts of the first {block} values sum to {total}; each report supports {some} or all of them, "
+                    f"all in at most {most} reports, so allowed is {some * n} + j·{more} for j = 0 to {most}"
+                )
+            some, most, more = block, messages, more * self.prime
+            block += more
 
     def _set_variances(self, subset: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
         """With X how many of the set's values a message supports: E[X²|u] = π·ΣX² + (E−1)π·Σ_u X². O(K log K).

@@ -6,7 +6,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, ClassVar
 
 from ldp import sampling
-from ldp.oracles.oracle import MAX_DOMAIN, Oracle, as_integer, bytes_below
+from ldp.oracles.oracle import MAX_DOMAIN, Oracle, as_integer, bytes_below, exact_total
 
 if TYPE_CHECKING:
     import numpy as np
@@ -142,6 +142,12 @@ class SubsetSelection(Oracle):
             counts[v] += taking.sum()
             low = some - 1
         return counts
+
+    def _check_sums(self, counts: npt.NDArray[np.int64], n: int) -> None:
+        if (total := exact_total(counts)) != self.k * n:
+            raise ValueError(
+                f"counts sum to {total}; each report supports k = {self.k} values, so allowed is k·n = {self.k * n}"
+            )
 
     def _two_variances(self, m: int) -> tuple[Fraction, Fraction]:
         """Given whether the own value is a member, the other members are a uniform subset of the others."""

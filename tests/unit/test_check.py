@@ -10,6 +10,7 @@ from rich.console import Console
 import ldp
 from ldp import frames, snapshot
 from ldp.oracles import ORACLES
+from tests.estimates import estimated
 from worker import check, layout, topics
 from worker.check import Cluster, Level
 from worker.config import parse
@@ -363,7 +364,7 @@ def test_no_message_of_a_snapshot_is_larger_than_said(d, protocol):
         top=[("most", min(d, 400))],
     )
     n = 7
-    estimate = stream.oracle.estimate(np.random.default_rng(3).integers(0, n + 1, d), n)
+    estimate = estimated(stream.oracle, np.random.default_rng(3).integers(0, n + 1, d), n)
     cut = snapshot.Cut(dict.fromkeys(range(50), 2**63 - 1), {0: [(2**62, 2**63 - 1)] * 8})
     parts = snapshot.messages(stream, estimate, cut, sequence=2**53)
     largest = max(len(part.body) + len(part.key) for part in parts)
@@ -377,7 +378,7 @@ def test_a_snapshot_that_is_mostly_recommendations_is_not_larger_than_said():
     stream = ldp.Stream(
         "s", ldp.GRR(epsilon="1", domain_size=d), queries=[(name, (i,)) for i, name in enumerate(names)]
     )
-    estimate = stream.oracle.estimate(np.random.default_rng(3).integers(n // 4, n // 2, d), n)
+    estimate = estimated(stream.oracle, np.random.default_rng(3).integers(n // 4, n // 2, d), n)
     recommended = dict.fromkeys(names, snapshot.Recommended("power-ns", 2**53))
     parts = snapshot.messages(stream, estimate, snapshot.Cut({0: 1}, {}), 1, recommended=recommended)
     largest = max(len(part.body) for part in parts)
@@ -387,7 +388,7 @@ def test_a_snapshot_that_is_mostly_recommendations_is_not_larger_than_said():
 def test_a_snapshot_that_is_mostly_its_top_values_is_not_larger_than_said():
     d, n = 3000, 10**9
     stream = ldp.Stream("s", ldp.OLH(epsilon="1", domain_size=d), top=[("all", d)])
-    estimate = stream.oracle.estimate(np.random.default_rng(3).integers(n // 4, n // 2, d), n)
+    estimate = estimated(stream.oracle, np.random.default_rng(3).integers(n // 4, n // 2, d), n)
     base = snapshot.messages(stream, estimate, snapshot.Cut({0: 1}, {}), sequence=1, methods=["base"])[-1]
     assert len(base.body) <= topics.largest_message(stream, partitions=1) <= 2 * len(base.body)
 

@@ -102,6 +102,19 @@ def test_norm(estimate):
     np.testing.assert_allclose(METHODS["norm"](estimate), [float(x + delta) for x in exact], atol=1e-14)
 
 
+@pytest.mark.parametrize("method", ALL)
+@pytest.mark.parametrize("given", [np.array([0.5, 0.5]), [0.5, 0.5], None], ids=["array", "list", "none"])
+def test_point_24_what_is_no_estimate_is_refused_with_what_to_do(method, given):
+    says = rf"an Estimate is needed, not a {type(given).__name__}.*oracle\.estimate\(counts, n\)"
+    with pytest.raises(TypeError, match=says):
+        ALL[method](given)
+    with pytest.raises(TypeError, match=says):
+        ldp.answer(given, [0], method)
+    for call in (ldp.query.std_error, ldp.query.interval, ldp.query.top, ldp.query.top_interval):
+        with pytest.raises(TypeError, match=says):
+            call(given, 1)
+
+
 @pytest.mark.parametrize("estimate", SMALL)
 def test_norm_mul(estimate):
     exact = [max(Fraction(x), Fraction(0)) for x in estimate.frequencies]

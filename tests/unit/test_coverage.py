@@ -5,6 +5,7 @@ import pytest
 
 import ldp
 from ldp.oracles import ORACLES
+from tests.estimates import estimated
 
 RUNS, USERS, DOMAIN = 20_000, 100_000, 100
 
@@ -26,6 +27,6 @@ def test_95_per_cent_of_the_intervals_cover(name, epsilon, f):
     )
     covered = 0
     for part in counts.reshape(-1, DOMAIN):
-        low, high = oracle.estimate(part, USERS).interval(0.95)
+        low, high = estimated(oracle, part, USERS).interval(0.95)
         covered += int(((low <= f) & (f <= high)).sum())
     assert 0.94 <= covered / RUNS <= 0.96

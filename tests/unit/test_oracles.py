@@ -17,6 +17,7 @@ from ldp import sampling
 from ldp.oracles import ORACLES
 from ldp.oracles.olh import HASHES, best_g
 from ldp.oracles.subset import best_k
+from tests.estimates import estimated
 
 CONTRACT = [
     *(
@@ -349,7 +350,8 @@ def test_other_arrays_are_refused(oracle):
 @over_all
 def test_estimate_inverts_the_expected_counts(oracle):
     n = 1000
-    counts = np.random.default_rng(5).integers(n + 1, size=oracle.domain_size)
+    users = np.random.default_rng(5).multinomial(n, np.full(oracle.domain_size, 1 / oracle.domain_size))
+    counts = oracle.simulate(users, np.random.default_rng(6))
     estimate = oracle.estimate(counts, n)
     assert estimate.n == n
     assert estimate.oracle is oracle
@@ -379,6 +381,104 @@ def test_estimate_refuses_what_cannot_be_counts(oracle):
     ]:
         with pytest.raises(error):
             oracle.estimate(counts, n)
+
+
+IMPOSSIBLE = [
+    (ldp.GRR("1", 4), [1, 2, 3, 5], 10, "sum to 11; each report supports one value, so allowed is n = 10"),
+    (ldp.GRR("1", 2), [1 << 62, 1 << 62], (1 << 62) + 5, f"sum to {1 << 63}"),
+    (ldp.SubsetSelection("1", 6, k=2), [4, 4, 4, 4, 3, 2], 10, "sum to 21; .*k = 2 .*allowed is k·n = 20"),
+    # the first value's count is how many messages have a last coordinate of 0; three values' are n or 3n in all
+    (
+        ldp.HadamardResponse("1", 3),
+        [5, 5, 1],
+        10,
+        r"first 3 values sum to 11; .* allowed is 10 \+ j·2 for j = 0 to 5",
+    ),
+    (
+        ldp.HadamardResponse("1", 3),
+        [2, 10, 10],
+        10,
+        "first 3 values sum to 22; each report supports 1 or all",
+    ),
+    (
+        ldp.PGR("1", 13, prime=3, dimension=3),
+        [400] * 13,
+        1000,
+        r"first 13 values sum to 5200; .*4000 \+ j·9 for j = 0 to 0",
+    ),
+    (
+        ldp.PGR("1", 4, prime=3, dimension=2),
+        [3, 3, 3, 4],
+        10,
+        r"sum to 13; .*allowed is 10 \+ j·3 for j = 0 to 0",
+    ),
+]
+
+
+@pytest.mark.parametrize(("oracle", "counts", "n", "says"), IMPOSSIBLE)
+def test_point_24_counts_that_no_reports_give_are_refused(oracle, counts, n, says):
+    with pytest.raises(ValueError, match=says):
+        oracle.estimate(counts, n)
+
+
+SMALLEST = [
+    *(ldp.GRR("1", d) for d in (1, 3)),
+    *(ldp.SubsetSelection("1", 4, k=k) for k in (1, 2, 3)),
+    *(ldp.HadamardResponse("1", d) for d in (1, 2, 3, 5, 6, 7)),
+    *(ldp.PGR("1", d, prime=2, dimension=3) for d in (1, 2, 3, 5, 7)),
+    *(ldp.PGR("1", d, prime=3, dimension=2) for d in (1, 3, 4)),
+]
+
+
+@pytest.mark.parametrize("oracle", SMALLEST, ids=repr)
+def test_point_24_counts_that_reports_give_are_not_refused(oracle):
+    """Those of any three reports, honest or not; and for GRR and Subset Selection no others are let pass."""
+    d, n = oracle.domain_size, 3
+    every = np.unique([oracle.perturb([v % d])[0] for v in range(400 * d)])
+    possible = set()
+    for some in itertools.combinations_with_replacement(every, n):
+        state = oracle.zeros()
+        oracle.accumulate(state, np.array(some))
+        counts = oracle.support(state)
+        assert oracle.estimate(counts, n).n == n
+        possible.add(tuple(counts.tolist()))
+    passed = set()
+    for counts in itertools.product(range(n + 1), repeat=d) if d < 7 else ():
+        try:
+            oracle.estimate(np.array(counts), n)
+        except ValueError:
+            continue
+        passed.add(counts)
+    assert possible <= passed or d == 7
+    if oracle.name in ("grr", "subset"):
+        assert possible == passed
+
+
+@over_all
+def test_point_24_estimate_reports_is_all_of_phi(oracle):
+    reports = oracle.perturb(np.arange(50) % oracle.domain_size, rng=np.random.default_rng(7))
+    state = oracle.zeros()
+    oracle.accumulate(state, reports)
+    made = oracle.estimate_reports(reports)
+    assert made.n == 50
+    assert made.frequencies.tolist() == oracle.estimate(oracle.support(state), 50).frequencies.tolist()
+    with pytest.raises(TypeError, match="reports must be an array"):
+        oracle.estimate_reports([0, 1])
+    with pytest.raises(ValueError, match="n is 0"):
+        oracle.estimate_reports(reports[:0])
+
+
+@over_all
+def test_point_24_estimate_reports_names_what_is_malformed(oracle):
+    for name, bound in oracle.fields.items():
+        for wrong in malformed(oracle, name, bound):
+            reports = oracle.perturb(np.zeros(9, int))
+            reports[name][[1, 3]] = wrong
+            with pytest.raises(ValueError, match=r"^2 of 9 reports are malformed, at 1, 3; "):
+                oracle.estimate_reports(reports)
+            reports[name][:] = wrong
+            with pytest.raises(ValueError, match=r"^9 of 9 reports are malformed, at 0, 1, 2, 3, 4, …; "):
+                oracle.estimate_reports(reports)
 
 
 @pytest.mark.parametrize("exact", [True, False], ids=["exact", "simulated"])
@@ -792,7 +892,7 @@ def test_base_is_unbiased_and_of_the_stated_variance(oracle, f):
         n - holders, float(oracle.q), REPEATS
     )
     whole = np.append(counts, np.zeros(-REPEATS % 12, int)).reshape(-1, 12)  # twelve repeats as twelve values
-    estimates = np.concatenate([oracle.estimate(part, n).frequencies for part in whole])[:REPEATS]
+    estimates = np.concatenate([estimated(oracle, part, n).frequencies for part in whole])[:REPEATS]
     check_mean_and_variance(oracle, estimates, f, n)
 
 

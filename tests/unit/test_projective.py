@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from ldp import sampling
+from ldp.estimate import Estimate
 from ldp.oracles import projective
 from ldp.oracles.projective import PGR, best_geometry, number, orthogonal, orthogonals, points, word
 
@@ -270,7 +271,7 @@ def check_moments(oracle, f, n, estimates):
 def test_published_variances(epsilon, prime, dimension, variance):
     oracle = PGR(epsilon, 1024)
     assert (oracle.prime, oracle.dimension) == (prime, dimension)
-    assert oracle.estimate(np.zeros(1024, int), 10**6).sigma ** 2 == pytest.approx(variance, rel=1e-3)
+    assert Estimate(np.zeros(1024), 10**6, oracle).sigma ** 2 == pytest.approx(variance, rel=1e-3)
 
 
 @pytest.mark.parametrize("d", [*range(1, 20), 31, 32, 100, 200])

@@ -11,6 +11,7 @@ import ldp
 from ldp import query
 from ldp.consistency import EXTRA, METHODS
 from ldp.oracles import ORACLES
+from tests.estimates import estimated
 from tests.unit.test_laws import reports
 
 ORACLE = ldp.oracle("olh", epsilon="1", domain_size=6)
@@ -122,7 +123,7 @@ def test_the_interval_of_every_set_is_that_of_its_definition(oracle, level):
 @pytest.mark.parametrize("name", ORACLES)
 def test_of_one_value_they_are_the_estimates(name):
     oracle = ldp.oracle(name, "2", 50)
-    estimate = oracle.estimate(np.random.default_rng(4).integers(0, 900, 50), 1000)
+    estimate = estimated(oracle, np.random.default_rng(4).integers(0, 900, 50), 1000)
     low, high = estimate.interval(0.9)
     for v in (0, 17, 49):
         assert query.interval(estimate, [v], 0.9) == (low[v], high[v])
@@ -285,7 +286,7 @@ def covered(oracle, n, k, truth, runs, interval=query.top_interval):
         some = there[max(0, min(start, len(there) - k)) :][:k]
         counts = np.zeros(oracle.domain_size, np.int64)
         counts[: len(some)] = some[::-1]
-        ends = interval(oracle.estimate(counts, n), k)
+        ends = interval(estimated(oracle, counts, n), k)
         at = np.searchsorted(there, some)
         low[at], high[at] = (end[: len(some)][::-1] for end in ends)
     place = place.reshape(chosen.shape)
