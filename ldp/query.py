@@ -192,6 +192,50 @@ def top_interval(estimate: Estimate, k: int, level: float = 0.95) -> tuple[Vecto
     return low, high
 
 
+def sum_deviation(estimate: Estimate) -> float:
+    """How far Base's sum over the domain is from 1, its mean, in standard errors.
+
+    Reports that are not made by the protocol show here: clients that are wrong, or that forge. Some protocols' reports
+    each support the same number of values, forged ones, too, and say nothing: there it is 0 (`Oracle.sum_law`).
+
+    With x the distance of the sum of counts from its mean it is x/√(n·V + b|x|/3), by Bernstein's inequality: of honest
+    reports, whatever the users have, it is beyond ±z with a probability below 2·exp(−z²/2), for z = 6 3·10⁻⁸. V is the
+    variance of one report's share, the largest where it depends on the user's value, and b the most that one
+    independent part can add. The second term matters only where few reports make large steps.
+
+    Args:
+        estimate: f̃ over the domain.
+
+    Returns:
+        The deviation; above 0 where the sum is above 1. O(d), and that of `Oracle.sum_law` for a protocol's first one.
+
+    Raises:
+        TypeError: something that is not an Estimate.
+
+    Example:
+        >>> import ldp
+        >>> oue = ldp.OUE("1", domain_size=4)
+        >>> round(sum_deviation(oue.estimate([500, 270, 270, 268], n=1000)), 2)
+        0.04
+        >>> round(sum_deviation(oue.estimate([600, 370, 370, 368], n=1100)), 2)  # a hundred more, all ones
+        9.0
+    """
+    check_estimate(estimate)
+    variance, step = _sum_law(estimate.oracle)
+    if not variance:
+        return 0.0
+    off = (exact_sum(estimate.frequencies) - 1.0) * float(
+        estimate.n * (estimate.oracle.p - estimate.oracle.q)
+    )
+    return off / math.sqrt(estimate.n * variance + step * abs(off) / 3.0)
+
+
+@lru_cache(maxsize=64)
+def _sum_law(oracle: Oracle) -> tuple[float, float]:
+    """Kept for the next estimate of the same protocol."""
+    return oracle.sum_law()
+
+
 class Spread:
     """The variance V_u of how many of a set's values one report supports, for a user with each value u.
 

@@ -71,6 +71,10 @@ class Metrics:
             "snapshot_standard_error", "Standard error of Base for a value of frequency 0."
         )
         self.sum = gauge("snapshot_sum", "Sum of Base over the domain; 1 within noise.")
+        self.sum_deviation = gauge(
+            "snapshot_sum_deviation",
+            "Distance of Base's sum from 1 in standard errors; 0 where it is always 1.",
+        )
         self.query = gauge(
             "snapshot_query_frequency",
             "A configured query's answer, by method.",

@@ -237,6 +237,7 @@ class Publisher:
         metrics.complete.labels(name).set(cut.complete)
         metrics.std_error.labels(name).set(estimate.sigma)
         metrics.sum.labels(name).set(float(estimate.frequencies.sum()))
+        metrics.sum_deviation.labels(name).set(ldp.query.sum_deviation(estimate))
         for message in messages:
             if message.content_type == snapshot.JSON and message.key.startswith(f"{name}/{ALL}/"):
                 body = json.loads(message.body)

@@ -338,6 +338,25 @@ class Oracle(ABC):
             raise ValueError("a set has at least one value; this one is empty")
         return self._set_variances(indices)
 
+    def sum_law(self) -> tuple[float, float]:
+        """How much the sum of all counts, Σ c, varies, whatever values the users have.
+
+        Its mean is n(p + (d−1)q): Base's sum is 1 on average. It is a sum of independent parts: for OLH (its hash
+        ideal), OUE and SUE every count of every report, for Hadamard and PGR every report. Under GRR and Subset
+        Selection, and PGR with as many points as values, it is constant.
+
+        Returns:
+            (variance, step): the largest variance of a report's share, and how far one part can be from its mean; both
+            0 where the sum is constant. O(1), for Hadamard and PGR O(K log K).
+
+        Example:
+            >>> import ldp
+            >>> ldp.GRR("1", domain_size=10).sum_law(), ldp.OLH("1", domain_size=10, g=4).sum_law()[1]
+            ((0.0, 0.0), 1.0)
+        """
+        variance = float(self._two_variances(self.domain_size)[0])
+        return variance, 1.0 if variance else 0.0
+
     # What a protocol fills in: arguments are checked
 
     @abstractmethod

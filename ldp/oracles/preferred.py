@@ -82,6 +82,17 @@ class PreferredMessages(Oracle):
             np.add.at(state, self._messages(values, rng.integers(self.preferred, size=values.size)), 1)
         return self.support(state)
 
+    def sum_law(self) -> tuple[float, float]:
+        """See `Oracle.sum_law`: the variance depends on the user's value, and it is the largest."""
+        import numpy as np
+
+        everything = np.arange(self.domain_size)
+        supported = self._supported(everything)
+        if supported.min() == supported.max():
+            return 0.0, 0.0
+        mean = float(self.p + (self.domain_size - 1) * self.q)
+        return float(self._set_variances(everything).max()), float(np.abs(supported - mean).max())
+
     def _check_sums(self, counts: npt.NDArray[np.int64], n: int) -> None:
         """O(d). What it lets pass may still be no reports' counts: that takes all of the transform."""
         some, block, more, most = (

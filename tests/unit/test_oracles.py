@@ -404,7 +404,7 @@ IMPOSSIBLE = [
         ldp.PGR("1", 13, prime=3, dimension=3),
         [400] * 13,
         1000,
-        r"first 13 values sum to 5200; .*4000 \+ j·9 for j = 0 to 0",
+        r"13 values sum to 5200; .*4000 \+ j·9 for j = 0 to 0",
     ),
     (
         ldp.PGR("1", 4, prime=3, dimension=2),

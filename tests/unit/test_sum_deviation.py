@@ -1,0 +1,120 @@
+"""The deviation of Base's sum from 1: its law, honest reports, forged ones."""
+
+import math
+
+import numpy as np
+import pytest
+
+import ldp
+from ldp.oracles import ORACLES
+from ldp.query import sum_deviation
+from tests.unit.test_laws import SMALL, reports
+
+ALARM = 6.0
+RUNS = 200
+HONEST = [
+    *(ldp.oracle(name, epsilon, d) for name in ORACLES for epsilon in ("1", "4") for d in (2, 100)),
+    ldp.OLH("0.5", 1),
+    ldp.OLH("2", 1000, g=2),
+    ldp.HadamardResponse("1", 127),  # the message that every value prefers makes a large step
+    ldp.PGR("1", 64, prime=3, dimension=5),
+    ldp.PGR("1", 121, prime=3, dimension=5),  # as many points as values: constant
+]
+
+
+@pytest.mark.parametrize("oracle", SMALL, ids=repr)
+def test_point_19_sum_has_the_largest_variance_of_any_user(oracle):
+    supports, probabilities = reports(oracle)
+    size = supports.sum(axis=1)
+    variances = probabilities @ size**2 - (probabilities @ size) ** 2
+    variance, step = oracle.sum_law()
+    assert variance == pytest.approx(variances.max(), rel=1e-9, abs=1e-12)
+    assert (variance == 0.0) == (step == 0.0) == (np.ptp(size) == 0)
+    if oracle.name in ("hadamard", "pgr") and step:
+        assert step == pytest.approx(np.abs(size - probabilities[0] @ size).max())
+
+
+@pytest.mark.parametrize("n", [10, 1000, 10**6])
+@pytest.mark.parametrize("oracle", HONEST, ids=repr)
+def test_point_19_sum_of_honest_reports_is_within_its_law(oracle, n):
+    """Bernstein's bound for all runs of all cases together: a false alarm below 1e-6. And the law is not too wide."""
+    rng = np.random.default_rng(1919)
+    d = oracle.domain_size
+    runs = RUNS if d < 100 or oracle.name != "subset" else 3
+    populations = [np.eye(d, dtype=np.int64)[0] * n, rng.multinomial(n, np.full(d, 1 / d))]
+    bound = math.sqrt(2 * math.log(2 * 3 * 2 * RUNS * len(HONEST) / 1e-6))
+    for users in populations:
+        found = np.array(
+            [sum_deviation(oracle.estimate(oracle.simulate(users, rng), n)) for _ in range(runs)]
+        )
+        assert np.abs(found).max() < bound
+        if oracle.sum_law() == (0.0, 0.0):
+            assert not found.any()
+        elif n == 10**6:
+            assert 0.3 < found.std() < 1.3
+
+
+@pytest.mark.parametrize("hash_name", ["mix32", "xxh32"])
+def test_point_19_sum_of_real_hashes_is_that_of_an_ideal_one(hash_name):
+    oracle = ldp.OLH("1", 300, hash=hash_name)
+    rng = np.random.default_rng(20)
+    found = [
+        sum_deviation(oracle.estimate_reports(oracle.perturb(rng.integers(300, size=2000), rng=rng)))
+        for _ in range(100)
+    ]
+    assert np.abs(found).max() < ALARM
+    assert 0.6 < np.std(found) < 1.4  # five standard deviations of a hundred
+
+
+def forged(oracle, count):
+    """Reports that support as many values as one can find."""
+    made = np.zeros(count, oracle.report_dtype)
+    match oracle.name:
+        case "oue" | "sue":
+            made["bits"] = np.packbits(np.ones(oracle.domain_size, bool), bitorder="little")
+        case "olh":
+            some = np.zeros(4000, oracle.report_dtype)
+            some["seed"] = np.arange(4000) // oracle.g
+            some["bucket"] = np.arange(4000) % oracle.g
+            sizes = []
+            for report in some:
+                state = oracle.zeros()
+                oracle.accumulate(state, np.array([report]))
+                sizes.append(state.sum())
+            made[:] = some[int(np.argmax(sizes))]
+        case "pgr":
+            made["index"] = oracle.preferred  # the point 1, 0, ..., 0: orthogonal to the first ones
+    return made  # Hadamard's column 0 supports all
+
+
+@pytest.mark.parametrize(
+    "oracle",
+    [
+        ldp.OUE("1", 60),
+        ldp.SUE("1", 60),
+        ldp.OLH("1", 60),
+        ldp.OLH("1", 60, hash="xxh32"),
+        ldp.HadamardResponse("1", 60),
+        ldp.PGR("1", 60, prime=3, dimension=5),
+    ],
+    ids=repr,
+)
+def test_point_19_sum_of_forged_reports_is_off(oracle):
+    rng = np.random.default_rng(21)
+    honest = oracle.perturb(rng.integers(60, size=20_000), rng=rng)
+    assert abs(sum_deviation(oracle.estimate_reports(honest))) < ALARM
+    assert sum_deviation(oracle.estimate_reports(np.concatenate([honest, forged(oracle, 600)]))) > ALARM
+    if oracle.name in ("oue", "sue"):
+        none = np.zeros(600, oracle.report_dtype)
+        assert sum_deviation(oracle.estimate_reports(np.concatenate([honest, none]))) < -ALARM
+
+
+@pytest.mark.parametrize("oracle", [ldp.GRR("1", 60), ldp.SubsetSelection("1", 60)], ids=repr)
+def test_point_19_sum_says_nothing_where_it_is_constant(oracle):
+    reports = oracle.perturb(np.zeros(100, int), rng=np.random.default_rng(22))
+    assert sum_deviation(oracle.estimate_reports(np.repeat(reports[:1], 100))) == 0.0
+
+
+def test_point_19_sum_needs_an_estimate():
+    with pytest.raises(TypeError, match="Estimate"):
+        sum_deviation([0.5, 0.5])
