@@ -71,6 +71,11 @@ class GRR(Oracle):
         if (total := exact_total(counts)) != n:
             raise ValueError(f"counts sum to {total}; each report supports one value, so allowed is n = {n}")
 
+    @property
+    def most_supported(self) -> int:
+        """1: see `Oracle.most_supported`."""
+        return 1
+
     def _two_variances(self, m: int) -> tuple[Fraction, Fraction]:
         """A report supports one value: of a set of m one or none."""
         present, absent = self.p + (m - 1) * self.q, m * self.q

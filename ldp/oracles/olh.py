@@ -152,6 +152,16 @@ class OLH(Oracle):
         reports["seed"] = seeds
         reports["bucket"] = sampling.responses(buckets, self.g, self.E, rng=rng)
 
+    @property
+    def most_supported(self) -> int:
+        """Of the fullest bucket of all seeds, as large as 2³²·g buckets of an ideal hash lead to expect one.
+
+        It takes a search to find it; a bucket of a seed at random has about d/g values. See `Oracle.most_supported`.
+        """
+        from scipy.stats import binom
+
+        return int(binom.isf(1 / (self.g << 32), self.domain_size, 1 / self.g))
+
     def _accumulate(self, state: npt.NDArray[np.int64], reports: npt.NDArray[np.void]) -> None:
         import numpy as np
 

@@ -357,6 +357,17 @@ class Oracle(ABC):
         variance = float(self._two_variances(self.domain_size)[0])
         return variance, 1.0 if variance else 0.0
 
+    @property
+    def most_supported(self) -> int:
+        """The most values that one well-formed report supports, if whoever makes it may choose it.
+
+        Example:
+            >>> import ldp
+            >>> [ldp.oracle(name, "1", domain_size=1024).most_supported for name in ("grr", "subset", "pgr", "oue")]
+            [1, 275, 364, 1024]
+        """
+        return self.domain_size
+
     # What a protocol fills in: arguments are checked
 
     @abstractmethod

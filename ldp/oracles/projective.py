@@ -136,6 +136,11 @@ class PGR(PreferredMessages):
             raise ValueError(f"state has the counter {state.min()}; counters are 0 or more")
         return self._sums(state)[: self.domain_size].copy()
 
+    @property
+    def most_supported(self) -> int:
+        """Of the point 1, 0, …, 0, to which the first c values are orthogonal: see `Oracle.most_supported`."""
+        return min(self.domain_size, self.hyperplane)
+
     def _messages(
         self, values: npt.NDArray[np.int64], places: npt.NDArray[np.int64]
     ) -> npt.NDArray[np.int64]:

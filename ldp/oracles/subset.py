@@ -149,6 +149,11 @@ class SubsetSelection(Oracle):
                 f"counts sum to {total}; each report supports k = {self.k} values, so allowed is k·n = {self.k * n}"
             )
 
+    @property
+    def most_supported(self) -> int:
+        """The size of each: see `Oracle.most_supported`."""
+        return self.k
+
     def _two_variances(self, m: int) -> tuple[Fraction, Fraction]:
         """Given whether the own value is a member, the other members are a uniform subset of the others."""
 

@@ -1,0 +1,81 @@
+"""What one forged report moves, against every report that there is; and the command that prints it."""
+
+import json
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import ldp
+from ldp.cli import cli
+from ldp.fake import fake
+from ldp.oracles.olh import HASHES
+from ldp.plan import plan
+from tests.unit.test_laws import MIDDLE, SMALL, reports
+
+
+@pytest.mark.parametrize("oracle", SMALL, ids=repr)
+def test_point_18_fake_is_the_most_of_all_reports(oracle):
+    supports, _ = reports(oracle)
+    p, q = float(oracle.p), float(oracle.q)
+    moved = (supports - q) / (p - q)  # users, for each report and value
+    one = fake(oracle, 1000)
+    assert one.up == pytest.approx(moved.max(), rel=1e-9)
+    if not supports.all():
+        assert one.down == pytest.approx(-moved.min(), rel=1e-9)
+    assert one.values == supports.sum(axis=1).max()
+    raised, lowered = moved.clip(min=0).sum(axis=1), -moved.clip(max=0).sum(axis=1)
+    assert one.total == pytest.approx(raised.max(), rel=1e-9)
+    assert lowered.max() <= one.total * (1 + 1e-9)
+    estimate = ldp.Estimate(np.zeros(oracle.domain_size), 1000, oracle)
+    assert one.share * one.up == pytest.approx(estimate.sigma, rel=1e-9)
+
+
+@pytest.mark.parametrize("oracle", MIDDLE, ids=repr)
+def test_point_18_fake_of_larger_geometries(oracle):
+    supports, _ = reports(oracle)
+    assert fake(oracle, 10).values == supports.sum(axis=1).max()
+
+
+@pytest.mark.parametrize("hash_name", HASHES)
+@pytest.mark.parametrize(("d", "g"), [(3, 4), (6, 2), (4, 5)])
+def test_point_18_fake_of_olh_is_found_by_a_search(hash_name, d, g):
+    oracle = ldp.OLH("1", d, hash=hash_name, g=g)
+    found = max(
+        sum(HASHES[hash_name](seed, v, g) == bucket for v in range(d))
+        for seed in range(5000)
+        for bucket in range(g)
+    )
+    assert found == fake(oracle, 10).values == d
+
+
+def test_point_18_fake_of_olh_in_a_large_domain_is_a_full_bucket_and_no_more():
+    assert ldp.OLH("1", 32, g=2).most_supported == 32  # 2³³ buckets, 2³² sets of values
+    assert ldp.OLH("1", 40, g=2).most_supported < 40
+    d, g = 1 << 20, 4
+    assert d / g < ldp.OLH("1", d, g=g).most_supported < 1.02 * d / g
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "d", "n"), [("1", 1024, 10**6), ("4", 1 << 20, 10**9), ("0.1", 2, 1), ("1", 1, 1)]
+)
+def test_point_18_fake_is_printed_by_the_plan(epsilon, d, n):
+    asked = ("plan", "--epsilon", epsilon, "--domain-size", str(d), "--reports", str(n))
+    rows = plan(epsilon, d, n).rows
+    table = CliRunner().invoke(cli, [*asked, "--fake"])
+    assert table.exit_code == 0
+    head, *lines = table.output.splitlines()
+    assert head.split() == ["protocol", "up", "down", "values", "in", "all", "1", "std", "error"]
+    assert [line.split()[0] for line in lines[: len(rows)]] == [row.protocol for row in rows]
+    assert max(map(len, table.output.splitlines())) <= 80
+    document = json.loads(CliRunner().invoke(cli, [*asked, "--fake", "--json"]).output)
+    for row, said in zip(rows, document["protocols"], strict=True):
+        oracle = ldp.Stream.from_document("s", row.document).oracle
+        assert said.pop("fake") == vars(fake(oracle, n))
+    assert document == json.loads(CliRunner().invoke(cli, [*asked, "--json"]).output)
+
+
+@pytest.mark.parametrize("n", [0, 1.5])
+def test_point_18_fake_of_no_reports_is_refused(n):
+    with pytest.raises((TypeError, ValueError), match="reports"):
+        fake(ldp.GRR("1", 3), n)
