@@ -27,9 +27,7 @@ if TYPE_CHECKING:
 MAX_EPSILON = 64
 E_BITS = 64  # E is a multiple of 2^−E_BITS
 _WORDS = 1 << 15  # words tossed together: they stay in the second-level cache
-_DIGITS = (
-    64  # of each coin of a mask, and as many more as their number has: a tie after that comes once in 2⁶⁴
-)
+_DIGITS = 64  # of each coin of a mask, besides as many as their number has: a tie is left once in 2⁶⁴
 
 _EPSILON = re.compile(r"[0-9]{1,18}(\.[0-9]{1,36})?|[0-9]{1,36}/[0-9]{1,36}", re.ASCII)
 

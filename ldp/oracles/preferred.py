@@ -95,14 +95,10 @@ class PreferredMessages(Oracle):
 
     def _check_sums(self, counts: npt.NDArray[np.int64], n: int) -> None:
         """O(d). What it lets pass may still be no reports' counts: that takes all of the transform."""
-        some, block, more, most = (
-            0,
-            1,
-            1,
-            n,
-        )  # values of the smaller subspace, of this one; their difference; messages
+        some, block, more = 0, 1, 1  # values of the smaller subspace, of this one, and their difference
+        most = n
         while block <= self.domain_size:
-            if block == self.state_size:
+            if block == self.state_size:  # every message is a point of it
                 most = 0
             total = exact_total(counts[:block])
             messages, rest = divmod(total - some * n, more)
