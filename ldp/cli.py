@@ -313,6 +313,12 @@ def perturb(stream: Stream, files: tuple[str, ...], form: str, insecure_seed: in
     help="A method to print, in a table beside Base; may be repeated. By default all, in a table three.",
 )
 @click.option(
+    "--most-reports",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Reject records of more reports, as a service with streams.most_reports does; else any number counts.",
+)
+@click.option(
     "--rejected",
     type=click.File("w", encoding="ascii", lazy=False),
     metavar="FILE",
@@ -324,6 +330,7 @@ def aggregate(
     name: str,
     top: int | None,
     methods: tuple[str, ...],
+    most_reports: int | None,
     rejected: TextIO | None,
 ) -> None:
     """Count reports and estimate the values' frequencies.
@@ -370,7 +377,7 @@ def aggregate(
             }
             rejected.write(json.dumps(letter) + "\n")
 
-    aggregator = Aggregator(stream, reject)
+    aggregator = Aggregator(stream, reject, most_reports)
     with _opened(files, lambda: f"{aggregator.reports:,} reports") as sources:
         for source, file in sources:
             aggregator.read(file, source)

@@ -167,6 +167,7 @@ class Aggregator:
     Args:
         stream: whose reports are counted.
         reject: told of each record that is rejected.
+        most_reports: how many reports a record may have; None, as a file of one binary frame needs it, for any number.
 
     Attributes:
         stream: as given.
@@ -188,13 +189,19 @@ class Aggregator:
         ([2, 0, 1], 3, 3, {<Reason.RANGE: 'range'>: 1})
     """
 
-    def __init__(self, stream: Stream, reject: Callable[[Rejected], None] = lambda _: None) -> None:
+    def __init__(
+        self,
+        stream: Stream,
+        reject: Callable[[Rejected], None] = lambda _: None,
+        most_reports: int | None = None,
+    ) -> None:
         self.stream = stream
         self.state = stream.oracle.zeros()
         self.reports = 0
         self.records = 0
         self.rejected: Counter[Reason] = Counter()
         self._tell = reject
+        self._most = most_reports
 
     def read(self, file: Readable, source: str) -> None:
         """Counts a file, whichever way frames stand in it; an empty one has no record.
@@ -222,13 +229,16 @@ class Aggregator:
         state, reports, length, reason = oracle.zeros(), 0, 0, ""
         for record in _parts(file, block, size):
             length += len(record) - _HEADER
-            if not reason:
+            if reason in ("", Reason.ONES):
                 decoded = frames.decode(self.stream, record, np.array([0, len(record)]))
-                reason = decoded.reasons.get(0, "")
+                reason = decoded.reasons.get(0, reason)
                 oracle.accumulate(state, decoded.reports)
                 reports += decoded.reports.size
-        if reason == Reason.RANGE and length % size:
-            reason = Reason.LENGTH  # as of a record that is seen whole
+        if reason in ("", Reason.RANGE, Reason.ONES):  # as of a record that is seen whole
+            if length % size:
+                reason = Reason.LENGTH
+            elif self._most is not None and length // size > self._most:
+                reason = Reason.MANY
         self.records += 1
         if reason:
             self._reject(Rejected(source, None, Reason(reason), None))
@@ -254,7 +264,7 @@ class Aggregator:
             if binary.size:
                 data = data.copy()
                 data[binary] = 0  # no version
-            decoded = frames.decode(self.stream, data, bounds)
+            decoded = frames.decode(self.stream, data, bounds, most_reports=self._most)
             self.stream.oracle.accumulate(self.state, decoded.reports)
             self.reports += decoded.reports.size
             self.records += decoded.counts.size

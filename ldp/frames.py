@@ -45,8 +45,12 @@ class Reason(StrEnum):
     """Truncated, not a whole number of reports, or no report."""
     FINGERPRINT = "fingerprint"
     """Made for another stream document."""
+    MANY = "many"
+    """More reports than the stream takes in one record."""
     RANGE = "range"
     """A report outside what the protocol allows, such as a bucket ≥ g."""
+    ONES = "ones"
+    """A unary report with so few or so many ones that no honest client would send it."""
     JSON = "json"
     """Not JSON in UTF-8, a wrong type, or a key that is unknown, missing or repeated."""
 
@@ -58,13 +62,16 @@ REASONS: Mapping[str, str] = {
     Reason.FINGERPRINT: (
         "the fingerprint is not this stream's: the client speaks for another protocol, epsilon or domain"
     ),
+    Reason.MANY: "the record has more reports than the stream takes in one",
     Reason.RANGE: "a report is outside what the protocol allows",
+    Reason.ONES: "a report has so few or so many ones that no honest client would send it",
     Reason.JSON: "the JSON frame is malformed",
 }
 """What each reason says to people."""
 
 # in the order of kernels.sort_frames; a BINARY and a TEXT record has no reason yet
-_REASONS = ("", "", Reason.EMPTY, Reason.VERSION, Reason.LENGTH, Reason.FINGERPRINT)
+_REASONS = ("", "", Reason.EMPTY, Reason.VERSION, Reason.LENGTH, Reason.FINGERPRINT, Reason.MANY)
+_NO_LIMIT = 1 << 62
 
 
 @dataclass(frozen=True)
@@ -135,17 +142,23 @@ def decode(
     stream: Stream,
     buffer: bytes | bytearray | memoryview | npt.NDArray[np.uint8],
     bounds: npt.NDArray[np.int64],
+    *,
+    most_reports: int | None = None,
+    judge_ones: bool = True,
 ) -> Decoded:
     """The reports in a batch of records, given as columns.
 
     Binary records cost a few nanoseconds each, JSON records are read one by one. The first reason that
-    holds is given: empty, version, length (of the header), fingerprint, length (of the reports), range; in
-    JSON: json (not the shape of any protocol's frame), fingerprint, length, json (a report), range.
+    holds is given: empty, version, length (of the header), fingerprint, length (of the reports), many, range,
+    ones; in JSON: json (not the shape of any protocol's frame), fingerprint, length, many, json (a report),
+    range, ones.
 
     Args:
         stream: the stream whose records these are.
         buffer: the bytes of all records' values, one after the other.
         bounds: (m+1,) int64 offsets; record i is ``buffer[bounds[i]:bounds[i+1]]``.
+        most_reports: how many reports a record may have; None for any number.
+        judge_ones: whether unlikely reports are rejected, see `Oracle.likely`.
 
     Raises:
         ValueError: bounds that are not offsets into the buffer in ascending order.
@@ -170,12 +183,13 @@ def decode(
 
     size = stream.oracle.report_dtype.itemsize
     header = np.frombuffer(_header(stream), np.uint8).copy()
-    kinds, counts = kernels.sort_frames(data, bounds, header, size)
+    most = _NO_LIMIT if most_reports is None else most_reports
+    kinds, counts = kernels.sort_frames(data, bounds, header, size, most)
     reasons: dict[int, str] = {i: _REASONS[kinds[i]] for i in np.flatnonzero(kinds > kernels.TEXT).tolist()}
     bodies: dict[int, bytes] = {}
     for i in np.flatnonzero(kinds == kernels.TEXT).tolist():
         try:
-            bodies[i] = _from_json(stream, data[bounds[i] : bounds[i + 1]].tobytes())
+            bodies[i] = _from_json(stream, data[bounds[i] : bounds[i + 1]].tobytes(), most)
             counts[i] = len(bodies[i]) // size
         except _RejectedError as rejected:
             reasons[i] = rejected.reason
@@ -186,14 +200,17 @@ def decode(
         wire[int(ends[i]) * size - len(body) :][: len(body)] = np.frombuffer(body, np.uint8)
     reports = wire.view(stream.oracle.report_dtype)
 
-    good = stream.oracle.check(reports)
-    if not good.all():
-        outside = np.unique(np.searchsorted(ends, np.flatnonzero(~good), side="right"))
-        reasons |= dict.fromkeys(outside.tolist(), Reason.RANGE)
-        whole = np.ones(counts.size, np.bool_)
-        whole[outside] = False
+    judged = {Reason.ONES: stream.oracle.likely(reports)} if judge_ones else {}
+    judged[Reason.RANGE] = stream.oracle.check(reports)  # the later one prevails
+    whole = np.ones(counts.size, np.bool_)
+    for reason, good in judged.items():
+        if not good.all():
+            outside = np.unique(np.searchsorted(ends, np.flatnonzero(~good), side="right"))
+            reasons |= dict.fromkeys(outside.tolist(), reason)
+            whole[outside] = False
+    if not whole.all():
         reports = reports[np.repeat(whole, counts)]
-        counts[outside] = 0
+        counts[~whole] = 0
     return Decoded(reports, counts, dict(sorted(reasons.items())))
 
 
@@ -205,7 +222,7 @@ class _RejectedError(Exception):
         self.reason = reason
 
 
-def _from_json(stream: Stream, record: bytes) -> bytes:
+def _from_json(stream: Stream, record: bytes, most: int) -> bytes:
     """The reports of one JSON record, in the bytes of the wire."""
     try:
         frame = _DECODER.decode(record.decode())
@@ -221,6 +238,8 @@ def _from_json(stream: Stream, record: bytes) -> bytes:
         raise _RejectedError(Reason.FINGERPRINT)
     if not items:
         raise _RejectedError(Reason.LENGTH)
+    if len(items) > most:
+        raise _RejectedError(Reason.MANY)
     if stream.oracle.length is not None:
         return b"".join(_from_base64(item, stream.oracle.report_dtype.itemsize) for item in items)
     bounds = stream.oracle.fields.values()

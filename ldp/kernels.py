@@ -427,7 +427,7 @@ def walsh_hadamard(counters: npt.NDArray[np.int64]) -> None:
 
 
 # what sort_frames finds a record to be
-BINARY, TEXT, EMPTY, VERSION, LENGTH, FINGERPRINT = range(6)
+BINARY, TEXT, EMPTY, VERSION, LENGTH, FINGERPRINT, MANY = range(7)
 
 
 @njit(cache=True, nogil=True)
@@ -436,6 +436,7 @@ def sort_frames(
     bounds: npt.NDArray[np.int64],
     header: npt.NDArray[np.uint8],
     size: int,
+    most: int,
 ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
     """Tell sound binary frames from JSON and from malformed ones; nothing is said about the reports inside.
 
@@ -444,6 +445,7 @@ def sort_frames(
         bounds: (m+1,) int64, where they begin and end.
         header: the version byte and the fingerprint.
         size: the bytes of a report.
+        most: how many reports a record may have.
 
     Returns:
         kinds: (m,) uint8, BINARY, TEXT, or the first thing that is wrong.
@@ -468,6 +470,8 @@ def sort_frames(
             kinds[i] = FINGERPRINT
         elif length == header.size or (length - header.size) % size:
             kinds[i] = LENGTH
+        elif (length - header.size) // size > most:
+            kinds[i] = MANY
         else:
             kinds[i] = BINARY
             counts[i] = (length - header.size) // size
@@ -535,5 +539,5 @@ def warm() -> None:
     walsh_hadamard(state)
     data, bounds = np.zeros(1, np.uint8), np.zeros(2, np.int64)
     data.flags.writeable = bounds.flags.writeable = False  # as decode passes them
-    kinds, counts = sort_frames(data, bounds, data.copy(), 1)
+    kinds, counts = sort_frames(data, bounds, data.copy(), 1, 1)
     copy_bodies(data, bounds, kinds, counts, 1)

@@ -176,6 +176,20 @@ class Oracle(ABC):
         self._check_type(reports)
         return self._well_formed(reports)
 
+    def likely(self, reports: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
+        """Which reports an honest client would send, whatever its value, but for one in 10¹²: (n,) bool.
+
+        Of most protocols no well-formed report is unlikely; of unary encoding one with too few or too many ones is.
+
+        Raises:
+            TypeError: an array that is not of `report_dtype`.
+            ValueError: an array that is not one-dimensional.
+        """
+        import numpy as np
+
+        self._check_type(reports)
+        return np.ones(reports.size, np.bool_)
+
     def accumulate(self, state: npt.NDArray[np.int64], reports: npt.NDArray[np.void]) -> None:
         """Count reports into a state, in place. States of disjoint sets of reports add.
 

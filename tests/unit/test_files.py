@@ -3,6 +3,7 @@
 import base64
 import contextlib
 import io
+import itertools
 import json
 import os
 import pty
@@ -45,9 +46,9 @@ def written(stream, given, binary, seed=7):
     return b"".join(part for part, _ in parts)
 
 
-def aggregated(stream, *contents):
+def aggregated(stream, *contents, most=None):
     rejected = []
-    aggregator = Aggregator(stream, rejected.append)
+    aggregator = Aggregator(stream, rejected.append, most)
     for i, content in enumerate(contents):
         aggregator.read(io.BytesIO(content), f"file {i}")
     return aggregator, rejected
@@ -112,14 +113,14 @@ def test_the_vectors_are_counted_or_rejected_for_their_reason(vector):
         oracle.accumulate(alone, np.frombuffer(reports, oracle.report_dtype))
         if not content.startswith(b"\x01") and (not content or b"\n" in content.rstrip(b"\n")):
             continue  # no record at all, or not one line
-        aggregator, rejected = aggregated(stream, content)
+        aggregator, rejected = aggregated(stream, content, most=vector.get("most_reports"))
         assert [fault.reason for fault in rejected] == ([reason] if reason else []), record["what"]
         assert aggregator.state.tolist() == alone.tolist(), record["what"]
         if not content.startswith(b"\x01"):
             lines.append(content.rstrip(b"\n"))
             expected.append(reason)
             total += alone
-    aggregator, rejected = aggregated(stream, b"\n".join(lines))
+    aggregator, rejected = aggregated(stream, b"\n".join(lines), most=vector.get("most_reports"))
     assert {fault.line: fault.reason for fault in rejected} == {
         number: reason for number, reason in enumerate(expected, 1) if reason
     }
@@ -209,6 +210,33 @@ def test_a_frame_is_counted_whole_or_not_at_all_wherever_blocks_end(monkeypatch,
         stream.oracle.accumulate(counted, expected.reports)
         assert aggregator.state.tolist() == counted.tolist()
         assert aggregator.records == 1
+
+
+@pytest.mark.parametrize("block", [5, 18, 31, 1000])
+@pytest.mark.parametrize("most", [None, 2, 3, 4])
+def test_point_16_and_19_a_frame_is_judged_as_one_record_wherever_blocks_end(monkeypatch, block, most):
+    monkeypatch.setattr(files, "BLOCK", block)
+    monkeypatch.setattr(files, "LINES_BLOCK", block)
+    stream = ldp.Stream("s", ldp.OUE("1", 100))
+    good, unlikely, outside = bytes([0x5A] * 12 + [0x0A]), bytes(13), bytes([0x5A] * 12 + [0x1A])
+    for reports in itertools.product([good, unlikely, outside], repeat=3):
+        for cut in (0, 1):
+            content = b"\x01" + stream.fingerprint + b"".join(reports)
+            content = content[: len(content) - cut]
+            expected = frames.decode(stream, content, np.array([0, len(content)]), most_reports=most)
+            aggregator, rejected = aggregated(stream, content, most=most)
+            assert [fault.reason for fault in rejected] == list(expected.reasons.values())
+            assert aggregator.reports == expected.reports.size
+    lines = frames.encode_json(stream, stream.oracle.perturb([1, 2, 3])) + b"\n"
+    assert aggregated(stream, lines, most=most)[0].rejected == ({"many": 1} if most == 2 else {})
+
+
+def test_point_16_aggregate_takes_a_limit_and_has_none_by_itself(colours):
+    lines = frames.encode_json(COLOURS, COLOURS.oracle.perturb([0, 2, 1])) + b"\n"
+    assert run("aggregate", "--document", colours, stdin=lines).exit_code == 0
+    result = run("aggregate", "--document", colours, "--most-reports", "2", stdin=lines + lines)
+    assert result.exit_code == 1
+    assert "many" in result.stderr
 
 
 class Endless:

@@ -5,6 +5,9 @@ import runpy
 import string
 import struct
 import sys
+from fractions import Fraction
+from functools import cache
+from math import comb
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +24,7 @@ FOLDER = Path(__file__).parents[1] / "vectors"
 EVERY = json.loads((FOLDER / "oracles.json").read_text())["streams"]
 VECTORS = json.loads((FOLDER / "frames.json").read_text())["streams"] + EVERY
 STREAMS = {vector["name"]: ldp.Stream.from_document(vector["name"], vector["document"]) for vector in VECTORS}
+MOST = {vector["name"]: vector["most_reports"] for vector in VECTORS if "most_reports" in vector}
 ALPHABET = string.ascii_uppercase + string.ascii_lowercase + string.digits + "+/"
 FORMATS = {1: "<B", 2: "<H", 4: "<I", 5: "<IB", 6: "<IH"}
 
@@ -31,7 +35,18 @@ def columns(records):
 
 
 def decode(stream, *records):
-    return frames.decode(stream, *columns(records))
+    return frames.decode(stream, *columns(records), most_reports=MOST.get(stream.name))
+
+
+@cache
+def likely_ones(oracle):
+    """The fewest and the most ones of a unary report: beyond each is at most 5·10⁻¹³ of the law, in exact fractions."""
+    d, p, q = oracle.domain_size, oracle.p, oracle.q
+    rest = [comb(d - 1, k) * q**k * (1 - q) ** (d - 1 - k) for k in range(d)]
+    law = [(1 - p) * without + p * own for without, own in zip([*rest, 0], [0, *rest], strict=True)]
+    beyond = Fraction(1, 2 * 10**12)
+    low = max(k for k in range(d + 1) if sum(law[:k]) <= beyond)
+    return low, min(k for k in range(d + 1) if sum(law[k + 1 :]) <= beyond)
 
 
 def record_of(vector):
@@ -94,11 +109,19 @@ def read_one(stream, record):
             return "length"
         form = struct.Struct(FORMATS[size] if bounds else f"{size}s")
         rows = list(form.iter_unpack(record[5:]))
+        if len(rows) > MOST.get(stream.name, len(rows)):
+            return "many"
         rows = rows if bounds else [wire for (wire,) in rows]
     if isinstance(rows, str):
         return rows
     if not bounds:
-        return rows if all(is_vector(oracle, wire) for wire in rows) else "range"
+        if not all(is_vector(oracle, wire) for wire in rows):
+            return "range"
+        if oracle.name == "subset":
+            return rows
+        low, high = likely_ones(oracle)
+        ones = [int.from_bytes(wire, "little").bit_count() for wire in rows]
+        return rows if low <= min(ones) <= max(ones) <= high else "ones"
     if any(number < 0 or number >= bound for row in rows for number, bound in zip(row, bounds, strict=True)):
         return "range"
     return rows
@@ -136,6 +159,8 @@ def read_json(stream, record, width, size):
         return "fingerprint"
     if not items:
         return "length"
+    if len(items) > MOST.get(stream.name, len(items)):
+        return "many"
     if width is None:
         rows = [from_base64(item, size) if type(item) is str else None for item in items]
         return "json" if None in rows else rows
@@ -244,6 +269,34 @@ def test_encode_makes_the_vectors(vector):
             assert frames.encode(stream, reports).hex() == item["hex"]
         else:
             assert json.loads(frames.encode_json(stream, reports)) == json.loads(item["text"])
+
+
+def test_point_16_a_record_of_too_many_reports_is_rejected_whole():
+    stream = STREAMS["grr"]
+    reports = np.zeros(10_001, stream.oracle.report_dtype)
+    for encode in (frames.encode, frames.encode_json):
+        records = [encode(stream, reports), encode(stream, reports[:10_000]), encode(stream, reports[:1])]
+        decoded = frames.decode(stream, *columns(records), most_reports=10_000)
+        assert (decoded.counts.tolist(), decoded.reasons) == ([0, 10_000, 1], {0: "many"})
+        assert frames.decode(stream, *columns(records)).counts.tolist() == [10_001, 10_000, 1]
+    assert "more reports" in frames.REASONS["many"]
+
+
+@pytest.mark.parametrize("oracle", [ldp.OUE("1", 100), ldp.SUE("1", 100), ldp.OUE("2", 64)], ids=str)
+def test_point_19_unlikely_ones_are_rejected_and_no_others(oracle):
+    stream = ldp.Stream("s", oracle)
+    d = oracle.domain_size
+    low, high = likely_ones(oracle)
+    reports = np.zeros(d + 1, oracle.report_dtype)
+    for ones in range(d + 1):
+        reports["bits"][ones] = np.packbits(np.arange(d) < ones, bitorder="little")
+    for encode in (frames.encode, frames.encode_json):
+        records = [encode(stream, report) for report in reports[:, None]]
+        decoded = frames.decode(stream, *columns(records))
+        wrong = [ones for ones in range(d + 1) if not low <= ones <= high]
+        assert decoded.reasons == dict.fromkeys(wrong, "ones")
+        assert frames.decode(stream, *columns(records), judge_ones=False).reasons == {}
+    assert "ones" in frames.REASONS["ones"]
 
 
 @pytest.mark.parametrize("name", ORACLES)

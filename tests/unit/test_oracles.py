@@ -11,12 +11,14 @@ from math import comb
 
 import numpy as np
 import pytest
+import scipy.stats
 
 import ldp
 from ldp import sampling
 from ldp.oracles import ORACLES
 from ldp.oracles.olh import HASHES, best_g
 from ldp.oracles.subset import best_k
+from ldp.oracles.unary import likely_ones
 from tests.estimates import estimated
 
 CONTRACT = [
@@ -930,3 +932,86 @@ def test_one_report_on_a_device_needs_no_numpy():
         "assert not {'numpy', 'scipy', 'numba'} & set(sys.modules)\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+# unlikely numbers of ones
+
+
+@pytest.mark.parametrize("protocol", [ldp.OUE, ldp.SUE])
+@pytest.mark.parametrize("epsilon", ["1/100", "1", "3", "10", "64"])
+def test_point_19_unlikely_ones_by_the_exact_law_of_small_domains(protocol, epsilon):
+    """The law is convolved bit by bit, in exact fractions."""
+    beyond = Fraction(5, 10**13)
+    law = {}
+    for d in range(1, 45):
+        oracle = protocol(epsilon, domain_size=d)
+        chance = oracle.p if d == 1 else oracle.q
+        before = law or {0: Fraction(1)}
+        law = {
+            k: before.get(k, 0) * (1 - chance) + before.get(k - 1, 0) * chance for k in range(max(before) + 2)
+        }
+        assert sum(law.values()) == 1
+        low, high = oracle.likely_ones
+        assert sum(law[k] for k in range(low)) <= beyond < sum(law[k] for k in range(low + 1))
+        assert sum(law[k] for k in range(high + 1, d + 1)) <= beyond < sum(law[k] for k in range(high, d + 1))
+
+
+@pytest.mark.parametrize("protocol", [ldp.OUE, ldp.SUE])
+@pytest.mark.parametrize("epsilon", ["1/10", "1", "4", "8"])
+@pytest.mark.parametrize("d", [1000, 70_000, 1 << 20])
+def test_point_19_unlikely_ones_of_large_domains(protocol, epsilon, d):
+    oracle = protocol(epsilon, domain_size=d)
+    low, high = oracle.likely_ones
+    p, others = float(oracle.p), scipy.stats.binom(d - 1, float(oracle.q))
+
+    def fewer(k):
+        return (1 - p) * others.cdf(k - 1) + p * others.cdf(k - 2)
+
+    def more(k):
+        return (1 - p) * others.sf(k) + p * others.sf(k - 1)
+
+    assert fewer(low) <= 5e-13 * (1 + 1e-6)
+    assert fewer(low + 1) > 5e-13 * (1 - 1e-6)
+    assert more(high) <= 5e-13 * (1 + 1e-6)
+    assert more(high - 1) > 5e-13 * (1 - 1e-6)
+
+
+def test_point_19_the_bounds_are_right_to_the_last_bit_and_quickly_found(monkeypatch):
+    """With half of the bits, and rounded so, nothing changes: no tail is near enough to a bound."""
+    some = [
+        (protocol, e, d) for protocol in (ldp.OUE, ldp.SUE) for e in ("1", "5") for d in (20, 500, 40_000)
+    ]
+    expected = [protocol(e, domain_size=d).likely_ones for protocol, e, d in some]
+    monkeypatch.setattr("ldp.oracles.unary._UNIT", 1 << 128)
+    assert [protocol(e, domain_size=d).likely_ones for protocol, e, d in some] == expected
+    low, high = likely_ones(Fraction(1, 2), Fraction(1, 4), 1 << 24)
+    assert 7 < (high - (1 << 22)) / (3 << 20) ** 0.5 < 7.3  # in standard errors
+    assert 7 < ((1 << 22) - low) / (3 << 20) ** 0.5 < 7.3
+
+
+@pytest.mark.parametrize("oracle", [ldp.OUE("1", 1000), ldp.SUE("3", 333), ldp.OUE("4", 8)], ids=str)
+def test_point_19_honest_reports_are_likely_whatever_their_value(oracle):
+    rng = np.random.default_rng(19)
+    for values in (np.zeros(20_000, int), rng.integers(0, oracle.domain_size, 20_000)):
+        reports = oracle.perturb(values, rng=rng)
+        assert oracle.likely(reports).all()
+        ones = np.unpackbits(reports["bits"], axis=1).sum(axis=1)
+        assert oracle.likely_ones[0] <= ones.min() <= ones.max() <= oracle.likely_ones[1]
+    made = np.zeros(oracle.domain_size + 1, oracle.report_dtype)
+    for ones in range(len(made)):
+        made["bits"][ones] = np.packbits(np.arange(oracle.domain_size) < ones, bitorder="little")
+    low, high = oracle.likely_ones
+    assert np.flatnonzero(oracle.likely(made)).tolist() == list(range(low, high + 1))
+    assert oracle.check(made).all()
+
+
+@pytest.mark.parametrize("name", ORACLES)
+def test_point_19_likely_takes_reports_only(name):
+    oracle = ldp.oracle(name, epsilon="1", domain_size=100)
+    reports = oracle.perturb([1, 2, 3])
+    assert oracle.likely(reports).tolist() == [True] * 3
+    assert oracle.likely(reports[:0]).tolist() == []
+    with pytest.raises(TypeError, match="reports must be"):
+        oracle.likely(np.zeros(3))
+    with pytest.raises(ValueError, match="one dimension"):
+        oracle.likely(reports[None])

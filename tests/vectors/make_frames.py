@@ -9,11 +9,14 @@ not, is written here from "The wire" in ldp/README.md, case by case.
 import hashlib
 import json
 import struct
+from base64 import b64encode
+from math import comb
 from pathlib import Path
 
 ABOUT = (
     "Records of report streams: the bytes as hexadecimal digits or as text in UTF-8; then the reports they hold, in "
-    "the order of the fields, or the reason for which the record is rejected."
+    "the order of the fields (bits as hexadecimal digits), or the reason for which the record is rejected. Where a "
+    "stream has most_reports, a record of more is rejected."
 )
 DIGITS = 5000  # more than Python turns into an integer by itself
 DEPTH = 100  # brackets, more than any report has
@@ -36,19 +39,28 @@ class Stream:
     Args:
         document: of the stream.
         form: how `struct` packs a report.
-        reports: some good ones, the lowest and the highest among them; a lone index is a number, more fields a list.
+        reports: some good ones, the lowest and the highest among them; a lone index is a number, more fields a list,
+            bits are their bytes in hexadecimal digits.
+        most: how many reports a record may have, if there is a limit.
     """
 
-    def __init__(self, document, form, reports):
-        self.document, self.form, self.reports = document, struct.Struct(form), reports
+    def __init__(self, document, form, reports, most=None):
+        self.document, self.form, self.reports, self.most = document, struct.Struct(form), reports, most
         self.mark = fingerprint(document)
 
+    def wire(self, report):
+        return bytes.fromhex(report) if isinstance(report, str) else self.form.pack(*fields(report))
+
+    def item(self, report):
+        """A report in JSON's types."""
+        return b64encode(bytes.fromhex(report)).decode() if isinstance(report, str) else report
+
     def frame(self, *reports, mark=None, version=1):
-        body = b"".join(self.form.pack(*fields(report)) for report in reports)
-        return bytes([version]) + (mark or self.mark) + body
+        return bytes([version]) + (mark or self.mark) + b"".join(map(self.wire, reports))
 
     def text(self, *reports, mark=None):
-        return json.dumps({"fingerprint": mark or self.mark.hex(), "reports": list(reports)})
+        items = [self.item(report) for report in reports]
+        return json.dumps({"fingerprint": mark or self.mark.hex(), "reports": items})
 
     def raw(self, reports, mark=None):
         """A JSON record whose list of reports is text, good JSON or not."""
@@ -56,12 +68,12 @@ class Stream:
 
 
 def fields(report):
-    return report if isinstance(report, list) else [report]
+    return report if isinstance(report, list | str) else [report]
 
 
 def good(stream):
     one, several = stream.reports[0], stream.reports
-    items = [json.dumps(report) for report in several]
+    items = [json.dumps(stream.item(report)) for report in several]
     mark = stream.mark.hex()
     yield "one report", stream.frame(one), [one]
     yield "several reports, the lowest and the highest among them", stream.frame(*several), several
@@ -105,7 +117,7 @@ def out_of_range(stream, what, report, *, binary=True):
 def bad_json(stream, types):
     """Faults of JSON records; types: texts that are no report of the stream."""
     text, mark = stream.text(*stream.reports), stream.mark.hex()
-    item = json.dumps(stream.reports[0])
+    item = json.dumps(stream.item(stream.reports[0]))
     other = ("0" if mark[0] != "0" else "1") + mark[1:]
 
     def replaced(value):
@@ -165,6 +177,54 @@ def of_olh(stream):
             yield from out_of_range(stream, f"seed {what}", [seed, 0], binary=False)
 
 
+def of_many(stream):
+    """One report more than a record may have: that comes before what the reports are, but not before whose."""
+    d, more = stream.document["domain_size"], [*stream.reports, stream.reports[0]]
+    assert len(stream.reports) == stream.most
+    yield "a report too many", stream.frame(*more), "many"
+    yield "a report too many, one out of range", stream.frame(*more[:-1], d), "many"
+    yield "a report too many and a truncated one", stream.frame(*more, 7)[:-1], "length"
+    yield "a report too many, another fingerprint", stream.frame(*more, mark=stream.mark[::-1]), "fingerprint"
+    yield "JSON, a report too many", stream.text(*more), "many"
+    yield "JSON, a report too many, one out of range", stream.text(*more[:-1], d), "many"
+    items = ",".join(map(str, stream.reports))
+    yield "JSON, a report too many, one of another protocol", stream.raw(f"[{items},[1,2]]"), "many"
+    yield "JSON, a report too many, one of no protocol", stream.raw(f"[{items},null]"), "json"
+    yield "JSON, a report too many, another fingerprint", stream.text(*more, mark="00c0ffee"), "fingerprint"
+
+
+def of_unary(stream):
+    d, one = stream.document["domain_size"], stream.reports[0]
+    low, high = LIKELY[stream.document["protocol"]]
+    padding = (
+        (1 << d | int.from_bytes(bytes.fromhex(one), "little")).to_bytes(stream.form.size, "little").hex()
+    )
+    yield from out_of_range(stream, "a padding bit", padding)
+    for what, bits in ((f"{low - 1} ones", ones(low - 1, d)), (f"{high + 1} ones", ones(high + 1, d))):
+        yield f"{what} after a good report", stream.frame(one, bits), "ones"
+        yield f"JSON, {what}", stream.text(one, bits), "ones"
+    yield from out_of_range(stream, f"{d} ones and then a padding bit", "ff" * stream.form.size)
+    yield f"{d} ones, then a padding bit in another report", stream.frame(ones(d, d), padding), "range"
+
+
+def ones(number, d):
+    """A report with so many ones, those of the highest values."""
+    return ((1 << d) - (1 << d - number)).to_bytes(-(-d // 8), "little").hex()
+
+
+def likely(own, other, whole, d):
+    """The fewest and the most ones of an honest report, by the definition: beyond each is at most 5·10⁻¹³.
+
+    The own bit is 1 with probability own/whole, each of the d−1 others with other/whole.
+    """
+    of_others = [comb(d - 1, k) * other**k * (whole - other) ** (d - 1 - k) for k in range(d)]
+    with_own = zip([*of_others, 0], [0, *of_others], strict=True)
+    law = [(whole - own) * without + own * rest for without, rest in with_own]
+    beyond = whole**d // (2 * 10**12)
+    low = max(k for k in range(d + 1) if sum(law[:k]) <= beyond)
+    return low, min(k for k in range(d + 1) if sum(law[k + 1 :]) <= beyond)
+
+
 NO_INDEX = [
     "[7]",
     "7.0",
@@ -197,10 +257,30 @@ NO_PAIR = [
     "[1e0,1]",
 ]
 
+NO_BITS = [
+    "7",
+    "[7]",
+    '""',
+    '"AAAAAAAAAAAAAAAADw"',
+    '"AAAAAAAAAAAAAAAAAAAADw=="',
+    '"!AAAAAAAAAAAAAAADw=="',
+]
+
 GRR = {"protocol": "grr", "epsilon": "1/1", "domain_size": 845}
 LABELS = {"protocol": "grr", "epsilon": "1/2", "domain_size": 3, "labels": ["rouge", "grün", "青"]}
 OLH = {"protocol": "olh", "epsilon": "1/1", "domain_size": 845, "g": 4, "hash": "mix32"}
 WIDE = {"protocol": "olh", "epsilon": "6/1", "domain_size": 100, "g": 404, "hash": "xxh32"}
+OUE = {"protocol": "oue", "epsilon": "1/1", "domain_size": 100}
+SUE = {"protocol": "sue", "epsilon": "1/1", "domain_size": 100}
+W, N, M = 2**64, 50143449209799256682, 30413539329486470295  # as in "Exact coins": of e and of √e
+LIKELY = {"oue": likely((N + W) // 2, W, N + W, 100), "sue": likely(M, W, M + W, 100)}
+
+
+def unary(document):
+    """A stream of bits; each other value, then the fewest and the most ones that are likely."""
+    low, high = LIKELY[document["protocol"]]
+    return Stream(document, "13s", ["5a" * 12 + "0a", ones(low, 100), ones(high, 100)])
+
 
 STREAMS = {
     # the stream, what is out of its range, what is no report of it, one that is just out of range
@@ -208,6 +288,9 @@ STREAMS = {
     "grr-labels": (Stream(LABELS, "<B", [2, 0]), of_grr, ["false"], 3),
     "olh": (Stream(OLH, "<IB", [[0x12345678, 2], [0, 0], [(1 << 32) - 1, 3]]), of_olh, NO_PAIR, [1, 4]),
     "olh-wide": (Stream(WIDE, "<IH", [[0x01020304, 403], [0, 256]]), of_olh, ["[7,1,0]"], [1, 404]),
+    "most-reports": (Stream(GRR, "<H", [7, 0, 844], most=3), of_many, ["[7]"], 845),
+    "oue": (unary(OUE), of_unary, NO_BITS, "00" * 12 + "10"),
+    "sue": (unary(SUE), of_unary, NO_BITS, "00" * 12 + "10"),
 }
 
 
@@ -218,11 +301,11 @@ def records(name):
     yield from ranges(stream)
     for what, content, reason in bad_json(stream, types):
         yield f"JSON, {what}", content, reason
-    item, ones = json.dumps(stream.reports[0]), "1" * DIGITS
+    item, long = json.dumps(stream.item(stream.reports[0])), "1" * DIGITS
     if name == "grr":
-        yield f"JSON, a report is {ones}", stream.raw(f"[{item},{ones}]"), "range"
+        yield f"JSON, a report is {long}", stream.raw(f"[{item},{long}]"), "range"
     # a record is JSON as a whole before any range is looked at
-    wrong = stream.raw(f"[{json.dumps(beyond)},null]")
+    wrong = stream.raw(f"[{json.dumps(stream.item(beyond))},null]")
     yield "JSON, a report of a wrong type after one out of range", wrong, "json"
 
 
@@ -238,8 +321,9 @@ def text() -> str:
     streams = []
     for name, (stream, *_) in STREAMS.items():
         lines = ",\n    ".join(line(*record) for record in records(name))
+        limit = "" if stream.most is None else f'   "most_reports": {stream.most},\n'
         streams.append(
-            f'{{"name": {json.dumps(name)},\n   "document": {json.dumps(stream.document)},\n'
+            f'{{"name": {json.dumps(name)},\n   "document": {json.dumps(stream.document)},\n{limit}'
             f'   "fingerprint": "{stream.mark.hex()}",\n   "records": [\n    {lines}\n   ]}}'
         )
     listed = ",\n  ".join(streams)
