@@ -15,6 +15,7 @@ the audit counts what remains, and asks whether the rest can be counts of the de
 that, but that there was none is not proved.
 """
 
+import decimal
 import hashlib
 import json
 import re
@@ -25,8 +26,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from functools import partial
-from itertools import chain
+from decimal import Decimal
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -80,6 +81,19 @@ class Recount:
     watermark: int | None
     reports: int
     state: Counts
+
+
+@dataclass(frozen=True)
+class Rule:
+    """By what records are judged beside their form.
+
+    Attributes:
+        most: how many reports a record may have, or None for any number.
+        ones: whether the number of ones in a unary report is judged.
+    """
+
+    most: int | None = None
+    ones: bool = True
 
 
 @dataclass(frozen=True)
@@ -229,12 +243,19 @@ def fingerprint(document: Mapping[str, Any]) -> bytes:
     return hashlib.sha256(_canonical(plain)).digest()[:4]
 
 
-def recount(document: Mapping[str, Any], records: Iterable[Record]) -> Recount:
-    r"""Counts records from nothing; O(bytes) and for OLH O(reports · d) hashes in bounded memory.
+def recount(
+    document: Mapping[str, Any],
+    records: Iterable[Record],
+    rule: Rule = Rule(),
+    onto: Recount | None = None,
+) -> Recount:
+    r"""Counts records; O(bytes) and for OLH O(reports · d) hashes in bounded memory.
 
     Args:
         document: the stream's public document.
         records: (timestamp, value) pairs in any order.
+        rule: by what they are judged.
+        onto: an earlier recount, to which they are added; without it counting begins from nothing.
 
     Raises:
         AuditError: a protocol or hash that the audit does not know.
@@ -248,7 +269,7 @@ def recount(document: Mapping[str, Any], records: Iterable[Record]) -> Recount:
     """
     protocol = _protocol(document)
     mark = fingerprint(document)
-    result = Recount(0, Counter(), None, 0, np.zeros(protocol.entries, np.int64))
+    result = onto or Recount(0, Counter(), None, 0, np.zeros(protocol.entries, np.int64))
     pending = bytearray()
 
     def count_pending() -> None:
@@ -259,7 +280,7 @@ def recount(document: Mapping[str, Any], records: Iterable[Record]) -> Recount:
 
     for timestamp, value in records:
         try:
-            body = _body(value, mark, protocol)
+            body = _body(value, mark, protocol, rule)
         except _Malformed as fault:
             result.rejected[fault.reason] += 1
             continue
@@ -278,12 +299,12 @@ class _Malformed(Exception):  # noqa: N818  # an outcome of parsing, not an erro
         self.reason = reason
 
 
-def _body(value: bytes | None, mark: bytes, protocol: "_Protocol") -> bytes:
+def _body(value: bytes | None, mark: bytes, protocol: "_Protocol", rule: Rule) -> bytes:
     """Returns a record's reports as the wire's bytes, or says why the whole record is rejected."""
     if not value:
         raise _Malformed("empty")
     if value[:1] == b"{":
-        body = _json_body(value, mark, protocol)
+        body = _json_body(value, mark, protocol, rule)
     elif value[0] != 1:
         raise _Malformed("version")
     # a frame too short for its fingerprint is truncated; a whole one that differs is of another stream
@@ -295,12 +316,16 @@ def _body(value: bytes | None, mark: bytes, protocol: "_Protocol") -> bytes:
         body = value[5:]
         if not body or len(body) % protocol.columns.itemsize:
             raise _Malformed("length")
+        if rule.most is not None and len(body) > rule.most * protocol.columns.itemsize:
+            raise _Malformed("many")
     if not protocol.allowed(body):
         raise _Malformed("range")
+    if rule.ones and not protocol.likely(body):
+        raise _Malformed("ones")
     return body
 
 
-def _json_body(value: bytes, mark: bytes, protocol: "_Protocol") -> bytes:
+def _json_body(value: bytes, mark: bytes, protocol: "_Protocol", rule: Rule) -> bytes:
     """Returns the reports of a JSON record as the wire's bytes; another stream's are not looked into."""
     try:
         tree = _JSON.decode(value.decode("utf-8"))
@@ -322,6 +347,8 @@ def _json_body(value: bytes, mark: bytes, protocol: "_Protocol") -> bytes:
         raise _Malformed("fingerprint")
     if not listed:
         raise _Malformed("length")
+    if rule.most is not None and len(listed) > rule.most:
+        raise _Malformed("many")
     if protocol.numbers is None:
         return b"".join(_from_base64(item, protocol.columns.itemsize) for item in listed)
     size = len(protocol.columns.names or ())
@@ -381,6 +408,7 @@ class _Protocol:
         numbers: what packs a report that JSON has as numbers; None where JSON has its bytes in base64.
         ones: what each report adds to the state's sum; None where that is not the same for all.
         allowed: whether the bytes of whole reports are within what the protocol allows.
+        likely: whether such bytes could be honest clients'.
         count: adds reports to a state, given as columns.
     """
 
@@ -389,6 +417,7 @@ class _Protocol:
     numbers: struct.Struct | None
     ones: int | None
     allowed: Callable[[bytes], bool]
+    likely: Callable[[bytes], bool]
     count: Callable[..., None]
 
 
@@ -399,8 +428,8 @@ def _protocol(document: Mapping[str, Any]) -> _Protocol:
             return _of_numbers(d, (d,), _count_indices)
         case {"protocol": "olh", "g": g, "hash": ("mix32" | "xxh32") as name}:
             return _of_numbers(d, (1 << 32, g), partial(_count_olh, g=g, hashed=_HASHES[name]))
-        case {"protocol": "oue" | "sue"}:
-            return _of_bits(d, None)
+        case {"protocol": "oue" | "sue" as name, "epsilon": epsilon}:
+            return _of_bits(d, None, lambda: _likely_ones(name, epsilon, d))
         case {"protocol": "subset", "k": k}:
             # whichever is shorter
             return _of_indices(d, k) if (k << _width(d)) <= (d + 7) // 8 else _of_bits(d, k)
@@ -431,21 +460,61 @@ def _of_numbers(entries: int, limits: tuple[int, ...], count: Callable[..., None
             for number, limit in zip(report, limits, strict=True)
         )
 
-    return _Protocol(entries, columns, numbers, 1 if len(limits) == 1 else None, allowed, count)
+    return _Protocol(
+        entries, columns, numbers, 1 if len(limits) == 1 else None, allowed, lambda _: True, count
+    )
 
 
-def _of_bits(d: int, ones: int | None) -> _Protocol:
-    """A report is a number below 2^d, least significant byte first: bit v is value v; ones: how many are set."""
+def _of_bits(d: int, ones: int | None, bounds: Callable[[], tuple[int, int]] | None = None) -> _Protocol:
+    """A report is a number below 2^d, least significant byte first: bit v is value v.
+
+    Args:
+        d: the number of bits.
+        ones: how many are set, or None for any number.
+        bounds: the fewest and the most that are likely, or None for any number.
+    """
     size = (d + 7) // 8
 
+    def reports(body: bytes) -> Iterator[int]:
+        return (int.from_bytes(body[at : at + size], "little") for at in range(0, len(body), size))
+
     def allowed(body: bytes) -> bool:
-        reports = (int.from_bytes(body[at : at + size], "little") for at in range(0, len(body), size))
-        return all(bits >> d == 0 and ones in (None, bits.bit_count()) for bits in reports)
+        return all(bits >> d == 0 and ones in (None, bits.bit_count()) for bits in reports(body))
+
+    def likely(body: bytes) -> bool:
+        if bounds is None:
+            return True
+        low, high = bounds()
+        return all(low <= bits.bit_count() <= high for bits in reports(body))
 
     def count(state: Counts, reports: npt.NDArray[np.uint8]) -> None:
         state += np.unpackbits(reports, axis=1, count=d, bitorder="little").sum(axis=0, dtype=np.int64)
 
-    return _Protocol(d, np.dtype([("bits", "u1", (size,))]), None, ones, allowed, count)
+    return _Protocol(d, np.dtype([("bits", "u1", (size,))]), None, ones, allowed, likely, count)
+
+
+@cache
+def _likely_ones(protocol: str, epsilon: str, d: int) -> tuple[int, int]:
+    """Returns the fewest and the most ones of a unary report, but for 5·10^-13 on either side; O(d).
+
+    The law is added up from no ones on: the own bit is 1 with probability p, of the d-1 others each with q.
+    """
+    with decimal.localcontext(prec=60, Emin=decimal.MIN_EMIN, Emax=decimal.MAX_EMAX):
+        numerator, denominator = map(Decimal, epsilon.split("/"))
+        power = numerator / denominator / (2 if protocol == "sue" else 1)
+        e = (power.exp() * 2**64).to_integral_value(decimal.ROUND_FLOOR) / 2**64
+        p, q = (e / (e + 1) if protocol == "sue" else Decimal("0.5")), 1 / (e + 1)
+        odds, unlikely = q / (1 - q), Decimal("5e-13")
+        low, below = 0, Decimal(0)
+        fewer, others = Decimal(0), (1 - q) ** (d - 1)  # the chance of k-1 and of k ones among the others
+        for k in range(d + 1):
+            if below <= unlikely:
+                low = k
+            below += (1 - p) * others + p * fewer
+            if 1 - below <= unlikely:
+                return low, k
+            fewer, others = others, others * (odds * (d - 1 - k) / (k + 1))
+    raise AssertionError("the chances of 0 to d ones add up to 1")
 
 
 def _of_indices(d: int, k: int) -> _Protocol:
@@ -456,7 +525,7 @@ def _of_indices(d: int, k: int) -> _Protocol:
         indices = np.frombuffer(body, columns)["indices"]
         return bool((indices[:, :-1] < indices[:, 1:]).all() and (indices[:, -1] < d).all())
 
-    return _Protocol(d, columns, None, k, allowed, _count_indices)
+    return _Protocol(d, columns, None, k, allowed, lambda _: True, _count_indices)
 
 
 def _count_indices(state: Counts, indices: npt.NDArray[Any]) -> None:
@@ -572,6 +641,7 @@ class _Stored:
     late: int
     watermark: int | None
     gaps: list[tuple[int, int]]
+    rules: list[tuple[int, Rule]]
     reports: int
     state: Counts
 
@@ -643,11 +713,25 @@ def _decode(
             late=totals["late"],
             watermark=totals["watermark"],
             gaps=[(begin, end) for begin, end in totals["gaps"]],
+            rules=_rules(totals),
             reports=reports,
             state=state,
         )
     except (KeyError, ValueError, TypeError) as error:
         raise _Difference(f"metadata: {dict(fields)} cannot be read ({error!r})") from None
+
+
+def _rules(totals: Mapping[str, Any]) -> list[tuple[int, Rule]]:
+    """Returns each recorded rule with the offset that it holds from; before there were any, everything counted."""
+    if "rules" not in totals:
+        return [(totals["start"], Rule(None, ones=False))]
+    rules = [(int(said["offset"]), Rule(said["most_reports"], said["ones"])) for said in totals["rules"]]
+    offsets = [offset for offset, _ in rules]
+    if not rules or offsets[0] > totals["start"] or offsets != sorted(offsets):
+        raise ValueError(f"rules of the offsets {offsets}")
+    if any(said.keys() != {"offset", "revision", "most_reports", "ones"} for said in totals["rules"]):
+        raise ValueError("rules that the audit does not know")
+    return rules
 
 
 def _decode_blob(blob: bytes | None, named: str, offset: int, flush: str, size: int) -> tuple[int, Counts]:
@@ -694,6 +778,15 @@ def _stretches(stored: _Stored, begin: int, end: int) -> tuple[list[Stretch], li
         at = found
     there = [(max(a, begin), b) for a, b in stretches if begin < b]
     return there, [(a, min(b, begin)) for a, b in stretches if a < begin]
+
+
+def _ruled(stored: _Stored, stretches: list[tuple[int, int]]) -> Iterator[tuple[int, int, Rule]]:
+    """Cuts stretches of the log where another rule begins to hold."""
+    until = [offset for offset, _ in stored.rules[1:]] + [stored.offset]
+    for (since, rule), end in zip(stored.rules, until, strict=True):
+        for a, b in stretches:
+            if max(a, since) < min(b, end):
+                yield max(a, since), min(b, end), rule
 
 
 def _read(
@@ -900,14 +993,16 @@ def verify(
             )
         stretches, deleted = _stretches(stored, begin, end)
 
-        def remaining() -> Iterator[Record]:
-            for item in chain.from_iterable(read(*stretch) for stretch in stretches):
+        def remaining(first: int, last: int) -> Iterator[Record]:
+            for item in read(first, last):
                 if isinstance(item, Deleted):
                     deleted.append(item.stretch)
                 else:
                     yield item
 
-        counted = recount(document, remaining())
+        counted = recount(document, ())
+        for first, last, rule in _ruled(stored, stretches):
+            counted = recount(document, remaining(first, last), rule, onto=counted)
         row = replace(
             row,
             records=counted.accepted + counted.rejected.total(),

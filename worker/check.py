@@ -20,12 +20,13 @@ from rich.table import Table
 from rich.text import Text
 
 from ldp import frames
-from worker import brokers, layout, rejections, store, topics
+from worker import brokers, layout, rejections, rules, store, topics
 from worker.config import Config, Served, unsaid
 from worker.head import Head
 from worker.newest import newest
 from worker.ownership import CLAIMED, Unavailable
 from worker.publisher import KafkaOutbox
+from worker.rules import Configured, Older
 from worker.topics import Topic
 
 DAY_MS = 24 * topics.HOUR_MS
@@ -589,8 +590,8 @@ def judge_counts(
     found: dict[tuple[Level, str, str], list[str]] = {}
     for partition in range(topic.partitions):
         metadata = fields.get(partition)
-        published = head.offsets.get(partition, 0)
-        fault = _fault_of_counts(metadata, words.get(partition, CLAIMED), published, log[partition], now)
+        word, published = words.get(partition, CLAIMED), head.offsets.get(partition, 0)
+        fault = _fault_of_counts(metadata, word, published, log[partition], now, served.configured)
         if fault is not None:
             found.setdefault(fault, []).append(str(partition))
     if found:
@@ -603,7 +604,12 @@ def judge_counts(
 
 
 def _fault_of_counts(
-    fields: Mapping[str, str] | None, word: str, published: int, log: tuple[int, int], lineage: str
+    fields: Mapping[str, str] | None,
+    word: str,
+    published: int,
+    log: tuple[int, int],
+    lineage: str,
+    configured: Configured,
 ) -> tuple[Level, str, str] | None:
     """Returns what is wrong with the counts of a partition and what to do about it, or None."""
     anew = "undo the change of the configuration, restore Redis, or begin anew under another stream name"
@@ -617,6 +623,7 @@ def _fault_of_counts(
     try:
         metadata = layout.Metadata.parse(fields)
         differing = _differing(json.loads(metadata.lineage), json.loads(lineage))
+        recorded = layout.recorded(metadata)
     except (layout.StateLost, ValueError) as error:
         return Level.ERROR, str(error), anew
     first, end = log
@@ -638,6 +645,9 @@ def _fault_of_counts(
         text = f"the log lost {which} before counting"
         todo = "none: the gap will be recorded and snapshots say complete: false; lengthen retention.ms"
         return Level.WARNING, text, todo
+    match rules.decide(recorded, configured, metadata.offset):
+        case Older(why, todo):
+            return Level.WARNING, why, todo
     return None
 
 

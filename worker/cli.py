@@ -291,6 +291,11 @@ def simulate(
 
     logs.silence()
     served = config.served(stream)
+    if batch > (most := served.configured.terms.most_reports or batch):
+        raise click.BadParameter(
+            f"{batch} given; streams.most_reports is {most}, and a record of more is rejected",
+            param_hint="--batch",
+        )
     if truth is not None:
         try:
             truth.touch()  # before anything is sent: a truth that cannot be written is lost

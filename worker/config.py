@@ -32,6 +32,7 @@ from pydantic import (
 import ldp
 from ldp import files
 from ldp.oracles import ORACLES
+from worker.rules import MOST_REPORTS, Configured, Terms
 
 PREFIX = "LDP_WORKER_"
 FILE_VARIABLE = "LDP_WORKER_CONFIG"
@@ -107,6 +108,9 @@ Broker = Annotated[
 Seconds = Annotated[
     StrictFloat, _that(lambda seconds: 0.05 <= seconds <= 3600, "allowed are 0.05 to 3600 seconds")
 ]
+
+
+Number = Annotated[StrictInt, _that(lambda number: 1 <= number < 1 << 31, "allowed is 1 to 2147483647")]
 
 
 class _Table(BaseModel):
@@ -241,6 +245,8 @@ class StreamTable(_Table):
     ) = None
     labels: list[str] | None = None
     labels_file: Path | None = None
+    most_reports: Number = MOST_REPORTS
+    revision: Number | None = None
     queries: list[Query] = []
 
 
@@ -260,11 +266,15 @@ class Served:
     """A stream, the topic that carries its reports, and how it is counted.
 
     Attributes:
+        stream: what is counted.
+        topic: where its reports come from.
+        configured: the rule by which they are to be counted.
         recount_after: see `worker.ownership.Ownership`.
     """
 
     stream: ldp.Stream
     topic: str
+    configured: Configured = Configured()  # noqa: RUF009  # frozen
     recount_after: int | None = None
 
 
@@ -579,7 +589,8 @@ def _served(table: StreamTable, key: str, folder: Path) -> Served:
         sets = [(query.name, _values(query, stream)) for query in table.queries if query.top is None]
         top = [(query.name, query.top) for query in table.queries if query.top is not None]
         stream = replace(stream, queries=tuple(sets), top=tuple(top))
-        return Served(stream, table.topic, recount_after=table.recount_after)
+        configured = Configured(table.revision, Terms(table.most_reports, ones=True))
+        return Served(stream, table.topic, configured, table.recount_after)
     except (TypeError, ValueError) as error:
         raise ConfigError(f"{key}: {re.sub(r'^streams.*?: ', '', str(error))}") from None
 

@@ -19,7 +19,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 import ldp
+from worker import rules
 from worker.partition import PartitionState, Window
+from worker.rules import Rule
 
 VERSION = 1
 WINDOW_RULE = "cumulative"
@@ -45,7 +47,8 @@ class Metadata:
         offset: the counts are those of [start, offset).
         flush: id of the commit that wrote this, 32 hex digits; empty before the first commit.
         blobs: window -> flush id of the commit that wrote its live blob.
-        totals: canonical JSON of the rest of the state: start, accepted, rejected, late, watermark, gaps.
+        totals: canonical JSON of the rest of the state: start, rules, accepted, rejected, late, watermark, gaps. Those
+            that were stored before there were rules have none.
     """
 
     lineage: str
@@ -122,7 +125,7 @@ def staged_key(stream: str, partition: int, attempt: str, window: str) -> str:
 
 def initial(lineage: str, state: PartitionState) -> Metadata:
     """Returns the metadata of a partition that nothing was committed for yet; the first claim writes them."""
-    return Metadata(lineage, 1, state.offset, "", {}, _totals(state))
+    return Metadata(lineage, 1, state.offset, "", {}, totals(state))
 
 
 def dump(state: PartitionState, before: Metadata, flush: str) -> tuple[Metadata, dict[str, bytes]]:
@@ -139,7 +142,7 @@ def dump(state: PartitionState, before: Metadata, flush: str) -> tuple[Metadata,
         header = _HEADER.pack(_MAGIC, len(window.state), state.offset, bytes.fromhex(flush), window.reports)
         blobs[name] = header + window.state.astype("<i8", copy=False).tobytes()
     written = {name: flush if name in state.changed else before.blobs[name] for name in state.windows}
-    after = replace(before, offset=state.offset, flush=flush, blobs=written, totals=_totals(state))
+    after = replace(before, offset=state.offset, flush=flush, blobs=written, totals=totals(state))
     return after, blobs
 
 
@@ -150,15 +153,16 @@ def load(stream: ldp.Stream, metadata: Metadata, blobs: Mapping[str, bytes]) -> 
         StateLost: a blob is missing, of another commit than the metadata name, or of another size.
     """
     try:
-        totals = json.loads(metadata.totals)
+        said = json.loads(metadata.totals)
         state = PartitionState(
-            start=totals["start"],
+            start=said["start"],
             offset=metadata.offset,
-            accepted=totals["accepted"],
-            rejected=totals["rejected"],
-            late=totals["late"],
-            watermark=totals["watermark"],
-            gaps=[(begin, end) for begin, end in totals["gaps"]],
+            rules=recorded(metadata),
+            accepted=said["accepted"],
+            rejected=said["rejected"],
+            late=said["late"],
+            watermark=said["watermark"],
+            gaps=[(begin, end) for begin, end in said["gaps"]],
         )
     except (KeyError, ValueError, TypeError) as error:
         raise StateLost(f"totals {metadata.totals!r} cannot be read ({error!r})") from None
@@ -185,10 +189,26 @@ def _window(stream: ldp.Stream, name: str, flush: str, blob: bytes | None) -> Wi
     return Window(reports, np.frombuffer(blob, "<i8", offset=_HEADER.size).astype(np.int64))
 
 
-def _totals(state: PartitionState) -> str:
+def recorded(metadata: Metadata) -> list[Rule]:
+    """Returns the rules that a partition is counted by.
+
+    Raises:
+        StateLost: they cannot be read.
+    """
+    try:
+        said = json.loads(metadata.totals)
+        start = said["start"]
+        return rules.parse(said["rules"], start) if "rules" in said else [rules.before(start)]
+    except (KeyError, ValueError, TypeError) as error:
+        raise StateLost(f"totals {metadata.totals!r} cannot be read ({error!r})") from None
+
+
+def totals(state: PartitionState) -> str:
+    """Returns what is stored of a state beside its offset and its blobs."""
     return json.dumps(
         {
             "start": state.start,
+            "rules": [rule.as_json() for rule in state.rules],
             "accepted": state.accepted,
             "rejected": dict(sorted(state.rejected.items())),
             "late": state.late,

@@ -17,13 +17,14 @@ from typing import Protocol
 from uuid import uuid4
 
 import ldp
-from worker import layout
+from worker import layout, rules
 from worker.columns import Batch
 from worker.head import Head, Witness, foreign
 from worker.layout import Metadata, StateLost
 from worker.metrics import Metrics
 from worker.partition import PartitionState
 from worker.rejections import Rejections
+from worker.rules import Configured, Older, Rule
 
 CLAIMED = "claimed"
 """Metadata word of an offset in Kafka that was claimed before anything was counted."""
@@ -139,6 +140,12 @@ class _Held:
     state: PartitionState
     flush: _Flush | None = None
 
+    @property
+    def ahead(self) -> bool:
+        """Whether the state is beyond what is stored: by records, or by a rule, if records were judged before it."""
+        ruled = self.metadata.flush != "" and self.metadata.totals != layout.totals(self.state)
+        return self.state.offset != self.metadata.offset or ruled
+
 
 @dataclass
 class _Wait:
@@ -152,6 +159,7 @@ class Ownership:
     Args:
         group: the consumer group, part of the lineage.
         stream: what is counted.
+        configured: the rule that the configuration asks for.
         log: the stream's topic and group.
         store: where the counts are kept.
         dead_letters: where malformed records go.
@@ -167,6 +175,7 @@ class Ownership:
         self,
         group: str,
         stream: ldp.Stream,
+        configured: Configured,
         log: Log,
         store: Store,
         dead_letters: DeadLetters,
@@ -176,7 +185,7 @@ class Ownership:
         clock: Callable[[], float],
         report: Callable[..., object],
     ) -> None:
-        self._group, self._stream = group, stream
+        self._group, self._stream, self._configured = group, stream, configured
         self._log, self._store, self._dead_letters = log, store, dead_letters
         self._witness, self._recount_after = witness, recount_after
         self._metrics, self._clock, self._report = metrics, clock, report
@@ -305,7 +314,7 @@ class Ownership:
         self, partition: int, lineage: str, found: Metadata | None, confirmed: tuple[int, str]
     ) -> None:
         """Raises the epoch, loads the state and starts the partition where the loaded state ends."""
-        initial = layout.initial(lineage, PartitionState.fresh(self._stream, confirmed[0]))
+        initial = layout.initial(lineage, PartitionState.fresh(self._stream, confirmed[0], self._configured))
         loaded = self._store.claim(partition, None if found is None else found.epoch, initial)
         if loaded is None:
             self._postpone([partition])
@@ -336,6 +345,7 @@ class Ownership:
             how = "gap"
             self._report("partition.gap", partition=partition, lost_from=state.offset, lost_to=first)
             state.skip(first)
+        self._follow(partition, state)
         self._held[partition] = _Held(loaded.metadata, state)
         self._waits.pop(partition, None)
         self._log.start(partition, state.offset)
@@ -347,6 +357,15 @@ class Ownership:
             offset=state.offset,
             epoch=loaded.metadata.epoch,
         )
+
+    def _follow(self, partition: int, state: PartitionState) -> None:
+        """Adds the configuration's rule to a loaded state, if it is new; where it is older, what is recorded holds."""
+        match rules.decide(state.rules, self._configured, state.offset):
+            case Rule() as rule:
+                state.rules.append(rule)
+                self._report("rules.added", partition=partition, **rule.as_json())
+            case Older(why, todo):
+                self._report("rules.older", partition=partition, why=why, todo=todo)
 
     def apply(self, batch: Batch) -> None:
         """Counts a polled batch, and sends its malformed records to the dead letters; only of what is held."""
@@ -389,7 +408,7 @@ class Ownership:
             p: self._held[p] for p in (self._held if partitions is None else partitions) if p in self._held
         }
         for held in chosen.values():
-            if held.flush is None and held.state.offset != held.metadata.offset:
+            if held.flush is None and held.ahead:
                 held.flush = _Flush(*layout.dump(held.state, held.metadata, uuid4().hex))
                 held.state.changed.clear()
         due = {p: held for p, held in chosen.items() if held.flush is not None}
@@ -436,7 +455,7 @@ class Ownership:
         """
         self._rejections.say()
         for partition, held in list(self._held.items()):
-            if held.flush is None and held.state.offset == held.metadata.offset:
+            if held.flush is None and not held.ahead:
                 try:
                     verdict = self._store.compare(partition, held.metadata)
                 except Unavailable as error:

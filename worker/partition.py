@@ -1,9 +1,10 @@
-"""PartitionState: everything kept of one partition, a pure function of its log's prefix [start, offset).
+"""PartitionState: everything kept of one partition, a pure function of its log's prefix [start, offset) and its rules.
 
-No worker's clock and no order across partitions enters it, so whoever loads (state, offset) and reads on gets the same.
+No worker's clock, configuration or order across partitions enters it, so whoever loads (state, offset) and reads on
+gets the same.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -11,7 +12,9 @@ import numpy.typing as npt
 
 import ldp
 from ldp import frames
+from worker import rules
 from worker.columns import Batch
+from worker.rules import Configured, Rule, Terms
 
 ALL = "all"
 """The name of the one cumulative window."""
@@ -34,6 +37,8 @@ class PartitionState:
     Attributes:
         start: the log offset that counting began at.
         offset: the next offset to count; the consumer's position, so it passes transaction markers.
+        rules: what decides whether a record counts, in the order of their offsets, which may lie ahead; there is one
+            for every offset. A state that is given none has the rule of before there were any.
         accepted: records counted.
         rejected: malformed records, by reason.
         late: records too late for their window (none while the only window is cumulative).
@@ -55,6 +60,7 @@ class PartitionState:
 
     start: int
     offset: int
+    rules: list[Rule] = field(default_factory=list)
     accepted: int = 0
     rejected: dict[str, int] = field(default_factory=dict)
     late: int = 0
@@ -63,40 +69,63 @@ class PartitionState:
     windows: dict[str, Window] = field(default_factory=dict)
     changed: set[str] = field(default_factory=set)
 
+    def __post_init__(self) -> None:
+        self.rules = self.rules or [rules.before(self.start)]
+
     @classmethod
-    def fresh(cls, stream: ldp.Stream, start: int) -> "PartitionState":
-        """Returns the state of the empty prefix [start, start)."""
-        return cls(start, start, windows={ALL: Window(0, stream.oracle.zeros())}, changed={ALL})
+    def fresh(
+        cls,
+        stream: ldp.Stream,
+        start: int,
+        configured: Configured = Configured(),  # noqa: B008  # frozen
+    ) -> "PartitionState":
+        """Returns the state of the empty prefix [start, start), to be counted by what the configuration asks for."""
+        window = Window(0, stream.oracle.zeros())
+        return cls(start, start, [rules.first(configured, start)], windows={ALL: window}, changed={ALL})
 
     def apply(self, stream: ldp.Stream, batch: Batch) -> Mapping[int, str]:
         """Counts a batch that continues the prefix; returns the reasons of its malformed records by their index.
 
-        Cost: the oracle's for the reports, plus O(bytes of the batch).
+        Each record is judged by the rule that holds for its offset. Cost: the oracle's for the reports, plus O(bytes of
+        the batch).
 
         Raises:
             ValueError: the batch does not begin at this state's offset.
         """
         if batch.start != self.offset:
             raise ValueError(f"a batch from offset {batch.start} given; the state continues at {self.offset}")
-        columns = batch.columns
-        if len(columns):
-            decoded = frames.decode(stream, columns.values, columns.bounds)
+        columns, reasons = batch.columns, dict[int, str]()
+        for begin, end, terms in self._stretches(columns.offsets):
+            decoded = frames.decode(
+                stream,
+                columns.values,
+                columns.bounds[begin : end + 1],
+                most_reports=terms.most_reports,
+                judge_ones=terms.ones,
+            )
             accepted = decoded.counts > 0
             if len(decoded.reports):
                 window = self.windows[ALL]
                 stream.oracle.accumulate(window.state, decoded.reports)
                 window.reports += len(decoded.reports)
                 self.changed.add(ALL)
-                newest = int(columns.timestamps[accepted].max())
+                newest = int(columns.timestamps[begin:end][accepted].max())
                 self.watermark = newest if self.watermark is None else max(self.watermark, newest)
             self.accepted += int(accepted.sum())
-            for reason in decoded.reasons.values():
+            for i, reason in decoded.reasons.items():
                 self.rejected[str(reason)] = self.rejected.get(str(reason), 0) + 1
-            reasons: Mapping[int, str] = decoded.reasons
-        else:
-            reasons = {}
+                reasons[begin + i] = reason
         self.offset = batch.end
         return reasons
+
+    def _stretches(self, offsets: npt.NDArray[np.int64]) -> Iterator[tuple[int, int, Terms]]:
+        """Yields the records [begin, end) of a batch that one rule judges, and its terms; most often there is one."""
+        ends = [int(np.searchsorted(offsets, rule.offset)) for rule in self.rules[1:]]
+        begin = 0
+        for rule, end in zip(self.rules, [*ends, len(offsets)], strict=True):
+            if begin < end:
+                yield begin, end, rule.terms
+            begin = end
 
     def skip(self, to: int) -> None:
         """Records that the log lost [offset, to) before it was counted, and goes on at ``to``."""

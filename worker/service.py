@@ -100,6 +100,7 @@ class StreamWorker:
         ownership = Ownership(
             group,
             stream,
+            self._served.configured,
             kafka,
             store,
             letters,
@@ -144,7 +145,7 @@ class StreamWorker:
 
     def _report(self, event: str, **facts: object) -> None:
         """Logs what happened; what should not happen often, as a warning."""
-        usual = event.endswith((".claimed", ".released", ".published", ".opened"))
+        usual = event.endswith((".claimed", ".released", ".published", ".opened", ".added"))
         (self._log.info if usual else self._log.warning)(event, **facts)
 
     def _tick(self) -> None:

@@ -26,6 +26,7 @@ from worker.ownership import COUNTED, Loaded, NotOwner, Ownership, Unavailable, 
 from worker.partition import ALL
 from worker.publisher import Publisher
 from worker.recommender import Recommender
+from worker.rules import Configured
 
 T = TypeVar("T")
 
@@ -100,8 +101,17 @@ class Task:
 class World:
     """Everything outside the workers: brokers, store, topics, and the scheduler."""
 
-    def __init__(self, seed: int, stream: ldp.Stream, partitions: int, faults: Faults) -> None:
+    def __init__(
+        self,
+        seed: int,
+        stream: ldp.Stream,
+        partitions: int,
+        faults: Faults,
+        configured: Sequence[Configured] = (Configured(),),
+    ) -> None:
         self.rng = random.Random(seed)
+        self.configured = configured
+        self.used: set[Configured] = set()
         self.stream, self.faults = stream, faults
         self.logs: list[list[Record]] = [[] for _ in range(partitions)]
         self.answers: list[list[Any]] = [[] for _ in range(partitions)]
@@ -255,11 +265,24 @@ class World:
         log.append(Record(value, 1000 + self.rng.randrange(1000), marker))
         self.answers[partition].append(answer)
 
-    def recount(self, partition: int, start: int, offset: int, gaps: Collection[tuple[int, int]]) -> Counted:
-        """Counts [start, offset) without the gaps, from what was produced."""
+    def answer(self, partition: int, at: int, ruled: Sequence[Mapping[str, Any]]) -> Any:
+        """Returns what a record must count as under the rule that is recorded for its offset."""
+        answer = self.answers[partition][at]
+        most = [rule["most_reports"] for rule in ruled if rule["offset"] <= at][-1]
+        return "many" if isinstance(answer, list) and most is not None and len(answer) > most else answer
+
+    def recount(
+        self,
+        partition: int,
+        start: int,
+        offset: int,
+        gaps: Collection[tuple[int, int]],
+        ruled: Sequence[Mapping[str, Any]],
+    ) -> Counted:
+        """Counts [start, offset) without the gaps, from what was produced and by the recorded rules."""
         counted = Counted([0] * self.stream.oracle.domain_size)
         for at in range(start, offset):
-            record, answer = self.logs[partition][at], self.answers[partition][at]
+            record, answer = self.logs[partition][at], self.answer(partition, at, ruled)
             if record.marker or any(begin <= at < end for begin, end in gaps):
                 continue
             if isinstance(answer, str):
@@ -272,13 +295,26 @@ class World:
             counted.watermark = max(counted.watermark or 0, record.timestamp)
         return counted
 
-    def verify(self, partition: int) -> None:
-        """Compares what is stored of a partition with the recount."""
+    def compare_rules(self, before: Loaded, after: Loaded) -> None:
+        """Asserts that rules are only added, and at the end."""
+        was, now = rules_of(before), rules_of(after)
+        assert now[: len(was)] == was, "a recorded rule was changed"
+        if len(now) > len(was):
+            self.note("rule added")
+            if after.metadata.offset == before.metadata.offset:
+                self.note("rule added without records")
+
+    def verify(self, partition: int, before: Loaded | None = None) -> None:
+        """Compares what is stored of a partition with the recount, and its rules with those of before a commit."""
         stored = self.stored[partition]
+        if before is not None:
+            self.compare_rules(before, stored)
         state = layout.load(self.stream, stored.metadata, stored.blobs)
+        ruled = rules_of(stored)
+        assert len([rule for rule in ruled if rule["revision"]]) <= len(self.used), "a rule was added twice"
         assert self.starts.setdefault(partition, state.start) == state.start
         assert state.offset <= len(self.logs[partition])
-        counted = self.recount(partition, state.start, state.offset, state.gaps)
+        counted = self.recount(partition, state.start, state.offset, state.gaps, ruled)
         window = state.windows[ALL]
         assert window.state.tolist() == counted.state
         assert (window.reports, state.accepted, state.rejected, state.late, state.watermark) == (
@@ -289,10 +325,19 @@ class World:
             counted.watermark,
         )
         for at in range(state.start, state.offset):
-            if isinstance(self.answers[partition][at], str) and not any(b <= at < e for b, e in state.gaps):
+            answer = self.answer(partition, at, ruled)
+            if isinstance(answer, str) and not any(b <= at < e for b, e in state.gaps):
                 assert (partition, at) in self.letters, (
                     "an offset was committed before its dead letter was safe"
                 )
+
+
+def rules_of(stored: Loaded) -> list[dict[str, Any]]:
+    """The rules that a partition is counted by, as they are stored."""
+    totals = json.loads(stored.metadata.totals)
+    before = {"offset": totals["start"], "revision": 0, "most_reports": None, "ones": False}
+    listed: list[dict[str, Any]] = totals.get("rules", [before])
+    return listed
 
 
 class Process:
@@ -301,11 +346,15 @@ class Process:
     def __init__(self, world: World, number: int) -> None:
         self.world, self.number, self.dead = world, number, False
         metrics = Metrics()
+        configured = world.rng.choice(world.configured)
+        world.used.add(configured)
         self.log = MemoryLog(self)
-        store, outbox = MemoryStore(world), MemoryOutbox(world)
+        store = MemoryStore(world)
+        outbox = MemoryOutbox(world, store)
         self.ownership = Ownership(
             "group",
             world.stream,
+            configured,
             self.log,
             store,
             MemoryLetters(world),
@@ -458,6 +507,7 @@ class MemoryStore:
 
     def __init__(self, world: World) -> None:
         self.world = world
+        self.last_cut: dict[int, Loaded] = {}
 
     def peek(self, partition: int) -> Metadata | None:
         def effect() -> Metadata | None:
@@ -523,7 +573,7 @@ class MemoryStore:
             blobs = {**stored.blobs, **promoted}
             world.stored[partition] = Loaded(metadata, {n: blobs[n] for n in after.blobs if n in blobs})
             world.note("commit")
-            world.verify(partition)
+            world.verify(partition, stored)
             return Verdict.DONE
 
         return self.world.call(effect, remote=True)
@@ -543,7 +593,10 @@ class MemoryStore:
         return self.world.call(effect)
 
     def cut(self, partition: int) -> Loaded | None:
-        return self.world.call(lambda: self.world.stored.get(partition))
+        loaded = self.world.call(lambda: self.world.stored.get(partition))
+        if loaded is not None:
+            self.last_cut[partition] = loaded
+        return loaded
 
 
 class MemoryLetters:
@@ -555,7 +608,8 @@ class MemoryLetters:
 
     def add(self, batch: Batch, index: int, reason: str) -> None:
         offset = int(batch.columns.offsets[index])
-        assert self.world.answers[batch.partition][offset] == reason
+        answer = self.world.answers[batch.partition][offset]
+        assert reason == (answer if isinstance(answer, str) else "many")
         if self.world.rng.random() < self.world.faults.lost_request:
             self.world.note("letter refused")
             raise Unavailable("the letters' buffer is full")
@@ -577,8 +631,8 @@ class MemoryOutbox:
     next one opens the outbox or its time is up; and its head stays there for readers who do not ask what is committed.
     """
 
-    def __init__(self, world: World) -> None:
-        self.world = world
+    def __init__(self, world: World, store: MemoryStore) -> None:
+        self.world, self.store = world, store
         self.fence = -1
 
     def open(self) -> Head:
@@ -624,7 +678,13 @@ class MemoryOutbox:
             assert sequence == head["sequence"] == last + 1, "the sequence has a gap"
             assert all(offsets.get(p, -1) >= offset for p, offset in cut.items()), "a snapshot went back"
             counted = [
-                world.recount(p, world.starts.get(p, offset), offset, head["gaps"].get(str(p), []))
+                world.recount(
+                    p,
+                    world.starts.get(p, offset),
+                    offset,
+                    head["gaps"].get(str(p), []),
+                    rules_of(self.store.last_cut[p]),
+                )
                 for p, offset in offsets.items()
             ]
             reports = sum(c.reports for c in counted)

@@ -1,5 +1,6 @@
 """Each guard of claim, commit and publish, alone: where its absence costs more than a history would show."""
 
+import json
 import random
 import sys
 from collections.abc import Callable
@@ -15,9 +16,10 @@ from ldp import frames
 from worker import layout
 from worker.layout import StateLost
 from worker.ownership import CLAIMED, COUNTED, NotOwner, Unavailable
+from worker.rules import Configured, Terms
 
 sys.path.insert(0, str(Path(__file__).parent))
-from memory import Crash, Faults, MemoryLog, Process, World
+from memory import Crash, Faults, MemoryLog, Process, World, rules_of
 
 STREAM = ldp.Stream("guards", ldp.GRR(epsilon="1", domain_size=3))
 
@@ -350,6 +352,82 @@ def test_a_stretch_without_records_writes_no_blob() -> None:
     assert world.stored[0].metadata.offset == 6
     assert world.stored[0].metadata.blobs == flush
     assert not world.staged
+
+
+# --- rules
+
+
+def configure(world: Still, most: int) -> None:
+    """What the workers from here on are configured with."""
+    world.configured = [Configured(terms=Terms(most, ones=True))]
+
+
+def ruled(world: Still) -> list[tuple[int, int, int]]:
+    return [(rule["offset"], rule["revision"], rule["most_reports"]) for rule in rules_of(world.stored[0])]
+
+
+def test_point_16_a_new_rule_is_stored_though_no_record_comes_and_an_old_one_is_not() -> None:
+    world = Still()
+    world.send()
+    count_all(world, world.member(1))
+    configure(world, 1)
+    said: list[tuple[str, dict[str, Any]]] = []
+    for number, most in ((2, 1), (3, 10_000), (4, 1), (5, 10_000)):
+        configure(world, most)
+        process = alone(world, number)
+        process.ownership._report = lambda event, **facts: said.append((event, facts))
+        turn(process)
+        turn(process)
+        process.ownership.compare()
+        assert process.ownership.epoch(0) is not None  # what is stored is what is held
+        assert ruled(world) == [(0, 1, 10_000), (5, 2, 1)]
+        assert world.stored[0].metadata.offset == 5
+    about = [event for event, _ in said if event.startswith("rules.")]
+    assert about == ["rules.added", "rules.older", "rules.older"]  # once a claim
+    assert all(
+        "set streams.revision to 3" in facts["todo"] for event, facts in said if event == "rules.older"
+    )
+    world.produce(0, frames.encode(STREAM, np.zeros(2, STREAM.oracle.report_dtype)), [0, 0])
+    count_all(world, process)
+    assert rejected(world) == {"many": 1}  # by the recorded rule, whoever counts
+
+
+def rejected(world: Still) -> dict[str, int]:
+    counted: dict[str, int] = json.loads(world.stored[0].metadata.totals)["rejected"]
+    return counted
+
+
+def test_point_16_a_rule_says_nothing_of_progress_before_anything_is_counted() -> None:
+    world = Still()
+    turn(world.member(1))
+    configure(world, 7)
+    process = alone(world, 2)
+    turn(process)
+    world.deliver()
+    assert world.offsets[0] == (0, CLAIMED)
+    assert ruled(world) == [(0, 1, 10_000)]
+    world.send(1)
+    count_all(world, process)
+    assert ruled(world) == [(0, 1, 10_000), (0, 2, 7)]
+
+
+def test_point_16_counts_of_before_there_were_rules_go_on() -> None:
+    world = Still()
+    world.send()
+    count_all(world, world.member(1))
+    stored = world.stored[0]
+    totals = {key: said for key, said in json.loads(stored.metadata.totals).items() if key != "rules"}
+    world.stored[0] = replace(stored, metadata=replace(stored.metadata, totals=json.dumps(totals)))
+    configure(world, 1)
+    process = alone(world, 2)
+    turn(process)  # it is committed though nothing came: MemoryStore compares with the totals that had none
+    assert ruled(world) == [(0, 0, None), (5, 1, 1)]
+    for size in (1, 2):
+        world.produce(0, frames.encode(STREAM, np.zeros(size, STREAM.oracle.report_dtype)), [0] * size)
+    for _ in range(50):
+        turn(process)
+    assert world.stored[0].metadata.offset == 7
+    assert rejected(world) == {"many": 1}
 
 
 # --- the publisher

@@ -11,12 +11,14 @@ import pytest
 import ldp
 from ldp import frames
 from worker.layout import StateLost
+from worker.rules import Configured, Terms
 
 sys.path.insert(0, str(Path(__file__).parent))
 from memory import Faults, Process, World
 
 STREAM = ldp.Stream("histories", ldp.GRR(epsilon="1", domain_size=3))
 BAD = {b"": "empty", b"\x07noise": "version", b"{}": "json"}
+RULES = [Configured(revision, Terms(most, ones=True)) for revision in (None, 1, 2) for most in (1, 2, 3)]
 HISTORIES, BLOCKS = 1000, 20
 
 
@@ -63,7 +65,9 @@ def history(seed: int) -> dict[str, int]:
         expired=rng.choice([0, 0, 0.01]),
         hidden=rng.choice([0, 0, 0.05]),
     )
-    world = World(seed, STREAM, rng.randint(1, 3), faults)
+    # workers of several configurations take turns: one is rolled out, rolled back, or both at once
+    some = [Configured()] if rng.random() < 0.3 else rng.sample(RULES, rng.randint(1, 4))
+    world = World(seed, STREAM, rng.randint(1, 3), faults, some)
     world.recount_after = rng.choice([None, None, None, sys.maxsize])
     number = 0
     try:
@@ -123,5 +127,7 @@ def test_no_history_differs_from_a_recount(block: int) -> None:
         "not decided yet",
         "offsets expired",
         "given up",
+        "rule added",
+        "rule added without records",
     ):
         assert total[event] > 0, (event, total)

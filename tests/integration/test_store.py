@@ -437,7 +437,7 @@ class _Still(World):
     def pause(self) -> None:
         """Nobody else is there to run."""
 
-    def verify(self, partition: int) -> None:
+    def verify(self, partition: int, before: Loaded | None = None) -> None:
         """The blobs here are no counts."""
 
 

@@ -5,6 +5,7 @@ import json
 import random
 import struct
 from base64 import b64encode
+from collections import Counter
 from itertools import pairwise
 from pathlib import Path
 
@@ -15,9 +16,10 @@ from rich.console import Console
 import ldp
 from ldp import frames
 from ldp.oracles import ORACLES
-from worker import audit, layout
+from worker import audit, layout, rules
 from worker.columns import Batch, Columns
 from worker.partition import PartitionState
+from worker.rules import Rule, Terms
 
 FOLDER = Path(__file__).parents[1] / "vectors"
 VECTORS = json.loads((FOLDER / "pure_ldp.json").read_text())
@@ -57,9 +59,10 @@ def recount(stream, records):
     return audit.recount(stream.document(), records)
 
 
-def counted_by_worker(stream, records, start=0, cuts=()):
+def counted_by_worker(stream, records, start=0, cuts=(), recorded=None):
     """The worker's path over the same records, in batches cut at the given indices."""
     state = PartitionState.fresh(stream, start)
+    state.rules = recorded or state.rules
     edges = [0, *cuts, len(records)]
     for first, last in pairwise(edges):
         part = records[first:last]
@@ -315,7 +318,7 @@ def test_frame_vectors(vector):
     assert audit.fingerprint(document).hex() == vector["fingerprint"]
     for item in vector["records"]:
         value = bytes.fromhex(item["hex"]) if "hex" in item else item["text"].encode()
-        result = audit.recount(document, [(0, value)])
+        result = audit.recount(document, [(0, value)], audit.Rule(vector.get("most_reports")))
         if "reason" in item:
             assert (result.accepted, dict(result.rejected)) == (0, {item["reason"]: 1}), item["what"]
         else:
@@ -657,9 +660,9 @@ def test_counts_of_another_stream_or_group_are_refused():
     assert row.difference.startswith("lineage: fingerprint is ")
 
 
-def with_gap(records, lost, found):
+def with_gap(records, lost, found, recorded=None):
     """A worker's state that counted up to ``lost`` and went on at ``found``."""
-    state = counted_by_worker(STREAM, records[: lost - START], START)
+    state = counted_by_worker(STREAM, records[: lost - START], START, recorded=recorded)
     state.skip(found)
     rest = records[found - START :]
     end = START + len(records)
@@ -826,6 +829,97 @@ def test_a_gap_that_the_log_disproves_is_a_difference():
     state.gaps = [(140, 160)]
     row = verify(stored(state), records)
     assert row.difference == "gaps: [(140, 160)] do not ascend within [100, 150)"
+
+
+# --- the rules that are recorded --------------------------------------------------------------------------------------
+
+UNARY = STREAMS["oue-64"]
+RULES = [
+    Rule(START, 0, Terms(None, ones=False)),
+    Rule(START + 10, 1, Terms(2, ones=True)),
+    Rule(START + 10, 2, Terms(3, ones=True)),
+    Rule(START + 25, 3, Terms(1, ones=False)),
+    Rule(START + 80, 9, Terms(1, ones=True)),  # not yet
+]
+
+
+def of_all_lengths(stream, n=50, seed=2):
+    """Records of 1 to 4 reports; some of the unary ones of nothing but ones."""
+    rng = random.Random(seed)
+    records = []
+    for t in range(n):
+        reports = some_reports(stream, rng, rng.randrange(1, 5))
+        if stream.oracle.name == "oue" and rng.randrange(2):
+            reports[0] = np.frombuffer(b"\xff" * 8, stream.oracle.report_dtype)[0]
+        encode = rng.choice([frames.encode, frames.encode_json])
+        records.append((t, encode(stream, np.array(reports, stream.oracle.report_dtype))))
+    return records
+
+
+@pytest.mark.parametrize("stream", [STREAM, UNARY], ids=["olh", "oue"])
+@pytest.mark.parametrize("cuts", [(), (10, 25), (3, 17, 30)])
+def test_point_16_and_19_the_audit_follows_the_rule_recorded_for_each_offset(stream, cuts):
+    records = of_all_lengths(stream)
+    state = counted_by_worker(stream, records, START, cuts, RULES)
+    by_hand = Counter()
+    for i, (_, value) in enumerate(records):
+        most, ones = [(None, False), (3, True), (1, False)][(i >= 10) + (i >= 25)]
+        by_hand.update(audit.recount(stream.document(), [(0, value)], audit.Rule(most, ones)).rejected)
+    assert dict(by_hand) == state.rejected
+    assert by_hand.keys() == ({"many", "ones"} if stream is UNARY else {"many"})
+    for encoded in (state, *([] if stream is UNARY else [with_gap(records, START, START + 5, RULES)])):
+        row = audit.verify(
+            stream.document(),
+            0,
+            group=GROUP,
+            cut=stored(encoded, stream=stream),
+            bounds=(START + 5 if encoded.gaps else START, START + 50),
+            read=lambda first, last: records[first - START : last - START],
+        )
+        assert row.verdict == ("gap" if encoded.gaps else "equal"), row.difference
+        assert row.rejected == encoded.rejected
+
+
+def test_point_16_old_counts_have_no_rules_and_everything_counted():
+    records = of_all_lengths(UNARY)
+    state = counted_by_worker(UNARY, records, START, recorded=[rules.before(START)])
+    fields, blobs = stored(state, stream=UNARY)
+    totals = json.loads(fields["totals"])
+    assert totals.pop("rules") == [{"offset": START, "revision": 0, "most_reports": None, "ones": False}]
+    cut = fields | {"totals": json.dumps(totals)}, blobs
+    bounds, read = (START, START + 50), lambda first, last: records[first - START : last - START]
+    row = audit.verify(UNARY.document(), 0, group=GROUP, cut=cut, bounds=bounds, read=read)
+    assert (row.verdict, row.records, row.malformed) == ("equal", 50, 0)
+    assert layout.recorded(layout.Metadata.parse(cut[0])) == [rules.before(START)]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        [],
+        [{"offset": START + 1, "revision": 1, "most_reports": 1, "ones": True}],
+        [{"offset": START, "revision": 1, "most_reports": 1}],
+        [{"offset": START, "revision": 1, "most_reports": 1, "ones": True, "grace": 5}],
+        [rule.as_json() for rule in (RULES[3], RULES[1])],
+        ["rule"],
+        None,
+    ],
+)
+def test_point_16_rules_that_cannot_be_followed_are_named(said):
+    fields, blobs = stored(counted_by_worker(STREAM, log(), START))
+    totals = json.loads(fields["totals"]) | {"rules": said}
+    fields |= {"totals": json.dumps(totals)}
+    assert verify((fields, blobs), log()).difference.startswith("metadata: ")
+    with pytest.raises(layout.StateLost, match="cannot be read"):
+        layout.recorded(layout.Metadata.parse(fields))
+
+
+@pytest.mark.parametrize("oracle", [ldp.OUE, ldp.SUE])
+def test_point_19_the_audit_finds_the_same_unlikely_ones_by_itself(oracle):
+    for epsilon in ("1/100", "1/2", "1/1", "3/1", "8/1", "64/1"):
+        for d in (*range(1, 50), 64, 100, 845, 4000):
+            expected = oracle(epsilon, domain_size=d).likely_ones
+            assert audit._likely_ones(oracle.name, epsilon, d) == expected, (epsilon, d)
 
 
 # --- what is said -----------------------------------------------------------------------------------------------------

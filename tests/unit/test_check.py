@@ -16,6 +16,7 @@ from worker.check import Cluster, Level
 from worker.config import parse
 from worker.head import Head
 from worker.partition import PartitionState
+from worker.rules import Configured, Rule, Terms
 
 CONFIG_TEXT = """
 group = "g"
@@ -339,6 +340,34 @@ def test_counts_that_cannot(found, level, said):
     (finding,) = counts(**found)
     assert finding.level is level
     assert said in finding.text
+
+
+@pytest.mark.parametrize(
+    ("table", "said", "todo"),
+    [
+        ("most_reports = 50", None, None),
+        ("most_reports = 200", None, None),
+        ("most_reports = 50\nrevision = 2", None, None),
+        ("most_reports = 100", "which was replaced", "set streams.revision to 3"),
+        ("most_reports = 100\nrevision = 1", "revision 1", "set streams.revision to 3"),
+        ("most_reports = 100\nrevision = 2", "of the same revision", "set streams.revision to 3"),
+        ("most_reports = 100\nrevision = 3", None, None),
+    ],
+)
+def test_point_16_an_older_rule_than_the_recorded_one_is_a_warning(table, said, todo):
+    config = parse(CONFIG_TEXT.replace("[[streams.queries]]", table + "\n[[streams.queries]]"))
+    state = PartitionState.fresh(SERVED.stream, 0, Configured(1, Terms(100, ones=True)))
+    state.rules.append(Rule(5, 2, Terms(50, ones=True)))
+    fields = layout.initial(layout.lineage("g-colours", SERVED.stream, "id-1"), state).fields()
+    known = Cluster(cluster(), {"reports": {0: (0, 10), 1: (0, 10)}}, {"reports": {}})
+    (finding,) = check.judge_counts(config, config.streams[0], known, {0: fields, 1: fields})
+    if said is None:
+        assert finding.level is Level.OK
+    else:
+        assert finding.level is Level.WARNING
+        assert finding.text.startswith("partition 0, 1: counted by at most 50 reports a record")
+        assert said in finding.text
+        assert todo in finding.todo
 
 
 def test_what_partitions_have_in_common_is_said_once():

@@ -85,6 +85,15 @@ def test_bad_counts_exit_1(run, tmp_path):
     assert "line 2: 'many'" in result.stderr
 
 
+def test_point_16_no_more_reports_a_record_are_sent_than_are_taken(run, tmp_path):
+    counts = tmp_path / "c.csv"
+    counts.write_text("n\n1\n", encoding="utf-8")
+    given = ("simulate", "--counts", str(counts), "--column", "n", "--users", "5", "--batch", "3")
+    result = run(GOOD + "most_reports = 2\n", *given)
+    assert result.exit_code == 2
+    assert "streams.most_reports is 2" in result.stderr
+
+
 @pytest.mark.parametrize("option", ["--column", "--label-column"])
 def test_a_column_that_is_not_there_is_a_usage_error(run, tmp_path, option):
     counts = tmp_path / "c.csv"

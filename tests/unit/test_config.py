@@ -5,6 +5,7 @@ import pytest
 
 from ldp.oracles import ORACLES
 from worker.config import ConfigError, Query, StreamTable, _File, _Table, load, parse
+from worker.rules import Configured, Terms
 
 STREAM = """
 [[streams]]
@@ -21,6 +22,18 @@ def fault(text, environ=None):
     with pytest.raises(ConfigError) as caught:
         parse(text, environ=environ)
     return str(caught.value)
+
+
+def test_point_16_how_many_reports_a_record_may_have():
+    def configured(more):
+        return parse(STREAM + more).streams[0].configured
+
+    assert configured("") == Configured(None, Terms(10_000, ones=True))
+    assert configured("most_reports = 1\nrevision = 4") == Configured(4, Terms(1, ones=True))
+    for key in ("most_reports", "revision"):
+        for wrong in ("0", "-1", str(1 << 31), "1.5", "true"):
+            with pytest.raises(ConfigError, match=rf"^streams\[0\]\.{key}: {wrong} given; a"):
+                configured(f"{key} = {wrong}")
 
 
 def test_defaults_and_stream():

@@ -1,0 +1,117 @@
+"""Rules: which configuration is the newer, and that turns of old and new workers add each at most once."""
+
+import itertools
+import random
+
+import numpy as np
+import pytest
+
+import ldp
+from ldp import frames
+from worker import layout, rules
+from worker.columns import Batch, Columns
+from worker.partition import PartitionState
+from worker.rules import Configured, Older, Rule, Terms
+
+A, B, C = (Terms(most, ones=True) for most in (10, 20, 30))
+STREAM = ldp.Stream("s", ldp.GRR("1", domain_size=3))
+
+
+def recorded(*said):
+    return [Rule(10 * i, revision, terms) for i, (revision, terms) in enumerate(said)]
+
+
+@pytest.mark.parametrize(
+    ("history", "configured", "expected"),
+    [
+        # without a revision: the same, never seen, replaced
+        ([(1, A)], Configured(None, A), None),
+        ([(1, A)], Configured(None, B), Rule(50, 2, B)),
+        ([(1, A), (2, B)], Configured(None, A), "set streams.revision to 3"),
+        ([(1, A), (2, B)], Configured(None, B), None),
+        ([(1, A), (7, B), (8, A)], Configured(None, A), None),
+        ([(1, A), (7, B), (8, A)], Configured(None, B), "set streams.revision to 9"),
+        # with one: higher, the same, lower
+        ([(1, A)], Configured(2, B), Rule(50, 2, B)),
+        ([(1, A)], Configured(2, A), Rule(50, 2, A)),
+        ([(1, A), (2, B)], Configured(3, A), Rule(50, 3, A)),
+        ([(1, A)], Configured(1, A), None),
+        ([(1, A)], Configured(1, B), "set streams.revision to 2"),
+        ([(1, A), (5, B)], Configured(4, C), "set streams.revision to 6"),
+        ([(1, A), (5, B)], Configured(4, B), "set streams.revision to 6"),
+        # counts of before there were rules
+        ([(0, Terms(None, ones=False))], Configured(None, A), Rule(50, 1, A)),
+        ([(0, Terms(None, ones=False))], Configured(1, A), Rule(50, 1, A)),
+    ],
+)
+def test_point_16_which_configuration_is_the_newer(history, configured, expected):
+    decided = rules.decide(recorded(*history), configured, 50)
+    if isinstance(expected, str):
+        assert isinstance(decided, Older)
+        assert expected in decided.todo
+        assert f"revision {history[-1][0]}" in decided.why
+    else:
+        assert decided == expected
+
+
+def test_point_16_a_rule_begins_no_earlier_than_one_that_is_recorded_ahead():
+    assert rules.decide([Rule(0, 1, A), Rule(90, 2, B)], Configured(None, C), 50) == Rule(90, 3, C)
+
+
+def test_point_16_turns_of_old_and_new_workers_never_flap():
+    """Whatever takes turns, each configuration adds one rule at most, and in the end nobody adds any."""
+    some = [Configured(r, t) for r in (None, 1, 2, 3) for t in (A, B, C)]
+    for seed in range(500):
+        rng = random.Random(seed)
+        workers = rng.sample(some, rng.randint(1, 5))
+        history = [rules.first(workers[0], 0)]
+        for offset in range(200):
+            decided = rules.decide(history, rng.choice(workers), offset)
+            if isinstance(decided, Rule):
+                history.append(decided)
+        assert len(history) <= len(workers)
+        assert all(not isinstance(rules.decide(history, w, 200), Rule) for w in workers)
+        assert rules.parse([rule.as_json() for rule in history], 0) == history
+
+
+def batch(sizes, start=0):
+    values = [frames.encode(STREAM, np.zeros(size, STREAM.oracle.report_dtype)) for size in sizes]
+    offsets = range(start, start + len(sizes))
+    return Batch(0, start, start + len(sizes), Columns.of(offsets, [1000 + o for o in offsets], values))
+
+
+def test_point_16_a_batch_is_counted_by_the_rule_of_each_offset():
+    rng = random.Random(3)
+    sizes = [rng.randrange(1, 6) for _ in range(40)]
+    for edges in itertools.combinations_with_replacement((0, 1, 7, 20, 39, 40, 99), 3):
+        history = [Rule(0, 1, Terms(None, ones=True))]
+        history += [
+            Rule(edge, i + 2, Terms(most, ones=True))
+            for i, (edge, most) in enumerate(zip(edges, (3, 1, 4), strict=True))
+        ]
+
+        def fits(offset, history=history):
+            most = [rule for rule in history if rule.offset <= offset][-1].terms.most_reports
+            return most is None or sizes[offset] <= most
+
+        for cut in (0, 5, 40):
+            state = PartitionState(0, 0, history, windows=PartitionState.fresh(STREAM, 0).windows)
+            reasons = dict(state.apply(STREAM, batch(sizes[:cut])))
+            more = state.apply(STREAM, batch(sizes[cut:], cut))
+            reasons |= {cut + i: reason for i, reason in more.items()}
+            assert reasons == {o: "many" for o in range(40) if not fits(o)}
+            assert state.windows["all"].reports == sum(sizes[o] for o in range(40) if fits(o))
+            assert state.accepted + state.rejected.get("many", 0) == 40
+            assert state.watermark == max(1000 + o for o in range(40) if fits(o))
+
+
+def test_point_16_rules_are_stored_and_old_totals_have_one_of_before():
+    state = PartitionState.fresh(STREAM, 5, Configured(3, B))
+    state.rules.append(Rule(70, 4, A))
+    metadata, blobs = layout.dump(state, layout.initial("", state), "ab" * 16)
+    assert (
+        layout.load(STREAM, metadata, blobs).rules
+        == [Rule(5, 3, B), Rule(70, 4, A)]
+        == layout.recorded(metadata)
+    )
+    assert PartitionState(5, 9).rules == [Rule(5, 0, Terms(None, ones=False))]

@@ -1,0 +1,161 @@
+"""Rules: what decides whether a record counts, each kept with the offset from which it holds.
+
+The counts of a partition are a function of its log and of these rules, so a rule is recorded with the counts and never
+taken from a worker's configuration: a changed configuration adds a rule, records before it stay judged as they were.
+While a change is rolled out, workers of the old and of the new configuration take turns; a revision tells them which
+is the newer, so that the recorded rules only ever grow at their end, by one for each configuration at most.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+MOST_REPORTS = 10_000
+"""How many reports a record may have where the configuration does not say."""
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What a rule demands of a record.
+
+    Attributes:
+        most_reports: how many reports it may have; None for any number.
+        ones: whether a unary report is rejected for a number of ones that no honest client would send.
+    """
+
+    most_reports: int | None
+    ones: bool
+
+    def __str__(self) -> str:
+        most = (
+            "any number of reports" if self.most_reports is None else f"at most {self.most_reports} reports"
+        )
+        return f"{most} a record" + ("" if self.ones else ", any number of ones")
+
+
+@dataclass(frozen=True)
+class Configured:
+    """What a configuration asks for.
+
+    Attributes:
+        revision: of two configurations the higher one is the newer; None where the configuration does not say.
+        terms: what it demands of a record.
+    """
+
+    revision: int | None = None
+    terms: Terms = Terms(MOST_REPORTS, ones=True)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Terms that hold from an offset on, until the next rule's.
+
+    Attributes:
+        offset: the first one that they hold for.
+        revision: higher than that of every rule before it.
+        terms: what is demanded of a record.
+    """
+
+    offset: int
+    revision: int
+    terms: Terms
+
+    def as_json(self) -> dict[str, Any]:
+        """Returns the rule in JSON's types.
+
+        Example:
+            >>> Rule(7, 1, Terms(100, ones=True)).as_json()
+            {'offset': 7, 'revision': 1, 'most_reports': 100, 'ones': True}
+        """
+        return {"offset": self.offset, "revision": self.revision} | asdict(self.terms)
+
+
+@dataclass(frozen=True)
+class Older:
+    """A configuration that is not followed, because what is recorded is newer.
+
+    Attributes:
+        why: which of both is which.
+        todo: how to have it followed all the same.
+    """
+
+    why: str
+    todo: str
+
+
+def before(start: int) -> Rule:
+    """Returns the rule of counts that were stored before rules were: every number of reports and of ones counts."""
+    return Rule(start, 0, Terms(None, ones=False))
+
+
+def first(configured: Configured, start: int) -> Rule:
+    """Returns the rule with which counting begins at an offset."""
+    return Rule(start, configured.revision or 1, configured.terms)
+
+
+def parse(listed: Sequence[Mapping[str, Any]], start: int) -> list[Rule]:
+    """Reads recorded rules.
+
+    Args:
+        listed: as `Rule.as_json` writes them.
+        start: the offset that counting began at.
+
+    Raises:
+        KeyError, TypeError, ValueError: no rules, one that this version does not know, or some that are not in order.
+
+    Example:
+        >>> parse([{"offset": 7, "revision": 1, "most_reports": 100, "ones": True}], start=7)
+        [Rule(offset=7, revision=1, terms=Terms(most_reports=100, ones=True))]
+    """
+    rules = []
+    for said in listed:
+        terms = dict(said)
+        rules.append(Rule(int(terms.pop("offset")), int(terms.pop("revision")), Terms(**terms)))
+    offsets, revisions = [rule.offset for rule in rules], [rule.revision for rule in rules]
+    if not rules or offsets[0] > start or offsets != sorted(offsets) or revisions != sorted({*revisions}):
+        raise ValueError(f"rules {listed} do not ascend from offset {start} on")
+    return rules
+
+
+def decide(recorded: Sequence[Rule], configured: Configured, offset: int) -> Rule | Older | None:
+    """Decides what becomes of a configuration where rules are recorded already.
+
+    With a revision, the higher one is the newer. Without, terms that were never recorded are new, and terms that others
+    have replaced are old: they are those of a worker that a roll-out has not reached yet.
+
+    Args:
+        recorded: the rules so far; some may begin beyond the offset.
+        configured: what this worker's configuration asks for.
+        offset: the first one that a new rule may hold for: no record from it on has been judged yet.
+
+    Returns:
+        A rule to add at the end of the recorded ones; or that the configuration is older than they are; or None, if it
+        asks for what the last of them says.
+
+    Example:
+        >>> recorded = [Rule(0, 1, Terms(100, ones=True)), Rule(9, 2, Terms(1, ones=True))]
+        >>> decide(recorded, Configured(terms=Terms(50, ones=True)), offset=20)
+        Rule(offset=20, revision=3, terms=Terms(most_reports=50, ones=True))
+        >>> decide(recorded, Configured(terms=Terms(1, ones=True)), offset=20)
+        >>> decide(recorded, Configured(terms=Terms(100, ones=True)), offset=20).todo
+        'to go back to it, set streams.revision to 3'
+    """
+    last, revision, terms = recorded[-1], configured.revision, configured.terms
+    if revision is None and terms == last.terms:
+        return None
+    if revision is None and terms in [rule.terms for rule in recorded]:
+        return _older(last, f"{terms}, which was replaced", "to go back to it")
+    if revision is not None and revision < last.revision:
+        return _older(last, f"{terms}, revision {revision}", "to have it followed")
+    if revision == last.revision:
+        if terms == last.terms:
+            return None
+        return _older(last, f"{terms}, of the same revision", "to have it followed")
+    return Rule(max(offset, last.offset), revision or last.revision + 1, terms)
+
+
+def _older(last: Rule, asked: str, to: str) -> Older:
+    return Older(
+        f"counted by {last.terms}, as revision {last.revision} says; the configuration asks for {asked}",
+        f"{to}, set streams.revision to {last.revision + 1}",
+    )
