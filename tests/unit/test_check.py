@@ -360,7 +360,7 @@ def test_point_16_an_older_rule_than_the_recorded_one_is_a_warning(table, said, 
     state.rules.append(Rule(5, 2, Terms(50, ones=True)))
     fields = layout.initial(layout.lineage("g-colours", SERVED.stream, "id-1"), state).fields()
     known = Cluster(cluster(), {"reports": {0: (0, 10), 1: (0, 10)}}, {"reports": {}})
-    (finding,) = check.judge_counts(config, config.streams[0], known, {0: fields, 1: fields})
+    (finding,) = check.judge_counts(config, config.streams[0], known, {0: fields, 1: fields}, Head())
     if said is None:
         assert finding.level is Level.OK
     else:
