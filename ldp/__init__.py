@@ -101,7 +101,7 @@ def oracle(
 
     Example:
         >>> oracle("olh", epsilon="1/2", domain_size=100).parameters()
-        {'protocol': 'olh', 'epsilon': '1/2', 'domain_size': 100, 'g': 3, 'hash': 'mix32'}
+        {'protocol': 'olh', 'epsilon': '1/2', 'domain_size': 100, 'g': 3, 'hash': 'mul32'}
     """
     from ldp.oracles import ORACLES
 

@@ -67,16 +67,32 @@ _wide: Any = intrinsic(_prefer_512_bits)
 
 @njit(cache=True, nogil=True, inline="always")
 def _shifted(x: np.uint32, by: int) -> np.uint32:
-    """A shift of both finalisers, x XOR x>>by. It is linear over XOR."""
+    """A shift of both hashes, x XOR x>>by."""
     return _xor(x, _right(x, by))
 
 
 @njit(cache=True, nogil=True, inline="always")
-def _rest_of_mix32(x: np.uint32, last: bool) -> np.uint32:
-    """The finaliser of mix32 after its first shift, with or without the last one."""
-    x = _shifted(_multiply(x, 0x7FEB352D), 15)
-    x = _multiply(x, 0x846CA68B)
-    return _shifted(x, 16) if last else x
+def _mixed(x: np.uint32) -> np.uint32:
+    """The finaliser of which mul32 makes the words of a value."""
+    x = _multiply(_shifted(x, 16), 0x7FEB352D)
+    x = _multiply(_shifted(x, 15), 0x846CA68B)
+    return _shifted(x, 16)
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _words_of(value: int) -> tuple[np.uint32, np.uint32, np.uint32, np.uint32]:
+    """The words e, a, b and c of a value, all that mul32 takes of it."""
+    e = _mixed(_add(value, _PRIME1))
+    b = _mixed(_add(e, _PRIME1))
+    c = _or(_and(_mixed(_add(b, _PRIME1)), 0xCCCCCCCC), 0x11111111)
+    a = _add(_multiply(value, 0x78DDE6C4), _PRIME3)
+    return e, a, b, c
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _mul32(seed: np.uint32, e: np.uint32, a: np.uint32, b: np.uint32, c: np.uint32) -> np.uint32:
+    """The word of mul32 that is scaled to a bucket."""
+    return _multiply(_xor(_shifted(_multiply(_xor(seed, e), a), 11), b), c)
 
 
 @njit(cache=True, nogil=True, inline="always")
@@ -156,12 +172,12 @@ def _operands(text: Any, length: int, step: int) -> tuple[np.uint32, int, int]:
 
 
 @njit(cache=True, nogil=True)
-def hash_mix32(seeds: npt.NDArray[np.uint32], values: npt.NDArray[np.int64], g: int) -> npt.NDArray[np.int64]:
-    """The bucket of each value under its own seed, by "mix32": (n,) int64."""
+def hash_mul32(seeds: npt.NDArray[np.uint32], values: npt.NDArray[np.int64], g: int) -> npt.NDArray[np.int64]:
+    """The bucket of each value under its own seed, by "mul32": (n,) int64."""
     buckets = np.empty(seeds.size, np.int64)
     for i in range(seeds.size):
-        x = _shifted(_xor(seeds[i], values[i] * _PRIME1), 16)
-        x = _rest_of_mix32(x, True)
+        e, a, b, c = _words_of(values[i])
+        x = _mul32(seeds[i], e, a, b, c)
         buckets[i] = (np.uint64(x) * np.uint64(g)) >> np.uint64(32)
     return buckets
 
@@ -182,14 +198,13 @@ def hash_xxh32(seeds: npt.NDArray[np.uint32], values: npt.NDArray[np.int64], g: 
 
 
 @njit(cache=True, nogil=True)
-def count_mix32(
+def count_mul32(
     state: npt.NDArray[np.int64], seeds: npt.NDArray[np.uint32], buckets: npt.NDArray[np.uint32], g: int
 ) -> None:
-    """Add to state[v] the number of reports whose "mix32" hash of v is their bucket.
+    """Add to state[v] the number of reports whose "mul32" hash of v is their bucket.
 
-    ⌊x·g/2³²⌋ = b is x in [⌈b·2³²/g⌉, ⌈(b+1)·2³²/g⌉): one subtraction and one comparison instead of a 64-bit
-    product. The first shift of mix32 is done once for each seed and each value, and where g is a power of
-    two, the last one, which changes only the lower 16 bits, not at all.
+    ⌊x·g/2³²⌋ = r is x in [⌈r·2³²/g⌉, ⌈(r+1)·2³²/g⌉): one subtraction and one comparison instead of a 64-bit
+    product. The words of a value are made once for a tile of reports.
 
     Args:
         state: (d,) int64, changed in place.
@@ -199,27 +214,26 @@ def count_mix32(
     """
     _wide()
     one = uint32(min(g, 1))  # the compiler must not know that it is 1: then it adds under a mask, in one step
-    last = g & (g - 1) != 0
     tiles = _tiles(3)
-    folded, low, width = tiles[0], tiles[1], tiles[2]
+    own, low, width = tiles[0], tiles[1], tiles[2]
     whole, part, inverse = (1 << 32) // g, (1 << 32) % g, 1 / g
     for start in range(0, seeds.size, TILE):
         used = min(TILE, seeds.size - start)
         for i in range(used):
-            folded[i] = _shifted(seeds[start + i], 16)
-            # ⌈b·2³²/g⌉ = b·whole + ⌈b·part/g⌉; half a unit is far more than a float's error and less than 1/g
-            b = np.int64(buckets[start + i])
-            first = b * whole + np.int64(np.ceil((b * part - 0.5) * inverse))
-            after = (b + 1) * whole + np.int64(np.ceil(((b + 1) * part - 0.5) * inverse))
+            own[i] = seeds[start + i]
+            # ⌈r·2³²/g⌉ = r·whole + ⌈r·part/g⌉; half a unit is far more than a float's error and less than 1/g
+            r = np.int64(buckets[start + i])
+            first = r * whole + np.int64(np.ceil((r * part - 0.5) * inverse))
+            after = (r + 1) * whole + np.int64(np.ceil(((r + 1) * part - 0.5) * inverse))
             low[i] = first
             width[i] = after - first
         width[used:] = 0
         size = (used + GROUP - 1) // GROUP * GROUP
         for v in range(state.size):
-            c = _shifted(uint32(v * _PRIME1), 16)
+            e, a, b, c = _words_of(v)
             hits = uint32(0)
             for i in range(size):
-                x = _rest_of_mix32(_xor(folded[i], c), last)
+                x = _mul32(own[i], e, a, b, c)
                 hits = _add(hits, one if _subtract(x, low[i]) < width[i] else uint32(0))
             state[v] += hits
 
@@ -244,7 +258,7 @@ def count_xxh32(
         g: the number of buckets, 2 ≤ g ≤ 2¹⁶.
     """
     _wide()
-    one = uint32(min(g, 1))  # as in count_mix32
+    one = uint32(min(g, 1))  # as in count_mul32
     mask = g - 1
     odd, back = g, 32  # rotr by k is rotl by 32 − k
     while odd % 2 == 0:
@@ -510,8 +524,8 @@ def copy_bodies(
     return wire
 
 
-HASH: dict[str, Callable[..., npt.NDArray[np.int64]]] = {"mix32": hash_mix32, "xxh32": hash_xxh32}
-COUNT: dict[str, Callable[..., None]] = {"mix32": count_mix32, "xxh32": count_xxh32}
+HASH: dict[str, Callable[..., npt.NDArray[np.int64]]] = {"mul32": hash_mul32, "xxh32": hash_xxh32}
+COUNT: dict[str, Callable[..., None]] = {"mul32": count_mul32, "xxh32": count_xxh32}
 
 
 def warm() -> None:

@@ -22,34 +22,38 @@ FLAGS = ("-O3", "-march=native")
 
 def lines() -> Iterator[Line]:
     """Hashes a second, for both hashes and for a number of buckets that is a power of two and one that is not."""
-    compiler = os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
-    if compiler is None:
-        yield {"bench": "count OLH reports as C does", "skipped": "there is no C compiler"}
-        return
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "olh.so"
-        command = [
-            compiler,
-            *FLAGS,
-            "-shared",
-            "-fPIC",
-            "-o",
-            str(path),
-            str(Path(__file__).with_name("olh.c")),
-        ]
-        built = subprocess.run(command, check=False, capture_output=True, text=True)
-        if built.returncode:
-            reason = next((line for line in built.stderr.splitlines() if "error" in line), "no reason given")
-            yield {"bench": "count OLH reports as C does", "skipped": f"{Path(compiler).name}: {reason}"}
+        library = built(Path(folder))
+        if isinstance(library, str):
+            yield {"bench": "count OLH reports as C does", "skipped": library}
             return
-        library = ctypes.CDLL(str(path))
-        library.instructions.restype = ctypes.c_char_p
-        setup = f"C with {library.instructions().decode()}, {Path(compiler).name} {' '.join(FLAGS)}; "
-        for name in ("mix32", "xxh32"):
+        setup = f"C with {library.instructions().decode()}, {Path(compiler() or '').name} {' '.join(FLAGS)}; "
+        for name in ("mul32", "xxh32"):
             for epsilon in ("1", "0.5"):
                 yield line(
                     ldp.OLH(epsilon, domain_size=D, hash=name), getattr(library, f"count_{name}"), setup
                 )
+
+
+def compiler() -> str | None:
+    """The C compiler, if there is one."""
+    return os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+
+
+def built(folder: Path) -> ctypes.CDLL | str:
+    """The loops in C; or why they cannot be built."""
+    used = compiler()
+    if used is None:
+        return "there is no C compiler"
+    path = folder / "olh.so"
+    command = [used, *FLAGS, "-shared", "-fPIC", "-o", str(path), str(Path(__file__).with_name("olh.c"))]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    if done.returncode:
+        reason = next((line for line in done.stderr.splitlines() if "error" in line), "no reason given")
+        return f"{Path(used).name}: {reason}"
+    library = ctypes.CDLL(str(path))
+    library.instructions.restype = ctypes.c_char_p
+    return library
 
 
 def line(oracle: ldp.OLH, function: Callable[..., None], setup: str) -> Line:

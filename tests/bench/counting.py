@@ -18,7 +18,7 @@ Count = Callable[[npt.NDArray[np.int64], npt.NDArray[np.void], int], None]
 
 def lines() -> Iterator[Line]:
     """Reports a second, for both hashes."""
-    peers: dict[str, Count] = {"mix32": count_mix32, "xxh32": count_xxh32}
+    peers: dict[str, Count] = {"mul32": count_mul32, "xxh32": count_xxh32}
     for name, count in peers.items():
         oracle = ldp.OLH("1", domain_size=1024, hash=name)
         rng = np.random.default_rng(1)
@@ -42,19 +42,32 @@ def line(oracle: ldp.OLH, reports: npt.NDArray[np.void], count: Count) -> Line:
     )
 
 
-def count_mix32(state: npt.NDArray[np.int64], reports: npt.NDArray[np.void], g: int) -> None:
-    """The mix32 hash of every value under every seed, as a matrix, a chunk of reports at a time."""
-    values = np.arange(len(state), dtype=np.uint32) * np.uint32(0x9E3779B1)
+def count_mul32(state: npt.NDArray[np.int64], reports: npt.NDArray[np.void], g: int) -> None:
+    """The mul32 hash of every value under every seed, as a matrix, a chunk of reports at a time."""
+    step, values = np.uint32(0x9E3779B1), np.arange(len(state), dtype=np.uint32)
+    e = _mixed(values + step)
+    b = _mixed(e + step)
+    c = _mixed(b + step) & np.uint32(0xCCCCCCCC) | np.uint32(0x11111111)
+    a = np.uint32(0xC2B2AE3D) + np.uint32(0x78DDE6C4) * values
     for start in range(0, len(reports), CHUNK):
         chunk = reports[start : start + CHUNK]
-        x = chunk["seed"][:, None] ^ values
-        x ^= x >> 16
-        x *= np.uint32(0x7FEB352D)
-        x ^= x >> 15
-        x *= np.uint32(0x846CA68B)
-        x ^= x >> 16
+        x = chunk["seed"][:, None] ^ e
+        x *= a
+        x ^= x >> 11
+        x ^= b
+        x *= c
         buckets = (x.astype(np.uint64) * np.uint64(g)) >> np.uint64(32)
         state += np.count_nonzero(buckets == chunk["bucket"][:, None], axis=0)
+
+
+def _mixed(x: Words) -> Words:
+    x = x.copy()
+    x ^= x >> 16
+    x *= np.uint32(0x7FEB352D)
+    x ^= x >> 15
+    x *= np.uint32(0x846CA68B)
+    x ^= x >> 16
+    return x
 
 
 def count_xxh32(state: npt.NDArray[np.int64], reports: npt.NDArray[np.void], g: int) -> None:

@@ -15,7 +15,7 @@ def lines() -> Iterator[Line]:
     """Seconds to count a report, and to decode a state."""
     rng = np.random.default_rng(10)
     for name, parameters in (
-        ("olh", {"hash": "mix32"}),
+        ("olh", {"hash": "mul32"}),
         ("olh", {"hash": "xxh32"}),
         ("oue", {}),
         ("pgr", {}),

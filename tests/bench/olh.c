@@ -58,20 +58,26 @@ static uint32_t sum(words hits) {
     return total;
 }
 
-static inline __attribute__((always_inline)) words mixed(words x, int last) {
-    x = MUL(x, SET(0x7FEB352Du));
-    x = MUL(SHIFTED(x, 15), SET(0x846CA68Bu));
-    return last ? SHIFTED(x, 16) : x;
+static uint32_t mixed(uint32_t x) {
+    x = (x ^ x >> 16) * 0x7FEB352Du;
+    x = (x ^ x >> 15) * 0x846CA68Bu;
+    return x ^ x >> 16;
 }
 
-static inline __attribute__((always_inline)) void pass_mix32(
-    int64_t *state, size_t d, const uint32_t *seed, const uint32_t *low, const uint32_t *width, size_t n, int last) {
+static inline __attribute__((always_inline)) words hashed(words x, words e, words a, words b, words c) {
+    x = MUL(XOR(x, e), a);
+    return MUL(XOR(SHIFTED(x, 11), b), c);
+}
+
+static inline __attribute__((always_inline)) void pass_mul32(
+    int64_t *state, size_t d, const uint32_t *seed, const uint32_t *low, const uint32_t *width, size_t n) {
     for (size_t v = 0; v < d; v++) {
-        uint32_t c = (uint32_t)v * P1;
-        words own = SET(c ^ c >> 16), even = SET(0), odd = SET(0);
+        uint32_t ve = mixed((uint32_t)v + P1), vb = mixed(ve + P1), vc = mixed(vb + P1);
+        words a = SET(P3 + 0x78DDE6C4u * (uint32_t)v), b = SET(vb), c = SET((vc & 0xCCCCCCCCu) | 0x11111111u);
+        words e = SET(ve), even = SET(0), odd = SET(0);
         for (size_t i = 0; i < n; i += STRIDE) {
-            words x = SUB(mixed(XOR(LOAD(seed + i), own), last), LOAD(low + i));
-            words y = SUB(mixed(XOR(LOAD(seed + i + WIDTH), own), last), LOAD(low + i + WIDTH));
+            words x = SUB(hashed(LOAD(seed + i), e, a, b, c), LOAD(low + i));
+            words y = SUB(hashed(LOAD(seed + i + WIDTH), e, a, b, c), LOAD(low + i + WIDTH));
             even = COUNT_LESS(even, x, LOAD(width + i));
             odd = COUNT_LESS(odd, y, LOAD(width + i + WIDTH));
         }
@@ -79,21 +85,18 @@ static inline __attribute__((always_inline)) void pass_mix32(
     }
 }
 
-void count_mix32(int64_t *state, size_t d, const uint32_t *seeds, const uint32_t *buckets, size_t n, uint32_t g) {
+void count_mul32(int64_t *state, size_t d, const uint32_t *seeds, const uint32_t *buckets, size_t n, uint32_t g) {
     uint32_t seed[TILE], low[TILE], width[TILE];
     for (size_t start = 0; start < n; start += TILE) {
         size_t used = n - start < TILE ? n - start : TILE;
         for (size_t i = 0; i < used; i++) {
             uint64_t b = buckets[start + i], first = ((b << 32) + g - 1) / g;
-            seed[i] = seeds[start + i] ^ seeds[start + i] >> 16;
+            seed[i] = seeds[start + i];
             low[i] = (uint32_t)first;
             width[i] = (uint32_t)((((b + 1) << 32) + g - 1) / g - first);
         }
         for (; used % STRIDE; used++) seed[used] = low[used] = width[used] = 0;
-        if (g & (g - 1))
-            pass_mix32(state, d, seed, low, width, used, 1);
-        else
-            pass_mix32(state, d, seed, low, width, used, 0);
+        pass_mul32(state, d, seed, low, width, used);
     }
 }
 

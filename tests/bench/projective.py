@@ -82,7 +82,7 @@ def whole(d: int, rng: np.random.Generator) -> Line:
         f"from PGR reports to counts, d={d}",
         path,
         lambda: olh.accumulate(counts, hashed),
-        peer_name="counting OLH reports, mix32",
+        peer_name="counting OLH reports, mul32",
         setup=f"ε=1; PGR: {REPORTS} reports and one decoding, K={pgr.points}; OLH: {OLH_REPORTS} reports, so its rate "
         f"for as many is extrapolated; {instruction_set()}",
         rate=(REPORTS, "reports"),

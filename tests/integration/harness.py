@@ -68,16 +68,22 @@ def support(stream: ldp.Stream, reports: np.ndarray) -> np.ndarray:
     d = document["domain_size"]
     if document["protocol"] == "grr":
         return np.array([(reports["index"] == v).sum() for v in range(d)])
-    hashed = {"mix32": _mix32, "xxh32": _xxh32}[document["hash"]]
+    hashed = {"mul32": _mul32, "xxh32": _xxh32}[document["hash"]]
     seeds, g = reports["seed"].astype(np.uint64), document["g"]
     return np.array([(hashed(seeds, v, g) == reports["bucket"]).sum() for v in range(d)])
 
 
-def _mix32(seeds: np.ndarray, v: int, g: int) -> np.ndarray:
-    x = seeds ^ (v * 0x9E3779B1 & WORD)
-    x = (x ^ x >> 16) * 0x7FEB352D & WORD
-    x = (x ^ x >> 15) * 0x846CA68B & WORD
-    x ^= x >> 16
+def _mul32(seeds: np.ndarray, v: int, g: int) -> np.ndarray:
+    def mixed(x):
+        x = (x ^ x >> 16) * 0x7FEB352D & WORD
+        x = (x ^ x >> 15) * 0x846CA68B & WORD
+        return x ^ x >> 16
+
+    e = mixed(v + 0x9E3779B1)
+    b = mixed(e + 0x9E3779B1 & WORD)
+    c = mixed(b + 0x9E3779B1 & WORD) & 0xCCCCCCCC | 0x11111111
+    y = (seeds ^ e) * (0xC2B2AE3D + 0x78DDE6C4 * v & WORD) & WORD
+    x = (y ^ y >> 11 ^ b) * c & WORD
     return x * g >> 32
 
 

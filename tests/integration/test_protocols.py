@@ -50,7 +50,7 @@ def supported(document, wire):
             return {number}
         case "olh":
             seed, bucket, g = number % 2**32, number >> 32, document["g"]
-            return {v for v in values if mix32(seed, v) * g // 2**32 == bucket}
+            return {v for v in values if mul32(seed, v) * g // 2**32 == bucket}
         case "oue" | "sue":
             return {v for v in values if number >> v & 1}
         case "subset":
@@ -62,11 +62,17 @@ def supported(document, wire):
             return {v for v in values if np.dot(points[v], points[number]) % document["prime"] == 0}
 
 
-def mix32(seed, v):
-    x = seed ^ v * 0x9E3779B1 % 2**32
-    x = (x ^ x >> 16) * 0x7FEB352D % 2**32
-    x = (x ^ x >> 15) * 0x846CA68B % 2**32
-    return x ^ x >> 16
+def mul32(seed, v):
+    def mixed(x):
+        x = (x ^ x >> 16) * 0x7FEB352D % 2**32
+        x = (x ^ x >> 15) * 0x846CA68B % 2**32
+        return x ^ x >> 16
+
+    e = mixed(v + 0x9E3779B1)
+    b = mixed((e + 0x9E3779B1) % 2**32)
+    c = mixed((b + 0x9E3779B1) % 2**32) & 0xCCCCCCCC | 0x11111111
+    y = (seed ^ e) * (0xC2B2AE3D + 0x78DDE6C4 * v) % 2**32
+    return (y ^ y >> 11 ^ b) * c % 2**32
 
 
 def by_indices(document):

@@ -62,10 +62,10 @@ def test_one_report(kafka, redis_url, tmp_path):
     "protocol",
     [
         {"protocol": "grr"},
-        {"protocol": "olh", "hash": "mix32"},
+        {"protocol": "olh", "hash": "mul32"},
         {"protocol": "olh", "hash": "xxh32"},
     ],
-    ids=["grr", "mix32", "xxh32"],
+    ids=["grr", "mul32", "xxh32"],
 )
 def test_a_domain_of_one_value(kafka, redis_url, tmp_path, protocol):
     with World(kafka, redis_url, tmp_path, partitions=1, domain_size=1, **protocol) as world:

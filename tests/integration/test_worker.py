@@ -10,7 +10,7 @@ pytestmark = pytest.mark.integration
 
 PROTOCOLS = {
     "grr": {"protocol": "grr", "epsilon": "3/2", "domain_size": 12},
-    "olh-mix32": {"protocol": "olh", "epsilon": "1", "domain_size": 40, "hash": "mix32"},
+    "olh-mul32": {"protocol": "olh", "epsilon": "1", "domain_size": 40, "hash": "mul32"},
     "olh-xxh32": {"protocol": "olh", "epsilon": "2", "domain_size": 120, "hash": "xxh32"},
 }
 

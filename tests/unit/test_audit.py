@@ -31,7 +31,7 @@ STREAMS = {
     "grr-3": ldp.Stream("s", ldp.GRR("1", domain_size=3), labels=["rot", "grün", "blau"]),
     "grr-256": ldp.Stream("s", ldp.GRR("1", domain_size=256)),
     "grr-70000": ldp.Stream("s", ldp.GRR("1", domain_size=70_000)),
-    "olh-mix32": ldp.Stream("s", ldp.OLH("1", domain_size=120)),
+    "olh-mul32": ldp.Stream("s", ldp.OLH("1", domain_size=120)),
     "olh-xxh32": ldp.Stream("s", ldp.OLH("2", domain_size=120, hash="xxh32")),
     "olh-g300": ldp.Stream("s", ldp.OLH("1/3", domain_size=11, g=300)),
     "oue-10": ldp.Stream("s", ldp.OUE("1", domain_size=10)),
@@ -115,7 +115,7 @@ def test_xxh32_of_long_decimal_strings(seed, value, hashed):
 
 
 @pytest.mark.parametrize("g", [2, 3, 4, 7, 256, 257, 1 << 16])
-def test_mix32_by_its_definition(g):
+def test_mul32_by_its_definition(g):
     rng, d, word = random.Random(g), 130, 0xFFFFFFFF
     stream = ldp.Stream("s", ldp.OLH("1", domain_size=d, g=g))
     seeds = [0, word, *(rng.getrandbits(32) for _ in range(200))]
@@ -124,9 +124,15 @@ def test_mix32_by_its_definition(g):
     for i, seed in enumerate(seeds):
         buckets = []
         for v in range(d):
-            x = seed ^ (v * 0x9E3779B1 & word)
-            for shift, factor in ((16, 0x7FEB352D), (15, 0x846CA68B), (16, 1)):
-                x = (x ^ x >> shift) * factor & word
+            words = [v]
+            for _ in range(3):
+                x = words[-1] + 0x9E3779B1 & word
+                for shift, factor in ((16, 0x7FEB352D), (15, 0x846CA68B), (16, 1)):
+                    x = (x ^ x >> shift) * factor & word
+                words.append(x)
+            _, e, b, c = words
+            y = (seed ^ e) * (0xC2B2AE3D + 0x78DDE6C4 * v) & word
+            x = (y ^ y >> 11 ^ b) * (c & 0xCCCCCCCC | 0x11111111) & word
             buckets.append(x * g // 2**32)
         reports.append((seed, buckets[i % d]))
         expected = [
@@ -156,7 +162,7 @@ def test_every_registered_protocol_is_audited():
 def test_unknown_protocol_is_refused():
     with pytest.raises(audit.AuditError, match=r"rappor.*knows the protocols grr, olh"):
         audit.recount({"protocol": "rappor", "domain_size": 3}, [])
-    document = STREAMS["olh-mix32"].document() | {"hash": "md5"}
+    document = STREAMS["olh-mul32"].document() | {"hash": "md5"}
     with pytest.raises(audit.AuditError, match="md5"):
         audit.recount(document, [])
 
@@ -230,8 +236,8 @@ def test_a_subset_is_written_in_the_shorter_way(d, k, good, bad):
 
 # --- malformed records ------------------------------------------------------------------------------------------------
 
-HEAD = bytes([1]) + STREAMS["olh-mix32"].fingerprint
-MARK = STREAMS["olh-mix32"].fingerprint.hex()
+HEAD = bytes([1]) + STREAMS["olh-mul32"].fingerprint
+MARK = STREAMS["olh-mul32"].fingerprint.hex()
 
 
 def said(reports, fingerprint=f'"{MARK}"'):
@@ -327,7 +333,7 @@ def test_frame_vectors(vector):
 
 @pytest.mark.parametrize(("value", "reason"), MALFORMED, ids=range(len(MALFORMED)))
 def test_malformed_records_are_rejected_for_a_reason(value, reason):
-    stream = STREAMS["olh-mix32"]
+    stream = STREAMS["olh-mul32"]
     good = frame(stream, (7, 1))
     result = recount(stream, [(5, good), (9, value)])
     assert (result.accepted, dict(result.rejected), result.watermark, result.reports) == (
@@ -350,7 +356,7 @@ WELL_FORMED = [
 
 @pytest.mark.parametrize("value", WELL_FORMED, ids=range(len(WELL_FORMED)))
 def test_all_forms_of_the_same_reports_count_the_same(value):
-    stream = STREAMS["olh-mix32"]
+    stream = STREAMS["olh-mul32"]
     result = assert_agree(stream, [(3, value)])
     assert (result.accepted, result.reports) == (1, 2)
     np.testing.assert_array_equal(result.state, recount(stream, [(3, WELL_FORMED[-1])]).state)
@@ -513,7 +519,7 @@ def test_recount_agrees_with_the_worker_on_perturbed_users():
 # --- the verdict on what is stored ------------------------------------------------------------------------------------
 
 GROUP = "ldp-worker-s"
-STREAM = STREAMS["olh-mix32"]
+STREAM = STREAMS["olh-mul32"]
 START = 100
 FLUSH = "0123456789abcdef" * 2
 

@@ -14,7 +14,7 @@ from llvmlite.binding import get_host_cpu_features
 from numba import njit
 
 from ldp import OLH, kernels
-from ldp.oracles.olh import HASHES, mix32, xxh32
+from ldp.oracles.olh import HASHES, mul32, xxh32
 
 PURE_LDP = json.loads((Path(__file__).parents[1] / "vectors" / "pure_ldp.json").read_text())
 G = [2, 3, 4, 7, 16, 56, 96, 255, 256, 257, 1000, 40960, 65535, 65536]
@@ -41,20 +41,27 @@ def test_xxh32_is_xxhash(seed, value, expected):
         assert kernels.hash_xxh32(np.array([seed], np.uint32), np.array([value]), g)[0] == expected % g
 
 
-def test_mix32_step_by_step():
+def test_mul32_step_by_step():
     """The definition once more, in numpy's own 32-bit arithmetic, which wraps."""
     rng = np.random.default_rng(3)
     seeds, values = rng.integers(1 << 32, size=500, dtype=np.uint32), rng.integers(1 << 24, size=500)
-    x = seeds ^ (values.astype(np.uint32) * np.uint32(0x9E3779B1))
-    x ^= x >> np.uint32(16)
-    x *= np.uint32(0x7FEB352D)
-    x ^= x >> np.uint32(15)
-    x *= np.uint32(0x846CA68B)
-    x ^= x >> np.uint32(16)
+    v = values.astype(np.uint32)
+    words = []  # e, b, and that of which c is made
+    for _ in range(3):
+        x = (words[-1] if words else v) + np.uint32(0x9E3779B1)
+        x ^= x >> np.uint32(16)
+        x *= np.uint32(0x7FEB352D)
+        x ^= x >> np.uint32(15)
+        x *= np.uint32(0x846CA68B)
+        words.append(x ^ x >> np.uint32(16))
+    e, b, c = words
+    x = (seeds ^ e) * (np.uint32(0xC2B2AE3D) + np.uint32(0x78DDE6C4) * v)
+    x ^= x >> np.uint32(11) ^ b
+    x *= c & np.uint32(0xCCCCCCCC) | np.uint32(0x11111111)
     for g in G:
         expected = (x.astype(np.uint64) * np.uint64(g) >> np.uint64(32)).tolist()
-        assert kernels.hash_mix32(seeds, values, g).tolist() == expected
-        assert [mix32(int(s), int(v), g) for s, v in zip(seeds, values, strict=True)] == expected
+        assert kernels.hash_mul32(seeds, values, g).tolist() == expected
+        assert [mul32(int(s), int(v), g) for s, v in zip(seeds, values, strict=True)] == expected
 
 
 @pytest.mark.parametrize("g", G)
@@ -111,23 +118,22 @@ def test_counts_of_the_largest_domain(name, g):
 
 
 def seed_of(x):
-    """The seed under which mix32's last 32-bit number of the value 0 is x: its steps, undone."""
-    x ^= x >> 16
-    x = x * pow(0x846CA68B, -1, 1 << 32) % (1 << 32)
-    x ^= x >> 15 ^ x >> 30
-    x = x * pow(0x7FEB352D, -1, 1 << 32) % (1 << 32)
-    return x ^ x >> 16
+    """The seed under which mul32's last 32-bit number of the value 0 is x: its steps, undone."""
+    e, b, c = 0x6D523710, 0x0009ACAC, 0x195555D1
+    x = x * pow(c, -1, 1 << 32) % (1 << 32) ^ b
+    x ^= x >> 11 ^ x >> 22
+    return x * pow(0xC2B2AE3D, -1, 1 << 32) % (1 << 32) ^ e
 
 
 @pytest.mark.parametrize("g", G)
-def test_mix32_at_the_borders_of_a_bucket(g):
-    """The comparison of count_mix32 at the very numbers where a bucket begins and ends."""
+def test_mul32_at_the_borders_of_a_bucket(g):
+    """The comparison of count_mul32 at the very numbers where a bucket begins and ends."""
     for b in {0, 1, g // 2, g - 1}:
         first = -(-(b << 32) // g)
         for x in {max(first - 1, 0), first, min(first + 1, 2**32 - 1), 2**32 - 1}:
-            assert mix32(seed_of(x), 0, g) == x * g >> 32
+            assert mul32(seed_of(x), 0, g) == x * g >> 32
             state = np.zeros(1, np.int64)
-            kernels.count_mix32(state, np.array([seed_of(x)], np.uint32), np.array([b], np.uint32), g)
+            kernels.count_mul32(state, np.array([seed_of(x)], np.uint32), np.array([b], np.uint32), g)
             assert state[0] == (x * g >> 32 == b)
 
 

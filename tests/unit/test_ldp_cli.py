@@ -50,7 +50,7 @@ def test_the_table_has_a_line_a_protocol_and_the_reason():
     assert lines[-3:] == [
         "pgr, best with dimension = 7, prime = 3",
         "subset, best with k = 275",
-        "olh, best with g = 4, hash = mix32",
+        "olh, best with g = 4, hash = mul32",
     ]
 
 

@@ -827,7 +827,7 @@ def test_best_g_at_its_ends(E, g):
         ("olh", {"g": 65537}, ValueError, "g is 65537"),
         ("olh", {"g": 4.0}, TypeError, "g must be"),
         ("olh", {"g": True}, TypeError, "g must be"),
-        ("olh", {"hash": "md5"}, ValueError, "mix32, xxh32"),
+        ("olh", {"hash": "md5"}, ValueError, "mul32, xxh32"),
         ("olh", {"epsilon": "0"}, ValueError, "epsilon"),
         ("grr", {"g": 4}, TypeError, "g"),
         ("oue", {"k": 4}, TypeError, "k"),

@@ -268,7 +268,7 @@ NO_BITS = [
 
 GRR = {"protocol": "grr", "epsilon": "1/1", "domain_size": 845}
 LABELS = {"protocol": "grr", "epsilon": "1/2", "domain_size": 3, "labels": ["rouge", "grün", "青"]}
-OLH = {"protocol": "olh", "epsilon": "1/1", "domain_size": 845, "g": 4, "hash": "mix32"}
+OLH = {"protocol": "olh", "epsilon": "1/1", "domain_size": 845, "g": 4, "hash": "mul32"}
 WIDE = {"protocol": "olh", "epsilon": "6/1", "domain_size": 100, "g": 404, "hash": "xxh32"}
 OUE = {"protocol": "oue", "epsilon": "1/1", "domain_size": 100}
 SUE = {"protocol": "sue", "epsilon": "1/1", "domain_size": 100}

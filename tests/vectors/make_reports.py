@@ -33,9 +33,9 @@ DOCUMENTS = [
     document("grr", "1/2", 3, labels=LABELS),
     document("grr", "4/1", 300),
     document("grr", "12/1", 100000),
-    document("olh", "1/1", 10, g=4, hash="mix32"),
+    document("olh", "1/1", 10, g=4, hash="mul32"),
     document("olh", "1/3", 1200, g=2, hash="xxh32"),
-    document("olh", "6/1", 100000, g=404, hash="mix32"),
+    document("olh", "6/1", 100000, g=404, hash="mul32"),
     document("olh", "12/1", 1 << 24, g=65536, hash="xxh32"),
     document("olh", "2/1", 3, g=8, hash="xxh32", labels=LABELS),
     document("oue", "1/1", 10),
@@ -124,11 +124,17 @@ def word32(x: int) -> int:
     return x % (1 << 32)
 
 
-def mix32(seed: int, value: int, g: int) -> int:
-    x = seed ^ word32(value * 0x9E3779B1)
-    x = word32((x ^ x >> 16) * 0x7FEB352D)
-    x = word32((x ^ x >> 15) * 0x846CA68B)
-    return (x ^ x >> 16) * g >> 32
+def mul32(seed: int, value: int, g: int) -> int:
+    def mix(x):
+        x = word32((x ^ x >> 16) * 0x7FEB352D)
+        x = word32((x ^ x >> 15) * 0x846CA68B)
+        return x ^ x >> 16
+
+    e = mix(word32(value + 0x9E3779B1))
+    b = mix(word32(e + 0x9E3779B1))
+    c = mix(word32(b + 0x9E3779B1)) & 0xCCCCCCCC | 0x11111111
+    x = word32((seed ^ e) * (0xC2B2AE3D + 0x78DDE6C4 * value))
+    return word32((x ^ x >> 11 ^ b) * c) * g >> 32
 
 
 def xxh32(seed: int, value: int, g: int) -> int:
@@ -149,7 +155,7 @@ def xxh32(seed: int, value: int, g: int) -> int:
     return (h ^ h >> 16) % g
 
 
-HASH = {"mix32": mix32, "xxh32": xxh32}
+HASH = {"mul32": mul32, "xxh32": xxh32}
 
 
 @cache
