@@ -16,7 +16,7 @@ SEEDS = 12
 CHOICE = 1  # `x if coin else y`, both made already: one way jumps over the other
 WORKED = [
     *(ldp.GRR("1", d) for d in (1, 5, 3000)),
-    *(ldp.OLH("1", 12_000, hash=name, g=g) for name in ("mix32", "xxh32") for g in (None, 300)),
+    *(ldp.OLH("1", 12_000, hash=name, g=g) for name in ("mul32", "xxh32") for g in (None, 300)),
     ldp.OLH("1", 1, hash="xxh32"),
     *(unary("1", d) for unary in (ldp.OUE, ldp.SUE) for d in (1, 9, 3000)),
     ldp.SubsetSelection("1", 2),
