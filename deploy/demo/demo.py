@@ -181,6 +181,12 @@ class Workers:
             if (code := worker.process.poll()) is not None:
                 raise DemoError(f"{worker.name} ended by itself with exit code {code}")
 
+    def ended(self) -> list[Worker]:
+        """Lets go of those that ended, and returns them."""
+        gone = [worker for worker in self.alive if worker.process.poll() is not None]
+        self.alive = [worker for worker in self.alive if worker not in gone]
+        return gone
+
 
 def until(condition: Callable[[], bool], seconds: float, what: str, workers: Workers) -> None:
     """Waits for a condition, as long as the workers live.
@@ -482,16 +488,19 @@ def demo(services: Services, folder: Path, keep: bool) -> int:
 
 
 def stay(ours: Mapping[str, str], services: Services, workers: Workers, folder: Path) -> None:
-    """Says what is where and waits for Ctrl-C."""
+    """Says what is where and waits for Ctrl-C; a worker may end meanwhile, or be killed by who looks around."""
     env = folder / "env"
     env.write_text("".join(f"export {name}={shlex.quote(value)}\n" for name, value in ours.items()))
     command = Path(sys.executable).parent / "ldp-worker"
     step("Everything stays until Ctrl-C")
     say(f"Kafka     {services.kafka.address}")
     say(f"Redis     {services.redis.address}")
+    deadline = time.monotonic() + READY_SECONDS
     for worker in workers.alive:
-        until(worker.ready, READY_SECONDS, f"{worker.name} ready", workers)
-        say(f"metrics   {worker.url}/metrics ({worker.name}, process {worker.process.pid})")
+        while worker.process.poll() is None and not worker.ready() and time.monotonic() < deadline:
+            time.sleep(0.1)
+        if worker.process.poll() is None:
+            say(f"metrics   {worker.url}/metrics ({worker.name}, process {worker.process.pid})")
     say(f"logs      {folder}")
     say("In another shell:")
     say(f"  . {env}")
@@ -505,8 +514,14 @@ def stay(ours: Mapping[str, str], services: Services, workers: Workers, folder: 
         console.print(Text(f"    {command} {rest}"), soft_wrap=True)
     with contextlib.suppress(KeyboardInterrupt):
         while True:
+            for worker in workers.ended():
+                code = worker.process.returncode
+                say(
+                    f"{worker.name} (process {worker.process.pid}) ended with exit code {code}; all else stays",
+                    "red",
+                )
+                say(f"  another one: {command} run", "red")
             time.sleep(0.5)
-            workers.look()
     say("stopping")
 
 

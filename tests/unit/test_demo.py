@@ -1,0 +1,59 @@
+"""The demo, where it decides what goes on and what ends."""
+
+import signal
+import subprocess
+from types import SimpleNamespace
+
+import pytest
+
+from deploy.demo import demo
+
+
+@pytest.fixture
+def workers(tmp_path):
+    """Two workers that only sleep; both end with the test."""
+    workers = demo.Workers(tmp_path, {})
+    for number in (1, 2):
+        process = subprocess.Popen(["sleep", "600"])
+        workers.alive.append(demo.Worker(f"worker {number}", process, tmp_path / "log", port=1))
+    with workers:
+        yield workers
+
+
+def test_point_20_what_is_kept_outlives_the_end_of_a_worker(workers, tmp_path, monkeypatch, capsys):
+    first, second = workers.alive
+    monkeypatch.setattr(demo.Worker, "ready", lambda _: True)
+    turns = []
+
+    def sleep(_):
+        turns.append(list(workers.alive))
+        if len(turns) == 1:
+            second.process.kill()
+            second.process.wait()
+        elif len(turns) == 4:
+            signal.raise_signal(signal.SIGINT)  # Ctrl-C
+
+    monkeypatch.setattr(demo.time, "sleep", sleep)
+    services = SimpleNamespace(
+        kafka=SimpleNamespace(address="127.0.0.1:1"), redis=SimpleNamespace(address="redis://127.0.0.1:2/0")
+    )
+    demo.stay({}, services, workers, tmp_path)
+    assert turns == [[first, second], [first], [first], [first]]
+    assert first.process.poll() is None
+    said = capsys.readouterr().out
+    assert said.count(f"worker 2 (process {second.process.pid}) ended with exit code -9; all else stays") == 1
+    assert said.endswith("stopping\n")
+
+
+def test_point_20_a_worker_that_ended_before_all_is_kept_ends_nothing(workers, tmp_path, monkeypatch, capsys):
+    first, second = workers.alive
+    first.process.kill()
+    first.process.wait()
+    monkeypatch.setattr(demo.Worker, "ready", lambda _: True)
+    monkeypatch.setattr(demo.time, "sleep", lambda _: signal.raise_signal(signal.SIGINT))
+    services = SimpleNamespace(kafka=SimpleNamespace(address="k"), redis=SimpleNamespace(address="r"))
+    demo.stay({}, services, workers, tmp_path)
+    assert workers.alive == [second]
+    said = capsys.readouterr().out
+    assert f"/metrics (worker 2, process {second.process.pid})" in said
+    assert f"worker 1 (process {first.process.pid}) ended with exit code -9" in said
