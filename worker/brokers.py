@@ -1,6 +1,7 @@
 """The way to the brokers: says whom it waits for, and gives up with the reason, which the client only logs."""
 
 import logging
+import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,12 +14,49 @@ from worker.config import Config
 PATIENCE = 10.0
 """Seconds that brokers have to answer, unless somebody asks to wait longer."""
 ADVICE = "start the brokers, or correct kafka.bootstrap_servers and the security settings beside it"
+_ADVICE = {
+    "AuthenticationFailed": "correct kafka.sasl_username and kafka.sasl_password, or kafka.sasl_mechanism",
+    "UnsupportedSaslMechanism": "set kafka.sasl_mechanism to one that the brokers know",
+    "IllegalSaslState": "this listener asks for no login: set kafka.security_protocol to PLAINTEXT or SSL, or correct"
+    " the port in kafka.bootstrap_servers",
+    "mismatch": "let kafka.bootstrap_servers name the brokers as their certificates do",
+    "certificate has expired": "renew the brokers' certificates",
+    "CERTIFICATE_VERIFY_FAILED": "let kafka.ssl_cafile name the authority that signed the brokers' certificates",
+    "ALERT": "the brokers refuse this client's certificate, or want one: correct kafka.ssl_certfile and"
+    " kafka.ssl_keyfile",
+    "Handshake failed": "this listener seems to speak no TLS: correct kafka.security_protocol, or the port in"
+    " kafka.bootstrap_servers",
+    "Invalid frame length": "this listener seems to speak TLS, or is no broker's: correct kafka.security_protocol, or"
+    " the port in kafka.bootstrap_servers",
+    "socket disconnected": "the brokers hang up on this client: correct kafka.security_protocol, they may want TLS or a"
+    " login, or the port in kafka.bootstrap_servers",
+    "AuthorizationFailed": "allow this user what it asked for, by the brokers' ACLs",
+}
+"""What to do, by what the client says happened; the first that is found counts."""
 
 _NOTICE_SECONDS = 1.0
 
 
 class Unreachable(RuntimeError):  # noqa: N818  # named for what happened, as its message is read
-    """No broker let the client in, in all the time that it had."""
+    """No broker let the client in, in all the time that it had.
+
+    Attributes:
+        advice: what to do about it.
+    """
+
+    def __init__(self, text: str, advice: str = ADVICE) -> None:
+        super().__init__(text)
+        self.advice = advice
+
+
+def advice(happened: object) -> str:
+    """Returns what to do about what happened on the way to the brokers.
+
+    Example:
+        >>> advice("[Error 58] SaslAuthenticationFailedError: Invalid username or password")
+        'correct kafka.sasl_username and kafka.sasl_password, or kafka.sasl_mechanism'
+    """
+    return next((todo for sign, todo in _ADVICE.items() if sign in str(happened)), ADVICE)
 
 
 def connect(
@@ -32,13 +70,13 @@ def connect(
         waiting: told once whom it waits for and why, if that takes more than a second; on another thread.
 
     Raises:
-        Unreachable: no broker let the client in, in that time.
+        Unreachable: no broker let the client in, in that time and one TLS handshake's at most.
     """
     names = ", ".join(config.kafka.bootstrap_servers)
-    with _listening() as reason:
+    with _quiet(), listening() as reason:
         notice = threading.Timer(
             _NOTICE_SECONDS,
-            lambda: waiting(f"no answer from {names} yet{reason}; trying for {wait_seconds:g} s"),
+            lambda: waiting(f"{reason.outcome} {names} yet{reason}; trying for {wait_seconds:g} s"),
         )
         notice.daemon = True
         notice.start()
@@ -49,39 +87,61 @@ def connect(
                 bootstrap_timeout_ms=int(1000 * wait_seconds),
             )
         except KafkaTimeoutError:
-            raise Unreachable(f"no answer from {names} in {wait_seconds:g} s{reason}") from None
+            text = f"{reason.outcome} {names} in {wait_seconds:g} s{reason}"
+            raise Unreachable(text, reason.advice) from None
         finally:
             notice.cancel()
 
 
-class _Reason(logging.Handler):
-    """Keeps why the client failed to connect the last time."""
+class Reason(logging.Handler):
+    """Keeps why the client failed to connect the last time, as it logs it; its text stands behind other text."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
         self._last = ""
 
     def emit(self, record: logging.LogRecord) -> None:
-        for argument in record.args if isinstance(record.args, tuple) else ():
-            # that time is up is no reason
-            if isinstance(argument, Exception) and not isinstance(argument, KafkaTimeoutError):
-                self._last = f" ({str(argument).removeprefix('KafkaConnectionError: ')})"
+        """Notes a reason; that time was up is one only where nothing else happened before."""
+        found = re.search(r"failed: (?:KafkaConnectionError: )?(.+?)(?: \(backoff .*)?$", record.getMessage())
+        if found is None or "KafkaTimeoutError: Unable" in found[1]:
+            return
+        if not self._last or not re.search("timed ?out", found[1], re.IGNORECASE):
+            self._last = re.sub(r"^\[Error \d+\] | \(_ssl\.c:\d+\)", "", found[1])
 
     def __str__(self) -> str:
-        return self._last
+        return f" ({self._last})" if self._last else ""
+
+    @property
+    def advice(self) -> str:
+        """What to do about it."""
+        return advice(self._last)
+
+    @property
+    def outcome(self) -> str:
+        """How it ended, with an address behind it: nobody answered, or somebody did and refused."""
+        return "no answer from" if self.advice == ADVICE else "not let in by"
 
 
 @contextmanager
-def _listening() -> Iterator[_Reason]:
-    """Hears what the client logs of its connections, whatever else is heard of it."""
-    logger, reason = logging.getLogger("kafka.net.manager"), _Reason()
-    level, propagate = logger.level, logger.propagate
+def listening() -> Iterator[Reason]:
+    """Hears what the client logs of its connections."""
+    logger, reason = logging.getLogger("kafka.net.manager"), Reason()
     logger.addHandler(reason)
-    logger.setLevel(logging.WARNING)
-    logger.propagate = False
     try:
         yield reason
     finally:
+        logger.removeHandler(reason)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Has the client log its connections to `listening` alone, whatever else is heard of it."""
+    logger = logging.getLogger("kafka.net.manager")
+    level, propagate = logger.level, logger.propagate
+    logger.setLevel(logging.WARNING)
+    logger.propagate = False
+    try:
+        yield
+    finally:
         logger.propagate = propagate
         logger.setLevel(level)
-        logger.removeHandler(reason)

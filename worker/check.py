@@ -21,11 +21,12 @@ from rich.text import Text
 
 from ldp import frames
 from worker import brokers, layout, rejections, rules, store, topics
-from worker.config import Config, Served, unsaid
+from worker.config import Config, Served
 from worker.head import Head
 from worker.newest import newest
 from worker.ownership import CLAIMED, Unavailable
 from worker.publisher import KafkaOutbox
+from worker.redaction import redacted
 from worker.rules import Configured, Older
 from worker.topics import Topic
 
@@ -97,16 +98,22 @@ def check(
             cluster = _describe(admin, config)
             findings += judge_topics(config, cluster.topics)
             if config.snapshots.topic in cluster.topics:
-                heads = {served.stream.name: _head(config, served) for served in config.streams}
-                findings += [
-                    judge_head(config, served, cluster.topics.get(served.topic), heads[served.stream.name])
-                    for served in config.streams
-                ]
+                for served in config.streams:
+                    try:
+                        head = heads[served.stream.name] = _head(config, served)
+                    except (layout.StateLost, Unavailable) as error:
+                        level = Level.WARNING if isinstance(error, Unavailable) else Level.ERROR
+                        subject = f"snapshots of {served.stream.name}"
+                        findings.append(Finding(level, subject, str(error), "run check again"))
+                        continue
+                    findings.append(judge_head(config, served, cluster.topics.get(served.topic), head))
             findings += [
                 _reports(config, served) for served in config.streams if served.topic in cluster.topics
             ]
-    except (brokers.Unreachable, Unavailable, kafka.errors.KafkaError, OSError) as error:
-        findings.append(Finding(Level.ERROR, "brokers", str(error), brokers.ADVICE))
+    except brokers.Unreachable as error:
+        findings.append(Finding(Level.ERROR, "brokers", str(error), error.advice))
+    except (kafka.errors.KafkaError, OSError) as error:
+        findings.append(Finding(Level.ERROR, "brokers", str(error), brokers.advice(error)))
     with closing(store.connect(config.redis)) as client:
         try:
             info = _info(client, deadline)
@@ -115,10 +122,11 @@ def check(
             if cluster is not None:
                 findings += _judge_state(client, config, cluster, heads, info)
         except redis.RedisError as error:
-            text = f"no answer from {unsaid(config.redis.url)}: {type(error).__name__}: {error}"
-            findings.append(
-                Finding(Level.ERROR, "redis", text, "start Redis, or correct redis.url and redis.password")
-            )
+            refused = isinstance(error, redis.AuthenticationError)
+            said = "not let in by" if refused else "no answer from"
+            text = f"{said} {redacted(config.redis.url)}: {type(error).__name__}: {error}"
+            todo = f"{'' if refused else 'start Redis, or '}correct redis.url and redis.password"
+            findings.append(Finding(Level.ERROR, "redis", text, todo))
     return findings
 
 

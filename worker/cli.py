@@ -47,7 +47,7 @@ def _command(name: str) -> Callable[[_Command], click.Command]:
                 _complain(str(error))
                 sys.exit(2)
             except brokers.Unreachable as error:
-                _complain(f"{error}\n{brokers.ADVICE}")
+                _complain(f"{error}\n{error.advice}")
                 sys.exit(1)
             except topics.TopicError as error:
                 _complain(str(error))

@@ -32,15 +32,22 @@ from pydantic import (
 import ldp
 from ldp import files
 from ldp.oracles import ORACLES
+from worker import certificates
+from worker.redaction import is_broker, is_redis_url, is_showable, key_name, position, said
 from worker.rules import MOST_REPORTS, Configured, Terms
 
 PREFIX = "LDP_WORKER_"
 FILE_VARIABLE = "LDP_WORKER_CONFIG"
 """Names the file; the one variable with the prefix that overrides nothing in it."""
+_OF_A_SERVICE = re.compile(
+    "LDP_WORKER_([A-Z0-9_]+_)?(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)"
+    "|LDP_WORKER_([A-Z0-9_]+_)?PORT=(tcp|udp|sctp)://.*"
+)
+"""What Kubernetes tells every pod beside a Service whose name begins with ldp-worker: no key of ours."""
 
 
 class ConfigError(ValueError):
-    """What is wrong with the configuration: one line a fault, each naming the key, the value and what is allowed."""
+    """What is wrong with the configuration, a line a fault: key, value if it can be no secret, what is allowed."""
 
 
 def _split(value: object) -> object:
@@ -56,27 +63,6 @@ def _that(holds: Callable[[Any], object], allowed: str) -> AfterValidator:
         return value
 
     return AfterValidator(validate)
-
-
-def _is_port(text: str) -> bool:
-    return bool(re.fullmatch("[0-9]{1,5}", text)) and int(text) <= 65535
-
-
-def _is_redis_url(url: str) -> bool:
-    try:
-        parts = urlsplit(url)
-    except ValueError:  # brackets that are no address
-        return False
-    if parts.scheme == "unix":
-        return bool(parts.path) and not parts.query
-    _, colon, port = parts.netloc.rpartition("@")[2].rpartition("]")[2].partition(":")
-    return (
-        parts.scheme in ("redis", "rediss")
-        and bool(parts.hostname)
-        and (not colon or _is_port(port))
-        and not parts.query
-        and re.fullmatch("(/[0-9]*)?", parts.path) is not None
-    )
 
 
 def _exact(value: object) -> object:
@@ -100,10 +86,7 @@ Name = Annotated[
 ]
 Broker = Annotated[
     str,
-    _that(
-        lambda broker: broker.rpartition(":")[0] and _is_port(broker.rpartition(":")[2]),
-        "allowed is host:port, such as localhost:9092",
-    ),
+    _that(is_broker, "allowed is host:port, such as localhost:9092, without a scheme, user or password"),
 ]
 Seconds = Annotated[
     StrictFloat, _that(lambda seconds: 0.05 <= seconds <= 3600, "allowed are 0.05 to 3600 seconds")
@@ -115,6 +98,10 @@ Number = Annotated[StrictInt, _that(lambda number: 1 <= number < 1 << 31, "allow
 
 class _Table(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+
+def _secret(value: SecretStr | None) -> str | None:
+    return None if value is None else value.get_secret_value()
 
 
 class Kafka(_Table):
@@ -130,6 +117,7 @@ class Kafka(_Table):
     ssl_cafile: Path | None = None
     ssl_certfile: Path | None = None
     ssl_keyfile: Path | None = None
+    ssl_password: SecretStr | None = None
 
     @model_validator(mode="after")
     def _sasl(self) -> Self:
@@ -146,30 +134,35 @@ class Kafka(_Table):
 
     def client(self) -> dict[str, Any]:
         """Returns the keyword arguments that every kafka-python client takes."""
+        from worker import transport
+
+        transport.install()
         settings: dict[str, Any] = {
             "bootstrap_servers": self.bootstrap_servers,
             "security_protocol": self.security_protocol,
         }
         if self.sasl_mechanism is not None:
-            password = self.sasl_password.get_secret_value() if self.sasl_password else None
             settings |= {
                 "sasl_mechanism": self.sasl_mechanism,
                 "sasl_plain_username": self.sasl_username,
-                "sasl_plain_password": password,
+                "sasl_plain_password": _secret(self.sasl_password),
             }
         for key in ("ssl_cafile", "ssl_certfile", "ssl_keyfile"):
             if (path := getattr(self, key)) is not None:
                 settings[key] = str(path)
+        if self.security_protocol.endswith("SSL"):  # without a password OpenSSL asks for one on the terminal
+            settings["ssl_password"] = _secret(self.ssl_password) or ""
         return settings
 
 
 class Redis(_Table):
-    """``[redis]``: where the counts live."""
+    """``[redis]``: where the counts live; what may be shown of the URL says `worker.redaction.redacted`."""
 
     url: Annotated[
         str,
+        Field(repr=False),
         _that(
-            _is_redis_url,
+            is_redis_url,
             "allowed is redis://host:port/number or rediss://host:port/number, or unix:// and a path;"
             " without options",
         ),
@@ -177,11 +170,22 @@ class Redis(_Table):
     password: SecretStr | None = None
     timeout_seconds: Seconds = 5.0
 
+    @model_validator(mode="after")
+    def _once(self) -> Self:
+        if self.password is not None and urlsplit(self.url).password is not None:
+            raise ValueError("a password in url and another in password; give one of them")
+        return self
+
 
 class Http(_Table):
     """``[http]``: where ``/metrics``, ``/healthz`` and ``/readyz`` answer; port 0 takes a free one."""
 
-    host: str = "0.0.0.0"  # noqa: S104  # probes and Prometheus come from outside the container
+    host: Annotated[
+        str,
+        _that(
+            lambda host: re.fullmatch(r"[\w.:-]*", host), "allowed is a name or an address, such as 0.0.0.0"
+        ),
+    ] = "127.0.0.1"
     port: Annotated[StrictInt, _that(lambda port: 0 <= port <= 65535, "allowed is 0 to 65535")] = 9464
 
 
@@ -296,7 +300,7 @@ class Config:
         >>> parse('group = "a b"')
         Traceback (most recent call last):
             ...
-        worker.config.ConfigError: group: 'a b' given; allowed are 1 to 200 of A-Z a-z 0-9 . _ -
+        worker.config.ConfigError: group: a text given; allowed are 1 to 200 of A-Z a-z 0-9 . _ -
         streams: nothing given; write [[streams]], in double brackets, above each stream
     """
 
@@ -351,7 +355,7 @@ def load(path: Path, environ: Mapping[str, str] | None = None) -> Config:
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: cannot be read ({_reason(error)})") from None
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{path}: not valid TOML: {error}") from None
+        raise ConfigError(f"{path}: not valid TOML{position(error)}") from None
     return _checked(tree, path.parent, os.environ if environ is None else environ)
 
 
@@ -364,7 +368,7 @@ def parse(text: str, environ: Mapping[str, str] | None = None) -> Config:
     try:
         tree = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"not valid TOML: {error}") from None
+        raise ConfigError(f"not valid TOML{position(error)}") from None
     return _checked(tree, Path(), environ or {})
 
 
@@ -420,21 +424,30 @@ def _config(tree: Mapping[str, Any], folder: Path) -> Config:
 
 
 def _with_paths(kafka: Kafka, folder: Path) -> Kafka:
-    """Returns the table with its files' paths relative to the configuration's folder; they must be there."""
+    """Returns the table with its files' paths relative to the configuration's folder; they must be there, and whole."""
     paths = {}
     for key in ("ssl_cafile", "ssl_certfile", "ssl_keyfile"):
         if (path := getattr(kafka, key)) is not None:
             paths[key] = folder / path
-            if not paths[key].is_file():
-                raise ConfigError(f"kafka.{key}: {str(paths[key])!r} given; there is no such file")
-    return kafka.model_copy(update=paths)
+            if not os.path.isfile(paths[key]):  # noqa: PTH113  # Path's raises on a key instead of its path
+                raise ConfigError(
+                    f"kafka.{key}: there is no such file; a path is needed, from {folder.absolute()} on"
+                )
+    found = kafka.model_copy(update=paths)
+    try:
+        certificates.check(
+            found.ssl_cafile, found.ssl_certfile, found.ssl_keyfile, _secret(found.ssl_password)
+        )
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
+    return found
 
 
 def _override(tree: dict[str, Any], environ: Mapping[str, str]) -> dict[str, str]:
     """Lays the environment's values over the file's; returns which key comes from which variable."""
     variables = {}
     for variable, text in environ.items():
-        if not variable.startswith(PREFIX) or variable == FILE_VARIABLE:
+        if not variable.startswith(PREFIX) or variable == FILE_VARIABLE or _is_of_a_service(variable, text):
             continue
         *tables, key = variable.removeprefix(PREFIX).lower().split("__")
         if [*tables, key][0] == "streams":
@@ -451,6 +464,11 @@ def _override(tree: dict[str, Any], environ: Mapping[str, str]) -> dict[str, str
         table[key] = value
         variables[".".join([*tables, key])] = variable
     return variables
+
+
+def _is_of_a_service(variable: str, text: str) -> bool:
+    """Returns whether Kubernetes set a variable; by its value, where its name could be a misspelt key."""
+    return "__" not in variable and any(map(_OF_A_SERVICE.fullmatch, (variable, f"{variable}={text}")))
 
 
 _MANY = 20
@@ -476,13 +494,13 @@ _ARRAYS = {"streams": "stream", "queries": "query"}
 
 
 def _fault(fault: Any) -> str:
-    """Says one fault as ``key: value given; what is allowed``; values of secrets stay unsaid."""
+    """Says one fault as ``key: value given; what is allowed``; a value that may be a secret is not shown."""
     path, kind = list(fault["loc"]), fault["type"]
     if path[-1] in ("str", "int") and kind != "extra_forbidden":  # no key, but which of two types it is not
         path.pop()
         kind = "string_or_int"
     value = None if kind == "missing" else fault["input"]
-    key = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)[1:]
+    key = "".join(f"[{part}]" if isinstance(part, int) else f".{key_name(part)}" for part in path)[1:]
     if kind == "extra_forbidden":  # its value may be a secret whose key is misspelt
         return f"{key}: no such key; there are {', '.join(_model(path[:-1]).model_fields)}"
     allowed = _ALLOWED[kind].format_map(fault.get("ctx", {})) if kind in _ALLOWED else fault["msg"]
@@ -493,26 +511,7 @@ def _fault(fault: Any) -> str:
         allowed = f"write [[{heading}]], in double brackets, above each {_ARRAYS[path[-1]]}"
     elif isinstance(path[-1], str) and kind == "model_type":
         allowed += f", under [{key}]"
-    return f"{key}: {_said(key, value)} given; {allowed}"
-
-
-def _said(key: str, value: object) -> str:
-    """Returns a value as it was written, but for what may be secret, alone or in a table."""
-    match value:
-        case None:
-            return "nothing"
-        case _ if "password" in key:
-            return "a secret"
-        case Mapping():
-            return "a table"
-        case [_, *_]:
-            return "a list"
-        case bool():
-            return str(value).lower()
-        case str() | []:
-            return unsaid(repr(value))
-        case _:
-            return str(value)
+    return f"{key}: {said(key, value)} given; {allowed}"
 
 
 def _shortened(faults: list[str]) -> list[str]:
@@ -533,11 +532,6 @@ def _tables(annotation: Any) -> Iterator[type[BaseModel]]:
         yield annotation
     for argument in get_args(annotation):
         yield from _tables(argument)
-
-
-def unsaid(text: str) -> str:
-    """Returns a text with the user and password of any URL in it left out."""
-    return re.sub(r"//?[^/@\s]*@", "//***@", text)
 
 
 def _reason(error: OSError | UnicodeDecodeError) -> str:
@@ -592,7 +586,11 @@ def _served(table: StreamTable, key: str, folder: Path) -> Served:
         configured = Configured(table.revision, Terms(table.most_reports, ones=True))
         return Served(stream, table.topic, configured, table.recount_after)
     except (TypeError, ValueError) as error:
-        raise ConfigError(f"{key}: {re.sub(r'^streams.*?: ', '', str(error))}") from None
+        what = re.sub(r"^streams.*?: ", "", str(error))
+        for text in (table.protocol, table.hash, str(table.epsilon)):
+            if text is not None and not is_showable(text):
+                what = what.replace(repr(text), "a text").replace(text, "a text")
+        raise ConfigError(f"{key}: {what}") from None
 
 
 def _values(query: Query, stream: ldp.Stream) -> tuple[int, ...]:

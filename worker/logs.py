@@ -19,7 +19,12 @@ def configure(level: int = logging.INFO) -> None:
     ]
     readable = sys.stderr.isatty()
     renderer: list[structlog.typing.Processor] = (
-        [structlog.dev.ConsoleRenderer(timestamp_key="time")]
+        # rich would print every local variable beside the traceback, passwords included
+        [
+            structlog.dev.ConsoleRenderer(
+                timestamp_key="time", exception_formatter=structlog.dev.plain_traceback
+            )
+        ]
         if readable
         else [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(ensure_ascii=False)]
     )

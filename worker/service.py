@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import structlog
 
 from ldp import kernels
-from worker import health
+from worker import brokers, health
 from worker.config import PREFIX, Config, ConfigError, Served
 from worker.consumer import KafkaLog
 from worker.dead_letters import KafkaDeadLetters
@@ -154,17 +154,18 @@ class StreamWorker:
     def _connect(self, settings: dict[str, object], group: str) -> tuple[KafkaLog, KafkaDeadLetters] | None:
         stream, topic = self._served.stream, self._served.topic
         dead_letters = self._config.dead_letters.topic
-        try:
-            kafka = KafkaLog(settings, group, topic)
+        with brokers.listening() as reason:
             try:
-                return kafka, KafkaDeadLetters(settings, stream, topic, dead_letters, self._metrics)
-            except Unavailable:
-                kafka.close()
-                raise
-        except Unavailable as error:
-            self.progress.stepped = self.progress.ticked = time.monotonic()
-            self._log.warning("kafka.unavailable", error=str(error))
-            return None
+                kafka = KafkaLog(settings, group, topic)
+                try:
+                    return kafka, KafkaDeadLetters(settings, stream, topic, dead_letters, self._metrics)
+                except Unavailable:
+                    kafka.close()
+                    raise
+            except Unavailable as error:
+                self.progress.stepped = self.progress.ticked = time.monotonic()
+                self._log.warning("kafka.unavailable", error=f"{error}{reason}", todo=reason.advice)
+                return None
 
     def _poll(self, kafka: KafkaLog, ownership: Ownership) -> None:
         """Polls, counts, claims and commits until asked to stop or an error that waiting does not mend."""
@@ -265,7 +266,12 @@ def run(config: Config) -> int:
             f"http.port: {config.http.host}:{config.http.port} cannot be listened on ({error.strerror}); if it is"
             f" another worker's, set {PREFIX}HTTP__PORT, 0 takes a free one"
         ) from None
-    log.info("worker.started", port=server.server_port, streams=[worker.name for worker in workers])
+    log.info(
+        "worker.started",
+        host=config.http.host,
+        port=server.server_port,
+        streams=[worker.name for worker in workers],
+    )
     kernels.warm()  # compiled or loaded before anything waits for them
     for worker in workers:
         worker.start()

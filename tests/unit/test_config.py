@@ -53,7 +53,7 @@ def test_defaults_and_stream():
     ("text", "expected"),
     [
         ("", "streams: nothing given; write [[streams]], in double brackets, above each stream"),
-        ("streams = []", "streams: [] given; write [[streams]]"),
+        ("streams = []", "streams: an empty list given; write [[streams]]"),
         (STREAM.replace("[[streams]]", "[streams]"), "streams: a table given; write [[streams]], in double"),
         (
             STREAM + "[streams.queries]\nname = 'q'\nvalues = [1]",
@@ -67,7 +67,7 @@ def test_defaults_and_stream():
         (STREAM.replace("name", "# name"), "streams[0].name: nothing given; it is needed"),
         ("[http]\nport = 70000" + STREAM, "http.port: 70000 given; allowed is 0 to 65535"),
         ("[http]\nport = -1" + STREAM, "http.port: -1 given; allowed is 0 to 65535"),
-        ("[http]\nport = 'web'" + STREAM, "http.port: 'web' given; a whole number is needed"),
+        ("[http]\nport = 'web'" + STREAM, "http.port: a text given; a whole number is needed"),
         ("[http]\nport = 1.5" + STREAM, "http.port: 1.5 given; a whole number is needed"),
         ("[http]\nport = true" + STREAM, "http.port: true given; a whole number is needed"),
         (
@@ -75,22 +75,28 @@ def test_defaults_and_stream():
             "snapshots.every_seconds: 0 given; allowed are 0.05 to 3600 seconds",
         ),
         ("commit_every_seconds = nan" + STREAM, "commit_every_seconds: nan given; allowed are 0.05 to"),
-        ("commit_every_seconds = '1 s'" + STREAM, "commit_every_seconds: '1 s' given; a number is needed"),
+        ("commit_every_seconds = '1 s'" + STREAM, "commit_every_seconds: a text given; a number is needed"),
         ("[snapshots]\nlevel = 95" + STREAM, "snapshots.level: 95 given; it must be greater than 0 and less"),
-        ("[redis]\nurl = 'localhost'" + STREAM, "redis.url: 'localhost' given; allowed is redis://host"),
-        ("[kafka]\nbootstrap_servers = []" + STREAM, "kafka.bootstrap_servers: [] given; at least one is"),
-        ("[kafka]\nssl_cafile = 7" + STREAM, "kafka.ssl_cafile: 7 given; a path is needed, in quotes"),
+        (
+            "[redis]\nurl = 'localhost'" + STREAM,
+            "redis.url: a URL that cannot be shown given; allowed is redis://host",
+        ),
+        (
+            "[kafka]\nbootstrap_servers = []" + STREAM,
+            "kafka.bootstrap_servers: an empty list given; at least one is",
+        ),
+        ("[kafka]\nssl_cafile = 7" + STREAM, "kafka.ssl_cafile: a number given; a path is needed, in quotes"),
         (
             "[kafka]\nsecurity_protocol = 'TLS'" + STREAM,
-            "kafka.security_protocol: 'TLS' given; allowed is 'PLAINTEXT', 'SSL', 'SASL_PLAINTEXT' or 'SASL_SSL'",
+            "kafka.security_protocol: a text given; allowed is 'PLAINTEXT', 'SSL', 'SASL_PLAINTEXT' or 'SASL_SSL'",
         ),
         (
             "[snapshots]\ntopic = 'a b'" + STREAM,
-            "snapshots.topic: 'a b' given; allowed are 1 to 249 of A-Z a-z 0-9 . _ -",
+            "snapshots.topic: a text given; allowed are 1 to 249 of A-Z a-z 0-9 . _ -",
         ),
-        ("[snapshots]\ntopic = '..'" + STREAM, "snapshots.topic: '..' given; allowed are 1 to 249 of"),
-        ("group = 'a\\n'".replace("'", '"') + STREAM, "group: 'a\\n' given; allowed are 1 to 200 of A-Z"),
-        ("group = 2020-01-02" + STREAM, "group: 2020-01-02 given; a string is needed, in quotes"),
+        ("[snapshots]\ntopic = '..'" + STREAM, "snapshots.topic: a text given; allowed are 1 to 249 of"),
+        ("group = 'a\\n'".replace("'", '"') + STREAM, "group: a text given; allowed are 1 to 200 of A-Z"),
+        ("group = 2020-01-02" + STREAM, "group: a time given; a string is needed, in quotes"),
         (
             "[snapshots]\ntopic = 'colour-reports'" + STREAM,
             "snapshots.topic: 'colour-reports' given; it must be",
@@ -145,7 +151,7 @@ def test_defaults_and_stream():
         (STREAM + "[[streams.queries]]\nname = 'q'\nwhere = 'a*'", "queries[0].where: 'a*' given; a list is"),
         (
             STREAM + "[[streams.queries]]\nname = 'q'\nwhere = []",
-            "queries[0].where: [] given; at least one is",
+            "queries[0].where: an empty list given; at least one is",
         ),
         (
             GRR.replace("domain_size = 10", "labels = ['red', 'blue']")
@@ -189,25 +195,25 @@ def test_a_protocols_own_parameters_are_taken_as_given(protocol, own):
     [
         ("[kafka]\nsecurity_protocol = 'SASL_SSL'", "needs sasl_mechanism, sasl_username and sasl_password"),
         ("[kafka]\nsasl_username = 'me'", "sasl_* needs security_protocol SASL_SSL or SASL_PLAINTEXT"),
-        ("[kafka]\nssl_cafile = 'nofile.pem'", "kafka.ssl_cafile: 'nofile.pem' given; there is no such file"),
+        ("[kafka]\nssl_cafile = 'nofile.pem'", "kafka.ssl_cafile: there is no such file; a path is needed"),
         (
             "[kafka]\nbootstrap_servers = ['localhost:abc']",
-            "kafka.bootstrap_servers[0]: 'localhost:abc' given",
+            "kafka.bootstrap_servers[0]: a text given",
         ),
         (
             "[redis]\nurl = 'redis://localhost:99999/0'",
-            "redis.url: 'redis://localhost:99999/0' given; allowed is",
+            "redis.url: a URL that cannot be shown given; allowed is",
         ),
         ("[redis]\nurl = 'redis://localhost/x'", "allowed is redis://host:port/number or"),
-        ("[redis]\nurl = 'redis://localhost/0?foo=bar'", "'redis://localhost/0?foo=bar' given; allowed is"),
-        ("[redis]\nurl = 'redis://localhost:x/0'", "'redis://localhost:x/0' given; allowed is"),
-        ("[redis]\nurl = 'redis://[::1/0'", "'redis://[::1/0' given; allowed is"),
-        ("[redis]\nurl = 'redis:///0'", "'redis:///0' given; allowed is"),
-        ("[redis]\nurl = 'unix://'", "'unix://' given; allowed is"),
-        ("[redis]\nurl = 'http://localhost'", "'http://localhost' given; allowed is"),
-        ("[kafka]\nbootstrap_servers = ['localhost']", "kafka.bootstrap_servers[0]: 'localhost' given"),
-        ("[kafka]\nbootstrap_servers = ['localhost:65536']", "'localhost:65536' given; allowed is host:port"),
-        ("[kafka]\nbootstrap_servers = [':9092']", "':9092' given; allowed is host:port, such as"),
+        ("[redis]\nurl = 'redis://localhost/0?foo=bar'", "redis.url: redis://localhost given; allowed is"),
+        ("[redis]\nurl = 'redis://localhost:x/0'", "redis.url: a URL that cannot be shown given; allowed is"),
+        ("[redis]\nurl = 'redis://[::1/0'", "redis.url: a URL that cannot be shown given; allowed is"),
+        ("[redis]\nurl = 'redis:///0'", "redis.url: a URL that cannot be shown given; allowed is"),
+        ("[redis]\nurl = 'unix://'", "redis.url: a URL that cannot be shown given; allowed is"),
+        ("[redis]\nurl = 'http://localhost'", "redis.url: a URL that cannot be shown given; allowed is"),
+        ("[kafka]\nbootstrap_servers = ['localhost']", "kafka.bootstrap_servers[0]: a text given"),
+        ("[kafka]\nbootstrap_servers = ['localhost:65536']", "a text given; allowed is host:port"),
+        ("[kafka]\nbootstrap_servers = [':9092']", "a text given; allowed is host:port, such as"),
     ],
 )
 def test_what_could_only_be_noticed_later_is_said_now(text, expected):
@@ -373,17 +379,18 @@ def test_the_environment_overrides():
     ("variable", "text", "expected"),
     [
         ("HTTP__PROT", "1", "http.prot (LDP_WORKER_HTTP__PROT): no such key; there are host, port"),
-        ("HTTP__PORT", "web", "http.port (LDP_WORKER_HTTP__PORT): 'web' given; a whole number is needed"),
+        ("HTTP__PORT", "web", "http.port (LDP_WORKER_HTTP__PORT): a text given; a whole number is needed"),
         (
             "KAFKA__BOOTSTRAP_SERVERS",
             "a:1,b",
-            "kafka.bootstrap_servers[1] (LDP_WORKER_KAFKA__BOOTSTRAP_SERVERS): 'b' given; allowed is host:port, such"
-            " as localhost:9092",
+            "kafka.bootstrap_servers[1] (LDP_WORKER_KAFKA__BOOTSTRAP_SERVERS): a text given; allowed is host:port,"
+            " such as localhost:9092, without a scheme, user or password",
         ),
         (
             "KAFKA__SSL_CAFILE",
             "no.pem",
-            "kafka.ssl_cafile (LDP_WORKER_KAFKA__SSL_CAFILE): 'no.pem' given; there is no such file",
+            "kafka.ssl_cafile (LDP_WORKER_KAFKA__SSL_CAFILE): there is no such file; a path is needed, from"
+            f" {Path().absolute()} on",
         ),
         (
             "SNAPSHOTS__TOPIC",
@@ -391,7 +398,7 @@ def test_the_environment_overrides():
             "snapshots.topic (LDP_WORKER_SNAPSHOTS__TOPIC): 'colour-reports' given; it must be a topic that nothing"
             " else uses",
         ),
-        ("REDIS", "7", "redis (LDP_WORKER_REDIS): 7 given; a table is needed, under [redis]"),
+        ("REDIS", "7", "redis (LDP_WORKER_REDIS): a number given; a table is needed, under [redis]"),
         ("STREAMS__0__NAME", "1", "LDP_WORKER_STREAMS__0__NAME: streams are configured in the file only"),
         ("GROUP__X", "1", "group (LDP_WORKER_GROUP__X): a table given; a string is needed, in quotes"),
     ],
@@ -400,9 +407,58 @@ def test_a_fault_of_the_environment_names_the_variable(variable, text, expected)
     assert fault(STREAM, {f"LDP_WORKER_{variable}": text}) == expected
 
 
+def of_a_service(name):
+    """What the kubelet puts into each pod's environment for a Service with a named TCP port and one of UDP."""
+    return {
+        f"{name}_SERVICE_HOST": "10.96.7.1",
+        f"{name}_SERVICE_PORT": "9464",
+        f"{name}_SERVICE_PORT_METRICS": "9464",
+        f"{name}_SERVICE_PORT_HTTP_2": "80",
+        f"{name}_PORT": "tcp://10.96.7.1:9464",
+        f"{name}_PORT_9464_TCP": "tcp://10.96.7.1:9464",
+        f"{name}_PORT_9464_TCP_PROTO": "tcp",
+        f"{name}_PORT_9464_TCP_PORT": "9464",
+        f"{name}_PORT_9464_TCP_ADDR": "10.96.7.1",
+        f"{name}_PORT_53_UDP": "udp://10.96.7.1:53",
+    }
+
+
+@pytest.mark.parametrize(
+    "service", ["", "_METRICS", "_REDIS", "_KAFKA", "_HTTP", "_KAFKA_0", "_REDIS_SERVICE", "_STREAMS", "_2"]
+)
+def test_point_13_what_kubernetes_says_of_a_service_is_left_alone(service):
+    environ = of_a_service(f"LDP_WORKER{service}")
+    assert parse(STREAM, environ) == parse(STREAM)
+    config = parse(STREAM, environ | {"LDP_WORKER_HTTP__PORT": "1", "LDP_WORKER_GROUP": "g"})
+    assert (config.http.port, config.group) == (1, "g")
+
+
+@pytest.mark.parametrize(
+    ("variable", "text", "expected"),
+    [
+        ("HTTP__PROT", "1", "http.prot (LDP_WORKER_HTTP__PROT): no such key"),
+        (
+            "REDIS__SERVICE_HOST",
+            "10.96.7.1",
+            "redis.service_host (LDP_WORKER_REDIS__SERVICE_HOST): no such key",
+        ),
+        ("KAFKA__PORT", "tcp://10.96.7.1:9092", "kafka.port (LDP_WORKER_KAFKA__PORT): no such key"),
+        ("HTTP__PORT_9464_TCP", "tcp://10.96.7.1:1", "no such key"),
+        ("HTTP_PORT", "9464", "http_port (LDP_WORKER_HTTP_PORT): no such key"),  # one _ for two
+        ("HTTP_HOST", "10.96.7.1", "http_host (LDP_WORKER_HTTP_HOST): no such key"),
+        ("PORT", "9464", "port (LDP_WORKER_PORT): no such key"),
+        ("SERVICE_HOSTS", "10.96.7.1", "service_hosts (LDP_WORKER_SERVICE_HOSTS): no such key"),
+        ("PORT_HTTP_TCP", "tcp://10.96.7.1:1", "port_http_tcp (LDP_WORKER_PORT_HTTP_TCP): no such key"),
+        ("REDIS_URL", "redis://10.96.7.1", "redis_url (LDP_WORKER_REDIS_URL): no such key"),
+    ],
+)
+def test_point_13_every_other_name_is_still_a_fault(variable, text, expected):
+    assert expected in fault(STREAM, {f"LDP_WORKER_{variable}": text})
+
+
 def test_a_variable_is_not_blamed_for_the_file():
     said = fault("[http]\nport = 'web'" + STREAM, {"LDP_WORKER_HTTP__HOST": "localhost"})
-    assert said == "http.port: 'web' given; a whole number is needed"
+    assert said == "http.port: a text given; a whole number is needed"
 
 
 def test_a_secret_from_the_environment_is_not_shown():
