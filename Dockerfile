@@ -33,8 +33,10 @@ COPY --from=build --chown=10001:10001 /var/cache/ldp-worker /var/cache/ldp-worke
 ENV PATH=/opt/ldp-worker/bin:$PATH \
     PYTHONDONTWRITEBYTECODE=1 \
     NUMBA_CACHE_DIR=/var/cache/ldp-worker \
-    LDP_WORKER_CONFIG=/etc/ldp-worker/worker.toml
+    LDP_WORKER_CONFIG=/etc/ldp-worker/worker.toml \
+    LDP_WORKER_HTTP__HOST=0.0.0.0
 USER 10001:10001
+# Probes and Prometheus come from outside the container.
 EXPOSE 9464
 # A stuck worker ends by itself; this is for whoever looks at the container. For another port than 9464 set LDP_WORKER_HTTP__PORT.
 HEALTHCHECK --interval=10s --timeout=5s --start-period=60s --retries=3 \

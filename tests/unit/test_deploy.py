@@ -90,6 +90,14 @@ def test_the_health_check_asks_the_worker(status: int, code: int) -> None:
     assert done.returncode == code
 
 
+def test_point_15_the_image_listens_for_those_outside_it() -> None:
+    """Which compose's Prometheus is; a worker by itself listens for its own machine alone."""
+    assert "LDP_WORKER_HTTP__HOST=0.0.0.0\n" in DOCKERFILE
+    assert config.Http().host == "127.0.0.1"
+    for name in ("worker-1", "worker-2"):
+        assert "LDP_WORKER_HTTP__HOST" not in SERVICES[name].get("environment", {})
+
+
 def test_the_health_check_knows_the_default_port() -> None:
     assert f'\\"{config.Http().port}\\"' in DOCKERFILE
     assert f"EXPOSE {config.Http().port}\n" in DOCKERFILE

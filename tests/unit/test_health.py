@@ -1,7 +1,14 @@
+import contextlib
+import http.client
 import json
+import socket
+import subprocess
+import sys
 import threading
+import time
 import urllib.error
 import urllib.request
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -50,6 +57,122 @@ def test_probes_and_metrics(server):
     assert 'ldp_worker_reports_total{stream="emoji"} 7.0' in body
     assert get(f"{server}/")[0] == 404
     assert "/metrics" in get(f"{server}/x")[1]
+
+
+# --- limits -------------------------------------------------------------------------------------------------
+
+
+ALONE = """
+import resource, sys, threading
+resource.setrlimit(resource.RLIMIT_NOFILE, (1024, 1024))
+from worker import health
+from worker.metrics import Metrics
+ok = lambda: (True, {})
+print(health.serve("127.0.0.1", 0, Metrics().registry, ok, ok).server_port, flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def alone():
+    """A server in a process of its own that may open 1,024 files, as by default; the process and the port."""
+    command = [sys.executable, "-c", ALONE]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        yield process, int(process.stdout.readline())
+        process.stdin.close()
+
+
+def descriptors(process):
+    """How many files a process has open, and how many threads."""
+    facts = Path(f"/proc/{process.pid}")
+    return len(list((facts / "fd").iterdir())), len(list((facts / "task").iterdir()))
+
+
+def raw(port, request):
+    """Sends bytes and returns all that comes back."""
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+        connection.sendall(request)
+        with connection.makefile("rb") as answer:
+            return answer.read()
+
+
+@pytest.mark.parametrize("said", [b"", b"GET /metrics HTTP/1.1\r\nHost: "])
+def test_point_15_probes_are_answered_while_others_hold_1100_connections(alone, said):
+    process, port = alone
+    with contextlib.ExitStack() as held:
+        for _ in range(1100):
+            connection = held.enter_context(socket.create_connection(("127.0.0.1", port), timeout=10))
+            with contextlib.suppress(OSError):  # it may be among those that were ended already
+                connection.sendall(said)
+        for path in ("/healthz", "/readyz", "/metrics"):
+            assert get(f"http://127.0.0.1:{port}{path}")[0] == 200
+        files, threads = descriptors(process)
+        assert files < 2 * health.MOST_CONNECTIONS
+        assert threads < 2 * health.MOST_CONNECTIONS
+        deadline = time.monotonic() + 60
+        while max(descriptors(process)) > 20:  # nobody hung up: the server did
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        assert get(f"http://127.0.0.1:{port}/healthz")[0] == 200
+
+
+def test_point_15_a_request_that_drips_is_ended(alone):
+    _, port = alone
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
+        deadline = time.monotonic() + 60
+        with contextlib.suppress(OSError):
+            while time.monotonic() < deadline:  # never silent for long
+                connection.sendall(b"G")
+                connection.settimeout(0.2)
+                try:
+                    assert connection.recv(1) == b""
+                    break
+                except TimeoutError:
+                    continue
+        assert time.monotonic() < deadline
+
+
+def test_point_15_a_head_has_a_bound(alone):
+    _, port = alone
+    for request in (b"GET /" + b"x" * 9000, b"GET / HTTP/1.1\r\n" + b"X: y\r\n" * 2000):
+        status, _, rest = raw(port, request + b"\r\n\r\n").partition(b"\r\n")
+        assert status == b"HTTP/1.0 431 Request Header Fields Too Large"
+        assert len(rest) < 300
+
+
+def test_point_15_head_is_get_without_the_body(server):
+    for path, status in (("/healthz", 200), ("/readyz", 503), ("/metrics", 200), ("/x", 404)):
+        connection = http.client.HTTPConnection(server.removeprefix("http://"), timeout=10)
+        with contextlib.closing(connection):
+            connection.request("HEAD", path)
+            answer = connection.getresponse()
+            assert (answer.status, answer.read()) == (status, b"")
+            assert int(answer.headers["Content-Length"]) > 0
+
+
+@pytest.mark.parametrize(
+    ("request_line", "status"),
+    [
+        ("GET /metrics", 200),
+        ("GET /<b>nonsense", 404),
+        ("POST /metrics", 501),
+        ("<b>nonsense /", 501),
+        ("G", 400),
+    ],
+)
+def test_point_15_an_answer_says_nothing_of_what_runs_nor_of_what_was_asked(server, request_line, status):
+    said = raw(int(server.rpartition(":")[2]), f"{request_line} HTTP/1.1\r\n\r\n".encode()).decode()
+    head, _, body = said.partition("\r\n\r\n")
+    assert str(status) in head.splitlines()[0]
+    assert "server:" not in head.lower()
+    assert "Python" not in said
+    assert "nonsense" not in said
+    assert "text/plain" in head
+    assert "<" not in body
+
+
+def test_point_15_it_listens_for_this_machine_alone_unless_told_otherwise():
+    assert CONFIG.http.host == "127.0.0.1"
 
 
 def test_forgetting_a_partition():
