@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from ldp.stream import Stream
 
 VERSION = 1
+HEADER_BYTES = 5
+"""Of a binary frame, before its reports: the version and the fingerprint."""
 
 _T = TypeVar("_T", bound=np.generic)
 _FINGERPRINT = re.compile(r"[0-9a-f]{8}", re.ASCII)

@@ -50,6 +50,16 @@ class Columns:
         """Returns the value of record i."""
         return self.values[self.bounds[i] : self.bounds[i + 1]].tobytes()
 
+    def between(self, first: int, last: int) -> "Columns":
+        """Returns records first to last − 1; no value is copied."""
+        bounds = self.bounds[first : last + 1]
+        return Columns(
+            self.offsets[first:last],
+            self.timestamps[first:last],
+            self.values[bounds[0] : bounds[-1]],
+            bounds - bounds[0],
+        )
+
 
 @dataclass(frozen=True)
 class Batch:
@@ -59,3 +69,35 @@ class Batch:
     start: int
     end: int
     columns: Columns
+
+    def slices(self, header: int, size: int, work: int, most: int) -> list["Batch"]:
+        """Cuts the batch between records into stretches that cost at most so much to count, or are one record.
+
+        Together they are the batch: what it holds, in its order, each beginning where the one before it ends. How many
+        reports a record holds is not known before it is decoded, so the most that its bytes have room for are assumed.
+
+        Args:
+            header: bytes of a record before its reports.
+            size: bytes of a report on the wire.
+            work: steps that counting a report takes.
+            most: steps of a slice.
+
+        Example:
+            >>> batch = Batch(0, 5, 20, Columns.of([7, 9, 12], [0, 0, 0], [b"ab", b"cdef", b"gh"]))
+            >>> slices = batch.slices(header=1, size=1, work=10, most=40)
+            >>> [(one.start, one.end, one.columns.values.tobytes()) for one in slices]
+            [(5, 12, b'abcdef'), (12, 20, b'gh')]
+        """
+        columns = self.columns
+        if len(columns.values) // size * work <= most:
+            return [self]
+        total = np.cumsum(np.maximum(np.diff(columns.bounds) - header, 0) // size * work)
+        cuts = [0]
+        while cuts[-1] < len(columns):
+            spent = total[cuts[-1] - 1] if cuts[-1] else 0
+            cuts.append(max(cuts[-1] + 1, int(np.searchsorted(total, spent + most, side="right"))))
+        edges = [self.start, *columns.offsets[cuts[1:-1]].tolist(), self.end]
+        return [
+            Batch(self.partition, start, end, columns.between(first, last))
+            for start, end, first, last in zip(edges, edges[1:], cuts, cuts[1:], strict=False)
+        ]

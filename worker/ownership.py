@@ -367,8 +367,11 @@ class Ownership:
             case Older(why, todo):
                 self._report("rules.older", partition=partition, why=why, todo=todo)
 
-    def apply(self, batch: Batch) -> None:
-        """Counts a polled batch, and sends its malformed records to the dead letters; only of what is held."""
+    def apply(self, batch: Batch, beat: Callable[[], object] = lambda: None) -> None:
+        """Counts a polled batch, and sends its malformed records to the dead letters; only of what is held.
+
+        ``beat`` is called again and again while that takes long.
+        """
         held = self._held.get(batch.partition)
         if held is None:
             return
@@ -381,7 +384,7 @@ class Ownership:
             return
         name = self._stream.name
         before = sum(window.reports for window in held.state.windows.values())
-        reasons = held.state.apply(self._stream, batch)
+        reasons = held.state.apply(self._stream, batch, beat)
         try:
             for index, reason in reasons.items():
                 self._dead_letters.add(batch, index, reason)

@@ -4,7 +4,7 @@ No worker's clock, configuration or order across partitions enters it, so whoeve
 gets the same.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -18,6 +18,9 @@ from worker.rules import Configured, Rule, Terms
 
 ALL = "all"
 """The name of the one cumulative window."""
+
+MOST_WORK = 1 << 30
+"""Steps of counting (see `ldp.Oracle.work`) between two signs of life: a second's on a slow core."""
 
 Counts = npt.NDArray[np.int64]
 
@@ -83,11 +86,18 @@ class PartitionState:
         window = Window(0, stream.oracle.zeros())
         return cls(start, start, [rules.first(configured, start)], windows={ALL: window}, changed={ALL})
 
-    def apply(self, stream: ldp.Stream, batch: Batch) -> Mapping[int, str]:
+    def apply(
+        self, stream: ldp.Stream, batch: Batch, beat: Callable[[], object] = lambda: None
+    ) -> Mapping[int, str]:
         """Counts a batch that continues the prefix; returns the reasons of its malformed records by their index.
 
         Each record is judged by the rule that holds for its offset. Cost: the oracle's for the reports, plus O(bytes of
         the batch).
+
+        Args:
+            stream: whose batch.
+            batch: what comes next.
+            beat: called at least once for each `MOST_WORK` steps.
 
         Raises:
             ValueError: the batch does not begin at this state's offset.
@@ -106,7 +116,10 @@ class PartitionState:
             accepted = decoded.counts > 0
             if len(decoded.reports):
                 window = self.windows[ALL]
-                stream.oracle.accumulate(window.state, decoded.reports)
+                at_once = max(1, MOST_WORK // stream.oracle.work)
+                for first in range(0, len(decoded.reports), at_once):
+                    stream.oracle.accumulate(window.state, decoded.reports[first : first + at_once])
+                    beat()
                 window.reports += len(decoded.reports)
                 self.changed.add(ALL)
                 newest = int(columns.timestamps[begin:end][accepted].max())

@@ -145,6 +145,11 @@ class OLH(Oracle):
         self.q = Fraction(1, self.g)
         self.fields = {"seed": 1 << 32, "bucket": self.g}
 
+    @property
+    def work(self) -> int:
+        """One hash for each value of the domain."""
+        return self.domain_size
+
     def perturb_one(self, value: int) -> tuple[int, ...]:
         """(seed, bucket): see `Oracle.perturb_one`."""
         value = self._checked_value(value)

@@ -160,6 +160,17 @@ class Oracle(ABC):
         """The length of the state vector."""
         return self.domain_size
 
+    @property
+    def work(self) -> int:
+        """How many steps it takes to count one report: an increment each, a byte of bits, or a hash.
+
+        Example:
+            >>> import ldp
+            >>> [ldp.oracle(name, "1", 1000).work for name in ("pgr", "oue", "olh")]
+            [1, 125, 1000]
+        """
+        return 1 if self.length is None else self.length
+
     def zeros(self) -> npt.NDArray[np.int64]:
         """The state before the first report: (state_size,) int64."""
         import numpy as np

@@ -1,0 +1,82 @@
+"""Slices of a batch: together they are the batch, and none costs more than allowed unless it is one record."""
+
+import numpy as np
+import pytest
+
+import ldp
+from ldp import frames
+from worker import partition
+from worker.columns import Batch, Columns
+from worker.partition import PartitionState
+
+HEADER, SIZE, WORK = 5, 3, 10
+
+
+def drawn(rng):
+    """A batch of records of many sizes, with gaps between their offsets and around them."""
+    count = int(rng.integers(0, 40))
+    offsets = np.cumsum(rng.integers(1, 4, count)) + 100
+    values = [rng.bytes(int(rng.choice([0, 3, 8, 50, 500]))) for _ in range(count)]
+    end = int(offsets[-1] + rng.integers(1, 4)) if count else 107
+    return Batch(3, 99, end, Columns.of(offsets.tolist(), (offsets * 7).tolist(), values))
+
+
+def cost(columns):
+    return sum(max(0, len(columns.value(i)) - HEADER) // SIZE * WORK for i in range(len(columns)))
+
+
+@pytest.mark.parametrize("most", [1, 30, 200, 1000, 10**9])
+def test_point_9_slices_are_the_batch_and_bounded(most):
+    rng = np.random.default_rng(9)
+    for _ in range(200):
+        batch = drawn(rng)
+        slices = batch.slices(HEADER, SIZE, WORK, most)
+        assert {one.partition for one in slices} == {batch.partition}
+        assert [slices[0].start, *(one.end for one in slices)] == [
+            *(one.start for one in slices),
+            batch.end,
+        ]
+        assert slices[0].start == batch.start
+        for one in slices:
+            assert ((one.start <= one.columns.offsets) & (one.columns.offsets < one.end)).all()
+            assert cost(one.columns) <= most or len(one.columns) == 1
+        for field in ("offsets", "timestamps", "values"):
+            joined = np.concatenate([getattr(one.columns, field) for one in slices])
+            np.testing.assert_array_equal(joined, getattr(batch.columns, field))
+        values = [one.columns.value(i) for one in slices for i in range(len(one.columns))]
+        assert values == [batch.columns.value(i) for i in range(len(batch.columns))]
+
+
+def test_point_9_slices_are_as_few_as_can_be():
+    batch = Batch(0, 0, 6, Columns.of(range(6), range(6), [bytes(HEADER + SIZE)] * 6))
+    assert [len(one.columns) for one in batch.slices(HEADER, SIZE, WORK, 2 * WORK)] == [2, 2, 2]
+    assert [len(one.columns) for one in batch.slices(HEADER, SIZE, WORK, 4 * WORK)] == [4, 2]
+    assert [len(one.columns) for one in batch.slices(HEADER, SIZE, WORK, 6 * WORK)] == [6]
+
+
+@pytest.mark.parametrize("protocol", ["grr", "olh", "oue", "subset", "hadamard", "pgr"])
+def test_point_9_a_state_is_the_same_however_its_batch_is_cut(protocol, monkeypatch):
+    stream = ldp.Stream("s", ldp.oracle(protocol, epsilon="1", domain_size=30))
+    rng = np.random.default_rng(5)
+    sizes = [1, 7, 40, 1, 3]
+    values = [frames.encode(stream, stream.oracle.perturb(rng.integers(0, 30, n), rng=rng)) for n in sizes]
+    values.insert(2, b"noise")
+    batch = Batch(0, 10, 30, Columns.of([10, 11, 15, 20, 21, 28], range(6), values))
+    whole = PartitionState.fresh(stream, 10)
+    reasons = whole.apply(stream, batch)
+
+    monkeypatch.setattr(partition, "MOST_WORK", 4 * stream.oracle.work)
+    cut, beats, said = PartitionState.fresh(stream, 10), [], {}
+    slices = batch.slices(
+        frames.HEADER_BYTES, stream.oracle.report_dtype.itemsize, stream.oracle.work, partition.MOST_WORK
+    )
+    assert len(slices) > 1
+    for one in slices:
+        found = cut.apply(stream, one, lambda: beats.append(None))
+        said |= {int(one.columns.offsets[i]): reason for i, reason in found.items()}
+    assert len(beats) >= sum(sizes) / 4  # also within the record of forty
+    assert said == {int(batch.columns.offsets[i]): reason for i, reason in reasons.items()}
+    np.testing.assert_array_equal(cut.windows["all"].state, whole.windows["all"].state)
+    for state in (cut, whole):
+        state.windows = {name: window.reports for name, window in state.windows.items()}
+    assert cut == whole
