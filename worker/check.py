@@ -8,7 +8,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -29,11 +29,14 @@ from worker.publisher import KafkaOutbox
 from worker.redaction import redacted
 from worker.rules import Configured, Older
 from worker.topics import Topic
+from worker.undecided import LONG_SECONDS, Undecided, undecided
 
 DAY_MS = 24 * topics.HOUR_MS
 OLDEST_REDIS = (6, 2)
 STRING_LIMIT = 512 << 20
 """Redis' own default of proto-max-bulk-len, the longest string that it takes, in bytes."""
+_NEARLY = 0.9
+"""The share of its memory from which on Redis is said to be nearly full."""
 _KEYS = 4096
 """What Redis needs of a partition beside its blobs, in bytes: keys and metadata."""
 
@@ -71,11 +74,13 @@ class Cluster:
         topics: the topics that exist, by name.
         logs: input topic -> partition -> (first offset, end).
         words: input topic -> partition -> the metadata word of its group's committed offset.
+        undecided: input topic -> what transactions hold back.
     """
 
     topics: Mapping[str, Topic]
     logs: Mapping[str, Mapping[int, tuple[int, int]]]
     words: Mapping[str, Mapping[int, str]]
+    undecided: Mapping[str, Sequence[Undecided]] = field(default_factory=dict)
 
 
 def check(
@@ -97,6 +102,8 @@ def check(
             findings.append(_brokers(admin))
             cluster = _describe(admin, config)
             findings += judge_topics(config, cluster.topics)
+            for topic, held in cluster.undecided.items():
+                findings += judge_undecided(topic, held)
             if config.snapshots.topic in cluster.topics:
                 for served in config.streams:
                     try:
@@ -118,6 +125,7 @@ def check(
         try:
             info = _info(client, deadline)
             findings += judge_redis(info, _setting(client, "appendfsync"))
+            findings += judge_used(info)
             findings += judge_blobs(config, int(_setting(client, "proto-max-bulk-len") or STRING_LIMIT))
             if cluster is not None:
                 findings += _judge_state(client, config, cluster, heads, info)
@@ -418,6 +426,22 @@ def judge_head(config: Config, served: Served, topic: Topic | None, head: Head) 
     return Finding(Level.OK, subject, text)
 
 
+def judge_undecided(topic: str, held: Sequence[Undecided]) -> list[Finding]:
+    """Judges what transactions hold back: while they are short it is a producer at work, else it is a hold-up."""
+    findings = []
+    for one in held:
+        by = f" ({', '.join(one.by)})" if one.by else ""
+        age = "" if one.seconds is None else f", open for {one.seconds:.0f} s,"
+        text = (
+            f"partition {one.partition}: a transaction{by}{age} holds back {one.end - one.first} offset(s) from"
+            f" {one.first} on, of whichever producer: they are counted once it ends, and are in no lag until then"
+        )
+        level = Level.ERROR if (one.seconds or 0) > LONG_SECONDS else Level.WARNING
+        todo = "if its producer is gone: wait for its transaction.timeout.ms, or kafka-transactions.sh abort"
+        findings.append(Finding(level, f"topic {topic}", text, todo))
+    return findings
+
+
 def _describe(admin: KafkaAdminClient, config: Config) -> Cluster:
     """Asks the cluster for all that is judged; a coordinator that only just starts is given time."""
     there = topics.describe(admin, [topic.name for topic in topics.wanted(config, 1)])
@@ -432,7 +456,8 @@ def _describe(admin: KafkaAdminClient, config: Config) -> Cluster:
                 raise
             time.sleep(0.2)
     logs = {s.topic: topics.bounds(admin, s.topic, range(there[s.topic].partitions)) for s in known}
-    return Cluster(there, logs, words)
+    held = {s.topic: undecided(admin, s.topic, range(there[s.topic].partitions)) for s in known}
+    return Cluster(there, logs, words, held)
 
 
 # --- Redis --------------------------------------------------------------------------------------------------
@@ -525,6 +550,20 @@ def judge_blobs(config: Config, limit: int) -> list[Finding]:
             todo = f"set proto-max-bulk-len {size} or more, or use a smaller domain or another protocol"
             findings.append(Finding(Level.ERROR, f"counts of {served.stream.name}", text, todo))
     return findings
+
+
+def judge_used(info: Mapping[str, Any]) -> list[Finding]:
+    """Judges how much of its memory Redis uses; says nothing if there is no limit, or room enough."""
+    limit = int(info.get("maxmemory", 0))
+    used = int(info.get("used_memory", 0)) - int(info.get("mem_not_counted_for_evict", 0))
+    if not limit or used <= _NEARLY * limit:
+        return []
+    text, todo = f"{_size(used)} of {_size(limit)} are used", "raise maxmemory, or remove what is not needed"
+    if used > limit:
+        return [
+            Finding(Level.ERROR, "redis memory", f"{text}: Redis refuses writes, nothing is committed", todo)
+        ]
+    return [Finding(Level.WARNING, "redis memory", f"{text}: soon Redis will refuse writes", todo)]
 
 
 def judge_memory(config: Config, there: Mapping[str, Topic], info: Mapping[str, Any]) -> Finding:

@@ -17,6 +17,7 @@ from worker.config import parse
 from worker.head import Head
 from worker.partition import PartitionState
 from worker.rules import Configured, Rule, Terms
+from worker.undecided import Undecided
 
 CONFIG_TEXT = """
 group = "g"
@@ -129,6 +130,52 @@ def test_redis(changed, fsync, level):
 def test_memory(maxmemory, level):
     # 2 partitions of 3 counters of 8 bytes and 4 KiB, twice during a commit: 16,432 bytes
     assert check.judge_memory(CONFIG, cluster(), {"maxmemory": maxmemory}).level == level
+
+
+@pytest.mark.parametrize(
+    ("info", "level", "said"),
+    [
+        ({"maxmemory": 0, "used_memory": 5 << 30}, None, ""),
+        ({"maxmemory": 1 << 30, "used_memory": 900 << 20}, None, ""),
+        (
+            {"maxmemory": 1 << 30, "used_memory": 950 << 20},
+            Level.WARNING,
+            "950.0 MiB of 1.0 GiB are used: soon",
+        ),
+        ({"maxmemory": 1 << 30, "used_memory": 1 << 30}, Level.WARNING, "1.0 GiB of 1.0 GiB are used: soon"),
+        ({"maxmemory": 1 << 30, "used_memory": 1 + (1 << 30)}, Level.ERROR, "Redis refuses writes"),
+        # what Redis itself leaves out when it compares: buffers of replicas and of the append-only file
+        (
+            {"maxmemory": 1 << 30, "used_memory": 2 << 30, "mem_not_counted_for_evict": 3 << 29},
+            None,
+            "",
+        ),
+    ],
+)
+def test_point_8_memory_that_is_used_up(info, level, said):
+    found = check.judge_used(info)
+    assert levels(found, "redis memory") == ([] if level is None else [level])
+    assert all(said in finding.text and finding.todo for finding in found)
+
+
+@pytest.mark.parametrize(
+    ("held", "level", "said"),
+    [
+        (
+            Undecided(2, 50, 150, ("etl-1",), 12.0),
+            Level.WARNING,
+            "partition 2: a transaction (etl-1), open for 12 s,",
+        ),
+        (Undecided(2, 50, 150, ("etl-1",), 301.0), Level.ERROR, "holds back 100 offset(s) from 50 on"),
+        (Undecided(0, 7, 8), Level.WARNING, "partition 0: a transaction holds back 1 offset(s) from 7 on"),
+    ],
+)
+def test_point_8_what_a_transaction_holds_back(held, level, said):
+    (finding,) = check.judge_undecided("reports", [held])
+    assert (finding.level, finding.subject) == (level, "topic reports")
+    assert said in finding.text
+    assert "transaction.timeout.ms" in finding.todo
+    assert check.judge_undecided("reports", []) == []
 
 
 @pytest.mark.parametrize(
