@@ -20,6 +20,7 @@ FETCH_BYTES = 8 << 20
 """Fetched of one partition at a time; a record larger than this is still fetched, alone."""
 
 _TIMEOUT_MS = 10_000
+_JOIN_MS = 200
 _T = TypeVar("_T")
 
 
@@ -135,6 +136,25 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
             self._positions[partition] = end
         return batches
 
+    def keep(self) -> None:
+        """Stays in the group, and hears of rebalances, without reading on: while what was polled is being counted.
+
+        Raises:
+            StateLost: as `poll` does.
+        """
+        # a member that is joining has to be given time for it
+        joining = self._consumer.group_metadata().state is not MemberState.STABLE
+        reading = self._reading()
+        self._consumer.pause(*reading)
+        try:
+            self.poll(_JOIN_MS if joining else 0)
+        finally:
+            self._consumer.resume(*self._reading())
+
+    def _reading(self) -> list[TopicPartition]:
+        """Returns the started partitions that are still assigned."""
+        return [self._tp(partition) for partition in self._positions.keys() & self.assigned()]
+
     def take_revoked(self) -> set[int]:
         """Returns the partitions taken away since the last call."""
         with self._lock:
@@ -154,10 +174,16 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
         asked = cluster._last_successful_refresh_ms > self._subscribed_ms
         return set() if partitions is None and asked else partitions
 
-    def lags(self, offsets: Mapping[int, int]) -> dict[int, int]:
-        """Returns how far the last stable offsets are ahead of the given ones."""
-        ends = self._bound(self._consumer.end_offsets, offsets)
-        return {partition: max(0, ends[partition] - offset) for partition, offset in offsets.items()}
+    def ends(self, partitions: Collection[int]) -> dict[int, tuple[int, int]]:
+        """Returns each log's last stable offset and its high watermark, as the last fetch heard that.
+
+        Between them lies what no transaction has decided yet. The watermark is taken first, so that what was only just
+        written does not look undecided.
+        """
+        assigned = self.assigned()
+        high = {p: self._consumer.highwater(self._tp(p)) or 0 for p in partitions if p in assigned}
+        stable = self._bound(self._consumer.end_offsets, partitions)
+        return {p: (end, max(end, high.get(p, 0))) for p, end in stable.items()}
 
     def close(self) -> None:
         """Leaves the group."""

@@ -19,6 +19,7 @@ from ldp import frames
 from worker.columns import Batch
 from worker.metrics import Metrics
 from worker.ownership import Unavailable
+from worker.progress import Progress, Step
 
 PREFIX_BYTES = 1024
 """How much is kept of a record that is too large for the dead-letter topic."""
@@ -39,12 +40,20 @@ class KafkaDeadLetters:
         source: the topic that the records come from.
         topic: the dead-letter topic.
         metrics: where the letters are counted.
+        progress: what is told whether letters leave.
     """
 
     def __init__(
-        self, settings: Mapping[str, Any], stream: ldp.Stream, source: str, topic: str, metrics: Metrics
+        self,
+        settings: Mapping[str, Any],
+        stream: ldp.Stream,
+        source: str,
+        topic: str,
+        metrics: Metrics,
+        progress: Progress,
     ) -> None:
         self._stream, self._source, self._topic = stream, source, topic
+        self._progress = progress
         self._counter = metrics.dead_letters.labels(stream.name)
         self._pending: deque[tuple[Any, bytes, bytes, list[tuple[str, bytes]]]] = deque()
         self._waiting = 0
@@ -82,7 +91,8 @@ class KafkaDeadLetters:
             ("__connect.errors.exception.message", frames.REASONS[reason].encode()),
             ("stream", self._stream.name.encode()),
         ]
-        self._send(key, batch.columns.value(index), headers)
+        with self._progress.attempt(Step.LETTERS):
+            self._send(key, batch.columns.value(index), headers)
 
     def flush(self) -> None:
         """Waits until every letter is acknowledged; one that is too large for the topic goes as its hash and prefix.
@@ -91,6 +101,11 @@ class KafkaDeadLetters:
             Unavailable: the brokers did not acknowledge in time; the letters are kept and sent again.
             KafkaError: an error that waiting does not mend.
         """
+        if self._pending:
+            with self._progress.attempt(Step.LETTERS):
+                self._flush()
+
+    def _flush(self) -> None:
         deadline = time.monotonic() + _FLUSH_SECONDS
         while self._pending:
             future, key, value, headers = self._pending[0]  # where it stays until it is safe

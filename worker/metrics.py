@@ -38,7 +38,7 @@ class Metrics:
         self.claims = counter("claims_total", "Partitions claimed, by how they began.", ("stream", "start"))
         self.commits = counter("commits_total", "Commits to Redis, by verdict.", ("stream", "verdict"))
         self.commit_seconds = histogram("commit_seconds", "Time of one partition's commit to Redis.")
-        self.count_seconds = histogram("count_seconds", "Time to count one polled batch of one partition.")
+        self.count_seconds = histogram("count_seconds", "Time to count one slice of a polled batch.")
         self.errors = counter(
             "errors_total", "Failed attempts that were tried again, by step.", ("stream", "step")
         )
@@ -51,10 +51,17 @@ class Metrics:
         self.lag = gauge(
             "partition_lag", "Offsets between the last stable one and the counted one.", _PARTITION
         )
+        self.undecided = gauge(
+            "partition_undecided",
+            "Offsets between the last stable one and the high watermark: held back by an open transaction.",
+            _PARTITION,
+        )
         self.watermark = gauge(
             "partition_watermark_timestamp_seconds", "Highest timestamp of an accepted record.", _PARTITION
         )
-        self.up = gauge("stream_up", "1 while the stream is served, 0 once it stopped on an error.")
+        self.up = gauge(
+            "stream_up", "1 while the stream is served, 0 once it stopped because counts were lost."
+        )
 
         # what the publisher says
         self.snapshots = counter("snapshots_total", "Snapshots published.")
@@ -89,12 +96,12 @@ class Metrics:
             (self.rejected, tuple(Reason)),
             (self.claims, ("fresh", "resume", "gap")),
             (self.commits, ("done", "lineage", "fenced", "forked", "unstaged")),
-            (self.errors, ("poll", "claim", "commit", "compare", "publish", "recommend")),
+            (self.errors, ("poll", "claim", "commit", "compare", "publish", "recommend", "serve")),
         ):
             for value in values:
                 metric.labels(stream, str(value))
 
     def forget_partition(self, stream: str, partition: int) -> None:
         """Drops a partition's gauges once another worker counts it."""
-        for metric in (self.owned, self.offset, self.lag, self.watermark):
+        for metric in (self.owned, self.offset, self.lag, self.undecided, self.watermark):
             metric.remove(stream, str(partition))

@@ -1,17 +1,19 @@
 """The service: the loops that wire log, counts, store and publisher; nothing else knows more than two of them."""
 
+import contextlib
 import faulthandler
 import os
 import signal
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 import structlog
 
-from ldp import kernels
+from ldp import frames, kernels
 from worker import brokers, health
+from worker.columns import Batch
 from worker.config import PREFIX, Config, ConfigError, Served
 from worker.consumer import KafkaLog
 from worker.dead_letters import KafkaDeadLetters
@@ -19,28 +21,25 @@ from worker.group import KafkaGroup
 from worker.layout import StateLost
 from worker.metrics import Metrics
 from worker.ownership import Ownership, Unavailable
+from worker.partition import MOST_WORK
+from worker.progress import PATIENCE_SECONDS, SERVING, Progress, Step
 from worker.publisher import KafkaOutbox, Publisher
 from worker.recommender import Recommender
 from worker.store import RedisStore, connect
 
 _POLL_MS = 200
-_STOP_SECONDS = 15
+_COUNT_SECONDS = 1.0
+"""How long is counted between two looks at the group, at what is to be committed, and at what is to be shown."""
+_LOOK_SECONDS = 5.0
+_STOP_SECONDS = 4.0
+"""What finishing may take: what is not stored by then is counted again by the next owner."""
 _STUCK_SECONDS = 120
-"""A step of the loop takes milliseconds; one this long means that the client spins or hangs: only a restart helps."""
+"""A step of the loop takes a second at most; one this long means that the client spins or hangs: a restart helps."""
+_FIRST_RETRY, _LONGEST_RETRY = 1.0, 60.0
+_CLOSE_SECONDS = 15
+"""How long a publishing thread that is told to end is waited for, before the stream begins again without it."""
 
 log = structlog.get_logger()
-
-
-@dataclass
-class _Progress:
-    """What the polling thread says of itself to the other threads."""
-
-    stepped: float = field(default_factory=time.monotonic)
-    ticked: float = field(default_factory=time.monotonic)
-    partitions: frozenset[int] | None = None
-    state: str = "joining"
-    error: str | None = None
-    ended: bool = False
 
 
 class StreamWorker:
@@ -56,144 +55,221 @@ class StreamWorker:
     def __init__(self, config: Config, served: Served, metrics: Metrics, stopping: threading.Event) -> None:
         self._config, self._served, self._metrics, self._stopping = config, served, metrics, stopping
         self.name = served.stream.name
-        self.progress = _Progress()
+        self.progress = Progress()
         self._log = log.bind(stream=self.name)
-        self._thread = threading.Thread(
-            target=self._guard, args=(self._serve,), name=f"poll-{self.name}", daemon=True
-        )
+        self._thread = threading.Thread(target=self._run, name=f"poll-{self.name}", daemon=True)
 
     def start(self) -> None:
         """Starts serving, on threads of its own."""
         self._metrics.begin(self.name)
+        self.progress.beat()
+        self.progress.tick()
         self._thread.start()
 
     def join(self, timeout: float) -> None:
         """Waits for the polling thread's end."""
         self._thread.join(timeout)
 
-    def _guard(self, work: Callable[[], None]) -> None:
-        """Runs a thread's work; an error that waiting does not mend stops the stream, and says why."""
+    def _run(self) -> None:
+        """Serves until asked to stop, or until counts are lost; after any other error it begins again from the store.
+
+        It waits before that, longer each time, until it has served for a while.
+        """
+        wait = _FIRST_RETRY
         try:
-            work()
-        except StateLost as error:
-            self.progress.error = f"StateLost: {error}"
-            self._metrics.up.labels(self.name).set(0)
-            self._log.error("stream.stopped", error=str(error))
-        except Exception as error:
-            self.progress.error = f"{type(error).__name__}: {error}"
-            self._metrics.up.labels(self.name).set(0)
-            self._log.exception("stream.stopped", error=str(error))
+            while not self._stopping.is_set():
+                began = time.monotonic()
+                try:
+                    self._serve()
+                except StateLost as error:
+                    self.progress.error = f"StateLost: {error}"
+                    self._metrics.up.labels(self.name).set(0)
+                    self._log.error("stream.stopped", error=str(error))
+                    return
+                except Exception as error:
+                    if time.monotonic() - began > _LONGEST_RETRY:
+                        wait = _FIRST_RETRY
+                    self._metrics.errors.labels(self.name, "serve").inc()
+                    self.progress.failed(Step.SERVE, f"{type(error).__name__}: {error}")
+                    self._log.exception("serve.retry", error=str(error), wait_seconds=wait)
+                    self._pause(wait)
+                    wait = min(2 * wait, _LONGEST_RETRY)
         finally:
-            if threading.current_thread() is self._thread:
-                self.progress.ended = True
+            self.progress.ended = True
+
+    def _pause(self, seconds: float) -> bool:
+        """Waits, alive, with nothing to do; returns whether to stop."""
+        self.progress.beat()
+        self.progress.tick()
+        return self._stopping.wait(seconds)
 
     def _serve(self) -> None:
         config, stream = self._config, self._served.stream
         group, settings = config.consumer_group(stream), config.kafka.client()
+        self.progress.state, self.progress.partitions = "joining", None
         while (connected := self._connect(settings, group)) is None:
-            if self._stopping.wait(1):
+            if self._pause(1):
                 return
         kafka, letters = connected
-        store = RedisStore(connect(config.redis), stream.name)
+        client = connect(config.redis)
         known = KafkaGroup(settings, group, self._served.topic)
         outbox = KafkaOutbox(settings, config.transactional_id(stream), config.snapshots.topic, stream)
-        ownership = Ownership(
-            group,
-            stream,
-            self._served.configured,
-            kafka,
-            store,
-            letters,
-            outbox,
-            self._served.recount_after,
-            self._metrics,
-            time.monotonic,
-            self._report,
-        )
-        publisher = Publisher(
-            stream,
-            store,
-            outbox,
-            lambda: sorted(self.progress.partitions or ()),
-            known.uncounted,
-            lambda: ownership.epoch(0),
-            config.snapshots.level,
-            config.snapshots.fewest_new,
-            Recommender(stream, config.snapshots.recommend_every_seconds, self._metrics, self._report),
-            self._metrics,
-            self._report,
-        )
-        ended = threading.Event()
-        publishing = threading.Thread(
-            target=self._guard,
-            args=(lambda: publisher.run(ended, config.snapshots.every_seconds, self._tick),),
-            name=f"publish-{self.name}",
-            daemon=True,
-        )
-        publishing.start()
-        try:
-            self._poll(kafka, ownership)
-            self._finish(ownership)
-        finally:
-            ended.set()
-            publishing.join(_STOP_SECONDS)
-            known.close()
+        with contextlib.ExitStack() as ending:
+            # the last is closed first
+            for close in (client.close, kafka.close, letters.close, known.close, outbox.close):
+                ending.callback(self._close, close)
+            store = RedisStore(client, stream.name)
+            ownership = Ownership(
+                group,
+                stream,
+                self._served.configured,
+                kafka,
+                store,
+                letters,
+                outbox,
+                self._served.recount_after,
+                self._metrics,
+                time.monotonic,
+                self._report,
+            )
+            publisher = Publisher(
+                stream,
+                store,
+                outbox,
+                lambda: sorted(self.progress.partitions or ()),
+                known.uncounted,
+                lambda: ownership.epoch(0),
+                config.snapshots.level,
+                config.snapshots.fewest_new,
+                Recommender(stream, config.snapshots.recommend_every_seconds, self._metrics, self._report),
+                self._metrics,
+                self._report,
+            )
+            ended, errors = threading.Event(), list[Exception]()
+
+            def publish() -> None:
+                try:
+                    publisher.run(ended, config.snapshots.every_seconds, self._tick)
+                except Exception as error:
+                    errors.append(error)
+
+            publishing = threading.Thread(target=publish, name=f"publish-{self.name}", daemon=True)
+            self.progress.tick()
+            publishing.start()
             try:
-                letters.close()
+                self._poll(kafka, ownership, errors)
+                self._finish(ownership)
             finally:
-                kafka.close()
+                ended.set()
+                publishing.join(_CLOSE_SECONDS)
+                self._forget(ownership)
+        if errors:
+            raise errors[0]
+
+    def _forget(self, ownership: Ownership) -> None:
+        """Shows nothing of what is no longer counted here."""
+        for partition in ownership.counted():
+            self._metrics.forget_partition(self.name, partition)
+        self._metrics.publisher.labels(self.name).set(0)
+
+    def _close(self, close: Callable[[], None]) -> None:
+        """Closes a client; that it fails is no reason to keep the others, or to forget why they are closed."""
+        try:
+            close()
+        except Exception as error:
+            self._log.warning("close.failed", error=f"{type(error).__name__}: {error}")
 
     def _report(self, event: str, **facts: object) -> None:
-        """Logs what happened; what should not happen often, as a warning."""
+        """Logs what happened, what should not happen often as a warning; readiness hears of what fails and ends."""
         usual = event.endswith((".claimed", ".released", ".published", ".opened", ".added"))
         (self._log.info if usual else self._log.warning)(event, **facts)
+        if (step := _RETRIED.get(event)) is not None:
+            self.progress.failed(step, str(facts["error"]))
+        elif event in ("partition.released", "partition.gap"):
+            self.progress.over(Step.LETTERS)  # the record that made it due may be another's now, or gone
 
     def _tick(self) -> None:
-        self.progress.ticked = time.monotonic()
+        self.progress.tick()
+        self.progress.over(Step.PUBLISH)
 
     def _connect(self, settings: dict[str, object], group: str) -> tuple[KafkaLog, KafkaDeadLetters] | None:
         stream, topic = self._served.stream, self._served.topic
         dead_letters = self._config.dead_letters.topic
         with brokers.listening() as reason:
             try:
-                kafka = KafkaLog(settings, group, topic)
-                try:
-                    return kafka, KafkaDeadLetters(settings, stream, topic, dead_letters, self._metrics)
-                except Unavailable:
-                    kafka.close()
-                    raise
+                with self.progress.attempt(Step.CONNECT):
+                    kafka = KafkaLog(settings, group, topic)
+                    try:
+                        letters = KafkaDeadLetters(
+                            settings, stream, topic, dead_letters, self._metrics, self.progress
+                        )
+                    except Exception:
+                        kafka.close()
+                        raise
+                return kafka, letters
             except Unavailable as error:
-                self.progress.stepped = self.progress.ticked = time.monotonic()
                 self._log.warning("kafka.unavailable", error=f"{error}{reason}", todo=reason.advice)
                 return None
 
-    def _poll(self, kafka: KafkaLog, ownership: Ownership) -> None:
-        """Polls, counts, claims and commits until asked to stop or an error that waiting does not mend."""
-        commit_at = look_at = time.monotonic()
-        while not self._stopping.is_set() and self.progress.error is None:
+    def _poll(self, kafka: KafkaLog, ownership: Ownership, errors: list[Exception]) -> None:
+        """Polls, counts, claims and commits until asked to stop or until the publishing thread ends with an error.
+
+        What one poll brings may take long to count: then it is counted in slices, and between them the worker stays in
+        the group, lets go of what others are to count, and commits.
+        """
+        progress = self.progress
+        began = commit_at = look_at = time.monotonic()
+        polled: deque[Batch] = deque()
+        while not self._stopping.is_set() and not errors:
             try:
-                batches = kafka.poll(_POLL_MS)
+                with progress.attempt(Step.POLL):
+                    if polled:
+                        kafka.keep()
+                    else:
+                        polled.extend(kafka.poll(_POLL_MS))
                 ownership.release(kafka.take_revoked())
-                for batch in batches:
-                    with self._metrics.count_seconds.labels(self.name).time():
-                        ownership.apply(batch)
-                    self.progress.stepped = time.monotonic()
+                self._count(ownership, polled)
                 ownership.claim()
                 now = time.monotonic()
                 if now >= commit_at:
                     ownership.commit()
+                    progress.over(Step.COMMIT)
                     commit_at = now + self._config.commit_every_seconds
-                if now >= look_at or self.progress.partitions is None:
+                if now >= look_at or progress.partitions is None:
                     ownership.compare()
-                    self._look(kafka, ownership)
-                    look_at = now + self._config.snapshots.every_seconds
+                    progress.over(Step.COMPARE)
+                    with progress.attempt(Step.LOOK):
+                        self._look(kafka, ownership)
+                    look_at = now + min(_LOOK_SECONDS, self._config.snapshots.every_seconds)
+                if now - began > PATIENCE_SECONDS:
+                    progress.over(Step.SERVE)
             except Unavailable as error:
                 self._metrics.errors.labels(self.name, "poll").inc()
                 self._log.warning("poll.retry", error=str(error))
+                polled.clear()
                 ownership.rewind()
                 self._stopping.wait(0.5)
-            self.progress.state = self._state(kafka, ownership)
-            self.progress.stepped = time.monotonic()
+            progress.state = self._state(kafka, ownership)
+            if progress.state == SERVING:
+                progress.over(Step.CLAIM)  # an attempt that is put off is not one that went well
+            progress.beat()
+
+    def _count(self, ownership: Ownership, polled: deque[Batch]) -> None:
+        """Counts what was polled, for `_COUNT_SECONDS` or a slice; the rest stays in the queue."""
+        oracle = self._served.stream.oracle
+        size, work = oracle.report_dtype.itemsize, oracle.work
+        until = time.monotonic() + _COUNT_SECONDS
+        while polled and not self._stopping.is_set() and time.monotonic() < until:
+            first, *rest = polled.popleft().slices(frames.HEADER_BYTES, size, work, MOST_WORK)
+            polled.extendleft(reversed(rest))
+            with self._metrics.count_seconds.labels(self.name).time():
+                ownership.apply(first, self.progress.beat)
+            self.progress.beat()
+        # of a partition that is let go of nothing is left over: whoever claims it reads it again
+        held = ownership.counted()
+        left = [batch for batch in polled if batch.partition in held]
+        polled.clear()
+        polled.extend(left)
 
     def _state(self, kafka: KafkaLog, ownership: Ownership) -> str:
         """Returns what readiness says: serving is to count every partition that the group assigns to this worker."""
@@ -203,7 +279,7 @@ class StreamWorker:
             return f"topic {self._served.topic} is missing"
         if kafka.generation() is None:
             return "joining"
-        return "serving" if kafka.assigned() <= ownership.counted().keys() else "claiming"
+        return SERVING if kafka.assigned() <= ownership.counted().keys() else "claiming"
 
     def _look(self, kafka: KafkaLog, ownership: Ownership) -> None:
         """Brings the gauges up to date."""
@@ -211,12 +287,15 @@ class StreamWorker:
         self.progress.partitions = None if partitions is None else frozenset(partitions)
         if partitions is not None and not partitions:
             self._log.warning("topic.missing", topic=self._served.topic, todo="ldp-worker create-topics")
-        counted, stored, watermarks = ownership.counted(), ownership.stored(), ownership.watermarks()
-        for partition, lag in kafka.lags(counted).items():
-            labels = (self.name, str(partition))
+        stored, watermarks = ownership.stored(), ownership.watermarks()
+        # one that counts nothing asks, too: it is to know whether the brokers would answer
+        ends = kafka.ends(stored.keys() or sorted(partitions or ())[:1])
+        for partition in stored:
+            (end, high), labels = ends[partition], (self.name, str(partition))
             self._metrics.owned.labels(*labels).set(1)
             self._metrics.offset.labels(*labels).set(stored[partition])
-            self._metrics.lag.labels(*labels).set(lag + counted[partition] - stored[partition])
+            self._metrics.lag.labels(*labels).set(max(0, end - stored[partition]))
+            self._metrics.undecided.labels(*labels).set(high - end)
             if partition in watermarks:
                 self._metrics.watermark.labels(*labels).set(watermarks[partition] / 1000)
 
@@ -226,17 +305,27 @@ class StreamWorker:
         ownership.commit()
         while ownership.counted() != ownership.stored() and time.monotonic() < deadline:
             time.sleep(0.2)
-            self.progress.stepped = time.monotonic()
+            self.progress.beat()
             ownership.commit()
         behind = {p: n for p, n in ownership.counted().items() if n != ownership.stored()[p]}
         self._log.info("stream.finished", committed=not behind)
 
 
+_RETRIED = {
+    "claim.retry": Step.CLAIM,
+    "commit.retry": Step.COMMIT,
+    "compare.retry": Step.COMPARE,
+    "snapshot.retry": Step.PUBLISH,
+}
+"""Which step an event says has failed."""
+
+
 def run(config: Config) -> int:
     """Serves every stream of the configuration until SIGTERM or SIGINT; returns the exit code.
 
-    A stream that stops on an error leaves the others running and the worker not ready; when none is left, or on a stop
-    after such an error, the exit code is 1. A watchdog ends the process if a polling thread hangs.
+    A stream whose counts are lost stops, and leaves the others running and the worker not ready; the worker stays until
+    it is asked to stop, so that it can be seen, and its exit code then is 1. Asked to stop, it ends within five
+    seconds, whether or not the brokers and Redis answer. A watchdog ends the process if a thread hangs.
     """
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -256,8 +345,8 @@ def run(config: Config) -> int:
         return max(idle.values(), default=0) < _STUCK_SECONDS, {"seconds_since_step": idle}
 
     def ready() -> tuple[bool, health.Facts]:
-        states = {worker.name: worker.progress.error or worker.progress.state for worker in workers}
-        return all(state == "serving" for state in states.values()), {"streams": states}
+        states = {worker.name: worker.progress.says() for worker in workers}
+        return all(state == SERVING for state in states.values()), {"streams": states}
 
     try:
         server = health.serve(config.http.host, config.http.port, metrics.registry, healthy, ready)
@@ -275,16 +364,19 @@ def run(config: Config) -> int:
     kernels.warm()  # compiled or loaded before anything waits for them
     for worker in workers:
         worker.start()
-    while not stopping.wait(1) and not all(worker.progress.ended for worker in workers):
+    while not stopping.wait(1):
         good, facts = healthy()
         if not good:
             log.critical("worker.stuck", **facts)
             faulthandler.dump_traceback()
             os._exit(1)  # the stuck thread cannot be asked; a supervisor starts a new process
-    stopping.set()
+    deadline = time.monotonic() + _STOP_SECONDS
     for worker in workers:
-        worker.join(3 * _STOP_SECONDS)
-    server.shutdown()
+        worker.join(max(0.0, deadline - time.monotonic()))
     failed = {worker.name: worker.progress.error for worker in workers if worker.progress.error}
-    log.info("worker.stopped", failed=failed)
+    unfinished = [worker.name for worker in workers if not worker.progress.ended]
+    log.info("worker.stopped", failed=failed, unfinished=unfinished)
+    if unfinished:  # a client that waits for an answer cannot be asked; nothing half done counts
+        os._exit(1 if failed else 0)
+    server.shutdown()
     return 1 if failed else 0

@@ -18,7 +18,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -114,6 +114,16 @@ def base(stream: ldp.Stream, reports: np.ndarray) -> np.ndarray:
     return (support(stream, reports) / len(reports) - q) / (p - q)
 
 
+@contextlib.contextmanager
+def frozen(server: services.Server) -> Iterator[None]:
+    """Lets a server hold its connections and answer nothing: SIGSTOP, until the end of the block."""
+    os.killpg(server.process.pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.killpg(server.process.pid, signal.SIGCONT)
+
+
 # --- a worker -------------------------------------------------------------------------------------------------
 
 
@@ -200,11 +210,21 @@ class Worker:
         """Waits for the end; returns the exit code."""
         return self.process.wait(PATIENCE)
 
+    def says(self) -> str:
+        """What readiness says of its one stream."""
+        (state,) = json.loads(self.get("/readyz")[2])["streams"].values()
+        return state
+
     def stopped_for(self) -> str:
-        """Waits until it ends by itself with exit code 1; returns why its one stream stopped, as its log says."""
-        assert self.ended() == 1
-        assert self.events("stream.stopped")
-        (why,) = self.events("worker.stopped")[0]["failed"].values()
+        """Waits until its one stream stopped, and sees that it shows it; then ends it, and returns why it stopped."""
+        until(lambda: self.events("stream.stopped"), f"{self.log.name}: its stream stops")
+        assert self.alive()
+        assert self.get("/healthz")[0] == 200
+        assert self.get("/readyz")[0] == 503
+        assert self.metric("stream_up") == 0
+        why = self.says()
+        assert self.terminate() == 1
+        assert list(self.events("worker.stopped")[0]["failed"].values()) == [why]
         return why
 
 

@@ -7,6 +7,7 @@ import random
 import numpy as np
 import pytest
 from kafka import KafkaConsumer, TopicPartition
+from kafka.admin import ConfigResource, ConfigResourceType
 
 import ldp
 from ldp import frames
@@ -206,13 +207,25 @@ def test_a_dead_letter_topic_with_a_small_limit(kafka, redis_url, tmp_path):
             assert_letter(letter, sent[where], cut=len(sent[where][0]) > 2000)
 
 
-def test_a_dead_letter_topic_that_takes_nothing_stops_the_stream(kafka, redis_url, tmp_path):
+def test_point_10_a_dead_letter_topic_that_takes_nothing_is_said_until_it_is_mended(
+    kafka, redis_url, tmp_path
+):
     with World(kafka, redis_url, tmp_path, partitions=1, dead_letters={"max.message.bytes": "500"}) as world:
-        send(world, [(b"\x00" + random.Random(9).randbytes(5000), "version")])
-        why = world.launch().stopped_for()
+        sent = send(world, [(b"\x00" + random.Random(9).randbytes(5000), "version")])
+        worker = world.launch()
+        until(lambda: len(worker.events("serve.retry")) >= 2, "it is tried again")
+        why = worker.says()
         assert world.config.dead_letters.topic in why
         assert "max.message.bytes" in why
         assert world.totals()["accepted"] == 0  # nothing passes the record that has no letter
+        assert not worker.events("stream.stopped")
+
+        topic = ConfigResource(ConfigResourceType.TOPIC, world.config.dead_letters.topic)
+        topic.configs = {"max.message.bytes": "10000"}
+        world.admin.alter_configs([topic])
+        world.assert_right(world.covered())
+        for where, letter in dead_letters(world, 1).items():
+            assert_letter(letter, sent[where], cut=False)
 
 
 def test_dead_letters_are_not_lost_with_the_worker_that_sent_them(kafka, redis_url, tmp_path):

@@ -13,6 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 import structlog
+from kafka import TopicPartition
 
 from worker import health
 from worker.config import parse
@@ -200,7 +201,8 @@ def log_that(partitions, heard_ms, subscribed_ms=1000.0):
     log._topic, log._subscribed_ms = "t", subscribed_ms
     log._consumer = SimpleNamespace(
         _cluster=cluster,
-        end_offsets=None,  # never asked of no partition
+        end_offsets=lambda tps, timeout_ms: dict.fromkeys(tps, 0),
+        assignment=set,
         group_metadata=lambda: SimpleNamespace(state=None),
     )
     return log
@@ -235,3 +237,22 @@ def test_readiness_does_not_call_a_topic_missing_that_it_has_not_heard_of():
         assert [entry["event"] for entry in logged] == ["topic.missing"]
         assert state(log_that({0, 1}, heard_ms=1002.0)) == "joining"
         assert worker.progress.partitions == {0, 1}
+
+
+@pytest.mark.parametrize("partitions", [{0, 1}, {3}])
+def test_point_8_a_worker_that_counts_nothing_asks_the_brokers_too(partitions):
+    log, nothing = log_that(partitions, heard_ms=1001.0), SimpleNamespace(stored=dict, watermarks=dict)
+    asked = []
+    log._consumer.end_offsets = lambda tps, timeout_ms: asked.append(tps) or dict.fromkeys(tps, 0)
+    worker = StreamWorker(CONFIG, CONFIG.streams[0], Metrics(), threading.Event())
+    worker._look(log, nothing)
+    assert asked == [[("t", min(partitions))]]
+
+
+def test_point_8_what_is_undecided_is_what_the_last_fetch_heard_beyond_the_stable_end():
+    log = log_that({0, 1, 2}, heard_ms=1001.0)
+    stable, high = {0: 10, 1: 10, 2: 10}, {0: 25, 1: None, 2: 4}
+    log._consumer.assignment = lambda: {TopicPartition("t", p) for p in high}
+    log._consumer.highwater = lambda tp: high[tp.partition]
+    log._consumer.end_offsets = lambda tps, timeout_ms: {tp: stable[tp.partition] for tp in tps}
+    assert log.ends([0, 1, 2]) == {0: (10, 25), 1: (10, 10), 2: (10, 10)}
