@@ -176,10 +176,12 @@ class Workers:
         worker.process.wait()
 
     def look(self) -> None:
-        """Raises if one ended that should not have."""
+        """Raises if one ended that should not have, or stays but counts no more."""
         for worker in self.alive:
             if (code := worker.process.poll()) is not None:
                 raise DemoError(f"{worker.name} ended by itself with exit code {code}")
+            if '"stream.stopped"' in worker.log.read_text(errors="replace"):
+                raise DemoError(f"{worker.name} stopped counting")
 
     def ended(self) -> list[Worker]:
         """Lets go of those that ended, and returns them."""

@@ -31,6 +31,7 @@ DASHBOARD = json.loads((DEPLOY / "grafana/dashboards/ldp-worker.json").read_text
 PANELS = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
 SCHEMA = json.loads((ROOT / "tests/vectors/grafana-dashboard.schema.json").read_text(encoding="utf-8"))
 RULES = DEPLOY / "prometheus" / "rules.yml"
+RULES_TESTS: list[dict[str, Any]] = YAML(typ="safe").load(DEPLOY / "prometheus" / "rules_test.yml")["tests"]
 
 
 def run(command: list[str | Path], folder: Path = ROOT) -> None:
@@ -151,7 +152,7 @@ def test_two_workers_wait_for_what_they_need_and_may_finish() -> None:
     for worker in workers:
         needs = {name: need["condition"] for name, need in worker["depends_on"].items()}
         assert needs == {"topics": "service_completed_successfully", "redis": "service_healthy"}
-        assert worker["stop_grace_period"] == "60s"
+        assert worker["stop_grace_period"] == "15s"
     assert SERVICES["topics"]["depends_on"]["kafka"]["condition"] == "service_healthy"
     assert "healthcheck" in SERVICES["kafka"]
     assert "healthcheck" in SERVICES["redis"]
@@ -192,11 +193,27 @@ def test_promtool_accepts_configuration_and_rules() -> None:
 
 def test_every_alert_fires_when_it_should_and_only_then() -> None:
     run([prometheus.installed("promtool"), "test", "rules", "rules_test.yml"], DEPLOY / "prometheus")
-    tested = YAML(typ="safe").load(DEPLOY / "prometheus" / "rules_test.yml")["tests"]
-    cases = [case for test in tested for case in test["alert_rule_test"]]
+    cases = [case for test in RULES_TESTS for case in test["alert_rule_test"]]
     alerts = {rule["alert"] for group in YAML(typ="safe").load(RULES)["groups"] for rule in group["rules"]}
     assert {case["alertname"] for case in cases if case.get("exp_alerts")} == alerts
     assert {case["alertname"] for case in cases if not case.get("exp_alerts")} == alerts
+
+
+@pytest.mark.parametrize(
+    ("alert", "severity"),
+    [
+        ("LdpNoWorkers", "critical"),
+        ("LdpStreamStopped", "critical"),
+        ("LdpStartingAgain", "critical"),
+        ("LdpPartitionStuck", "critical"),
+        ("LdpUndecided", "warning"),
+    ],
+)
+def test_point_10_what_stands_still_alerts(alert: str, severity: str) -> None:
+    rules = [rule for group in YAML(typ="safe").load(RULES)["groups"] for rule in group["rules"]]
+    assert {rule["alert"]: rule["labels"]["severity"] for rule in rules}.get(alert) == severity
+    cases = [case for test in RULES_TESTS for case in test["alert_rule_test"] if case["alertname"] == alert]
+    assert {bool(case.get("exp_alerts")) for case in cases} == {True, False}
 
 
 def test_prometheus_scrapes_both_workers_as_the_job_that_the_alerts_know() -> None:
