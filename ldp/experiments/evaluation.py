@@ -7,6 +7,7 @@ from them, and measures all eleven against the truth: the methods are compared o
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import cache, partial
 
 import numpy as np
@@ -129,21 +130,18 @@ def _users(rng: np.random.Generator, n: int) -> list[Sample]:
 def worth(rows: list[Row]) -> list[Row]:
     """From each MSE to n': how many users Base needs for it, by Equation 3 averaged over the domain.
 
-    The deviation is the MSE's, to first order.
+    The deviation is the MSE's, to first order. The quantiles are the MSE's other ones.
     """
     oracle = olh("1", len(zipf().histogram))
     p, q, d = oracle.p, oracle.q, oracle.domain_size
     of_one = float(q * (1 - q) / (p - q) ** 2 + (1 - p - q) / (d * (p - q)))
     return [
-        Row(
-            row.figure,
-            row.dataset,
-            row.case,
-            row.x,
-            row.method,
-            of_one / row.value,
-            of_one / row.value**2 * row.deviation,
-            row.repeats,
+        replace(
+            row,
+            value=of_one / row.value,
+            deviation=of_one / row.value**2 * row.deviation,
+            low=of_one / row.high if row.high else None,
+            high=of_one / row.low if row.low else None,
         )
         for row in rows
     ]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +28,8 @@ NAMES = {
 """The methods as the paper writes them."""
 
 HOLDS, IN_PART, FAILS = "holds", "holds in part", "does not hold"
+OTHER = "not on other emoji"
+"""Holds on Zipf, where it is about Zipf; what does not hold is measured on other emoji than the paper's."""
 NEARLY_ALL, HALF = 0.95, 0.5
 
 
@@ -37,11 +39,13 @@ class Finding:
 
     Attributes:
         measured: in a few words, with the numbers.
-        verdict: `HOLDS`, `IN_PART` or `FAILS`.
+        verdict: `HOLDS`, `IN_PART`, `FAILS` or `OTHER`.
+        by_data: data set -> the verdict on it alone, `HOLDS`, `IN_PART` or `FAILS`.
     """
 
     measured: str
     verdict: str
+    by_data: Mapping[str, str] = field(default_factory=dict)
 
 
 def judged(cases: npt.ArrayLike, measured: str) -> Finding:
@@ -55,7 +59,7 @@ def judged(cases: npt.ArrayLike, measured: str) -> Finding:
 
     Example:
         >>> judged([True, True, False], "ratio 0.9 to 1.2")
-        Finding(measured='ratio 0.9 to 1.2; so in 2 of 3 cases', verdict='holds in part')
+        Finding(measured='ratio 0.9 to 1.2; so in 2 of 3 cases', verdict='holds in part', by_data={})
     """
     true = np.asarray(cases, np.bool_)
     share = float(true.mean())
@@ -63,6 +67,26 @@ def judged(cases: npt.ArrayLike, measured: str) -> Finding:
     if true.size > 1:
         measured += f"; so in {'all' if true.all() else f'{np.count_nonzero(true):,}'} of {true.size:,} cases"
     return Finding(measured, verdict)
+
+
+def overall(by_data: Mapping[str, str]) -> str:
+    """The verdict on a claim of the paper from those on each data set.
+
+    Zipf's decides, for these data are the paper's. The emoji are others, so they alone cannot fail a claim.
+
+    Args:
+        by_data: "zipf", "emoji" or both -> `HOLDS`, `IN_PART` or `FAILS`.
+
+    Example:
+        >>> overall({"zipf": HOLDS, "emoji": FAILS}), overall({"emoji": IN_PART})
+        ('not on other emoji', 'not on other emoji')
+        >>> overall({"zipf": IN_PART, "emoji": FAILS}), overall({"zipf": FAILS, "emoji": HOLDS})
+        ('holds in part', 'does not hold')
+    """
+    paper = by_data.get("zipf", HOLDS)
+    if paper != HOLDS:
+        return paper
+    return HOLDS if by_data.get("emoji", HOLDS) == HOLDS else OTHER
 
 
 def span(values: npt.ArrayLike, unit: str = "") -> str:
@@ -95,10 +119,21 @@ class Evidence:
     """
 
     def __init__(self, rows: Sequence[Row]) -> None:
+        self._rows = rows
         self._curves: dict[tuple[str, str, str, str], list[Row]] = {}
         for row in rows:
             self._curves.setdefault((row.figure, row.dataset, row.method, row.case), []).append(row)
         self.figures = frozenset(row.figure for row in rows)
+
+    def of(self, dataset: str) -> Evidence:
+        """The rows of one data set alone."""
+        return Evidence([row for row in self._rows if row.dataset == dataset])
+
+    def common(self, figures: Sequence[str]) -> tuple[str, ...]:
+        """The data of which each of some figures has rows, whatever the case."""
+        has = {(figure, dataset) for figure, dataset, _, _ in self._curves}
+        names = dict.fromkeys(row.dataset for row in self._rows)
+        return tuple(name for name in names if all((figure, name) in has for figure in figures))
 
     def curve(self, figure: str, dataset: str, method: str, case: str = "") -> list[Row]:
         """The rows of one curve, in the order of x.

@@ -11,6 +11,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 
+BAR = (0.16, 0.84)
+"""The quantiles between which the middle 68 % of the repeats lie: of normal ones, one deviation down and up."""
+
 
 @dataclass(frozen=True)
 class Row:
@@ -30,6 +33,8 @@ class Row:
         value: the figure's value, the mean over the repeats.
         deviation: its standard deviation over the repeats (of a sample, divisor repeats − 1); 0 if there is one.
         repeats: how many independent repeats. For "variance", a repeat is a batch of runs.
+        low: the lower of the quantiles `BAR` of the repeats; None where only their mean was kept.
+        high: the upper one.
     """
 
     figure: str
@@ -40,6 +45,8 @@ class Row:
     value: float
     deviation: float
     repeats: int
+    low: float | None = None
+    high: float | None = None
 
 
 @dataclass(frozen=True)
@@ -167,7 +174,7 @@ COLUMNS = tuple(field.name for field in fields(Row))
 
 
 def write_rows(rows: Iterable[Row], path: Path) -> None:
-    """Write rows as CSV: UTF-8, a header, numbers with ten significant digits."""
+    """Write rows as CSV: UTF-8, a header, numbers with ten significant digits, nothing for what a row lacks."""
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(COLUMNS)
@@ -188,8 +195,18 @@ def read_rows(path: Path) -> list[Row]:
     if tuple(header) != COLUMNS:
         raise ValueError(f"{path} has the columns {', '.join(header)}; these rows have {', '.join(COLUMNS)}")
     return [
-        Row(figure, dataset, case, float(x), method, float(value), float(deviation), int(repeats))
-        for figure, dataset, case, x, method, value, deviation, repeats in lines
+        Row(
+            figure,
+            dataset,
+            case,
+            float(x),
+            method,
+            float(value),
+            float(deviation),
+            int(repeats),
+            *(float(end) if end else None for end in bar),
+        )
+        for figure, dataset, case, x, method, value, deviation, repeats, *bar in lines
     ]
 
 

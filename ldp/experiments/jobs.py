@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from multiprocessing import get_context, parent_process
 from threading import Thread
@@ -17,7 +17,7 @@ from typing import TypeVar
 import numpy as np
 
 from ldp.estimate import Vector
-from ldp.experiments.figures import Row
+from ldp.experiments.figures import BAR, Row
 
 Point = TypeVar("Point")
 Workers = Callable[[Callable[["Job"], list["Sample"]], Sequence["Job"]], Iterable[list["Sample"]]]
@@ -73,6 +73,7 @@ class Sample:
         mean: (m,) the mean over the repeats.
         squares: (m,) the sum of the squared distances of the repeats to `mean`.
         count: how many repeats, at least 1.
+        each: (count, m) the repeats; None where only their mean was kept.
     """
 
     figure: str
@@ -83,6 +84,7 @@ class Sample:
     mean: Vector
     squares: Vector
     count: int
+    each: Vector | None = None
 
     def __add__(self, other: Sample) -> Sample:
         """The repeats of both, which are of the same curve and points (Chan, Golub and LeVeque's update)."""
@@ -90,15 +92,18 @@ class Sample:
         step = other.mean - self.mean
         mean = self.mean + step * (other.count / count)
         squares = self.squares + other.squares + step**2 * (self.count * other.count / count)
-        return Sample(self.figure, self.dataset, self.case, self.method, self.x, mean, squares, count)
+        kept = self.each is not None and other.each is not None
+        each = np.concatenate([self.each, other.each]) if kept else None
+        return replace(self, mean=mean, squares=squares, count=count, each=each)
 
     def rows(self) -> list[Row]:
         """One row for each x."""
         deviations = np.sqrt(self.squares / max(self.count - 1, 1))
-        columns = zip(self.x.tolist(), self.mean.tolist(), deviations.tolist(), strict=True)
+        numbers = [self.x, self.mean, deviations]
+        numbers += [] if self.each is None else list(np.quantile(self.each, BAR, axis=0))
         return [
-            Row(self.figure, self.dataset, self.case, x, self.method, mean, deviation, self.count)
-            for x, mean, deviation in columns
+            Row(self.figure, self.dataset, self.case, x, self.method, mean, deviation, self.count, *bar)
+            for x, mean, deviation, *bar in zip(*(column.tolist() for column in numbers), strict=True)
         ]
 
 
@@ -113,11 +118,12 @@ def once(
     """One repeat's values: a number at x, or (m,) numbers at (m,) points.
 
     Example:
-        >>> once("top-k", "zipf", "base", [2, 4], [0.5, 0.25]).rows()[1]
-        Row(figure='top-k', dataset='zipf', case='', x=4.0, method='base', value=0.25, deviation=0.0, repeats=1)
+        >>> (row,) = once("top-k", "zipf", "base", 4, 0.25).rows()
+        >>> row.x, row.value, row.repeats
+        (4.0, 0.25, 1)
     """
     points, values = np.atleast_1d(np.asarray(x, np.float64)), np.atleast_1d(np.asarray(value, np.float64))
-    return Sample(figure, dataset, case, method, points, values, np.zeros(len(values)), 1)
+    return Sample(figure, dataset, case, method, points, values, np.zeros(len(values)), 1, values[None])
 
 
 @dataclass(frozen=True)

@@ -1,14 +1,9 @@
-"""The pictures of the evaluation: one for each figure, from its rows (Section V, Plotting Convention).
-
-A method has one colour, one marker and one dash in all of them. The colours stay apart under the three kinds of
-colour blindness; markers and dashes tell the methods apart in grey too. Only these functions import matplotlib.
-"""
+"""The pictures of the evaluation: one for each figure, from its rows. Only these functions import matplotlib."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
@@ -20,70 +15,13 @@ from ldp.consistency import METHODS
 from ldp.experiments.eleventh import DATASETS, NAME, PEERS, TOP
 from ldp.experiments.evidence import NAMES
 from ldp.experiments.figures import FIGURES, Figure, Row
+from ldp.experiments.styles import LEFT, RIGHT, SETTINGS, STYLES, WIDTH
 from ldp.selection import NEAR
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Picture
     from matplotlib.lines import Line2D
-
-
-@dataclass(frozen=True)
-class Style:
-    """How a method is drawn.
-
-    Attributes:
-        colour: "#rrggbb", sRGB.
-        marker: matplotlib's sign for it.
-        size: of the marker, in points.
-        dash: points of line and of gap; none is a solid line.
-        over: drawn over the method that it coincides with, thin and with open markers, so that both are seen.
-    """
-
-    colour: str
-    marker: str
-    size: float = 4.0
-    dash: tuple[float, ...] = ()
-    over: bool = False
-
-
-STYLES: dict[str, Style] = {
-    "base": Style("#000000", "o"),
-    "base-pos": Style("#24764d", "s"),
-    "post-pos": Style("#645ede", "s", 6.5, (4, 2), over=True),
-    "base-cut": Style("#eb4b72", "^", 5, (6, 1.5)),
-    "norm": Style("#bd6d95", "o", 6.5, (4, 2), over=True),
-    "norm-mul": Style("#899603", "X", 5, (6, 1.5, 1, 1.5)),
-    "norm-cut": Style("#6b7600", "D", 4, (6, 1.5, 1, 1.5)),
-    "norm-sub": Style("#4d4500", "v", 5),
-    "mle-apx": Style("#658fd0", "v", 7.5, (4, 2), over=True),
-    "power": Style("#6b214a", "P", 5.5, (1.2, 1.8)),
-    "power-ns": Style("#3d3da5", "*", 7),
-}
-"""Method -> style. Every two have colours apart; those of one panel more so."""
-
-LEFT = ("base", "base-pos", "post-pos", "norm", "norm-mul", "norm-sub")
-RIGHT = ("norm-sub", "mle-apx", "base-cut", "norm-cut", "power", "power-ns")
-"""The methods of the left panels and of the right ones, as in the paper; top-k has Base on the right too."""
-
-WIDTH = 7.0  # inches: a printed page between its margins
-SETTINGS = {
-    "font.family": "DejaVu Sans",  # comes with matplotlib
-    "font.size": 8,
-    "axes.titlesize": 8,
-    "axes.labelsize": 8,
-    "xtick.labelsize": 8,
-    "ytick.labelsize": 8,
-    "legend.fontsize": 8,
-    "legend.frameon": False,
-    "axes.linewidth": 0.6,
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "grid.color": "#dddddd",
-    "grid.linewidth": 0.5,
-    "hatch.linewidth": 0.8,
-    "savefig.dpi": 200,
-}
 
 
 def draw(name: str, rows: Sequence[Row], path: Path) -> None:
@@ -139,7 +77,11 @@ def _curves(figure: Figure, rows: Sequence[Row]) -> Picture:
     cases = list(dict.fromkeys((row.dataset, row.case) for row in rows if row.case in _CASES))
     sides = (LEFT, ("base", *RIGHT) if figure.name == "top-k" else RIGHT)
     drawn, axes = _panels(len(cases), 2, each=2.2, below=1.0)
-    _head(drawn, figure, f"{_lines_are(rows)}\nThe two sides have different scales; Norm-Sub is on both.")
+    _head(
+        drawn,
+        figure,
+        f"{_lines_are(figure, rows)}\nThe two sides have different scales; Norm-Sub is on both.",
+    )
     for (dataset, case), band in zip(cases, axes, strict=True):
         band[0].set_title(_describe(dataset, figure) + _CASES[case], loc="left")
         band[0].set_ylabel(figure.value)
@@ -147,7 +89,7 @@ def _curves(figure: Figure, rows: Sequence[Row]) -> Picture:
             curves = [_of(rows, dataset, case, method) for method in methods]
             _scale(panel, figure, [row for curve in curves for row in curve])
             for place, (method, curve) in enumerate(zip(methods, curves, strict=True)):
-                _curve(panel, method, curve, place)
+                _curve(panel, figure, method, curve, place)
     for methods, panel in zip(sides, axes[-1], strict=True):
         panel.set_xlabel(figure.x)
         panel.legend(
@@ -160,25 +102,33 @@ def _curves(figure: Figure, rows: Sequence[Row]) -> Picture:
     return drawn
 
 
-def _lines_are(rows: Sequence[Row]) -> str:
+def _lines_are(figure: Figure, rows: Sequence[Row]) -> str:
     repeats = max(row.repeats for row in rows)
-    return f"OLH. Lines: mean of {repeats} repeats; bars at the markers: one standard deviation up and down."
+    bars = "the middle 68 % of them" if figure.log_value else "one standard deviation up and down"
+    return f"OLH. Lines: mean of {repeats} repeats; bars at the markers: {bars}."
+
+
+def _bar_of(figure: Figure, row: Row) -> tuple[float, float]:
+    """The ends of an error bar: a deviation down and up could leave a logarithmic axis, quantiles cannot."""
+    if figure.log_value and row.low is not None and row.high is not None:
+        return row.low, row.high
+    return row.value - row.deviation, row.value + row.deviation
 
 
 def _of(rows: Sequence[Row], dataset: str, case: str, method: str) -> list[Row]:
     return [row for row in rows if (row.dataset, row.case, row.method) == (dataset, case, method)]
 
 
-def _curve(panel: Axes, method: str, curve: Sequence[Row], place: int) -> None:
+def _curve(panel: Axes, figure: Figure, method: str, curve: Sequence[Row], place: int) -> None:
     every = 1 if len(curve) <= 7 else 3  # more markers would hide the curves
-    panel.errorbar(
-        [row.x for row in curve],
-        [row.value for row in curve],
-        [row.deviation for row in curve],
-        fmt="none",
-        errorevery=(place % every, every),
-        ecolor=STYLES[method].colour,
-        elinewidth=0.6,
+    marked = curve[place % every :: every]
+    low, high = zip(*(_bar_of(figure, row) for row in marked), strict=True)
+    panel.vlines(
+        [row.x for row in marked],
+        low,
+        high,
+        colors=STYLES[method].colour,
+        linewidth=0.6,
         alpha=0.6,
         zorder=2,
     )
@@ -209,10 +159,11 @@ def _line(method: str, curve: Sequence[Row]) -> Line2D:
 def _scale(panel: Axes, figure: Figure, rows: Sequence[Row]) -> None:
     from matplotlib.ticker import EngFormatter, MaxNLocator, NullLocator, ScalarFormatter
 
-    highest = max(row.value + row.deviation for row in rows)
+    ends = [end for row in rows for end in (*_bar_of(figure, row), row.value)]
+    highest = max(ends)
     if figure.log_value:
-        panel.set_yscale("log", nonpositive="clip")
-        panel.set_ylim(min(row.value for row in rows) / 1.5, highest * 1.3)
+        panel.set_yscale("log")
+        panel.set_ylim(min(end for end in ends if end > 0.0) / 1.3, highest * 1.3)
     else:
         panel.set_ylim(0.0, highest * 1.05)
         panel.yaxis.set_major_formatter(EngFormatter())
@@ -405,7 +356,11 @@ def _eleventh(figure: Figure, rows: Sequence[Row]) -> Picture:
     datasets = list(dict.fromkeys(row.dataset for row in rows))
     drawn, axes = _panels(len(datasets), 2, each=1.25, below=0.85, left=0.85)
     sides = f"Left: all values; right: the {TOP} most frequent; the scales differ."
-    _head(drawn, figure, f"{_lines_are(rows)}\nBelow 0, Empirical Bayes is better on the same draws. {sides}")
+    _head(
+        drawn,
+        figure,
+        f"{_lines_are(figure, rows)}\nBelow 0, Empirical Bayes is better on the same draws. {sides}",
+    )
     for dataset, band in zip(datasets, axes, strict=True):
         band[0].set_title(_describe(dataset, figure), loc="left")
         band[0].set_ylabel(f"relative {figure.value}")
@@ -413,7 +368,7 @@ def _eleventh(figure: Figure, rows: Sequence[Row]) -> Picture:
             panel.axhline(0.0, color="black", linewidth=0.8, dashes=(4, 2))
             panel.yaxis.set_major_formatter(PercentFormatter(1.0, symbol=" %"))
             for place, peer in enumerate(PEERS):
-                _curve(panel, peer, _of(rows, dataset, f"{case}over {peer}", NAME), place)
+                _curve(panel, figure, peer, _of(rows, dataset, f"{case}over {peer}", NAME), place)
     for panel in axes[-1]:
         panel.set_xlabel(figure.x)
     handles = [_line(peer, []) for peer in PEERS]

@@ -62,7 +62,8 @@ def rows_of(name):
         size = 1e6 * (place + 1) if name == "users" else 1e-7 * 3.0**place
         for x in X[name]:
             value = size * (1.0 + x / X[name][-1]) * rng.uniform(0.9, 1.1)
-            rows.append(Row(name, dataset, case, x, method, value, 0.2 * value, 30))
+            # a few far repeats: one deviation down would be below 0
+            rows.append(Row(name, dataset, case, x, method, value, 1.2 * value, 30, 0.6 * value, 1.3 * value))
     extra = {"full-domain": "threshold", "synthetic": "picked on norm-sub"}
     if name in extra:  # numbers for the report, which must not be drawn
         rows += [Row(name, "emoji", extra[name], 1.0, "base-cut", 1e6, 1e6, 30)]
@@ -324,10 +325,23 @@ def test_curves_are_the_rows(drawn, name):
             shown = bars(panel)[STYLES[method].colour]
             assert len(shown) >= len(own) // 3 >= 1
             for x, ends in shown.items():
-                assert ends == pytest.approx(
-                    (own[x].value - own[x].deviation, own[x].value + own[x].deviation)
-                )
+                row = own[x]
+                deviations = (row.value - row.deviation, row.value + row.deviation)
+                assert ends == pytest.approx((row.low, row.high) if FIGURES[name].log_value else deviations)
         assert left.get_yscale() == right.get_yscale() == ("log" if FIGURES[name].log_value else "linear")
+
+
+@pytest.mark.parametrize("name", [name for name in CURVES if FIGURES[name].log_value])
+def test_point_25_no_error_bar_leaves_a_logarithmic_axis(drawn, name):
+    figure, rows, *_ = drawn[name]
+    assert all(row.value < row.deviation for row in rows if row.low is not None)
+    for panel in figure.axes:
+        low, high = panel.get_ylim()
+        ends = [ends for shown in bars(panel).values() for ends in shown.values()]
+        assert len(ends) >= 18
+        assert all(0 < low < first < last < high for first, last in ends)
+    said = [text.get_text() for text, _ in drawn[name].texts]
+    assert any("bars at the markers: the middle 68 % of them." in text for text in said)
 
 
 @pytest.mark.parametrize("name", CURVES)

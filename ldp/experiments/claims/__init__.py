@@ -19,7 +19,7 @@ CLAIMS: tuple[Claim, ...] = (
 
 def judge(rows: Evidence) -> list[tuple[Claim, Finding]]:
     """Every claim that the rows can judge, with what they say, in the paper's order."""
-    return [(claim, claim.judge(rows)) for claim in CLAIMS if rows.figures.issuperset(claim.needs)]
+    return [(claim, claim.found(rows)) for claim in CLAIMS if rows.figures.issuperset(claim.needs)]
 
 
 __all__ = ["CLAIMS", "Claim", "judge"]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ldp.consistency import METHODS
-from ldp.experiments.evidence import NAMES, Evidence, Finding, judged, number, span
+from ldp.experiments.evidence import NAMES, Evidence, Finding, judged, number, overall, span
 
 FULL, SETS, SMALL, CASE, TOP = "full-domain", "set-value", "set-value-small", "set-case", "top-k"
 COUNTS = ("bias", "variance", "distribution")
@@ -34,7 +34,8 @@ class Claim:
         quote: its words, shortened.
         needs: the figures it is judged by.
         test: when it is true, in words.
-        judge: what the rows say.
+        judge: what rows say, of one data set or of several.
+        data: the data that it is about; none for all that each of its figures is of.
     """
 
     section: str
@@ -42,11 +43,12 @@ class Claim:
     needs: tuple[str, ...]
     test: str
     judge: Callable[[Evidence], Finding]
+    data: tuple[str, ...] = ()
 
-    @property
-    def other_data(self) -> bool:
-        """Whether it is about Emoji alone, of which there are other data here than the paper's."""
-        return "Emoji" in self.quote or {CASE, "synthetic"}.issuperset(self.needs)
+    def found(self, rows: Evidence) -> Finding:
+        """What was measured, and the verdict on each of its data and on the whole."""
+        by_data = {name: self.judge(rows.of(name)).verdict for name in self.data or rows.common(self.needs)}
+        return Finding(self.judge(rows).measured, overall(by_data), by_data)
 
 
 def best(

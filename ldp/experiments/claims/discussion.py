@@ -33,6 +33,7 @@ CLAIMS: tuple[Claim, ...] = (
         ERRORS,
         "within 25 % in all figures of MSE",
         ratio(ERRORS, "mle-apx", "norm-sub", 1 / SIMILAR, SIMILAR),
+        ("zipf", "emoji"),
     ),
     Claim(
         SECTION,
@@ -40,6 +41,7 @@ CLAIMS: tuple[Claim, ...] = (
         ERRORS,
         "within 25 % in all figures of MSE",
         ratio(ERRORS, "norm", "base", 1 / SIMILAR, SIMILAR),
+        ("zipf", "emoji"),
     ),
     Claim(
         SECTION,

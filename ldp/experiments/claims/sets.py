@@ -23,7 +23,7 @@ from ldp.experiments.claims.claim import (
 )
 from ldp.experiments.datasets import emoji, zipf
 from ldp.experiments.evaluation import olh
-from ldp.experiments.evidence import FAILS, HOLDS, IN_PART, NAMES, Evidence, Finding, judged, number, span
+from ldp.experiments.evidence import NAMES, Evidence, Finding, judged, number, span
 
 SECTION = "V-D Set-value Evaluation"
 
@@ -91,12 +91,12 @@ def _sum_close_to_one(rows: Evidence) -> Finding:
 
 def _power_biased(rows: Evidence) -> Finding:
     total = rows.curve("bias", "zipf", "power", "sum")[0]
-    z = total.value / (total.deviation / total.repeats**0.5)
-    return Finding(
-        f"biased, but downwards: the sum by {number(total.value)} counts"
-        if z < -5.0
-        else f"sum {number(total.value)}",
-        HOLDS if z > 5.0 else IN_PART if z < -5.0 else FAILS,
+    error = total.deviation / total.repeats**0.5
+    down = (
+        ": it lowers positive estimations by more than it raises negative ones" if total.value < 0.0 else ""
+    )
+    return judged(
+        [total.value > 5.0 * error], f"the bias sums up to {total.value:,.0f} ± {error:,.0f} counts{down}"
     )
 
 
@@ -170,14 +170,26 @@ def _optimum_differs(rows: Evidence) -> Finding:
 
 def _found(rows: Evidence) -> Finding:
     real = rows.table("synthetic", "emoji", "real")
+    lowest = rows.table("synthetic", "emoji", "norm-sub").argmin(axis=0)
+    loss = real[lowest, np.arange(len(lowest))] / real.min(axis=0)
     picked = rows.table("synthetic", "emoji", "picked on norm-sub")
-    loss = (picked * real).sum(axis=0) / real.min(axis=0)
-    return judged(loss < 1.1, f"real MSE of the picks / of the best: {span(loss)}")
+    single = (picked * real).sum(axis=0) / real.min(axis=0)
+    return judged(
+        loss < 1.1,
+        f"real MSE of the pick / of the best: by single repeats {span(single)} on average, below 1.1 in "
+        f"{np.count_nonzero(single < 1.1)} of {single.size} cases; by the mean curves {span(loss)}",
+    )
 
 
 def _power_ns_picked(rows: Evidence) -> Finding:
+    errors = rows.table("synthetic", "emoji", "power-ns")
+    excess = errors[[*METHODS].index("power-ns")] / errors.min(axis=0)
     share = rows.values("synthetic", "power-ns", "emoji", "picked on power-ns")
-    return judged(share > 0.9, f"picked in {span(100 * share, ' %')} of the repeats")
+    return judged(
+        excess == 1.0,
+        f"by single repeats picked in {span(100 * share, ' %')} of them; "
+        f"PowerNS / best by the mean curves: {span(excess)}",
+    )
 
 
 def _both_well(rows: Evidence) -> Finding:
@@ -312,19 +324,20 @@ CLAIMS: tuple[Claim, ...] = (
         (FULL, *RANDOM),
         "within a factor of 2 of the best, emoji",
         _both_well,
+        ("emoji",),
     ),
     Claim(
         SECTION,
         "processed by Norm-Sub, the optimal method can be find quite accurately",
         ("synthetic",),
-        "picks lose less than 10 %",
+        "what is best by the mean curves loses less than 10 %",
         _found,
     ),
     Claim(
         SECTION,
         "if PowerNS is used, PowerNS will be selected",
         ("synthetic",),
-        "in more than 90 % of the repeats",
+        "best by the mean curves",
         _power_ns_picked,
     ),
 )
