@@ -531,9 +531,10 @@ def reproduce(figures: tuple[str, ...], quick: bool, seed: int, out: Path) -> No
     with any number of cores. The report is about the figures of this run alone, and replaces an earlier one.
     Pictures need matplotlib: pip install 'ldp-worker[plots]'.
     """  # noqa: D301
+    from ldp.experiments import choice
     from ldp.experiments.figures import FIGURES
     from ldp.experiments.jobs import FULL, QUICK, cores
-    from ldp.experiments.report import sums_table, tally
+    from ldp.experiments.report import markdown, sums_table, tally
     from ldp.experiments.reproduce import experiments_of
     from ldp.experiments.reproduce import reproduce as reproduced
     from ldp.experiments.sums import sums
@@ -557,6 +558,9 @@ def reproduce(figures: tuple[str, ...], quick: bool, seed: int, out: Path) -> No
             name, *numbers, verdict = map(str.rjust, line, widths)
             click.echo("  ".join((name.strip().ljust(widths[0]), *numbers, verdict.strip())))
         click.echo()
+    if any(row.figure == "choice" for row in made.rows):
+        click.echo("Choosing a method, by query, over all data (more in the report):\n")
+        click.echo(markdown(*choice.summary(made.rows), numbers=range(1, 7)) + "\n")
     if made.findings:
         click.echo(tally(made.findings))
     n = sum(path.suffix == ".csv" for path in made.written)

@@ -59,7 +59,7 @@ class Cut:
 
 @dataclass(frozen=True)
 class Recommended:
-    """The method that suits a query best, chosen from the reports themselves (`ldp.selection`).
+    """The method that clearly suits a query best, chosen from the reports themselves (`ldp.selection`).
 
     Attributes:
         method: its name.

@@ -102,6 +102,7 @@ class Publisher:
         self._metrics, self._report = metrics, report
         self._head: Head | None = None
         self._warned: Sequence[int] = ()
+        self._methods: Mapping[str, str] = {}
 
     def run(self, stopping: threading.Event, every: float, alive: Callable[[], object]) -> None:
         """Ticks until stopped, then once more, so that what was committed last is published, too.
@@ -163,7 +164,7 @@ class Publisher:
         return head
 
     def _is_new(self, cut: Cut, reports: int) -> bool:
-        """Returns whether a cut that is not behind the head says something that the head does not.
+        """Returns whether there is something to say that the head does not: by a cut that is not behind it, or beside.
 
         Raises:
             StateLost: it has fewer reports though no more of the log is lost.
@@ -178,11 +179,10 @@ class Publisher:
             )
         if not reports or 0 < reports - head.reports < self._fewest_new:
             return False
-        return (dict(cut.offsets), gaps, tuple(cut.uncounted)) != (
-            dict(head.offsets),
-            head.gaps,
-            head.uncounted,
-        )
+        if self._recommender.methods != self._methods:
+            return True
+        said = dict(head.offsets), head.gaps, head.uncounted
+        return (dict(cut.offsets), gaps, tuple(cut.uncounted)) != said
 
     def _read(self) -> tuple[Cut, Any, int]:
         """Reads all partitions; returns the cut, the sum of their states and of their reports."""
@@ -216,13 +216,14 @@ class Publisher:
     def _publish(self, sequence: int, lineage: str, cut: Cut, total: Any, reports: int) -> None:
         oracle, name = self._stream.oracle, self._stream.name
         estimate = oracle.estimate(oracle.support(total), reports)
+        recommended = self._recommender.latest
         messages = snapshot.messages(
             self._stream,
             estimate,
             cut,
             sequence,
             self._level,
-            recommended=self._recommender.latest,
+            recommended=recommended,
             lineage=named(lineage),
             identity=uuid4().hex,
         )
@@ -230,6 +231,7 @@ class Publisher:
             return
         self._outbox.publish(sequence, messages)
         self._head = Head.parse(json.loads(messages[0].body))
+        self._methods = {name: found.method for name, found in recommended.items()}
         metrics = self._metrics
         metrics.snapshots.labels(name).inc()
         metrics.sequence.labels(name).set(sequence)

@@ -1,7 +1,7 @@
 """Which method suits each query of a stream best: found beside the publishing, said in the snapshots that follow.
 
 The reports choose it (`ldp.selection`): that takes seconds where a snapshot takes milliseconds, so it has a thread of
-its own, and snapshots carry the newest recommendation that there is.
+its own, and snapshots carry the newest recommendation that there is. Where no method is clearly best, there is none.
 """
 
 import math
@@ -58,16 +58,23 @@ class Recommender:
         self._queries: dict[str, Query] = {name: Sets([values]) for name, values in stream.queries}
         self._queries |= {name: Top(k) for name, k in stream.top}
         self._repeats = min(REPEATS, LARGEST // stream.oracle.domain_size)
-        self._due, self._busy = -math.inf, False
+        self._due, self._busy, self._reports = -math.inf, False, 0
         self._latest: Mapping[str, Recommended] = {}
 
     @property
     def latest(self) -> Mapping[str, Recommended]:
-        """The newest recommendation of each query by its name; empty before the first."""
+        """The newest recommendation for each query that has one, by its name; empty before the first."""
         return self._latest
+
+    @property
+    def methods(self) -> Mapping[str, str]:
+        """The methods of `latest`, by the query's name."""
+        return {name: found.method for name, found in self._latest.items()}
 
     def offer(self, sequence: int, estimate: ldp.Estimate) -> None:
         """Takes a published estimate to recommend from, if it is time to; returns at once.
+
+        The same reports as the last time say nothing new: then nothing is begun.
 
         Args:
             sequence: the snapshot's number, which is also the simulation's seed.
@@ -75,7 +82,7 @@ class Recommender:
         """
         if not self._queries or not self._every or self._repeats < FEWEST:
             return
-        if not self._busy and self._clock() >= self._due:
+        if not self._busy and self._clock() >= self._due and estimate.n != self._reports:
             self._busy = True
             self._start(partial(self._recommend, sequence, estimate))
 
@@ -87,7 +94,9 @@ class Recommender:
             self._latest = {
                 name: Recommended(ranking.best, sequence)
                 for name, ranking in zip(self._queries, rankings, strict=True)
+                if ranking.clear
             }
+            self._reports = estimate.n
         except Exception as error:  # whatever it is, snapshots go on without
             self._metrics.errors.labels(self._name, "recommend").inc()
             self._report("recommend.failed", sequence=sequence, error=f"{type(error).__name__}: {error}")

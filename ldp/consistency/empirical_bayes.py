@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import numpy.typing as npt
 from scipy.optimize import nnls
@@ -53,25 +55,62 @@ def empirical_bayes(estimate: Estimate) -> Vector:
         array([0.61, 0.39, 0.  , 0.  ])
     """
     check_estimate(estimate)
-    z = estimate.frequencies / estimate.sigma
-    read = np.clip(z, LOWEST, HIGHEST)
-    first = np.floor(float(read.min()) / BIN)
-    position = read / BIN - first
-    cell = position.astype(np.int64)
-    counts = np.bincount(cell)
-    bins = BIN * (first + np.arange(len(counts) + 1))  # their left ends, and the last one's right end
+    return Fit(estimate).means()
 
-    occupied = np.flatnonzero(counts)
-    atoms = np.arange(0.0, max(float(read.max()), 0.0) + ATOM, ATOM)
-    fitted = fit_prior(likelihood(bins[occupied] + BIN / 2, atoms), counts[occupied])
-    spread = np.where(atoms > threshold(len(z)) + CLEAR, SPREAD * ATOM, 0.0)
-    means = posterior_means(bins, len(z) * fitted + spread)
-    means = np.maximum.accumulate(means)  # they ascend, but for rounding
 
-    shrunk = means[cell] + (position - cell) * (means[cell + 1] - means[cell])
-    shrunk = np.minimum(shrunk, means[cell + 1])  # which rounding could exceed
-    shrunk = estimate.sigma * np.minimum(shrunk, HIGHEST)
-    return project_on_simplex(np.where(z > HIGHEST, estimate.frequencies, shrunk))
+class Fit:
+    """The prior that makes an estimate most likely, and what it says of each value's frequency.
+
+    Args:
+        estimate: f̃ over the domain.
+    """
+
+    def __init__(self, estimate: Estimate) -> None:
+        self._estimate = estimate
+        self._z = estimate.frequencies / estimate.sigma
+        read = np.clip(self._z, LOWEST, HIGHEST)
+        first = np.floor(float(read.min()) / BIN)
+        self._position = read / BIN - first
+        self._cell = self._position.astype(np.int64)
+        counts = np.bincount(self._cell)
+        self._bins = BIN * (first + np.arange(len(counts) + 1))  # left ends, and the last one's right end
+
+        self._occupied = np.flatnonzero(counts)
+        atoms = np.arange(0.0, max(float(read.max()), 0.0) + ATOM, ATOM)
+        self._likelihoods = likelihood(self._bins[self._occupied] + BIN / 2, atoms)
+        fitted = fit_prior(self._likelihoods, counts[self._occupied])
+        spread = np.where(atoms > threshold(len(self._z)) + CLEAR, SPREAD * ATOM, 0.0)
+        self._weights = len(self._z) * fitted + spread
+
+    def means(self) -> Vector:
+        """The posterior means, (d,), projected on the simplex."""
+        means = posterior_means(self._bins, self._weights)
+        means = np.maximum.accumulate(means)  # they ascend, but for rounding
+        cell = self._cell
+        shrunk = means[cell] + (self._position - cell) * (means[cell + 1] - means[cell])
+        shrunk = np.minimum(shrunk, means[cell + 1])  # which rounding could exceed
+        shrunk = self._estimate.sigma * np.minimum(shrunk, HIGHEST)
+        return project_on_simplex(np.where(self._z > HIGHEST, self._estimate.frequencies, shrunk))
+
+    def draws(self, rng: np.random.Generator) -> Iterator[Vector]:
+        """Populations that may be the real one: each frequency is drawn from its posterior, whatever the others are.
+
+        The means are less spread than the frequencies are; draws are as spread.
+
+        Yields:
+            (d,) weights ≥ 0, not all 0, whose sum is not 1. O(d) each.
+        """
+        sums = np.cumsum(self._likelihoods * self._weights, axis=1)
+        # one ascending list for all bins: that of bin i lies between i and i + 1
+        steps = (sums / sums[:, -1:] + np.arange(len(sums))[:, None]).ravel()
+        row = np.searchsorted(self._occupied, self._cell)
+        k = len(self._weights)
+        while True:
+            place = np.searchsorted(steps, row + rng.random(len(row)), side="right")
+            atom = np.minimum(place - row * k, k - 1)
+            drawn = ATOM * (atom + (rng.random(len(row)) - 0.5) * (atom > 0))  # anywhere on the grid's cell
+            drawn = np.where(self._z > HIGHEST, self._z, drawn)
+            yield drawn if drawn.any() else np.ones_like(drawn)
 
 
 def likelihood(z: Vector, atoms: Vector) -> Vector:

@@ -1,49 +1,82 @@
 """How well a method is chosen (Section V-D): the choice from one collection against what is best over many.
 
 The truth of a cell (data, ε, query) is each method's mean squared error over many collections of the real data. The
-choice is made from one collection at a time, which knows nothing of the real data, and is judged by that truth.
+choice is made from one collection at a time, which knows nothing of the real data, and is judged by that truth. Most of
+the methods are made for data with few frequent values and many rare ones, so there are data that are not like that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
+from typing import TypeVar
 
 import numpy as np
 
 from ldp.consistency import METHODS
 from ldp.estimate import Vector
-from ldp.experiments.datasets import emoji
-from ldp.experiments.evaluation import DATASETS, draw, each
+from ldp.experiments import eleventh
+from ldp.experiments.datasets import ZIPF_DOMAIN, ZIPF_USERS, Dataset, emoji, shaped, zipf
+from ldp.experiments.evaluation import draw, each
 from ldp.experiments.figures import Row
 from ldp.experiments.jobs import Job, Sample, Scale, once
 from ldp.selection import NEAR, Query, Sets, Top, Values, choose_all, consistent, mean_squares
 
+Group = TypeVar("Group")
+
 EPSILONS = ("0.5", "1", "2")
+RANKS = np.arange(float(ZIPF_DOMAIN))
+DATASETS: Mapping[str, Callable[[], Dataset]] = {
+    "zipf": zipf,
+    "emoji": emoji,
+    "uniform": eleventh.DATASETS["uniform"],
+    "bell": partial(shaped, "bell", np.exp(-0.5 * (RANKS / 256) ** 2)),
+    "steps": partial(shaped, "steps", 2.0 ** -(RANKS // 256)),
+    "spiked": partial(shaped, "spiked", np.where(RANKS < 16, 0.02, 0.68 / (ZIPF_DOMAIN - 16))),
+    "mixed": partial(shaped, "mixed", (RANKS + 1) ** -1.5 / 2.6 + 1 / ZIPF_DOMAIN),
+    "geometric": eleventh.DATASETS["geometric"],
+    "steep geometric": eleventh.DATASETS["steep geometric"],
+}
+"""Name -> data. Bell is half of a normal density, its deviation 1/4 of the domain; steps are four, each half as high as
+the one before; spiked has 16 values of 2 % each and mixed a Zipf's half, and what remains is spread evenly."""
+
+PAPER = ("zipf", "emoji")
+"""The data of the paper's kind, at every ε."""
+
 SHARE, SETS = 10, 100  # random sets: so many of one tenth of the domain
-TOP = 16
-TRUTHS = 8  # collections for the truth for each one that is chosen from
+ALONE = 4  # sets that are asked for alone
+TOP = (3, 16)
+NONE = 1.0 / ZIPF_USERS**2  # an error of less than one user: where nobody is, some methods have none at all
+TRUTHS = 16  # collections for the truth, of each repeat
 REPEATS = 50  # simulations for a choice
-PLAIN = " without correction"  # by the simulated errors alone
+SURE = (0.8, 0.9)  # what a confidence is at least
+BY_NAME = ("power-ns", "norm-sub")  # what one could always take
 
 
 @cache
 def queries(name: str) -> Mapping[str, Query]:
-    """The four queries of a data set. Zipf's subgroups are those of emoji, by rank."""
+    """The queries of a data set. Subgroups are those of emoji, elsewhere by rank."""
     d = len(DATASETS[name]().histogram)
     rng = np.random.default_rng(SETS)  # the same sets for every seed
+    random = [rng.choice(d, d // SHARE, replace=False) for _ in range(SETS)]
+    groups = list(emoji().subgroups.values())
     return {
         "single values": Values(),
-        "random sets": Sets([rng.choice(d, d // SHARE, replace=False) for _ in range(SETS)]),
-        "subgroups": Sets(emoji().subgroups.values()),
-        f"top {TOP}": Top(TOP),
+        "random sets": Sets(random),
+        "subgroups": Sets(groups),
+        **{f"top {k}": Top(k) for k in TOP},
+        **{f"one random set #{i + 1}": Sets([random[i]]) for i in range(ALONE)},
+        **{f"one subgroup #{i + 1}": Sets([groups[len(groups) * i // ALONE]]) for i in range(ALONE)},
     }
 
 
 def choice(scale: Scale) -> list[Job]:
-    """For each cell the methods' real errors, and how often each of them is chosen."""
-    cells = [(name, epsilon) for name in DATASETS for epsilon in EPSILONS]
+    """For each cell the methods' real errors, and how often each of them is chosen.
+
+    The paper's data at three ε, the others at ε = 1. A choice takes long: of every three repeats one is a choice.
+    """
+    cells = [(name, epsilon) for name in DATASETS for epsilon in EPSILONS if name in PAPER or epsilon == "1"]
     truths = [
         Job(("choice", "truth", name, epsilon, repeat), partial(_truth, name=name, epsilon=epsilon))
         for name, epsilon in cells
@@ -52,19 +85,20 @@ def choice(scale: Scale) -> list[Job]:
     choices = [
         Job(("choice", name, epsilon, repeat), partial(_choice, name=name, epsilon=epsilon))
         for name, epsilon in cells
-        for repeat in range(scale.repeats)
+        for repeat in range((scale.repeats + 2) // 3)
     ]
     return truths + choices
 
 
 def _truth(rng: np.random.Generator, name: str, epsilon: str) -> list[Sample]:
-    data = DATASETS[name]()
-    samples = []
+    data, asked = DATASETS[name](), queries(name)
+    errors = np.zeros((len(asked), len(METHODS)))
     for _ in range(TRUTHS):
         vectors = consistent(draw(data, epsilon, rng))
-        for case, query in queries(name).items():
-            errors = mean_squares(query, vectors, data.frequencies)
-            samples += each("choice", name, float(epsilon), errors, f"{case}: MSE")
+        errors += [mean_squares(query, vectors, data.frequencies) for query in asked.values()]
+    samples = []
+    for case, mean in zip(asked, errors / TRUTHS, strict=True):
+        samples += each("choice", name, float(epsilon), mean, f"{case}: MSE")
     return samples
 
 
@@ -73,9 +107,12 @@ def _choice(rng: np.random.Generator, name: str, epsilon: str) -> list[Sample]:
     rankings = choose_all(draw(DATASETS[name](), epsilon, rng), [*asked.values()], rng, REPEATS)
     samples = []
     for case, ranking in zip(asked, rankings, strict=True):
-        plain = min(ranking.rows, key=lambda row: (row.simulated, list(METHODS).index(row.method)))
-        samples += each("choice", name, x, _only(ranking.best), f"{case}: chosen")
-        samples += each("choice", name, x, _only(plain.method), f"{case}: chosen{PLAIN}")
+        chosen = _only(ranking.best)
+        samples += each("choice", name, x, chosen, f"{case}: chosen")
+        for least in SURE:
+            samples += each(
+                "choice", name, x, chosen * (ranking.confidence >= least), f"{case}: {_sure(least)}"
+            )
         samples.append(once("choice", name, "confidence", x, ranking.confidence, case))
     return samples
 
@@ -85,92 +122,113 @@ def verdicts(rows: Sequence[Row]) -> list[Row]:
 
     Beside a cell's "confidence" come "within 10 %", the share of the collections in which the chosen method's real
     error is at most `NEAR` times the lowest, and "regret", the mean over the collections of the chosen method's real
-    error over the lowest; and the same of the choice by the simulated errors alone, "… without correction".
+    error over the lowest.
     """
-    values = {(row.dataset, row.case, row.x, row.method): row.value for row in rows}
+    values = _values(rows)
     made = []
-    for cell in [row for row in rows if row.method == "confidence"]:
-        ratios = _ratios(values, cell)
-        for which in ("", PLAIN):
-            shares = _methods(values, cell, f"chosen{which}")
-            for measure, of_method in (("within 10 %", ratios <= NEAR), ("regret", ratios)):
-                mean = float(shares @ of_method)
-                variance = float(shares @ (of_method - mean) ** 2) * cell.repeats / max(cell.repeats - 1, 1)
-                deviation = variance**0.5
-                made.append(replace(cell, method=measure + which, value=mean, deviation=deviation))
+    for cell in _cells(rows):
+        ratios, shares = _ratios(values, cell), _methods(values, cell, "chosen")
+        for measure, of_method in (("within 10 %", ratios <= NEAR), ("regret", ratios)):
+            mean = float(shares @ of_method)
+            variance = float(shares @ (of_method - mean) ** 2) * cell.repeats / max(cell.repeats - 1, 1)
+            made.append(
+                replace(cell, method=measure, value=mean, deviation=variance**0.5, low=None, high=None)
+            )
     return [*rows, *made]
 
 
-def table(rows: Sequence[Row]) -> str:
-    """The cells of `verdicts` as lines of text, for people.
+def table(rows: Sequence[Row]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """The head and the lines of a table of the cells, those of sets alone together.
 
-    A cell's line has its best method, the share of the collections in which the chosen one is within 10 % of it and
-    the mean regret, the chosen methods with their real error over the lowest and how often they are chosen; the share
-    and the regret without correction, and the mean confidence. The last lines count the cells.
+    Per cell: the share of the collections in which the chosen method is within 10 % of the best and the mean regret,
+    the mean confidence, the best method, and the chosen ones with their real error over the lowest and how often they
+    are chosen.
     """
-    values = {(row.dataset, row.case, row.x, row.method): row.value for row in rows}
-    cells = [row for row in rows if row.method == "confidence"]
-    if not cells:
-        raise ValueError("there are no rows of the figure 'choice'")
-    lines = [
-        (
-            "data",
-            "ε",
-            "query",
-            "best",
-            "within",
-            "regret",
-            "without",
-            "regret",
-            "sure",
-            "chosen: error × times",
-        )
-    ]
-    within, regret = {}, {}
-    for cell in cells:
-        of = (cell.dataset, cell.case, cell.x)
-        ratios, shares = _ratios(values, cell), _methods(values, cell, "chosen")
-        chosen = [
-            f"{method}: {ratio:.2f} × {round(share * cell.repeats)}"
-            for method, ratio, share in zip(METHODS, ratios, shares, strict=True)
-            if share > 0.0
-        ]
-        for which in ("", PLAIN):
-            within[which, of] = values[(*of, f"within 10 %{which}")]
-            regret[which, of] = values[(*of, f"regret{which}")]
+    values = _values(rows)
+    lines: list[tuple[str, ...]] = []
+    for (dataset, x, kind), cells in _grouped(rows, lambda cell: (cell.dataset, cell.x, _kind(cell))).items():
+        ratios = np.array([_ratios(values, cell) for cell in cells])
+        shares = np.array([_methods(values, cell, "chosen") for cell in cells])
+        chosen = ""
+        if len(cells) == 1:
+            chosen = ", ".join(
+                f"{method}: {ratio:.2f} × {round(share * cells[0].repeats)}"
+                for method, ratio, share in zip(METHODS, ratios[0], shares[0], strict=True)
+                if share > 0.0
+            )
         lines.append(
             (
-                cell.dataset,
-                f"{cell.x:g}",
-                cell.case,
-                list(METHODS)[int(ratios.argmin())],
-                f"{within['', of]:.0%}",
-                f"{regret['', of]:.3f}",
-                f"{within[PLAIN, of]:.0%}",
-                f"{regret[PLAIN, of]:.3f}",
-                f"{cell.value:.0%}",
-                ", ".join(chosen),
+                dataset,
+                f"{x:g}",
+                kind,
+                f"{(shares * (ratios <= NEAR)).sum() / len(cells):.0%}",
+                f"{(shares * ratios).sum() / len(cells):.2f}",
+                f"{np.mean([cell.value for cell in cells]):.0%}",
+                list(METHODS)[int(ratios[0].argmin())] if len(cells) == 1 else "",
+                chosen,
             )
         )
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    text = [
-        "  ".join(f"{word:{width}}" for word, width in zip(line, widths, strict=True)).rstrip()
-        for line in lines
-    ]
-    for which, name in (("", "corrected"), (PLAIN, "without correction")):
-        ours = [of for kind, of in within if kind == which]
-        text.append(
-            f"{name}: a mean regret of at most {NEAR} in {sum(regret[which, of] <= NEAR for of in ours)}, "
-            f"within 10 % in 9 of 10 collections or more in {sum(within[which, of] >= 0.9 - 1e-9 for of in ours)}, "
-            f"in more than half in {sum(within[which, of] > 0.5 for of in ours)} of {len(ours)} cells; "
-            f"{sum(within[which, of] for of in ours) / len(ours):.1%} of all choices are within 10 %"
-        )
-    return "\n".join(text)
+    return ("data", "ε", "query", "within 10 %", "regret", "sure", "best", "chosen: error × times"), lines
+
+
+def summary(rows: Sequence[Row]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """The head and the lines of a table by kind of query, over all data: what a choice is worth, and its confidence.
+
+    "Over" a method is the geometric mean of the chosen method's real error over that of this one, which could always be
+    taken. "80 % sure" is the share of the choices that are said to be right by 80 % or more, then how many of them are.
+    """
+    values = _values(rows)
+    lines: list[tuple[str, ...]] = []
+    groups = _grouped(rows, _kind) | _grouped(rows, lambda _: "all")
+    for kind, cells in groups.items():
+        ratios = np.array([_ratios(values, cell) for cell in cells])
+        shares = np.array([_methods(values, cell, "chosen") for cell in cells])
+        line = [
+            kind,
+            f"{(shares * (ratios <= NEAR)).sum() / len(cells):.0%}",
+            f"{(shares * ratios).sum() / len(cells):.2f}",
+        ]
+        for name in BY_NAME:
+            over = np.log(ratios) - np.log(ratios[:, [list(METHODS).index(name)]])
+            line.append(f"{np.exp((shares * over).sum() / len(cells)):.2f}")
+        for least in SURE:
+            sure = np.array([_methods(values, cell, _sure(least)) for cell in cells])
+            right = f"{(sure * (ratios <= NEAR)).sum() / sure.sum():.0%} right" if sure.any() else "—"
+            line.append(f"{sure.sum() / len(cells):.0%}, {right}")
+        lines.append(tuple(line))
+    names = tuple(f"over {name}" for name in BY_NAME)
+    return ("query", "within 10 %", "regret", *names, *(f"{least:.0%} sure" for least in SURE)), lines
+
+
+def _values(rows: Sequence[Row]) -> dict[tuple[str, str, float, str], float]:
+    return {(row.dataset, row.case, row.x, row.method): row.value for row in rows if row.figure == "choice"}
+
+
+def _cells(rows: Sequence[Row]) -> list[Row]:
+    cells = [row for row in rows if row.figure == "choice" and row.method == "confidence"]
+    if not cells:
+        raise ValueError("there are no rows of the figure 'choice'")
+    return cells
+
+
+def _grouped(rows: Sequence[Row], of: Callable[[Row], Group]) -> dict[Group, list[Row]]:
+    groups: dict[Group, list[Row]] = {}
+    for cell in _cells(rows):
+        groups.setdefault(of(cell), []).append(cell)
+    return groups
+
+
+def _kind(cell: Row) -> str:
+    return cell.case.partition(" #")[0]
+
+
+def _sure(least: float) -> str:
+    return f"chosen, {least:.0%} sure"
 
 
 def _ratios(values: Mapping[tuple[str, str, float, str], float], cell: Row) -> Vector:
     """Each method's real error over the lowest."""
-    errors = _methods(values, cell, "MSE")
+    errors = np.maximum(_methods(values, cell, "MSE"), NONE)
     ratios: Vector = errors / errors.min()
     return ratios
 

@@ -57,6 +57,20 @@ def zipf(users: int = ZIPF_USERS, domain_size: int = ZIPF_DOMAIN, exponent: floa
     return Dataset("zipf", whole(weights, users), None, {})
 
 
+def shaped(name: str, weights: npt.NDArray[np.float64]) -> Dataset:
+    """A million whole users with given weights of the values.
+
+    Args:
+        name: what it is called.
+        weights: (d,) ≥ 0, the largest first.
+
+    Example:
+        >>> shaped("steps", np.array([2.0, 1.0, 1.0])).histogram.tolist()
+        [500000, 250000, 250000]
+    """
+    return Dataset(name, whole(weights, ZIPF_USERS), None, {})
+
+
 @cache
 def emoji(users: int = EMOJI_USERS) -> Dataset:
     """845 emoji by their use on Twitter up to 2020-06-16, with Unicode's 93 subgroups, as so many users.

@@ -13,11 +13,10 @@ import numpy as np
 
 from ldp.consistency import EXTRA, METHODS
 from ldp.estimate import Estimate, Vector
-from ldp.experiments.datasets import ZIPF_DOMAIN, ZIPF_USERS, Dataset, emoji, zipf
+from ldp.experiments.datasets import ZIPF_DOMAIN, Dataset, emoji, shaped, zipf
 from ldp.experiments.evaluation import draw
 from ldp.experiments.figures import Row
 from ldp.experiments.jobs import Job, Sample, Scale, once
-from ldp.selection import whole
 
 EPSILONS = ("0.5", "1", "2", "4")
 TOP = 16
@@ -37,7 +36,7 @@ def geometric(name: str, ratio: float) -> Dataset:
         >>> geometric("steep geometric", 0.95).histogram[:3].tolist()
         [50000, 47500, 45125]
     """
-    return Dataset(name, whole(ratio ** np.arange(float(ZIPF_DOMAIN)), ZIPF_USERS), None, {})
+    return shaped(name, ratio ** np.arange(float(ZIPF_DOMAIN)))
 
 
 DATASETS: Mapping[str, Callable[[], Dataset]] = {

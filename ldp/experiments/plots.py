@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ldp.consistency import METHODS
+from ldp.experiments.choice import PAPER
 from ldp.experiments.eleventh import DATASETS, NAME, PEERS, TOP
 from ldp.experiments.evidence import NAMES
 from ldp.experiments.figures import FIGURES, Figure, Row
@@ -257,11 +258,13 @@ def _signed(panel: Axes, figure: Figure, base: Row) -> None:
 
 
 def _choices(figure: Figure, rows: Sequence[Row]) -> Picture:
-    """A bar for each data set, query and ε, in parts by the method that is chosen."""
+    """A bar for each of the paper's data, query and ε, in parts by the method that is chosen."""
     from matplotlib.patches import Patch
     from matplotlib.ticker import PercentFormatter
 
-    cells = [row for row in rows if row.method == "confidence"]
+    cells = [
+        row for row in rows if row.method == "confidence" and row.dataset in PAPER and "#" not in row.case
+    ]
     datasets, queries = (
         list(dict.fromkeys(names))
         for names in zip(*((cell.dataset, cell.case) for cell in cells), strict=True)
@@ -291,7 +294,8 @@ def _choices(figure: Figure, rows: Sequence[Row]) -> Picture:
             _bar(panel, place, cell.case, here)
     axes[-1][0].set_xlabel("share of the collections in which a method is chosen")
     axes[-1][0].xaxis.set_major_formatter(PercentFormatter(1.0, symbol=" %"))
-    chosen = {row.method for row in rows if row.case.endswith(": chosen") and row.value > 0.0}
+    shown = {f"{query}: chosen" for query in queries}
+    chosen = {row.method for row in rows if row.dataset in PAPER and row.case in shown and row.value > 0.0}
     signs = [
         Patch(color=STYLES[method].colour, label=NAMES[method]) for method in METHODS if method in chosen
     ]

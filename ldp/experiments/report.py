@@ -148,12 +148,20 @@ def _figures(rows: Sequence[Row], pictures: bool) -> list[str]:
             if pictures:
                 parts.append(f"![{figure.title}]({figure.name}.png)")
             if figure.name == "choice":
-                parts.append(f"```text\n{choice.table(rows)}\n```")
+                parts += [markdown(*choice.summary(rows), numbers=range(1, 7)), CHOICE]
+                parts.append(markdown(*choice.table(rows), numbers=(1, 3, 4, 5)))
             if figure.name == "eleventh":
                 tables = [eleventh.table(rows, case) for case in ("", f"top {eleventh.TOP}")]
                 parts += [eleventh.ABOUT, *(markdown(*table, numbers=range(1, 10)) for table in tables)]
             parts.append(f"Numbers: [{figure.name}.csv]({figure.name}.csv).")
     return parts
+
+
+CHOICE = """\
+Over all data and ε of the table below. “Within 10 %”: the share of the collections in which the real error of the
+chosen method is at most 1.1 times the lowest. “Regret”: the mean of its real error over the lowest. “Over” a method:
+the geometric mean of its real error over this one's. “Sure”: the share of the choices with this confidence or more, and
+how many of them are within 10 %."""
 
 
 def sums_table(compared: Sequence[Sum]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:

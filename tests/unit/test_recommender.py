@@ -10,7 +10,7 @@ import pytest
 
 import ldp
 from ldp import frames, snapshot
-from ldp.selection import Sets, Top, choose
+from ldp.selection import Ranking, Row, Sets, Top, choose
 from worker import layout, recommender
 from worker.columns import Batch, Columns
 from worker.config import ConfigError, parse
@@ -35,6 +35,7 @@ domain_size = 6
 """
 COUNTS = np.array([400, 100, 90, 80, 70, 60])
 ESTIMATE = STREAM.oracle.estimate(COUNTS, 800)
+MORE = STREAM.oracle.estimate(2 * COUNTS, 1600)
 
 
 class Bench:
@@ -70,11 +71,23 @@ def test_it_is_what_the_reports_choose_with_the_sequence_as_seed():
     bench.recommender.offer(41, ESTIMATE)
     assert bench.recommender.latest == {}
     bench.finish()
-    for name, query in (("pair", Sets([[1, 4]])), ("three", Top(3))):
-        ranking = choose(ESTIMATE, query, np.random.default_rng(41), 50)
-        found = bench.recommender.latest[name]
-        assert (found.method, found.sequence) == (ranking.best, 41)
-    assert list(bench.recommender.latest) == ["pair", "all but one", "three"]
+    ranking = choose(ESTIMATE, Top(3), np.random.default_rng(41), 50)
+    found = bench.recommender.latest["three"]
+    assert (found.method, found.sequence) == (ranking.best, 41)
+    assert set(bench.recommender.latest) <= {"pair", "all but one", "three"}
+
+
+def test_point_23_without_a_clear_winner_there_is_no_recommendation():
+    bench = Bench()
+    bench.recommender.offer(41, ESTIMATE)
+    bench.finish()
+    queries = {"pair": Sets([[1, 4]]), "all but one": Sets([[0, 1, 2, 3, 4]]), "three": Top(3)}
+    clear = {
+        name: choose(ESTIMATE, query, np.random.default_rng(41), 50).clear for name, query in queries.items()
+    }
+    assert clear == {"pair": False, "all but one": False, "three": True}
+    assert list(bench.recommender.latest) == ["three"]
+    assert bench.recommender.methods == {"three": "norm-cut"}
 
 
 def test_one_at_a_time_and_not_before_it_is_due():
@@ -87,7 +100,7 @@ def test_one_at_a_time_and_not_before_it_is_due():
     bench.finish(seconds=2.0)
     for now, begun in ((59.9, 0), (60.0, 1)):
         bench.now = now
-        bench.recommender.offer(3, ESTIMATE)
+        bench.recommender.offer(3, MORE)
         assert len(bench.work) == begun
     bench.finish()
     assert {found.sequence for found in bench.recommender.latest.values()} == {3}
@@ -99,7 +112,7 @@ def test_it_takes_a_tenth_of_a_core_at_most():
     bench.finish(seconds=10.0)
     for now, begun in ((99.9, 0), (100.0, 1)):
         bench.now = now
-        bench.recommender.offer(2, ESTIMATE)
+        bench.recommender.offer(2, MORE)
         assert len(bench.work) == begun
 
 
@@ -130,15 +143,26 @@ def test_a_failure_is_counted_and_said_and_tried_again_in_time(monkeypatch):
     bench.now = 60.0
     with monkeypatch.context() as patch:
         patch.setattr(recommender, "choose_all", fail)
-        bench.recommender.offer(2, ESTIMATE)
+        bench.recommender.offer(2, MORE)
         bench.finish()
     assert bench.failures() == 1
     assert bench.told == [("recommend.failed", {"sequence": 2, "error": "MemoryError: too large"})]
     assert bench.recommender.latest is known
     bench.now = 120.0
-    bench.recommender.offer(3, ESTIMATE)
+    bench.recommender.offer(3, MORE)
     bench.finish()
-    assert bench.recommender.latest["pair"].sequence == 3
+    assert bench.recommender.latest["three"].sequence == 3
+
+
+def test_point_23_the_same_reports_are_not_thought_over_again():
+    bench = Bench()
+    bench.recommender.offer(1, ESTIMATE)
+    bench.finish()
+    bench.now = 3600.0
+    bench.recommender.offer(2, ESTIMATE)
+    assert not bench.work
+    bench.recommender.offer(2, MORE)
+    assert len(bench.work) == 1
 
 
 @pytest.mark.parametrize(("given", "seconds"), [("", 60.0), ("0", 0.0), ("1", 1.0), ("86400.0", 86400.0)])
@@ -241,11 +265,58 @@ def test_snapshots_carry_what_is_known_and_never_wait():
             asked = [*body["queries"], *body["top"]]
             assert [query["name"] for query in asked] == ["pair", "all but one", "three"]
             for query in asked:
-                if step < 2:
-                    assert query["recommended"] is None
-                else:
-                    found = bench.recommender.latest[query["name"]]
-                    assert query["recommended"] == {"method": found.method, "sequence": 1}
+                found = bench.recommender.latest.get(query["name"]) if step > 1 else None
+                said = {"method": found.method, "sequence": 1} if found else None
+                assert query["recommended"] == said
+
+
+def test_point_23_a_recommendation_that_changed_is_published_although_no_report_came(monkeypatch):
+    bench, counted, outbox = Bench(), Counted(), Published()
+    publisher = Publisher(
+        STREAM, counted, outbox, lambda: [0], lambda: 1, 0.95, bench.recommender, bench.metrics, bench.tell
+    )
+    said = {"pair": "base", "all but one": "norm", "three": "norm-cut"}
+
+    def ranked(*_):
+        return [
+            Ranking((Row(method, 1.0, 0.1, 1.0),), 1.0 if method else 0.0, 0.0) for method in said.values()
+        ]
+
+    def recommended():
+        body = outbox.snapshots[-1][0]
+        answers = [*body["queries"], *body["top"]]
+        return (
+            body["sequence"],
+            body["reports"],
+            {query["name"]: query["recommended"] and query["recommended"]["method"] for query in answers},
+        )
+
+    monkeypatch.setattr(recommender, "choose_all", ranked)
+    counted.count([0, 0, 1, 5])
+    publisher.tick()
+    assert recommended() == (1, 4, dict.fromkeys(said))
+    publisher.tick()
+    assert len(outbox.snapshots) == 1  # nothing is new
+    bench.finish()
+    publisher.tick()
+    assert recommended() == (2, 4, said)
+    bench.now = 3600.0
+    publisher.tick()
+    assert len(outbox.snapshots) == 2
+    assert not bench.work  # nor is anything to be thought over
+    counted.count([1])
+    publisher.tick()
+    assert recommended() == (3, 5, said)
+    bench.finish()
+    bench.now = 7200.0
+    publisher.tick()
+    assert len(outbox.snapshots) == 3  # the same methods, though newly chosen
+    said["three"] = None  # no method is clear any more
+    counted.count([2])
+    publisher.tick()
+    bench.finish()
+    publisher.tick()
+    assert recommended() == (5, 6, said)
 
 
 def test_the_schema_knows_what_a_recommendation_is():

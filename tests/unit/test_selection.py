@@ -2,12 +2,15 @@
 
 import math
 from fractions import Fraction
+from itertools import islice
+from itertools import repeat as again
 
 import numpy as np
 import pytest
 
 import ldp
 from ldp.consistency import EXTRA, METHODS
+from ldp.consistency.empirical_bayes import Fit
 from ldp.experiments import choice
 from ldp.experiments.figures import Row
 from ldp.experiments.jobs import Scale
@@ -27,7 +30,7 @@ def simulated(ranking):
 
 
 def populations(estimate):
-    """Norm-Sub by bisection of its shift, and empirical Bayes; a tenth of the simulations is of the second."""
+    """Norm-Sub by bisection of its shift, and empirical Bayes' means."""
     low, high = -2.0 - estimate.frequencies.max(), 2.0 - estimate.frequencies.min()
     for _ in range(200):
         shift = (low + high) / 2
@@ -36,6 +39,10 @@ def populations(estimate):
     return [
         in_users(made * estimate.n, estimate.n) for made in (norm_sub, EXTRA["empirical-bayes"](estimate))
     ]
+
+
+def in_users_of(weights, n):
+    return in_users(weights / weights.sum() * n, n)
 
 
 def in_users(exact, n):
@@ -50,14 +57,13 @@ def in_users(exact, n):
 @pytest.mark.parametrize("protocol", ["grr", "oue"])
 def test_the_simulated_errors_are_those_of_reports(protocol):
     estimate = estimate_of(protocol, [40, 25, 15, 10, 5, 3, 1, 1], 150, 3)
-    made_up = populations(estimate)
-    sets = [(0, 4, 6), (2,), (1, 2, 3, 4, 5)]
-    rng, repeats, oracle = np.random.default_rng(4), 250, estimate.oracle
-    recounted = np.empty((repeats, 3, len(NAMES)))
+    made_up, drawn = populations(estimate), Fit(estimate).draws(np.random.default_rng(6))
+    sets = [(0, 4, 6), (2,), (1, 2, 3, 4, 5)] * 4  # as many as to be simulated as single values are
+    rng, repeats, oracle = np.random.default_rng(4), 500, estimate.oracle
+    recounted = np.empty((repeats, 2, len(NAMES)))
     for repeat in range(repeats):
-        users = made_up[repeat % 10 == 0]
+        users = made_up[0] if repeat % 2 else in_users_of(next(drawn), estimate.n)
         truth = users / users.sum()
-        tops = sorted(range(8), key=lambda v: -truth[v])[:3]
         state = oracle.zeros()
         oracle.accumulate(state, oracle.perturb(np.repeat(np.arange(8), users), rng=rng))
         made = oracle.estimate(oracle.support(state), estimate.n)
@@ -68,13 +74,12 @@ def test_the_simulated_errors_are_those_of_reports(protocol):
                 answers = [max(sum(made.frequencies[v] for v in subset), 0.0) for subset in sets]
             recounted[repeat, 0, i] = sum((vector[v] - truth[v]) ** 2 for v in range(8)) / 8
             recounted[repeat, 1, i] = (
-                sum((a - sum(truth[v] for v in s)) ** 2 for a, s in zip(answers, sets, strict=True)) / 3
+                sum((a - sum(truth[v] for v in s)) ** 2 for a, s in zip(answers, sets, strict=True)) / 12
             )
-            recounted[repeat, 2, i] = sum((vector[v] - truth[v]) ** 2 for v in tops) / 3
-    rankings = choose_all(estimate, [Values(), Sets(sets), Top(3)], np.random.default_rng(5), 2 * repeats)
+    rankings = choose_all(estimate, [Values(), Sets(sets)], np.random.default_rng(5), 2 * repeats)
     for i, ranking in enumerate(rankings):
         spread = recounted[:, i].std(axis=0, ddof=1) * math.sqrt(1.5 / repeats)
-        # six standard errors of the difference, for 33 numbers
+        # six standard errors of the difference, for 22 numbers
         assert (abs(simulated(ranking) - recounted[:, i].mean(axis=0)) <= 6 * spread + 1e-15).all()
 
 
@@ -82,12 +87,16 @@ def test_the_simulated_errors_are_those_of_reports(protocol):
 def test_bases_error_is_its_variance(protocol):
     estimate = estimate_of(protocol, np.arange(1, 32)[::-1], 2000, 7)
     norm_sub, bayes = populations(estimate)
-    users, oracle = 0.9 * norm_sub + 0.1 * bayes, estimate.oracle
+    draws = list(islice(Fit(estimate).draws(np.random.default_rng(6)), 4000))
+    drawn = np.mean([draw / draw.sum() for draw in draws], axis=0) * estimate.n
+    oracle = estimate.oracle
     p, q, n = float(oracle.p), float(oracle.q), estimate.n
     subset = np.arange(3, 24, 2)
+    values = (norm_sub + drawn) / 2
+    alone = (bayes + drawn) / 2
     expected = [
-        np.mean(q * (1 - q) + users / n * (p - q) * (1 - p - q)) / (n * (p - q) ** 2),
-        float(users @ oracle.set_variances(subset)) / (n * (p - q)) ** 2,
+        np.mean(q * (1 - q) + values / n * (p - q) * (1 - p - q)) / (n * (p - q) ** 2),
+        float(alone @ oracle.set_variances(subset)) / (n * (p - q)) ** 2,
     ]
     rankings = choose_all(estimate, [Values(), Sets([subset])], np.random.default_rng(8), 400)
     for value, ranking in zip(expected, rankings, strict=True):
@@ -97,22 +106,35 @@ def test_bases_error_is_its_variance(protocol):
         assert base.std_error < 0.15 * value
 
 
-def test_a_tenth_of_the_simulations_is_of_another_population():
-    estimate, repeats = estimate_of("olh", np.ones(100), 20_000, 9), 60
-    made_up = populations(estimate)
-    query = Sets([np.flatnonzero(made_up[0] == 0)[:33]])
+@pytest.mark.parametrize(
+    ("query", "first"), [(Sets([np.arange(40, 73)] * 10), 0), (Sets([np.arange(40, 73)] * 9), 1), (Top(5), 1)]
+)
+def test_half_of_the_simulations_is_of_each_population(query, first):
+    estimate, repeats = estimate_of("olh", 0.9 ** np.arange(100), 20_000, 9), 120
+    drawn = Fit(estimate).draws(np.random.default_rng(12))
     rng, errors = np.random.default_rng(10), np.empty((2, repeats, len(NAMES)))
-    for i, users in enumerate(made_up):
-        for repeat in range(repeats):
-            collected = estimate.oracle.estimate(estimate.oracle.simulate(users, rng), 20_000)
-            errors[i, repeat] = mean_squares(query, consistent(collected), users / 20_000)
+    for i, users in enumerate([again(populations(estimate)[first]), (in_users_of(w, 20_000) for w in drawn)]):
+        for place, made_up in zip(range(repeats), users, strict=False):
+            collected = estimate.oracle.estimate(estimate.oracle.simulate(made_up, rng), 20_000)
+            errors[i, place] = mean_squares(query, consistent(collected), made_up / 20_000)
     means, variances = errors.mean(axis=1), errors.var(axis=1, ddof=1)
-    # Norm-Sub has nobody there
-    assert (means[1] > 10 * means[0])[NAMES.index("base-cut")]
-    expected = means[0] * 0.9 + means[1] * 0.1
-    deviations = (variances[0] * (0.9 + 0.81) + variances[1] * (0.1 + 0.01)) / repeats
-    found = simulated(choose(estimate, query, np.random.default_rng(11), repeats))
-    assert (abs(found - expected) <= 6 * np.sqrt(deviations)).all()
+    found = simulated(choose(estimate, query, np.random.default_rng(11), 2 * repeats))
+    assert (abs(found - means.mean(axis=0)) <= 6 * np.sqrt(2 * variances.sum(axis=0) / 4 / repeats)).all()
+
+
+def test_draws_are_from_the_posterior():
+    """Two sorts of values, 8σ apart: each estimate tells its own, and draws are spread as the frequencies are."""
+    oracle = ldp.OLH("3", 400)
+    histogram = whole(np.repeat([1.0, 9.0], 200), 1_000_000)
+    estimate = oracle.estimate(oracle.simulate(histogram, np.random.default_rng(1)), 1_000_000)
+    draws = np.array(list(islice(Fit(estimate).draws(np.random.default_rng(2)), 200))) * estimate.sigma
+    assert (draws >= 0.0).all()
+    means = draws.mean(axis=0)
+    assert means[:200].max() < means[200:].min()
+    assert means.sum() == pytest.approx(1.0, abs=6 * 20 * estimate.sigma)
+    for half in (slice(200), slice(200, 400)):  # all equal in truth
+        assert estimate.frequencies[half].var() > 0.7 * estimate.sigma**2
+        assert draws[:, half].var(axis=1).mean() < 0.3 * estimate.sigma**2
 
 
 def test_mean_squares_are_those_of_single_answers():
@@ -141,14 +163,17 @@ R = 4
 ROWS = np.array([0, 1, 2, 3])
 
 
-def ranked(errors, distances, seen, resamples=None, noises=ROWS):
-    """`_rank` of eleven methods, those that are not given with huge errors and no distance."""
+def ranked(errors, distances, seen, resamples=None, noises=ROWS, other=0.0):
+    """`_rank` of eleven methods, those that are not given with huge errors and no distance.
+
+    One population is as given, and in the other the errors are larger by a number.
+    """
     full = np.full((len(errors), len(NAMES)), 1e9)
     full[:, : errors.shape[1]] = errors
     away, real = np.zeros_like(full), np.zeros(len(NAMES))
     away[:, : errors.shape[1]], real[: errors.shape[1]] = distances, seen
     resamples = np.eye(len(errors)) if resamples is None else resamples
-    return _rank(full, away, real, resamples, noises)
+    return _rank(np.stack([full, full + other]), np.stack([away, away]), real, resamples, noises)
 
 
 def test_the_correction_by_hand():
@@ -162,7 +187,7 @@ def test_the_correction_by_hand():
     assert rows["base-pos"].simulated == 4.0
     # of 3 − 6w or 5 − 10w, and of the one distance seen
     w = 3 / 7
-    assert rows["base-pos"].std_error == pytest.approx(math.sqrt((1 - 2 * w) ** 2 * (4 / 3) / 4 + w * 16 / 3))
+    assert rows["base-pos"].std_error == pytest.approx(math.sqrt((1 - 2 * w) ** 2 * (4 / 3) / 8 + w * 16 / 3))
     assert ranking.best == "base-pos"
     assert [row.method for row in ranking.rows[:2]] == ["base-pos", "base"]
     # seen ever further away, the method is no longer first
@@ -184,8 +209,9 @@ def test_the_correction_has_bounds():
 
 
 def test_equal_errors_are_ranked_as_the_paper_lists_them():
-    errors = np.full((R, len(NAMES)), 2.0)
-    assert [row.method for row in _rank(errors, 0 * errors, 0 * errors[0], np.eye(R), ROWS).rows] == NAMES
+    errors = np.full((2, R, len(NAMES)), 2.0)
+    ranking = _rank(errors, 0 * errors, 0 * errors[0, 0], np.eye(R), ROWS)
+    assert [row.method for row in ranking.rows] == NAMES
 
 
 @pytest.mark.parametrize("gap", [-0.2, 0.0, 0.25])
@@ -239,6 +265,32 @@ def test_noise_leaves_half_of_an_error():
     assert ranking.confidence == 1.0
 
 
+def test_point_23_the_confidence_is_the_lower_of_two_populations():
+    errors = np.tile([4.0, 8.0], (R, 1))
+    rest = (0 * errors, np.zeros(2), np.full((R, R), 1 / R))
+    assert ranked(errors, *rest).confidence == 1.0
+    # 12 over 11 is less than 1.1, 4 over 3 is not
+    both = np.full((2, R, len(NAMES)), 1e9)
+    both[0, :, :2], both[1, :, :2] = [4.0, 8.0], [12.0, 11.0]
+    of = (np.zeros_like(both), np.zeros(len(NAMES)), np.full((R, R), 1 / R), ROWS)
+    assert (_rank(both, *of).best, _rank(both, *of).confidence) == ("base", 1.0)
+    both[1, :, :2] = [4.0, 3.0]
+    assert (_rank(both, *of).best, _rank(both, *of).confidence) == ("base", 0.0)
+    assert not _rank(both, *of).clear
+    both[1, :2, 1] = 9.0  # in half of the resamples
+    halves = _rank(both, *of[:2], np.eye(R), ROWS)
+    assert halves.confidence == 0.5
+
+
+def test_point_23_few_sets_are_never_surer_than_was_measured():
+    estimate = estimate_of("olh", [1000.0] + [1.0] * 99, 1_000_000, 3, "4")
+    rankings = choose_all(
+        estimate, [Sets([[0, 5]] * 9), Sets([[0, 5]] * 10), Top(1)], np.random.default_rng(1), 20
+    )
+    assert rankings[0].confidence <= 0.85
+    assert ranked(np.tile([4.0, 8.0], (R, 1)), np.zeros((R, 2)), np.zeros(2)).confidence == 1.0
+
+
 # the whole
 
 
@@ -260,10 +312,10 @@ def test_the_seed_decides_and_other_queries_do_not():
 
 def test_equal_queries_have_equal_errors():
     estimate = estimate_of("oue", np.arange(1, 13), 400, 41)
-    queries = [Values(), Top(12), Top(99), Sets([[v] for v in range(12)])]
-    values, *others = choose_all(estimate, queries, np.random.default_rng(42), 8)
-    for other in others:
-        assert simulated(other) == pytest.approx(simulated(values), rel=1e-12)
+    queries = [Values(), Sets([[v] for v in range(12)]), Top(12), Top(99)]
+    values, sets, top, more = choose_all(estimate, queries, np.random.default_rng(42), 8)
+    for one, other in ((values, sets), (top, more)):
+        assert simulated(other) == pytest.approx(simulated(one), rel=1e-12)
     order = [row.method for row in values.rows]
     assert order.index("post-pos") == order.index("base-pos") + 1
 
@@ -285,11 +337,11 @@ def test_the_whole_domain_is_known():
 )
 def test_degenerate_estimates(protocol, frequencies, n):
     estimate = ldp.Estimate(frequencies, n, ldp.oracle(protocol, epsilon="1", domain_size=len(frequencies)))
-    for ranking in choose_all(estimate, [Values(), Top(1), Top(9), Sets([[0]])], np.random.default_rng(1), 2):
+    for ranking in choose_all(estimate, [Values(), Top(1), Top(9), Sets([[0]])], np.random.default_rng(1), 4):
         numbers = [x for row in ranking.rows for x in (row.mse, row.std_error, row.simulated)]
         assert np.isfinite(numbers).all()
         assert min(numbers) >= 0.0
-        assert 0.0 < ranking.confidence <= 1.0
+        assert 0.0 <= ranking.confidence <= 1.0
 
 
 @pytest.mark.parametrize(
@@ -316,8 +368,8 @@ def test_what_does_not_fit_is_named():
         choose(estimate, Sets([[0], [1, 3]]), rng)
     with pytest.raises(TypeError, match="not list"):
         choose(estimate, [0, 1], rng)
-    with pytest.raises(ValueError, match="repeats is 1"):
-        choose(estimate, Values(), rng, 1)
+    with pytest.raises(ValueError, match="repeats is 3"):
+        choose(estimate, Values(), rng, 3)
 
 
 @pytest.mark.parametrize("users", [1, 7, 1000, 10**12])
@@ -340,54 +392,91 @@ def test_whole_users(users):
 # how well it chooses
 
 
-def cells(chosen, plain):
-    """The rows of one cell: two methods matter, Norm-Cut with the lowest error and Norm-Sub with 1.2 times as much."""
-    errors = dict.fromkeys(NAMES, 9.0) | {"norm-cut": 2.0, "norm-sub": 2.4, "mle-apx": 2.1}
-    for what, values in (("MSE", errors), ("chosen", chosen), ("chosen without correction", plain)):
+def cells(dataset, case, chosen, sure, errors):
+    """The rows of one cell."""
+    for what, values in (
+        ("MSE", dict.fromkeys(NAMES, 9.0) | errors),
+        ("chosen", chosen),
+        ("chosen, 80% sure", sure),
+        ("chosen, 90% sure", {}),
+    ):
         for name in NAMES:
-            yield Row("choice", "emoji", f"subgroups: {what}", 0.5, name, values.get(name, 0.0), 0.0, 10)
-    yield Row("choice", "emoji", "subgroups", 0.5, "confidence", 0.875, 0.1, 10)
+            yield Row("choice", dataset, f"{case}: {what}", 0.5, name, values.get(name, 0.0), 0.0, 10)
+    yield Row("choice", dataset, case, 0.5, "confidence", 0.875, 0.1, 10)
+
+
+ERRORS = {"norm-cut": 2.0, "norm-sub": 2.4, "mle-apx": 2.1, "power-ns": 4.0}
 
 
 def test_verdicts_by_hand():
-    rows = choice.verdicts(
-        list(cells({"norm-cut": 0.5, "norm-sub": 0.2, "mle-apx": 0.3}, {"norm-sub": 0.9, "norm-cut": 0.1}))
-    )
+    chosen, sure = {"norm-cut": 0.5, "norm-sub": 0.2, "mle-apx": 0.3}, {"norm-cut": 0.2, "norm-sub": 0.1}
+    rows = choice.verdicts(list(cells("emoji", "subgroups", chosen, sure, ERRORS)))
     found = {row.method: row for row in rows if row.case == "subgroups"}
     assert found["within 10 %"].value == pytest.approx(0.8)
     assert found["regret"].value == pytest.approx(0.5 + 0.2 * 1.2 + 0.3 * 1.05)
     ten = [1.0] * 5 + [1.2] * 2 + [1.05] * 3
     assert found["regret"].deviation == pytest.approx(np.std(ten, ddof=1))
-    assert found["within 10 % without correction"].value == pytest.approx(0.1)
-    assert found["regret without correction"].value == pytest.approx(0.9 * 1.2 + 0.1)
-    text = choice.table(rows).splitlines()
-    assert text[1].split()[:9] == [
+    _, (line,) = choice.table(rows)
+    assert line == (
         "emoji",
         "0.5",
         "subgroups",
-        "norm-cut",
         "80%",
-        "1.055",
-        "10%",
-        "1.180",
+        "1.05",
         "88%",
-    ]
-    assert text[1].endswith("norm-cut: 1.00 × 5, norm-sub: 1.20 × 2, mle-apx: 1.05 × 3")
-    assert "mean regret of at most 1.1 in 1, " in text[2]
-    assert "collections or more in 0, in more than half in 1 of 1 cells; 80.0% of all" in text[2]
-    assert "mean regret of at most 1.1 in 0, " in text[3]
+        "norm-cut",
+        "norm-cut: 1.00 × 5, norm-sub: 1.20 × 2, mle-apx: 1.05 × 3",
+    )
+    over = math.exp(0.5 * math.log(2.0) + 0.2 * math.log(2.4) + 0.3 * math.log(2.1)) / 4.0
+    head, (line, everything) = choice.summary(rows)
+    assert head[3:5] == ("over power-ns", "over norm-sub")
+    assert line == (
+        "subgroups",
+        "80%",
+        "1.05",
+        f"{over:.2f}",
+        f"{over * 4.0 / 2.4:.2f}",
+        "30%, 67% right",
+        "0%, —",
+    )
+    assert everything == ("all", *line[1:])
+
+
+def test_sets_alone_are_one_line_and_an_error_of_less_than_one_user_is_none():
+    rows = list(cells("bell", "one subgroup #1", {"norm-cut": 1.0}, {}, ERRORS))
+    rows += cells("bell", "one subgroup #2", {"norm-sub": 1.0}, {}, {"norm-sub": 1e-14, "base": 0.0})
+    _, (line,) = choice.table(rows)
+    assert line == ("bell", "0.5", "one subgroup", "100%", "1.00", "88%", "", "")
+    assert [line[0] for line in choice.summary(rows)[1]] == ["one subgroup", "all"]
 
 
 def test_a_choice_from_emoji():
-    jobs = [job for job in choice.choice(Scale(2, 2, 1)) if job.key == ("choice", "emoji", "1", 1)]
+    jobs = [job for job in choice.choice(Scale(4, 2, 1)) if job.key == ("choice", "emoji", "1", 1)]
     samples = jobs[0].run(7)
     again = jobs[0].run(7)
     assert [s.rows() for s in samples] == [s.rows() for s in again]
     rows = [row for sample in samples for row in sample.rows()]
     assert {row.x for row in rows} == {1.0}
     for case in choice.queries("emoji"):
-        picked = [row.value for row in rows if row.case == f"{case}: chosen"]
-        assert sorted(picked) == [0.0] * 10 + [1.0]
+        picked = {row.method: row.value for row in rows if row.case == f"{case}: chosen"}
+        assert sorted(picked.values()) == [0.0] * 10 + [1.0]
+        (confidence,) = [row.value for row in rows if (row.case, row.method) == (case, "confidence")]
+        for least in (0.8, 0.9):
+            sure = {row.method: row.value for row in rows if row.case == f"{case}: chosen, {least:.0%} sure"}
+            assert sure == {name: value * (confidence >= least) for name, value in picked.items()}
+
+
+def test_point_23_there_are_data_that_are_no_power_law():
+    assert len(choice.DATASETS) >= 9
+    for name, make in choice.DATASETS.items():
+        data = make()
+        assert (data.histogram.sum(), data.name) == (data.users, name)
+        assert (np.diff(data.histogram) <= 0).all()
+    steps = choice.DATASETS["steps"]().histogram
+    assert [int(count) for count in steps[::256]] == [2083, 1042, 521, 261]
+    assert int(choice.DATASETS["spiked"]().histogram[15]) == 20_000
+    cells = {job.key[-3:-1] for job in choice.choice(Scale(2, 2, 1))}
+    assert {name for name, epsilon in cells if epsilon == "1"} == set(choice.DATASETS)
 
 
 @pytest.mark.parametrize(("oracle", "best"), [(ldp.GRR("1", 10), "base"), (ldp.OLH("1", 10), "norm")])
