@@ -527,9 +527,9 @@ def reproduce(figures: tuple[str, ...], quick: bool, seed: int, out: Path) -> No
     choice                         how well a method is chosen; not in the paper
     eleventh                       empirical Bayes against the paper's best; not in the paper
 
-    Figures on one line are one computation and come together. The same seed gives the same CSVs, byte for byte,
-    with any number of cores. The report is about the figures of this run alone, and replaces an earlier one.
-    Pictures need matplotlib: pip install 'ldp-worker[plots]'.
+    Figures on one line are one computation and come together. With the same numpy the same seed gives the same
+    CSVs, byte for byte, on any number of cores. The report is about the figures of this run alone, and replaces an
+    earlier one. Pictures need matplotlib: pip install 'ldp-worker[plots]'.
     """  # noqa: D301
     from ldp.experiments import choice
     from ldp.experiments.figures import FIGURES

@@ -102,7 +102,8 @@ def reproduce(
     """Compute figures, judge the claims by them, and write CSVs, pictures and a report.
 
     Figures of one experiment come together: "bias" brings "distribution" and "variance". The same seed and scale give
-    the same CSVs and the same report, byte for byte, with any number of processes and any choice of figures.
+    the same CSVs and the same report, byte for byte, with any number of processes and any choice of figures, and the
+    same numpy: another version may draw other numbers or round them otherwise.
 
     Args:
         figures: keys of `FIGURES`.

@@ -13,7 +13,7 @@ from ldp.consistency import EXTRA, METHODS
 from ldp.consistency.empirical_bayes import Fit
 from ldp.experiments import choice
 from ldp.experiments.figures import Row
-from ldp.experiments.jobs import Scale
+from ldp.experiments.jobs import Scale, run
 from ldp.selection import NEAR, Sets, Top, Values, _rank, choose, choose_all, consistent, mean_squares, whole
 
 NAMES = list(METHODS)
@@ -485,3 +485,35 @@ def test_of_the_whole_domain_the_first_method_without_an_error_is_best_and_not_t
     estimate = oracle.estimate(oracle.simulate(np.arange(1, 11) * 100, rng), 5500)
     ranking = choose(estimate, Sets([range(10)]), rng, 20)
     assert (ranking.best, ranking.rows[0].mse) == (best, 0.0)
+
+
+@pytest.fixture(scope="module")
+def judged():
+    """Choices from data of nine kinds at ε = 1, seeded: rows of the figure "choice"."""
+    jobs = [job for job in choice.choice(Scale(12, 2, 1)) if job.key[-2] == "1"]
+    return choice.verdicts(run(jobs, seed=1))
+
+
+@pytest.mark.parametrize("least", [0.8, 0.9])
+def test_point_23_a_stated_confidence_is_right_as_often_as_it_says(judged, least):
+    """By kind of query, over nine kinds of data; 36 choices or, of sets alone, 144 of each."""
+    value = {(row.dataset, row.case, row.method): row.value for row in judged}
+    stated, right = {}, {}
+    for cell in (row for row in judged if row.method == "confidence"):
+        errors = {name: value[cell.dataset, f"{cell.case}: MSE", name] for name in NAMES}
+        for name, error in errors.items():
+            share = value[cell.dataset, f"{cell.case}: chosen, {least:.0%} sure", name] * cell.repeats
+            for kind in (cell.case.partition(" #")[0], "all"):
+                stated[kind] = stated.get(kind, 0) + share
+                near = error <= NEAR * min(errors.values()) + 1e-12
+                right[kind] = right.get(kind, 0) + near * share
+    assert stated["all"] >= 80
+    for kind, said in stated.items():
+        assert right[kind] >= least * said, kind
+    assert right["all"] >= 0.9 * stated["all"]
+
+
+def test_point_23_top_k_is_chosen_well_where_no_power_law_is(judged):
+    value = {(row.dataset, row.case, row.method): row.value for row in judged}
+    near = [value[name, f"top {k}", "within 10 %"] for name in choice.DATASETS for k in choice.TOP]
+    assert np.mean(near) >= 0.8
