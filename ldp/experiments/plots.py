@@ -275,7 +275,8 @@ def _choices(figure: Figure, rows: Sequence[Row]) -> Picture:
         drawn,
         figure,
         f"OLH, a choice from each of {cells[0].repeats} collections. Hatched: the real error is more than {_NEAR} above"
-        f" the least.\nbest: the least real error; within {_NEAR}: choices not hatched; confidence: their own, mean. More data: in the report.",
+        f" the least.\nbest: the least real error; within {_NEAR}: choices not hatched; confidence: their own, mean."
+        " More data: in the report.",
     )
     for dataset, panel in zip(datasets, chain(*axes), strict=True):
         own = [cell for query in queries for cell in cells if (cell.dataset, cell.case) == (dataset, query)]
