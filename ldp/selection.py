@@ -55,7 +55,9 @@ LEAST = 0.5  # of the simulated error: what a correction leaves of it
 RESAMPLES = 1000
 RESAMPLED = 3  # collections whose mean error a resample is
 MANY = 10  # sets over which the peaks of Norm-Sub's population average out
-FEW_SETS = 0.85  # the largest confidence in a method for fewer sets
+FEW_SETS = (
+    0.85  # the largest confidence in a method for fewer sets: what is said to be certain is so as often
+)
 CLEAR = 0.8
 """The least confidence with which a method is a clear choice."""
 
@@ -143,9 +145,9 @@ class Ranking:
 
     Attributes:
         rows: the lowest error first; equal errors in the paper's order of the methods.
-        confidence: that the first method's error is at most `NEAR` times the lowest: of resamples of a few of the
-            simulations, which are the same for all methods, and of what the real estimate leaves open, the share in
-            which it is, in that made-up population in which it is less; times `FEW_SETS` for few sets.
+        confidence: the probability that the first method's error is at most `NEAR` times the lowest: of resamples of
+            a few of the simulations, which are the same for all methods, and of what the real estimate leaves open, the
+            share in which it is; the lower one of the two populations; times `FEW_SETS` for few sets.
         weight: that of the correction, 0 to ½; 0 for a `Top`.
     """
 
