@@ -15,7 +15,7 @@ message of one snapshot could pass for a part of another that has the same numbe
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -45,11 +45,13 @@ class Cut:
         offsets: partition -> the counts are those of all records before this offset.
         gaps: partition -> stretches [from, to) of the log that were lost, so that they are not in the counts.
         uncounted: partitions that have records, or had, and no counts; they are not in ``offsets``.
+        rules: partition -> what decided which of its records count, in JSON's types; said in the head.
     """
 
     offsets: Mapping[int, int]
     gaps: Mapping[int, Sequence[tuple[int, int]]]
     uncounted: Sequence[int] = ()
+    rules: Mapping[int, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
 
     @property
     def complete(self) -> bool:
@@ -144,7 +146,9 @@ def messages(
     identity = identity or hashlib.sha256(json.dumps(shared).encode()).hexdigest()[:32]
     shared["snapshot"] = identity
     document = {key: value for key, value in stream.document().items() if key != "labels"}
-    head = shared if lineage is None else shared | {"lineage": dict(lineage)}
+    head = shared | {"rules": {str(partition): list(rules) for partition, rules in sorted(cut.rules.items())}}
+    if lineage is not None:
+        head["lineage"] = dict(lineage)
     parts = [_json(f"{stream.name}/head", head), *_domain(stream, inline)]
     low, high = estimate.interval(level)
     most = [(name, top(estimate, k)) for name, k in stream.top]

@@ -9,6 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from ldp.snapshot import Cut
+from worker import rules
+from worker.rules import Rule
+
 LINEAGE = ("group", "topic_id", "fingerprint")
 """What of a lineage the head names: which deployment counted what."""
 
@@ -23,11 +27,12 @@ class Head:
         reports: how many reports it has.
         gaps: partition -> stretches [from, to) that are not in it, because they were lost.
         uncounted: partitions that it left out though they have records.
+        rules: partition -> by what its records were judged, in JSON's types; a head of an earlier version says none.
         lineage: what its counts are of, by the names in `LINEAGE`; an earlier version named the fingerprint only.
 
     Example:
         >>> head = Head.parse({"sequence": 3, "offsets": {"0": 7}, "reports": 5, "gaps": {}, "fingerprint": "8e9f39d0"})
-        >>> head.behind({0: 6}), head.behind({0: 7, 1: 2})
+        >>> head.behind(Cut({0: 6}, {})), head.behind(Cut({0: 7, 1: 2}, {}))
         (True, False)
         >>> head.foreign('{"group": "ldp-worker-colours", "topic_id": "Xk", "fingerprint": "8e9f39d0"}')
         []
@@ -38,6 +43,7 @@ class Head:
     reports: int = 0
     gaps: Mapping[int, list[tuple[int, int]]] = field(default_factory=dict)
     uncounted: tuple[int, ...] = ()
+    rules: Mapping[int, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
     lineage: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
@@ -49,12 +55,27 @@ class Head:
             body["reports"],
             {int(p): [(begin, end) for begin, end in gaps] for p, gaps in body["gaps"].items()},
             tuple(body.get("uncounted", ())),
+            {int(partition): said for partition, said in body.get("rules", {}).items()},
             {"fingerprint": body["fingerprint"]} | body.get("lineage", {}),
         )
 
-    def behind(self, offsets: Mapping[int, int]) -> bool:
-        """Returns whether a cut is behind this head in any partition."""
-        return any(offsets.get(partition, -1) < offset for partition, offset in self.offsets.items())
+    def behind(self, cut: Cut) -> bool:
+        """Returns whether a cut is behind this head in any partition, by its offset or by a rule that it lacks."""
+        return any(
+            cut.offsets.get(partition, -1) < offset for partition, offset in self.offsets.items()
+        ) or any(
+            len(said) > len(mine) and rules.continues(said, mine)
+            for said, mine in ((said, cut.rules.get(partition, ())) for partition, said in self.rules.items())
+        )
+
+    def contradicts(self, cut: Cut) -> list[int]:
+        """Returns the partitions of a cut whose rules are not those of this head, and perhaps more."""
+        return [p for p, said in self.rules.items() if not rules.continues(cut.rules.get(p, ()), said)]
+
+    def judged(self, partition: int) -> list[Rule]:
+        """Returns by what a partition's records were judged, as far as this head says."""
+        said = self.rules.get(partition)
+        return rules.parse(said, said[0]["offset"]) if said else []
 
     def foreign(self, lineage: str) -> list[str]:
         """Names what differs between this head and a lineage of `worker.layout`; nothing for the same counts."""

@@ -246,7 +246,7 @@ class Ownership:
             if self._log.generation() != generation or not self._log.assigned() >= set(wanted):
                 return
             for p in wanted:
-                self._adopt(p, lineage, found[p], starts[p])
+                self._adopt(p, lineage, found[p], starts[p], head)
         except NotOwner:
             self._postpone(wanted)
         except Unavailable as error:
@@ -311,7 +311,7 @@ class Ownership:
         self._report("partition.given_up", partition=partition, why=why)
 
     def _adopt(
-        self, partition: int, lineage: str, found: Metadata | None, confirmed: tuple[int, str]
+        self, partition: int, lineage: str, found: Metadata | None, confirmed: tuple[int, str], head: Head
     ) -> None:
         """Raises the epoch, loads the state and starts the partition where the loaded state ends."""
         initial = layout.initial(lineage, PartitionState.fresh(self._stream, confirmed[0], self._configured))
@@ -345,7 +345,7 @@ class Ownership:
             how = "gap"
             self._report("partition.gap", partition=partition, lost_from=state.offset, lost_to=first)
             state.skip(first)
-        self._follow(partition, state)
+        self._follow(partition, state, head, counted=loaded.metadata.flush != "")
         self._held[partition] = _Held(loaded.metadata, state)
         self._waits.pop(partition, None)
         self._log.start(partition, state.offset)
@@ -358,9 +358,27 @@ class Ownership:
             epoch=loaded.metadata.epoch,
         )
 
-    def _follow(self, partition: int, state: PartitionState) -> None:
-        """Adds the configuration's rule to a loaded state, if it is new; where it is older, what is recorded holds."""
-        match rules.decide(state.rules, self._configured, state.offset):
+    def _follow(self, partition: int, state: PartitionState, head: Head, *, counted: bool) -> None:
+        """Adds the configuration's rule to a loaded state, if it is new; where it is older, what is recorded holds.
+
+        What was published was judged by the head's rules: where the state lacks some, because the store was set back,
+        they are taken over at just those offsets; and nothing that was published is judged by a new rule.
+        """
+        new = isinstance(rules.decide(state.rules, self._configured, state.offset), Rule)
+        behind = state.offset < head.offsets.get(partition, 0)
+        if new or behind or not rules.continues(state.rules, head.judged(partition)):
+            head = self._witness.head(decided=True)  # now that no other owner commits
+        published = head.judged(partition)
+        if published and (rules.continues(published, state.rules) or not counted):
+            state.rules = published
+        elif not rules.continues(state.rules, published):
+            theirs, ours = ([rule.as_json() for rule in listed] for listed in (published, state.rules))
+            raise self._lost(
+                partition,
+                f"snapshot {head.sequence} was published with counts by {theirs}, Redis has some by {ours}",
+            )
+        since = max(state.offset, head.offsets.get(partition, 0))
+        match rules.decide(state.rules, self._configured, since):
             case Rule() as rule:
                 state.rules.append(rule)
                 self._report("rules.added", partition=partition, **rule.as_json())

@@ -132,7 +132,7 @@ class Publisher:
                 self._head = self._open(lineage)
             began = time.perf_counter()
             cut, counts, reports = self._read()
-            if self._head.behind(cut.offsets):
+            if self._head.behind(cut):
                 # the store went back: its owners notice, read the log again and catch up
                 self._report("snapshot.behind", head=dict(self._head.offsets), cut=dict(cut.offsets))
                 return
@@ -167,10 +167,15 @@ class Publisher:
         """Returns whether there is something to say that the head does not: by a cut that is not behind it, or beside.
 
         Raises:
-            StateLost: it has fewer reports though no more of the log is lost.
+            StateLost: it has fewer reports though no more of the log is lost, or counts by other rules.
         """
         head = self._head
         assert head is not None
+        if differing := head.contradicts(cut):
+            raise StateLost(
+                f"stream {self._stream.name!r}: partition {', '.join(map(str, differing))} is counted in Redis by other"
+                f" rules than snapshot {head.sequence} says. Restore Redis, or give the stream another name."
+            )
         gaps = {partition: stretches for partition, stretches in cut.gaps.items() if stretches}
         if reports < head.reports and gaps == head.gaps:
             raise StateLost(
@@ -181,12 +186,12 @@ class Publisher:
             return False
         if self._recommender.methods != self._methods:
             return True
-        said = dict(head.offsets), head.gaps, head.uncounted
-        return (dict(cut.offsets), gaps, tuple(cut.uncounted)) != said
+        said = dict(head.offsets), head.gaps, head.uncounted, head.rules
+        return (dict(cut.offsets), gaps, tuple(cut.uncounted), cut.rules) != said
 
     def _read(self) -> tuple[Cut, Any, int]:
         """Reads all partitions; returns the cut, the sum of their states and of their reports."""
-        offsets, gaps, without = {}, {}, {}
+        offsets, gaps, without, ruled = {}, {}, {}, {}
         total = self._stream.oracle.zeros()
         reports, lineages = 0, set()
         for partition in sorted(self._partitions()):
@@ -202,6 +207,7 @@ class Publisher:
                 )
             state = layout.load(self._stream, loaded.metadata, loaded.blobs)
             offsets[partition], gaps[partition] = state.offset, state.gaps
+            ruled[partition] = [rule.as_json() for rule in state.rules]
             np.add(total, state.windows[ALL].state, out=total)
             reports += state.windows[ALL].reports
         asked = self._uncounted(without) if without else []
@@ -211,7 +217,7 @@ class Publisher:
             self._warned = uncounted
             if uncounted:
                 self._report("snapshot.uncounted", partitions=uncounted)
-        return Cut(offsets, gaps, uncounted), total, reports
+        return Cut(offsets, gaps, uncounted, ruled), total, reports
 
     def _publish(self, sequence: int, lineage: str, cut: Cut, total: Any, reports: int) -> None:
         oracle, name = self._stream.oracle, self._stream.name

@@ -83,6 +83,17 @@ class Older:
     todo: str
 
 
+def continues(rules: Sequence[object], others: Sequence[object]) -> bool:
+    """Returns whether rules begin with all of the others.
+
+    Example:
+        >>> old, new = Rule(0, 1, Terms(100, ones=True)), Rule(9, 2, Terms(1, ones=True))
+        >>> continues([old, new], [old]), continues([old], [old, new]), continues([old], [])
+        (True, False, True)
+    """
+    return list(rules[: len(others)]) == list(others)
+
+
 def before(start: int) -> Rule:
     """Returns the rule of counts that were stored before rules were: every number of reports and of ones counts."""
     return Rule(start, 0, Terms(None, ones=False))

@@ -30,6 +30,8 @@ _NUMBER = 25
 """The longest float64 in JSON, such as -2.2250738585072014e-308, with its comma."""
 _OFFSET = 48
 """The longest entry of a snapshot's offsets, such as "2147483647":9223372036854775807, in JSON."""
+_RULES = 192
+"""Two rules of a partition in a snapshot's head, in JSON: few configurations change what counts more often."""
 _RECORD = 512
 """A report's record without the report: frame or JSON around it, key, headers, batch header."""
 _ENVELOPE = 8192
@@ -99,7 +101,7 @@ def largest_message(stream: ldp.Stream, partitions: int) -> int:
     """Returns an upper bound of the bytes of the largest message in any snapshot of a stream.
 
     Counted at their longest: all numbers, the offsets of all partitions, the document, the queries, the labels; only
-    compression, which is not counted on, and more than some dozens of gaps could prove it wrong.
+    compression, which is not counted on, and more than some dozens of gaps or changes of rules could prove it wrong.
 
     Example:
         >>> largest_message(ldp.Stream("s", ldp.OLH(epsilon="1", domain_size=845)), partitions=4)
@@ -122,7 +124,8 @@ def largest_message(stream: ldp.Stream, partitions: int) -> int:
     chunk = _ENVELOPE + 8 * min(d, CHUNK) if d > INLINE else 0
     labels = stream.labels or ()
     parts = [_json(list(labels[i : i + INLINE])) for i in range(0, len(labels), INLINE)]
-    return max(body, chunk, _ENVELOPE + max(parts, default=0))
+    head = _ENVELOPE + (_OFFSET + _RULES) * partitions
+    return max(body, head, chunk, _ENVELOPE + max(parts, default=0))
 
 
 def largest_report(stream: ldp.Stream) -> tuple[int, int]:

@@ -307,7 +307,7 @@ class World:
     def verify(self, partition: int, before: Loaded | None = None) -> None:
         """Compares what is stored of a partition with the recount, and its rules with those of before a commit."""
         stored = self.stored[partition]
-        if before is not None:
+        if before is not None and before.metadata.flush:  # before the first commit nothing was judged
             self.compare_rules(before, stored)
         state = layout.load(self.stream, stored.metadata, stored.blobs)
         ruled = rules_of(stored)
@@ -349,8 +349,7 @@ class Process:
         configured = world.rng.choice(world.configured)
         world.used.add(configured)
         self.log = MemoryLog(self)
-        store = MemoryStore(world)
-        outbox = MemoryOutbox(world, store)
+        store, outbox = MemoryStore(world), MemoryOutbox(world)
         self.ownership = Ownership(
             "group",
             world.stream,
@@ -507,7 +506,6 @@ class MemoryStore:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self.last_cut: dict[int, Loaded] = {}
 
     def peek(self, partition: int) -> Metadata | None:
         def effect() -> Metadata | None:
@@ -593,10 +591,7 @@ class MemoryStore:
         return self.world.call(effect)
 
     def cut(self, partition: int) -> Loaded | None:
-        loaded = self.world.call(lambda: self.world.stored.get(partition))
-        if loaded is not None:
-            self.last_cut[partition] = loaded
-        return loaded
+        return self.world.call(lambda: self.world.stored.get(partition))
 
 
 class MemoryLetters:
@@ -631,8 +626,8 @@ class MemoryOutbox:
     next one opens the outbox or its time is up; and its head stays there for readers who do not ask what is committed.
     """
 
-    def __init__(self, world: World, store: MemoryStore) -> None:
-        self.world, self.store = world, store
+    def __init__(self, world: World) -> None:
+        self.world = world
         self.fence = -1
 
     def open(self) -> Head:
@@ -683,7 +678,7 @@ class MemoryOutbox:
                     world.starts.get(p, offset),
                     offset,
                     head["gaps"].get(str(p), []),
-                    rules_of(self.store.last_cut[p]),
+                    head["rules"][str(p)],
                 )
                 for p, offset in offsets.items()
             ]
@@ -692,6 +687,8 @@ class MemoryOutbox:
             if world.heads and reports < world.heads[-1].reports:
                 before = {str(p): [list(gap) for gap in gaps] for p, gaps in world.heads[-1].gaps.items()}
                 assert head["gaps"] != before, "reports fell and no gap says why"
+            for p, said in (world.heads[-1].rules if world.heads else {}).items():
+                assert head["rules"][str(p)][: len(said)] == said, "what was published was judged otherwise"
             assert head["complete"] == (not head["uncounted"] and not head["gaps"])
             assert {m.snapshot for m in messages} == {head["snapshot"]}
             base = next(json.loads(m.body) for m in messages if m.key.endswith("/base"))["frequencies"]

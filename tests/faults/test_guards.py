@@ -430,6 +430,50 @@ def test_point_16_counts_of_before_there_were_rules_go_on() -> None:
     assert rejected(world) == {"many": 1}
 
 
+@pytest.mark.parametrize("most", [10_000, 1, 7], ids=["older", "same", "newer"])
+@pytest.mark.parametrize("hidden", [False, True], ids=["seen", "hidden"])
+def test_point_16_a_store_that_was_set_back_is_counted_again_by_the_rules_of_what_was_published(
+    most: int, hidden: bool
+) -> None:
+    world = Still()
+    world.produce(0, frames.encode(STREAM, np.zeros(2, STREAM.oracle.report_dtype)), [0, 0])
+    world.send(4)
+    count_all(world, world.member(1))
+    older = world.stored[0]
+    configure(world, 1)
+    process = alone(world, 2)
+    world.produce(0, frames.encode(STREAM, np.zeros(2, STREAM.oracle.report_dtype)), [0, 0])
+    count_all(world, process)
+    publish(world, process)
+    assert (world.heads[-1].reports, ruled(world)) == (6, [(0, 1, 10_000), (5, 2, 1)])
+    # every state that there was, and the worker's configuration of every age
+    for past in [*world.past[0], older]:
+        world.stored[0] = past
+        world.late.clear()
+        configure(world, most)
+        again = alone(world, 10 + world.publisher_fence)
+        world.open_until = world.clock + 50 if hidden else 0.0
+        count_all(world, again)
+        expected = [(0, 1, 10_000), (5, 2, 1), *([(6, 3, 7)] if most == 7 else [])]
+        assert ruled(world) == expected
+        world.verify(0)
+        again.publisher.tick()
+        assert world.heads[-1].reports == 6
+
+
+def test_point_16_the_publisher_refuses_counts_by_other_rules_than_were_published() -> None:
+    world = Still()
+    world.send()
+    process = world.member(1)
+    count_all(world, process)
+    publish(world, process)
+    head = process.publisher._head
+    said = [{**rule, "most_reports": 5} for rule in head.rules[0]]
+    process.publisher._head = replace(head, rules={0: said})
+    with pytest.raises(StateLost, match="partition 0 is counted in Redis by other rules than snapshot 1"):
+        process.publisher.tick()
+
+
 # --- the publisher
 
 

@@ -441,7 +441,9 @@ def test_no_message_of_a_snapshot_is_larger_than_said(d, protocol):
     )
     n = 7
     estimate = estimated(stream.oracle, np.random.default_rng(3).integers(0, n + 1, d), n)
-    cut = snapshot.Cut(dict.fromkeys(range(50), 2**63 - 1), {0: [(2**62, 2**63 - 1)] * 8})
+    judged = [{"offset": 2**63 - 1, "revision": 2**31 - 1, "most_reports": 2**31 - 1, "ones": False}] * 2
+    rules = dict.fromkeys(range(50), judged)
+    cut = snapshot.Cut(dict.fromkeys(range(50), 2**63 - 1), {0: [(2**62, 2**63 - 1)] * 8}, rules=rules)
     parts = snapshot.messages(stream, estimate, cut, sequence=2**53)
     largest = max(len(part.body) + len(part.key) for part in parts)
     bound = topics.largest_message(stream, partitions=50)

@@ -273,7 +273,17 @@ def test_snapshots_carry_what_is_known_and_never_wait():
 def test_point_23_a_recommendation_that_changed_is_published_although_no_report_came(monkeypatch):
     bench, counted, outbox = Bench(), Counted(), Published()
     publisher = Publisher(
-        STREAM, counted, outbox, lambda: [0], lambda: 1, 0.95, bench.recommender, bench.metrics, bench.tell
+        STREAM,
+        counted,
+        outbox,
+        lambda: [0],
+        lambda _: [],
+        lambda: 1,
+        0.95,
+        0,
+        bench.recommender,
+        bench.metrics,
+        bench.tell,
     )
     said = {"pair": "base", "all but one": "norm", "three": "norm-cut"}
 
