@@ -48,7 +48,7 @@ def fake(oracle: Oracle, reports: int) -> Fake:
         >>> import ldp
         >>> one = fake(ldp.OUE("1", domain_size=1024), 1_000_000)
         >>> round(one.up, 2), round(one.down, 2), one.values, round(one.total), f"{one.share:.2%}"
-        (3.16, 1.16, 1024, 3240, '0.06%')
+        (3.16, 1.16, 380, 1202, '0.06%')
     """
     n = as_integer("reports", reports, 1, (1 << 63) - 1)
     p, q = oracle.p, oracle.q

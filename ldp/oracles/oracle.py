@@ -384,12 +384,12 @@ class Oracle(ABC):
 
     @property
     def most_supported(self) -> int:
-        """The most values that one well-formed report supports, if whoever makes it may choose it.
+        """The most values that one report which is counted supports, if whoever makes it may choose it.
 
         Example:
             >>> import ldp
             >>> [ldp.oracle(name, "1", domain_size=1024).most_supported for name in ("grr", "subset", "pgr", "oue")]
-            [1, 275, 364, 1024]
+            [1, 275, 364, 380]
         """
         return self.domain_size
 

@@ -83,6 +83,11 @@ class _Unary(Oracle):
         """
         return likely_ones(self.p, self.q, self.domain_size)
 
+    @property
+    def most_supported(self) -> int:
+        """As many ones as an honest report may have: see `Oracle.most_supported`."""
+        return self.likely_ones[1]
+
     def likely(self, reports: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
         """Which reports have no fewer and no more ones than `likely_ones` says: see `Oracle.likely`.
 

@@ -7,6 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 import ldp
+from ldp import frames
 from ldp.cli import cli
 from ldp.fake import fake
 from ldp.oracles.olh import HASHES
@@ -17,6 +18,10 @@ from tests.unit.test_laws import MIDDLE, SMALL, reports
 @pytest.mark.parametrize("oracle", SMALL, ids=repr)
 def test_point_18_fake_is_the_most_of_all_reports(oracle):
     supports, _ = reports(oracle)
+    if isinstance(oracle, ldp.OUE | ldp.SUE):  # others are rejected
+        low, high = oracle.likely_ones
+        ones = supports.sum(axis=1)
+        supports = supports[(low <= ones) & (ones <= high)]
     p, q = float(oracle.p), float(oracle.q)
     moved = (supports - q) / (p - q)  # users, for each report and value
     one = fake(oracle, 1000)
@@ -29,6 +34,18 @@ def test_point_18_fake_is_the_most_of_all_reports(oracle):
     assert lowered.max() <= one.total * (1 + 1e-9)
     estimate = ldp.Estimate(np.zeros(oracle.domain_size), 1000, oracle)
     assert one.share * one.up == pytest.approx(estimate.sigma, rel=1e-9)
+
+
+@pytest.mark.parametrize("protocol", ["oue", "sue"])
+def test_point_18_fake_of_many_ones_is_rejected(protocol):
+    stream = ldp.Stream("s", ldp.oracle(protocol, "1", domain_size=1024))
+    most = fake(stream.oracle, 10).values
+    for ones, reasons in ((most, {}), (most + 1, {0: "ones"})):
+        bits = np.packbits(np.arange(1024) < ones, bitorder="little")
+        report = np.zeros(1, stream.oracle.report_dtype)
+        report["bits"] = bits
+        frame = frames.encode(stream, report)
+        assert dict(frames.decode(stream, frame, np.array([0, len(frame)])).reasons) == reasons
 
 
 @pytest.mark.parametrize("oracle", MIDDLE, ids=repr)
