@@ -119,7 +119,7 @@ def test_check_sees_snapshots_and_counts_of_another_stream(run, kafka, redis_url
     assert levels(run("check", "--json"), "snapshots of") == {"ok"}
     # a worker of another epsilon has been here
     other = f"{stream.name}/head"
-    body = {"sequence": 12, "offsets": {"0": 5}, "fingerprint": "00c0ffee"}
+    body = {"sequence": 12, "offsets": {"0": 5}, "reports": 5, "gaps": {}, "fingerprint": "00c0ffee"}
     with closing(KafkaProducer(bootstrap_servers=kafka)) as producer:
         producer.send(f"{run.name}-snapshots", json.dumps(body).encode(), other.encode(), partition=0).get(10)
     with redis.Redis.from_url(redis_url) as client:
@@ -130,7 +130,10 @@ def test_check_sees_snapshots_and_counts_of_another_stream(run, kafka, redis_url
     assert result.exit_code == 1
     found = {row["subject"]: row for row in json.loads(result.stdout)}
     assert found[f"snapshots of {stream.name}"]["level"] == "error"
-    assert "number 12 of fingerprint 00c0ffee" in found[f"snapshots of {stream.name}"]["text"]
+    assert (
+        "number 12, of other counts than this configuration's: fingerprint '00c0ffee' there"
+        in found[f"snapshots of {stream.name}"]["text"]
+    )
     assert found[f"counts of {stream.name}"]["level"] == "error"
 
 
