@@ -296,7 +296,8 @@ class Ownership:
             why = f"Redis has no counts, but snapshot {head.sequence} was published with those up to offset {published}"
         if why is not None:
             self._give_up(partition, why, head)
-            return 0, CLAIMED  # from the log's beginning: what it has no longer becomes a gap
+            # from where counting began, as far as the head says: what the log has no longer becomes a gap
+            return next((rule.offset for rule in head.judged(partition)), 0), CLAIMED
         return (first if committed is None else committed[0]), CLAIMED
 
     def _give_up(self, partition: int, why: str, head: Head) -> None:

@@ -647,9 +647,11 @@ def test_point_4_nothing_begins_anew_while_a_head_may_be_hidden() -> None:
     assert world.clock > 50
 
 
-def test_point_4_the_operator_can_say_that_counts_are_given_up() -> None:
+@pytest.mark.parametrize("began", [0, 2])
+def test_point_4_the_operator_can_say_that_counts_are_given_up(began: int) -> None:
     world = Still()
     world.send(10)
+    world.firsts[0] = began
     process = world.member(1)
     count_all(world, process)
     publish(world, process)
@@ -668,7 +670,8 @@ def test_point_4_the_operator_can_say_that_counts_are_given_up() -> None:
     count_all(world, process)
     publish(world, process)
     head = world.heads[-1]
-    assert (head.sequence, head.gaps, head.reports) == (2, {0: [(0, 4)]}, 7)
+    assert (head.sequence, head.gaps, head.reports) == (2, {0: [(began, 4)]}, 7)
+    count_all(world, alone(world, 4))  # it is stored so that it can be read
 
 
 def test_point_4_a_snapshot_with_fewer_reports_and_no_gap_is_never_published() -> None:
