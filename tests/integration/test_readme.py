@@ -56,6 +56,7 @@ def test_run_your_own(tmp_path, kafka, redis_url):
     log = (tmp_path / "log").open("w")
     worker = subprocess.Popen([WORKER, "run"], cwd=tmp_path, env=environ, stdout=log, stderr=log)
     try:
+        (tmp_path / f"colours-{own}.json").write_text(run(WORKER, "document"), encoding="utf-8")
         run(sys.executable, "-c", here(producer))
         reader = subprocess.Popen(
             [sys.executable, "-u", "-c", here(consumer)],
