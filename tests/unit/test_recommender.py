@@ -236,21 +236,26 @@ class Published:
         pass
 
 
-def test_snapshots_carry_what_is_known_and_never_wait():
-    bench, counted, outbox = Bench(), Counted(), Published()
-    publisher = Publisher(
+def publishing(bench, counted, outbox):
+    """A publisher of a topic with one partition, which it owns."""
+    return Publisher(
         STREAM,
         counted,
         outbox,
-        lambda: [0],
-        lambda _: [],
-        lambda: 1,
-        0.95,
-        0,
-        bench.recommender,
-        bench.metrics,
-        bench.tell,
+        partitions=lambda: [0],
+        uncounted=lambda _: [],
+        epoch=lambda: 1,
+        level=0.95,
+        fewest_new=0,
+        recommender=bench.recommender,
+        metrics=bench.metrics,
+        report=bench.tell,
     )
+
+
+def test_snapshots_carry_what_is_known_and_never_wait():
+    bench, counted, outbox = Bench(), Counted(), Published()
+    publisher = publishing(bench, counted, outbox)
     validator = jsonschema.Draft202012Validator(SCHEMA)
     for step in range(4):
         counted.count([0, 0, 1, 5])
@@ -272,19 +277,7 @@ def test_snapshots_carry_what_is_known_and_never_wait():
 
 def test_point_23_a_recommendation_that_changed_is_published_although_no_report_came(monkeypatch):
     bench, counted, outbox = Bench(), Counted(), Published()
-    publisher = Publisher(
-        STREAM,
-        counted,
-        outbox,
-        lambda: [0],
-        lambda _: [],
-        lambda: 1,
-        0.95,
-        0,
-        bench.recommender,
-        bench.metrics,
-        bench.tell,
-    )
+    publisher = publishing(bench, counted, outbox)
     said = {"pair": "base", "all but one": "norm", "three": "norm-cut"}
 
     def ranked(*_):

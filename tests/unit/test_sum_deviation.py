@@ -10,7 +10,6 @@ from ldp.oracles import ORACLES
 from ldp.query import sum_deviation
 from tests.unit import test_recommender
 from tests.unit.test_laws import SMALL, reports
-from worker.publisher import Publisher
 
 ALARM = 6.0
 RUNS = 200
@@ -126,19 +125,7 @@ def test_point_19_sum_is_set_by_the_publisher_with_each_snapshot(monkeypatch):
     """A stream of Hadamard Response, of which somebody reports the column that supports every value."""
     monkeypatch.setattr(test_recommender, "STREAM", ldp.Stream("s", ldp.HadamardResponse("1", 6)))
     bench, counted = test_recommender.Bench(), test_recommender.Counted()
-    publisher = Publisher(
-        test_recommender.STREAM,
-        counted,
-        test_recommender.Published(),
-        lambda: [0],
-        lambda _: [],
-        lambda: 1,
-        0.95,
-        0,
-        bench.recommender,
-        bench.metrics,
-        bench.tell,
-    )
+    publisher = test_recommender.publishing(bench, counted, test_recommender.Published())
     for index, low, high in ((np.arange(400) % 8, -ALARM, ALARM), (np.zeros(400, int), ALARM, 100)):
         counted.count(index.tolist())
         publisher.tick()
