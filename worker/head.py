@@ -69,8 +69,13 @@ class Head:
         )
 
     def contradicts(self, cut: Cut) -> list[int]:
-        """Returns the partitions of a cut whose rules are not those of this head, and perhaps more."""
-        return [p for p, said in self.rules.items() if not rules.continues(cut.rules.get(p, ()), said)]
+        """Returns the partitions of a cut whose rules are not this head's, and perhaps more that hold beyond it."""
+        return [
+            p
+            for p, said in self.rules.items()
+            if not rules.continues(mine := cut.rules.get(p, ()), said)
+            or any(rule["offset"] < self.offsets.get(p, 0) for rule in mine[len(said) :])
+        ]
 
     def judged(self, partition: int) -> list[Rule]:
         """Returns by what a partition's records were judged, as far as this head says."""

@@ -298,6 +298,8 @@ class Ownership:
             self._give_up(partition, why, head)
             # from where counting began, as far as the head says: what the log has no longer becomes a gap
             return next((rule.offset for rule in head.judged(partition)), 0), CLAIMED
+        if committed is None and partition in head.uncounted:
+            return 0, CLAIMED  # snapshots said that it had records: those deleted since are a gap
         return (first if committed is None else committed[0]), CLAIMED
 
     def _give_up(self, partition: int, why: str, head: Head) -> None:
@@ -315,7 +317,11 @@ class Ownership:
         self, partition: int, lineage: str, found: Metadata | None, confirmed: tuple[int, str], head: Head
     ) -> None:
         """Raises the epoch, loads the state and starts the partition where the loaded state ends."""
-        initial = layout.initial(lineage, PartitionState.fresh(self._stream, confirmed[0], self._configured))
+        fresh = PartitionState.fresh(self._stream, confirmed[0], self._configured)
+        # what is stored must not contradict what was published, by an earlier version too
+        unsaid = head.offsets.get(partition, 0) > confirmed[0]
+        fresh.rules = head.judged(partition) or ([rules.before(confirmed[0])] if unsaid else fresh.rules)
+        initial = layout.initial(lineage, fresh)
         loaded = self._store.claim(partition, None if found is None else found.epoch, initial)
         if loaded is None:
             self._postpone([partition])
@@ -326,17 +332,18 @@ class Ownership:
             raise self._lost(partition, str(error)) from None
         # asked only now: until the epoch was raised another owner may have counted on
         first, end = self._log.bounds([partition])[partition]
-        if state.offset > end:
+        known = confirmed[0] if confirmed[1] == COUNTED else 0
+        if (reached := max(state.offset, known, head.offsets.get(partition, 0))) > end:
             raise self._lost(
                 partition,
-                f"the counts reach offset {state.offset}, but the log ends at {end}: it was truncated or made anew",
+                f"the counts reach offset {reached}, but the log ends at {end}: it was truncated or made anew",
             )
         how = "fresh" if found is None else "resume"
         if state.offset < first:
             # what was counted once is not lost to retention: its counts are lost
             head = self._witness.head(decided=True)
-            known = confirmed[0] if confirmed[1] == COUNTED else 0
-            if (counted := max(known, head.offsets.get(partition, 0))) > state.offset:
+            again = (state.offset, first) in head.gaps.get(partition, [])  # as was published: nobody had it
+            if (counted := max(known, head.offsets.get(partition, 0))) > state.offset and not again:
                 why = (
                     f"the counts reach offset {state.offset}, those up to {counted} were there once (says snapshot"
                     f" {head.sequence} or the group's offset), and the log begins at {first}: Redis was set back too"
@@ -346,7 +353,7 @@ class Ownership:
             how = "gap"
             self._report("partition.gap", partition=partition, lost_from=state.offset, lost_to=first)
             state.skip(first)
-        self._follow(partition, state, head, counted=loaded.metadata.flush != "")
+        self._follow(partition, state, head, loaded.metadata, known)
         self._held[partition] = _Held(loaded.metadata, state)
         self._waits.pop(partition, None)
         self._log.start(partition, state.offset)
@@ -359,7 +366,9 @@ class Ownership:
             epoch=loaded.metadata.epoch,
         )
 
-    def _follow(self, partition: int, state: PartitionState, head: Head, *, counted: bool) -> None:
+    def _follow(
+        self, partition: int, state: PartitionState, head: Head, stored: Metadata, known: int
+    ) -> None:
         """Adds the configuration's rule to a loaded state, if it is new; where it is older, what is recorded holds.
 
         What was published was judged by the head's rules: where the state lacks some, because the store was set back,
@@ -370,7 +379,9 @@ class Ownership:
         if new or behind or not rules.continues(state.rules, head.judged(partition)):
             head = self._witness.head(decided=True)  # now that no other owner commits
         published = head.judged(partition)
-        if published and (rules.continues(published, state.rules) or not counted):
+        # a rule that begins below what was counted without it cannot be taken over
+        late = any(rule.offset < stored.offset for rule in published[len(state.rules) :])
+        if published and (not stored.flush or (rules.continues(published, state.rules) and not late)):
             state.rules = published
         elif not rules.continues(state.rules, published):
             theirs, ours = ([rule.as_json() for rule in listed] for listed in (published, state.rules))
@@ -378,7 +389,9 @@ class Ownership:
                 partition,
                 f"snapshot {head.sequence} was published with counts by {theirs}, Redis has some by {ours}",
             )
-        since = max(state.offset, head.offsets.get(partition, 0))
+        since = max(
+            state.offset, head.offsets.get(partition, 0), known
+        )  # a cut up to there may be on its way
         match rules.decide(state.rules, self._configured, since):
             case Rule() as rule:
                 state.rules.append(rule)

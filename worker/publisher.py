@@ -37,6 +37,8 @@ PARTITION = 0
 
 _TIMEOUT_SECONDS = 30
 _LARGEST_REQUEST = 64 << 20
+_CLAIM_SECONDS = 2.0
+"""How long a claim waits until what is open now is decided: of many streams one is always publishing."""
 _DECIDED_SECONDS = 0.05
 """How often is asked whether open transactions have ended."""
 
@@ -182,7 +184,10 @@ class Publisher:
                 f"stream {self._stream.name!r}: Redis has {reports} reports, but snapshot {head.sequence} has"
                 f" {head.reports} and no more of the log is lost. Restore Redis, or give the stream another name."
             )
-        if not reports or 0 < reports - head.reports < self._fewest_new:
+        changed = reports != head.reports or gaps != head.gaps
+        if not reports or reports < self._fewest_new:
+            return False
+        if changed and abs(reports - head.reports) < self._fewest_new:
             return False
         if self._recommender.methods != self._methods:
             return True
@@ -334,7 +339,7 @@ class KafkaOutbox:
             with contextlib.suppress(kafka_errors.KafkaTimeoutError):
                 producer.close(timeout=0)
 
-    def head(self, *, decided: bool, wait_seconds: float = 0.0) -> Head:
+    def head(self, *, decided: bool, wait_seconds: float = _CLAIM_SECONDS) -> Head:
         """Reads the topic's newest head of the stream, from its end backwards in growing steps.
 
         Clients of its own do it, so any thread may ask.

@@ -770,3 +770,139 @@ def test_point_18_a_snapshot_with_too_few_new_reports_is_held_back() -> None:
         count_all(world, process)
         process.publisher.tick()
         assert [head.reports for head in world.heads] == published
+
+
+@pytest.mark.parametrize("configured", [Configured(terms=Terms(7, ones=True)), Configured(3)], ids=str)
+def test_point_4_an_empty_partition_that_is_given_up_has_the_published_rules(configured: Configured) -> None:
+    world = Still(partitions=2)
+    world.send(5)
+    world.logs[1].clear()
+    process = world.member(1)
+    count_all(world, process)
+    publish(world, process)
+    world.configured = [configured]
+    world.stored.clear()
+    world.late.clear()
+    world.offsets = {0: (5, COUNTED), 1: (0, CLAIMED)}
+    world.recount_after = 1
+    process = alone(world, 3)
+    count_all(world, process)
+    process.publisher.tick()
+    process.publisher.tick()
+    assert world.heads[-1].reports == 5
+
+
+def test_point_4_what_a_head_without_rules_published_is_counted_again_by_none() -> None:
+    world = Still()
+    world.produce(0, frames.encode(STREAM, np.zeros(2, STREAM.oracle.report_dtype)), [0, 0])
+    world.send(4)
+    process = world.member(1)
+    count_all(world, process)
+    publish(world, process)
+    world.heads[-1] = world.said = replace(world.heads[-1], rules={})  # an earlier version's
+    world.deliver()
+    world.stored.clear()
+    configure(world, 1)
+    world.recount_after = 1
+    process = alone(world, 2)
+    count_all(world, process)
+    process.publisher.tick()
+    assert (ruled(world), world.heads[-1].reports) == ([(0, 0, None), (5, 1, 1)], 6)
+
+
+def test_point_5_what_an_uncounted_partition_loses_is_a_gap() -> None:
+    world = Still(partitions=2)
+    world.send()
+    process = world.member(1)
+    process.log.poll()
+    process.log.mine = {0}
+    for _ in range(20):
+        turn(process)
+        process.log.seen, process.log.mine = world.generation, {0}
+    process.publisher.tick()
+    assert world.heads[-1].uncounted == (1,)
+    world.firsts[1] = 3
+    process.log.mine = {0, 1}
+    count_all(world, process)
+    process.publisher.tick()
+    assert (world.heads[-1].gaps, world.heads[-1].uncounted) == ({1: [(0, 3)]}, ())
+
+
+def twice(world: Still) -> Process:
+    """Counts 5 records, then 5 more, and publishes them."""
+    process = world.member(1)
+    turn(process)
+    for _ in range(2):
+        world.send()
+        count_all(world, process)
+    publish(world, process)
+    return process
+
+
+@pytest.mark.parametrize("witness", ["head", "group"])
+def test_point_6_a_store_set_back_with_the_logs_tail_is_state_loss(witness: str) -> None:
+    world = Still()
+    twice(world)
+    if witness == "head":
+        world.late.clear()
+    else:
+        world.deliver()
+        world.heads.clear()
+        world.said = None
+    world.stored[0] = next(p for p in reversed(world.past[0]) if p.metadata.offset <= 5)
+    del world.logs[0][5:], world.answers[0][5:]  # a power cut
+    with pytest.raises(StateLost, match="the counts reach offset 10, but the log ends at 5"):
+        count_all(world, alone(world, 2))
+
+
+def test_point_6_a_gap_that_was_published_is_found_again() -> None:
+    world = Still()
+    process = world.member(1)
+    turn(process)
+    world.send()
+    count_all(world, process)
+    world.send(10)
+    world.firsts[0] = 8
+    process = alone(world, 2)
+    count_all(world, process)
+    publish(world, process)
+    assert world.heads[-1].gaps == {0: [(5, 8)]}
+    world.late.clear()
+    world.offsets[0] = (15, COUNTED)
+    world.stored[0] = [p for p in world.past[0] if p.metadata.offset == 5][-1]
+    count_all(world, alone(world, 3))
+    world.verify(0)
+
+
+@pytest.mark.parametrize("first", [1, 10])
+def test_point_18_few_reports_are_held_back_also_where_others_were_lost(first: int) -> None:
+    world = Still()
+    world.send(10)
+    process = world.member(1)
+    process.publisher._fewest_new = 5
+    count_all(world, process)
+    publish(world, process)
+    world.deliver()
+    del world.stored[0]
+    world.firsts[0] = first
+    world.recount_after = 1
+    process = alone(world, 2)
+    process.publisher._fewest_new = 5
+    world.send(first // 10)
+    count_all(world, process)
+    process.publisher.tick()
+    assert len(world.heads) == 1
+
+
+def test_point_16_a_rule_that_counts_are_without_is_not_taken_over() -> None:
+    """A store set back between a publisher's cut and its publishing: counts would be by other rules than they say."""
+    world = Still()
+    process = world.member(1)
+    turn(process)
+    world.send(6)
+    count_all(world, process)
+    publish(world, process)
+    rules = [*world.heads[-1].rules[0], {"offset": 5, "revision": 2, "most_reports": 1, "ones": True}]
+    world.heads[-1] = world.said = replace(world.heads[-1], rules={0: rules})
+    with pytest.raises(StateLost, match="was published with counts by"):
+        turn(alone(world, 2))
