@@ -378,7 +378,7 @@ def judge_reports(served: Served, values: Sequence[bytes | None]) -> Finding:
     """
     name = served.stream.name
     subject, text = f"reports of {name}", f"fingerprint {served.stream.fingerprint.hex()}"
-    reasons = rejections.reasons(served.stream, values)
+    reasons = rejections.reasons(served.stream, served.configured.terms, values)
     if not reasons:
         none = f"none of the newest {len(values):,} records is rejected" if values else "no record yet"
         return Finding(Level.OK, subject, f"{text}; {none}")

@@ -33,7 +33,7 @@ import ldp
 from ldp import files
 from ldp.oracles import ORACLES
 from worker import certificates
-from worker.redaction import is_broker, is_redis_url, is_showable, key_name, position, said
+from worker.redaction import is_broker, is_redis_url, is_showable, key_name, position, said, shown_path
 from worker.rules import MOST_REPORTS, Configured, Terms
 
 PREFIX = "LDP_WORKER_"
@@ -351,11 +351,13 @@ def load(path: Path, environ: Mapping[str, str] | None = None) -> Config:
     try:
         tree = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise ConfigError(f"{path}: there is no such file; name one by --config or {FILE_VARIABLE}") from None
+        raise ConfigError(
+            f"{shown_path(path)}: there is no such file; name one by --config or {FILE_VARIABLE}"
+        ) from None
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: cannot be read ({_reason(error)})") from None
+        raise ConfigError(f"{shown_path(path)}: cannot be read ({_reason(error)})") from None
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{path}: not valid TOML{position(error)}") from None
+        raise ConfigError(f"{shown_path(path)}: not valid TOML{position(error)}") from None
     return _checked(tree, path.parent, os.environ if environ is None else environ)
 
 
@@ -563,7 +565,9 @@ def _served(table: StreamTable, key: str, folder: Path) -> Served:
         try:
             labels = files.labels(path)
         except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"{key}.labels_file: {str(path)!r} cannot be read ({_reason(error)})") from None
+            raise ConfigError(
+                f"{key}.labels_file: {shown_path(path)} cannot be read ({_reason(error)})"
+            ) from None
     size = table.domain_size if table.domain_size is not None else len(labels or ())
     if not size:
         given = "nothing" if table.domain_size is None else "0"

@@ -70,7 +70,7 @@ class Progress:
         >>> now[0] = 21.0
         >>> progress.beat()
         >>> progress.says()  # doctest: +ELLIPSIS
-        'comparing with Redis fails since 21 s (Redis: ConnectionError): see that Redis answers, ...'
+        'comparing with Redis has failed for 21 s (Redis: ConnectionError): see that Redis answers, ...'
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -122,7 +122,7 @@ class Progress:
         failing = sorted(self._failing.copy().items(), key=lambda item: item[1].since)
         for step, failure in failing:
             if step is Step.SERVE or now - failure.since > PATIENCE_SECONDS:
-                return f"{step.what} fails since {now - failure.since:.0f} s ({failure.why}): {step.todo}"
+                return f"{step.what} has failed for {now - failure.since:.0f} s ({failure.why}): {step.todo}"
         if now - self.stepped > PATIENCE_SECONDS:
             return f"no step has come to its end for {now - self.stepped:.0f} s: a broker or Redis is slow to answer"
         return self.state

@@ -3,6 +3,7 @@
 import re
 import tomllib
 from collections.abc import Mapping
+from pathlib import Path
 
 _HOST_PORT = r"(?P<host>[\w.-]+|\[[0-9A-Fa-f:.]+(%[\w.-]+)?\])(:(?P<port>[0-9]{1,5}))?"
 _URL = re.compile(rf"(?P<scheme>rediss?)://([^/?#[\]]*@)?{_HOST_PORT}(?P<rest>[/?#][^@]*)?")
@@ -99,5 +100,10 @@ def _kind(value: object) -> str:
 
 
 def is_showable(text: str) -> bool:
-    """Returns whether a text is no address, which could have a password in it."""
-    return "@" not in text and "://" not in text
+    """Returns whether a text is no address, which could have a password in it; as a path it has lost a slash."""
+    return "@" not in text and ":/" not in text
+
+
+def shown_path(path: Path) -> str:
+    """Returns a path as it was given, unless somebody put an address there."""
+    return str(path) if is_showable(str(path)) else "a path that cannot be shown"

@@ -6,24 +6,32 @@ from collections.abc import Callable, Mapping, Sequence
 import ldp
 from ldp import frames
 from worker.columns import Batch, Columns
+from worker.rules import Terms
 
 EVERY_SECONDS = 60.0
 
 
-def reasons(stream: ldp.Stream, values: Sequence[bytes | None]) -> Counter[str]:
+def reasons(stream: ldp.Stream, terms: Terms, values: Sequence[bytes | None]) -> Counter[str]:
     r"""Counts the reasons for which a stream rejects records; O(bytes).
 
     Args:
         stream: whose records they should be.
+        terms: what is demanded of a record beside.
         values: the records' values.
 
     Example:
         >>> stream = ldp.Stream("colours", ldp.GRR("1", domain_size=3))
-        >>> reasons(stream, [b"\x01\x8e\x9f\x39\xd0\x02", b"noise", None, b"more noise"])
+        >>> reasons(stream, Terms(1, ones=True), [b"\x01\x8e\x9f\x39\xd0\x02", b"noise", None, b"more noise"])
         Counter({'version': 2, 'empty': 1})
     """
     columns = Columns.of(range(len(values)), [0] * len(values), values)
-    decoded = frames.decode(stream, columns.values, columns.bounds)
+    decoded = frames.decode(
+        stream,
+        columns.values,
+        columns.bounds,
+        most_reports=terms.most_reports,
+        judge_ones=terms.ones,
+    )
     return Counter(str(reason) for reason in decoded.reasons.values())
 
 

@@ -162,7 +162,7 @@ def why_none(config: Config, served: Served) -> str:
     records = newest(config, served.topic)
     if not records:
         return f"topic {served.topic} has no record yet; {counted}"
-    reasons = rejections.reasons(served.stream, [record.value for record in records])
+    reasons = rejections.reasons(served.stream, served.configured.terms, [record.value for record in records])
     if not reasons:
         return f"topic {served.topic} has reports; {counted}"
     which = "all" if reasons.total() == len(records) else f"{reasons.total():,}"

@@ -525,7 +525,9 @@ class MemoryStore:
                 assert fresh or self.world.recount_after, "a fresh start of what was published"
                 if not fresh:
                     self.world.note("given up")
-                if self.world.recount_after or "offsets expired" in self.world.happened:  # it may begin elsewhere
+                if (
+                    self.world.recount_after or "offsets expired" in self.world.happened
+                ):  # it may begin elsewhere
                     self.world.starts.pop(partition, None)
                 stored = Loaded(initial, {})
             else:

@@ -186,7 +186,7 @@ def test_point_10_what_a_client_cannot_read_is_tried_again(world, local_services
         )
 
         states = json.loads(worker.get("/readyz")[2])["streams"]
-        assert states[world.name].startswith("serving fails since ")
+        assert states[world.name].startswith("serving has failed for ")
         assert states[other.name] == "serving"
         assert worker.get("/healthz")[0] == 200
         assert worker.metric("stream_up") == 2

@@ -40,7 +40,9 @@ def test_point_8_a_step_that_fails_for_too_long_is_named(progress, now, step):
     assert progress.says() == SERVING
     fail(progress, step)
     pass_time(progress, now, 1)
-    assert progress.says() == f"{step.what} fails since {PATIENCE_SECONDS + 1:.0f} s (Redis: no): {step.todo}"
+    assert (
+        progress.says() == f"{step.what} has failed for {PATIENCE_SECONDS + 1:.0f} s (Redis: no): {step.todo}"
+    )
     with progress.attempt(step):
         pass
     assert progress.says() == SERVING
@@ -51,7 +53,7 @@ def test_point_8_a_failure_told_within_a_turn_is_of_that_turn(progress, now):
         progress.failed(Step.COMMIT, "Redis: OutOfMemoryError")
         progress.over(Step.COMMIT)
         pass_time(progress, now, PATIENCE_SECONDS)
-    assert progress.says().startswith("committing counts fails since 60 s (Redis: OutOfMemoryError)")
+    assert progress.says().startswith("committing counts has failed for 60 s (Redis: OutOfMemoryError)")
     progress.over(Step.COMPARE)
     assert progress.says() != SERVING
     progress.over(Step.COMMIT)
@@ -76,7 +78,7 @@ def test_point_8_silence_is_no_progress(progress, now):
 
 def test_point_10_an_error_that_is_tried_again_is_said_at_once(progress, now):
     progress.failed(Step.SERVE, "CorruptRecordError: bad")
-    assert progress.says().startswith("serving fails since 0 s (CorruptRecordError: bad)")
+    assert progress.says().startswith("serving has failed for 0 s (CorruptRecordError: bad)")
     progress.error = "StateLost: gone"
     assert progress.says() == "StateLost: gone"
 

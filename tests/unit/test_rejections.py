@@ -11,8 +11,10 @@ from ldp import frames
 from worker import letters
 from worker.columns import Batch, Columns
 from worker.rejections import EVERY_SECONDS, Rejections, reasons
+from worker.rules import MOST_REPORTS, Terms
 
 STREAM = ldp.Stream("colours", ldp.GRR("1", 3), labels=["red", "green", "blue"])
+TERMS = Terms(MOST_REPORTS, ones=True)
 OTHER = ldp.Stream("colours", ldp.GRR("2", 3), labels=["red", "green", "blue"])
 
 
@@ -65,8 +67,11 @@ def test_point_11_the_first_rejection_is_said_at_once_the_others_once_a_minute()
 
 def test_point_11_reasons_are_counted_by_the_streams_document():
     values = [frame(STREAM), frame(OTHER), frame(OTHER), None, b"noise"]
-    assert reasons(STREAM, values) == {"fingerprint": 2, "empty": 1, "version": 1}
-    assert reasons(STREAM, []) == {}
+    assert reasons(STREAM, TERMS, values) == {"fingerprint": 2, "empty": 1, "version": 1}
+    assert reasons(STREAM, TERMS, []) == {}
+    many = frames.encode(STREAM, np.zeros(2, STREAM.oracle.report_dtype))
+    assert reasons(STREAM, TERMS, [many]) == {}
+    assert reasons(STREAM, Terms(1, ones=True), [many]) == {"many": 1}
 
 
 # --- dead letters, shown ----------------------------------------------------------------------------------------------

@@ -137,6 +137,8 @@ OF_A_STREAM = {
     for key, old in (("name", '"s"'), ("topic", '"t"'), ("protocol", '"grr"'), ("epsilon", '"1"'))
 } | {
     "hash": STREAM.replace("grr", "olh") + f'hash = "redis://me:{SECRET}@localhost"',
+    "labels_file": STREAM.replace("domain_size", "#") + f'labels_file = "redis://me:{SECRET}@localhost"',
+    "another file": STREAM.replace("domain_size", "#") + f'labels_file = "redis://:{SECRET}"',
     "a password of a stream": STREAM + f'password = "{SECRET}"',
 }
 VARIABLES = {
