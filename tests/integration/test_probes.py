@@ -81,7 +81,7 @@ def test_point_8_redis_out_of_memory(world):
     world.redis.config_set("maxmemory", "100kb")
     try:
         world.send(8)
-        reason = blocked(worker, "committing counts fails", "OutOfMemory", "Redis answers, has room")
+        reason = blocked(worker, "committing counts has failed", "OutOfMemory", "Redis answers, has room")
         code, findings = check(world)
     finally:
         world.redis.config_set("maxmemory", "0")
@@ -114,7 +114,7 @@ def test_point_8_no_snapshot_topic(world):
     topic = world.config.snapshots.topic
     world.admin.delete_topics([topic])
     world.send(8)
-    reason = blocked(worker, "publishing fails", "create-topics")
+    reason = blocked(worker, "publishing has failed", "create-topics")
     code, findings = check(world)
     print(reason)
     assert code == 1
