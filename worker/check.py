@@ -20,16 +20,18 @@ from rich.table import Table
 from rich.text import Text
 
 from ldp import frames
-from worker import brokers, layout, rejections, rules, store, topics
 from worker.config import Config, Served
-from worker.head import Head
-from worker.newest import newest
-from worker.ownership import CLAIMED, Unavailable
-from worker.publisher import KafkaOutbox
+from worker.counting import layout, rejections, rules
+from worker.counting.head import Head
+from worker.counting.ownership import CLAIMED, Unavailable
+from worker.counting.rules import Configured, Older
+from worker.kafka import brokers, topics
+from worker.kafka.newest import newest
+from worker.kafka.topics import Topic
+from worker.kafka.undecided import LONG_SECONDS, Undecided, undecided
+from worker.publishing.publisher import KafkaOutbox
 from worker.redaction import redacted
-from worker.rules import Configured, Older
-from worker.topics import Topic
-from worker.undecided import LONG_SECONDS, Undecided, undecided
+from worker.store import redis as store
 
 DAY_MS = 24 * topics.HOUR_MS
 OLDEST_REDIS = (6, 2)

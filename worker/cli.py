@@ -38,8 +38,8 @@ def _command(name: str) -> Callable[[_Command], click.Command]:
             from kafka.errors import KafkaError
             from redis import RedisError
 
-            from worker import brokers, topics
             from worker.config import ConfigError, load
+            from worker.kafka import brokers, topics
 
             try:
                 sys.exit(body(load(config), **options))
@@ -82,7 +82,7 @@ def _complain(text: str) -> None:
 
 def _reach(config: "Config", topic: str) -> None:
     """Sees that the brokers answer and have a topic, so that no command waits in silence for either."""
-    from worker import brokers, topics
+    from worker.kafka import brokers, topics
 
     with brokers.connect(config, waiting=_complain) as admin:
         topics.require(admin, topic)
@@ -131,11 +131,11 @@ def run(config: "Config") -> int:
 
     Logs go to stderr: one line an event, in JSON unless stderr is a terminal.
     """
-    from worker import logs
+    from worker.observe import logs
 
     logs.configure()
     try:
-        from worker import service
+        from worker.service import stream as service
     except RuntimeError as error:  # numba's, of the first kernel: it has nowhere to keep compiled code
         _complain(f"{error}\nset NUMBA_CACHE_DIR to a folder that can be written to")
         return 2
@@ -157,7 +157,8 @@ def check(config: "Config", wait: float, as_json: bool) -> int:
     Looks at configuration, brokers, topics, Redis and the counts in it. Exits with 1 if anything is an error;
     warnings are for you to judge.
     """
-    from worker import check, logs
+    from worker import check
+    from worker.observe import logs
 
     logs.silence()
     findings = check.check(config, wait, _complain)
@@ -190,7 +191,8 @@ def create_topics(config: "Config", partitions: int, replication_factor: int | N
     """
     import json
 
-    from worker import brokers, logs, topics
+    from worker.kafka import brokers, topics
+    from worker.observe import logs
 
     logs.silence()
     with brokers.connect(config, waiting=_complain) as admin:
@@ -287,7 +289,8 @@ def simulate(
     Users are drawn from a file of counts, with a seed; each one's value is perturbed with secret coins, as a
     device would, and sent as one report.
     """
-    from worker import logs, simulate
+    from worker import simulate
+    from worker.observe import logs
 
     logs.silence()
     served = config.served(stream)
@@ -381,7 +384,8 @@ def watch(
 
     from ldp import table
     from ldp.consistency import METHODS
-    from worker import logs, watch
+    from worker import watch
+    from worker.observe import logs
 
     methods = tuple(dict.fromkeys(methods))
     for method in methods:
@@ -436,7 +440,8 @@ def dead_letters(config: "Config", stream: str | None, last: int, value: bool, a
     where they are large, then shows the newest of those: when, why, where the record came from, its size. What
     a record held is shown only by --value: its first bytes, or in JSON all that was kept of it, in base64.
     """
-    from worker import letters, logs
+    from worker import letters
+    from worker.observe import logs
 
     logs.silence()
     if stream is not None:
@@ -493,7 +498,8 @@ def audit(config: "Config", stream: str | None, as_json: bool) -> int:
     """  # noqa: D301
     import json
 
-    from worker import audit, logs
+    from worker import audit
+    from worker.observe import logs
 
     logs.silence()
     served = config.served(stream)

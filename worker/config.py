@@ -32,9 +32,9 @@ from pydantic import (
 import ldp
 from ldp import files
 from ldp.oracles import ORACLES
-from worker import certificates
+from worker.counting.rules import MOST_REPORTS, Configured, Terms
+from worker.kafka import certificates
 from worker.redaction import is_broker, is_redis_url, is_showable, key_name, position, said, shown_path
-from worker.rules import MOST_REPORTS, Configured, Terms
 
 PREFIX = "LDP_WORKER_"
 FILE_VARIABLE = "LDP_WORKER_CONFIG"
@@ -134,7 +134,7 @@ class Kafka(_Table):
 
     def client(self) -> dict[str, Any]:
         """Returns the keyword arguments that every kafka-python client takes."""
-        from worker import transport
+        from worker.kafka import transport
 
         transport.install()
         settings: dict[str, Any] = {
@@ -273,7 +273,7 @@ class Served:
         stream: what is counted.
         topic: where its reports come from.
         configured: the rule by which they are to be counted.
-        recount_after: see `worker.ownership.Ownership`.
+        recount_after: see `worker.counting.ownership.Ownership`.
     """
 
     stream: ldp.Stream

@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from worker.config import Config
-from worker.newest import newest
+from worker.kafka.newest import newest
 
 _ERRORS = "__connect.errors."
 _SHOWN_BYTES = 256

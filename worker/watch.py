@@ -15,10 +15,11 @@ import ldp
 from ldp import frames
 from ldp.snapshot import Incomplete, Snapshot, assemble
 from ldp.table import most_frequent
-from worker import brokers, rejections, topics
 from worker.config import Config, Served
-from worker.newest import newest
-from worker.publisher import PARTITION
+from worker.counting import rejections
+from worker.kafka import brokers, topics
+from worker.kafka.newest import newest
+from worker.publishing.publisher import PARTITION
 
 _POLL_MS = 200
 

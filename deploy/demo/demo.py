@@ -42,7 +42,9 @@ from deploy.local.services import Services, UnavailableError
 from ldp.consistency import METHODS
 from ldp.snapshot import Snapshot
 from ldp.table import percent
-from worker import audit, brokers, check, config, logs, simulate, topics, watch
+from worker import audit, check, config, simulate, watch
+from worker.kafka import brokers, topics
+from worker.observe import logs
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent

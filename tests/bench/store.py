@@ -10,11 +10,11 @@ import redis
 import ldp
 from deploy.local.services import Services
 from tests.bench.measure import Line, compare
-from worker import layout
 from worker.config import Redis
-from worker.ownership import Verdict
-from worker.partition import ALL, Counts, PartitionState
-from worker.store import RedisStore, connect
+from worker.counting import layout
+from worker.counting.ownership import Verdict
+from worker.counting.partition import ALL, Counts, PartitionState
+from worker.store.redis import RedisStore, connect
 
 REPORTS = 10_000
 """Reports a flush, about what a worker counts between two commits."""

@@ -17,16 +17,16 @@ import numpy as np
 
 import ldp
 from ldp.snapshot import Message
-from worker import layout
-from worker.columns import Batch, Columns
-from worker.head import Head
-from worker.layout import Metadata
-from worker.metrics import Metrics
-from worker.ownership import COUNTED, Loaded, NotOwner, Ownership, Unavailable, Verdict
-from worker.partition import ALL
-from worker.publisher import Publisher
-from worker.recommender import Recommender
-from worker.rules import Configured
+from worker.counting import layout
+from worker.counting.columns import Batch, Columns
+from worker.counting.head import Head
+from worker.counting.layout import Metadata
+from worker.counting.ownership import COUNTED, Loaded, NotOwner, Ownership, Unavailable, Verdict
+from worker.counting.partition import ALL
+from worker.counting.rules import Configured
+from worker.observe.metrics import Metrics
+from worker.publishing.publisher import Publisher
+from worker.publishing.recommender import Recommender
 
 T = TypeVar("T")
 
@@ -502,7 +502,7 @@ class MemoryLog:
 
 
 class MemoryStore:
-    """The store: what the scripts beside `worker.store` do, in Python."""
+    """The store: what the scripts beside `worker.store.redis` do, in Python."""
 
     def __init__(self, world: World) -> None:
         self.world = world

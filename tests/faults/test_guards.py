@@ -13,10 +13,10 @@ import pytest
 
 import ldp
 from ldp import frames
-from worker import layout
-from worker.layout import StateLost
-from worker.ownership import CLAIMED, COUNTED, NotOwner, Unavailable
-from worker.rules import Configured, Terms
+from worker.counting import layout
+from worker.counting.layout import StateLost
+from worker.counting.ownership import CLAIMED, COUNTED, NotOwner, Unavailable
+from worker.counting.rules import Configured, Terms
 
 sys.path.insert(0, str(Path(__file__).parent))
 from memory import Crash, Faults, MemoryLog, Process, World, rules_of

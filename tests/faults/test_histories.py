@@ -10,8 +10,8 @@ import pytest
 
 import ldp
 from ldp import frames
-from worker.layout import StateLost
-from worker.rules import Configured, Terms
+from worker.counting.layout import StateLost
+from worker.counting.rules import Configured, Terms
 
 sys.path.insert(0, str(Path(__file__).parent))
 from memory import Faults, Process, World

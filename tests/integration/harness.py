@@ -36,7 +36,8 @@ import ldp
 from deploy.local import services
 from ldp import frames
 from ldp.snapshot import Incomplete, Snapshot, assemble
-from worker import audit, config, topics
+from worker import audit, config
+from worker.kafka import topics
 
 PATIENCE = 90.0
 """Seconds until a condition must hold: far more than it takes, so that only what never comes fails."""

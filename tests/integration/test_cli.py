@@ -9,11 +9,11 @@ import redis
 from click.testing import CliRunner
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
-from worker import layout
 from worker.cli import cli
 from worker.config import load
-from worker.consumer import KafkaLog
-from worker.partition import PartitionState
+from worker.counting import layout
+from worker.counting.partition import PartitionState
+from worker.kafka.log import KafkaLog
 
 pytestmark = pytest.mark.integration
 

@@ -23,7 +23,8 @@ import pytest
 
 from deploy.local.services import Services, free_ports, program
 from tests.integration.harness import PATIENCE, until
-from worker import brokers, check, config, transport
+from worker import check, config
+from worker.kafka import brokers, transport
 
 pytestmark = pytest.mark.integration
 

@@ -20,7 +20,8 @@ from ldp import frames
 from ldp.oracles import ORACLES
 from ldp.snapshot import Incomplete, assemble
 from tests.integration.harness import METHODS, PATIENCE, Worker, until
-from worker import audit, check, config, simulate, topics
+from worker import audit, check, config, simulate
+from worker.kafka import topics
 
 pytestmark = pytest.mark.integration
 

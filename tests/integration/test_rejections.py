@@ -10,8 +10,8 @@ import ldp
 from ldp import cli as ldp_cli
 from ldp import frames
 from tests.integration.harness import World, until
-from worker import newest
 from worker.cli import cli
+from worker.kafka import newest
 
 pytestmark = pytest.mark.integration
 

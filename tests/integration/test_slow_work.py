@@ -12,10 +12,10 @@ from kafka import KafkaConsumer
 
 import ldp
 from tests.integration.harness import World, until
-from worker import consumer
-from worker.metrics import Metrics
-from worker.partition import MOST_WORK
-from worker.service import StreamWorker
+from worker.counting.partition import MOST_WORK
+from worker.kafka import log as consumer
+from worker.observe.metrics import Metrics
+from worker.service.stream import StreamWorker
 
 pytestmark = pytest.mark.integration
 

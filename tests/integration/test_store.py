@@ -22,11 +22,13 @@ import redis
 from redis.crc import key_slot
 
 import ldp
-from worker import config, layout, store
-from worker.layout import Metadata, StateLost
-from worker.ownership import Loaded, Unavailable, Verdict
-from worker.partition import PartitionState, Window
-from worker.store import RedisStore
+from worker import config
+from worker.counting import layout
+from worker.counting.layout import Metadata, StateLost
+from worker.counting.ownership import Loaded, Unavailable, Verdict
+from worker.counting.partition import PartitionState, Window
+from worker.store import redis as store
+from worker.store.redis import RedisStore
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "faults"))
 from memory import Faults, MemoryStore, World

@@ -16,10 +16,11 @@ from rich.console import Console
 import ldp
 from ldp import frames
 from ldp.oracles import ORACLES
-from worker import audit, layout, rules
-from worker.columns import Batch, Columns
-from worker.partition import PartitionState
-from worker.rules import Rule, Terms
+from worker import audit
+from worker.counting import layout, rules
+from worker.counting.columns import Batch, Columns
+from worker.counting.partition import PartitionState
+from worker.counting.rules import Rule, Terms
 
 FOLDER = Path(__file__).parents[1] / "vectors"
 VECTORS = json.loads((FOLDER / "pure_ldp.json").read_text())

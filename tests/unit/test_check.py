@@ -11,13 +11,15 @@ import ldp
 from ldp import frames, snapshot
 from ldp.oracles import ORACLES
 from tests.estimates import estimated
-from worker import check, layout, topics
+from worker import check
 from worker.check import Cluster, Level
 from worker.config import parse
-from worker.head import Head
-from worker.partition import PartitionState
-from worker.rules import Configured, Rule, Terms
-from worker.undecided import Undecided
+from worker.counting import layout
+from worker.counting.head import Head
+from worker.counting.partition import PartitionState
+from worker.counting.rules import Configured, Rule, Terms
+from worker.kafka import topics
+from worker.kafka.undecided import Undecided
 
 CONFIG_TEXT = """
 group = "g"

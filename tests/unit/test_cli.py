@@ -14,9 +14,10 @@ from click.testing import CliRunner
 import ldp
 from ldp import snapshot
 from ldp.cli import cli as ldp_cli
-from worker import brokers, topics, watch
+from worker import watch
 from worker.cli import cli
 from worker.config import parse
+from worker.kafka import brokers, topics
 
 GOOD = '[[streams]]\nname = "s"\ntopic = "t"\nprotocol = "grr"\nepsilon = "1"\ndomain_size = 3\n'
 

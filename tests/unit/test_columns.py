@@ -5,9 +5,9 @@ import pytest
 
 import ldp
 from ldp import frames
-from worker import partition
-from worker.columns import Batch, Columns
-from worker.partition import PartitionState
+from worker.counting import partition
+from worker.counting.columns import Batch, Columns
+from worker.counting.partition import PartitionState
 
 HEADER, SIZE, WORK = 5, 3, 10
 

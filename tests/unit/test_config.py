@@ -5,7 +5,7 @@ import pytest
 
 from ldp.oracles import ORACLES
 from worker.config import ConfigError, Query, StreamTable, _File, _Table, load, parse
-from worker.rules import Configured, Terms
+from worker.counting.rules import Configured, Terms
 
 STREAM = """
 [[streams]]

@@ -19,7 +19,7 @@ from ruamel.yaml import YAML
 from deploy.local import services
 from tests import conftest, prometheus
 from worker import cli, config
-from worker.metrics import Metrics
+from worker.observe.metrics import Metrics
 
 DEPLOY = Path(services.__file__).parent.parent
 ROOT = DEPLOY.parent

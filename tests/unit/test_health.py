@@ -15,11 +15,11 @@ import pytest
 import structlog
 from kafka import TopicPartition
 
-from worker import health
 from worker.config import parse
-from worker.consumer import KafkaLog
-from worker.metrics import Metrics
-from worker.service import StreamWorker
+from worker.http import server as health
+from worker.kafka.log import KafkaLog
+from worker.observe.metrics import Metrics
+from worker.service.stream import StreamWorker
 
 CONFIG = parse('[[streams]]\nname = "s"\ntopic = "t"\nprotocol = "grr"\nepsilon = "1"\ndomain_size = 3')
 
@@ -66,8 +66,8 @@ def test_probes_and_metrics(server):
 ALONE = """
 import resource, sys, threading
 resource.setrlimit(resource.RLIMIT_NOFILE, (1024, 1024))
-from worker import health
-from worker.metrics import Metrics
+from worker.http import server as health
+from worker.observe.metrics import Metrics
 ok = lambda: (True, {})
 print(health.serve("127.0.0.1", 0, Metrics().registry, ok, ok).server_port, flush=True)
 sys.stdin.read()

@@ -7,10 +7,10 @@ import pytest
 
 import ldp
 from ldp import frames
-from worker import layout
-from worker.columns import Batch, Columns
-from worker.layout import StateLost
-from worker.partition import PartitionState
+from worker.counting import layout
+from worker.counting.columns import Batch, Columns
+from worker.counting.layout import StateLost
+from worker.counting.partition import PartitionState
 
 STREAM = ldp.Stream("colours", ldp.GRR(epsilon="1", domain_size=3))
 FLUSH, OTHER = "ab" * 16, "cd" * 16

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from worker.ownership import Unavailable
-from worker.progress import PATIENCE_SECONDS, SERVING, Progress, Step
+from worker.counting.ownership import Unavailable
+from worker.observe.progress import PATIENCE_SECONDS, SERVING, Progress, Step
 
 
 @pytest.fixture

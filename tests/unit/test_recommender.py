@@ -11,15 +11,16 @@ import pytest
 import ldp
 from ldp import frames, snapshot
 from ldp.selection import Ranking, Row, Sets, Top, choose
-from worker import layout, recommender
-from worker.columns import Batch, Columns
 from worker.config import ConfigError, parse
-from worker.head import Head
-from worker.metrics import Metrics
-from worker.ownership import Loaded
-from worker.partition import ALL, PartitionState
-from worker.publisher import Publisher
-from worker.recommender import Recommender
+from worker.counting import layout
+from worker.counting.columns import Batch, Columns
+from worker.counting.head import Head
+from worker.counting.ownership import Loaded
+from worker.counting.partition import ALL, PartitionState
+from worker.observe.metrics import Metrics
+from worker.publishing import recommender
+from worker.publishing.publisher import Publisher
+from worker.publishing.recommender import Recommender
 
 SCHEMA = json.loads((Path(snapshot.__file__).parent / "snapshot.schema.json").read_text())
 STREAM = ldp.Stream(

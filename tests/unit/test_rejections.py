@@ -9,9 +9,9 @@ from rich.console import Console
 import ldp
 from ldp import frames
 from worker import letters
-from worker.columns import Batch, Columns
-from worker.rejections import EVERY_SECONDS, Rejections, reasons
-from worker.rules import MOST_REPORTS, Terms
+from worker.counting.columns import Batch, Columns
+from worker.counting.rejections import EVERY_SECONDS, Rejections, reasons
+from worker.counting.rules import MOST_REPORTS, Terms
 
 STREAM = ldp.Stream("colours", ldp.GRR("1", 3), labels=["red", "green", "blue"])
 TERMS = Terms(MOST_REPORTS, ones=True)

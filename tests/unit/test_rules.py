@@ -8,10 +8,10 @@ import pytest
 
 import ldp
 from ldp import frames
-from worker import layout, rules
-from worker.columns import Batch, Columns
-from worker.partition import PartitionState
-from worker.rules import Configured, Older, Rule, Terms
+from worker.counting import layout, rules
+from worker.counting.columns import Batch, Columns
+from worker.counting.partition import PartitionState
+from worker.counting.rules import Configured, Older, Rule, Terms
 
 A, B, C = (Terms(most, ones=True) for most in (10, 20, 30))
 STREAM = ldp.Stream("s", ldp.GRR("1", domain_size=3))

@@ -15,8 +15,9 @@ import time
 import pytest
 from click.testing import CliRunner
 
-from worker import brokers, cli, redaction
+from worker import cli, redaction
 from worker.config import ConfigError, parse
+from worker.kafka import brokers
 
 LEFT, RIGHT, NUMBER = "Tr0ub4dor", "c0rrectH0rse", "8675309"
 """A secret's parts, neither of which may occur, and a secret in digits."""
@@ -299,7 +300,7 @@ def test_point_12_a_redis_that_refuses_is_named_without_the_password(tmp_path, m
 
 
 FAILING = """
-from worker import service
+from worker.service import stream as service
 def fail(settings, *_):
     password = settings["sasl_plain_password"]
     raise RuntimeError("made to fail")

@@ -24,13 +24,13 @@ from kafka.protocol.consumer.offsets import IsolationLevel
 import ldp
 from ldp import snapshot
 from ldp.snapshot import Cut, Message
-from worker import layout
-from worker.head import Head, foreign, named
-from worker.layout import Metadata, StateLost
-from worker.metrics import Metrics
-from worker.ownership import Loaded, Unavailable
-from worker.partition import ALL
-from worker.recommender import Recommender
+from worker.counting import layout
+from worker.counting.head import Head, foreign, named
+from worker.counting.layout import Metadata, StateLost
+from worker.counting.ownership import Loaded, Unavailable
+from worker.counting.partition import ALL
+from worker.observe.metrics import Metrics
+from worker.publishing.recommender import Recommender
 
 PARTITION = 0
 """All of a stream's snapshots go to this partition, so that a `read_committed` reader sees all of one or none."""
@@ -75,7 +75,7 @@ class Publisher:
         outbox: where the snapshots go.
         partitions: the topic's partitions, at the moment.
         uncounted: given the partitions that have no counts, each with whether it was claimed, returns those that ought
-            to have some; see `worker.group`.
+            to have some; see `worker.kafka.group`.
         epoch: the epoch under which this worker holds partition 0 as far as it knows, or None; safe from any thread.
         level: confidence level of Base's intervals.
         fewest_new: a snapshot with fewer new reports than that, but some, is held back.
@@ -345,11 +345,11 @@ class KafkaOutbox:
         Clients of its own do it, so any thread may ask.
 
         Args:
-            decided: see `worker.head.Witness`.
+            decided: see `worker.counting.head.Witness`.
             wait_seconds: how long to wait for that.
 
         Raises:
-            Unavailable: see `worker.head.Witness`.
+            Unavailable: see `worker.counting.head.Witness`.
             StateLost: it is no head.
         """
         try:

@@ -262,7 +262,7 @@ def create(
     """Creates the topics that are missing, and leaves those that exist as they are.
 
     Args:
-        admin: from `worker.brokers.connect`.
+        admin: from `worker.kafka.brokers.connect`.
         config: whose topics.
         partitions: of each new topic of reports.
         replication_factor: of each new topic.

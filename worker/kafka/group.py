@@ -6,8 +6,8 @@ from typing import Any
 from kafka import errors as kafka_errors
 from kafka.admin import KafkaAdminClient
 
-from worker import topics
-from worker.ownership import CLAIMED, Unavailable
+from worker.counting.ownership import CLAIMED, Unavailable
+from worker.kafka import topics
 
 
 class KafkaGroup:

@@ -1,4 +1,4 @@
-"""Kafka in: one stream's topic and consumer group, as `worker.ownership.Log` describes them; records as columns."""
+"""Kafka in: one stream's topic and consumer group, as `ownership.Log` describes them; records as columns."""
 
 import threading
 import time
@@ -11,9 +11,9 @@ from kafka import errors as kafka_errors
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kafka.structs import MemberState
 
-from worker.columns import Batch, Columns
-from worker.layout import StateLost
-from worker.ownership import NotOwner, Unavailable
+from worker.counting.columns import Batch, Columns
+from worker.counting.layout import StateLost
+from worker.counting.ownership import NotOwner, Unavailable
 
 MAX_POLL_RECORDS = 20_000
 FETCH_BYTES = 8 << 20

@@ -16,10 +16,10 @@ from kafka import errors as kafka_errors
 
 import ldp
 from ldp import frames
-from worker.columns import Batch
-from worker.metrics import Metrics
-from worker.ownership import Unavailable
-from worker.progress import Progress, Step
+from worker.counting.columns import Batch
+from worker.counting.ownership import Unavailable
+from worker.observe.metrics import Metrics
+from worker.observe.progress import Progress, Step
 
 PREFIX_BYTES = 1024
 """How much is kept of a record that is too large for the dead-letter topic."""
@@ -32,7 +32,7 @@ _TOO_LARGE = (kafka_errors.MessageSizeTooLargeError, kafka_errors.RecordListTooL
 
 
 class KafkaDeadLetters:
-    """The dead letters of one stream, as `worker.ownership.DeadLetters` describes them.
+    """The dead letters of one stream, as `worker.counting.ownership.DeadLetters` describes them.
 
     Args:
         settings: keyword arguments for every Kafka client.

@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 import ldp
 from ldp import frames
-from worker.columns import Batch, Columns
-from worker.rules import Terms
+from worker.counting.columns import Batch, Columns
+from worker.counting.rules import Terms
 
 EVERY_SECONDS = 60.0
 

@@ -12,9 +12,9 @@ import numpy.typing as npt
 
 import ldp
 from ldp import frames
-from worker import rules
-from worker.columns import Batch
-from worker.rules import Configured, Rule, Terms
+from worker.counting import rules
+from worker.counting.columns import Batch
+from worker.counting.rules import Configured, Rule, Terms
 
 ALL = "all"
 """The name of the one cumulative window."""
@@ -51,7 +51,7 @@ class PartitionState:
         changed: names of the windows that differ from what is stored.
 
     Example:
-        >>> from worker.columns import Batch, Columns
+        >>> from worker.counting.columns import Batch, Columns
         >>> stream = ldp.Stream("colours", ldp.GRR(epsilon="1", domain_size=3))
         >>> state = PartitionState.fresh(stream, start=5)
         >>> good = frames.encode(stream, np.array([(2,), (0,)], stream.oracle.report_dtype))

@@ -12,20 +12,21 @@ from collections.abc import Callable
 import structlog
 
 from ldp import frames, kernels
-from worker import brokers, health
-from worker.columns import Batch
 from worker.config import PREFIX, Config, ConfigError, Served
-from worker.consumer import KafkaLog
-from worker.dead_letters import KafkaDeadLetters
-from worker.group import KafkaGroup
-from worker.layout import StateLost
-from worker.metrics import Metrics
-from worker.ownership import Ownership, Unavailable
-from worker.partition import MOST_WORK
-from worker.progress import PATIENCE_SECONDS, SERVING, Progress, Step
-from worker.publisher import KafkaOutbox, Publisher
-from worker.recommender import Recommender
-from worker.store import RedisStore, connect
+from worker.counting.columns import Batch
+from worker.counting.layout import StateLost
+from worker.counting.ownership import Ownership, Unavailable
+from worker.counting.partition import MOST_WORK
+from worker.http import server as health
+from worker.kafka import brokers
+from worker.kafka.dead_letters import KafkaDeadLetters
+from worker.kafka.group import KafkaGroup
+from worker.kafka.log import KafkaLog
+from worker.observe.metrics import Metrics
+from worker.observe.progress import PATIENCE_SECONDS, SERVING, Progress, Step
+from worker.publishing.publisher import KafkaOutbox, Publisher
+from worker.publishing.recommender import Recommender
+from worker.store.redis import RedisStore, connect
 
 _POLL_MS = 200
 _COUNT_SECONDS = 1.0

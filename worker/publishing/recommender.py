@@ -15,7 +15,7 @@ import numpy as np
 import ldp
 from ldp.selection import Query, Sets, Top, choose_all
 from ldp.snapshot import Recommended
-from worker.metrics import Metrics
+from worker.observe.metrics import Metrics
 
 REPEATS = 50
 """Collections that are simulated for a recommendation."""

@@ -1,4 +1,4 @@
-"""The store: Redis. Every step is one command or one script beside this file; see `worker.layout` for the keys."""
+"""The store: Redis. Every step is one command or one script beside this file; see `layout` for the keys."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -8,10 +8,10 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from worker import layout
 from worker.config import Redis as RedisTable
-from worker.layout import Metadata
-from worker.ownership import Loaded, Unavailable, Verdict
+from worker.counting import layout
+from worker.counting.layout import Metadata
+from worker.counting.ownership import Loaded, Unavailable, Verdict
 
 STAGED_SECONDS = 600
 """How long a staged blob waits for its promotion: far longer than any attempt, short enough to leave no litter."""
@@ -33,7 +33,7 @@ def connect(table: RedisTable) -> "redis.Redis":
 
 
 class RedisStore:
-    """The counts of one stream in Redis, as `worker.ownership.Store` describes them.
+    """The counts of one stream in Redis, as `worker.counting.ownership.Store` describes them.
 
     Args:
         client: from `connect`; may be shared between threads.

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
 
-from worker import brokers
-from worker.ownership import Unavailable
+from worker.counting.ownership import Unavailable
+from worker.kafka import brokers
 
 PATIENCE_SECONDS = 20.0
 """How long a step that is due may fail, or the polling thread be silent, before the stream is not ready."""

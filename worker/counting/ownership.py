@@ -1,8 +1,8 @@
 """Exactly once: how a worker claims partitions, counts them and commits the counts.
 
-Written once, against two narrow interfaces, the log and the store. Kafka and Redis implement them in `worker.consumer`
-and `worker.store`; an in-memory pair under a seeded scheduler runs the same code through crashes, lost replies and
-zombies.
+Written once, against two narrow interfaces, the log and the store. Kafka and Redis implement them in
+`worker.kafka.log` and `worker.store.redis`; an in-memory pair under a seeded scheduler runs the same code through
+crashes, lost replies and zombies.
 
 Why it is exactly once: a partition's state is a pure function of the log's prefix, its offset is stored in the same
 atomic step as its counts, and a commit is let in only if the stored (offset, flush) is the one that its writer started
@@ -17,14 +17,14 @@ from typing import Protocol
 from uuid import uuid4
 
 import ldp
-from worker import layout, rules
-from worker.columns import Batch
-from worker.head import Head, Witness, foreign
-from worker.layout import Metadata, StateLost
-from worker.metrics import Metrics
-from worker.partition import PartitionState
-from worker.rejections import Rejections
-from worker.rules import Configured, Older, Rule
+from worker.counting import layout, rules
+from worker.counting.columns import Batch
+from worker.counting.head import Head, Witness, foreign
+from worker.counting.layout import Metadata, StateLost
+from worker.counting.partition import PartitionState
+from worker.counting.rejections import Rejections
+from worker.counting.rules import Configured, Older, Rule
+from worker.observe.metrics import Metrics
 
 CLAIMED = "claimed"
 """Metadata word of an offset in Kafka that was claimed before anything was counted."""

@@ -19,9 +19,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 import ldp
-from worker import rules
-from worker.partition import PartitionState, Window
-from worker.rules import Rule
+from worker.counting import rules
+from worker.counting.partition import PartitionState, Window
+from worker.counting.rules import Rule
 
 VERSION = 1
 WINDOW_RULE = "cumulative"

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from ldp.snapshot import Cut
-from worker import rules
-from worker.rules import Rule
+from worker.counting import rules
+from worker.counting.rules import Rule
 
 LINEAGE = ("group", "topic_id", "fingerprint")
 """What of a lineage the head names: which deployment counted what."""
@@ -83,7 +83,7 @@ class Head:
         return rules.parse(said, said[0]["offset"]) if said else []
 
     def foreign(self, lineage: str) -> list[str]:
-        """Names what differs between this head and a lineage of `worker.layout`; nothing for the same counts."""
+        """Names what differs between this head and a lineage of `layout`; nothing for the same counts."""
         ours = json.loads(lineage)
         why = {"fingerprint": ", for another protocol, ε, domain or labels"}
         return [

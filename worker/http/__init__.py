@@ -1,0 +1,1 @@
+"""HTTP: probes and metrics, for whoever may reach the port."""

@@ -1,0 +1,1 @@
+"""What is observed: metrics, logs, and what readiness says."""

@@ -1,0 +1,1 @@
+"""Publishing: snapshots of what is counted, and the method that suits each query."""

@@ -1,0 +1,1 @@
+"""The service: the loops that wire the rooms together."""
