@@ -22,7 +22,7 @@ from worker.counting.columns import Batch, Columns
 from worker.counting.partition import PartitionState
 from worker.counting.rules import Rule, Terms
 
-FOLDER = Path(__file__).parents[1] / "vectors"
+FOLDER = Path(__file__).parents[2] / "vectors"
 VECTORS = json.loads((FOLDER / "pure_ldp.json").read_text())
 FRAMES = json.loads((FOLDER / "frames.json").read_text())["streams"]
 ORACLE_VECTORS = json.loads((FOLDER / "oracles.json").read_text())["streams"]

@@ -28,7 +28,7 @@ from ldp.files import Aggregator, perturbed, values
 from ldp.oracles import ORACLES
 from worker.audit import recount
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 VECTORS = [
     stream
     for name in ("frames.json", "oracles.json")

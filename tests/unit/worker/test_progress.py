@@ -84,5 +84,5 @@ def test_point_10_an_error_that_is_tried_again_is_said_at_once(progress, now):
 
 
 def test_point_8_the_patience_is_stated():
-    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    readme = (Path(__file__).parents[3] / "README.md").read_text(encoding="utf-8")
     assert re.search(rf"has failed for longer than\s+{PATIENCE_SECONDS:g} seconds", readme)

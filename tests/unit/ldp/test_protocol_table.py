@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ldp.oracles import ORACLES
 
-README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+README = (Path(__file__).parents[3] / "README.md").read_text(encoding="utf-8")
 SECTION = README[README.index("## Protocols") : README.index("## Methods")]
 
 

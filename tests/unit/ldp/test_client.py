@@ -13,7 +13,7 @@ from ldp import frames
 from ldp.client import VERSION, Client
 from ldp.oracles import ORACLES
 
-VECTORS = Path(__file__).parents[1] / "vectors"
+VECTORS = Path(__file__).parents[2] / "vectors"
 STREAMS = [
     stream
     for name in ("frames.json", "oracles.json")

@@ -20,7 +20,7 @@ from ldp import frames
 from ldp.oracles import ORACLES
 from ldp.oracles.olh import HASHES
 
-FOLDER = Path(__file__).parents[1] / "vectors"
+FOLDER = Path(__file__).parents[2] / "vectors"
 EVERY = json.loads((FOLDER / "oracles.json").read_text())["streams"]
 VECTORS = json.loads((FOLDER / "frames.json").read_text())["streams"] + EVERY
 STREAMS = {vector["name"]: ldp.Stream.from_document(vector["name"], vector["document"]) for vector in VECTORS}

@@ -12,7 +12,7 @@ from ldp.oracles import ORACLES
 from worker import simulate
 
 STREAM = ldp.Stream("colours", ldp.GRR("1", 3), labels=["red", "green", "blue"])
-DEMO = Path(__file__).parents[2] / "deploy" / "demo"
+DEMO = Path(__file__).parents[3] / "deploy" / "demo"
 
 
 def decode(values, stream=STREAM):

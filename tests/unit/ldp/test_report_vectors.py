@@ -14,7 +14,7 @@ from ldp import frames, sampling
 from ldp.client import Client
 from ldp.oracles import ORACLES
 
-FOLDER = Path(__file__).parents[1] / "vectors"
+FOLDER = Path(__file__).parents[2] / "vectors"
 TEXT = (FOLDER / "reports.json").read_text(encoding="utf-8")
 FILE = json.loads(TEXT)
 over_streams = pytest.mark.parametrize("vector", FILE["streams"], ids=lambda vector: vector["name"])

@@ -42,7 +42,7 @@ FEW = 6  # numbers of buckets for which 2²⁴ seeds give a normal law of the co
 
 def second_client():
     """`make_reports.py`, which shares no code with the project."""
-    path = Path(__file__).parents[1] / "vectors" / "make_reports.py"
+    path = Path(__file__).parents[2] / "vectors" / "make_reports.py"
     spec = importlib.util.spec_from_file_location("second_client", path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

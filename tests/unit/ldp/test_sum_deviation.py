@@ -8,8 +8,8 @@ import pytest
 import ldp
 from ldp.oracles import ORACLES
 from ldp.query import sum_deviation
-from tests.unit import test_recommender
-from tests.unit.test_laws import SMALL, reports
+from tests.unit.ldp.test_laws import SMALL, reports
+from tests.unit.worker import test_recommender
 
 ALARM = 6.0
 RUNS = 200

@@ -12,7 +12,7 @@ from ldp.cli import cli
 from ldp.fake import fake
 from ldp.oracles.olh import HASHES
 from ldp.plan import plan
-from tests.unit.test_laws import MIDDLE, SMALL, reports
+from tests.unit.ldp.test_laws import MIDDLE, SMALL, reports
 
 
 @pytest.mark.parametrize("oracle", SMALL, ids=repr)

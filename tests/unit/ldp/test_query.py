@@ -12,7 +12,7 @@ from ldp import query
 from ldp.consistency import EXTRA, METHODS
 from ldp.oracles import ORACLES
 from tests.estimates import estimated
-from tests.unit.test_laws import reports
+from tests.unit.ldp.test_laws import reports
 
 ORACLE = ldp.oracle("olh", epsilon="1", domain_size=6)
 ESTIMATE = ldp.Estimate(np.array([0.75, 0.375, 0.0625, -0.125, -0.25, -0.5]), 1000, ORACLE)
