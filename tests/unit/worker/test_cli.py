@@ -186,7 +186,7 @@ def publish(monkeypatch):
     """Lets `watch` see one snapshot of a stream."""
 
     def publish(stream):
-        monkeypatch.setattr("worker.cli._reach", lambda config, topic: None)
+        monkeypatch.setattr("worker.cli.watch.reach", lambda config, topic: None)
         monkeypatch.setattr(watch, "Watch", functools.partial(Topic, stream))
 
     return publish

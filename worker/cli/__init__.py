@@ -1,0 +1,25 @@
+"""The command line: ``ldp-worker``, a file a command.
+
+Exit codes: 0 asked to stop, or all is well; 1 a failure; 2 usage or configuration; 3 an audit that could not tell.
+"""
+
+from worker.cli import audit, check, create_topics, dead_letters, document, run, simulate, watch
+from worker.cli.command import cli
+
+__all__ = [
+    "audit",
+    "check",
+    "cli",
+    "create_topics",
+    "dead_letters",
+    "document",
+    "main",
+    "run",
+    "simulate",
+    "watch",
+]
+
+
+def main() -> None:
+    """Runs the command line."""
+    cli(prog_name="ldp-worker")

@@ -1,0 +1,126 @@
+"""What all commands share: the group, --config and its errors, and what is shown while one works.
+
+What is heavy is imported inside the commands, so that help comes at once.
+"""
+
+import functools
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from worker.config import Config
+
+_CONFIG = "LDP_WORKER_CONFIG"
+_Command = Callable[..., int]
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(package_name="ldp-worker", prog_name="ldp-worker")
+def cli() -> None:
+    """Count locally private reports from Kafka exactly once, and publish what the counts say."""
+
+
+def command(name: str) -> Callable[[_Command], click.Command]:
+    """Makes a command that takes --config and gets what it says; errors become one line a fault and an exit code."""
+
+    def decorate(body: _Command) -> click.Command:
+        @functools.wraps(body)
+        def run(config: Path, **options: Any) -> None:
+            from kafka.errors import KafkaError
+            from redis import RedisError
+
+            from worker.config import ConfigError, load
+            from worker.kafka import brokers, topics
+
+            try:
+                sys.exit(body(load(config), **options))
+            except ConfigError as error:
+                complain(str(error))
+                sys.exit(2)
+            except brokers.Unreachable as error:
+                complain(f"{error}\n{error.advice}")
+                sys.exit(1)
+            except topics.TopicError as error:
+                complain(str(error))
+                sys.exit(1)
+            except (KafkaError, RedisError) as error:
+                said = (
+                    f"Kafka: {error}"
+                    if isinstance(error, KafkaError)
+                    else f"Redis: {type(error).__name__}: {error}"
+                )
+                complain(f"{said}\nldp-worker check says what is wrong")
+                sys.exit(1)
+
+        option = click.option(
+            "--config",
+            type=click.Path(path_type=Path, dir_okay=False),
+            envvar=_CONFIG,
+            default=Path("worker.toml"),
+            show_default=True,
+            show_envvar=True,
+            help="The configuration.",
+        )
+        return cli.command(name)(option(run))
+
+    return decorate
+
+
+def complain(text: str) -> None:
+    """Says what went wrong, or what is waited for, on stderr."""
+    for line in text.splitlines():
+        click.echo(f"ldp-worker: {line}", err=True)
+
+
+def reach(config: "Config", topic: str) -> None:
+    """Sees that the brokers answer and have a topic, so that no command waits in silence for either."""
+    from worker.kafka import brokers, topics
+
+    with brokers.connect(config, waiting=complain) as admin:
+        topics.require(admin, topic)
+
+
+def show(shown: "RenderableType") -> None:
+    """Shows a screen on stdout."""
+    from rich.console import Console
+
+    Console().print(shown)
+
+
+@contextmanager
+def bar(what: str, unit: str) -> Iterator[Callable[[int, int], None]]:
+    """Shows a progress bar with its rate on stderr, if that is a terminal; yields what moves it: (done, of)."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    console = Console(stderr=True)
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.completed:,.0f} of {task.total:,.0f} " + unit),
+        TextColumn("{task.fields[rate]:,.0f}/s"),
+        TimeRemainingColumn(),
+    )
+    began = time.monotonic()
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task(what, total=1, rate=0.0)
+
+        def move(done: int, of: int) -> None:
+            rate = done / max(time.monotonic() - began, 1e-3)
+            progress.update(task, completed=done, total=max(of, 1), rate=rate)
+
+        yield move
+
+
+stream_option = click.option(
+    "--stream", metavar="NAME", help="Which stream; needed if the configuration has several."
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")

@@ -1,0 +1,29 @@
+"""Prints a stream's public document."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+from worker.cli.command import command, complain, stream_option
+
+if TYPE_CHECKING:
+    from worker.config import Config
+
+
+@command("document")
+@stream_option
+def document(config: "Config", stream: str | None) -> int:
+    """Print the public document of a stream, which clients need.
+
+    As ldp document writes it, so that a file of it is what ldp perturb --document takes. The fingerprint, which each
+    report names, goes to stderr.
+
+    \b
+    ldp-worker document --stream colours > colours.json
+    """  # noqa: D301
+    import json
+
+    served = config.served(stream)
+    click.echo(json.dumps(served.stream.document(), ensure_ascii=False))
+    complain(f"stream {served.stream.name}, fingerprint {served.stream.fingerprint.hex()}")
+    return 0

@@ -1,0 +1,140 @@
+"""Sends reports of simulated users."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from worker.cli.command import bar, command, complain, reach, stream_option
+
+if TYPE_CHECKING:
+    from worker.config import Config
+
+
+@command("simulate")
+@stream_option
+@click.option(
+    "--counts",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    required=True,
+    help="A CSV file: how often each value occurs.",
+)
+@click.option("--column", required=True, metavar="NAME", help="Its column of counts.")
+@click.option(
+    "--label-column",
+    default="label",
+    show_default=True,
+    metavar="NAME",
+    help="Its column of labels; unused for a stream without labels.",
+)
+@click.option(
+    "--users",
+    type=click.IntRange(min=1),
+    required=True,
+    help="How many users to draw; each sends one report.",
+)
+@click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    default=1,
+    show_default=True,
+    help="Of the draw; the coins stay secret.",
+)
+@click.option(
+    "--batch",
+    type=click.IntRange(1, 10_000),
+    default=1,
+    show_default=True,
+    help="Reports a record: 1 as devices send them, more as a web service in between would.",
+)
+@click.option(
+    "--json-share", type=click.FloatRange(0, 1), default=0.0, metavar="F", help="Share of records in JSON."
+)
+@click.option(
+    "--malformed-share",
+    type=click.FloatRange(0, 1),
+    default=0.0,
+    metavar="F",
+    help="Malformed records for each good one.",
+)
+@click.option(
+    "--rate",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="R",
+    help="Reports a second at most; else as fast as it goes.",
+)
+@click.option(
+    "--truth",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write the drawn histogram here, as JSON.",
+)
+def simulate(
+    config: "Config",
+    stream: str | None,
+    counts: Path,
+    column: str,
+    label_column: str,
+    users: int,
+    seed: int,
+    batch: int,
+    json_share: float,
+    malformed_share: float,
+    rate: float | None,
+    truth: Path | None,
+) -> int:
+    """Send reports of simulated users.
+
+    Users are drawn from a file of counts, with a seed; each one's value is perturbed with secret coins, as a
+    device would, and sent as one report.
+    """
+    from worker import simulate
+    from worker.observe import logs
+
+    logs.silence()
+    served = config.served(stream)
+    if batch > (most := served.configured.terms.most_reports or batch):
+        raise click.BadParameter(
+            f"{batch} given; streams.most_reports is {most}, and a record of more is rejected",
+            param_hint="--batch",
+        )
+    if truth is not None:
+        try:
+            truth.touch()  # before anything is sent: a truth that cannot be written is lost
+        except OSError as error:
+            raise click.BadParameter(
+                f"{str(truth)!r} given; {error.strerror}", param_hint="--truth"
+            ) from None
+    try:
+        read = simulate.read_counts(counts, column, label_column, served.stream.labels)
+        if len(read) > (d := served.stream.oracle.domain_size):
+            raise simulate.SimulationError(f"{counts}: {len(read)} rows; the stream's domain has {d} values")
+        crowd = simulate.draw(read, users, seed)
+        reach(config, served.topic)
+        with bar("sending", "reports") as move:
+            sent = simulate.send(
+                config,
+                served,
+                crowd,
+                seed=seed,
+                batch=batch,
+                json_share=json_share,
+                malformed_share=malformed_share,
+                rate=rate,
+                progress=lambda acknowledged: move(acknowledged, users),
+            )
+    except simulate.NoSuchColumnError as error:
+        raise click.UsageError(str(error)) from None
+    except simulate.SimulationError as error:
+        complain(str(error))
+        return 1
+    except KeyboardInterrupt:
+        complain("interrupted: some of the reports were sent")
+        return 1
+    if truth is not None:
+        truth.write_text(simulate.truth(served, crowd, sent, seed), encoding="utf-8")
+    malformed = f" and {sent.malformed:,} malformed ones" if sent.malformed else ""
+    click.echo(
+        f"{sent.reports:,} reports in {sent.records:,} records{malformed} sent and acknowledged"
+        f" in {sent.seconds:.1f} s, {sent.reports / sent.seconds:,.0f} reports/s"
+    )
+    return 0
