@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtri
 
-from ldp.oracles.oracle import as_integer
+from ldp.arguments import as_integer
 
 if TYPE_CHECKING:
     from ldp.oracles.oracle import Oracle

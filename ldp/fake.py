@@ -10,7 +10,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from ldp.oracles.oracle import Oracle, as_integer
+from ldp.arguments import as_integer
+from ldp.oracles.oracle import Oracle
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,9 @@ from statistics import NormalDist
 from typing import Any
 
 from ldp import sampling
+from ldp.arguments import MAX_DOMAIN, as_integer
 from ldp.oracles import ORACLES, Oracle
-from ldp.oracles.oracle import MAX_DOMAIN, as_integer, bytes_below
+from ldp.oracles.oracle import bytes_below
 
 TOLERANCE = 1.05
 """A standard error up to this many times the least is as good as the least: 10 % more reports make up for it."""

@@ -12,11 +12,12 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
+from ldp.arguments import as_indices, as_integer
 from ldp.consistency import EXTRA, METHODS
 from ldp.consistency.normalization import norm_sub
 from ldp.consistency.summation import exact_sum
 from ldp.estimate import Estimate, Vector, check_estimate
-from ldp.oracles.oracle import Oracle, as_indices, as_integer
+from ldp.oracles.oracle import Oracle
 from ldp.tail import lowest
 
 Indices = npt.NDArray[np.intp]

@@ -39,11 +39,11 @@ from itertools import islice, repeat
 import numpy as np
 import numpy.typing as npt
 
+from ldp.arguments import MAX_DOMAIN, as_indices, as_integer
 from ldp.consistency import METHODS
 from ldp.consistency.empirical_bayes import Fit
 from ldp.consistency.normalization import norm_sub, project_on_simplex
 from ldp.estimate import Estimate, Vector
-from ldp.oracles.oracle import MAX_DOMAIN, as_indices, as_integer
 
 NEAR = 1.1
 """A method whose error is at most this many times the lowest is as good as the best."""

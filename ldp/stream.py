@@ -11,8 +11,8 @@ from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from ldp.arguments import as_integer
 from ldp.oracles import ORACLES, Oracle
-from ldp.oracles.oracle import as_integer
 
 if TYPE_CHECKING:
     from ldp.query import Spread

@@ -6,7 +6,8 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, ClassVar
 
 from ldp import sampling
-from ldp.oracles.oracle import Oracle, exact_total
+from ldp.arguments import exact_total
+from ldp.oracles.oracle import Oracle
 
 if TYPE_CHECKING:
     import numpy as np

@@ -7,7 +7,8 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, ClassVar
 
 from ldp import sampling
-from ldp.oracles.oracle import Oracle, as_integer
+from ldp.arguments import as_integer
+from ldp.oracles.oracle import Oracle
 
 if TYPE_CHECKING:
     import numpy as np

@@ -17,7 +17,7 @@ from itertools import count
 from typing import TYPE_CHECKING, ClassVar
 
 from ldp import sampling
-from ldp.oracles.oracle import MAX_DOMAIN, as_integer
+from ldp.arguments import MAX_DOMAIN, as_integer
 from ldp.oracles.preferred import PreferredMessages
 
 if TYPE_CHECKING:

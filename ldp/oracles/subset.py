@@ -6,7 +6,8 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, ClassVar
 
 from ldp import sampling
-from ldp.oracles.oracle import MAX_DOMAIN, Oracle, as_integer, bytes_below, exact_total
+from ldp.arguments import MAX_DOMAIN, as_integer, exact_total
+from ldp.oracles.oracle import Oracle, bytes_below
 
 if TYPE_CHECKING:
     import numpy as np
