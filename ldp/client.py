@@ -21,9 +21,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ldp import wire
 from ldp.stream import Stream
-
-VERSION = 1  # ldp.frames writes the same; it needs numpy
 
 
 class Client:
@@ -49,7 +48,7 @@ class Client:
     def __init__(self, document: Mapping[str, Any]) -> None:
         stream = Stream.from_document("unnamed", document)
         self._oracle = stream.oracle
-        self._header = bytes([VERSION]) + stream.fingerprint
+        self._header = wire.header(stream.fingerprint)
         self._indices = {label: index for index, label in enumerate(stream.labels or ())}
 
     def report(self, value: str | int) -> bytes:

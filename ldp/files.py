@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from ldp import frames
+from ldp import frames, wire
 from ldp.frames import Reason
 
 if TYPE_CHECKING:
@@ -40,7 +40,6 @@ LINES_BLOCK = 1 << 16
 LONGEST_LINE = 1 << 26
 """Bytes: a longer line is passed over without being held, and rejected for its length."""
 
-_HEADER = 5  # version and fingerprint
 _LINE_FEED = 0x0A
 _DIGITS = 9  # of an index at most
 
@@ -135,7 +134,7 @@ def perturbed(
             reports = stream.oracle.perturb(some[start : start + most], rng=rng)
             if binary:
                 yield frames.encode(stream, reports)[header:], reports.size
-                header = _HEADER
+                header = wire.HEADER_BYTES
             else:
                 yield frames.encode_lines(stream, reports), reports.size
 
@@ -210,7 +209,7 @@ class Aggregator:
             OSError: from reading; the lines before are counted, an unfinished binary frame is not.
         """
         block = file.read(LINES_BLOCK)
-        if block[:1] == bytes([frames.VERSION]):
+        if block[:1] == bytes([wire.VERSION]):
             self._read_frame(file, source, block)
         else:
             self._read_lines(file, source, block)
@@ -228,7 +227,7 @@ class Aggregator:
         size = oracle.report_dtype.itemsize
         state, reports, length, reason = oracle.zeros(), 0, 0, ""
         for record in _parts(file, block, size):
-            length += len(record) - _HEADER
+            length += len(record) - wire.HEADER_BYTES
             if reason in ("", Reason.ONES):
                 decoded = frames.decode(self.stream, record, np.array([0, len(record)]))
                 reason = decoded.reasons.get(0, reason)
@@ -260,7 +259,7 @@ class Aggregator:
             bounds = np.concatenate([[0], ends, [] if lines.endswith(b"\n") else [data.size]]).astype(
                 np.int64
             )
-            binary = bounds[:-1][data[bounds[:-1]] == frames.VERSION]
+            binary = bounds[:-1][data[bounds[:-1]] == wire.VERSION]
             if binary.size:
                 data = data.copy()
                 data[binary] = 0  # no version
@@ -283,7 +282,7 @@ class Aggregator:
 
 def _parts(file: Readable, block: bytes, size: int) -> Iterator[bytes]:
     """A binary frame as frames of some reports each; what is not a whole report comes last, in a frame of its own."""
-    header, rest, whole = block[:_HEADER], block[_HEADER:], 0
+    header, rest, whole = block[: wire.HEADER_BYTES], block[wire.HEADER_BYTES :], 0
     while block:
         if whole := len(rest) // size * size:
             yield header + rest[:whole]

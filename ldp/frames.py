@@ -1,8 +1,6 @@
 r"""Report frames: what a record's value holds, as bytes of the wire or as JSON.
 
-A binary frame is the version byte 0x01, the stream's fingerprint (4 bytes), then one or more reports in the
-bytes of the oracle's ``report_dtype``. A record whose first byte is ``{`` is JSON, for people and other
-languages::
+`ldp.wire` says what a binary frame is. A record whose first byte is ``{`` is JSON, for people and other languages::
 
     {"fingerprint": "9f86d081", "reports": [...]}
 
@@ -24,16 +22,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from ldp import wire
+
 if TYPE_CHECKING:
     from ldp.oracles import Oracle
     from ldp.stream import Stream
 
-VERSION = 1
-HEADER_BYTES = 5
-"""Of a binary frame, before its reports: the version and the fingerprint."""
-
 _T = TypeVar("_T", bound=np.generic)
-_FINGERPRINT = re.compile(r"[0-9a-f]{8}", re.ASCII)
+_FINGERPRINT = re.compile(rf"[0-9a-f]{{{2 * wire.FINGERPRINT_BYTES}}}", re.ASCII)
 
 
 class Reason(StrEnum):
@@ -104,7 +100,7 @@ def encode(stream: Stream, reports: npt.NDArray[np.void]) -> bytes:
         >>> encode(stream, stream.oracle.perturb([0, 1, 2]))[:5].hex()
         '018e9f39d0'
     """
-    return _header(stream) + _sendable(stream.oracle, reports).tobytes()
+    return wire.header(stream.fingerprint) + _sendable(stream.oracle, reports).tobytes()
 
 
 def encode_json(stream: Stream, reports: npt.NDArray[np.void]) -> bytes:
@@ -184,7 +180,7 @@ def decode(
         raise ValueError(f"bounds must ascend within 0 to {data.size}, the size of the buffer")
 
     size = stream.oracle.report_dtype.itemsize
-    header = np.frombuffer(_header(stream), np.uint8).copy()
+    header = np.frombuffer(wire.header(stream.fingerprint), np.uint8).copy()
     most = _NO_LIMIT if most_reports is None else most_reports
     kinds, counts = kernels.sort_frames(data, bounds, header, size, most)
     reasons: dict[int, str] = {i: _REASONS[kinds[i]] for i in np.flatnonzero(kinds > kernels.TEXT).tolist()}
@@ -197,10 +193,10 @@ def decode(
             reasons[i] = rejected.reason
 
     ends = np.cumsum(counts)
-    wire = kernels.copy_bodies(data, bounds, kinds, counts, size)
+    together = kernels.copy_bodies(data, bounds, kinds, counts, size)
     for i, body in bodies.items():
-        wire[int(ends[i]) * size - len(body) :][: len(body)] = np.frombuffer(body, np.uint8)
-    reports = wire.view(stream.oracle.report_dtype)
+        together[int(ends[i]) * size - len(body) :][: len(body)] = np.frombuffer(body, np.uint8)
+    reports = together.view(stream.oracle.report_dtype)
 
     judged = {Reason.ONES: stream.oracle.likely(reports)} if judge_ones else {}
     judged[Reason.RANGE] = stream.oracle.check(reports)  # the later one prevails
@@ -258,12 +254,12 @@ def _from_json(stream: Stream, record: bytes, most: int) -> bytes:
 def _from_base64(item: object, size: int) -> bytes:
     """The bytes of one report; their one base64 is taken and no other writing of it."""
     try:
-        wire = b64decode(item) if isinstance(item, str) else b""
+        report = b64decode(item) if isinstance(item, str) else b""
     except ValueError:
-        wire = b""
-    if len(wire) != size or b64encode(wire).decode() != item:
+        report = b""
+    if len(report) != size or b64encode(report).decode() != item:
         raise _RejectedError(Reason.JSON)
-    return wire
+    return report
 
 
 def _is_plain(item: object) -> bool:
@@ -298,10 +294,6 @@ def _items(oracle: Oracle, reports: npt.NDArray[np.void]) -> list[Any]:
 
 def _frame(stream: Stream, items: list[Any]) -> str:
     return _ENCODER.encode({"fingerprint": stream.fingerprint.hex(), "reports": items})
-
-
-def _header(stream: Stream) -> bytes:
-    return bytes([VERSION]) + stream.fingerprint
 
 
 def _sendable(oracle: Oracle, reports: npt.NDArray[np.void]) -> npt.NDArray[np.void]:

@@ -11,19 +11,15 @@ from fractions import Fraction
 from statistics import NormalDist
 from typing import Any
 
-from ldp import sampling
+from ldp import sampling, wire
 from ldp.arguments import MAX_DOMAIN, as_integer
 from ldp.oracles import ORACLES, Oracle
-from ldp.oracles.oracle import bytes_below
 
 TOLERANCE = 1.05
 """A standard error up to this many times the least is as good as the least: 10 % more reports make up for it."""
 MISS = 0.05
 """The probability of either error in the definition of `Row.detectable`."""
-MAX_FRAME = 1_000_000
-"""A larger frame does not fit into a record under Kafka's default limits of about 2²⁰ bytes."""
 
-_HEADER = 5  # version and fingerprint
 _COUNTER = 8
 _COSTS = {
     "work": "the least work a report",
@@ -136,9 +132,10 @@ def plan(epsilon: str | int | Fraction, domain_size: int, reports: int) -> Plan:
         except ValueError as error:
             not_applicable[name] = str(error)
             continue
-        if row.frame_bytes > MAX_FRAME:
+        if row.frame_bytes > wire.LARGEST_FRAME:
             not_applicable[name] = (
-                f"a frame of {row.frame_bytes:,} bytes is above {MAX_FRAME:,}, what a record holds by Kafka's defaults"
+                f"a frame of {row.frame_bytes:,} bytes is above {wire.LARGEST_FRAME:,}, "
+                "what a record holds by Kafka's defaults"
             )
         else:
             rows.append(row)
@@ -160,7 +157,7 @@ def _row(oracle: Oracle, n: int) -> Row:
         document=oracle.parameters(),
         standard_error=math.sqrt(absent),
         detectable=_detectable(oracle.domain_size, absent, present),
-        frame_bytes=_HEADER + length * sum(map(bytes_below, oracle.fields.values())),
+        frame_bytes=wire.frame_bytes(oracle.report_bytes),
         work=oracle.domain_size if per_value else length,
         unit=unit,
         state_bytes=_COUNTER * K,

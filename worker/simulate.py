@@ -18,7 +18,7 @@ from kafka import KafkaProducer
 from kafka.errors import KafkaError, KafkaTimeoutError, MessageSizeTooLargeError, RecordListTooLargeError
 
 import ldp
-from ldp import frames
+from ldp import frames, wire
 from worker.config import Config, Served
 
 _CHUNK = 8192
@@ -165,23 +165,23 @@ def records(
         malformed_share: the probability that a malformed record goes before a good one.
         rng: for the shares only.
     """
-    size = stream.oracle.report_dtype.itemsize
+    size = stream.oracle.report_bytes
     chunk = max(1, min(_CHUNK, _CHUNK_BYTES // size) // batch) * batch
     for start in range(0, len(values), chunk):
         reports = stream.oracle.perturb(values[start : start + chunk])
-        header = frames.encode(stream, reports[:1])[:-size]
-        wire = reports.tobytes()
+        header = wire.header(stream.fingerprint)
+        bodies = reports.tobytes()
         starts = range(0, len(reports), batch)
         as_json = rng.random(len(starts)) < json_share
         spoilt = rng.random(len(starts)) < malformed_share
         for i, first in enumerate(starts):
             last = min(first + batch, len(reports))
             if spoilt[i]:
-                yield malformed(header + wire[first * size : last * size], rng), 0
+                yield malformed(header + bodies[first * size : last * size], rng), 0
             if as_json[i]:
                 yield frames.encode_json(stream, reports[first:last]), last - first
             else:
-                yield header + wire[first * size : last * size], last - first
+                yield header + bodies[first * size : last * size], last - first
 
 
 def malformed(frame: bytes, rng: np.random.Generator) -> bytes:
@@ -194,11 +194,12 @@ def malformed(frame: bytes, rng: np.random.Generator) -> bytes:
         case 2:
             return frame[:1] + bytes([frame[1] ^ 0xFF]) + frame[2:]
         case 3:
-            return frame[
-                :4
-            ]  # within the header: a shorter batch of one-byte reports would still be a good frame
+            # within the header: a shorter batch of one-byte reports would still be a good frame
+            return frame[: wire.HEADER_BYTES - 1]
         case 4:
-            return b'{"fingerprint": "' + frame[1:5].hex().encode() + b'", "reports": [true]}'
+            return (
+                b'{"fingerprint": "' + frame[1 : wire.HEADER_BYTES].hex().encode() + b'", "reports": [true]}'
+            )
         case _:
             return b"\xff" + rng.bytes(31)
 
@@ -285,7 +286,7 @@ def send(
     except (MessageSizeTooLargeError, RecordListTooLargeError) as error:
         raise SimulationError(
             f"a record is larger than the max.message.bytes of topic {served.topic!r}, or than {_LARGEST_RECORD} bytes;"
-            f" a report has {served.stream.oracle.report_dtype.itemsize} bytes: put fewer in a record (--batch)"
+            f" a report has {served.stream.oracle.report_bytes} bytes: put fewer in a record (--batch)"
         ) from error
     except KafkaError as error:
         raise SimulationError(f"not every report was acknowledged: {error}") from error

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ldp import sampling
+from ldp import sampling, wire
 from ldp.arguments import MAX_DOMAIN, as_indices, as_integer
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ class Oracle(ABC):
         """
         bounds = [*self.fields.values()] * (1 if self.length is None else self.length)
         return b"".join(
-            number.to_bytes(bytes_below(bound), "little")
+            number.to_bytes(wire.bytes_below(bound), "little")
             for number, bound in zip(report, bounds, strict=True)
         )
 
@@ -152,7 +152,14 @@ class Oracle(ABC):
         import numpy as np
 
         shape = () if self.length is None else (self.length,)
-        return np.dtype([(name, f"<u{bytes_below(bound)}", shape) for name, bound in self.fields.items()])
+        return np.dtype(
+            [(name, f"<u{wire.bytes_below(bound)}", shape) for name, bound in self.fields.items()]
+        )
+
+    @property
+    def report_bytes(self) -> int:
+        """The size of a report on the wire; as many as `report_dtype` has, without numpy."""
+        return wire.report_bytes(self.fields.values(), self.length)
 
     @property
     def state_size(self) -> int:
@@ -486,13 +493,3 @@ class Oracle(ABC):
             raise TypeError(f"state must be an array of int64, not {dtype or type(state).__name__}")
         if state.shape != (self.state_size,):
             raise ValueError(f"state has the shape {state.shape}; this oracle's is ({self.state_size},)")
-
-
-def bytes_below(bound: int) -> int:
-    """The size of the smallest unsigned integer that holds bound − 1.
-
-    Example:
-        >>> [bytes_below(256), bytes_below(257), bytes_below(1 << 32)]
-        [1, 2, 4]
-    """
-    return next(size for size in (1, 2, 4) if bound <= 1 << 8 * size)

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 from ldp import sampling
 from ldp.arguments import MAX_DOMAIN, as_integer, exact_total
-from ldp.oracles.oracle import Oracle, bytes_below
+from ldp.oracles.oracle import Oracle
+from ldp.wire import bytes_below
 
 if TYPE_CHECKING:
     import numpy as np

@@ -16,6 +16,7 @@ from rich.console import JustifyMethod
 from rich.table import Table
 
 import ldp
+from ldp import wire
 from ldp.consistency import METHODS
 from ldp.snapshot import CHUNK, INLINE
 from worker.config import Config
@@ -137,8 +138,8 @@ def largest_report(stream: ldp.Stream) -> tuple[int, int]:
         >>> largest_report(ldp.Stream("s", ldp.OUE(epsilon="1", domain_size=1 << 20)))
         (131584, 175276)
     """
-    size = stream.oracle.report_dtype.itemsize
-    return size + _RECORD, -(-size // 3) * 4 + _RECORD
+    size = stream.oracle.report_bytes
+    return size + _RECORD, wire.base64_bytes(size) + _RECORD
 
 
 def _json(tree: object) -> int:

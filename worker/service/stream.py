@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import structlog
 
-from ldp import frames, kernels
+from ldp import kernels, wire
 from worker.config import PREFIX, Config, ConfigError, Served
 from worker.counting.columns import Batch
 from worker.counting.layout import StateLost
@@ -258,10 +258,10 @@ class StreamWorker:
     def _count(self, ownership: Ownership, polled: deque[Batch]) -> None:
         """Counts what was polled, for `_COUNT_SECONDS` or a slice; the rest stays in the queue."""
         oracle = self._served.stream.oracle
-        size, work = oracle.report_dtype.itemsize, oracle.work
+        size, work = oracle.report_bytes, oracle.work
         until = time.monotonic() + _COUNT_SECONDS
         while polled and not self._stopping.is_set() and time.monotonic() < until:
-            first, *rest = polled.popleft().slices(frames.HEADER_BYTES, size, work, MOST_WORK)
+            first, *rest = polled.popleft().slices(wire.HEADER_BYTES, size, work, MOST_WORK)
             polled.extendleft(reversed(rest))
             with self._metrics.count_seconds.labels(self.name).time():
                 ownership.apply(first, self.progress.beat)

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import ldp
-from ldp import frames
-from ldp.client import VERSION, Client
+from ldp import Stream, frames, wire
+from ldp.client import Client
 from ldp.oracles import ORACLES
 
 VECTORS = Path(__file__).parents[2] / "vectors"
@@ -128,8 +128,9 @@ def test_a_document_is_an_object():
         Client(json.dumps(LABELLED))
 
 
-def test_the_version_is_that_of_frames():
-    assert VERSION == frames.VERSION
+def test_a_frame_begins_with_the_version_and_the_fingerprint():
+    made = Client(LABELLED)
+    assert made.report(0)[: wire.HEADER_BYTES] == b"\x01" + Stream.from_document("s", LABELLED).fingerprint
 
 
 def test_a_device_needs_the_standard_library_alone():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import ldp
-from ldp import frames
+from ldp import frames, wire
 from worker.counting import partition
 from worker.counting.columns import Batch, Columns
 from worker.counting.partition import PartitionState
@@ -68,7 +68,7 @@ def test_point_9_a_state_is_the_same_however_its_batch_is_cut(protocol, monkeypa
     monkeypatch.setattr(partition, "MOST_WORK", 4 * stream.oracle.work)
     cut, beats, said = PartitionState.fresh(stream, 10), [], {}
     slices = batch.slices(
-        frames.HEADER_BYTES, stream.oracle.report_dtype.itemsize, stream.oracle.work, partition.MOST_WORK
+        wire.HEADER_BYTES, stream.oracle.report_bytes, stream.oracle.work, partition.MOST_WORK
     )
     assert len(slices) > 1
     for one in slices:

@@ -1,0 +1,88 @@
+"""The wire: the bytes of a record, for all that make, read or measure them; without numpy.
+
+A binary frame:
+
+    byte    what
+    0       the version, 0x01
+    1–4     the fingerprint of the stream's document
+    5–      one or more reports, one after the other, all of one size
+
+    report  its integers in the order of `Oracle.fields`, each unsigned and little-endian, in 1, 2 or 4 bytes:
+            the fewest that hold what is below its bound; of a vector (bits, indices) as many as it has elements
+
+A record whose first byte is ``{`` is a JSON frame instead; any other is of no known version. README.md beside this file
+defines both for clients in other languages, and ``tests/vectors`` holds good and bad ones.
+"""
+
+from collections.abc import Iterable
+
+VERSION = 1
+FINGERPRINT_BYTES = 4
+HEADER_BYTES = 1 + FINGERPRINT_BYTES
+JSON_BEGINS = ord("{")
+LARGEST_FRAME = 1_000_000
+"""A larger frame does not fit into a record under Kafka's default limits of about 2²⁰ bytes."""
+
+
+def header(fingerprint: bytes) -> bytes:
+    """Returns what each binary frame of a stream begins with.
+
+    Args:
+        fingerprint: the stream's, `Stream.fingerprint`.
+
+    Example:
+        >>> header(bytes.fromhex("9e54f8ba")).hex()
+        '019e54f8ba'
+    """
+    return bytes([VERSION]) + fingerprint
+
+
+def bytes_below(bound: int) -> int:
+    """Returns the size of the smallest unsigned integer that holds bound − 1.
+
+    Args:
+        bound: at most 2³².
+
+    Example:
+        >>> [bytes_below(256), bytes_below(257), bytes_below(1 << 32)]
+        [1, 2, 4]
+    """
+    return next(size for size in (1, 2, 4) if bound <= 1 << 8 * size)
+
+
+def report_bytes(bounds: Iterable[int], length: int | None) -> int:
+    """Returns the size of a report.
+
+    Args:
+        bounds: what its integers stay below.
+        length: how many integers its only field has if that is a vector, else None.
+
+    Example:
+        >>> report_bytes([1 << 32, 4], None), report_bytes([256], 125)
+        (5, 125)
+    """
+    return (1 if length is None else length) * sum(map(bytes_below, bounds))
+
+
+def frame_bytes(report: int, reports: int = 1) -> int:
+    """Returns the size of a binary frame.
+
+    Args:
+        report: the size of one report.
+        reports: how many it has.
+
+    Example:
+        >>> frame_bytes(5, reports=100)
+        505
+    """
+    return HEADER_BYTES + report * reports
+
+
+def base64_bytes(report: int) -> int:
+    """Returns the size of a report's base64, as bits and subsets stand in a JSON frame.
+
+    Example:
+        >>> base64_bytes(125)
+        168
+    """
+    return -(-report // 3) * 4

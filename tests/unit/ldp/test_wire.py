@@ -1,0 +1,45 @@
+"""The sizes of the wire against numpy's, frames that a client made, and what an integer needs."""
+
+from base64 import b64encode
+
+import numpy as np
+import pytest
+
+import ldp
+from ldp import frames, wire
+from ldp.client import Client
+from ldp.oracles import ORACLES
+
+over_oracles = pytest.mark.parametrize("name", ORACLES)
+over_domains = pytest.mark.parametrize("d", [2, 16, 256, 257, 65_536, 65_537])
+
+
+@over_oracles
+@over_domains
+def test_a_report_has_the_bytes_of_its_dtype_and_a_frame_those_of_a_client(name, d):
+    oracle = ldp.oracle(name, "1", d)
+    stream = ldp.Stream("s", oracle)
+    assert oracle.report_bytes == oracle.report_dtype.itemsize
+    assert wire.frame_bytes(oracle.report_bytes) == len(Client(stream.document()).report(d - 1))
+    reports = oracle.perturb([0, d - 1, 1], rng=np.random.default_rng(0))
+    frame = frames.encode(stream, reports)
+    assert wire.frame_bytes(oracle.report_bytes, 3) == len(frame)
+    assert frame == wire.header(stream.fingerprint) + reports.tobytes()
+
+
+def test_an_integer_below_a_bound_takes_the_fewest_bytes_that_hold_it():
+    for bits in range(33):
+        for bound in {max(1, (1 << bits) - 1), 1 << bits, min(1 << 32, (1 << bits) + 1)}:
+            size = wire.bytes_below(bound)
+            (bound - 1).to_bytes(size, "little")
+            assert size == 1 or bound - 1 >= 1 << 4 * size  # half the bytes do not hold it
+
+
+def test_base64_is_as_long_as_it_is():
+    assert [wire.base64_bytes(n) for n in range(10)] == [len(b64encode(bytes(n))) for n in range(10)]
+
+
+def test_a_json_frame_begins_as_the_wire_says():
+    stream = ldp.Stream("s", ldp.GRR("1", 3))
+    frame = frames.encode_json(stream, np.zeros(1, stream.oracle.report_dtype))
+    assert frame[0] == wire.JSON_BEGINS != wire.VERSION
