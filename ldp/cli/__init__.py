@@ -1,0 +1,19 @@
+"""The command line: ``ldp``, a file a command.
+
+Exit codes: 0 all is well; 1 a failure; 2 usage.
+"""
+
+import sys
+
+from ldp.cli import aggregate, document, perturb, plan, reproduce
+from ldp.cli.command import cli
+
+__all__ = ["aggregate", "cli", "document", "main", "perturb", "plan", "reproduce"]
+
+
+def main() -> None:
+    """The entry point of ``ldp``."""
+    try:
+        cli(prog_name="ldp")
+    except OSError as error:  # a full disk behind stdout, say
+        sys.exit(f"Error: {error}")

@@ -1,0 +1,5 @@
+"""``python -m ldp.cli`` is ``ldp``."""
+
+from ldp.cli import main
+
+main()

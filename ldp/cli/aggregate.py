@@ -1,0 +1,140 @@
+"""``ldp aggregate``: reports in, a snapshot or a table out."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, TextIO
+
+import click
+
+from ldp.cli.command import INPUT, NAME, cli, document_option, opened, write
+
+if TYPE_CHECKING:
+    from ldp.files import Aggregator, Rejected
+    from ldp.stream import Stream
+
+_PLACES = 3
+"""How many malformed records of a reason are named."""
+
+
+@cli.command("aggregate")
+@click.argument("files", nargs=-1, type=INPUT, metavar="[FILE]...")
+@document_option
+@click.option("--name", default=NAME, show_default=True, help="The stream's name in the snapshot.")
+@click.option(
+    "--top", type=click.IntRange(min=1), metavar="N", help="Print the N most frequent values as a table."
+)
+@click.option(
+    "--method",
+    "methods",
+    multiple=True,
+    metavar="NAME",
+    help="A method to print, in a table beside Base; may be repeated. By default all, in a table three.",
+)
+@click.option(
+    "--most-reports",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Reject records of more reports, as a service with streams.most_reports does; else any number counts.",
+)
+@click.option(
+    "--rejected",
+    type=click.File("w", encoding="ascii", lazy=False),
+    metavar="FILE",
+    help="Keep malformed lines here: JSON lines with reason, source, line number and base64.",
+)
+def aggregate(
+    stream: Stream,
+    files: tuple[str, ...],
+    name: str,
+    top: int | None,
+    methods: tuple[str, ...],
+    most_reports: int | None,
+    rejected: TextIO | None,
+) -> None:
+    """Count reports and estimate the values' frequencies.
+
+    Reads frames from files or stdin (-): JSON lines, or one binary frame a file (first byte 0x01). The files' counts
+    add up. Prints a snapshot as the snapshot topic has it, in JSON lines: the head, the labels if there are any, then
+    a body for each method.
+
+    \b
+    ldp aggregate --document colours.json reports.jsonl --top 3
+    ldp aggregate --document colours.json a.jsonl b.jsonl > snapshot.jsonl
+
+    A record, that is a line or a binary frame, is counted whole or not at all. What is malformed is left out, and
+    stderr says how much, why, and where. Exit code 1 means that nothing could be counted.
+    """  # noqa: D301
+    from ldp.consistency import METHODS
+    from ldp.files import Aggregator
+    from ldp.snapshot import Cut, assemble, messages
+
+    for method in methods:
+        if method not in METHODS:
+            raise click.BadParameter(
+                f"{method!r} given; there are {', '.join(METHODS)}", param_hint="--method"
+            )
+    methods = tuple(dict.fromkeys(methods))
+    try:
+        stream = dataclasses.replace(stream, name=name)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--name") from None
+    places: dict[str, list[str]] = {}
+
+    def reject(record: Rejected) -> None:
+        said = places.setdefault(record.reason, [])
+        if len(said) < _PLACES:
+            line = "one binary frame" if record.line is None else f"line {record.line:,}"
+            said.append(f"{record.source}, {line}")
+        if rejected is not None:
+            content = None if record.record is None else b64encode(record.record).decode()
+            letter = {
+                "reason": record.reason,
+                "source": record.source,
+                "line": record.line,
+                "base64": content,
+            }
+            rejected.write(json.dumps(letter) + "\n")
+
+    aggregator = Aggregator(stream, reject, most_reports)
+    with opened(files, lambda: f"{aggregator.reports:,} reports") as sources:
+        for source, file in sources:
+            aggregator.read(file, source)
+    _complain(aggregator, places)
+    if not aggregator.reports:
+        raise click.ClickException("there was no report to count")
+    estimate, cut = aggregator.estimate(), Cut({0: aggregator.records}, {})
+    if top is None:
+        d = stream.oracle.domain_size
+        parts = messages(stream, estimate, cut, 1, methods=methods or tuple(METHODS), inline=d)
+        write(part.body + b"\n" for part in parts)
+        return
+    from rich.console import Console
+
+    from ldp import table
+
+    shown = [method for method in methods or table.METHODS if method != "base"]
+    parts = messages(stream, estimate, cut, 1, methods=("base", *shown))
+    snapshot = assemble(name, {part.key: (dict(part.headers(1, len(parts))), part.body) for part in parts})
+    console = Console()
+    console.print(f"{name}: {aggregator.reports:,} reports", style="bold", highlight=False)
+    console.print(table.most_frequent(snapshot, shown, top, console.width))
+
+
+def _complain(aggregator: Aggregator, places: Mapping[str, Sequence[str]]) -> None:
+    """Says on stderr what was malformed, if anything was."""
+    from ldp.frames import REASONS, Reason
+
+    rejected = aggregator.rejected
+    if not rejected:
+        return
+    lines = [f"{rejected.total():,} of {aggregator.records:,} records are malformed and not counted:"]
+    for reason, count in rejected.most_common():
+        where = "; ".join([*places[reason], "..."][: count if count <= _PLACES else None])
+        lines.append(f"  {reason} {count:,}: {REASONS[reason]} ({where})")
+    if Reason.FINGERPRINT in rejected:
+        lines.append(f"the fingerprint of this document is {aggregator.stream.fingerprint.hex()}")
+    click.echo("\n".join(f"ldp: {line}" for line in lines), err=True)

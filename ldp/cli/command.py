@@ -1,0 +1,138 @@
+"""What commands share: the group, --document, files that are read with a bar, and writing to stdout.
+
+What is heavy is imported inside the commands, so that help comes at once.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+import click
+
+if TYPE_CHECKING:
+    from ldp.files import Readable
+    from ldp.stream import Stream
+
+NAME = "file"
+"""The name of a stream that is given none."""
+_STDIN = "-"
+FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+INPUT = click.Path(exists=True, dir_okay=False, allow_dash=True)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(package_name="ldp-worker", prog_name="ldp")
+def cli() -> None:
+    """Frequency estimation under local differential privacy."""
+
+
+def _read_document(_context: click.Context, _option: click.Parameter, path: Path) -> Stream:
+    from ldp.stream import Stream
+
+    try:
+        document = json.loads(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise click.BadParameter(f"{path} is not JSON: {error}") from None
+    try:
+        return Stream.from_document(NAME, document)
+    except (TypeError, ValueError) as error:
+        raise click.BadParameter(f"{path}: {error}") from None
+
+
+document_option = click.option(
+    "--document",
+    "stream",
+    required=True,
+    type=FILE,
+    metavar="FILE",
+    callback=_read_document,
+    help="The stream's public document; ldp document makes one.",
+)
+
+
+def write(parts: Iterable[bytes]) -> None:
+    """Writes to stdout; a full disk is one line and exit code 1."""
+    out = sys.stdout.buffer
+    try:
+        for part in parts:
+            out.write(part)
+        out.flush()
+    except BrokenPipeError:
+        raise  # click ends quietly
+    except OSError as error:
+        raise click.ClickException(f"stdout: {error.strerror}") from None
+
+
+@contextmanager
+def opened(
+    paths: Sequence[str], told: Callable[[], str], *, quiet: bool = False
+) -> Iterator[Iterator[tuple[str, Readable]]]:
+    """Yields the files, opened one after the other, each with what to call it.
+
+    If stderr is a terminal, and unless quiet, it shows how much of them is read, and what ``told`` tells.
+    """
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, ProgressColumn, Task, TimeRemainingColumn
+    from rich.text import Text
+
+    class Told(ProgressColumn):
+        def render(self, _: Task) -> Text:
+            return Text(told())
+
+    paths = paths or [_STDIN]
+    stdin = sys.stdin.buffer
+    if _STDIN in paths and stdin.isatty():
+        click.echo("ldp: reading from the terminal; Ctrl-D on a new line ends it", err=True)
+        quiet = True
+    sizes = [file_size(stdin if path == _STDIN else path) for path in paths]
+    known = [size for size in sizes if size is not None]
+    console = Console(stderr=True)
+    columns = (BarColumn(), DownloadColumn(), TimeRemainingColumn(), Told())
+    with Progress(
+        *columns, console=console, transient=True, disable=quiet or not console.is_terminal
+    ) as progress:
+        task = progress.add_task("", total=sum(known) if len(known) == len(sizes) else None)
+
+        def move(size: int) -> None:
+            progress.advance(task, size)
+
+        def each() -> Iterator[tuple[str, Readable]]:
+            for path in paths:
+                if path == _STDIN:
+                    yield "stdin", _Watched(stdin, "stdin", move)
+                else:
+                    with Path(path).open("rb") as file:
+                        yield path, _Watched(file, path, move)
+
+        yield each()
+
+
+class _Watched:
+    """A file that tells how much of it is read."""
+
+    def __init__(self, file: BinaryIO, name: str, move: Callable[[int], None]) -> None:
+        self._file, self._name, self._move = file, name, move
+
+    def read(self, size: int, /) -> bytes:
+        try:
+            data = self._file.read(size)
+        except OSError as error:
+            raise click.ClickException(f"{self._name}: {error.strerror}") from None
+        self._move(len(data))
+        return data
+
+
+def file_size(file: BinaryIO | str) -> int | None:
+    """The size of a regular file; None for what has none, a pipe say."""
+    try:
+        status = Path(file).stat() if isinstance(file, str) else os.fstat(file.fileno())
+    except OSError:
+        return None
+    return status.st_size if stat.S_ISREG(status.st_mode) else None

@@ -1,0 +1,76 @@
+"""``ldp document``: the public document of a stream."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from ldp.cli.command import FILE, NAME, cli
+
+
+@cli.command("document")
+@click.option(
+    "--protocol",
+    required=True,
+    metavar="NAME",
+    help="grr, olh, oue, sue, subset, hadamard or pgr; see ldp plan.",
+)
+@click.option("--epsilon", required=True, metavar="E", help='The budget of one report: "1", "0.5", "1/3".')
+@click.option("--labels", metavar="A,B,...", help="The values' names, with commas between them.")
+@click.option("--labels-file", type=FILE, metavar="FILE", help="The values' names, one a line.")
+@click.option("--domain-size", type=int, metavar="D", help="The number of values, if they have no names.")
+@click.option(
+    "--parameter",
+    "parameters",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A parameter of the protocol's own, such as g=2 for olh; may be repeated.",
+)
+def document(
+    protocol: str,
+    epsilon: str,
+    labels: str | None,
+    labels_file: Path | None,
+    domain_size: int | None,
+    parameters: tuple[str, ...],
+) -> None:
+    """Write the public document of a stream, which clients need.
+
+    Both ends work by the same document: ldp perturb and other clients make reports by it, ldp aggregate and the
+    workers count them. It holds the protocol, the budget and the values, and nothing that is secret.
+
+    \b
+    ldp document --protocol olh --epsilon 1 --labels red,green,blue > colours.json
+    """  # noqa: D301
+    from ldp import files, oracle
+    from ldp.oracles import ORACLES
+    from ldp.stream import Stream
+
+    try:
+        if protocol not in ORACLES:
+            raise ValueError(f"--protocol is {protocol!r}; there are {', '.join(ORACLES)}")
+        if [labels, labels_file, domain_size].count(None) != 2:
+            raise ValueError("which values? Give one of --labels, --labels-file and --domain-size")
+        names = None if labels is None else [label.strip() for label in labels.split(",")]
+        if labels_file is not None:
+            names = files.labels(labels_file)
+        own: dict[str, int | str] = {}
+        for parameter in parameters:
+            key, equals, value = parameter.partition("=")
+            if not equals or key not in ORACLES[protocol].own_parameters:
+                allowed = (
+                    ", ".join(f"{name}=..." for name in ORACLES[protocol].own_parameters) or "no parameter"
+                )
+                raise ValueError(f"--parameter is {parameter!r}; {protocol} takes {allowed}")
+            own[key] = int(value) if value.isascii() and value.isdigit() else value
+        size = domain_size if names is None else len(names)
+        stream = Stream(
+            NAME, oracle(protocol, epsilon, size or 0, **own), None if names is None else tuple(names)
+        )
+    except UnicodeDecodeError as error:
+        raise click.UsageError(f"{labels_file} is not UTF-8: {error}") from None
+    except (OSError, TypeError, ValueError) as error:
+        raise click.UsageError(str(error)) from None
+    click.echo(json.dumps(stream.document(), ensure_ascii=False))

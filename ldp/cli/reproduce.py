@@ -1,0 +1,111 @@
+"""``ldp reproduce``: the paper's evaluation again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+import click
+
+from ldp.cli.command import cli
+
+
+@cli.command("reproduce")
+@click.option(
+    "--figure", "figures", multiple=True, metavar="NAME", help="A figure; may be repeated. By default all."
+)
+@click.option("--quick", is_flag=True, help="Fewer repeats and points: the shapes, in under a minute.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of all coins.")
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    default="reproduction",
+    show_default=True,
+    metavar="DIR",
+    help="The folder to write to.",
+)
+def reproduce(figures: tuple[str, ...], quick: bool, seed: int, out: Path) -> None:
+    """Run the paper's evaluation again, and judge its claims.
+
+    \b
+    distribution, bias, variance   mean, bias and variance of the counts, 5,000 runs
+    full-domain                    error of single values over epsilon
+    users                          how many users post-processing is worth
+    set-value, set-value-small     error of random sets
+    set-case                       error of the subgroups of emoji
+    synthetic                      their error on synthetic data, and what it makes one choose
+    top-k                          error of the most frequent values
+    choice                         how well a method is chosen; not in the paper
+    eleventh                       empirical Bayes against the paper's best; not in the paper
+
+    Figures on one line are one computation and come together. With the same numpy the same seed gives the same
+    CSVs, byte for byte, on any number of cores. The report is about the figures of this run alone, and replaces an
+    earlier one. Pictures need matplotlib: pip install 'ldp-worker[plots]'.
+    """  # noqa: D301
+    from ldp.experiments import choice
+    from ldp.experiments.figures import FIGURES
+    from ldp.experiments.jobs import FULL, QUICK, cores
+    from ldp.experiments.report import markdown, sums_table, tally
+    from ldp.experiments.reproduce import experiments_of
+    from ldp.experiments.reproduce import reproduce as reproduced
+    from ldp.experiments.sums import sums
+
+    figures = figures or tuple(FIGURES)
+    try:
+        experiments_of(figures)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--figure") from None
+    with _bars() as begin:
+        try:
+            made = reproduced(figures, QUICK if quick else FULL, seed, out, cores(), begin)
+        except OSError as error:
+            raise click.ClickException(f"{error.filename or out}: {error.strerror}") from None
+    compared = sums(made.rows)
+    if compared:
+        click.echo("Figure 2, mean error in counts summed over the domain:\n")
+        head, lines = sums_table(compared)
+        widths = [max(map(len, column)) for column in zip(head, *lines, strict=True)]
+        for line in (head, *lines):
+            name, *numbers, verdict = map(str.rjust, line, widths)
+            click.echo("  ".join((name.strip().ljust(widths[0]), *numbers, verdict.strip())))
+        click.echo()
+    if any(row.figure == "choice" for row in made.rows):
+        click.echo("Choosing a method, by query, over all data (more in the report):\n")
+        click.echo(markdown(*choice.summary(made.rows), numbers=range(1, 7)) + "\n")
+    if made.findings:
+        click.echo(tally(made.findings))
+    n = sum(path.suffix == ".csv" for path in made.written)
+    plural = "s" if n > 1 else ""
+    drawn = f", {n} picture{plural}" if made.pictures else ""
+    click.echo(f"{out}: {n} CSV{plural}{drawn}, and {made.written[-1].name}")
+    if not made.pictures:
+        click.echo(
+            "ldp: no pictures, matplotlib is missing or does not work: pip install 'ldp-worker[plots]'",
+            err=True,
+        )
+
+
+@contextmanager
+def _bars() -> Iterator[Callable[[str, int], Callable[[], object]]]:
+    """Yields what begins a progress bar with a number of steps, on stderr, and gives what moves it.
+
+    Where stderr is not a terminal there is none.
+    """
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    console = Console(stderr=True)
+    columns = (
+        TextColumn("{task.description:12}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(elapsed_when_finished=True),
+    )
+    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+
+        def begin(what: str, steps: int) -> Callable[[], object]:
+            return partial(progress.advance, progress.add_task(what, total=steps))
+
+        yield begin
