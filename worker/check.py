@@ -27,9 +27,9 @@ from worker.counting.ownership import CLAIMED, Unavailable
 from worker.counting.rules import Configured, Older
 from worker.kafka import brokers, topics
 from worker.kafka.newest import newest
+from worker.kafka.outbox import KafkaOutbox
 from worker.kafka.topics import Topic
 from worker.kafka.undecided import LONG_SECONDS, Undecided, undecided
-from worker.publishing.publisher import KafkaOutbox
 from worker.redaction import redacted
 from worker.store import redis as store
 

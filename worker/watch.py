@@ -19,7 +19,7 @@ from worker.config import Config, Served
 from worker.counting import rejections
 from worker.kafka import brokers, topics
 from worker.kafka.newest import newest
-from worker.publishing.publisher import PARTITION
+from worker.kafka.outbox import PARTITION
 
 _POLL_MS = 200
 

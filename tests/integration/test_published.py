@@ -21,7 +21,7 @@ import json, os, signal, sys
 from pathlib import Path
 from ldp.snapshot import Message
 from worker.config import load
-from worker.publishing.publisher import KafkaOutbox
+from worker.kafka.outbox import KafkaOutbox
 config = load(Path(sys.argv[1]), {})
 (served,) = config.streams
 topic, stream = config.snapshots.topic, served.stream

@@ -22,9 +22,10 @@ from worker.kafka import brokers
 from worker.kafka.dead_letters import KafkaDeadLetters
 from worker.kafka.group import KafkaGroup
 from worker.kafka.log import KafkaLog
+from worker.kafka.outbox import KafkaOutbox
 from worker.observe.metrics import Metrics
 from worker.observe.progress import PATIENCE_SECONDS, SERVING, Progress, Step
-from worker.publishing.publisher import KafkaOutbox, Publisher
+from worker.publishing.publisher import Publisher
 from worker.publishing.recommender import Recommender
 from worker.store.redis import RedisStore, connect
 
