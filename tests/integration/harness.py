@@ -42,7 +42,7 @@ from worker.kafka import topics
 PATIENCE = 90.0
 """Seconds until a condition must hold: far more than it takes, so that only what never comes fails."""
 
-SCHEMA = json.loads((Path(ldp.__file__).parent / "snapshot.schema.json").read_text(encoding="utf-8"))
+SCHEMA = json.loads((Path(ldp.__file__).parent / "snapshot" / "snapshot.schema.json").read_text(encoding="utf-8"))
 METHODS = [
     *("base", "base-pos", "post-pos", "base-cut", "norm", "norm-mul", "norm-cut", "norm-sub"),
     *("mle-apx", "power", "power-ns"),

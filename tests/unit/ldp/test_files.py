@@ -34,7 +34,7 @@ VECTORS = [
     for name in ("frames.json", "oracles.json")
     for stream in json.loads((ROOT / "tests" / "vectors" / name).read_text())["streams"]
 ]
-SCHEMA = json.loads((ROOT / "ldp" / "snapshot.schema.json").read_text())
+SCHEMA = json.loads((ROOT / "ldp" / "snapshot" / "snapshot.schema.json").read_text())
 COLOURS = ldp.Stream("file", ldp.OLH("1", 3), labels=("red", "green", "blue"))
 GRR = ldp.Stream("file", ldp.GRR("1", 3))
 GOOD = frames.encode_json(GRR, np.array([(0,), (2,)], GRR.oracle.report_dtype))
