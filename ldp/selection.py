@@ -219,7 +219,7 @@ def choose_all(
             wanted = [queries[i] for i in asked]
             numbers = _simulate(estimate, islice(weights, half), wanted, coins[population])
             simulated |= {(population, i): own for i, own in zip(asked, numbers, strict=True)}
-    vectors = consistent(estimate)
+    vectors = all_methods(estimate)
     rankings = []
     for i, query in enumerate(queries):
         errors, distances = np.stack([simulated[population, i] for population in _populations(query)], axis=1)
@@ -243,15 +243,15 @@ def _simulate(
     """The collection of each of some populations, once: for each query (2, R, 11), errors and distances to Base."""
     oracle, made = estimate.oracle, []
     for one in weights:
-        population = whole(one, estimate.n)
+        population = apportion(one, estimate.n)
         n = int(population.sum())
-        vectors = consistent(oracle.estimate(oracle.simulate(population, rng), n))
+        vectors = all_methods(oracle.estimate(oracle.simulate(population, rng), n))
         truth = population / n
         made.append([(mean_squares(query, vectors, truth), _distances(query, vectors)) for query in queries])
     return [np.array(numbers).transpose(1, 0, 2) for numbers in zip(*made, strict=True)]
 
 
-def consistent(estimate: Estimate) -> Vector:
+def all_methods(estimate: Estimate) -> Vector:
     """What every method makes of an estimate: (11, d), in the order of `METHODS`, Base first. O(d log d)."""
     vectors = np.empty((len(NAMES), estimate.oracle.domain_size))
     for row, (name, method) in zip(vectors, METHODS.items(), strict=True):
@@ -265,7 +265,7 @@ def mean_squares(query: Query, vectors: Vector, truth: Vector) -> Vector:
 
     Args:
         query: `Values`, `Sets` or `Top`.
-        vectors: (11, d), from `consistent`.
+        vectors: (11, d), from `all_methods`.
         truth: (d,) the frequencies; a `Top`'s values are the k largest of them, of equal ones the first.
 
     Returns:
@@ -335,7 +335,7 @@ def _check(query: Query, domain_size: int) -> None:
         raise ValueError(f"a set's indices must lie in 0..{domain_size - 1}, got {highest}")
 
 
-def whole(weights: Vector, users: int) -> npt.NDArray[np.int64]:
+def apportion(weights: Vector, users: int) -> npt.NDArray[np.int64]:
     """Weights as a whole number of users each, of the given sum, below 2⁵³: by largest remainder.
 
     Args:
@@ -346,7 +346,7 @@ def whole(weights: Vector, users: int) -> npt.NDArray[np.int64]:
         (d,) int64, each within 1 of its exact share. O(d log d).
 
     Example:
-        >>> whole(np.array([2.0, 1.0, 0.0]), 4).tolist()
+        >>> apportion(np.array([2.0, 1.0, 0.0]), 4).tolist()
         [3, 1, 0]
     """
     exact = weights / weights.sum() * users

@@ -21,7 +21,7 @@ from ldp.experiments.datasets import ZIPF_DOMAIN, ZIPF_USERS, Dataset, emoji, sh
 from ldp.experiments.evaluation import draw, each
 from ldp.experiments.figures import Row
 from ldp.experiments.jobs import Job, Sample, Scale, once
-from ldp.selection import NEAR, Query, Sets, Top, Values, choose_all, consistent, mean_squares
+from ldp.selection import NEAR, Query, Sets, Top, Values, all_methods, choose_all, mean_squares
 
 Group = TypeVar("Group")
 
@@ -94,7 +94,7 @@ def _truth(rng: np.random.Generator, name: str, epsilon: str) -> list[Sample]:
     data, asked = DATASETS[name](), queries(name)
     errors = np.zeros((len(asked), len(METHODS)))
     for _ in range(TRUTHS):
-        vectors = consistent(draw(data, epsilon, rng))
+        vectors = all_methods(draw(data, epsilon, rng))
         errors += [mean_squares(query, vectors, data.frequencies) for query in asked.values()]
     samples = []
     for case, mean in zip(asked, errors / TRUTHS, strict=True):

@@ -11,7 +11,7 @@ from importlib.resources import files
 import numpy as np
 import numpy.typing as npt
 
-from ldp.selection import whole
+from ldp.selection import apportion
 
 ZIPF_DOMAIN, ZIPF_EXPONENT, ZIPF_USERS = 1024, 1.5, 1_000_000
 EMOJI_USERS = 884_427  # the n of the paper's own Emoji data
@@ -54,7 +54,7 @@ def zipf(users: int = ZIPF_USERS, domain_size: int = ZIPF_DOMAIN, exponent: floa
         (1000000, [392174, 138654, 75474], 12)
     """
     weights = np.arange(1, domain_size + 1, dtype=np.float64) ** -exponent
-    return Dataset("zipf", whole(weights, users), None, {})
+    return Dataset("zipf", apportion(weights, users), None, {})
 
 
 def shaped(name: str, weights: npt.NDArray[np.float64]) -> Dataset:
@@ -68,7 +68,7 @@ def shaped(name: str, weights: npt.NDArray[np.float64]) -> Dataset:
         >>> shaped("steps", np.array([2.0, 1.0, 1.0])).histogram.tolist()
         [500000, 250000, 250000]
     """
-    return Dataset(name, whole(weights, ZIPF_USERS), None, {})
+    return Dataset(name, apportion(weights, ZIPF_USERS), None, {})
 
 
 @cache
@@ -91,4 +91,4 @@ def emoji(users: int = EMOJI_USERS) -> Dataset:
     for index, row in enumerate(rows):
         members.setdefault(row["subgroup"], []).append(index)
     subgroups = {name: np.array(indices, np.intp) for name, indices in members.items()}
-    return Dataset("emoji", whole(weights[order], users), tuple(row["emoji"] for row in rows), subgroups)
+    return Dataset("emoji", apportion(weights[order], users), tuple(row["emoji"] for row in rows), subgroups)

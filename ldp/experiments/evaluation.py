@@ -21,7 +21,7 @@ from ldp.estimate import Estimate, Vector
 from ldp.experiments.datasets import Dataset, emoji, zipf
 from ldp.experiments.figures import Row
 from ldp.experiments.jobs import Job, Sample, Scale, once
-from ldp.selection import Sets, consistent, mean_squares, whole
+from ldp.selection import Sets, all_methods, apportion, mean_squares
 
 EPSILONS = tuple(f"{tenths / 10}" for tenths in range(2, 41, 2))
 USERS = tuple(range(200_000, 2_000_001, 200_000))
@@ -64,7 +64,7 @@ def _counts(rng: np.random.Generator, runs: int) -> list[Sample]:
     data = zipf()
     truth = data.histogram.astype(np.float64)
     ranks = np.arange(1.0, len(truth) + 1.0)
-    counts = np.stack([data.users * consistent(draw(data, "1", rng)) for _ in range(runs)])
+    counts = np.stack([data.users * all_methods(draw(data, "1", rng)) for _ in range(runs)])
     means = counts.mean(axis=0)
     squares = ((counts - means) ** 2).sum(axis=0)
     sums = counts.sum(axis=2) - data.users
@@ -103,7 +103,7 @@ def full_domain(scale: Scale) -> list[Job]:
 
 def _full_domain(rng: np.random.Generator, name: str, epsilon: str) -> list[Sample]:
     data, x = DATASETS[name](), float(epsilon)
-    vectors = consistent(draw(data, epsilon, rng))
+    vectors = all_methods(draw(data, epsilon, rng))
     samples = each("full-domain", name, x, ((vectors - data.frequencies) ** 2).mean(axis=1))
     for method in ("base-cut", "norm-cut"):
         kept = vectors[list(METHODS).index(method)]
@@ -123,7 +123,7 @@ def users(scale: Scale) -> list[Job]:
 
 def _users(rng: np.random.Generator, n: int) -> list[Sample]:
     data = zipf(n)
-    errors = (consistent(draw(data, "1", rng)) - data.frequencies) ** 2
+    errors = (all_methods(draw(data, "1", rng)) - data.frequencies) ** 2
     return each("users", "zipf", float(n), errors.mean(axis=1))
 
 
@@ -165,7 +165,7 @@ def set_value(scale: Scale) -> list[Job]:
 def _set_value(rng: np.random.Generator, name: str, large: list[int], small: list[int]) -> list[Sample]:
     data = DATASETS[name]()
     d = len(data.histogram)
-    vectors = consistent(draw(data, "1", rng))
+    vectors = all_methods(draw(data, "1", rng))
     places = rng.permuted(np.tile(np.arange(d), (SETS, 1)), axis=1)
     samples = []
     for figure, sizes in (("set-value", large), ("set-value-small", small)):
@@ -186,7 +186,7 @@ def set_case(scale: Scale) -> list[Job]:
 
 def _set_case(rng: np.random.Generator, epsilon: str) -> list[Sample]:
     data = emoji()
-    vectors = consistent(draw(data, epsilon, rng))
+    vectors = all_methods(draw(data, epsilon, rng))
     query = Sets(data.subgroups.values())
     return each("set-case", "emoji", float(epsilon), mean_squares(query, vectors, data.frequencies))
 
@@ -204,13 +204,13 @@ def _synthetic(rng: np.random.Generator, epsilon: str) -> list[Sample]:
     data, x = emoji(), float(epsilon)
     query = Sets(data.subgroups.values())
     estimate = draw(data, epsilon, rng)
-    real = mean_squares(query, consistent(estimate), data.frequencies)
+    real = mean_squares(query, all_methods(estimate), data.frequencies)
     samples = each("synthetic", "emoji", x, real, "real")
     for case, fit in FITS.items():
-        made = Dataset(case, whole(fit(estimate), data.users), None, {})
+        made = Dataset(case, apportion(fit(estimate), data.users), None, {})
         errors = np.mean(
             [
-                mean_squares(query, consistent(draw(made, epsilon, rng)), made.frequencies)
+                mean_squares(query, all_methods(draw(made, epsilon, rng)), made.frequencies)
                 for _ in range(SIMULATIONS)
             ],
             axis=0,
@@ -235,7 +235,7 @@ def top_k(scale: Scale) -> list[Job]:
 
 def _top_k(rng: np.random.Generator, name: str, ks: list[int]) -> list[Sample]:
     data = DATASETS[name]()  # most frequent first
-    errors = (consistent(draw(data, "1", rng)) - data.frequencies) ** 2
+    errors = (all_methods(draw(data, "1", rng)) - data.frequencies) ** 2
     of_top = np.cumsum(errors, axis=1)[:, np.array(ks) - 1] / ks
     return [
         once("top-k", name, method, [float(k) for k in ks], values)

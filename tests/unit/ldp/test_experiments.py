@@ -23,7 +23,7 @@ from ldp.experiments.datasets import emoji, zipf
 from ldp.experiments.evidence import FAILS, HOLDS, IN_PART, OTHER, Evidence, judged, number
 from ldp.experiments.figures import FIGURES, Row, read_rows, write_rows
 from ldp.experiments.jobs import Job, Sample, Scale, once, run, workers
-from ldp.selection import consistent
+from ldp.selection import all_methods
 
 TINY = Scale(repeats=2, runs=60, stride=4)
 TOP, USERS = range(2, 33, 2), (2e5, 1e6, 2e6)
@@ -160,7 +160,7 @@ def test_rows_come_back_from_their_file(tmp_path):
 def test_the_vectors_are_the_methods_and_the_answers_are_the_queries():
     data = emoji()
     estimate = evaluation.draw(data, "0.4", np.random.default_rng(2))
-    vectors = consistent(estimate)
+    vectors = all_methods(estimate)
     for row, method in zip(vectors, METHODS.values(), strict=True):
         assert np.array_equal(row, method(estimate))
     truth = [data.frequencies[of].sum() for of in data.subgroups.values()]

@@ -14,7 +14,18 @@ from ldp.consistency.empirical_bayes import Fit
 from ldp.experiments import choice
 from ldp.experiments.figures import Row
 from ldp.experiments.jobs import Scale, run
-from ldp.selection import NEAR, Sets, Top, Values, _rank, choose, choose_all, consistent, mean_squares, whole
+from ldp.selection import (
+    NEAR,
+    Sets,
+    Top,
+    Values,
+    _rank,
+    all_methods,
+    apportion,
+    choose,
+    choose_all,
+    mean_squares,
+)
 
 NAMES = list(METHODS)
 
@@ -116,7 +127,7 @@ def test_half_of_the_simulations_is_of_each_population(query, first):
     for i, users in enumerate([again(populations(estimate)[first]), (in_users_of(w, 20_000) for w in drawn)]):
         for place, made_up in zip(range(repeats), users, strict=False):
             collected = estimate.oracle.estimate(estimate.oracle.simulate(made_up, rng), 20_000)
-            errors[i, place] = mean_squares(query, consistent(collected), made_up / 20_000)
+            errors[i, place] = mean_squares(query, all_methods(collected), made_up / 20_000)
     means, variances = errors.mean(axis=1), errors.var(axis=1, ddof=1)
     found = simulated(choose(estimate, query, np.random.default_rng(11), 2 * repeats))
     assert (abs(found - means.mean(axis=0)) <= 6 * np.sqrt(2 * variances.sum(axis=0) / 4 / repeats)).all()
@@ -125,7 +136,7 @@ def test_half_of_the_simulations_is_of_each_population(query, first):
 def test_draws_are_from_the_posterior():
     """Two sorts of values, 8σ apart: each estimate tells its own, and draws are spread as the frequencies are."""
     oracle = ldp.OLH("3", 400)
-    histogram = whole(np.repeat([1.0, 9.0], 200), 1_000_000)
+    histogram = apportion(np.repeat([1.0, 9.0], 200), 1_000_000)
     estimate = oracle.estimate(oracle.simulate(histogram, np.random.default_rng(1)), 1_000_000)
     draws = np.array(list(islice(Fit(estimate).draws(np.random.default_rng(2)), 200))) * estimate.sigma
     assert (draws >= 0.0).all()
@@ -141,7 +152,7 @@ def test_mean_squares_are_those_of_single_answers():
     estimate = estimate_of("olh", np.arange(1, 41), 500, 11, "2")
     truth = np.random.default_rng(12).dirichlet(np.ones(40))
     sets = [[0], [3, 2, 1], list(range(40)), [39, 5]]
-    vectors = consistent(estimate)
+    vectors = all_methods(estimate)
     found = mean_squares(Sets(sets), vectors, truth)
     for i, name in enumerate(NAMES):
         errors = [(ldp.answer(estimate, s, name) - math.fsum(truth[s])) ** 2 for s in sets]
@@ -377,7 +388,7 @@ def test_whole_users(users):
     rng = np.random.default_rng(users)
     for d in (1, 2, 50):
         weights = rng.dirichlet(np.full(d, 0.1))
-        counts = whole(weights, users)
+        counts = apportion(weights, users)
         assert int(counts.sum()) == users
         exact = [Fraction(float(w)) / sum(map(Fraction, weights.tolist())) * users for w in weights]
         assert all(
