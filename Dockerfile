@@ -1,4 +1,4 @@
-# The worker's image: dependencies by hash from the lock, kernels compiled ahead, no root.
+# The worker's image: the extra `worker` by hash from its lock, kernels compiled ahead, no root.
 # docker build -t ldp-worker . && docker run -v "$PWD/worker.toml:/etc/ldp-worker/worker.toml:ro" ldp-worker
 
 # The project as a wheel, made as `make venv` makes it: the build backend too comes by hash from a lock.
