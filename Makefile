@@ -1,11 +1,13 @@
-# Everything a newcomer needs: make demo, make test. Everything a developer needs: make lint, make bench.
+# Everything a newcomer needs: make demo, make test. A developer's inner loop: make format, make lint, make unit.
 SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+# Names, versions and hashes for every Python and platform at once, and nothing of where they came from.
+COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
 
-.PHONY: help venv demo test lint bench clean
+.PHONY: help venv demo test unit lint format package lock bench clean
 .DEFAULT_GOAL := help
 
 help: ## Say what each target does
@@ -27,10 +29,26 @@ demo: venv ## Run the main job end to end on real data; KEEP=1 leaves it running
 test: venv ## Run all tests, on a real Kafka and a real Redis
 	@$(BIN)/python -m pytest -n 2 --dist loadfile
 
-lint: venv ## Check style, formatting and types
+unit: venv ## Run the tests that need no services
+	@$(BIN)/python -m pytest -n 2 --dist worksteal -m "not integration"
+
+lint: venv ## Check style, formatting, types, and the files that GitHub reads
 	@$(BIN)/ruff check
 	@$(BIN)/ruff format --check
 	@$(BIN)/mypy
+	@$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	@$(BIN)/check-jsonschema --builtin-schema vendor.citation-file-format .github/CITATION.cff
+
+format: venv ## Format the code, and mend what ruff can mend
+	@$(BIN)/ruff check --fix
+	@$(BIN)/ruff format
+
+package: venv ## Build the wheel, and try it in fresh environments: alone, with its dependencies, with the worker's extra
+	@$(BIN)/python -m tests.packaging
+
+lock: venv ## Write both locks anew from pyproject.toml; versions stay where they can, UPGRADE=1 takes the newest
+	@$(COMPILE) $(if $(UPGRADE),--upgrade) --extra dev --output-file requirements-dev.lock pyproject.toml
+	@$(COMPILE) --upgrade --extra worker --constraint requirements-dev.lock --output-file requirements.lock pyproject.toml
 
 bench: venv ## Measure against peers; one JSON line a result
 	@$(BIN)/python -m tests.bench
