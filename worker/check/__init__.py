@@ -21,6 +21,7 @@ from rich.text import Text
 
 from ldp import frames
 from worker.config import Config, Served
+from worker.config.redaction import redacted
 from worker.counting import layout, rejections, rules
 from worker.counting.head import Head
 from worker.counting.ownership import CLAIMED, Unavailable
@@ -30,7 +31,6 @@ from worker.kafka.newest import newest
 from worker.kafka.outbox import KafkaOutbox
 from worker.kafka.topics import Topic
 from worker.kafka.undecided import LONG_SECONDS, Undecided, undecided
-from worker.redaction import redacted
 from worker.store import redis as store
 
 DAY_MS = 24 * topics.HOUR_MS

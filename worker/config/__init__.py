@@ -32,9 +32,9 @@ from pydantic import (
 import ldp
 from ldp import files
 from ldp.oracles import ORACLES
+from worker.config import certificates
+from worker.config.redaction import is_broker, is_redis_url, is_showable, key_name, position, said, shown_path
 from worker.counting.rules import MOST_REPORTS, Configured, Terms
-from worker.kafka import certificates
-from worker.redaction import is_broker, is_redis_url, is_showable, key_name, position, said, shown_path
 
 PREFIX = "LDP_WORKER_"
 FILE_VARIABLE = "LDP_WORKER_CONFIG"
@@ -156,7 +156,7 @@ class Kafka(_Table):
 
 
 class Redis(_Table):
-    """``[redis]``: where the counts live; what may be shown of the URL says `worker.redaction.redacted`."""
+    """``[redis]``: where the counts live; what may be shown of the URL says `worker.config.redaction.redacted`."""
 
     url: Annotated[
         str,

@@ -15,8 +15,8 @@ import time
 import pytest
 from click.testing import CliRunner
 
-from worker import cli, redaction
-from worker.config import ConfigError, parse
+from worker import cli
+from worker.config import ConfigError, parse, redaction
 from worker.kafka import brokers
 
 LEFT, RIGHT, NUMBER = "Tr0ub4dor", "c0rrectH0rse", "8675309"
