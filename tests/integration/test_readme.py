@@ -88,12 +88,12 @@ def test_every_key_is_explained():
     config = parse(blocks("toml")[0])
     assert isinstance(config, Config)
     table = README[README.index("## Configuration") : README.index("## Wire formats")]
-    from worker import config as module
+    from worker.config import schema
 
-    for name, field in module._File.model_fields.items():
+    for name, field in schema.File.model_fields.items():
         if name == "streams":
-            keys = [f"streams.{key}" for key in module.StreamTable.model_fields]
-        elif isinstance(field.default, module._Table):
+            keys = [f"streams.{key}" for key in schema.StreamTable.model_fields]
+        elif isinstance(field.default, schema.Table):
             keys = [f"{name}.{key}" for key in type(field.default).model_fields]
         else:
             keys = [name]

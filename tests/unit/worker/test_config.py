@@ -1,10 +1,13 @@
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from ldp.oracles import ORACLES
-from worker.config import ConfigError, Query, StreamTable, _File, _Table, load, parse
+from worker.config import ConfigError, load, parse
+from worker.config.schema import File, Query, StreamTable, Table
 from worker.counting.rules import Configured, Terms
 
 STREAM = """
@@ -316,9 +319,9 @@ ANYTHING = [
 def test_no_fault_is_said_in_the_words_of_pydantic():
     """Every key of every table, with values of every type: one line a fault, begun by the key."""
     stream = dict(line.split(" = ") for line in STREAM.splitlines() if " = " in line)
-    texts = [f"{k} = {v}\n{STREAM}" for k in _File.model_fields if k != "streams" for v in ANYTHING]
-    for name, field in _File.model_fields.items():
-        if isinstance(field.default, _Table):
+    texts = [f"{k} = {v}\n{STREAM}" for k in File.model_fields if k != "streams" for v in ANYTHING]
+    for name, field in File.model_fields.items():
+        if isinstance(field.default, Table):
             keys = type(field.default).model_fields
             texts += [f"[{name}]\n{key} = {value}\n{STREAM}" for key in keys for value in ANYTHING]
     for value in ANYTHING:
@@ -507,3 +510,9 @@ def test_served_by_name():
         config.served(None)
     with pytest.raises(ConfigError, match="'x' given; the configuration has colours, shapes"):
         config.served("x")
+
+
+def test_the_configuration_is_read_without_a_client_library():
+    clients = "{'kafka', 'redis', 'rich', 'prometheus_client'}"
+    code = f"import sys; from worker.config import load; print(sorted(sys.modules.keys() & {clients}))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout == b"[]\n"

@@ -1,0 +1,80 @@
+"""Environment: variables that override the keys of the file, and which of them a fault comes from.
+
+Every key of every table but ``[[streams]]`` can be overridden by ``LDP_WORKER_<TABLE>__<KEY>`` (top-level keys:
+``LDP_WORKER_<KEY>``), written as in TOML; a bare word is a string and a comma separates the items of a list.
+"""
+
+import contextlib
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, get_args
+
+from pydantic import BaseModel, SecretStr
+
+from worker.config.faults import ConfigError
+from worker.config.schema import File
+
+PREFIX = "LDP_WORKER_"
+FILE_VARIABLE = "LDP_WORKER_CONFIG"
+"""Names the file; the one variable with the prefix that overrides nothing in it."""
+_OF_A_SERVICE = re.compile(
+    "LDP_WORKER_([A-Z0-9_]+_)?(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)"
+    "|LDP_WORKER_([A-Z0-9_]+_)?PORT=(tcp|udp|sctp)://.*"
+)
+"""What Kubernetes tells every pod beside a Service whose name begins with ldp-worker: no key of ours."""
+
+
+def override(tree: dict[str, Any], environ: Mapping[str, str]) -> dict[str, str]:
+    """Lays the environment's values over the file's; returns which key comes from which variable."""
+    variables = {}
+    for variable, text in environ.items():
+        if not variable.startswith(PREFIX) or variable == FILE_VARIABLE or _is_of_a_service(variable, text):
+            continue
+        *tables, key = variable.removeprefix(PREFIX).lower().split("__")
+        if [*tables, key][0] == "streams":
+            raise ConfigError(f"{variable}: streams are configured in the file only")
+        value: object = text
+        if not _is_text(tables, key):
+            with contextlib.suppress(tomllib.TOMLDecodeError):
+                value = tomllib.loads(f"value = {text}")["value"]
+        table = tree
+        for name in tables:
+            table = table.setdefault(name, {})
+            if not isinstance(table, dict):
+                raise ConfigError(f"{variable}: {name} is no table")
+        table[key] = value
+        variables[".".join([*tables, key])] = variable
+    return variables
+
+
+def _is_of_a_service(variable: str, text: str) -> bool:
+    """Returns whether Kubernetes set a variable; by its value, where its name could be a misspelt key."""
+    return "__" not in variable and any(map(_OF_A_SERVICE.fullmatch, (variable, f"{variable}={text}")))
+
+
+def _is_text(tables: Sequence[str], key: str) -> bool:
+    """Returns whether a key's value is a text, so that digits in the environment stay one."""
+    model: Any = File
+    for name in tables:
+        field = model.model_fields.get(name)
+        model = field.annotation if field is not None else None
+        if not (isinstance(model, type) and issubclass(model, BaseModel)):
+            return False
+    field = model.model_fields.get(key)
+    if field is None:
+        return False
+    kinds = {field.annotation, *get_args(field.annotation)}
+    return bool(kinds & {str, SecretStr, Path}) and not kinds & {int, float, list}
+
+
+def traced(fault: str, variables: Mapping[str, str]) -> str:
+    """Names the variables that a fault's key comes from beside it."""
+    key, colon, rest = fault.partition(": ")
+    path = re.split(r"[.[]", key)
+    # the key that a variable sets, a part of it, or a table that it is in
+    origins = [
+        v for k, v in variables.items() if all(a == b for a, b in zip(k.split("."), path, strict=False))
+    ]
+    return f"{key} ({', '.join(origins)}){colon}{rest}" if origins else fault

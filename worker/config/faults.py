@@ -1,0 +1,86 @@
+"""Faults: what is said of a wrong value, by its key, the value if it can be no secret, and what is allowed."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, get_args
+
+from pydantic import BaseModel, ValidationError
+
+from worker.config.redaction import key_name, said
+from worker.config.schema import File
+
+_MANY = 20
+"""Faults that are said, at most: a list of a thousand labels can have a thousand."""
+_ALLOWED = {
+    "string_type": "a string is needed, in quotes",
+    "path_type": "a path is needed, in quotes",
+    "int_type": "a whole number is needed",
+    "float_type": "a number is needed",
+    "string_or_int": "a string or a whole number is needed",
+    "literal_error": "allowed is {expected}",
+    "missing": "it is needed",
+    "too_short": "at least one is needed",
+    "string_too_short": "at least one character is needed",
+    "string_too_long": "at most {max_length} characters are allowed",
+    "list_type": "a list is needed, in square brackets",
+    "model_type": "a table is needed",
+    "value_error": "{error}",
+}
+"""What is allowed, by the type of pydantic's fault."""
+_ARRAYS = {"streams": "stream", "queries": "query"}
+"""The keys that are tables in double brackets, and what each table is."""
+
+
+class ConfigError(ValueError):
+    """What is wrong with the configuration, a line a fault: key, value if it can be no secret, what is allowed."""
+
+
+def config_error(error: ValidationError) -> ConfigError:
+    """Returns what is said of all that pydantic found, each fault once."""
+    faults = dict.fromkeys(_fault(fault) for fault in error.errors(include_url=False))
+    return ConfigError("\n".join(_shortened(list(faults))))
+
+
+def _fault(fault: Any) -> str:
+    """Says one fault as ``key: value given; what is allowed``; a value that may be a secret is not shown."""
+    path, kind = list(fault["loc"]), fault["type"]
+    if path[-1] in ("str", "int") and kind != "extra_forbidden":  # no key, but which of two types it is not
+        path.pop()
+        kind = "string_or_int"
+    value = None if kind == "missing" else fault["input"]
+    key = "".join(f"[{part}]" if isinstance(part, int) else f".{key_name(part)}" for part in path)[1:]
+    if kind == "extra_forbidden":  # its value may be a secret whose key is misspelt
+        return f"{key}: no such key; there are {', '.join(_model(path[:-1]).model_fields)}"
+    allowed = _ALLOWED[kind].format_map(fault.get("ctx", {})) if kind in _ALLOWED else fault["msg"]
+    if isinstance(value, Mapping) and kind == "value_error":  # about several keys of it
+        return f"{key}: {allowed}"
+    if path[-1] in _ARRAYS and kind in ("missing", "too_short", "list_type"):
+        heading = ".".join(part for part in path if isinstance(part, str))
+        allowed = f"write [[{heading}]], in double brackets, above each {_ARRAYS[path[-1]]}"
+    elif isinstance(path[-1], str) and kind == "model_type":
+        allowed += f", under [{key}]"
+    return f"{key}: {said(key, value)} given; {allowed}"
+
+
+def _shortened(faults: list[str]) -> list[str]:
+    return faults if len(faults) <= _MANY else [*faults[:_MANY], f"... and {len(faults) - _MANY} faults more"]
+
+
+def _model(path: Sequence[object]) -> type[BaseModel]:
+    """Returns the table at a path."""
+    model: type[BaseModel] = File
+    for part in path:
+        if isinstance(part, str):
+            model = next(_tables(model.model_fields[part].annotation))
+    return model
+
+
+def _tables(annotation: Any) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for argument in get_args(annotation):
+        yield from _tables(argument)
+
+
+def reason(error: OSError | UnicodeDecodeError) -> str:
+    """Returns why a file cannot be read, without its path."""
+    return str(error.strerror if isinstance(error, OSError) else error)

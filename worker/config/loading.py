@@ -1,0 +1,169 @@
+"""Loading: file and environment read, checked in full, and made into one `Config`."""
+
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+import ldp
+from worker.config import certificates
+from worker.config.environment import FILE_VARIABLE, override, traced
+from worker.config.faults import ConfigError, config_error, reason
+from worker.config.redaction import position, shown_path
+from worker.config.schema import DeadLetters, File, Http, Kafka, Redis, Snapshots, secret
+from worker.config.streams import Served, served_from
+
+
+@dataclass(frozen=True)
+class Config:
+    """The whole configuration, checked.
+
+    Example:
+        >>> config = parse('''
+        ... [[streams]]
+        ... name = "colours"
+        ... topic = "colour-reports"
+        ... protocol = "grr"
+        ... epsilon = "1"
+        ... labels = ["red", "green", "blue"]
+        ... ''')
+        >>> config.streams[0].stream.oracle.domain_size, config.kafka.bootstrap_servers
+        (3, ['localhost:9092'])
+        >>> parse('group = "a b"')
+        Traceback (most recent call last):
+            ...
+        worker.config.faults.ConfigError: group: a text given; allowed are 1 to 200 of A-Z a-z 0-9 . _ -
+        streams: nothing given; write [[streams]], in double brackets, above each stream
+    """
+
+    group: str
+    commit_every_seconds: float
+    kafka: Kafka
+    redis: Redis
+    http: Http
+    snapshots: Snapshots
+    dead_letters: DeadLetters
+    streams: tuple[Served, ...]
+
+    def consumer_group(self, stream: ldp.Stream) -> str:
+        """Returns the consumer group that counts a stream."""
+        return f"{self.group}-{stream.name}"
+
+    def transactional_id(self, stream: ldp.Stream) -> str:
+        """Returns the id under which a stream's snapshots are published.
+
+        Without the group: whoever publishes a stream of that name to that topic fences every other off.
+        """
+        return f"ldp-worker/{self.snapshots.topic}/{stream.name}"
+
+    def served(self, name: str | None) -> Served:
+        """Returns the stream of that name, or the only one there is.
+
+        Raises:
+            ConfigError: no such stream, or several and no name.
+        """
+        names = [served.stream.name for served in self.streams]
+        if name is None:
+            if len(names) > 1:
+                raise ConfigError(
+                    f"--stream: needed with several streams; the configuration has {', '.join(names)}"
+                )
+            return self.streams[0]
+        if name not in names:
+            raise ConfigError(f"--stream: {name!r} given; the configuration has {', '.join(names)}")
+        return self.streams[names.index(name)]
+
+
+def load(path: Path, environ: Mapping[str, str] | None = None) -> Config:
+    """Reads a configuration file; relative paths in it are relative to the file.
+
+    Raises:
+        ConfigError: the file cannot be read, is not TOML, or says something that is not allowed.
+    """
+    try:
+        tree = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigError(
+            f"{shown_path(path)}: there is no such file; name one by --config or {FILE_VARIABLE}"
+        ) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{shown_path(path)}: cannot be read ({reason(error)})") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{shown_path(path)}: not valid TOML{position(error)}") from None
+    return _checked(tree, path.parent, os.environ if environ is None else environ)
+
+
+def parse(text: str, environ: Mapping[str, str] | None = None) -> Config:
+    """Reads a configuration from TOML text; relative paths in it are relative to the working directory.
+
+    Raises:
+        ConfigError: the text is not TOML or says something that is not allowed; all faults are named at once.
+    """
+    try:
+        tree = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"not valid TOML{position(error)}") from None
+    return _checked(tree, Path(), environ or {})
+
+
+def _checked(tree: dict[str, Any], folder: Path, environ: Mapping[str, str]) -> Config:
+    """Returns what a file's tree and the environment say together."""
+    variables = override(tree, environ)
+    try:
+        return _config(tree, folder)
+    except ConfigError as error:
+        faults = str(error).splitlines()
+    raise ConfigError("\n".join(traced(fault, variables) for fault in faults))
+
+
+def _config(tree: Mapping[str, Any], folder: Path) -> Config:
+    try:
+        file = File.model_validate(tree)
+    except ValidationError as error:
+        raise config_error(error) from None
+    kafka = _with_paths(file.kafka, folder)
+    streams = tuple(served_from(table, f"streams[{i}]", folder) for i, table in enumerate(file.streams))
+    for what, values in (("name", [s.stream.name for s in streams]), ("topic", [s.topic for s in streams])):
+        if doubles := sorted({value for value in values if values.count(value) > 1}):
+            raise ConfigError(
+                f"streams: the {what} {doubles[0]!r} is given twice; each stream has a {what} of its own"
+            )
+    outputs = {"snapshots.topic": file.snapshots.topic, "dead_letters.topic": file.dead_letters.topic}
+    for key, topic in outputs.items():
+        others = [served.topic for served in streams] + [t for k, t in outputs.items() if k != key]
+        if topic in others:
+            raise ConfigError(f"{key}: {topic!r} given; it must be a topic that nothing else uses")
+    return Config(
+        group=file.group,
+        commit_every_seconds=file.commit_every_seconds,
+        kafka=kafka,
+        redis=file.redis,
+        http=file.http,
+        snapshots=file.snapshots,
+        dead_letters=file.dead_letters,
+        streams=streams,
+    )
+
+
+def _with_paths(kafka: Kafka, folder: Path) -> Kafka:
+    """Returns the table with its files' paths relative to the configuration's folder; they must be there, and whole."""
+    paths = {}
+    for key in ("ssl_cafile", "ssl_certfile", "ssl_keyfile"):
+        if (path := getattr(kafka, key)) is not None:
+            paths[key] = folder / path
+            if not os.path.isfile(paths[key]):  # noqa: PTH113  # Path's raises on a key instead of its path
+                raise ConfigError(
+                    f"kafka.{key}: there is no such file; a path is needed, from {folder.absolute()} on"
+                )
+    found = kafka.model_copy(update=paths)
+    try:
+        certificates.check(
+            found.ssl_cafile, found.ssl_certfile, found.ssl_keyfile, secret(found.ssl_password)
+        )
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
+    return found

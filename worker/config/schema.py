@@ -1,0 +1,239 @@
+"""Schema: the tables of the configuration's file, each key with its type, its default and what is allowed."""
+
+import math
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+from urllib.parse import urlsplit
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    StrictFloat,
+    StrictInt,
+    StringConstraints,
+    model_validator,
+)
+
+from worker.config.redaction import is_broker, is_redis_url
+from worker.counting.rules import MOST_REPORTS
+
+
+def _split(value: object) -> object:
+    return [item.strip() for item in value.split(",")] if isinstance(value, str) else value
+
+
+def _must(holds: Callable[[Any], object], allowed: str) -> AfterValidator:
+    """Returns what refuses a value for which something does not hold, and says what is allowed."""
+
+    def validate(value: Any) -> Any:
+        if not holds(value):
+            raise ValueError(allowed)
+        return value
+
+    return AfterValidator(validate)
+
+
+def _exact(value: object) -> object:
+    if isinstance(value, float) and math.isfinite(value):
+        raise ValueError(f'write it in quotes, "{value}": ε is taken exactly as written, which no float is')
+    return value
+
+
+Topic = Annotated[
+    str,
+    _must(
+        lambda name: re.fullmatch(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}", name),
+        "allowed are 1 to 249 of A-Z a-z 0-9 . _ - but not . or .. alone",
+    ),
+]
+Name = Annotated[
+    str,
+    _must(
+        lambda name: re.fullmatch(r"[A-Za-z0-9._-]{1,200}", name), "allowed are 1 to 200 of A-Z a-z 0-9 . _ -"
+    ),
+]
+Broker = Annotated[
+    str,
+    _must(is_broker, "allowed is host:port, such as localhost:9092, without a scheme, user or password"),
+]
+Seconds = Annotated[
+    StrictFloat, _must(lambda seconds: 0.05 <= seconds <= 3600, "allowed are 0.05 to 3600 seconds")
+]
+Number = Annotated[StrictInt, _must(lambda number: 1 <= number < 1 << 31, "allowed is 1 to 2147483647")]
+
+
+class Table(BaseModel):
+    """A table of the file: unknown keys are refused, and no fault shows what was given."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+
+def secret(value: SecretStr | None) -> str | None:
+    """Returns what is kept secret, for whoever logs in by it."""
+    return None if value is None else value.get_secret_value()
+
+
+class Kafka(Table):
+    """``[kafka]``: how to reach the brokers."""
+
+    bootstrap_servers: Annotated[list[Broker], BeforeValidator(_split), Field(min_length=1)] = [
+        "localhost:9092"
+    ]
+    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
+    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None = None
+    sasl_username: str | None = None
+    sasl_password: SecretStr | None = None
+    ssl_cafile: Path | None = None
+    ssl_certfile: Path | None = None
+    ssl_keyfile: Path | None = None
+    ssl_password: SecretStr | None = None
+
+    @model_validator(mode="after")
+    def _sasl(self) -> Self:
+        given = [self.sasl_mechanism, self.sasl_username, self.sasl_password]
+        if self.security_protocol.startswith("SASL") and None in given:
+            raise ValueError(
+                f"security_protocol {self.security_protocol} needs sasl_mechanism, sasl_username and sasl_password"
+            )
+        if not self.security_protocol.startswith("SASL") and given != [None] * 3:
+            raise ValueError(
+                f"sasl_* needs security_protocol SASL_SSL or SASL_PLAINTEXT, not {self.security_protocol}"
+            )
+        return self
+
+    def client(self) -> dict[str, Any]:
+        """Returns the keyword arguments that every kafka-python client takes."""
+        settings: dict[str, Any] = {
+            "bootstrap_servers": self.bootstrap_servers,
+            "security_protocol": self.security_protocol,
+        }
+        if self.sasl_mechanism is not None:
+            settings |= {
+                "sasl_mechanism": self.sasl_mechanism,
+                "sasl_plain_username": self.sasl_username,
+                "sasl_plain_password": secret(self.sasl_password),
+            }
+        for key in ("ssl_cafile", "ssl_certfile", "ssl_keyfile"):
+            if (path := getattr(self, key)) is not None:
+                settings[key] = str(path)
+        if self.security_protocol.endswith("SSL"):  # without a password OpenSSL asks for one on the terminal
+            settings["ssl_password"] = secret(self.ssl_password) or ""
+        return settings
+
+
+class Redis(Table):
+    """``[redis]``: where the counts live; what may be shown of the URL says `worker.config.redaction.redacted`."""
+
+    url: Annotated[
+        str,
+        Field(repr=False),
+        _must(
+            is_redis_url,
+            "allowed is redis://host:port/number or rediss://host:port/number, or unix:// and a path;"
+            " without options",
+        ),
+    ] = "redis://localhost:6379/0"
+    password: SecretStr | None = None
+    timeout_seconds: Seconds = 5.0
+
+    @model_validator(mode="after")
+    def _once(self) -> Self:
+        if self.password is not None and urlsplit(self.url).password is not None:
+            raise ValueError("a password in url and another in password; give one of them")
+        return self
+
+
+class Http(Table):
+    """``[http]``: where ``/metrics``, ``/healthz`` and ``/readyz`` answer; port 0 takes a free one."""
+
+    host: Annotated[
+        str,
+        _must(
+            lambda host: re.fullmatch(r"[\w.:-]*", host), "allowed is a name or an address, such as 0.0.0.0"
+        ),
+    ] = "127.0.0.1"
+    port: Annotated[StrictInt, _must(lambda port: 0 <= port <= 65535, "allowed is 0 to 65535")] = 9464
+
+
+class Snapshots(Table):
+    """``[snapshots]``: the output topic, and how often a stream publishes to it."""
+
+    topic: Topic = "ldp-snapshots"
+    every_seconds: Seconds = 5.0
+    level: Annotated[
+        StrictFloat, _must(lambda level: 0 < level < 1, "it must be greater than 0 and less than 1")
+    ] = 0.95
+    fewest_new: Annotated[StrictInt, _must(lambda n: n >= 0, "allowed is 0 or a larger whole number")] = 0
+    recommend_every_seconds: Annotated[
+        StrictFloat,
+        _must(
+            lambda seconds: seconds == 0 or 1 <= seconds <= 86400,
+            "allowed are 0, never, and 1 to 86400 seconds",
+        ),
+    ] = 60.0
+
+
+class DeadLetters(Table):
+    """``[dead_letters]``: the topic that malformed records go to."""
+
+    topic: Topic = "ldp-dead-letters"
+
+
+class Query(Table):
+    """``[[streams.queries]]``: a named set of values, or the most frequent ones; answered in every snapshot.
+
+    A set is listed in ``values``, or consists of the values whose label matches a pattern of ``where``.
+    """
+
+    name: Annotated[str, StringConstraints(min_length=1, max_length=200)]
+    values: Annotated[list[str | StrictInt], Field(min_length=1)] | None = None
+    where: Annotated[list[str], Field(min_length=1)] | None = None
+    top: StrictInt | None = None
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        if [self.values, self.where, self.top].count(None) != 2:
+            raise ValueError("give one of values, where and top, and only one")
+        return self
+
+
+class StreamTable(Table):
+    """``[[streams]]``: one topic of reports, and the protocol that its clients speak."""
+
+    name: Name
+    topic: Topic
+    protocol: str
+    epsilon: Annotated[str | StrictInt, BeforeValidator(_exact)]
+    domain_size: StrictInt | None = None
+    hash: str | None = None
+    g: StrictInt | None = None
+    k: StrictInt | None = None
+    prime: StrictInt | None = None
+    dimension: StrictInt | None = None
+    recount_after: (
+        Annotated[StrictInt, _must(lambda n: n >= 0, "allowed is a snapshot's number, or 0")] | None
+    ) = None
+    labels: list[str] | None = None
+    labels_file: Path | None = None
+    most_reports: Number = MOST_REPORTS
+    revision: Number | None = None
+    queries: list[Query] = []
+
+
+class File(Table):
+    """The whole file."""
+
+    group: Name = "ldp-worker"
+    commit_every_seconds: Seconds = 1.0
+    kafka: Kafka = Kafka()
+    redis: Redis = Redis()
+    http: Http = Http()
+    snapshots: Snapshots = Snapshots()
+    dead_letters: DeadLetters = DeadLetters()
+    streams: Annotated[list[StreamTable], Field(min_length=1)]

@@ -1,0 +1,100 @@
+"""Streams: each ``[[streams]]`` table as the stream that is served."""
+
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import ldp
+from ldp import files
+from ldp.oracles import ORACLES
+from worker.config.faults import ConfigError, reason
+from worker.config.redaction import is_showable, shown_path
+from worker.config.schema import Query, StreamTable
+from worker.counting.rules import Configured, Terms
+
+
+@dataclass(frozen=True)
+class Served:
+    """A stream, the topic that carries its reports, and how it is counted.
+
+    Attributes:
+        stream: what is counted.
+        topic: where its reports come from.
+        configured: the rule by which they are to be counted.
+        recount_after: see `worker.counting.ownership.Ownership`.
+    """
+
+    stream: ldp.Stream
+    topic: str
+    configured: Configured = Configured()  # noqa: RUF009  # frozen
+    recount_after: int | None = None
+
+
+def served_from(table: StreamTable, key: str, folder: Path) -> Served:
+    """Builds a stream from its table.
+
+    Args:
+        table: what the file says.
+        key: where it says so, for what is said of a fault.
+        folder: what paths are relative to.
+
+    Raises:
+        ConfigError: the first fault.
+    """
+    labels = table.labels
+    if table.labels_file is not None:
+        if labels is not None:
+            raise ConfigError(f"{key}: give labels or labels_file, not both")
+        path = folder / table.labels_file
+        try:
+            labels = files.labels(path)
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(
+                f"{key}.labels_file: {shown_path(path)} cannot be read ({reason(error)})"
+            ) from None
+    size = table.domain_size if table.domain_size is not None else len(labels or ())
+    if not size:
+        given = "nothing" if table.domain_size is None else "0"
+        raise ConfigError(
+            f"{key}.domain_size: {given} given; a whole number of at least 1 is needed, or labels"
+        )
+    own = sorted({name for protocol in ORACLES.values() for name in protocol.own_parameters})
+    parameters = {name: value for name in own if (value := getattr(table, name)) is not None}
+    takes = ORACLES[table.protocol].own_parameters if table.protocol in ORACLES else own
+    for name, value in parameters.items():
+        if name not in takes:
+            allowed = f"{table.protocol} takes {' and '.join(takes) or 'no parameters of its own'}"
+            raise ConfigError(f"{key}.{name}: {value!r} given; {allowed}")
+    try:
+        oracle = ldp.oracle(table.protocol, epsilon=table.epsilon, domain_size=size, **parameters)
+        stream = ldp.Stream(table.name, oracle, labels=None if labels is None else tuple(labels))
+        sets = [(query.name, _values(query, stream)) for query in table.queries if query.top is None]
+        top = [(query.name, query.top) for query in table.queries if query.top is not None]
+        stream = replace(stream, queries=tuple(sets), top=tuple(top))
+        configured = Configured(table.revision, Terms(table.most_reports, ones=True))
+        return Served(stream, table.topic, configured, table.recount_after)
+    except (TypeError, ValueError) as error:
+        what = re.sub(r"^streams.*?: ", "", str(error))
+        for text in (table.protocol, table.hash, str(table.epsilon)):
+            if text is not None and not is_showable(text):
+                what = what.replace(repr(text), "a text").replace(text, "a text")
+        raise ConfigError(f"{key}: {what}") from None
+
+
+def _values(query: Query, stream: ldp.Stream) -> tuple[int, ...]:
+    """Turns a query's patterns, labels or numbers into indices of the domain."""
+    if query.where is not None:
+        try:
+            return stream.where(*query.where)
+        except ValueError as error:
+            raise ValueError(f"query {query.name!r}: {error}") from None
+    index = {label: i for i, label in enumerate(stream.labels or ())}
+    size = stream.oracle.domain_size
+    values = []
+    for value in query.values or ():
+        i = index.get(value, -1) if isinstance(value, str) else value
+        if not 0 <= i < size:
+            allowed = f"a label or a whole number from 0 to {size - 1}"
+            raise ValueError(f"query {query.name!r}: {value!r} given; allowed is {allowed}")
+        values.append(i)
+    return tuple(values)
