@@ -345,7 +345,7 @@ def prepare(conf: config.Config) -> None:
         made = topics.create(admin, conf, PARTITIONS)
     for one in made:
         say(f"created {one.wanted.name}, {one.topic.partitions} partition(s), for {one.wanted.role}")
-    findings = check.check(conf)
+    findings = check.findings(conf)
     if bad := [finding for finding in findings if finding.level is check.Level.ERROR]:
         raise DemoError(
             "\n".join(f"check: {finding.subject}: {finding.text} -> {finding.todo}" for finding in bad)

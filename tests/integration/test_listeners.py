@@ -228,7 +228,7 @@ def way(request, secured, tmp_path):
 def test_point_17_what_does_not_fit_is_said_with_what_to_do(way, monkeypatch):
     toml, reason, advice = way
     monkeypatch.setattr(brokers, "PATIENCE", 2.0)
-    (found,) = [f for f in check.check(config.load(toml, {})) if f.subject == "brokers"]
+    (found,) = [f for f in check.findings(config.load(toml, {})) if f.subject == "brokers"]
     assert found.level is check.Level.ERROR
     assert reason in found.text
     assert found.text.startswith("no answer from" if "ECONNREFUSED" in reason else "not let in by")

@@ -203,7 +203,7 @@ def test_one_worker_serves_every_protocol(kafka, redis_url, tmp_path):
     assert not by_indices(served["subset-bits"].stream.document())
     with closing(KafkaAdminClient(bootstrap_servers=kafka)) as admin:
         topics.create(admin, configuration, PARTITIONS, 1)
-    findings = check.check(configuration)
+    findings = check.findings(configuration)
     assert [finding for finding in findings if finding.level is check.Level.ERROR] == []
 
     sent, malformed, ends = {}, {}, {}

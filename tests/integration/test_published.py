@@ -138,7 +138,7 @@ def test_point_3_another_group_with_the_same_name_stops_and_disturbs_nothing(kaf
         why = world.launch(toml).stopped_for()
         assert "of other counts: group" in why
         assert f"'{world.group}' there, 'others-{world.name}' here" in why
-        found = {finding.subject: finding for finding in check.check(config.load(toml, {}))}
+        found = {finding.subject: finding for finding in check.findings(config.load(toml, {}))}
         assert found[f"snapshots of {world.name}"].level is check.Level.ERROR
         assert "group" in found[f"snapshots of {world.name}"].text
         world.send(40)
@@ -167,7 +167,7 @@ def test_point_4_a_restart_from_the_middle_is_refused(kafka, redis_url, tmp_path
         forget(world)
         world.admin.delete_records({TopicPartition(world.topic, p): 30 for p in range(2)})
         # every reader of the state says so before anything is counted
-        counts = {f.subject: f for f in check.check(world.config)}[f"counts of {world.name}"]
+        counts = {f.subject: f for f in check.findings(world.config)}[f"counts of {world.name}"]
         assert counts.level is check.Level.ERROR
         assert "a snapshot was published with those up to offset" in counts.text
         assert "a snapshot was published of offsets up to" in world.audit().difference
@@ -222,7 +222,7 @@ def test_point_6_redis_set_back_beyond_the_logs_start_is_state_loss(kafka, redis
         for key, value in older.items():
             world.redis.restore(key, 0, value, replace=True)
         world.admin.delete_records({TopicPartition(world.topic, 0): 45})
-        counts = {f.subject: f for f in check.check(world.config)}[f"counts of {world.name}"]
+        counts = {f.subject: f for f in check.findings(world.config)}[f"counts of {world.name}"]
         assert counts.level is check.Level.ERROR
         assert "set back" in counts.text
         assert "is lost" in world.audit().difference

@@ -1,5 +1,8 @@
 """Says what can be wrong before it hurts."""
 
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import click
@@ -7,6 +10,9 @@ import click
 from worker.cli.command import command, complain, json_option, show
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
+    from worker.check import Finding
     from worker.config import Config
 
 
@@ -25,13 +31,38 @@ def check(config: "Config", wait: float, as_json: bool) -> int:
     Looks at configuration, brokers, topics, Redis and the counts in it. Exits with 1 if anything is an error;
     warnings are for you to judge.
     """
-    from worker import check
+    from worker.check import Level, findings
     from worker.observe import logs
 
     logs.silence()
-    findings = check.check(config, wait, complain)
+    found = findings(config, wait, complain)
     if as_json:
-        click.echo(check.as_json(findings))
+        click.echo(in_json(found))
     else:
-        show(check.render(findings))
-    return int(any(finding.level is check.Level.ERROR for finding in findings))
+        show(render(found))
+    return int(any(finding.level is Level.ERROR for finding in found))
+
+
+_STYLES = {"ok": "green", "warning": "yellow", "error": "bold red"}
+
+
+def render(findings: "Sequence[Finding]") -> "Table":
+    """Returns the findings as a table: how bad, then what was looked at and found; what to do stands below."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for finding in findings:
+        style = _STYLES[finding.level]
+        said = Text.assemble((finding.subject, "bold"), f": {finding.text}")
+        if finding.todo:
+            said.append(f"\n-> {finding.todo}", style="italic")
+        table.add_row(Text(finding.level, style=style), said)
+    return table
+
+
+def in_json(findings: "Sequence[Finding]") -> str:
+    """Returns the findings as a JSON list."""
+    return json.dumps([asdict(finding) for finding in findings], ensure_ascii=False, indent=2)

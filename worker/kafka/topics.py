@@ -1,7 +1,7 @@
 """The topics: what each must be like, what the cluster has, and the making of those that are missing.
 
 Three kinds: a topic of reports per stream, the compacted topic of snapshots, the topic of dead letters. An existing
-topic is never changed here; `worker.check` says what is off about it.
+topic is never changed here; `worker.check.topics` says what is off about it.
 """
 
 import json

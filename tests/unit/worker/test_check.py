@@ -11,14 +11,20 @@ import ldp
 from ldp import frames, snapshot
 from ldp.oracles import ORACLES
 from tests.estimates import estimated
-from worker import check
-from worker.check import Cluster, Level
+from worker.check import Finding, Level
+from worker.check.counts import judge_counts
+from worker.check.kafka import judge_brokers, judge_head, judge_reports, judge_undecided
+from worker.check.machine import cache_folder, judge_cache
+from worker.check.redis import STRING_LIMIT, judge_blobs, judge_memory, judge_redis, judge_used
+from worker.check.topics import judge_topics
+from worker.cli.check import in_json, render
 from worker.config import parse
 from worker.counting import layout
 from worker.counting.head import Head
 from worker.counting.partition import PartitionState
 from worker.counting.rules import Configured, Rule, Terms
 from worker.kafka import topics
+from worker.kafka.cluster import Brokers, Cluster
 from worker.kafka.undecided import Undecided
 
 CONFIG_TEXT = """
@@ -60,16 +66,25 @@ def cluster(**changed: topics.Topic) -> dict[str, topics.Topic]:
     return there | {k.replace("_", "-"): v for k, v in changed.items()}
 
 
-def levels(findings: list[check.Finding], subject: str) -> list[Level]:
+def levels(findings: list[Finding], subject: str) -> list[Level]:
     return [f.level for f in findings if f.subject == subject and f.level is not Level.OK]
 
 
+def test_brokers_are_judged_by_their_version():
+    found = judge_brokers(Brokers(3, (4, 0), "abc"))
+    assert (found.level, found.text) == (Level.OK, "3 broker(s), Kafka 4.0 or newer, cluster abc")
+    found = judge_brokers(Brokers(1, (2, 7), "abc"))
+    assert found.level is Level.ERROR
+    assert "Kafka 2.7 or newer" in found.text
+    assert "2.8" in found.todo
+
+
 def test_sound_topics_are_not_complained_about():
-    assert {f.level for f in check.judge_topics(CONFIG, cluster())} == {Level.OK}
+    assert {f.level for f in judge_topics(CONFIG, cluster())} == {Level.OK}
 
 
 def test_every_missing_topic_is_an_error():
-    findings = check.judge_topics(CONFIG, {})
+    findings = judge_topics(CONFIG, {})
     assert [f.level for f in findings] == [Level.ERROR] * 3
 
 
@@ -94,7 +109,7 @@ def test_every_missing_topic_is_an_error():
     ],
 )
 def test_a_fault_of_a_topic_is_found_alone(name, found, level):
-    findings = check.judge_topics(CONFIG, cluster() | {name: found})
+    findings = judge_topics(CONFIG, cluster() | {name: found})
     assert levels(findings, f"topic {name}") == [level]
     assert all(f.todo for f in findings if f.level is not Level.OK)
 
@@ -103,7 +118,7 @@ def test_the_brokers_own_timestamps_need_no_limit():
     found = topic(
         message_timestamp_type="LogAppendTime", message_timestamp_after_max_ms="9223372036854775807"
     )
-    assert levels(check.judge_topics(CONFIG, cluster(reports=found)), "topic reports") == []
+    assert levels(judge_topics(CONFIG, cluster(reports=found)), "topic reports") == []
 
 
 GOOD_REDIS = {"redis_version": "7.0.15", "role": "master", "aof_enabled": 1, "maxmemory_policy": "noeviction"}
@@ -124,14 +139,14 @@ GOOD_REDIS = {"redis_version": "7.0.15", "role": "master", "aof_enabled": 1, "ma
     ],
 )
 def test_redis(changed, fsync, level):
-    found = levels(check.judge_redis(GOOD_REDIS | changed, fsync), "redis")
+    found = levels(judge_redis(GOOD_REDIS | changed, fsync), "redis")
     assert found == ([] if level is None else [level])
 
 
 @pytest.mark.parametrize(("maxmemory", "level"), [(1 << 30, "ok"), (20_000, "warning"), (10_000, "error")])
 def test_memory(maxmemory, level):
     # 2 partitions of 3 counters of 8 bytes and 4 KiB, twice during a commit: 16,432 bytes
-    assert check.judge_memory(CONFIG, cluster(), {"maxmemory": maxmemory}).level == level
+    assert judge_memory(CONFIG, cluster(), {"maxmemory": maxmemory}).level == level
 
 
 @pytest.mark.parametrize(
@@ -155,7 +170,7 @@ def test_memory(maxmemory, level):
     ],
 )
 def test_point_8_memory_that_is_used_up(info, level, said):
-    found = check.judge_used(info)
+    found = judge_used(info)
     assert levels(found, "redis memory") == ([] if level is None else [level])
     assert all(said in finding.text and finding.todo for finding in found)
 
@@ -173,11 +188,11 @@ def test_point_8_memory_that_is_used_up(info, level, said):
     ],
 )
 def test_point_8_what_a_transaction_holds_back(held, level, said):
-    (finding,) = check.judge_undecided("reports", [held])
+    (finding,) = judge_undecided("reports", [held])
     assert (finding.level, finding.subject) == (level, "topic reports")
     assert said in finding.text
     assert "transaction.timeout.ms" in finding.todo
-    assert check.judge_undecided("reports", []) == []
+    assert judge_undecided("reports", []) == []
 
 
 @pytest.mark.parametrize(
@@ -195,7 +210,7 @@ def test_memory_is_of_the_state_and_not_of_the_domain(protocol, entries):
     # 2 partitions, counters of 8 bytes, twice during a commit; and some kilobytes
     need = 2 * 2 * 8 * entries
     for room, level in ((0, "error"), (4 * 4096, "warning")):
-        assert check.judge_memory(config, cluster(), {"maxmemory": need + room}).level == level
+        assert judge_memory(config, cluster(), {"maxmemory": need + room}).level == level
 
 
 def large(protocol, **more):
@@ -209,7 +224,7 @@ def large(protocol, **more):
 )
 def test_a_large_report_must_fit_its_topic(limit, level):
     config = large("oue", domain_size=1 << 20)  # 131,072 bytes, 174,764 characters of base64
-    found = check.judge_topics(config, cluster(reports=topic(max_message_bytes=str(limit))))
+    found = judge_topics(config, cluster(reports=topic(max_message_bytes=str(limit))))
     assert levels(found, "topic reports") == ([] if level is None else [level])
 
 
@@ -228,7 +243,7 @@ def test_topics_are_made_with_room_for_the_largest_record():
         assert "max.message.bytes" not in settings(config)["reports"] | settings(config)["ldp-dead-letters"]
     # what was made so is not complained about
     there = {name: topics.Topic("id-1", 2, 3, SOUND | dict(settings)) for name, settings in made.items()}
-    assert {f.level for f in check.judge_topics(large("oue", domain_size=1 << 24), there)} == {Level.OK}
+    assert {f.level for f in judge_topics(large("oue", domain_size=1 << 24), there)} == {Level.OK}
 
 
 @pytest.mark.parametrize("protocol", ORACLES)
@@ -257,8 +272,8 @@ def test_a_partitions_counts_must_fit_into_a_string(protocol, entries):
     state.changed.add("all")
     _, blobs = layout.dump(state, layout.initial("", state), "0" * 32)
     assert len(blobs["all"]) == 40 + 8 * entries
-    assert check.judge_blobs(config, 40 + 8 * entries) == []
-    (finding,) = check.judge_blobs(config, 39 + 8 * entries)
+    assert judge_blobs(config, 40 + 8 * entries) == []
+    (finding,) = judge_blobs(config, 39 + 8 * entries)
     assert finding.level is Level.ERROR
     assert f"{40 + 8 * entries} bytes" in finding.text
     assert f"proto-max-bulk-len {40 + 8 * entries}" in finding.todo
@@ -268,8 +283,8 @@ def test_the_largest_state_does_not_fit_into_redis_own_default():
     # a projective line of 4d points: 2^26 counters but for four are 512 MiB and 8 bytes with what stands before them
     table = "protocol = 'pgr'\ndomain_size = 16777216\nprime = 67108859\ndimension = 2"
     config = parse(f"[[streams]]\nname = 's'\ntopic = 'reports'\nepsilon = '1'\n{table}")
-    assert [f.level for f in check.judge_blobs(config, check.STRING_LIMIT)] == [Level.ERROR]
-    assert check.judge_blobs(parse(CONFIG_TEXT), check.STRING_LIMIT) == []
+    assert [f.level for f in judge_blobs(config, STRING_LIMIT)] == [Level.ERROR]
+    assert judge_blobs(parse(CONFIG_TEXT), STRING_LIMIT) == []
 
 
 def test_snapshots_of_another_stream():
@@ -277,7 +292,7 @@ def test_snapshots_of_another_stream():
     topic = topics.Topic("id-1", 2, 3, SOUND)
 
     def judged(head, topic=topic):
-        return check.judge_head(CONFIG, SERVED, topic, head)
+        return judge_head(CONFIG, SERVED, topic, head)
 
     assert judged(Head()).level is Level.OK
     assert judged(Head(7, {0: 3}, 5, lineage=ours)).level is Level.OK
@@ -313,7 +328,7 @@ def test_point_11_what_share_of_the_newest_records_is_rejected_and_why():
             "all of the newest 3 records are rejected: fingerprint 2, empty 1",
         ),
     ):
-        finding = check.judge_reports(SERVED, values)
+        finding = judge_reports(SERVED, values)
         assert (finding.level, finding.subject, finding.text) == (level, "reports of colours", ours + text)
         assert ("ldp-worker dead-letters" in finding.todo) == (level is not Level.OK)
         assert ("ldp-worker document --stream colours" in finding.todo) == (foreign in values)
@@ -330,24 +345,24 @@ def test_point_11_what_share_of_the_newest_records_is_rejected_and_why():
     ],
 )
 def test_where_compiled_kernels_are_kept(asked, used, level):
-    finding = check.judge_cache(asked, used)
+    finding = judge_cache(asked, used)
     assert finding.level is level
     assert (used or "no folder") in finding.text
     assert ("NUMBA_CACHE_DIR" in finding.todo) == (level is not Level.OK)
 
 
 def test_the_folder_of_the_kernels_is_found():
-    assert any(Path(check._cache_folder()).glob("kernels.*.nbi"))
+    assert any(Path(cache_folder()).glob("kernels.*.nbi"))
 
 
 def test_nothing_is_cut_at_80_columns():
     long = [
-        check.Finding(Level.WARNING, f"topic {'t' * 249}", "x" * 300, "do " + "y" * 100),
-        check.Finding(Level.OK, "redis", "fine [red]"),
+        Finding(Level.WARNING, f"topic {'t' * 249}", "x" * 300, "do " + "y" * 100),
+        Finding(Level.OK, "redis", "fine [red]"),
     ]
     console = Console(width=80, force_terminal=False)
     with console.capture() as captured:
-        console.print(check.render(long))
+        console.print(render(long))
     lines = captured.get().splitlines()
     assert max(map(len, lines)) <= 80
     text = "".join(line.strip() for line in lines)
@@ -356,10 +371,10 @@ def test_nothing_is_cut_at_80_columns():
     assert lines[-1].split() == ["ok", "redis:", "fine", "[red]"]
 
 
-def counts(fields, words=None, log=(0, 10), topic_id="id-1", published=0):
+def counts(fields, offset_metadata=None, log=(0, 10), topic_id="id-1", published=0):
     there = cluster(reports=topics.Topic(topic_id, 2, 3, SOUND))
-    known = Cluster(there, {"reports": {0: log, 1: log}}, {"reports": words or {}})
-    return check.judge_counts(CONFIG, SERVED, known, fields, Head(4, {0: published}, 1))
+    known = Cluster(there, {"reports": {0: log, 1: log}}, {"reports": offset_metadata or {}})
+    return judge_counts(CONFIG, SERVED, known, fields, Head(4, {0: published}, 1))
 
 
 def stored(offset: int, group: str = "g-colours") -> dict[str, str]:
@@ -369,7 +384,7 @@ def stored(offset: int, group: str = "g-colours") -> dict[str, str]:
 
 def test_counts_that_can_be_gone_on_with():
     assert [f.level for f in counts({0: stored(10), 1: stored(0)})] == [Level.OK]
-    assert [f.level for f in counts({}, words={0: "claimed"})] == [Level.OK]
+    assert [f.level for f in counts({}, offset_metadata={0: "claimed"})] == [Level.OK]
 
 
 @pytest.mark.parametrize(
@@ -379,7 +394,7 @@ def test_counts_that_can_be_gone_on_with():
         ({"fields": {0: stored(5)}, "topic_id": "id-2"}, Level.ERROR, "topic_id"),
         ({"fields": {0: stored(11)}}, Level.ERROR, "truncated"),
         ({"fields": {0: stored(3)}, "log": (4, 10)}, Level.WARNING, "lost"),
-        ({"fields": {}, "words": {1: "counted"}}, Level.ERROR, "lost"),
+        ({"fields": {}, "offset_metadata": {1: "counted"}}, Level.ERROR, "lost"),
         ({"fields": {}, "published": 3}, Level.ERROR, "published with those up to offset 3"),
         ({"fields": {0: stored(3)}, "log": (4, 10), "published": 4}, Level.ERROR, "set back"),
         ({"fields": {0: {"offset": "5"}}}, Level.ERROR, "cannot be read"),
@@ -409,7 +424,7 @@ def test_point_16_an_older_rule_than_the_recorded_one_is_a_warning(table, said, 
     state.rules.append(Rule(5, 2, Terms(50, ones=True)))
     fields = layout.initial(layout.lineage("g-colours", SERVED.stream, "id-1"), state).fields()
     known = Cluster(cluster(), {"reports": {0: (0, 10), 1: (0, 10)}}, {"reports": {}})
-    (finding,) = check.judge_counts(config, config.streams[0], known, {0: fields, 1: fields}, Head())
+    (finding,) = judge_counts(config, config.streams[0], known, {0: fields, 1: fields}, Head())
     if said is None:
         assert finding.level is Level.OK
     else:
@@ -474,5 +489,5 @@ def test_a_snapshot_that_is_mostly_its_top_values_is_not_larger_than_said():
 
 
 def test_findings_as_json():
-    findings = check.judge_topics(CONFIG, {})
-    assert [row["level"] for row in json.loads(check.as_json(findings))] == ["error"] * 3
+    findings = judge_topics(CONFIG, {})
+    assert [row["level"] for row in json.loads(in_json(findings))] == ["error"] * 3

@@ -1,0 +1,105 @@
+"""Counts: whether those in Redis can be gone on with, by what Kafka says of the same partitions."""
+
+import json
+from collections.abc import Mapping
+
+from worker.check.finding import Finding, Level
+from worker.config import Config, Served
+from worker.counting import layout, rules
+from worker.counting.head import Head
+from worker.counting.ownership import CLAIMED
+from worker.counting.rules import Configured, Older
+from worker.kafka.cluster import Cluster
+
+
+def judge_counts(
+    config: Config,
+    served: Served,
+    cluster: Cluster,
+    fields: Mapping[int, Mapping[str, str]],
+    head: Head,
+) -> list[Finding]:
+    """Judges whether the counts in Redis, if any, can be gone on with.
+
+    Args:
+        config: whose group counts.
+        served: the stream.
+        cluster: what Kafka has.
+        fields: partition -> its metadata in Redis.
+        head: the newest snapshot's.
+    """
+    topic, log = cluster.topics[served.topic], cluster.logs[served.topic]
+    subject = f"counts of {served.stream.name}"
+    now = layout.lineage(config.consumer_group(served.stream), served.stream, topic.topic_id)
+    found: dict[tuple[Level, str, str], list[str]] = {}
+    for partition in range(topic.partitions):
+        metadata = fields.get(partition)
+        offset_metadata = cluster.offset_metadata[served.topic].get(partition, CLAIMED)
+        published = head.offsets.get(partition, 0)
+        fault = _fault_of_counts(metadata, offset_metadata, published, log[partition], now, served.configured)
+        if fault is not None:
+            found.setdefault(fault, []).append(str(partition))
+    if found:
+        return [
+            Finding(level, subject, f"partition {', '.join(partitions)}: {text}", todo)
+            for (level, text, todo), partitions in found.items()
+        ]
+    text = f"in {len(fields)} of {topic.partitions} partition(s), ready to go on" if fields else "none yet"
+    return [Finding(Level.OK, subject, text)]
+
+
+def _fault_of_counts(
+    fields: Mapping[str, str] | None,
+    offset_metadata: str,
+    published: int,
+    log: tuple[int, int],
+    lineage: str,
+    configured: Configured,
+) -> tuple[Level, str, str] | None:
+    """Returns what is wrong with the counts of a partition and what to do about it, or None."""
+    anew = "undo the change of the configuration, restore Redis, or begin anew under another stream name"
+    if fields is None:
+        if offset_metadata != CLAIMED:
+            return Level.ERROR, "none in Redis, but Kafka's group has counted progress: they were lost", anew
+        if published:
+            text = f"none in Redis, but a snapshot was published with those up to offset {published}: they were lost"
+            return Level.ERROR, text, anew
+        return None
+    try:
+        metadata = layout.Metadata.parse(fields)
+        differing = _differing(json.loads(metadata.lineage), json.loads(lineage))
+        recorded = layout.recorded(metadata)
+    except (layout.StateLost, ValueError) as error:
+        return Level.ERROR, str(error), anew
+    first, end = log
+    if differing:
+        return Level.ERROR, f"of another history: {'; '.join(differing)}", anew
+    if metadata.offset > end:
+        text = f"they reach offset {metadata.offset}, the log ends at {end}: it was truncated"
+        return Level.ERROR, text, anew
+    if metadata.offset < min(first, published):
+        text = f"they reach offset {metadata.offset}, a snapshot was published with those up to {published}, and the"
+        return (
+            Level.ERROR,
+            f"{text} log begins at {first}: Redis was set back too far to count them again",
+            anew,
+        )
+    if metadata.offset < first:
+        lost = range(metadata.offset, first)
+        which = f"offset {lost[0]}" if len(lost) == 1 else f"offsets {lost[0]} to {lost[-1]}"
+        text = f"the log lost {which} before counting"
+        todo = "none: the gap will be recorded and snapshots say complete: false; lengthen retention.ms"
+        return Level.WARNING, text, todo
+    match rules.decide(recorded, configured, metadata.offset):
+        case Older(why, todo):
+            return Level.WARNING, why, todo
+    return None
+
+
+def _differing(stored: Mapping[str, object], now: Mapping[str, object]) -> list[str]:
+    """Names the fields in which a stored lineage differs from today's."""
+    return [
+        f"{key} is {stored.get(key)!r} there, {now.get(key)!r} here"
+        for key in sorted(stored.keys() | now.keys())
+        if stored.get(key) != now.get(key)
+    ]

@@ -1,0 +1,36 @@
+"""All of it, looked at in the order in which a worker needs it: configuration, machine, Kafka, Redis, counts."""
+
+import os
+import time
+from collections.abc import Callable
+
+from worker.check import kafka, machine, redis
+from worker.check.finding import Finding, Level
+from worker.config import Config
+
+
+def findings(
+    config: Config, wait_seconds: float = 0.0, on_waiting: Callable[[str], object] = lambda _: None
+) -> list[Finding]:
+    """Looks at the brokers, the topics, Redis and the counts in it; never raises for what it finds there.
+
+    Args:
+        config: what to check against; that it could be read is the first finding.
+        wait_seconds: how long to keep trying until brokers and Redis answer.
+        on_waiting: told once which brokers do not answer, if none has in a second.
+    """
+    deadline = time.monotonic() + wait_seconds
+    here = [
+        Finding(Level.OK, "configuration", _summary(config)),
+        machine.judge_cache(os.environ.get("NUMBA_CACHE_DIR"), machine.cache_folder()),
+    ]
+    in_kafka, cluster, heads = kafka.look(config, wait_seconds, on_waiting)
+    return [*here, *in_kafka, *redis.look(config, deadline, cluster, heads)]
+
+
+def _summary(config: Config) -> str:
+    streams = ", ".join(
+        f"{s.stream.name} ({s.stream.oracle.name}, ε = {s.stream.oracle.epsilon}, d = {s.stream.oracle.domain_size})"
+        for s in config.streams
+    )
+    return f"read; group {config.group}, serving {streams}"

@@ -1,0 +1,147 @@
+"""Kafka: brokers, open transactions, the newest snapshots and reports."""
+
+from collections.abc import Callable, Sequence
+
+from ldp import frames
+from worker.check import topics
+from worker.check.finding import Finding, Level
+from worker.config import Config, Served
+from worker.counting import layout, rejections
+from worker.counting.head import Head
+from worker.counting.ownership import Unavailable
+from worker.kafka import cluster
+from worker.kafka.brokers import Unreachable
+from worker.kafka.cluster import Brokers, Cluster, Unread
+from worker.kafka.topics import Topic
+from worker.kafka.undecided import LONG_SECONDS, Undecided
+
+
+def look(
+    config: Config, wait_seconds: float, on_waiting: Callable[[str], object]
+) -> tuple[list[Finding], Cluster | None, dict[str, Head]]:
+    """Looks at the cluster.
+
+    Args:
+        config: what to check against.
+        wait_seconds: how long to keep trying until brokers answer.
+        on_waiting: told once which brokers do not answer, if none has in a second.
+
+    Returns:
+        What was found; what Kafka has, or None if that could not be told; stream -> its newest snapshot's head.
+    """
+    findings: list[Finding] = []
+    has, heads = None, dict[str, Head]()
+    try:
+        with cluster.connect(config, wait_seconds, on_waiting) as admin:
+            findings.append(judge_brokers(cluster.brokers(admin)))
+            has = cluster.describe(admin, config)
+            findings += topics.judge_topics(config, has.topics)
+            for topic, held in has.undecided.items():
+                findings += judge_undecided(topic, held)
+            if config.snapshots.topic in has.topics:
+                for served in config.streams:
+                    try:
+                        head = heads[served.stream.name] = cluster.head(config, served)
+                    except (layout.StateLost, Unavailable) as error:
+                        findings.append(_unread(served, error))
+                    else:
+                        findings.append(judge_head(config, served, has.topics.get(served.topic), head))
+            findings += [_reports(config, served) for served in config.streams if served.topic in has.topics]
+    except Unreachable as error:
+        findings.append(Finding(Level.ERROR, "brokers", str(error), error.advice))
+    return findings, has, heads
+
+
+def judge_brokers(brokers: Brokers) -> Finding:
+    """Judges the brokers by their version."""
+    version = ".".join(map(str, brokers.version))
+    text = f"{brokers.count} broker(s), Kafka {version} or newer, cluster {brokers.cluster_id}"
+    if brokers.version < (2, 8):
+        return Finding(
+            Level.ERROR,
+            "brokers",
+            f"{text}: topics have no ids there",
+            "use Kafka 2.8 or newer; 4.x is tested",
+        )
+    return Finding(Level.OK, "brokers", text)
+
+
+def judge_undecided(topic: str, held: Sequence[Undecided]) -> list[Finding]:
+    """Judges what transactions hold back: while they are short it is a producer at work, else it is a hold-up."""
+    findings = []
+    for one in held:
+        by = f" ({', '.join(one.by)})" if one.by else ""
+        age = "" if one.seconds is None else f", open for {one.seconds:.0f} s,"
+        text = (
+            f"partition {one.partition}: a transaction{by}{age} holds back {one.end - one.first} offset(s) from"
+            f" {one.first} on, of whichever producer: they are counted once it ends, and are in no lag until then"
+        )
+        level = Level.ERROR if (one.seconds or 0) > LONG_SECONDS else Level.WARNING
+        todo = "if its producer is gone: wait for its transaction.timeout.ms, or kafka-transactions.sh abort"
+        findings.append(Finding(level, f"topic {topic}", text, todo))
+    return findings
+
+
+def _unread(served: Served, error: layout.StateLost | Unavailable) -> Finding:
+    """Says why the head of a stream's newest snapshot is not known."""
+    level = Level.WARNING if isinstance(error, Unavailable) else Level.ERROR
+    return Finding(level, f"snapshots of {served.stream.name}", str(error), "run check again")
+
+
+def judge_head(config: Config, served: Served, topic: Topic | None, head: Head) -> Finding:
+    """Judges whether a stream's snapshots can be gone on with, by the head of the newest.
+
+    Args:
+        config: whose group counts.
+        served: the stream.
+        topic: its topic, if there is one.
+        head: the newest snapshot's.
+    """
+    subject = f"snapshots of {served.stream.name}"
+    if not head.sequence:
+        return Finding(Level.OK, subject, "none yet")
+    text = f"the newest is number {head.sequence}"
+    topic_id = head.lineage.get("topic_id", "") if topic is None else topic.topic_id
+    lineage = layout.lineage(config.consumer_group(served.stream), served.stream, topic_id)
+    if differing := head.foreign(lineage):
+        text += f", of other counts than this configuration's: {'; '.join(differing)}"
+        todo = "undo the change of the configuration, or give this stream another name or another snapshots.topic"
+        return Finding(Level.ERROR, subject, text, todo)
+    if head.uncounted:
+        partitions = ", ".join(map(str, head.uncounted))
+        text += f"; it leaves out partition {partitions}, which has records and no counts in Redis"
+        todo = "let every worker of the group use the same redis.url; start workers, if too few run"
+        return Finding(Level.WARNING, subject, text, todo)
+    return Finding(Level.OK, subject, text)
+
+
+def _reports(config: Config, served: Served) -> Finding:
+    """Judges the newest records of a stream's topic, if they can be read."""
+    try:
+        return judge_reports(served, cluster.newest_values(config, served.topic))
+    except Unread as error:
+        text = f"the newest records of topic {served.topic} cannot be read: {error}"
+        return Finding(Level.WARNING, f"reports of {served.stream.name}", text, "run check again")
+
+
+def judge_reports(served: Served, values: Sequence[bytes | None]) -> Finding:
+    """Judges whether clients send what the stream counts; all rejected means that nothing is counted.
+
+    Args:
+        served: the stream.
+        values: the newest records' values.
+    """
+    name = served.stream.name
+    subject, text = f"reports of {name}", f"fingerprint {served.stream.fingerprint.hex()}"
+    reasons = rejections.reasons(served.stream, served.configured.terms, values)
+    if not reasons:
+        none = f"none of the newest {len(values):,} records is rejected" if values else "no record yet"
+        return Finding(Level.OK, subject, f"{text}; {none}")
+    none_counted = reasons.total() == len(values)
+    share = "all" if none_counted else f"{min(99.9, 100 * reasons.total() / len(values)):.3g} %"
+    text += f"; {share} of the newest {len(values):,} records are rejected: {rejections.said(reasons)}"
+    (most, _), *_ = reasons.most_common(1)
+    todo = f"{most}: {frames.REASONS[most]}; ldp-worker dead-letters shows where they came from"
+    if frames.Reason.FINGERPRINT in reasons:
+        todo += f", ldp-worker document --stream {name} prints what clients need"
+    return Finding(Level.ERROR if none_counted else Level.WARNING, subject, text, todo)

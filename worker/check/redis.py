@@ -1,0 +1,207 @@
+"""Redis: the server and its memory, and the metadata that it has of partitions."""
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from typing import Any
+
+import redis
+
+from worker.check.counts import judge_counts
+from worker.check.finding import Finding, Level
+from worker.config import Config, Served
+from worker.config.redaction import redacted
+from worker.counting import layout
+from worker.counting.head import Head
+from worker.kafka.cluster import Cluster
+from worker.kafka.topics import Topic
+from worker.store import redis as store
+
+OLDEST_REDIS = (6, 2)
+STRING_LIMIT = 512 << 20
+"""Redis' own default of proto-max-bulk-len, the longest string that it takes, in bytes."""
+_NEARLY = 0.9
+"""The share of its memory from which on Redis is said to be nearly full."""
+_KEYS = 4096
+"""What Redis needs of a partition beside its blobs, in bytes: keys and metadata."""
+
+
+def look(
+    config: Config, deadline: float, cluster: Cluster | None, heads: Mapping[str, Head]
+) -> list[Finding]:
+    """Looks at Redis and at the counts in it.
+
+    Args:
+        config: what to check against.
+        deadline: until when to keep trying, by the monotonic clock.
+        cluster: what Kafka has; without it the counts cannot be judged.
+        heads: stream -> its newest snapshot's head.
+    """
+    findings: list[Finding] = []
+    with closing(store.connect(config.redis)) as client:
+        try:
+            info = _info(client, deadline)
+            findings += judge_redis(info, _setting(client, "appendfsync"))
+            findings += judge_used(info)
+            findings += judge_blobs(config, int(_setting(client, "proto-max-bulk-len") or STRING_LIMIT))
+            if cluster is not None:
+                findings += _judge_state(client, config, cluster, heads, info)
+        except redis.RedisError as error:
+            refused = isinstance(error, redis.AuthenticationError)
+            said = "not let in by" if refused else "no answer from"
+            text = f"{said} {redacted(config.redis.url)}: {type(error).__name__}: {error}"
+            todo = f"{'' if refused else 'start Redis, or '}correct redis.url and redis.password"
+            findings.append(Finding(Level.ERROR, "redis", text, todo))
+    return findings
+
+
+def _info(client: "redis.Redis", deadline: float) -> dict[str, Any]:
+    while True:
+        try:
+            return dict(client.info())
+        except (redis.ConnectionError, redis.TimeoutError):  # BusyLoading is a ConnectionError
+            if time.monotonic() >= deadline:
+                raise
+            time.sleep(0.2)
+
+
+def _setting(client: "redis.Redis", name: str) -> str | None:
+    """Returns a setting, or None where CONFIG is not allowed, as in managed services."""
+    try:
+        reply = client.config_get(name)
+    except redis.ResponseError:
+        return None
+    return str(reply.get(name)) if reply else None
+
+
+def judge_redis(info: Mapping[str, Any], appendfsync: str | None) -> list[Finding]:
+    """Judges a Redis server by its INFO and its appendfsync."""
+    findings = []
+    version = str(info["redis_version"])
+    if tuple(int(part) for part in version.split(".")[:2]) < OLDEST_REDIS:
+        findings.append(Finding(Level.ERROR, "redis", f"version {version}", "use Redis 6.2 or newer"))
+    if info.get("role") == "slave":
+        findings.append(
+            Finding(Level.ERROR, "redis", "a replica: it refuses writes", "let redis.url name the primary")
+        )
+    if int(info.get("cluster_enabled", 0)):
+        findings.append(
+            Finding(
+                Level.ERROR,
+                "redis",
+                "a cluster's node: a worker talks to one server",
+                "use a single primary, with replicas for safety",
+            )
+        )
+    policy = str(info.get("maxmemory_policy", "noeviction"))
+    if policy != "noeviction":
+        findings.append(
+            Finding(
+                Level.ERROR,
+                "redis",
+                f"maxmemory-policy={policy}: counts are evicted when memory is short",
+                "set maxmemory-policy noeviction",
+            )
+        )
+    if not int(info.get("aof_enabled", 0)):
+        findings.append(
+            Finding(
+                Level.WARNING,
+                "redis",
+                "no append-only file: a restart goes back to the last dump, or to nothing, which stops the stream",
+                "set appendonly yes, appendfsync everysec",
+            )
+        )
+    elif appendfsync == "no":
+        findings.append(
+            Finding(
+                Level.WARNING,
+                "redis",
+                "appendfsync=no: a crash of the machine goes back by as much as its cache held",
+                "set appendfsync everysec; what is lost together is counted again from Kafka",
+            )
+        )
+    replicas = int(info.get("connected_slaves", 0))
+    fsync = f", appendfsync {appendfsync}" if appendfsync and int(info.get("aof_enabled", 0)) else ""
+    behind = (
+        "; one that is promoted while behind is counted up again from Kafka, within the topic's retention"
+        if replicas
+        else ""
+    )
+    return [Finding(Level.OK, "redis", f"Redis {version}, {replicas} replica(s){fsync}{behind}"), *findings]
+
+
+def judge_blobs(config: Config, limit: int) -> list[Finding]:
+    """Judges whether the counts of a partition fit into one string of Redis; says nothing if they do."""
+    findings = []
+    for served in config.streams:
+        oracle = served.stream.oracle
+        size = layout.HEADER_BYTES + 8 * oracle.state_size
+        if size > limit:
+            text = f"a partition's counts are {size} bytes, proto-max-bulk-len is {limit}: Redis refuses them"
+            todo = f"set proto-max-bulk-len {size} or more, or use a smaller domain or another protocol"
+            findings.append(Finding(Level.ERROR, f"counts of {served.stream.name}", text, todo))
+    return findings
+
+
+def judge_used(info: Mapping[str, Any]) -> list[Finding]:
+    """Judges how much of its memory Redis uses; says nothing if there is no limit, or room enough."""
+    limit = int(info.get("maxmemory", 0))
+    used = int(info.get("used_memory", 0)) - int(info.get("mem_not_counted_for_evict", 0))
+    if not limit or used <= _NEARLY * limit:
+        return []
+    text, todo = f"{_size(used)} of {_size(limit)} are used", "raise maxmemory, or remove what is not needed"
+    if used > limit:
+        return [
+            Finding(Level.ERROR, "redis memory", f"{text}: Redis refuses writes, nothing is committed", todo)
+        ]
+    return [Finding(Level.WARNING, "redis memory", f"{text}: soon Redis will refuse writes", todo)]
+
+
+def judge_memory(config: Config, there: Mapping[str, Topic], info: Mapping[str, Any]) -> Finding:
+    """Judges whether the counts fit in Redis, where staged and live blobs stand side by side during a commit."""
+    need = 2 * sum(
+        (8 * served.stream.oracle.state_size + _KEYS) * there[served.topic].partitions
+        for served in config.streams
+        if served.topic in there
+    )
+    limit = int(info.get("maxmemory", 0)) or int(info.get("total_system_memory", 0))
+    text = f"all counts need up to {_size(need)}"
+    if not limit:
+        return Finding(Level.OK, "redis memory", text)
+    text += f", Redis may use {_size(limit)}"
+    level = Level.ERROR if need > limit else Level.WARNING if 2 * need > limit else Level.OK
+    todo = "" if level is Level.OK else f"set maxmemory to {_size(2 * need)} or more"
+    return Finding(level, "redis memory", text, todo)
+
+
+def _size(count: int) -> str:
+    for unit, power in (("GiB", 30), ("MiB", 20), ("KiB", 10)):
+        if count >= 1 << power:
+            return f"{count / (1 << power):.1f} {unit}"
+    return f"{count} B"
+
+
+def _judge_state(
+    client: "redis.Redis",
+    config: Config,
+    cluster: Cluster,
+    heads: Mapping[str, Head],
+    info: Mapping[str, Any],
+) -> Iterator[Finding]:
+    """Judges what the counts need and what there is of them."""
+    known = [served for served in config.streams if served.topic in cluster.topics]
+    if known:
+        yield judge_memory(config, cluster.topics, info)
+    for served in known:
+        fields = _metadata(client, served, cluster.topics[served.topic].partitions)
+        yield from judge_counts(config, served, cluster, fields, heads.get(served.stream.name, Head()))
+
+
+def _metadata(client: "redis.Redis", served: Served, partitions: int) -> dict[int, dict[str, str]]:
+    """Returns the fields of those partitions' metadata that Redis has."""
+    pipeline = client.pipeline(transaction=False)
+    for partition in range(partitions):
+        pipeline.hgetall(layout.meta_key(served.stream.name, partition))
+    found = enumerate(pipeline.execute())
+    return {p: {k.decode(): v.decode() for k, v in fields.items()} for p, fields in found if fields}

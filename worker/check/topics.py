@@ -1,0 +1,179 @@
+"""Topics: those that the configuration names, by how the cluster has them."""
+
+from collections.abc import Iterator, Mapping
+
+from worker.check.finding import Finding, Level
+from worker.config import Config, Served
+from worker.kafka import topics
+from worker.kafka.topics import Topic
+
+DAY_MS = 24 * topics.HOUR_MS
+
+
+def judge_topics(config: Config, there: Mapping[str, Topic]) -> list[Finding]:
+    """Judges the topics that the configuration names by how the cluster has them."""
+    todo = "ldp-worker create-topics"
+    findings = [
+        Finding(Level.ERROR, f"topic {wanted.name}", f"missing; needed for {wanted.role}", todo)
+        for wanted in topics.wanted(config, 1)
+        if wanted.name not in there
+    ]
+    faults = [(s.topic, _input_faults(s, there[s.topic])) for s in config.streams if s.topic in there]
+    if (topic := there.get(config.snapshots.topic)) is not None:
+        faults.append((config.snapshots.topic, _snapshot_faults(config, topic, there)))
+    if (topic := there.get(config.dead_letters.topic)) is not None:
+        faults.append((config.dead_letters.topic, _dead_letter_faults(config, topic, there)))
+    for name, found in faults:
+        topic = there[name]
+        listed = [*found, *_replication_faults(name, topic)]
+        summary = f"{topic.partitions} partition(s), {topic.replicas} replica(s), {topic.settings['cleanup.policy']}"
+        findings += listed or [Finding(Level.OK, f"topic {name}", summary)]
+    return findings
+
+
+def _input_faults(served: Served, topic: Topic) -> Iterator[Finding]:
+    subject = f"topic {served.topic}"
+    if "compact" in topic.settings["cleanup.policy"]:
+        yield Finding(
+            Level.ERROR,
+            subject,
+            f"cleanup.policy={topic.settings['cleanup.policy']}: compaction removes reports before or after they are"
+            " counted, and no recount is possible",
+            "set cleanup.policy=delete",
+        )
+    ahead = topic.number("message.timestamp.after.max.ms")
+    if topic.settings.get("message.timestamp.type") != "LogAppendTime" and (
+        ahead is None or ahead > topics.HOUR_MS
+    ):
+        allowed = (
+            "any time ahead"
+            if ahead is None or ahead > 1000 * DAY_MS
+            else f"{ahead / topics.HOUR_MS:g} h ahead"
+        )
+        yield Finding(
+            Level.WARNING,
+            subject,
+            f"timestamps may lie {allowed} of the broker's clock: one device with a wrong clock moves the watermark",
+            f"set message.timestamp.after.max.ms={topics.HOUR_MS}",
+        )
+    retention = topic.number("retention.ms")
+    if retention is not None and 0 <= retention < DAY_MS:
+        yield Finding(
+            Level.WARNING,
+            subject,
+            f"retention.ms={retention}: after {retention / topics.HOUR_MS:g} h reports vanish, counted or not",
+            "set retention.ms to more than the longest outage you want to survive, such as 7 days",
+        )
+    size = topic.number("retention.bytes")
+    if size is not None and size >= 0:
+        yield Finding(
+            Level.WARNING,
+            subject,
+            f"retention.bytes={size}: a burst of reports pushes out others that may not be counted yet",
+            "limit by time only: set retention.bytes=-1",
+        )
+    binary, as_json = topics.largest_report(served.stream)
+    limit = topic.number("max.message.bytes")
+    if limit is not None and limit < binary:
+        yield Finding(
+            Level.ERROR,
+            subject,
+            f"max.message.bytes={limit}: not even one report fits",
+            f"set max.message.bytes to {binary} at least, {as_json} for JSON",
+        )
+    elif limit is not None and limit < as_json:
+        yield Finding(
+            Level.WARNING,
+            subject,
+            f"max.message.bytes={limit}: a report fits as a binary frame, but not as JSON",
+            f"set max.message.bytes to {as_json} at least",
+        )
+
+
+def _snapshot_faults(config: Config, topic: Topic, there: Mapping[str, Topic]) -> Iterator[Finding]:
+    subject = f"topic {config.snapshots.topic}"
+    policy = topic.settings["cleanup.policy"]
+    if policy != "compact":
+        yield Finding(
+            Level.ERROR,
+            subject,
+            f"cleanup.policy={policy}: the newest snapshot would be deleted with time, and its number forgotten",
+            "set cleanup.policy=compact",
+        )
+    need = max(
+        topics.largest_message(served.stream, there[served.topic].partitions if served.topic in there else 1)
+        for served in config.streams
+    )
+    limit = topic.number("max.message.bytes")
+    if limit is not None and limit < need:
+        yield Finding(
+            Level.ERROR,
+            subject,
+            f"max.message.bytes={limit}: a snapshot's largest message can have {need} bytes",
+            f"set max.message.bytes={2 * need}",
+        )
+
+
+def _dead_letter_faults(config: Config, topic: Topic, there: Mapping[str, Topic]) -> Iterator[Finding]:
+    subject = f"topic {config.dead_letters.topic}"
+    policy = topic.settings["cleanup.policy"]
+    if policy != "delete":
+        yield Finding(
+            Level.WARNING,
+            subject,
+            f"cleanup.policy={policy}: no two dead letters have the same key, so compaction removes none",
+            "set cleanup.policy=delete",
+        )
+    limit = topic.number("max.message.bytes")
+    inputs = [
+        there[served.topic].number("max.message.bytes") for served in config.streams if served.topic in there
+    ]
+    largest = max((size for size in inputs if size is not None), default=0)
+    if limit is not None and limit < largest:
+        yield Finding(
+            Level.WARNING,
+            subject,
+            f"max.message.bytes={limit}, but records of reports may have {largest}: the dead letters of larger records"
+            " hold only their hash and beginning",
+            f"set max.message.bytes={largest} to keep them whole",
+        )
+
+
+def _replication_faults(name: str, topic: Topic) -> Iterator[Finding]:
+    subject = f"topic {name}"
+    in_sync = topic.number("min.insync.replicas") or 1
+    if in_sync > topic.replicas:
+        yield Finding(
+            Level.ERROR,
+            subject,
+            f"min.insync.replicas={in_sync} with {topic.replicas} replica(s): nothing can be written",
+            "lower min.insync.replicas or add replicas",
+        )
+    elif topic.replicas == 1:
+        yield Finding(
+            Level.WARNING,
+            subject,
+            "one replica: a lost disk takes what it holds along",
+            "beyond a trial: replication factor 3 with min.insync.replicas=2",
+        )
+    elif in_sync == 1:
+        yield Finding(
+            Level.WARNING,
+            subject,
+            f"{topic.replicas} replicas but min.insync.replicas=1: an acknowledged record can be lost with one broker",
+            "set min.insync.replicas=2",
+        )
+    elif in_sync == topic.replicas:
+        yield Finding(
+            Level.WARNING,
+            subject,
+            f"min.insync.replicas={in_sync} of {topic.replicas} replicas: writes stop while any one broker is down",
+            "one replica more than min.insync.replicas",
+        )
+    if topic.settings.get("unclean.leader.election.enable") == "true":
+        yield Finding(
+            Level.WARNING,
+            subject,
+            "unclean.leader.election.enable=true: the log may lose records that were acknowledged and counted",
+            "set unclean.leader.election.enable=false",
+        )

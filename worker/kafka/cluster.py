@@ -1,0 +1,126 @@
+"""The cluster: what Kafka has of what the configuration names."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import kafka.errors
+from kafka.admin import KafkaAdminClient
+
+from worker.config import Config, Served
+from worker.counting.head import Head
+from worker.kafka import topics
+from worker.kafka.brokers import PATIENCE, Unreachable, advice
+from worker.kafka.brokers import connect as connect_admin
+from worker.kafka.newest import newest
+from worker.kafka.outbox import KafkaOutbox
+from worker.kafka.topics import Topic
+from worker.kafka.undecided import Undecided, undecided
+
+
+class Unread(RuntimeError):  # noqa: N818  # named for what happened, as its message is read
+    """Records of a topic could not be read."""
+
+
+@dataclass(frozen=True)
+class Brokers:
+    """The brokers.
+
+    Attributes:
+        count: how many there are.
+        version: the oldest release that the first of them can be.
+        cluster_id: what the cluster calls itself.
+    """
+
+    count: int
+    version: tuple[int, ...]
+    cluster_id: str
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """What Kafka has of what the configuration names.
+
+    Attributes:
+        topics: the topics that exist, by name.
+        logs: input topic -> partition -> (first offset, end).
+        offset_metadata: input topic -> partition -> the metadata of its group's committed offset.
+        undecided: input topic -> what transactions hold back.
+    """
+
+    topics: Mapping[str, Topic]
+    logs: Mapping[str, Mapping[int, tuple[int, int]]]
+    offset_metadata: Mapping[str, Mapping[int, str]]
+    undecided: Mapping[str, Sequence[Undecided]] = field(default_factory=dict)
+
+
+@contextmanager
+def connect(
+    config: Config, wait_seconds: float, on_waiting: Callable[[str], object]
+) -> Iterator[KafkaAdminClient]:
+    """Connects to the cluster's administration, for as long as questions are asked.
+
+    Args:
+        config: where the brokers are.
+        wait_seconds: how long to try, if longer than anybody does.
+        on_waiting: told once whom it waits for and why, if that takes more than a second; on another thread.
+
+    Raises:
+        Unreachable: no broker let the client in, or one of the questions failed.
+    """
+    try:
+        with connect_admin(config, max(PATIENCE, wait_seconds), on_waiting) as admin:
+            yield admin
+    except (kafka.errors.KafkaError, OSError) as error:
+        raise Unreachable(str(error), advice(error)) from error
+
+
+def brokers(admin: KafkaAdminClient) -> Brokers:
+    """Asks for the brokers."""
+    cluster = admin.describe_cluster()
+    there = cluster["brokers"]
+    version = admin.get_broker_version_data(there[0]["broker_id"]).broker_version
+    return Brokers(len(there), tuple(version), cluster["cluster_id"])
+
+
+def describe(admin: KafkaAdminClient, config: Config) -> Cluster:
+    """Asks for all that is judged; a coordinator that only just starts is given time."""
+    there = topics.describe(admin, [topic.name for topic in topics.wanted(config, 1)])
+    known = [served for served in config.streams if served.topic in there]
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        try:
+            metadata = {s.topic: topics.words(admin, config.consumer_group(s.stream), s.topic) for s in known}
+            break
+        except kafka.errors.RetriableError:
+            if time.monotonic() >= deadline:
+                raise
+            time.sleep(0.2)
+    logs = {s.topic: topics.bounds(admin, s.topic, range(there[s.topic].partitions)) for s in known}
+    held = {s.topic: undecided(admin, s.topic, range(there[s.topic].partitions)) for s in known}
+    return Cluster(there, logs, metadata, held)
+
+
+def head(config: Config, served: Served) -> Head:
+    """Returns the head of a stream's newest published snapshot.
+
+    Raises:
+        StateLost: it cannot be read.
+        Unavailable: the brokers do not answer, or it stays undecided.
+    """
+    identity = config.transactional_id(served.stream)
+    outbox = KafkaOutbox(config.kafka.client(), identity, config.snapshots.topic, served.stream)
+    return outbox.head(decided=True, wait_seconds=PATIENCE)
+
+
+def newest_values(config: Config, topic: str) -> list[bytes | None]:
+    """Returns the values of the newest committed records of a topic.
+
+    Raises:
+        Unread: the brokers do not answer, or a record batch cannot be read.
+    """
+    try:
+        return [record.value for record in newest(config, topic)]
+    except kafka.errors.KafkaError as error:
+        raise Unread(str(error)) from error
