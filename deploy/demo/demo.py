@@ -43,6 +43,7 @@ from ldp.consistency import METHODS
 from ldp.snapshot import Snapshot
 from ldp.table import percent
 from worker import audit, check, config, simulate, watch
+from worker.cli.audit import render as render_verdict
 from worker.kafka import brokers, topics
 from worker.observe import logs
 
@@ -474,8 +475,8 @@ def demo(services: Services, folder: Path, keep: bool) -> int:
         step(f"5. What snapshot {last.head['sequence']} says of the ten most used emoji")
         report(labels, crowd, last)
         step("6. The log counted again, by other code", "ldp-worker audit")
-        verdict = audit.audit(served, conf)
-        console.print(audit.render(verdict))
+        verdict = audit.verify(served, conf)
+        console.print(render_verdict(verdict))
         if not verdict.equal:
             raise DemoError(f"the audit found a difference: {verdict.difference}")
         if verdict.reports != USERS:

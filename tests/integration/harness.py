@@ -42,7 +42,9 @@ from worker.kafka import topics
 PATIENCE = 90.0
 """Seconds until a condition must hold: far more than it takes, so that only what never comes fails."""
 
-SCHEMA = json.loads((Path(ldp.__file__).parent / "snapshot" / "snapshot.schema.json").read_text(encoding="utf-8"))
+SCHEMA = json.loads(
+    (Path(ldp.__file__).parent / "snapshot" / "snapshot.schema.json").read_text(encoding="utf-8")
+)
 METHODS = [
     *("base", "base-pos", "post-pos", "base-cut", "norm", "norm-mul", "norm-cut", "norm-sub"),
     *("mle-apx", "power", "power-ns"),
@@ -484,8 +486,8 @@ class World:
 
         return until(said, f"a snapshot of all of {ends}")
 
-    def audit(self) -> audit.Verdict:
-        return audit.audit(self.served, self.config)
+    def audit(self) -> audit.StreamVerdict:
+        return audit.verify(self.served, self.config)
 
     def assert_audit_equal(self, *, whole: bool = False) -> None:
         """Asserts that the recount finds no difference; whole: and that nothing is left to count."""

@@ -72,7 +72,7 @@ def test_point_7_retention_passes_while_the_audit_reads(kafka, redis_url, tmp_pa
                 delete(world, {0: end - 3})
             passed.append(done)
 
-        verdict = audit.audit(world.served, world.config, progress)
+        verdict = audit.verify(world.served, world.config, progress)
         assert verdict.verdict == "not recountable", verdict.difference
         (row,) = verdict.partitions
         ((begin, deleted_to),) = row.deleted

@@ -236,7 +236,7 @@ def test_one_worker_serves_every_protocol(kafka, redis_url, tmp_path):
             found = newest[name].bodies["base"]["frequencies"]
             np.testing.assert_allclose(found, (counts / n - q) / (p - q), rtol=1e-9, atol=1e-12, err_msg=name)
             # the recount
-            verdict = audit.audit(one, configuration)
+            verdict = audit.verify(one, configuration)
             assert (verdict.difference, verdict.lag, verdict.reports) == (None, 0, n), name
             rejected = {}
             for row in verdict.partitions:
@@ -273,7 +273,7 @@ def test_reports_of_a_large_domain(kafka, redis_url, tmp_path):
 
         def counted():
             assert worker.alive()
-            verdict = audit.audit(one, configuration)
+            verdict = audit.verify(one, configuration)
             return verdict if verdict.lag == 0 else None
 
         verdict = until(counted, "all is counted")

@@ -1,13 +1,28 @@
 """Recounts a topic and compares."""
 
-from typing import TYPE_CHECKING
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from worker.cli.command import bar, command, complain, json_option, reach, show, stream_option
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.table import Table
+
+    from worker.audit import PartitionVerdict, StreamVerdict
     from worker.config import Config
+
+EXIT_CODES: Mapping[str, int] = {
+    "different": 1,
+    "gap": 1,
+    "not recountable": 3,
+    "equal": 0,
+    "none yet": 0,
+}
+"""What each of `worker.audit.VERDICTS` makes the command exit with."""
 
 
 @command("audit")
@@ -32,9 +47,7 @@ def audit(config: "Config", stream: str | None, as_json: bool) -> int:
     also its number, start and offset, and the stretches [from, to) of gaps, recorded as lost, and deleted, which
     cannot be recounted.
     """  # noqa: D301
-    import json
-
-    from worker import audit
+    from worker.audit import AuditError, verify
     from worker.observe import logs
 
     logs.silence()
@@ -42,12 +55,110 @@ def audit(config: "Config", stream: str | None, as_json: bool) -> int:
     try:
         reach(config, served.topic)
         with bar("recounting", "offsets") as move:
-            verdict = audit.audit(served, config, move)
-    except audit.AuditError as error:
+            verdict = verify(served, config, move)
+    except AuditError as error:
         complain(str(error))
         return 1
     if as_json:
-        click.echo(json.dumps(audit.as_json(verdict), indent=2))
+        click.echo(json.dumps(in_json(verdict), indent=2))
     else:
-        show(audit.render(verdict))
-    return audit.EXIT_CODES[verdict.verdict]
+        show(render(verdict))
+    return EXIT_CODES[verdict.verdict]
+
+
+def render(verdict: "StreamVerdict") -> "RenderableType":
+    """Returns a verdict for the terminal: a row a partition, a row a reason, what differs, the outcome last."""
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for heading in ("partition", "offset", "lag", "reports", "malformed"):
+        table.add_column(heading, justify="right", overflow="fold")
+    table.add_column("verdict")
+    for row in verdict.partitions:
+        numbers = (row.offset, row.lag, row.reports, row.malformed)
+        style = _STYLES.get(row.verdict, "")
+        table.add_row(str(row.partition), *(f"{n:,}" for n in numbers), Text(row.verdict, style=style))
+    said = [Text(f"partition {r.partition}: {r.difference}") for r in verdict.partitions if r.difference]
+    reasons = [_reasons(verdict)] if verdict.malformed else []
+    title = Text(f"audit of {verdict.stream}", style="bold")
+    return Group(title, table, *reasons, *said, Text(outcome(verdict)))
+
+
+_STYLES = {"equal": "green", "not recountable": "yellow", "different": "bold red", "gap": "bold red"}
+
+
+def _reasons(verdict: "StreamVerdict") -> "Table":
+    """Returns the reasons of the malformed records: how many, and in which partitions."""
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column("malformed")
+    table.add_column("records", justify="right", overflow="fold")
+    table.add_column("in partition")
+    for reason, count in verdict.rejected.items():
+        where = ", ".join(str(row.partition) for row in verdict.partitions if row.rejected.get(reason))
+        table.add_row(reason, f"{count:,}", where)
+    return table
+
+
+def outcome(verdict: "StreamVerdict") -> str:
+    """Says what a verdict comes to.
+
+    Example:
+        >>> from worker.audit import PartitionVerdict, StreamVerdict
+        >>> good = PartitionVerdict(0, 0, 9, 2, 9, 18), PartitionVerdict(1, 0, 5, 0, 5, 5, {"json": 1})
+        >>> outcome(StreamVerdict("colours", good))
+        'equal: 23 reports in 14 records, 1 malformed'
+        >>> bad = PartitionVerdict(0, 0, 9, 2, difference="late: 3 in Redis, 0 recounted")
+        >>> outcome(StreamVerdict("colours", (bad,)))
+        'different in partition 0'
+    """
+    counted = f"{verdict.reports:,} reports in {verdict.records:,} records, {verdict.malformed:,} malformed"
+    if different := [str(row.partition) for row in verdict.partitions if row.verdict == "different"]:
+        return f"different in partition {', '.join(different)}"
+    gaps = " except for the recorded gaps" if verdict.verdict == "gap" else ""
+    if deleted := [str(row.partition) for row in verdict.partitions if row.deleted]:
+        remains = f"nothing differs{gaps} in what remains: {counted}"
+        return f"not recountable in partition {', '.join(deleted)}; {remains}"
+    return f"equal{gaps}: {counted}" if verdict.counted else "nothing is counted yet: no verdict"
+
+
+def in_json(verdict: "StreamVerdict") -> dict[str, Any]:
+    """Returns a verdict in JSON's types.
+
+    For the stream and, under ``partitions``, for each one: ``verdict``, one of `EXIT_CODES`; ``equal``, whether all was
+    recounted, nothing differs and nothing is recorded as lost; ``counted``, whether anything was counted yet;
+    ``difference``, the first one, or what else keeps it from being equal, or null; ``lag``, offsets not counted yet;
+    ``records``, ``reports`` and ``malformed``, how many were read again; ``rejected``, the malformed ones by reason.
+    For each partition too: ``partition``, ``start``, ``offset``, and, if nothing else differs, the stretches [from, to)
+    of ``gaps``, which are recorded as lost, and ``deleted``, which were counted and then deleted.
+
+    Example:
+        >>> from worker.audit import PartitionVerdict, StreamVerdict
+        >>> tree = in_json(StreamVerdict("colours", (PartitionVerdict(0, 0, 9, 2, 9, 18, {"json": 2}),)))
+        >>> tree["equal"], tree["counted"], tree["malformed"], tree["rejected"], tree["partitions"][0]["rejected"]
+        (True, True, 2, {'json': 2}, {'json': 2})
+    """
+
+    def common(of: "StreamVerdict | PartitionVerdict") -> dict[str, Any]:
+        return {
+            "verdict": of.verdict,
+            "equal": of.difference is None,
+            "counted": of.counted,
+            "difference": of.difference,
+            "records": of.records,
+            "reports": of.reports,
+            "malformed": of.malformed,
+            "rejected": dict(of.rejected),
+            "lag": of.lag,
+        }
+
+    rows = [
+        {"partition": row.partition, "start": row.start, "offset": row.offset}
+        | common(row)
+        | {"gaps": [list(gap) for gap in row.gaps], "deleted": [list(gone) for gone in row.deleted]}
+        for row in verdict.partitions
+    ]
+    return {"stream": verdict.stream} | common(verdict) | {"partitions": rows}

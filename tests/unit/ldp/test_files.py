@@ -26,7 +26,7 @@ from ldp.cli import cli
 from ldp.consistency import METHODS
 from ldp.files import Aggregator, perturbed, values
 from ldp.oracles import ORACLES
-from worker.audit import recount
+from worker.audit.recount import recount
 
 ROOT = Path(__file__).parents[3]
 VECTORS = [

@@ -1,0 +1,443 @@
+"""The verdict on what is stored: each difference is named, and none where there is none."""
+
+import json
+import random
+from collections import Counter
+
+import numpy as np
+import pytest
+
+import ldp
+from ldp import frames
+from tests.unit.worker.audit.streams import STREAMS, counted_by_worker, every_stream, frame, some_reports
+from worker.audit import PartitionVerdict
+from worker.audit.comparison import judge
+from worker.audit.parsing import Limits
+from worker.audit.protocols import likely_ones
+from worker.audit.records import Deleted
+from worker.audit.recount import recount as recount_of
+from worker.counting import layout, rules
+from worker.counting.columns import Batch, Columns
+from worker.counting.partition import PartitionState
+from worker.counting.rules import Rule, Terms
+
+# --- the verdict on what is stored ------------------------------------------------------------------------------------
+
+GROUP = "ldp-worker-s"
+STREAM = STREAMS["olh-mul32"]
+START = 100
+FLUSH = "0123456789abcdef" * 2
+
+
+def log(n=50, seed=1):
+    """Records of offsets START, START+1, ...: good ones, and every fifth malformed."""
+    rng = random.Random(seed)
+    return [
+        (10_000 + i, b"noise" if i % 5 == 4 else frame(STREAM, *some_reports(STREAM, rng, 3)))
+        for i in range(n)
+    ]
+
+
+def stored(state, group=GROUP, stream=STREAM):
+    """What a commit of a state leaves in the store."""
+    before = layout.initial(
+        layout.lineage(group, stream, "topic-id"), PartitionState.fresh(stream, state.start)
+    )
+    metadata, blobs = layout.dump(state, before, FLUSH)
+    return metadata.fields(), dict(blobs)
+
+
+def verify(cut, records, begin=START, end=None, stream=STREAM, read=None):
+    def there(first, last):
+        assert begin <= first <= last
+        return records[first - START : last - START]
+
+    bounds = (begin, START + len(records) if end is None else end)
+    return judge(stream.document(), 0, group=GROUP, cut=cut, bounds=bounds, read=read or there)
+
+
+def test_equal_up_to_the_stored_offset_and_no_further():
+    records = log()
+    row = verify(stored(counted_by_worker(STREAM, records[:40], START)), records)
+    assert row == PartitionVerdict(
+        0, START, START + 40, lag=10, records=40, reports=96, rejected={"version": 8}
+    )
+
+
+def test_nothing_counted_yet_is_no_difference():
+    empty = ({}, {"all": None})
+    assert verify(empty, log()) == PartitionVerdict(0, None, 0, lag=50)
+    claimed = layout.initial(layout.lineage(GROUP, STREAM, "t"), PartitionState.fresh(STREAM, START)).fields()
+    assert verify((claimed, {"all": None}), log()) == PartitionVerdict(0, START, START, lag=50)
+
+
+def changed(what, to):
+    def change(state):
+        setattr(state, what, to)
+
+    return change
+
+
+def add_to_entry(state):
+    state.windows["all"].state[[17, 60]] += 1
+
+
+def add_report(state):
+    state.windows["all"].reports += 1
+
+
+@pytest.mark.parametrize(
+    ("change", "difference"),
+    [
+        (changed("accepted", 41), "accepted: 41 in Redis, 40 recounted"),
+        (changed("rejected", {"version": 9}), "rejected as version: 9 in Redis, 10 recounted"),
+        (changed("rejected", {"version": 10, "json": 1}), "rejected as json: 1 in Redis, 0 recounted"),
+        (changed("rejected", {}), "rejected as version: 0 in Redis, 10 recounted"),
+        (changed("late", 1), "late: 1 in Redis, 0 recounted"),
+        (changed("watermark", 10_049), "watermark: 10049 in Redis, 10048 recounted"),
+        (changed("watermark", None), "watermark: None in Redis, 10048 recounted"),
+        (add_report, "reports: 121 in Redis, 120 recounted"),
+        (changed("offset", START + 49), "rejected as version: 10 in Redis, 9 recounted"),
+        (
+            changed("offset", START + 51),
+            "offset: 151 in Redis, but the log ends at 150: truncated or made anew",
+        ),
+        (changed("start", START + 1), "start: 101 in Redis, but the log begins at 100 already"),
+    ],
+)
+def test_first_difference_is_named(change, difference):
+    state = counted_by_worker(STREAM, log(), START)
+    change(state)
+    assert verify(stored(state), log()).difference == difference
+
+
+def test_a_single_entry_of_the_state_is_enough():
+    records = log()
+    state = counted_by_worker(STREAM, records, START)
+    was = int(state.windows["all"].state[17])
+    add_to_entry(state)
+    row = verify(stored(state), records)
+    assert row.difference == f"state[17]: {was + 1} in Redis, {was} recounted; 2 of 120 entries differ"
+
+
+def test_reports_of_one_record_exchanged_for_others_are_noticed():
+    # every total is equal, only the vectors differ
+    records = log()
+    others = [(records[0][0], frame(STREAM, (1, 1), (2, 2), (3, 3))), *records[1:]]
+    row = verify(stored(counted_by_worker(STREAM, records, START)), others)
+    assert row.difference.startswith("state[")
+
+
+def test_metadata_and_counts_must_belong_together():
+    records = log()
+    fields, blobs = stored(counted_by_worker(STREAM, records, START))
+    assert verify((fields, blobs), records).difference is None
+    blob = blobs["all"]
+
+    def difference(fields=fields, blob=blob):
+        return verify((fields, {"all": blob}), records).difference
+
+    assert difference({}) == "metadata: missing, but there are counts"
+    assert difference(blob=None) == "counts: the blob that the metadata name is missing"
+    assert difference(blob=blob[:-8]) == f"counts: the blob has {len(blob) - 8} bytes, {len(blob)} are due"
+    assert difference(blob=b"LDP2" + blob[4:]).startswith("counts: the blob says b'LDP2'")
+    other = fields | {"blobs": json.dumps({"all": "f" * 32})}
+    assert difference(other) == f"counts: the blob is of flush {FLUSH}, the metadata name {'f' * 32}"
+    assert difference(fields | {"offset": "149"}) == "counts: the blob is of offset 150, the metadata of 149"
+    assert difference(fields | {"flush": ""}) == "metadata: of before the first commit, but there are counts"
+    assert difference(fields | {"blobs": "{}"}).startswith("metadata: the blobs named are []")
+    for key in fields.keys() - {"epoch", "flush"}:
+        assert difference(fields | {key: "?"}).startswith("metadata: "), key
+        assert difference({k: v for k, v in fields.items() if k != key}).startswith("metadata: "), key
+
+
+def test_a_blob_may_be_older_than_the_metadata():
+    records = log()
+    state = counted_by_worker(STREAM, records, START)
+    before, blobs = layout.dump(state, layout.initial(layout.lineage(GROUP, STREAM, "t"), state), FLUSH)
+    state.changed.clear()
+    state.apply(
+        STREAM, Batch(0, state.offset, state.offset + 1, Columns.of([], [], []))
+    )  # a transaction marker
+    after, none = layout.dump(state, before, "f" * 32)
+    assert none == {}
+    assert verify((after.fields(), blobs), [*records], end=state.offset + 1).difference is None
+
+
+def test_counts_of_another_stream_or_group_are_refused():
+    records = log()
+    state = counted_by_worker(STREAM, records, START)
+    row = verify(stored(state, group="other"), records)
+    assert row.difference == f"lineage: group is 'other' in Redis, {GROUP!r} by the configuration"
+    row = verify(stored(state, stream=STREAMS["olh-xxh32"]), records)
+    assert row.difference.startswith("lineage: fingerprint is ")
+
+
+def with_gap(records, lost, found, recorded=None):
+    """A worker's state that counted up to ``lost`` and went on at ``found``."""
+    state = counted_by_worker(STREAM, records[: lost - START], START, recorded=recorded)
+    state.skip(found)
+    rest = records[found - START :]
+    end = START + len(records)
+    offsets = range(found, end)
+    state.apply(STREAM, Batch(0, found, end, Columns.of(offsets, [t for t, _ in rest], [v for _, v in rest])))
+    return state
+
+
+def test_point_7_deleted_records_are_named_as_what_cannot_be_recounted():
+    records = log()
+    cut = stored(counted_by_worker(STREAM, records, START))
+    row = verify(cut, records, begin=START + 20)
+    said = "not recountable: offsets 100 to 119: counted, then deleted; nothing differs in what remains: 30 records"
+    assert (row.difference, row.deleted, row.verdict) == (said, ((100, 120),), "not recountable")
+    assert (row.records, row.reports, row.malformed) == (30, 72, 6)
+    # all of it is gone, and more was not counted yet
+    row = verify(cut, records, begin=START + 60, end=START + 70)
+    said = "not recountable: offsets 100 to 149: counted, then deleted; none remains"
+    assert (row.difference, row.deleted, row.records) == (said, ((100, 150),), 0)
+    # what was not counted when it was deleted is no part of it: the worker's next claim records it as a gap
+    assert verify(cut, records, begin=START + 1).deleted == ((100, 101),)
+
+
+@every_stream
+def test_point_7_whatever_was_deleted_right_counts_are_never_different(stream):
+    rng = random.Random(f"retention {stream.fingerprint.hex()}")
+    records = [
+        (
+            rng.randrange(10**6),
+            b"noise" if rng.randrange(4) == 0 else frame(stream, *some_reports(stream, rng, 2)),
+        )
+        for _ in range(40)
+    ]
+    cut = stored(counted_by_worker(stream, records, START), stream=stream)
+    for begin in range(START + 1, START + 41):
+        row = verify(cut, records, begin=begin, stream=stream)
+        assert (row.verdict, row.deleted) == ("not recountable", ((START, begin),)), row.difference
+        assert row.records == START + 40 - begin
+
+
+def empty_state(state):
+    state.windows["all"].state[:] = 0
+
+
+def fill_state(state):
+    state.windows["all"].state[:] = state.windows["all"].reports + 1
+
+
+def no_reports(state):
+    state.windows["all"].reports = 0
+
+
+def more_reports(state):
+    state.windows["all"].reports += 1000
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (changed("accepted", 3), "accepted: 3 in Redis, 24 recounted of what remains"),
+        (changed("accepted", 60), "records: 20 offsets were deleted, 40 records were counted there"),
+        (changed("rejected", {"version": 5}), "rejected as version: 5 in Redis, 6 recounted of what remains"),
+        (changed("rejected", {"version": 10, "json": 1}), "records: 20 offsets were deleted, 21 records"),
+        (changed("late", 1), "late: 1 in Redis, 0 recounted"),
+        (changed("watermark", 10_047), "watermark: 10047 in Redis, 10048 recounted of what remains"),
+        (changed("watermark", None), "watermark: None in Redis, 10048 recounted of what remains"),
+        (no_reports, "reports: 0 in Redis, 72 recounted of what remains"),
+        (empty_state, "state[0]: 0 in Redis, "),
+        (fill_state, "state[0]: "),
+    ],
+)
+def test_point_7_a_loss_that_shows_in_what_remains_is_a_difference(change, said):
+    state = counted_by_worker(STREAM, log(), START)
+    change(state)
+    row = verify(stored(state), log(), begin=START + 20)
+    assert row.difference.startswith(said)
+    assert (row.verdict, row.deleted) == ("different", ())
+
+
+@pytest.mark.parametrize("name", ["grr-3", "subset-u1", "subset-bits", "hadamard-10", "pgr-10", "oue-10"])
+def test_point_7_what_was_deleted_must_add_up_as_the_protocols_reports_do(name):
+    stream, rng = STREAMS[name], random.Random(7)
+    ones = stream.document().get("k", None if name.startswith("oue") else 1)
+    records = [(0, frame(stream, *some_reports(stream, rng, 2))) for _ in range(50)]
+    for change in (add_to_first, more_reports):
+        state = counted_by_worker(stream, records, START)
+        change(state)
+        row = verify(stored(state, stream=stream), records, begin=START + 20, stream=stream)
+        if ones is None:  # a user's bits are as many as the coins say
+            assert row.verdict == "not recountable"
+        else:
+            reports = 40 if change is add_to_first else 1040
+            total = ones * 40 + (change is add_to_first)
+            said = f"state: the sum of {reports} deleted reports is {total}, {ones * reports} is due"
+            assert row.difference == said
+
+
+def add_to_first(state):
+    state.windows["all"].state[0] += 1
+
+
+def test_point_7_records_that_were_all_malformed_have_no_reports():
+    records = [(5, b"noise")] * 20 + log()
+    good = counted_by_worker(STREAM, records, START)
+    assert verify(stored(good), records, begin=START + 20).verdict == "not recountable"
+    for change, said in (
+        (add_report, "reports: 121 of 0 accepted"),
+        (changed("watermark", 99_999), "watermark: 99999 in Redis, 10048 recounted of what remains"),
+    ):
+        state = counted_by_worker(STREAM, records, START)
+        state.rejected["version"] = 30
+        change(state)
+        row = verify(stored(state), records, begin=START + 20)
+        assert row.difference.startswith(said.replace("121", "1"))
+
+
+def test_point_7_retention_that_passes_during_the_audit():
+    records = log()
+    cut = stored(counted_by_worker(STREAM, records, START))
+
+    def read(first, last):
+        assert (first, last) == (START + 5, START + 50)
+        yield from records[5:20]
+        yield Deleted((START + 20, START + 30))
+        yield from records[30:50]
+
+    row = verify(cut, records, begin=START + 5, read=read)
+    assert (row.verdict, row.deleted) == ("not recountable", ((100, 105), (120, 130)))
+    assert row.records == 35
+    assert "offsets 100 to 104, offsets 120 to 129: counted, then deleted" in row.difference
+
+
+def test_a_gap_is_named_and_the_rest_recounted():
+    records = log()
+    # lost before anything was counted: all that remains can be read again
+    row = verify(stored(with_gap(records, START, START + 20)), records, begin=START + 20)
+    said = (
+        "gap: offsets 100 to 119: recorded as lost, deleted before they were counted; all else equals the log"
+    )
+    assert (row.difference, row.gaps, row.verdict, row.records) == (said, ((100, 120),), "gap", 30)
+    row = verify(stored(with_gap(records, START, START + 1)), records, begin=START + 1)
+    assert row.difference.startswith("gap: offset 100: recorded as lost")
+    # counted to 110, the log then began at 120: what was counted before is gone too
+    row = verify(stored(with_gap(records, START + 10, START + 20)), records, begin=START + 20)
+    said = (
+        "gap: offsets 110 to 119: recorded as lost, deleted before they were counted;"
+        " not recountable: offsets 100 to 109: counted, then deleted; nothing differs in what remains: 30 records"
+    )
+    assert (row.difference, row.verdict) == (said, "gap")
+    assert (row.gaps, row.deleted) == (((110, 120),), ((100, 110),))
+    # a difference in the rest comes first
+    state = with_gap(records, START, START + 20)
+    state.accepted += 1
+    row = verify(stored(state), records, begin=START + 20)
+    assert row.difference == f"accepted: {state.accepted} in Redis, {state.accepted - 1} recounted"
+    assert (row.gaps, row.verdict) == ((), "different")
+
+
+def test_a_gap_that_the_log_disproves_is_a_difference():
+    records = log()
+    row = verify(stored(with_gap(records, START, START + 20)), records, begin=START + 19)
+    assert row.difference == "gaps: [100, 120) in Redis, but the log still has it from 119 on"
+    state = counted_by_worker(STREAM, records, START)
+    state.gaps = [(140, 160)]
+    row = verify(stored(state), records)
+    assert row.difference == "gaps: [(140, 160)] do not ascend within [100, 150)"
+
+
+# --- the rules that are recorded --------------------------------------------------------------------------------------
+
+UNARY = STREAMS["oue-64"]
+RULES = [
+    Rule(START, 0, Terms(None, ones=False)),
+    Rule(START + 10, 1, Terms(2, ones=True)),
+    Rule(START + 10, 2, Terms(3, ones=True)),
+    Rule(START + 25, 3, Terms(1, ones=False)),
+    Rule(START + 80, 9, Terms(1, ones=True)),  # not yet
+]
+
+
+def of_all_lengths(stream, n=50, seed=2):
+    """Records of 1 to 4 reports; some of the unary ones of nothing but ones."""
+    rng = random.Random(seed)
+    records = []
+    for t in range(n):
+        reports = some_reports(stream, rng, rng.randrange(1, 5))
+        if stream.oracle.name == "oue" and rng.randrange(2):
+            reports[0] = np.frombuffer(b"\xff" * 8, stream.oracle.report_dtype)[0]
+        encode = rng.choice([frames.encode, frames.encode_json])
+        records.append((t, encode(stream, np.array(reports, stream.oracle.report_dtype))))
+    return records
+
+
+@pytest.mark.parametrize("stream", [STREAM, UNARY], ids=["olh", "oue"])
+@pytest.mark.parametrize("cuts", [(), (10, 25), (3, 17, 30)])
+def test_point_16_and_19_the_audit_follows_the_rule_recorded_for_each_offset(stream, cuts):
+    records = of_all_lengths(stream)
+    state = counted_by_worker(stream, records, START, cuts, RULES)
+    by_hand = Counter()
+    for i, (_, value) in enumerate(records):
+        most, ones = [(None, False), (3, True), (1, False)][(i >= 10) + (i >= 25)]
+        by_hand.update(recount_of(stream.document(), [(0, value)], Limits(most, ones)).rejected)
+    assert dict(by_hand) == state.rejected
+    assert by_hand.keys() == ({"many", "ones"} if stream is UNARY else {"many"})
+    for encoded in (state, *([] if stream is UNARY else [with_gap(records, START, START + 5, RULES)])):
+        row = judge(
+            stream.document(),
+            0,
+            group=GROUP,
+            cut=stored(encoded, stream=stream),
+            bounds=(START + 5 if encoded.gaps else START, START + 50),
+            read=lambda first, last: records[first - START : last - START],
+        )
+        assert row.verdict == ("gap" if encoded.gaps else "equal"), row.difference
+        assert row.rejected == encoded.rejected
+
+
+def test_point_16_old_counts_have_no_rules_and_everything_counted():
+    records = of_all_lengths(UNARY)
+    state = counted_by_worker(UNARY, records, START, recorded=[rules.before(START)])
+    fields, blobs = stored(state, stream=UNARY)
+    totals = json.loads(fields["totals"])
+    assert totals.pop("rules") == [{"offset": START, "revision": 0, "most_reports": None, "ones": False}]
+    cut = fields | {"totals": json.dumps(totals)}, blobs
+    bounds, read = (START, START + 50), lambda first, last: records[first - START : last - START]
+    row = judge(UNARY.document(), 0, group=GROUP, cut=cut, bounds=bounds, read=read)
+    assert (row.verdict, row.records, row.malformed) == ("equal", 50, 0)
+    assert layout.recorded(layout.Metadata.parse(cut[0])) == [rules.before(START)]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        [],
+        [{"offset": START + 1, "revision": 1, "most_reports": 1, "ones": True}],
+        [{"offset": START, "revision": 1, "most_reports": 1}],
+        [{"offset": START, "revision": 1, "most_reports": 1, "ones": True, "grace": 5}],
+        [rule.as_json() for rule in (RULES[3], RULES[1])],
+        ["rule"],
+        None,
+    ],
+)
+def test_point_16_rules_that_cannot_be_followed_are_named(said):
+    fields, blobs = stored(counted_by_worker(STREAM, log(), START))
+    totals = json.loads(fields["totals"]) | {"rules": said}
+    fields |= {"totals": json.dumps(totals)}
+    assert verify((fields, blobs), log()).difference.startswith("metadata: ")
+    with pytest.raises(layout.StateLost, match="cannot be read"):
+        layout.recorded(layout.Metadata.parse(fields))
+
+
+@pytest.mark.parametrize("oracle", [ldp.OUE, ldp.SUE])
+def test_point_19_the_audit_finds_the_same_unlikely_ones_by_itself(oracle):
+    for epsilon in ("1/100", "1/2", "1/1", "3/1", "8/1", "64/1"):
+        for d in (*range(1, 50), 64, 100, 845, 4000):
+            expected = oracle(epsilon, domain_size=d).likely_ones
+            assert likely_ones(oracle.name, epsilon, d) == expected, (epsilon, d)
+
+
+def test_counts_that_were_lost_are_a_difference():
+    document = ldp.Stream("s", ldp.GRR("1", 3)).document()
+    facts = {"group": "g", "cut": ({}, {}), "bounds": (0, 7), "read": lambda begin, end: []}
+    assert judge(document, 0, **facts).difference is None
+    assert judge(document, 0, **facts, offset_metadata="claimed").difference is None
+    assert "were lost" in judge(document, 0, **facts, offset_metadata="counted").difference

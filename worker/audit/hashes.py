@@ -1,0 +1,120 @@
+"""The hashes of OLH, computed for many values and reports at once; what they are says `ldp`'s README, here again."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+State = npt.NDArray[np.int64]
+"""(K,): how many reports support each value, or, where a report is only an index, have each."""
+Uint32 = npt.NDArray[np.uint32]
+
+_LANE = 1 << 15  # hashes computed at once: two such columns of 32 bits stay in a core's second-level cache
+
+
+def count_olh(
+    state: State, seeds: npt.NDArray[Any], buckets: npt.NDArray[Any], g: int, hashed: "Hash"
+) -> None:
+    """Adds, for each value, the reports whose hash of it is their bucket; O(n · d), a lane at a time."""
+    for start in range(0, len(seeds), _LANE):
+        seed = np.ascontiguousarray(seeds[start : start + _LANE], np.uint32)
+        supports = hashed(seed, buckets[start : start + _LANE].astype(np.uint64), g)
+        for first, last in _decades(len(state), rows=_LANE // len(seed)):
+            hits = supports(np.arange(first, last, dtype=np.uint32)[:, np.newaxis])
+            state[first:last] += np.count_nonzero(hits, axis=1)
+
+
+def _decades(d: int, rows: int) -> Iterator[tuple[int, int]]:
+    """Cuts 0..d-1 into stretches of at most ``rows`` values, all of one number of decimal digits."""
+    first, decade = 0, 10
+    while first < d:
+        last = min(first + rows, decade, d)
+        yield first, last
+        first = last
+        decade = decade * 10 if first == decade else decade
+
+
+_Supports = Callable[[Uint32], npt.NDArray[np.bool_]]
+"""(m, 1) values, all of one number of decimal digits -> (m, n): which of n reports support which."""
+Hash = Callable[[Uint32, npt.NDArray[np.uint64], int], _Supports]
+"""(n,) seeds, (n,) buckets, g -> what these reports support."""
+
+
+def _mul32(seed: Uint32, bucket: npt.NDArray[np.uint64], g: int) -> _Supports:
+    """The hash "mul32": floor(x·g / 2^32) of a word x that the value's own four words make of the seed."""
+    # the bucket is r exactly for x in [ceil(r·2^32 / g), ceil((r+1)·2^32 / g))
+    low = ((bucket << 32) + (g - 1)) // g
+    width = (((bucket + 1) << 32) + (g - 1)) // g - low
+    low32, width32 = low.astype(np.uint32), width.astype(np.uint32)
+
+    def supports(values: Uint32) -> npt.NDArray[np.bool_]:
+        e = _mixed(values + 0x9E3779B1)
+        b = _mixed(e + 0x9E3779B1)
+        c = _mixed(b + 0x9E3779B1) & 0xCCCCCCCC | 0x11111111
+        x = seed ^ e
+        x *= 0xC2B2AE3D + values * 0x78DDE6C4
+        x ^= x >> 11
+        x ^= b
+        x *= c
+        x -= low32
+        hits: npt.NDArray[np.bool_] = x < width32
+        return hits
+
+    return supports
+
+
+def _mixed(x: Uint32) -> Uint32:
+    """The words whose every bit depends on every bit of x."""
+    mixed = x.copy()
+    _avalanche(mixed, np.empty_like(x), (16, 0x7FEB352D), (15, 0x846CA68B), (16, 1))
+    return mixed
+
+
+def _xxh32(seed: Uint32, bucket: npt.NDArray[np.uint64], g: int) -> _Supports:
+    """The hash "xxh32": xxHash32 of the value's decimal string, modulo g.
+
+    A string shorter than 16 bytes is hashed four bytes at a time, then byte by byte.
+    """
+    bucket32 = bucket.astype(np.uint32)
+
+    def supports(values: Uint32) -> npt.NDArray[np.bool_]:
+        digits = len(str(values[0, 0]))
+        text = [values // 10 ** (digits - 1 - i) % 10 + ord("0") for i in range(digits)]
+        h = np.repeat(seed[np.newaxis] + (0x165667B1 + digits), len(values), axis=0)
+        scratch = np.empty_like(h)
+        words = digits // 4 * 4
+        for i in range(0, words, 4):
+            h += (text[i] | text[i + 1] << 8 | text[i + 2] << 16 | text[i + 3] << 24) * 0xC2B2AE3D
+            _rotate(h, scratch, 17)
+            h *= 0x27D4EB2F
+        for byte in text[words:]:
+            h += byte * 0x165667B1
+            _rotate(h, scratch, 11)
+            h *= 0x9E3779B1
+        _avalanche(h, scratch, (15, 0x85EBCA77), (13, 0xC2B2AE3D), (16, 1))
+        # h mod g by quotient and product: numpy divides by one number much faster than it takes remainders
+        np.floor_divide(h, g, out=scratch)
+        scratch *= g
+        h -= scratch
+        hits: npt.NDArray[np.bool_] = h == bucket32
+        return hits
+
+    return supports
+
+
+def _rotate(x: Uint32, scratch: Uint32, left: int) -> None:
+    np.left_shift(x, left, out=scratch)
+    x >>= 32 - left
+    x |= scratch
+
+
+def _avalanche(x: Uint32, scratch: Uint32, *rounds: tuple[int, int]) -> None:
+    """Mixes in place, each round a XOR with the own shift, then a product modulo 2^32."""
+    for shift, factor in rounds:
+        np.right_shift(x, shift, out=scratch)
+        x ^= scratch
+        x *= factor
+
+
+HASHES: Mapping[str, Hash] = {"mul32": _mul32, "xxh32": _xxh32}

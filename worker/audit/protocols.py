@@ -1,0 +1,165 @@
+"""The protocols: how the reports of each are written, which of them are allowed, and how they are counted."""
+
+import decimal
+import struct
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import cache, partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from worker.audit.errors import AuditError
+from worker.audit.hashes import HASHES, State, count_olh
+
+
+def _width(limit: int) -> int:
+    """Returns the power of two of the bytes of the smallest unsigned integer that holds limit - 1."""
+    return next(power for power in range(4) if limit <= 1 << (8 << power))
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """How the reports of a protocol are written and counted.
+
+    Attributes:
+        entries: of the state.
+        columns: the bytes of one report.
+        numbers: what packs a report that JSON has as numbers; None where JSON has its bytes in base64.
+        ones: what each report adds to the state's sum; None where that is not the same for all.
+        allowed: whether the bytes of whole reports are within what the protocol allows.
+        likely: whether such bytes could be honest clients'.
+        count: adds reports to a state, given as columns.
+    """
+
+    entries: int
+    columns: np.dtype[np.void]
+    numbers: struct.Struct | None
+    ones: int | None
+    allowed: Callable[[bytes], bool]
+    likely: Callable[[bytes], bool]
+    count: Callable[..., None]
+
+
+def protocol_of(document: Mapping[str, Any]) -> Protocol:
+    """Returns the protocol of a stream's public document.
+
+    Raises:
+        AuditError: a protocol or hash that the audit does not know.
+    """
+    d: int = document["domain_size"]
+    match document:
+        case {"protocol": "grr"}:
+            return _of_numbers(d, (d,), _count_indices)
+        case {"protocol": "olh", "g": g, "hash": ("mul32" | "xxh32") as name}:
+            return _of_numbers(d, (1 << 32, g), partial(count_olh, g=g, hashed=HASHES[name]))
+        case {"protocol": "olh", "hash": "mix32"}:
+            raise AuditError(
+                "hash mix32 is withdrawn: some pairs of values shared a bucket far more often than once in g seeds; "
+                "nothing was ever released with it, use mul32"
+            )
+        case {"protocol": "oue" | "sue" as name, "epsilon": epsilon}:
+            return _of_bits(d, None, lambda: likely_ones(name, epsilon, d))
+        case {"protocol": "subset", "k": k}:
+            # whichever is shorter
+            return _of_indices(d, k) if (k << _width(d)) <= (d + 7) // 8 else _of_bits(d, k)
+        case {"protocol": "hadamard"}:
+            size = 2
+            while size <= d:
+                size *= 2
+            return _of_numbers(size, (size,), _count_indices)
+        case {"protocol": "pgr", "prime": prime, "dimension": dimension}:
+            points = sum(prime**i for i in range(dimension))
+            return _of_numbers(points, (points,), _count_indices)
+    said = {key: value for key, value in document.items() if key != "labels"}
+    raise AuditError(f"{said}: the audit knows the protocols {_KNOWN}")
+
+
+_KNOWN = "grr, olh with hash mul32 or xxh32, oue, sue, subset, hadamard and pgr"
+
+
+def _of_numbers(entries: int, limits: tuple[int, ...], count: Callable[..., None]) -> Protocol:
+    """A report is a few numbers, each below its limit."""
+    numbers = struct.Struct("<" + "".join("BHIQ"[_width(limit)] for limit in limits))
+    columns = np.dtype([(f"f{i}", f"<u{1 << _width(limit)}") for i, limit in enumerate(limits)])
+
+    def allowed(body: bytes) -> bool:
+        return all(
+            number < limit
+            for report in numbers.iter_unpack(body)
+            for number, limit in zip(report, limits, strict=True)
+        )
+
+    return Protocol(
+        entries, columns, numbers, 1 if len(limits) == 1 else None, allowed, lambda _: True, count
+    )
+
+
+def _of_bits(d: int, ones: int | None, bounds: Callable[[], tuple[int, int]] | None = None) -> Protocol:
+    """A report is a number below 2^d, least significant byte first: bit v is value v.
+
+    Args:
+        d: the number of bits.
+        ones: how many are set, or None for any number.
+        bounds: the fewest and the most that are likely, or None for any number.
+    """
+    size = (d + 7) // 8
+
+    def reports(body: bytes) -> Iterator[int]:
+        return (int.from_bytes(body[at : at + size], "little") for at in range(0, len(body), size))
+
+    def allowed(body: bytes) -> bool:
+        return all(bits >> d == 0 and ones in (None, bits.bit_count()) for bits in reports(body))
+
+    def likely(body: bytes) -> bool:
+        if bounds is None:
+            return True
+        low, high = bounds()
+        return all(low <= bits.bit_count() <= high for bits in reports(body))
+
+    def count(state: State, reports: npt.NDArray[np.uint8]) -> None:
+        state += np.unpackbits(reports, axis=1, count=d, bitorder="little").sum(axis=0, dtype=np.int64)
+
+    return Protocol(d, np.dtype([("bits", "u1", (size,))]), None, ones, allowed, likely, count)
+
+
+@cache
+def likely_ones(protocol: str, epsilon: str, d: int) -> tuple[int, int]:
+    """Returns the fewest and the most ones of a unary report, but for 5·10^-13 on either side; O(d).
+
+    The law is added up from no ones on: the own bit is 1 with probability p, of the d-1 others each with q.
+    """
+    with decimal.localcontext(prec=60, Emin=decimal.MIN_EMIN, Emax=decimal.MAX_EMAX):
+        numerator, denominator = map(Decimal, epsilon.split("/"))
+        power = numerator / denominator / (2 if protocol == "sue" else 1)
+        e = (power.exp() * 2**64).to_integral_value(decimal.ROUND_FLOOR) / 2**64
+        p, q = (e / (e + 1) if protocol == "sue" else Decimal("0.5")), 1 / (e + 1)
+        odds, unlikely = q / (1 - q), Decimal("5e-13")
+        low, below = 0, Decimal(0)
+        fewer, others = Decimal(0), (1 - q) ** (d - 1)  # the chance of k-1 and of k ones among the others
+        for k in range(d + 1):
+            if below <= unlikely:
+                low = k
+            below += (1 - p) * others + p * fewer
+            if 1 - below <= unlikely:
+                return low, k
+            fewer, others = others, others * (odds * (d - 1 - k) / (k + 1))
+    raise AssertionError("the chances of 0 to d ones add up to 1")
+
+
+def _of_indices(d: int, k: int) -> Protocol:
+    """A report is k different values in ascending order."""
+    columns = np.dtype([("indices", f"<u{1 << _width(d)}", (k,))])
+
+    def allowed(body: bytes) -> bool:
+        indices = np.frombuffer(body, columns)["indices"]
+        return bool((indices[:, :-1] < indices[:, 1:]).all() and (indices[:, -1] < d).all())
+
+    return Protocol(d, columns, None, k, allowed, lambda _: True, _count_indices)
+
+
+def _count_indices(state: State, indices: npt.NDArray[Any]) -> None:
+    """Adds one at each index; nothing is allocated in proportion to the state."""
+    np.add.at(state, indices.ravel().astype(np.int64), 1)

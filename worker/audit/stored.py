@@ -1,0 +1,143 @@
+"""What is stored of a partition: one consistent cut of it, decoded, and the stretches of the log that it claims."""
+
+import json
+import struct
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from worker.audit.errors import Difference
+from worker.audit.hashes import State
+from worker.audit.parsing import Limits
+from worker.audit.records import Stretch
+
+
+@dataclass(frozen=True)
+class Stored:
+    """What Redis claims about one partition: the counts of [start, offset) without the gaps."""
+
+    start: int
+    offset: int
+    accepted: int
+    rejected: Mapping[str, int]
+    late: int
+    watermark: int | None
+    gaps: list[tuple[int, int]]
+    rules: list[tuple[int, Limits]]
+    reports: int
+    state: State
+
+
+Cut = tuple[Mapping[str, str], Mapping[str, bytes | None]]
+"""The fields of a partition's metadata, none if it has none; and the live blobs by window, None for a missing one."""
+
+_BLOB = struct.Struct("<4sIq16sq")  # magic, state entries, offset, flush id, reports; then the entries
+
+
+def decode(
+    fields: Mapping[str, str], blobs: Mapping[str, bytes | None], group: str, fingerprint: bytes, size: int
+) -> Stored | None:
+    """Decodes a cut, or None where nothing is claimed.
+
+    Raises:
+        Difference: the cut does not hold together, or is of another stream.
+    """
+    if not fields:
+        if any(blob is not None for blob in blobs.values()):
+            raise Difference("metadata: missing, but there are counts")
+        return None
+    try:
+        lineage, named, totals = (json.loads(fields[key]) for key in ("lineage", "blobs", "totals"))
+        offset, flush = int(fields["offset"]), fields["flush"]
+        due = {"fingerprint": fingerprint.hex(), "group": group, "layout": 1, "windows": "cumulative"}
+        for key, value in due.items():
+            if lineage[key] != value:
+                raise Difference(
+                    f"lineage: {key} is {lineage[key]!r} in Redis, {value!r} by the configuration"
+                )
+        reports, state = 0, np.zeros(size, np.int64)
+        if flush:
+            if list(named) != ["all"]:
+                raise Difference(f"metadata: the blobs named are {sorted(named)}, not 'all'")
+            reports, state = _decode_blob(blobs["all"], named["all"], offset, flush, size)
+        elif blobs.get("all") is not None:
+            raise Difference("metadata: of before the first commit, but there are counts")
+        return Stored(
+            start=int(totals["start"]),
+            offset=offset,
+            accepted=totals["accepted"],
+            rejected=dict(totals["rejected"]),
+            late=totals["late"],
+            watermark=totals["watermark"],
+            gaps=[(begin, end) for begin, end in totals["gaps"]],
+            rules=_rules(totals),
+            reports=reports,
+            state=state,
+        )
+    except (KeyError, ValueError, TypeError) as error:
+        raise Difference(f"metadata: {dict(fields)} cannot be read ({error!r})") from None
+
+
+def _rules(totals: Mapping[str, Any]) -> list[tuple[int, Limits]]:
+    """Returns each recorded rule with the offset that it holds from; before there were any, everything counted."""
+    if "rules" not in totals:
+        return [(totals["start"], Limits(None, ones=False))]
+    rules = [(int(said["offset"]), Limits(said["most_reports"], said["ones"])) for said in totals["rules"]]
+    offsets = [offset for offset, _ in rules]
+    if not rules or offsets[0] > totals["start"] or offsets != sorted(offsets):
+        raise ValueError(f"rules of the offsets {offsets}")
+    if any(said.keys() != {"offset", "revision", "most_reports", "ones"} for said in totals["rules"]):
+        raise ValueError("rules that the audit does not know")
+    return rules
+
+
+def _decode_blob(blob: bytes | None, named: str, offset: int, flush: str, size: int) -> tuple[int, State]:
+    """Returns the reports and the state of a live blob that is the one which the metadata name."""
+    if blob is None:
+        raise Difference("counts: the blob that the metadata name is missing")
+    if len(blob) != _BLOB.size + 8 * size:
+        raise Difference(f"counts: the blob has {len(blob)} bytes, {_BLOB.size + 8 * size} are due")
+    magic, entries, written_at, written_by, reports = _BLOB.unpack_from(blob)
+    if (magic, entries) != (b"LDP1", size):
+        raise Difference(f"counts: the blob says {magic!r} and {entries} entries; b'LDP1' and {size} are due")
+    if written_by.hex() != named:
+        raise Difference(f"counts: the blob is of flush {written_by.hex()}, the metadata name {named}")
+    if written_at > offset or (named == flush and written_at != offset):
+        raise Difference(f"counts: the blob is of offset {written_at}, the metadata of {offset}")
+    return reports, np.frombuffer(blob, "<i8", offset=_BLOB.size).astype(np.int64)
+
+
+def stretches_of(stored: Stored, begin: int, end: int) -> tuple[list[Stretch], list[Stretch]]:
+    """Returns the stretches that the stored counts claim to be of: those in a log of [begin, end), and those deleted.
+
+    Raises:
+        Difference: the log was never as long, or more could have been counted than was.
+    """
+    if stored.start > begin:
+        raise Difference(f"start: {stored.start} in Redis, but the log begins at {begin} already")
+    if stored.offset > end:
+        raise Difference(
+            f"offset: {stored.offset} in Redis, but the log ends at {end}: truncated or made anew"
+        )
+    at, stretches = stored.start, []
+    for lost, found in [*stored.gaps, (stored.offset, stored.offset)]:
+        if not at <= lost <= found <= stored.offset:
+            raise Difference(f"gaps: {stored.gaps} do not ascend within [{stored.start}, {stored.offset})")
+        if begin < found and lost < found:
+            raise Difference(f"gaps: [{lost}, {found}) in Redis, but the log still has it from {begin} on")
+        if at < lost:
+            stretches.append((at, lost))
+        at = found
+    there = [(max(a, begin), b) for a, b in stretches if begin < b]
+    return there, [(a, min(b, begin)) for a, b in stretches if a < begin]
+
+
+def ruled(stored: Stored, stretches: list[tuple[int, int]]) -> Iterator[tuple[int, int, Limits]]:
+    """Cuts stretches of the log where another rule begins to hold."""
+    until = [offset for offset, _ in stored.rules[1:]] + [stored.offset]
+    for (since, rule), end in zip(stored.rules, until, strict=True):
+        for a, b in stretches:
+            if max(a, since) < min(b, end):
+                yield max(a, since), min(b, end), rule

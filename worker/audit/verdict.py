@@ -1,0 +1,125 @@
+"""The verdicts: on a partition, and on a stream what those on its partitions come to."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from worker.audit.records import Stretch
+
+VERDICTS = ("different", "gap", "not recountable", "equal", "none yet")
+"""What can be said of a partition; of several, the first in this order is the stream's."""
+
+
+@dataclass(frozen=True)
+class PartitionVerdict:
+    """The verdict on one partition.
+
+    Attributes:
+        partition: its number.
+        start: the offset that counting began at, or None where nothing was counted yet.
+        offset: the stored offset, up to which was recounted; 0 where nothing was counted yet.
+        lag: offsets between the stored one, or else the log's start, and the log's last stable one.
+        records: records read again.
+        reports: reports counted again.
+        rejected: malformed records among them, by reason.
+        gaps: the stretches [from, to) that are recorded as lost, if nothing else differs.
+        deleted: the stretches [from, to) that were counted and then deleted, if nothing else differs.
+        difference: the first disagreement, else what cannot be recounted or is recorded as lost, or None.
+    """
+
+    partition: int
+    start: int | None
+    offset: int
+    lag: int
+    records: int = 0
+    reports: int = 0
+    rejected: Mapping[str, int] = field(default_factory=dict)
+    gaps: tuple[Stretch, ...] = ()
+    deleted: tuple[Stretch, ...] = ()
+    difference: str | None = None
+
+    @property
+    def counted(self) -> bool:
+        """Whether anything was counted yet: an offset is stored."""
+        return self.start is not None
+
+    @property
+    def malformed(self) -> int:
+        """Malformed records among those read again."""
+        return sum(self.rejected.values())
+
+    @property
+    def verdict(self) -> str:
+        """The verdict in a word or two."""
+        if self.difference is not None and not self.gaps and not self.deleted:
+            return "different"
+        if self.gaps:
+            return "gap"
+        if self.deleted:
+            return "not recountable"
+        return "equal" if self.counted else "none yet"
+
+
+@dataclass(frozen=True)
+class StreamVerdict:
+    """What an audit of one stream found.
+
+    Example:
+        >>> good = PartitionVerdict(0, start=0, offset=9, lag=2, records=9, reports=18)
+        >>> StreamVerdict("colours", (good,)).equal
+        True
+        >>> bad = PartitionVerdict(1, 0, 5, 0, difference="late: 3 in Redis, 0 recounted")
+        >>> StreamVerdict("colours", (good, bad)).difference
+        'partition 1: late: 3 in Redis, 0 recounted'
+    """
+
+    stream: str
+    partitions: tuple[PartitionVerdict, ...]
+
+    @property
+    def difference(self) -> str | None:
+        """What the first partition of the stream's verdict says, or None where all are equal."""
+        gravest = (row for row in self.partitions if row.difference and row.verdict == self.verdict)
+        return next((f"partition {row.partition}: {row.difference}" for row in gravest), None)
+
+    @property
+    def verdict(self) -> str:
+        """The verdict on the stream: the gravest of its partitions'."""
+        found = {row.verdict for row in self.partitions}
+        return next((word for word in VERDICTS if word in found), "none yet")
+
+    @property
+    def equal(self) -> bool:
+        """Whether all was recounted and nothing differs."""
+        return self.difference is None
+
+    @property
+    def counted(self) -> bool:
+        """Whether anything was counted yet."""
+        return any(row.counted for row in self.partitions)
+
+    @property
+    def records(self) -> int:
+        """Records read again."""
+        return sum(row.records for row in self.partitions)
+
+    @property
+    def reports(self) -> int:
+        """Reports counted again."""
+        return sum(row.reports for row in self.partitions)
+
+    @property
+    def malformed(self) -> int:
+        """Malformed records among those read again."""
+        return sum(row.malformed for row in self.partitions)
+
+    @property
+    def rejected(self) -> dict[str, int]:
+        """Malformed records among those read again, by reason."""
+        rejected = sum((Counter(row.rejected) for row in self.partitions), Counter[str]())
+        return dict(sorted(rejected.items()))
+
+    @property
+    def lag(self) -> int:
+        """Offsets that were not counted yet."""
+        return sum(row.lag for row in self.partitions)
