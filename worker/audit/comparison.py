@@ -190,14 +190,16 @@ def _compare_partly(stored: Stored, counted: Recount, deleted: Sequence[Stretch]
     records = accepted + sum(stored.rejected.values()) - counted.rejected.total()
     reports, state = stored.reports - counted.reports, stored.state - counted.state
     offsets = sum(end - begin for begin, end in deleted)
-    mark, least = stored.watermark, counted.watermark
-    marks = (mark is not None and (least is None or mark >= least)) if accepted else mark == least
+    watermark, least = stored.watermark, counted.watermark
+    marks = (
+        (watermark is not None and (least is None or watermark >= least)) if accepted else watermark == least
+    )
     if records > offsets:
         raise Difference(f"records: {offsets} offsets were deleted, {records} records were counted there")
     if reports < accepted or (reports and not accepted):
         raise Difference(f"reports: {reports} of {accepted} accepted records that were deleted")
     if not marks:
-        raise Difference(f"watermark: {mark} in Redis, {least} recounted of what remains")
+        raise Difference(f"watermark: {watermark} in Redis, {least} recounted of what remains")
     if len(more := np.flatnonzero(state > reports)):
         v = int(more[0])
         raise Difference(

@@ -14,7 +14,7 @@ from worker.audit.protocols import Protocol
 
 @dataclass(frozen=True)
 class Limits:
-    """By what records are judged beside their form.
+    """By what records are judged beside their form; stored with the offset from which it holds.
 
     Attributes:
         most: how many reports a record may have, or None for any number.

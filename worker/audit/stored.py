@@ -16,7 +16,20 @@ from worker.audit.records import Stretch
 
 @dataclass(frozen=True)
 class Stored:
-    """What Redis claims about one partition: the counts of [start, offset) without the gaps."""
+    """What Redis claims about one partition: the counts of [start, offset) without the gaps.
+
+    Attributes:
+        start: the offset that counting began at.
+        offset: the next one to count.
+        accepted: records counted.
+        rejected: malformed records by reason.
+        late: records that came too late for their window.
+        watermark: the highest accepted timestamp in milliseconds, or None.
+        gaps: the stretches that are recorded as lost, ascending.
+        rules: by what records are judged, each with the offset that it holds from, ascending.
+        reports: reports counted.
+        state: (K,) int64.
+    """
 
     start: int
     offset: int
@@ -24,7 +37,7 @@ class Stored:
     rejected: Mapping[str, int]
     late: int
     watermark: int | None
-    gaps: list[tuple[int, int]]
+    gaps: list[Stretch]
     rules: list[tuple[int, Limits]]
     reports: int
     state: State
@@ -134,7 +147,7 @@ def stretches_of(stored: Stored, begin: int, end: int) -> tuple[list[Stretch], l
     return there, [(a, min(b, begin)) for a, b in stretches if a < begin]
 
 
-def ruled(stored: Stored, stretches: list[tuple[int, int]]) -> Iterator[tuple[int, int, Limits]]:
+def ruled(stored: Stored, stretches: list[Stretch]) -> Iterator[tuple[int, int, Limits]]:
     """Cuts stretches of the log where another rule begins to hold."""
     until = [offset for offset, _ in stored.rules[1:]] + [stored.offset]
     for (since, rule), end in zip(stored.rules, until, strict=True):

@@ -79,14 +79,14 @@ class StreamVerdict:
     @property
     def difference(self) -> str | None:
         """What the first partition of the stream's verdict says, or None where all are equal."""
-        gravest = (row for row in self.partitions if row.difference and row.verdict == self.verdict)
-        return next((f"partition {row.partition}: {row.difference}" for row in gravest), None)
+        gravest = (each for each in self.partitions if each.difference and each.verdict == self.verdict)
+        return next((f"partition {each.partition}: {each.difference}" for each in gravest), None)
 
     @property
     def verdict(self) -> str:
         """The verdict on the stream: the gravest of its partitions'."""
-        found = {row.verdict for row in self.partitions}
-        return next((word for word in VERDICTS if word in found), "none yet")
+        found = {each.verdict for each in self.partitions}
+        return next((verdict for verdict in VERDICTS if verdict in found), "none yet")
 
     @property
     def equal(self) -> bool:
@@ -96,30 +96,30 @@ class StreamVerdict:
     @property
     def counted(self) -> bool:
         """Whether anything was counted yet."""
-        return any(row.counted for row in self.partitions)
+        return any(each.counted for each in self.partitions)
 
     @property
     def records(self) -> int:
         """Records read again."""
-        return sum(row.records for row in self.partitions)
+        return sum(each.records for each in self.partitions)
 
     @property
     def reports(self) -> int:
         """Reports counted again."""
-        return sum(row.reports for row in self.partitions)
+        return sum(each.reports for each in self.partitions)
 
     @property
     def malformed(self) -> int:
         """Malformed records among those read again."""
-        return sum(row.malformed for row in self.partitions)
+        return sum(each.malformed for each in self.partitions)
 
     @property
     def rejected(self) -> dict[str, int]:
         """Malformed records among those read again, by reason."""
-        rejected = sum((Counter(row.rejected) for row in self.partitions), Counter[str]())
+        rejected = sum((Counter(each.rejected) for each in self.partitions), Counter[str]())
         return dict(sorted(rejected.items()))
 
     @property
     def lag(self) -> int:
         """Offsets that were not counted yet."""
-        return sum(row.lag for row in self.partitions)
+        return sum(each.lag for each in self.partitions)

@@ -30,26 +30,28 @@ def look(
         What was found; what Kafka has, or None if that could not be told; stream -> its newest snapshot's head.
     """
     findings: list[Finding] = []
-    has, heads = None, dict[str, Head]()
+    there, heads = None, dict[str, Head]()
     try:
         with cluster.connect(config, wait_seconds, on_waiting) as admin:
             findings.append(judge_brokers(cluster.brokers(admin)))
-            has = cluster.describe(admin, config)
-            findings += topics.judge_topics(config, has.topics)
-            for topic, held in has.undecided.items():
+            there = cluster.describe(admin, config)
+            findings += topics.judge_topics(config, there.topics)
+            for topic, held in there.undecided.items():
                 findings += judge_undecided(topic, held)
-            if config.snapshots.topic in has.topics:
+            if config.snapshots.topic in there.topics:
                 for served in config.streams:
                     try:
                         head = heads[served.stream.name] = cluster.head(config, served)
                     except (layout.StateLost, Unavailable) as error:
                         findings.append(_unread(served, error))
                     else:
-                        findings.append(judge_head(config, served, has.topics.get(served.topic), head))
-            findings += [_reports(config, served) for served in config.streams if served.topic in has.topics]
+                        findings.append(judge_head(config, served, there.topics.get(served.topic), head))
+            findings += [
+                _reports(config, served) for served in config.streams if served.topic in there.topics
+            ]
     except Unreachable as error:
         findings.append(Finding(Level.ERROR, "brokers", str(error), error.advice))
-    return findings, has, heads
+    return findings, there, heads
 
 
 def judge_brokers(brokers: Brokers) -> Finding:

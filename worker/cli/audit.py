@@ -76,10 +76,10 @@ def render(verdict: "StreamVerdict") -> "RenderableType":
     for heading in ("partition", "offset", "lag", "reports", "malformed"):
         table.add_column(heading, justify="right", overflow="fold")
     table.add_column("verdict")
-    for row in verdict.partitions:
-        numbers = (row.offset, row.lag, row.reports, row.malformed)
-        style = _STYLES.get(row.verdict, "")
-        table.add_row(str(row.partition), *(f"{n:,}" for n in numbers), Text(row.verdict, style=style))
+    for each in verdict.partitions:
+        numbers = (each.offset, each.lag, each.reports, each.malformed)
+        style = _STYLES.get(each.verdict, "")
+        table.add_row(str(each.partition), *(f"{n:,}" for n in numbers), Text(each.verdict, style=style))
     said = [Text(f"partition {r.partition}: {r.difference}") for r in verdict.partitions if r.difference]
     reasons = [_reasons(verdict)] if verdict.malformed else []
     title = Text(f"audit of {verdict.stream}", style="bold")
@@ -98,7 +98,7 @@ def _reasons(verdict: "StreamVerdict") -> "Table":
     table.add_column("records", justify="right", overflow="fold")
     table.add_column("in partition")
     for reason, count in verdict.rejected.items():
-        where = ", ".join(str(row.partition) for row in verdict.partitions if row.rejected.get(reason))
+        where = ", ".join(str(each.partition) for each in verdict.partitions if each.rejected.get(reason))
         table.add_row(reason, f"{count:,}", where)
     return table
 
@@ -116,10 +116,10 @@ def outcome(verdict: "StreamVerdict") -> str:
         'different in partition 0'
     """
     counted = f"{verdict.reports:,} reports in {verdict.records:,} records, {verdict.malformed:,} malformed"
-    if different := [str(row.partition) for row in verdict.partitions if row.verdict == "different"]:
+    if different := [str(each.partition) for each in verdict.partitions if each.verdict == "different"]:
         return f"different in partition {', '.join(different)}"
     gaps = " except for the recorded gaps" if verdict.verdict == "gap" else ""
-    if deleted := [str(row.partition) for row in verdict.partitions if row.deleted]:
+    if deleted := [str(each.partition) for each in verdict.partitions if each.deleted]:
         remains = f"nothing differs{gaps} in what remains: {counted}"
         return f"not recountable in partition {', '.join(deleted)}; {remains}"
     return f"equal{gaps}: {counted}" if verdict.counted else "nothing is counted yet: no verdict"
@@ -156,9 +156,9 @@ def in_json(verdict: "StreamVerdict") -> dict[str, Any]:
         }
 
     rows = [
-        {"partition": row.partition, "start": row.start, "offset": row.offset}
-        | common(row)
-        | {"gaps": [list(gap) for gap in row.gaps], "deleted": [list(gone) for gone in row.deleted]}
-        for row in verdict.partitions
+        {"partition": each.partition, "start": each.start, "offset": each.offset}
+        | common(each)
+        | {"gaps": [list(gap) for gap in each.gaps], "deleted": [list(gone) for gone in each.deleted]}
+        for each in verdict.partitions
     ]
     return {"stream": verdict.stream} | common(verdict) | {"partitions": rows}
