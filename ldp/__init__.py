@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from ldp.query import answer
     from ldp.stream import Stream
 
+    __version__: str
+
 __all__ = [
     "GRR",
     "OLH",
@@ -71,12 +73,24 @@ def __getattr__(name: str) -> Any:
         return import_module(f"ldp.{name}")
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
+    if name == "__version__":
+        return _version()
     raise AttributeError(f"module 'ldp' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
     """The public names."""
     return sorted(__all__)
+
+
+def _version() -> str:
+    """The installed version; "0+source" where the source tree is used without being installed."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("ldp-worker")
+    except PackageNotFoundError:
+        return "0+source"
 
 
 def oracle(

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,18 @@ if TYPE_CHECKING:
     from worker.config import Config
 
 _CONFIG = "LDP_WORKER_CONFIG"
+_EXTRA = {
+    "crc32c": "crc32c",
+    "kafka-python": "kafka",
+    "lz4": "lz4",
+    "prometheus-client": "prometheus_client",
+    "pydantic": "pydantic",
+    "python-snappy": "snappy",
+    "redis": "redis",
+    "structlog": "structlog",
+    "zstandard": "zstandard",
+}
+"""What a command needs of the extra `worker`: package -> the module that is imported."""
 _Command = Callable[..., int]
 
 
@@ -34,6 +47,7 @@ def command(name: str) -> Callable[[_Command], click.Command]:
     def decorate(body: _Command) -> click.Command:
         @functools.wraps(body)
         def run(config: Path, **options: Any) -> None:
+            _demand_extra()
             from kafka.errors import KafkaError
             from redis import RedisError
 
@@ -72,6 +86,14 @@ def command(name: str) -> Callable[[_Command], click.Command]:
         return cli.command(name)(option(run))
 
     return decorate
+
+
+def _demand_extra() -> None:
+    """Ends with exit code 2 where packages of the extra are missing, and says how to install them."""
+    missing = [package for package, module in _EXTRA.items() if find_spec(module) is None]
+    if missing:
+        complain(f"not installed: {', '.join(missing)}; the extra has it: pip install 'ldp-worker[worker]'")
+        sys.exit(2)
 
 
 def complain(text: str) -> None:
