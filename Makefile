@@ -54,5 +54,5 @@ bench: venv ## Measure against peers; one JSON line a result
 	@$(BIN)/python -m tests.bench
 
 clean: ## Remove what was built here
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv .venv-* .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
