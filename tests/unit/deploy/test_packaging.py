@@ -1,0 +1,201 @@
+"""What is installed, locked and said of it, as far as that shows without installing anything."""
+
+import ast
+import importlib.metadata
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from ruamel.yaml import YAML
+
+import ldp
+import worker.cli
+from worker.cli import command
+
+ROOT = Path(ldp.__file__).parents[1]
+PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
+WORKFLOW: dict[str, Any] = YAML(typ="safe").load(ROOT / ".github/workflows/ci.yml")
+CITATION: dict[str, Any] = YAML(typ="safe").load(ROOT / ".github/CITATION.cff")
+
+
+def names(requirements: list[str]) -> set[str]:
+    return {canonicalize_name(Requirement(requirement).name) for requirement in requirements}
+
+
+# --- the version --------------------------------------------------------------------------------------------
+
+
+def source(code: str) -> str:
+    """What a Python that sees this tree and the standard library prints."""
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", f"import sys; sys.path.insert(0, {str(ROOT)!r})\n{code}"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_the_version_is_the_projects() -> None:
+    assert ldp.__version__ == PROJECT["version"]
+
+
+def test_a_tree_that_is_not_installed_says_so() -> None:
+    assert source("import ldp; print(ldp.__version__)") == "0+source"
+
+
+def test_the_version_costs_nothing_until_it_is_asked_for() -> None:
+    assert source("import ldp; print('importlib.metadata' in sys.modules)") == "False"
+
+
+# --- what needs what ----------------------------------------------------------------------------------------
+
+
+def imported(package: str) -> Iterator[tuple[str, str]]:
+    """Every module from outside that a package imports anywhere: (file, distribution)."""
+    homes = importlib.metadata.packages_distributions()
+    for path in sorted((ROOT / package).rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                modules = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom) and node.level == 0:
+                modules = [node.module or ""]
+            else:
+                continue
+            for module in {name.partition(".")[0] for name in modules} - sys.stdlib_module_names:
+                if module not in ("ldp", "worker"):
+                    (distribution,) = set(homes[module])
+                    yield str(path.relative_to(ROOT)), canonicalize_name(distribution)
+
+
+def test_the_mathematics_imports_what_it_brings_and_only_pictures_more() -> None:
+    allowed = names(PROJECT["dependencies"])
+    more = {file: distribution for file, distribution in imported("ldp") if distribution not in allowed}
+    assert set(more) == {"ldp/experiments/plots.py"}
+    assert set(more.values()) == names(EXTRAS["plots"])
+
+
+def test_the_service_imports_what_its_extra_brings() -> None:
+    allowed = names(PROJECT["dependencies"]) | names(EXTRAS["worker"])
+    assert {pair for pair in imported("worker") if pair[1] not in allowed} == set()
+
+
+def test_a_developer_has_every_extra() -> None:
+    (own,) = (Requirement(text) for text in EXTRAS["dev"] if text.startswith("ldp-worker"))
+    assert own.extras == EXTRAS.keys() - {"dev"}
+
+
+# --- an extra that is missing -------------------------------------------------------------------------------
+
+
+def test_the_message_knows_the_extra() -> None:
+    assert {canonicalize_name(package) for package in command._EXTRA} == names(EXTRAS["worker"])
+    homes = importlib.metadata.packages_distributions()
+    for package, module in command._EXTRA.items():
+        assert canonicalize_name(package) in map(canonicalize_name, homes[module])
+
+
+@pytest.mark.parametrize("name", sorted(worker.cli.cli.commands))
+def test_without_the_extra_a_command_is_one_line_and_exit_2(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def find_spec(module: str) -> object:
+        return None if module in ("redis", "snappy") else object()
+
+    (tmp_path / "counts.csv").touch()
+    needed = {"simulate": ["--counts", str(tmp_path / "counts.csv"), "--column", "c", "--users", "1"]}
+    monkeypatch.setattr(command, "find_spec", find_spec)
+    result = CliRunner().invoke(worker.cli.cli, [name, *needed.get(name, [])])
+    assert (result.exit_code, result.stdout) == (2, "")
+    said = "not installed: python-snappy, redis; the extra has it: pip install 'ldp-worker[worker]'"
+    assert result.stderr == f"ldp-worker: {said}\n"
+
+
+@pytest.mark.parametrize("options", [["--help"], ["--version"], ["run", "--help"]])
+def test_help_and_version_need_no_extra(options: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "find_spec", lambda _: None)
+    result = CliRunner().invoke(worker.cli.cli, options)
+    assert (result.exit_code, result.stderr) == (0, "")
+
+
+# --- the locks ----------------------------------------------------------------------------------------------
+
+
+def locked(name: str) -> dict[str, str]:
+    """The lock's packages: 'name ; marker' -> the whole entry. Any other line is a fault."""
+    text = (ROOT / name).read_text(encoding="utf-8")
+    head = r"([a-z0-9-]+)==([a-z0-9.]+)( ; [a-z0-9_.'<>=! ]+)? \\\n"
+    hashes = r"(?:    --hash=sha256:[0-9a-f]{64} \\\n)*    --hash=sha256:[0-9a-f]{64}\n"
+    entries = list(re.finditer(head + hashes, text, re.IGNORECASE))
+    assert "".join(entry[0] for entry in entries) == text
+    return {entry[1] + (entry[3] or ""): entry[0] for entry in entries}
+
+
+def test_the_workers_lock_is_a_part_of_the_developers() -> None:
+    assert locked("requirements.lock").items() < locked("requirements-dev.lock").items()
+
+
+@pytest.mark.parametrize(
+    ("lock", "wanted"),
+    [
+        ("requirements.lock", [*PROJECT["dependencies"], *EXTRAS["worker"]]),
+        ("requirements-dev.lock", EXTRAS["dev"][1:]),
+    ],
+)
+def test_a_lock_has_what_the_project_wants(lock: str, wanted: list[str]) -> None:
+    versions: dict[str, list[str]] = {}
+    for entry in locked(lock).values():
+        name, version = entry.split(maxsplit=1)[0].split("==")
+        versions.setdefault(name, []).append(version)
+    for requirement in map(Requirement, wanted):
+        have = versions[canonicalize_name(requirement.name)]
+        assert all(requirement.specifier.contains(version) for version in have), (requirement, have)
+
+
+# --- what GitHub reads --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("schema", "file"),
+    [("github-workflows", "workflows/ci.yml"), ("citation-file-format", "CITATION.cff")],
+)
+def test_what_github_reads_is_valid(schema: str, file: str) -> None:
+    check = [Path(sys.executable).with_name("check-jsonschema"), "--builtin-schema", f"vendor.{schema}"]
+    done = subprocess.run([*check, ROOT / ".github" / file], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_workflow_runs_the_gate_on_every_python_that_is_named() -> None:
+    (job,) = WORKFLOW["jobs"].values()
+    assert job["steps"][-1] == {"run": ".ci/run"}
+    said = [
+        re.fullmatch(r"Programming Language :: Python :: (3\.\d+)", text) for text in PROJECT["classifiers"]
+    ]
+    assert job["strategy"]["matrix"]["python"] == [found[1] for found in said if found is not None]
+
+
+def test_every_action_has_a_version() -> None:
+    (job,) = WORKFLOW["jobs"].values()
+    actions = [step["uses"] for step in job["steps"] if "uses" in step]
+    assert actions
+    for action in actions:
+        assert re.fullmatch(r"actions/[a-z-]+@v\d+(\.\d+)*", action)
+
+
+def test_one_version_is_said_everywhere() -> None:
+    assert str(CITATION["version"]) == PROJECT["version"]
+    assert CITATION["license"] == PROJECT["license"]
+    assert CITATION["references"][0]["doi"] in PROJECT["urls"]["Paper"]
+    newest = re.search(r"^## \[(.+?)\]", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert newest is not None
+    assert newest[1] == PROJECT["version"]
