@@ -4,10 +4,9 @@
     mathematics     runs README's "On files"; ldp-worker says which extra it needs
     worker          serves: ldp-worker checks a configuration, and says that nobody answers
 
-The wheel is built as `make venv` builds, by the locked build backend. What it needs is installed in the locks'
+The wheel is built as `make venv` builds, by the locked build backend. What it needs is installed in the lock's
 versions, and their hashes are compared. Run as ``python -m tests.packaging``; exits with 1 at the first thing that
-is not so. Takes about a minute, most of it for compiling
-kernels; more where packages are loaded for the first time.
+is not so. Takes about a minute, most of it for compiling kernels; more where packages are fetched for the first time.
 """
 
 import json
