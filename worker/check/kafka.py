@@ -33,7 +33,7 @@ def look(
     there, heads = None, dict[str, Head]()
     try:
         with cluster.connect(config, wait_seconds, on_waiting) as admin:
-            findings.append(judge_brokers(cluster.brokers(admin)))
+            findings.append(judge_brokers(cluster.describe_brokers(admin)))
             there = cluster.describe(admin, config)
             findings += topics.judge_topics(config, there.topics)
             for topic, held in there.undecided.items():

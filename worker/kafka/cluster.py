@@ -10,9 +10,7 @@ from kafka.admin import KafkaAdminClient
 
 from worker.config import Config, Served
 from worker.counting.head import Head
-from worker.kafka import topics
-from worker.kafka.brokers import PATIENCE, Unreachable, advice
-from worker.kafka.brokers import connect as connect_admin
+from worker.kafka import brokers, topics
 from worker.kafka.newest import newest
 from worker.kafka.outbox import KafkaOutbox
 from worker.kafka.topics import Topic
@@ -67,16 +65,16 @@ def connect(
         on_waiting: told once whom it waits for and why, if that takes more than a second; on another thread.
 
     Raises:
-        Unreachable: no broker let the client in, or one of the questions failed.
+        brokers.Unreachable: no broker let the client in, or one of the questions failed.
     """
     try:
-        with connect_admin(config, max(PATIENCE, wait_seconds), on_waiting) as admin:
+        with brokers.connect(config, max(brokers.PATIENCE, wait_seconds), on_waiting) as admin:
             yield admin
     except (kafka.errors.KafkaError, OSError) as error:
-        raise Unreachable(str(error), advice(error)) from error
+        raise brokers.Unreachable(str(error), brokers.advice(error)) from error
 
 
-def brokers(admin: KafkaAdminClient) -> Brokers:
+def describe_brokers(admin: KafkaAdminClient) -> Brokers:
     """Asks for the brokers."""
     cluster = admin.describe_cluster()
     there = cluster["brokers"]
@@ -88,7 +86,7 @@ def describe(admin: KafkaAdminClient, config: Config) -> Cluster:
     """Asks for all that is judged; a coordinator that only just starts is given time."""
     there = topics.describe(admin, [topic.name for topic in topics.wanted(config, 1)])
     known = [served for served in config.streams if served.topic in there]
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + brokers.PATIENCE
     while True:
         try:
             metadata = {s.topic: topics.words(admin, config.consumer_group(s.stream), s.topic) for s in known}
@@ -111,7 +109,7 @@ def head(config: Config, served: Served) -> Head:
     """
     identity = config.transactional_id(served.stream)
     outbox = KafkaOutbox(config.kafka.client(), identity, config.snapshots.topic, served.stream)
-    return outbox.head(decided=True, wait_seconds=PATIENCE)
+    return outbox.head(decided=True, wait_seconds=brokers.PATIENCE)
 
 
 def newest_values(config: Config, topic: str) -> list[bytes | None]:
