@@ -2,10 +2,8 @@
 
 import json
 import random
-import sys
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,13 +11,11 @@ import pytest
 
 import ldp
 from ldp import frames
+from tests.faults.memory import Crash, Faults, MemoryLog, Process, World, rules_of
 from worker.counting import layout
 from worker.counting.layout import StateLost
 from worker.counting.ownership import CLAIMED, COUNTED, NotOwner, Unavailable
 from worker.counting.rules import Configured, Terms
-
-sys.path.insert(0, str(Path(__file__).parent))
-from memory import Crash, Faults, MemoryLog, Process, World, rules_of
 
 STREAM = ldp.Stream("guards", ldp.GRR(epsilon="1", domain_size=3))
 

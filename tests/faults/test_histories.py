@@ -3,18 +3,15 @@
 import collections
 import random
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 import ldp
 from ldp import frames
+from tests.faults.memory import Faults, Process, World
 from worker.counting.layout import StateLost
 from worker.counting.rules import Configured, Terms
-
-sys.path.insert(0, str(Path(__file__).parent))
-from memory import Faults, Process, World
 
 STREAM = ldp.Stream("histories", ldp.GRR(epsilon="1", domain_size=3))
 BAD = {b"": "empty", b"\x07noise": "version", b"{}": "json"}

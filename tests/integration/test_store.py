@@ -9,11 +9,9 @@ import random
 import secrets
 import socket
 import struct
-import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,6 +20,7 @@ import redis
 from redis.crc import key_slot
 
 import ldp
+from tests.faults.memory import Faults, MemoryStore, World
 from worker import config
 from worker.counting import layout
 from worker.counting.layout import Metadata, StateLost
@@ -29,9 +28,6 @@ from worker.counting.ownership import Loaded, Unavailable, Verdict
 from worker.counting.partition import PartitionState, Window
 from worker.store import redis as store
 from worker.store.redis import RedisStore
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "faults"))
-from memory import Faults, MemoryStore, World
 
 LINEAGE = '{"group": "g"}'
 FLUSHES = [character * 32 for character in "0123456789abcdef"]

@@ -1,0 +1,78 @@
+"""One worker process: the worker's own code on the log, the store and the topics in memory."""
+
+from tests.faults.memory.log import MemoryLog
+from tests.faults.memory.scheduler import Member, Task
+from tests.faults.memory.store import MemoryStore
+from tests.faults.memory.topics import MemoryLetters, MemoryOutbox
+from tests.faults.memory.world import World
+from worker.counting.ownership import Ownership, Unavailable
+from worker.observe.metrics import Metrics
+from worker.publishing.publisher import Publisher
+from worker.publishing.recommender import Recommender
+
+
+class Process(Member):
+    """One worker process: a polling and a publishing task around the worker's own code."""
+
+    def __init__(self, world: World, number: int) -> None:
+        super().__init__(number)
+        self.world = world
+        metrics = Metrics()
+        configured = world.rng.choice(world.configured)
+        world.used.add(configured)
+        self.log = MemoryLog(world, self)
+        store, outbox = MemoryStore(world), MemoryOutbox(world)
+        self.ownership = Ownership(
+            "group",
+            world.stream,
+            configured,
+            self.log,
+            store,
+            MemoryLetters(world),
+            outbox,
+            world.recount_after,
+            metrics,
+            lambda: world.clock,
+            _silent,
+        )
+        self.publisher = Publisher(
+            world.stream,
+            store,
+            outbox,
+            lambda: range(len(world.logs)),
+            world.uncounted,
+            lambda: self.ownership.epoch(0),
+            0.95,
+            0,
+            Recommender(world.stream, 0.0, metrics, _silent),
+            metrics,
+            _silent,
+        )
+        world.members[number] = self
+        world.tasks += [Task(world, self, self._poll), Task(world, self, self._publish)]
+
+    def _poll(self) -> None:
+        rng, ownership = self.world.rng, self.ownership
+        while True:
+            try:
+                batches = self.log.poll()
+                ownership.release(self.log.take_revoked())
+                for batch in batches:
+                    ownership.apply(batch)
+                ownership.claim()
+                if rng.random() < 0.6:
+                    ownership.commit()
+                if rng.random() < 0.2:
+                    ownership.compare()
+            except Unavailable:
+                ownership.rewind()
+
+    def _publish(self) -> None:
+        while True:
+            self.world.pause()
+            if self.world.rng.random() < 0.1:
+                self.publisher.tick()
+
+
+def _silent(*_: object, **__: object) -> None:
+    """Says nothing."""

@@ -1,0 +1,104 @@
+"""The store in memory."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from tests.faults.memory.world import World
+from worker.counting.head import Head
+from worker.counting.layout import Metadata
+from worker.counting.ownership import Loaded, Verdict
+
+
+class MemoryStore:
+    """The store: what the scripts beside `worker.store.redis` do, in Python."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+
+    def peek(self, partition: int) -> Metadata | None:
+        def effect() -> Metadata | None:
+            stored = self.world.stored.get(partition)
+            return None if stored is None else stored.metadata
+
+        return self.world.call(effect)
+
+    def claim(self, partition: int, epoch: int | None, initial: Metadata) -> Loaded | None:
+        def effect() -> Loaded | None:
+            stored = self.world.stored.get(partition)
+            if (None if stored is None else stored.metadata.epoch) != epoch:
+                return None
+            if stored is None:
+                head = self.world.heads[-1] if self.world.heads else Head()
+                fresh = head.offsets.get(partition, 0) <= initial.offset
+                assert fresh or self.world.recount_after, "a fresh start of what was published"
+                if not fresh:
+                    self.world.note("given up")
+                if (
+                    self.world.recount_after or "offsets expired" in self.world.happened
+                ):  # it may begin elsewhere
+                    self.world.starts.pop(partition, None)
+                stored = Loaded(initial, {})
+            else:
+                stored = replace(stored, metadata=replace(stored.metadata, epoch=stored.metadata.epoch + 1))
+            self.world.stored[partition] = stored
+            return stored
+
+        return self.world.call(effect, remote=True)
+
+    def stage(self, partition: int, attempt: str, blobs: Mapping[str, bytes]) -> None:
+        def effect() -> None:
+            if self.world.rng.random() >= self.world.faults.unstaged:  # else its time runs out first
+                self.world.staged[partition, attempt] = dict(blobs)
+
+        self.world.call(effect, remote=True)
+
+    def promote(self, partition: int, attempt: str, before: Metadata, after: Metadata) -> Verdict:
+        def effect() -> Verdict:
+            world = self.world
+            stored = world.stored.get(partition)
+            if stored is None or stored.metadata.lineage != before.lineage:
+                return Verdict.LINEAGE
+            now = stored.metadata
+            if now.epoch != before.epoch:
+                world.note("fenced")
+                return Verdict.FENCED
+            if (now.offset, now.flush) == (after.offset, after.flush):
+                world.note("own retry recognised")
+                return Verdict.DONE
+            if (now.offset, now.flush) != (before.offset, before.flush):
+                world.note("forked")
+                return Verdict.FORKED
+            staged = world.staged.get((partition, attempt), {})
+            changed = {window for window, flush in after.blobs.items() if flush == after.flush}
+            if not changed <= staged.keys():
+                world.note("unstaged")
+                return Verdict.UNSTAGED
+            world.past.setdefault(partition, []).append(stored)
+            metadata = replace(
+                now, offset=after.offset, flush=after.flush, blobs=after.blobs, totals=after.totals
+            )
+            promoted = {window: staged.pop(window) for window in changed}
+            blobs = {**stored.blobs, **promoted}
+            world.stored[partition] = Loaded(metadata, {n: blobs[n] for n in after.blobs if n in blobs})
+            world.note("commit")
+            world.verify(partition, stored)
+            return Verdict.DONE
+
+        return self.world.call(effect, remote=True)
+
+    def compare(self, partition: int, held: Metadata) -> Verdict:
+        def effect() -> Verdict:
+            stored = self.world.stored.get(partition)
+            if stored is None or stored.metadata.lineage != held.lineage:
+                return Verdict.LINEAGE
+            now = stored.metadata
+            if now.epoch != held.epoch:
+                return Verdict.FENCED
+            if (now.offset, now.flush) != (held.offset, held.flush):
+                return Verdict.FORKED
+            return Verdict.DONE if held.blobs.keys() <= stored.blobs.keys() else Verdict.LINEAGE
+
+        return self.world.call(effect)
+
+    def cut(self, partition: int) -> Loaded | None:
+        return self.world.call(lambda: self.world.stored.get(partition))

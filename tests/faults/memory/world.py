@@ -1,0 +1,259 @@
+"""Everything outside the workers: what was produced, what is stored and published, and what may go wrong with it."""
+
+import contextlib
+import json
+import random
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+import ldp
+from tests.faults.memory.scheduler import Crash, Member, Scheduler
+from worker.counting import layout
+from worker.counting.head import Head
+from worker.counting.ownership import COUNTED, Loaded, NotOwner, Unavailable
+from worker.counting.partition import ALL
+from worker.counting.rules import Configured
+
+T = TypeVar("T")
+
+
+@dataclass
+class Faults:
+    """How likely each fault is at a step."""
+
+    crash: float = 0.0
+    lost_request: float = 0.0
+    late_request: float = 0.0
+    lost_reply: float = 0.0
+    rebalance: float = 0.0
+    went_back: float = 0.0
+    retention: float = 0.0
+    lost_mirror: float = 0.0
+    unstaged: float = 0.0
+    lost_state: float = 0.0
+    expired: float = 0.0
+    hidden: float = 0.0
+
+
+@dataclass
+class Record:
+    """An entry of a log; a marker is an offset that no consumer sees."""
+
+    value: bytes | None
+    timestamp: int
+    marker: bool = False
+
+
+@dataclass
+class Counted:
+    """What a recount says of a prefix; the test's own arithmetic, from what was produced."""
+
+    state: list[int]
+    reports: int = 0
+    accepted: int = 0
+    rejected: dict[str, int] = field(default_factory=dict)
+    watermark: int | None = None
+
+
+class World(Scheduler):
+    """Everything outside the workers: brokers, store, topics, and the scheduler."""
+
+    def __init__(
+        self,
+        seed: int,
+        stream: ldp.Stream,
+        partitions: int,
+        faults: Faults,
+        configured: Sequence[Configured] = (Configured(),),
+    ) -> None:
+        super().__init__(random.Random(seed))
+        self.configured = configured
+        self.used: set[Configured] = set()
+        self.stream, self.faults = stream, faults
+        self.logs: list[list[Record]] = [[] for _ in range(partitions)]
+        self.answers: list[list[Any]] = [[] for _ in range(partitions)]
+        self.firsts = [0] * partitions
+        self.generation = 0
+        self.members: dict[int, Member] = {}
+        self.assignment: dict[int, set[int]] = {}
+        self.offsets: dict[int, tuple[int, str]] = {}
+        self.stored: dict[int, Loaded] = {}
+        self.past: dict[int, list[Loaded]] = {}
+        self.staged: dict[tuple[int, str], dict[str, bytes]] = {}
+        self.starts: dict[int, int] = {}
+        self.letters: set[tuple[int, int]] = set()
+        self.snapshots: list[tuple[int, dict[int, int]]] = []
+        self.heads: list[Head] = []
+        self.said: Head | None = None
+        self.begun_until: float | None = None
+        self.open_until = 0.0
+        self.publisher_fence = 0
+        self.recount_after: int | None = None
+        self.late: list[Callable[[], object]] = []
+
+    def happen(self) -> None:
+        rng, faults = self.rng, self.faults
+        if rng.random() < faults.rebalance:
+            self.rebalance()
+        if rng.random() < faults.went_back:
+            partition = rng.choice(sorted(self.past) or [0])
+            if self.past.get(partition):
+                self.stored[partition] = rng.choice(self.past[partition])
+                self.note("store went back")
+        if self.late and rng.random() < 0.1:
+            self.note("a request arrived late")
+            with contextlib.suppress(Unavailable, NotOwner):
+                self.late.pop(rng.randrange(len(self.late)))()
+        if self.stored and rng.random() < faults.lost_state:
+            self.lose(rng.choice(sorted(self.stored)))
+        if self.offsets and rng.random() < faults.expired:
+            self.note("offsets expired")
+            self.offsets.clear()
+        if rng.random() < faults.hidden:
+            self.note("another stream's transaction is open")
+            self.open_until = self.clock + 0.02 * rng.randint(1, 200)
+        if rng.random() < faults.retention:
+            partition = rng.randrange(len(self.logs))
+            length = len(self.logs[partition])
+            self.firsts[partition] = rng.randint(
+                self.firsts[partition], max(self.firsts[partition], length // 2)
+            )
+
+    def lose(self, partition: int) -> None:
+        """The store loses a partition, or only its blobs; often in a power cut that takes the workers along."""
+        self.note("state lost")
+        if self.rng.random() < 0.7:
+            for process in self.members.values():
+                process.dead = True
+        stored = self.stored.pop(partition)
+        self.past.pop(partition, None)
+        if stored.blobs and self.rng.random() < 0.3:
+            self.stored[partition] = replace(stored, blobs={})
+
+    def rebalance(self) -> None:
+        """A new generation: partitions are dealt out anew among the living members."""
+        self.generation += 1
+        self.members = {i: process for i, process in self.members.items() if not process.dead}
+        self.assignment = {i: set() for i in self.members}
+        for partition in range(len(self.logs)):
+            if self.assignment:
+                self.assignment[self.rng.choice(sorted(self.assignment))].add(partition)
+        self.note("rebalance")
+
+    def call(self, effect: Callable[[], T], *, remote: bool = False) -> T:
+        """Runs one step of a worker against the outside, with the fate that the history has for it.
+
+        The effect of a ``remote`` step may also come after its caller has given it up, whatever became of the caller.
+        """
+        self.pause()
+        rng, faults = self.rng, self.faults
+        if rng.random() < faults.crash:
+            self.note("crash before a step")
+            raise Crash
+        if rng.random() < faults.lost_request:
+            self.note("lost request")
+            raise Unavailable("the request was lost")
+        if remote and rng.random() < faults.late_request:
+            self.note("late request")
+            self.late.append(effect)
+            raise Unavailable("the request is on its way")
+        result = effect()
+        if rng.random() < faults.crash:
+            self.note("crash after a step")
+            raise Crash
+        if rng.random() < faults.lost_reply:
+            self.note("lost reply")
+            raise Unavailable("the reply was lost")
+        return result
+
+    def uncounted(self, without: Mapping[int, bool]) -> list[int]:
+        """Which of the partitions without counts ought to have some."""
+
+        def effect() -> list[int]:
+            words = {p: word for p, (_, word) in self.offsets.items()}
+            return [p for p in without if words.get(p) == COUNTED or (self.logs[p] and not without[p])]
+
+        return self.call(effect)
+
+    # producing, and the recount
+
+    def produce(self, partition: int, value: bytes | None, answer: Any, *, marker: bool = False) -> None:
+        """Appends a record; ``answer`` is what it must count as: a list of indices, or the reason of its rejection."""
+        log = self.logs[partition]
+        log.append(Record(value, 1000 + self.rng.randrange(1000), marker))
+        self.answers[partition].append(answer)
+
+    def answer(self, partition: int, at: int, ruled: Sequence[Mapping[str, Any]]) -> Any:
+        """Returns what a record must count as under the rule that is recorded for its offset."""
+        answer = self.answers[partition][at]
+        most = [rule["most_reports"] for rule in ruled if rule["offset"] <= at][-1]
+        return "many" if isinstance(answer, list) and most is not None and len(answer) > most else answer
+
+    def recount(
+        self,
+        partition: int,
+        start: int,
+        offset: int,
+        gaps: Collection[tuple[int, int]],
+        ruled: Sequence[Mapping[str, Any]],
+    ) -> Counted:
+        """Counts [start, offset) without the gaps, from what was produced and by the recorded rules."""
+        counted = Counted([0] * self.stream.oracle.domain_size)
+        for at in range(start, offset):
+            record, answer = self.logs[partition][at], self.answer(partition, at, ruled)
+            if record.marker or any(begin <= at < end for begin, end in gaps):
+                continue
+            if isinstance(answer, str):
+                counted.rejected[answer] = counted.rejected.get(answer, 0) + 1
+                continue
+            for index in answer:
+                counted.state[index] += 1
+            counted.reports += len(answer)
+            counted.accepted += 1
+            counted.watermark = max(counted.watermark or 0, record.timestamp)
+        return counted
+
+    def compare_rules(self, before: Loaded, after: Loaded) -> None:
+        """Asserts that rules are only added, and at the end."""
+        was, now = rules_of(before), rules_of(after)
+        assert now[: len(was)] == was, "a recorded rule was changed"
+        if len(now) > len(was):
+            self.note("rule added")
+            if after.metadata.offset == before.metadata.offset:
+                self.note("rule added without records")
+
+    def verify(self, partition: int, before: Loaded | None = None) -> None:
+        """Compares what is stored of a partition with the recount, and its rules with those of before a commit."""
+        stored = self.stored[partition]
+        if before is not None and before.metadata.flush:  # before the first commit nothing was judged
+            self.compare_rules(before, stored)
+        state = layout.load(self.stream, stored.metadata, stored.blobs)
+        ruled = rules_of(stored)
+        assert len([rule for rule in ruled if rule["revision"]]) <= len(self.used), "a rule was added twice"
+        assert self.starts.setdefault(partition, state.start) == state.start
+        assert state.offset <= len(self.logs[partition])
+        counted = self.recount(partition, state.start, state.offset, state.gaps, ruled)
+        window = state.windows[ALL]
+        assert window.state.tolist() == counted.state
+        assert (window.reports, state.accepted, state.rejected, state.late, state.watermark) == (
+            counted.reports,
+            counted.accepted,
+            counted.rejected,
+            0,
+            counted.watermark,
+        )
+        for at in range(state.start, state.offset):
+            answer = self.answer(partition, at, ruled)
+            if isinstance(answer, str) and not any(b <= at < e for b, e in state.gaps):
+                assert (partition, at) in self.letters, (
+                    "an offset was committed before its dead letter was safe"
+                )
+
+
+def rules_of(stored: Loaded) -> list[dict[str, Any]]:
+    """The rules that a partition is counted by, as they are stored."""
+    totals = json.loads(stored.metadata.totals)
+    before = {"offset": totals["start"], "revision": 0, "most_reports": None, "ones": False}
+    listed: list[dict[str, Any]] = totals.get("rules", [before])
+    return listed
