@@ -10,7 +10,6 @@ import argparse
 import contextlib
 import json
 import os
-import re
 import shlex
 import shutil
 import signal
@@ -19,29 +18,21 @@ import sys
 import tempfile
 import threading
 import time
-import urllib.error
-import urllib.request
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-import numpy as np
-import numpy.typing as npt
 from kafka import TopicPartition
 from kafka.admin import OffsetSpec
 from kafka.errors import KafkaError
 from redis import RedisError
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
-from rich.table import Table
 from rich.text import Text
 
+from deploy.demo.story import Story, bar, console, report, say, step, tell
 from deploy.local.services import Services, UnavailableError
-from ldp.consistency import METHODS
+from deploy.local.workers import Worker
 from ldp.snapshot import Snapshot
-from ldp.table import percent
 from worker import audit, check, config, simulate, watch
 from worker.cli.audit import render as render_verdict
 from worker.kafka import brokers, topics
@@ -57,14 +48,8 @@ COLUMN = "count_2020_06_16"
 PARTITIONS = 4
 RATE = 25_000  # reports a second at most, so that there is something to watch
 KILL_AT = 0.35  # of the users
-LIVE = ("base", "norm-sub", "power-ns")  # the methods whose error is shown while reports arrive
-TOP = 10
 READY_SECONDS, COVER_SECONDS = 90, 120
 STREAM = "emoji"
-
-Vector = npt.NDArray[np.float64]
-
-console = Console(highlight=False)
 
 
 class DemoError(RuntimeError):
@@ -84,49 +69,6 @@ EXPECTED = (
 
 
 # --- the workers --------------------------------------------------------------------------------------------
-
-
-@dataclass
-class Worker:
-    """A worker process of the demo."""
-
-    name: str
-    process: subprocess.Popen[bytes]
-    log: Path
-    port: int = 0
-
-    @property
-    def url(self) -> str:
-        """Where its metrics and its health are."""
-        return f"http://127.0.0.1:{self.port}"
-
-    def get(self, path: str) -> str | None:
-        """Asks the worker; None if it says no or nothing."""
-        try:
-            with urllib.request.urlopen(self.url + path, timeout=5) as reply:
-                return str(reply.read(), "utf-8")
-        except (urllib.error.URLError, OSError):
-            return None
-
-    def ready(self) -> bool:
-        """Whether it serves."""
-        if not self.port:
-            started = re.search(r'^\{.*"port": (\d+).*"worker\.started"', self.log.read_text(), re.MULTILINE)
-            self.port = int(started[1]) if started else 0
-        return bool(self.port) and self.get("/readyz") is not None
-
-    def owned(self) -> list[int]:
-        """The partitions that it counts."""
-        samples = re.findall(
-            r"^ldp_worker_partition_owned\{(.*)\} 1\.0$", self.get("/metrics") or "", re.MULTILINE
-        )
-        return sorted(
-            int(number) for labels in samples for number in re.findall(r'partition="(\d+)"', labels)
-        )
-
-    def publishes(self) -> bool:
-        """Whether it publishes the stream's snapshots."""
-        return bool(re.search(r"^ldp_worker_publisher\{.*\} 1\.0$", self.get("/metrics") or "", re.MULTILINE))
 
 
 class Workers:
@@ -152,43 +94,32 @@ class Workers:
             try:
                 worker.process.wait(20)
             except subprocess.TimeoutExpired:
-                worker.process.kill()
-                worker.process.wait()
+                worker.kill()
 
     def start(self) -> Worker:
         """Starts one more, as `ldp-worker run` does."""
         name = f"worker {len(self.logs) + 1}"
         log = self._folder / f"{name.replace(' ', '-')}.log"
-        with log.open("wb") as out:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "worker.cli", "run"],
-                cwd=ROOT,
-                env=self._environ,
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=subprocess.STDOUT,
-            )
         self.logs.append(log)
-        self.alive.append(Worker(name, process, log))
+        self.alive.append(Worker.run(name, log, self._environ))
         return self.alive[-1]
 
     def kill(self, worker: Worker) -> None:
         """Ends one without a chance to say goodbye."""
         self.alive.remove(worker)
-        worker.process.send_signal(signal.SIGKILL)
-        worker.process.wait()
+        worker.kill()
 
     def look(self) -> None:
         """Raises if one ended that should not have, or stays but counts no more."""
         for worker in self.alive:
             if (code := worker.process.poll()) is not None:
                 raise DemoError(f"{worker.name} ended by itself with exit code {code}")
-            if '"stream.stopped"' in worker.log.read_text(errors="replace"):
+            if worker.events("stream.stopped"):
                 raise DemoError(f"{worker.name} stopped counting")
 
     def ended(self) -> list[Worker]:
         """Lets go of those that ended, and returns them."""
-        gone = [worker for worker in self.alive if worker.process.poll() is not None]
+        gone = [worker for worker in self.alive if not worker.alive()]
         self.alive = [worker for worker in self.alive if worker not in gone]
         return gone
 
@@ -254,89 +185,6 @@ class Sending(threading.Thread):
             raise DemoError("stopped")
 
 
-# --- what is shown ------------------------------------------------------------------------------------------
-
-
-def step(text: str, commands: str = "") -> None:
-    """Says what comes next, and which commands do the same."""
-    console.print(Text.assemble("\n", (f"{text:<42}" if commands else text, "bold cyan"), (commands, "dim")))
-
-
-def say(text: str, style: str = "") -> None:
-    """Says what happened."""
-    console.print(Text(f"  {text}", style=style))
-
-
-def squared_errors(snapshot: Snapshot, truth: Vector) -> dict[str, float]:
-    """Each method's mean squared error over the domain."""
-    return {name: float(np.mean((snapshot.bodies[name]["frequencies"] - truth) ** 2)) for name in METHODS}
-
-
-class Story:
-    """The lines that tell, snapshot by snapshot, how the estimate closes in on the truth."""
-
-    def __init__(self, labels: Sequence[str], truth: Vector, top: Sequence[int]) -> None:
-        self._truth, self._top = truth, top[:3]
-        say("Snapshot by snapshot: the mean squared error over all emoji, in millionths;")
-        say("three emoji in %, and the 95 % interval of the first, all by Base.")
-        names = "".join(f"{name:>9}" for name in LIVE)
-        # the emoji come last: terminals do not agree on how wide they are
-        emoji = "".join(" " * 5 + labels[value] for value in self._top)
-        say(f"{'':6}{'reports':>8}{names}{'':3}{emoji}{'':5}95 %", "bold")
-        self._line("truth", USERS, "", truth, "")
-
-    def tell(self, snapshot: Snapshot) -> None:
-        """Prints a snapshot's line."""
-        base = snapshot.bodies["base"]
-        half = (base["high"][self._top[0]] - base["low"][self._top[0]]) / 2
-        errors = squared_errors(snapshot, self._truth)
-        mean = "".join(f"{1e6 * errors[method]:9.2f}" for method in LIVE)
-        head = snapshot.head
-        interval = f"  ± {percent(half)}"
-        self._line(f"#{head['sequence']}", head["reports"], mean, base["frequencies"], interval)
-
-    def _line(self, name: str, reports: int, mean: str, values: Vector, interval: str) -> None:
-        frequencies = "".join(f"{percent(values[value]):>7}" for value in self._top)
-        say(f"{name:6}{reports:>8,}{mean:27}{'':3}{frequencies}{interval}")
-
-
-def report(labels: Sequence[str], crowd: simulate.Crowd, snapshot: Snapshot) -> None:
-    """Prints what the last snapshot says of the most used emoji, and how far each method is from the truth."""
-    truth = crowd.histogram / USERS
-    top = most_used(crowd)
-    base = snapshot.bodies["base"]
-    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
-    table.add_column("in %", no_wrap=True)
-    for value in top:
-        table.add_column(labels[value], justify="right", no_wrap=True, min_width=5)
-
-    def row(name: str, vector: Vector, style: str = "") -> None:
-        table.add_row(name, *(percent(vector[value]) for value in top), style=style)
-
-    row("truth", truth, "bold")
-    row("base", base["frequencies"])
-    row("  from", base["low"], "dim")
-    row("  to", base["high"], "dim")
-    for name in METHODS:
-        if name != "base":
-            row(name, snapshot.bodies[name]["frequencies"])
-    console.print(table)
-    console.print()
-    say(f"Mean squared error over all {len(truth)} emoji, in millionths, best first;")
-    say("in the middle, how many times smaller than Base's:")
-    errors = squared_errors(snapshot, truth)
-    best = min(errors.values())
-    for name, error in sorted(errors.items(), key=lambda item: item[1]):
-        bar = "█" * max(1, round(40 * error / max(errors.values())))
-        factor = f"{errors['base'] / error:5.1f} x" if name != "base" else ""
-        say(f"{name:9}{1e6 * error:8.3f} {factor:>8}  {bar}", "bold green" if error == best else "")
-
-
-def most_used(crowd: simulate.Crowd) -> list[int]:
-    """The most used emoji, by the truth."""
-    return [int(value) for value in np.argsort(-crowd.histogram, kind="stable")[:TOP]]
-
-
 # --- the demo -----------------------------------------------------------------------------------------------
 
 
@@ -367,12 +215,15 @@ def begin(workers: Workers) -> None:
 
 def replace_one(workers: Workers) -> None:
     """Kills the worker that publishes, the harder loss, and starts another."""
-    victim = next((worker for worker in workers.alive if worker.publishes()), workers.alive[0])
-    owned = ", ".join(map(str, victim.owned()))
+    victim, owned = workers.alive[0], set[int]()
+    with contextlib.suppress(OSError):  # one that is too busy to answer can be killed, too
+        victim = next((worker for worker in workers.alive if worker.metric("publisher")), victim)
+        owned = victim.owned()
     workers.kill(victim)
     new = workers.start()
+    counted = ", ".join(map(str, sorted(owned)))
     say(
-        f"SIGKILL to {victim.name}: it published and counted partitions {owned}; {new.name} starts",
+        f"SIGKILL to {victim.name}: it published and counted partitions {counted}; {new.name} starts",
         "bold red",
     )
     say("Kafka misses it after 10 s; then others go on where the counts in Redis stand.", "red")
@@ -401,7 +252,7 @@ def follow(
     """Sends all reports, tells each snapshot, replaces a worker midway; returns the snapshot that covers all."""
     latest = None
     killed = False
-    with Sending(conf, crowd) as sending, bar() as move:
+    with Sending(conf, crowd) as sending, bar(USERS) as move:
         while sending.is_alive():
             if (fresh := snapshots.latest(0.25)) is not None:
                 story.tell(latest := fresh)
@@ -425,24 +276,6 @@ def follow(
             story.tell(latest := fresh)
     say(f"snapshot {latest.head['sequence']} covers every report", "green")
     return latest
-
-
-@contextlib.contextmanager
-def bar() -> Iterator[Callable[[int], None]]:
-    """Shows how many reports are acknowledged, and how fast it goes, on a terminal."""
-    columns = (
-        TextColumn("  sending"),
-        BarColumn(),
-        TaskProgressColumn(),
-        TextColumn("{task.completed:>9,.0f} reports  {task.fields[rate]:,.0f}/s"),
-        TimeRemainingColumn(),
-    )
-    began = time.monotonic()
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task("sending", total=USERS, rate=0.0)
-        yield lambda done: progress.update(
-            task, completed=done, rate=done / max(time.monotonic() - began, 1e-3)
-        )
 
 
 def demo(services: Services, folder: Path, keep: bool) -> int:
@@ -469,7 +302,7 @@ def demo(services: Services, folder: Path, keep: bool) -> int:
         say(f"{USERS:,} users, each with one of {oracle.domain_size} emoji drawn from real counts, report it")
         said = f"through {oracle.name.upper()} with ε = {oracle.epsilon}"
         say(f"{said}: their devices add the noise, nobody sees their emoji.")
-        story = Story(labels, crowd.histogram / USERS, most_used(crowd))
+        story = Story(labels, crowd)
         with watch.Watch(conf, STREAM) as snapshots:
             last = follow(conf, crowd, workers, story, snapshots)
         step(f"5. What snapshot {last.head['sequence']} says of the ten most used emoji")
@@ -502,9 +335,9 @@ def stay(ours: Mapping[str, str], services: Services, workers: Workers, folder: 
     say(f"Redis     {services.redis.address}")
     deadline = time.monotonic() + READY_SECONDS
     for worker in workers.alive:
-        while worker.process.poll() is None and not worker.ready() and time.monotonic() < deadline:
+        while worker.alive() and not worker.ready() and time.monotonic() < deadline:
             time.sleep(0.1)
-        if worker.process.poll() is None:
+        if worker.alive():
             say(f"metrics   {worker.url}/metrics ({worker.name}, process {worker.process.pid})")
     say(f"logs      {folder}")
     say("In another shell:")
@@ -528,16 +361,6 @@ def stay(ours: Mapping[str, str], services: Services, workers: Workers, folder: 
                 say(f"  another one: {command} run", "red")
             time.sleep(0.5)
     say("stopping")
-
-
-def tell(error: Exception, folder: Path) -> None:
-    """Says what went wrong, with the ends of the workers' logs."""
-    console.print(Text(f"\nThe demo failed: {error}", style="bold red"))
-    for log in sorted(folder.glob("*.log")):
-        lines = log.read_text(errors="replace").splitlines()
-        console.print(Text(f"\nthe end of {log}:", style="bold"))
-        for line in lines[-15:]:
-            console.print(Text(line), soft_wrap=True)
 
 
 def interrupt(_signal: int, _frame: FrameType | None) -> NoReturn:

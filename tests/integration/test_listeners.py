@@ -4,7 +4,6 @@ A real broker with one listener of each kind; certificates are made here.
 """
 
 import contextlib
-import json
 import os
 import pty
 import re
@@ -22,7 +21,7 @@ from pathlib import Path
 import pytest
 
 from deploy.local.services import Services, free_ports, program
-from tests.integration.harness import PATIENCE, until
+from tests.integration.harness import PATIENCE, Worker, until
 from worker import check, config
 from worker.kafka import brokers, transport
 
@@ -270,32 +269,15 @@ def test_point_17_every_command_ends_in_time(way):
 @pytest.mark.parametrize("way", ["a wrong password", "TLS to a port that says nothing"], indirect=True)
 def test_point_17_run_says_it_and_goes_on_trying(way, tmp_path):
     toml, reason, advice = way
-    with contextlib.closing(Run(toml, tmp_path / "log")) as worker:
+    with contextlib.ExitStack() as stack:
+        worker = Worker.launch(toml, tmp_path / "log")
+        stack.callback(worker.kill)
         until(lambda: worker.events("kafka.unavailable"), "it says so")
         event = worker.events("kafka.unavailable")[0]
         assert reason in event["error"]
         assert event["todo"].startswith(advice)
-        assert worker.process.poll() is None
+        assert worker.alive()
         assert WRONG not in worker.log.read_text()
-
-
-class Run:
-    """One ``ldp-worker run``."""
-
-    def __init__(self, toml, log):
-        self.log = log
-        with log.open("wb") as out:
-            self.process = subprocess.Popen(
-                [WORKER, "run", "--config", toml], stdin=subprocess.DEVNULL, stdout=out, stderr=out
-            )
-
-    def events(self, name):
-        lines = [line for line in self.log.read_text().splitlines() if line.endswith("}")]
-        return [event for event in map(json.loads, lines) if event["event"] == name]
-
-    def close(self):
-        self.process.kill()
-        self.process.wait()
 
 
 # --- an encrypted key ---------------------------------------------------------------------------------------

@@ -221,7 +221,7 @@ def test_one_worker_serves_every_protocol(kafka, redis_url, tmp_path):
         for future in futures:
             future.get(0)
 
-    worker = Worker(toml, tmp_path / "worker.log")
+    worker = Worker.launch(toml, tmp_path / "worker.log")
     try:
         newest = covered(kafka, configuration, ends, worker)
         for name, one in served.items():
@@ -268,7 +268,7 @@ def test_reports_of_a_large_domain(kafka, redis_url, tmp_path):
     sent = simulate.send(configuration, one, crowd, seed=1, json_share=0.3, malformed_share=0.5)
     assert (sent.reports, sent.records) == (users, users)
     assert sent.malformed > 0
-    worker = Worker(toml, tmp_path / "worker.log")
+    worker = Worker.launch(toml, tmp_path / "worker.log")
     try:
 
         def counted():

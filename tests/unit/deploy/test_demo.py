@@ -13,9 +13,11 @@ from deploy.demo import demo
 def workers(tmp_path):
     """Two workers that only sleep; both end with the test."""
     workers = demo.Workers(tmp_path, {})
+    log = tmp_path / "log"
+    log.write_text('{"event": "worker.started", "port": 1}\n')
     for number in (1, 2):
         process = subprocess.Popen(["sleep", "600"])
-        workers.alive.append(demo.Worker(f"worker {number}", process, tmp_path / "log", port=1))
+        workers.alive.append(demo.Worker(f"worker {number}", process, log))
     with workers:
         yield workers
 

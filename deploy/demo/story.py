@@ -1,0 +1,138 @@
+"""What the demo shows: its steps, a line for each snapshot, and how close the estimates came to the truth."""
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+from ldp.consistency import METHODS
+from ldp.snapshot import Snapshot
+from ldp.table import percent
+from worker import simulate
+
+LIVE = ("base", "norm-sub", "power-ns")  # the methods whose error is shown while reports arrive
+TOP = 10
+
+Vector = npt.NDArray[np.float64]
+
+console = Console(highlight=False)
+
+
+def step(text: str, commands: str = "") -> None:
+    """Says what comes next, and which commands do the same."""
+    console.print(Text.assemble("\n", (f"{text:<42}" if commands else text, "bold cyan"), (commands, "dim")))
+
+
+def say(text: str, style: str = "") -> None:
+    """Says what happened."""
+    console.print(Text(f"  {text}", style=style))
+
+
+def squared_errors(snapshot: Snapshot, truth: Vector) -> dict[str, float]:
+    """Each method's mean squared error over the domain."""
+    return {name: float(np.mean((snapshot.bodies[name]["frequencies"] - truth) ** 2)) for name in METHODS}
+
+
+class Story:
+    """The lines that tell, snapshot by snapshot, how the estimate closes in on the truth."""
+
+    def __init__(self, labels: Sequence[str], crowd: simulate.Crowd) -> None:
+        self._truth, self._top = frequencies(crowd), most_used(crowd)[:3]
+        say("Snapshot by snapshot: the mean squared error over all emoji, in millionths;")
+        say("three emoji in %, and the 95 % interval of the first, all by Base.")
+        names = "".join(f"{name:>9}" for name in LIVE)
+        # the emoji come last: terminals do not agree on how wide they are
+        emoji = "".join(" " * 5 + labels[value] for value in self._top)
+        say(f"{'':6}{'reports':>8}{names}{'':3}{emoji}{'':5}95 %", "bold")
+        self._line("truth", int(crowd.histogram.sum()), "", self._truth, "")
+
+    def tell(self, snapshot: Snapshot) -> None:
+        """Prints a snapshot's line."""
+        base = snapshot.bodies["base"]
+        half = (base["high"][self._top[0]] - base["low"][self._top[0]]) / 2
+        errors = squared_errors(snapshot, self._truth)
+        mean = "".join(f"{1e6 * errors[method]:9.2f}" for method in LIVE)
+        head = snapshot.head
+        interval = f"  ± {percent(half)}"
+        self._line(f"#{head['sequence']}", head["reports"], mean, base["frequencies"], interval)
+
+    def _line(self, name: str, reports: int, mean: str, values: Vector, interval: str) -> None:
+        three = "".join(f"{percent(values[value]):>7}" for value in self._top)
+        say(f"{name:6}{reports:>8,}{mean:27}{'':3}{three}{interval}")
+
+
+def report(labels: Sequence[str], crowd: simulate.Crowd, snapshot: Snapshot) -> None:
+    """Prints what the last snapshot says of the most used emoji, and how far each method is from the truth."""
+    truth = frequencies(crowd)
+    top = most_used(crowd)
+    base = snapshot.bodies["base"]
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("in %", no_wrap=True)
+    for value in top:
+        table.add_column(labels[value], justify="right", no_wrap=True, min_width=5)
+
+    def row(name: str, vector: Vector, style: str = "") -> None:
+        table.add_row(name, *(percent(vector[value]) for value in top), style=style)
+
+    row("truth", truth, "bold")
+    row("base", base["frequencies"])
+    row("  from", base["low"], "dim")
+    row("  to", base["high"], "dim")
+    for name in METHODS:
+        if name != "base":
+            row(name, snapshot.bodies[name]["frequencies"])
+    console.print(table)
+    console.print()
+    say(f"Mean squared error over all {len(truth)} emoji, in millionths, best first;")
+    say("in the middle, how many times smaller than Base's:")
+    errors = squared_errors(snapshot, truth)
+    best = min(errors.values())
+    for name, error in sorted(errors.items(), key=lambda item: item[1]):
+        bar = "█" * max(1, round(40 * error / max(errors.values())))
+        factor = f"{errors['base'] / error:5.1f} x" if name != "base" else ""
+        say(f"{name:9}{1e6 * error:8.3f} {factor:>8}  {bar}", "bold green" if error == best else "")
+
+
+def frequencies(crowd: simulate.Crowd) -> Vector:
+    """The truth: how frequent each emoji is."""
+    return np.asarray(crowd.histogram / crowd.histogram.sum())
+
+
+def most_used(crowd: simulate.Crowd) -> list[int]:
+    """The most used emoji, by the truth."""
+    return [int(value) for value in np.argsort(-crowd.histogram, kind="stable")[:TOP]]
+
+
+@contextlib.contextmanager
+def bar(users: int) -> Iterator[Callable[[int], None]]:
+    """Shows how many reports are acknowledged, and how fast it goes, on a terminal."""
+    columns = (
+        TextColumn("  sending"),
+        BarColumn(),
+        TaskProgressColumn(),
+        TextColumn("{task.completed:>9,.0f} reports  {task.fields[rate]:,.0f}/s"),
+        TimeRemainingColumn(),
+    )
+    began = time.monotonic()
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task("sending", total=users, rate=0.0)
+        yield lambda done: progress.update(
+            task, completed=done, rate=done / max(time.monotonic() - began, 1e-3)
+        )
+
+
+def tell(error: Exception, folder: Path) -> None:
+    """Says what went wrong, with the ends of the workers' logs."""
+    console.print(Text(f"\nThe demo failed: {error}", style="bold red"))
+    for log in sorted(folder.glob("*.log")):
+        lines = log.read_text(errors="replace").splitlines()
+        console.print(Text(f"\nthe end of {log}:", style="bold"))
+        for line in lines[-15:]:
+            console.print(Text(line), soft_wrap=True)

@@ -1,0 +1,24 @@
+"""What the integration tests share: one test's own stream on real services, its workers as processes, and the truth.
+
+The truth is what the test itself sent, counted here by the protocols' definitions; nothing in these files asks the code
+under test what the right answer is.
+"""
+
+from tests.integration.harness.foreign import Message, assert_snapshot_topic, foreign
+from tests.integration.harness.processes import Worker, frozen
+from tests.integration.harness.truth import METHODS
+from tests.integration.harness.waiting import PATIENCE, until
+from tests.integration.harness.world import Sending, World
+
+__all__ = [
+    "METHODS",
+    "PATIENCE",
+    "Message",
+    "Sending",
+    "Worker",
+    "World",
+    "assert_snapshot_topic",
+    "foreign",
+    "frozen",
+    "until",
+]

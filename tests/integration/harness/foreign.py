@@ -1,0 +1,158 @@
+"""A topic as another program reads it, and what a snapshot topic must hold there."""
+
+import contextlib
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import jsonschema
+
+import ldp
+from deploy.local import services
+from ldp.snapshot import Incomplete, assemble
+from tests.integration.harness.truth import METHODS
+from tests.integration.harness.waiting import PATIENCE
+from tests.integration.harness.world import World
+
+SCHEMA = json.loads(
+    (Path(ldp.__file__).parent / "snapshot" / "snapshot.schema.json").read_text(encoding="utf-8")
+)
+
+
+@dataclass(frozen=True)
+class Message:
+    """One message of a topic as another program sees it."""
+
+    offset: int
+    key: str
+    value: bytes
+    headers: Mapping[str, str]
+
+
+def foreign(kafka: str, topic: str) -> list[Message]:
+    """Reads all committed messages of a topic of one partition with kcat, else with Kafka's console consumer."""
+    if kcat := services.program("kcat", "kcat"):
+        # lengths first, so that any bytes can follow
+        layout = "%o %K %S\\n%k%s%h\\n"
+        command = [
+            kcat,
+            "-b",
+            kafka,
+            "-C",
+            "-t",
+            topic,
+            "-p",
+            "0",
+            "-o",
+            "beginning",
+            "-e",
+            "-q",
+            "-f",
+            layout,
+        ]
+        return _kcat(_output([*command, "-X", "isolation.level=read_committed"]))
+    shown = [f"--formatter-property=print.{what}=true" for what in ("offset", "headers", "key")]
+    return _console(
+        _output(
+            [
+                shutil.which("java") or "java",
+                "-cp",
+                f"{services.kafka_jars()}/*",
+                "org.apache.kafka.tools.consumer.ConsoleConsumer",
+                f"--bootstrap-server={kafka}",
+                f"--topic={topic}",
+                "--from-beginning",
+                "--isolation-level=read_committed",
+                "--timeout-ms=4000",
+                *shown,
+            ]
+        )
+    )
+
+
+def _output(command: Sequence[str]) -> bytes:
+    done = subprocess.run(command, capture_output=True, timeout=PATIENCE, check=False)
+    assert done.returncode == 0, done.stderr.decode(errors="replace")
+    return done.stdout
+
+
+def _kcat(output: bytes) -> list[Message]:
+    messages, at = [], 0
+    while at < len(output):
+        line_end = output.index(b"\n", at)
+        offset, key_size, size = map(int, output[at:line_end].split())
+        key = line_end + 1
+        value = key + max(0, key_size)
+        headers = value + max(0, size)
+        at = output.index(b"\n", headers) + 1
+        pairs = [pair.split("=", 1) for pair in output[headers : at - 1].decode().split(",") if pair]
+        messages.append(Message(offset, output[key:value].decode(), output[value:headers], dict(pairs)))
+    return messages
+
+
+def _console(output: bytes) -> list[Message]:
+    # a value may hold line feeds of its own: it ends where the next message begins
+    message = re.compile(rb"Offset:(\d+)\t([^\t]*)\t([^\t]*)\t(.*?)\n(?=Offset:\d+\t|\Z)", re.DOTALL)
+    messages: list[Message] = []
+    for found in message.finditer(output):
+        offset, headers, key, value = found.groups()
+        pairs = [pair.split(":", 1) for pair in headers.decode().split(",")]
+        messages.append(Message(int(offset), key.decode(), value, dict(pairs)))
+    return messages
+
+
+def assert_snapshot_topic(world: World) -> int:
+    """Asserts what the snapshot topic holds as another program reads it; returns the newest sequence.
+
+    Sequences from 1 on without a gap, each a head, Base and ten methods as often as its ``parts`` say, with the right
+    headers and one identity, and every JSON document valid under the schema. Whatever a reader that keeps the newest
+    message of each key puts together on the way is one of these snapshots, not a mix of two.
+    """
+    everything = foreign(world.kafka, world.config.snapshots.topic)
+    messages = [message for message in everything if message.key.startswith(f"{world.name}/")]
+    by_sequence: dict[int, list[Message]] = {}
+    for message in messages:
+        by_sequence.setdefault(int(message.headers["sequence"]), []).append(message)
+    assert list(by_sequence) == list(range(1, len(by_sequence) + 1))
+    validator = jsonschema.Draft202012Validator(SCHEMA)
+    reports = 0
+    received: dict[str, tuple[dict[str, bytes], bytes]] = {}
+    for sequence, parts in by_sequence.items():
+        (identity,) = {message.headers["snapshot"] for message in parts}
+        for message in parts:
+            assert message.headers == {
+                "content-type": message.headers["content-type"],
+                "schema": "1",
+                "sequence": str(sequence),
+                "parts": str(len(parts)),
+                "snapshot": identity,
+            }
+            received[message.key] = {k: v.encode() for k, v in message.headers.items()}, message.value
+            with contextlib.suppress(Incomplete):
+                assert assemble(world.name, received).head["snapshot"] == identity
+                assert message is parts[-1]
+        documents = {
+            message.key.removeprefix(f"{world.name}/"): json.loads(message.value)
+            for message in parts
+            if message.headers["content-type"] == "application/json"
+        }
+        bodies = [f"all/{method}" for method in METHODS]
+        assert [key for key in documents if key != "domain"] == ["head", *bodies]
+        for key, document in documents.items():
+            validator.validate(document)
+            assert document["stream"] == world.name
+            assert document["fingerprint"] == world.stream.fingerprint.hex()
+            if key != "domain":
+                assert document["sequence"] == sequence
+                assert document["offsets"] == documents["head"]["offsets"]
+                assert document["reports"] == documents["head"]["reports"]
+            if key.startswith("all/"):
+                assert document["method"] == key.removeprefix("all/")
+        # every snapshot knows at least what the one before it knew
+        assert documents["head"]["reports"] >= reports
+        reports = documents["head"]["reports"]
+    return len(by_sequence)

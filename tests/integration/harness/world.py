@@ -1,0 +1,347 @@
+"""One test's own stream on real services: its topics, its configuration, its workers, and what was sent."""
+
+import json
+import random
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+from uuid import uuid4
+
+import numpy as np
+import redis
+from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
+from kafka.admin import MemberToRemove, OffsetSpec
+from kafka.errors import RetriableError
+
+import ldp
+from ldp import frames
+from ldp.snapshot import Snapshot
+from tests.integration.harness.processes import Worker
+from tests.integration.harness.reader import Snapshots
+from tests.integration.harness.truth import METHODS, Reports, base
+from tests.integration.harness.waiting import PATIENCE, until
+from worker import audit, config
+from worker.kafka import topics
+
+
+@dataclass
+class Sent:
+    """What was sent and is to be counted."""
+
+    reports: list[Reports] = field(default_factory=list)
+    futures: list[Any] = field(default_factory=list)
+
+    def whole(self, stream: ldp.Stream) -> Reports:
+        return np.concatenate([np.empty(0, stream.oracle.report_dtype), *self.reports])
+
+
+class World:
+    """One test's own stream: topics, configuration, workers, and what was sent; a context manager.
+
+    Args:
+        kafka: the bootstrap string.
+        redis_url: where the counts go.
+        folder: for configurations and logs.
+        partitions: of the topic of reports.
+        dead_letters: settings of the dead-letter topic, where they are not to be the usual ones.
+        snapshots: the snapshot topic, where streams are to share one.
+        stream: the keys of the stream's table beside name and topic.
+    """
+
+    def __init__(
+        self,
+        kafka: str,
+        redis_url: str,
+        folder: Path,
+        *,
+        partitions: int = 4,
+        dead_letters: Mapping[str, str] | None = None,
+        snapshots: str | None = None,
+        **stream: Any,
+    ) -> None:
+        self.kafka, self.redis_url, self.folder, self.partitions = kafka, redis_url, folder, partitions
+        self._dead_letters = dead_letters
+        self.name = f"s{uuid4().hex[:10]}"
+        self._snapshots = snapshots or f"{self.name}-snapshots"
+        self._table = {"protocol": "olh", "epsilon": "1", "domain_size": 40} | stream
+        self.toml = self.configure("worker")
+        self.config = config.load(self.toml, {})
+        (self.served,) = self.config.streams
+        self.stream, self.topic = self.served.stream, self.served.topic
+        self.group = self.config.consumer_group(self.stream)
+        self.workers: list[Worker] = []
+        self.sent = Sent()
+        self.rng = np.random.default_rng(20_200_616)
+        self._turn = 0
+        self._closing: list[Callable[[], object]] = []
+
+    def __enter__(self) -> Self:
+        self.admin = KafkaAdminClient(bootstrap_servers=self.kafka)
+        self._closing.append(self.admin.close)
+        self.create_topics()
+        self.producer = self.open_producer()
+        self.redis = redis.Redis.from_url(self.redis_url)
+        self._closing.append(self.redis.close)
+        self.snapshots = Snapshots(self.kafka, self.config.snapshots.topic, self.name)
+        self._closing.append(self.snapshots.close)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for worker in self.workers:
+            worker.kill()
+        for close in reversed(self._closing):
+            close()
+        for worker in self.workers:  # pytest shows what is printed when the test fails
+            print(f"\n--- {worker.log}, exit code {worker.process.returncode}")
+            print("\n".join(worker.log.read_text(errors="replace").splitlines()[-40:]))
+
+    def create_topics(self) -> None:
+        """As ``ldp-worker create-topics`` does: those that are missing."""
+        if self._dead_letters:
+            new = {"num_partitions": 1, "replication_factor": 1, "configs": dict(self._dead_letters)}
+            self.admin.create_topics({self.config.dead_letters.topic: new}, wait_for_metadata=True)
+        topics.create(self.admin, self.config, self.partitions, 1)
+
+    def configure(
+        self,
+        file: str,
+        *more: Mapping[str, Any],
+        group: str = "tests",
+        redis_url: str | None = None,
+        snapshots: Mapping[str, Any] | None = None,
+        **changes: Any,
+    ) -> Path:
+        """Writes a configuration, the stream's table with changes, and further streams; returns the path."""
+        output = {"topic": self._snapshots, "every_seconds": 0.5} | dict(snapshots or {})
+        tables = [{"name": self.name, "topic": f"{self.name}-reports"} | self._table | changes, *more]
+        lines = [
+            f'group = "{group}"',
+            "commit_every_seconds = 0.2",
+            f'kafka.bootstrap_servers = "{self.kafka}"',
+            f'redis.url = "{redis_url or self.redis_url}"',
+            "redis.timeout_seconds = 2",
+            'http = {host = "127.0.0.1", port = 0}',
+            f"snapshots = {_toml(output)}",
+            f'dead_letters.topic = "{self.name}-dead-letters"',
+        ]
+        for table in tables:
+            lines += ["[[streams]]", *(f"{key} = {_toml(value)}" for key, value in table.items())]
+        path = self.folder / f"{file}.toml"
+        path.write_text("\n".join(lines), encoding="utf-8")
+        return path
+
+    # workers
+
+    def launch(self, toml: Path | None = None) -> Worker:
+        """Starts a worker and does not wait."""
+        worker = Worker.launch(toml or self.toml, self.folder / f"worker-{len(self.workers) + 1}.log")
+        self.workers.append(worker)
+        return worker
+
+    def start(self, count: int = 1) -> list[Worker]:
+        """Starts workers, and waits until they serve and all partitions are owned."""
+        started = [self.launch() for _ in range(count)]
+        for worker in started:
+            until(worker.ready, f"{worker.log.name} ready")
+        until(self.balanced, "every worker owns a partition, and all are owned")
+        return started
+
+    def balanced(self) -> bool:
+        """Whether every partition has one owner and every worker at least one partition."""
+        owned = [worker.owned() for worker in self.workers if worker.alive()]
+        return all(owned) and sorted(p for some in owned for p in some) == list(range(self.partitions))
+
+    def members(self) -> set[str]:
+        """The ids of the group's members, joining ones included."""
+
+        def said() -> dict[str, Any] | None:
+            try:
+                described: dict[str, Any] = self.admin.describe_groups([self.group])[self.group]
+                return described
+            except RetriableError:  # a coordinator that only just starts
+                return None
+
+        return {member["member_id"] for member in until(said, "the group's coordinator")["members"]}
+
+    def expel(self, members: Sequence[str]) -> None:
+        """Has the coordinator drop members at once that are dead, instead of after their session's ten seconds."""
+        self.admin.remove_group_members(self.group, [MemberToRemove(member_id=m) for m in members])
+
+    # reports in
+
+    def open_producer(self, **settings: Any) -> KafkaProducer:
+        """A producer that is closed at the end."""
+        producer = KafkaProducer(
+            bootstrap_servers=self.kafka, max_request_size=8 << 20, **({"linger_ms": 5} | settings)
+        )
+        self._closing.append(lambda: producer.close(timeout=5))
+        return producer
+
+    def draw(self, n: int, rng: np.random.Generator | None = None) -> Reports:
+        """Reports of n users; the small values are the frequent ones."""
+        rng = rng or self.rng
+        d = self.stream.oracle.domain_size
+        return self.stream.oracle.perturb(np.minimum(rng.geometric(0.2, n) - 1, d - 1), rng=rng)
+
+    def put(
+        self, value: bytes | None, partition: int | None = None, producer: KafkaProducer | None = None
+    ) -> Any:
+        """Sends one record, to the partitions in turn; returns its future."""
+        if partition is None:
+            partition = self._turn = (self._turn + 1) % self.partitions
+        key = b"no value" if value is None else None  # a record needs one of them
+        return (producer or self.producer).send(self.topic, value=value, key=key, partition=partition)
+
+    def send(
+        self,
+        records: int,
+        reports: int = 1,
+        *,
+        as_json: bool = False,
+        counted: bool = True,
+        partition: int | None = None,
+        producer: KafkaProducer | None = None,
+    ) -> None:
+        """Sends records of so many reports each, and notes them as to be counted."""
+        encode = frames.encode_json if as_json else frames.encode
+        for _ in range(records):
+            drawn = self.draw(reports)
+            self.sent.futures.append(self.put(encode(self.stream, drawn), partition, producer))
+            if counted:
+                self.sent.reports.append(drawn)
+
+    def settle(self) -> None:
+        """Waits until everything sent is acknowledged."""
+        for future in self.sent.futures:
+            future.get(PATIENCE)
+        self.sent.futures.clear()
+
+    @property
+    def n(self) -> int:
+        """How many reports are to be counted."""
+        return sum(map(len, self.sent.reports))
+
+    # counts and snapshots out
+
+    def ends(self) -> dict[int, int]:
+        """Where the partitions end; asked again while a broker that was restarted is not known again."""
+        wanted = {TopicPartition(self.topic, p): OffsetSpec.LATEST for p in range(self.partitions)}
+
+        def said() -> dict[TopicPartition, Any]:
+            try:
+                ends: dict[TopicPartition, Any] = self.admin.list_partition_offsets(wanted)
+                return ends
+            except RetriableError:
+                return {}
+
+        return {tp.partition: end.offset for tp, end in until(said, "the ends of the log").items()}
+
+    def totals(self) -> dict[str, Any]:
+        """What Redis says of all partitions together: accepted, rejected by reason, offsets, flushes."""
+        summed: dict[str, Any] = {"accepted": 0, "rejected": {}, "offsets": {}}
+        for partition in range(self.partitions):
+            meta = self.redis.hgetall(f"{{{self.name}:{partition}}}:meta")
+            if meta:
+                totals = json.loads(meta[b"totals"])
+                summed["accepted"] += totals["accepted"]
+                summed["offsets"][partition] = int(meta[b"offset"])
+                for reason, count in totals["rejected"].items():
+                    summed["rejected"][reason] = summed["rejected"].get(reason, 0) + count
+        return summed
+
+    def covered(self) -> Snapshot:
+        """Waits for a snapshot of all that was sent, and of every offset; returns it."""
+        self.settle()
+        ends = self.ends()
+
+        def found() -> Snapshot | None:
+            newest = self.snapshots.newest()
+            if newest is None:
+                return None
+            offsets = {int(p): offset for p, offset in newest.head["offsets"].items()}
+            return newest if all(offsets.get(p, 0) >= end for p, end in ends.items()) else None
+
+        def said() -> Snapshot | None:
+            running = [worker for worker in self.workers if worker.alive()]
+            assert running, "all workers ended"
+            return found()
+
+        return until(said, f"a snapshot of all of {ends}")
+
+    def audit(self) -> audit.StreamVerdict:
+        return audit.verify(self.served, self.config)
+
+    def assert_audit_equal(self, *, whole: bool = False) -> None:
+        """Asserts that the recount finds no difference; whole: and that nothing is left to count."""
+        verdict = self.audit()
+        assert verdict.difference is None
+        if whole:
+            assert (verdict.lag, verdict.reports) == (0, self.n)
+
+    def assert_right(self, snapshot: Snapshot) -> None:
+        """Asserts that a snapshot says what was sent, and that the audit agrees."""
+        assert snapshot.head["reports"] == self.n
+        assert list(snapshot.bodies) == METHODS
+        np.testing.assert_allclose(
+            snapshot.bodies["base"]["frequencies"],
+            base(self.stream, self.sent.whole(self.stream)),
+            rtol=1e-9,
+            atol=1e-12,
+        )
+        self.assert_audit_equal(whole=True)
+
+
+class Sending:
+    """Sends reports on a thread of its own while the body of a ``with`` runs; what was sent is noted at the end.
+
+    Args:
+        world: whose stream.
+        reports: of each record.
+    """
+
+    def __init__(self, world: World, reports: int = 2) -> None:
+        self._world, self._reports = world, reports
+        self._stop = threading.Event()
+        self._sent = Sent()
+        self._thread = threading.Thread(target=self._send, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join(PATIENCE)
+        self._world.sent.reports += self._sent.reports
+        self._world.sent.futures += self._sent.futures
+
+    @property
+    def records(self) -> int:
+        """How many were sent so far."""
+        return len(self._sent.futures)
+
+    def more(self, records: int = 50) -> None:
+        """Waits until so many more records were sent."""
+        goal = self.records + records
+        until(lambda: self.records >= goal, f"{records} more records sent")
+
+    def _send(self) -> None:
+        rng, turn = np.random.default_rng(7), random.Random(7)
+        producer = self._world.open_producer()
+        while not self._stop.wait(0.02):
+            for _ in range(5):
+                drawn = self._world.draw(self._reports, rng)
+                value = frames.encode(self._world.stream, drawn)
+                partition = turn.randrange(self._world.partitions)
+                self._sent.futures.append(self._world.put(value, partition, producer))
+                self._sent.reports.append(drawn)
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key} = {_toml(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    return json.dumps(value, ensure_ascii=False)
