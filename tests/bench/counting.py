@@ -1,6 +1,8 @@
 """Counting OLH reports: the compiled kernels against the same hashes in numpy."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +15,8 @@ CHUNK = 256
 """Reports that numpy hashes at a time: its arrays of CHUNK x d words stay in a core's cache."""
 
 Words = npt.NDArray[np.uint32]
+Buckets = Callable[[Words], npt.NDArray[Any]]
+"""The buckets of some values under n seeds, as (n, values)."""
 Count = Callable[[npt.NDArray[np.int64], npt.NDArray[np.void], int], None]
 
 
@@ -49,15 +53,16 @@ def count_mul32(state: npt.NDArray[np.int64], reports: npt.NDArray[np.void], g: 
     b = _mixed(e + step)
     c = _mixed(b + step) & np.uint32(0xCCCCCCCC) | np.uint32(0x11111111)
     a = np.uint32(0xC2B2AE3D) + np.uint32(0x78DDE6C4) * values
-    for start in range(0, len(reports), CHUNK):
-        chunk = reports[start : start + CHUNK]
-        x = chunk["seed"][:, None] ^ e
+
+    def buckets(seeds: Words) -> npt.NDArray[np.uint64]:
+        x = seeds[:, None] ^ e
         x *= a
         x ^= x >> 11
         x ^= b
         x *= c
-        buckets = (x.astype(np.uint64) * np.uint64(g)) >> np.uint64(32)
-        state += np.count_nonzero(buckets == chunk["bucket"][:, None], axis=0)
+        return (x.astype(np.uint64) * np.uint64(g)) >> np.uint64(32)
+
+    _count(state, reports, buckets)
 
 
 def _mixed(x: Words) -> Words:
@@ -76,11 +81,19 @@ def count_xxh32(state: npt.NDArray[np.int64], reports: npt.NDArray[np.void], g: 
     while low < len(state):
         high = min(len(state), 10**length)
         texts = np.arange(low, high).astype(f"S{length}").view(np.uint8).reshape(-1, length)
-        for start in range(0, len(reports), CHUNK):
-            chunk = reports[start : start + CHUNK]
-            buckets = _xxh32(chunk["seed"], texts) % np.uint32(g)
-            state[low:high] += np.count_nonzero(buckets == chunk["bucket"][:, None], axis=0)
+        _count(state[low:high], reports, partial(_bucket, texts=texts, g=np.uint32(g)))
         low, length = high, length + 1
+
+
+def _bucket(seeds: Words, texts: npt.NDArray[np.uint8], g: np.uint32) -> Words:
+    return _xxh32(seeds, texts) % g
+
+
+def _count(state: npt.NDArray[np.int64], reports: npt.NDArray[np.void], buckets: Buckets) -> None:
+    """Adds, for each value, the reports whose bucket is the value's under their seed."""
+    for start in range(0, len(reports), CHUNK):
+        chunk = reports[start : start + CHUNK]
+        state += np.count_nonzero(buckets(chunk["seed"]) == chunk["bucket"][:, None], axis=0)
 
 
 def _xxh32(seeds: Words, texts: npt.NDArray[np.uint8]) -> Words:

@@ -683,17 +683,22 @@ def test_point_4_a_snapshot_with_fewer_reports_and_no_gap_is_never_published() -
         process.publisher.tick()
 
 
+def count_the_first(world: Still, process: Process) -> None:
+    """Counts partition 0; the other is assigned to nobody."""
+    process.log.poll()
+    process.log.mine = {0}
+    for _ in range(20):
+        turn(process)
+        process.log.seen, process.log.mine = world.generation, {0}
+
+
 def test_point_5_a_partition_without_counts_makes_the_snapshot_incomplete() -> None:
     world = Still(partitions=2)
     world.send()
     process = world.member(1)
-    process.log.poll()
-    process.log.mine = {0}
     told: list[dict[str, Any]] = []
     process.publisher._report = lambda event, **facts: told.append({"event": event} | facts)
-    for _ in range(20):
-        turn(process)
-        process.log.seen, process.log.mine = world.generation, {0}
+    count_the_first(world, process)
     process.publisher.tick()
     process.publisher.tick()
     head = world.heads[-1]
@@ -810,11 +815,7 @@ def test_point_5_what_an_uncounted_partition_loses_is_a_gap() -> None:
     world = Still(partitions=2)
     world.send()
     process = world.member(1)
-    process.log.poll()
-    process.log.mine = {0}
-    for _ in range(20):
-        turn(process)
-        process.log.seen, process.log.mine = world.generation, {0}
+    count_the_first(world, process)
     process.publisher.tick()
     assert world.heads[-1].uncounted == (1,)
     world.firsts[1] = 3

@@ -4,24 +4,15 @@ These tests kill servers, so they have a Kafka and a Redis of their own.
 """
 
 import contextlib
-import gc
 
 import pytest
 import redis
 from kafka import TopicPartition
 from kafka.errors import UnknownTopicOrPartitionError
 
-from tests.integration.harness import Sending, World, assert_snapshot_topic, until
+from tests.integration.harness import Sending, assert_snapshot_topic, until
 
 pytestmark = pytest.mark.integration
-
-
-@pytest.fixture
-def world(local_services, tmp_path):
-    """A stream on services that this test may break."""
-    with World(local_services.kafka.address, local_services.redis.address, tmp_path) as world:
-        yield world
-    gc.collect()
 
 
 def commits(*workers):
