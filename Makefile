@@ -27,10 +27,10 @@ demo: venv ## Run the main job end to end on real data; KEEP=1 leaves it running
 	@$(BIN)/python -m deploy.demo.demo $(if $(KEEP),--keep)
 
 test: venv ## Run all tests, on a real Kafka and a real Redis
-	@$(BIN)/python -m pytest -n 2 --dist loadfile
+	@$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder
 
-unit: venv ## Run the tests that need no services
-	@$(BIN)/python -m pytest -n 2 --dist worksteal -m "not integration"
+unit: venv ## Run the tests that need no services and little time
+	@$(BIN)/python -m pytest -n 2 --dist worksteal -m "not integration and not slow"
 
 lint: venv ## Check style, formatting, types, and the files that GitHub reads
 	@$(BIN)/ruff check

@@ -69,7 +69,12 @@ def services(request: pytest.FixtureRequest) -> Iterator[Found]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A Kafka client that is closed while it connects leaves the socket to the garbage collector."""
+    """Files that need services come first: they mostly wait, and others run meanwhile.
+
+    A Kafka client that is closed while it connects leaves the socket to the garbage collector.
+    """
+    waiting = {item.path for item in items if item.get_closest_marker("integration")}
+    items.sort(key=lambda item: item.path not in waiting)
     for item in items:
         if item.get_closest_marker("integration"):
             item.add_marker(pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"))

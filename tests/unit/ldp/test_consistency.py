@@ -361,6 +361,7 @@ def estimates(draw):
     return ldp.Estimate(np.array(draw(st.lists(number, min_size=d, max_size=d))), n, oracle)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ALL)
 @settings(derandomize=True, deadline=None, database=None, max_examples=120)
 @given(estimate=estimates(), seed=st.integers(0, 2**32 - 1))
@@ -368,6 +369,7 @@ def test_what_every_method_promises(method, estimate, seed):
     assert_all_holds(method, estimate, np.random.default_rng(seed))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ALL)
 def test_what_every_method_promises_for_awkward_estimates(method):
     """Ties, all negative, sums below 1, values above 1, one report, few values; under p + q < 1, = 1 and > 1."""
@@ -442,6 +444,7 @@ def million(request):
     return oracle.estimate(counts, n)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ALL)
 def test_a_million_values(method, million):
     assert_promises(method, million.frequencies, ALL[method](million))

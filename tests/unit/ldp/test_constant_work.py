@@ -84,6 +84,7 @@ def work(monkeypatch, oracle, value: int, seed: int) -> tuple[tuple[int, ...], i
     return tuple(coins.draws), count
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("oracle", WORKED, ids=repr)
 def test_point_24_the_work_for_a_report_is_the_same_for_every_value_and_outcome(monkeypatch, oracle):
     work(monkeypatch, oracle, 0, 0)  # imports and caches

@@ -74,6 +74,7 @@ def test_a_row_is_the_mean_of_what_the_methods_do_on_the_same_draws():
         assert row.value == pytest.approx(np.mean([draw[place][:16].sum() / 16 for draw in errors]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("x", EPSILONS)
 def test_on_emoji_it_is_better_than_both(rows, x):
     for peer in ("power-ns", "norm-sub"):
@@ -82,6 +83,7 @@ def test_on_emoji_it_is_better_than_both(rows, x):
         assert over.value < 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("x", EPSILONS)
 def test_elsewhere_it_wins_or_loses_as_its_description_says(rows, x):
     assert -0.02 < one(rows, "over power-ns", "zipf", x).value < 0.1
@@ -92,6 +94,7 @@ def test_elsewhere_it_wins_or_loses_as_its_description_says(rows, x):
         assert one(rows, "over norm-sub", dataset, x).value < 0
 
 
+@pytest.mark.slow
 def test_the_table_is_the_rows(rows):
     head, lines = eleventh.table(rows)
     assert head == ("data", "ε", *THREE, "over power-ns", "over norm-sub")

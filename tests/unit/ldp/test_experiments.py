@@ -106,6 +106,7 @@ def test_two_jobs_with_one_key_are_refused():
         run([Job(("a", 1), pieces), Job(("a", 1), pieces)], 0)
 
 
+@pytest.mark.slow
 def test_processes_do_not_change_a_bit():
     work = evaluation.top_k(TINY)
     with workers(2) as pool:
@@ -180,6 +181,7 @@ def counts():
     return run(evaluation.bias(replace(TINY, runs=400)), seed=1)
 
 
+@pytest.mark.slow
 def test_the_sum_of_the_biases_of_base_has_the_law_of_the_counts(counts):
     (base,) = curve(counts, "bias", "base", case="sum")
     deviation = zipf().users * math.sqrt(variances(zipf()).sum())
@@ -299,6 +301,7 @@ def test_base_is_worth_what_it_has():
         assert row.value / row.x == pytest.approx(1.0, abs=SIX * math.sqrt(2 / (1024 * 2)))
 
 
+@pytest.mark.slow
 def test_random_sets_have_the_error_that_their_size_gives():
     """Base's errors are independent: m·Σσ²/d for m values. Norm's sum to 0: m(d−m)·Σσ²/d², symmetric."""
     rows = run(evaluation.set_value(replace(TINY, repeats=12)), seed=1)
@@ -626,6 +629,7 @@ def all_of_it(tmp_path_factory):
     return made, folder / "all"
 
 
+@pytest.mark.slow
 def test_all_of_it_at_once_and_in_part_gives_the_same_files(all_of_it, tmp_path):
     made, everything = all_of_it
     assert [path.name for path in made.written] == [*(f"{name}.csv" for name in FIGURES), "report.md"]
@@ -653,6 +657,7 @@ def test_all_of_it_at_once_and_in_part_gives_the_same_files(all_of_it, tmp_path)
             assert len({report._width(line) for line in block.splitlines()}) == 1
 
 
+@pytest.mark.slow
 def test_the_command(tmp_path, monkeypatch):
     draw = plots.draw
 

@@ -554,6 +554,7 @@ def shell(script, **options):
     )
 
 
+@pytest.mark.slow
 def test_pipes_that_close_and_disks_that_are_full(tmp_path, colours):
     lines = tmp_path / "values"
     lines.write_bytes(b"red\n" * 40_000)
@@ -568,6 +569,7 @@ def test_pipes_that_close_and_disks_that_are_full(tmp_path, colours):
     assert (full.returncode, full.stderr) == (1, "Error: [Errno 28] No space left on device\n")
 
 
+@pytest.mark.slow
 def test_on_a_terminal(tmp_path, colours):
     lines = tmp_path / "values"
     lines.write_bytes(b"red\n" * 30_000)
@@ -595,6 +597,7 @@ def test_on_a_terminal(tmp_path, colours):
     assert (tmp_path / "reports").read_bytes().count(b"\n") == 30_000
 
 
+@pytest.mark.slow
 def test_the_readme_shows_what_it_prints(tmp_path):
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     blocks = re.findall(r"^```(\w+)\n(.*?)^```$", readme, re.MULTILINE | re.DOTALL)

@@ -396,6 +396,7 @@ def damaged(draw, name):
     return bytes(record)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", STREAMS)
 @settings(max_examples=150, deadline=None, derandomize=True)
 @given(data=st.data())
@@ -412,6 +413,7 @@ JSON = st.recursive(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=120, deadline=None, derandomize=True)
 @given(
     st.fixed_dictionaries(
@@ -429,6 +431,7 @@ def test_any_json_is_read_as_one_by_one(frame):
     check_against_one_by_one(STREAMS["olh"], [record, record])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", STREAMS)
 def test_a_large_batch_of_damaged_records(name):
     """Many records of all kinds at once, so that places and indices across the batch are put to the test."""

@@ -102,6 +102,7 @@ def test_counts_across_groups_and_tiles(name, g, n):
     assert (state - 5).tolist() == recount(name, seeds, buckets, g, range(d))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("g", [2, 5, 65536])
 @pytest.mark.parametrize("name", HASHES)
 def test_counts_of_the_largest_domain(name, g):
@@ -151,6 +152,7 @@ def test_xxh32_below_its_bucket_does_not_wrap(g):
             assert state[v] == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", HASHES)
 def test_hashes_are_computed_in_the_widest_vectors(name):
     """The multiplications in the machine's code, compiled anew: code from the cache cannot be inspected."""
@@ -279,6 +281,7 @@ def test_walsh_hadamard_equals_the_sums_of_its_definition(exponent):
         assert transformed[r] == (signs * counters).sum()
 
 
+@pytest.mark.slow
 def test_importing_the_kernels_compiles_nothing_and_loading_needs_no_compiler_twice():
     """Nor does any report, of any protocol and size, meet a kernel that `warm` did not compile."""
     code = (

@@ -168,6 +168,7 @@ def test_the_variance_of_the_whole_domain():
             assert (pgr.set_variances(range(K)) >= 0).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("prime", "dimension", "within"), [(3, 11, 10), (3, 11, 4), (3, 13, 12), (2, 17, 16)]
 )
@@ -413,6 +414,7 @@ MANY = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("oracle", "histogram"), MANY, ids=str)
 def test_the_mean_and_the_covariance_of_the_counts(oracle, histogram):
     """In the eigenvectors of the exact covariance all is independent, and nearly normal; compared by their chi-squares.

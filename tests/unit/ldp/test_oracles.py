@@ -66,7 +66,11 @@ CONTRACT = [
     ldp.PGR("4", 50, prime=7, dimension=3),
     ldp.PGR("1", 300, prime=257, dimension=3),
 ]
-over_all = pytest.mark.parametrize("oracle", CONTRACT, ids=repr)
+over_all = pytest.mark.parametrize(
+    "oracle",
+    [pytest.param(o, marks=pytest.mark.slow if o.domain_size >= 70_000 else ()) for o in CONTRACT],
+    ids=repr,
+)
 
 
 def supported(oracle, report):
@@ -520,6 +524,7 @@ def test_reports_support_the_own_value_with_p_and_any_other_with_q(oracle, exact
         assert abs(count - n * p) <= 6 * (n * p * (1 - p)) ** 0.5  # false alarm below 1e-6 over all values
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "oracle",
     [
@@ -845,6 +850,7 @@ def test_bad_parameters_are_refused(name, arguments, error, says):
         ldp.oracle(name, **({"epsilon": "1", "domain_size": 10} | arguments))
 
 
+@pytest.mark.slow
 def test_the_largest_domain():
     for oracle in (ldp.GRR("1", 1 << 24), ldp.OLH("1", 1 << 24)):
         reports = oracle.perturb([0, (1 << 24) - 1])
@@ -898,6 +904,7 @@ def test_base_is_unbiased_and_of_the_stated_variance(oracle, f):
     check_mean_and_variance(oracle, estimates, f, n)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("oracle", LAWS, ids=repr)
 def test_base_from_reports_is_unbiased_and_of_the_stated_variance(oracle):
     """Half of the users have value 0, nobody has value 11; every repeat goes all the way from Ψ to Base."""

@@ -239,6 +239,7 @@ def test_every_method_is_in_a_panel():
 # Pictures
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FIGURES)
 def test_the_file(drawn, name):
     path = drawn[name].path
@@ -435,6 +436,7 @@ def test_the_eleventh_is_the_paired_rows(drawn):
 # Files and errors
 
 
+@pytest.mark.slow
 def test_the_same_rows_give_the_same_bytes_and_nothing_else_changes(drawn, tmp_path):
     with matplotlib.rc_context(
         {"font.size": 20, "lines.linewidth": 9, "axes.facecolor": "black", "savefig.dpi": 30}
@@ -446,6 +448,7 @@ def test_the_same_rows_give_the_same_bytes_and_nothing_else_changes(drawn, tmp_p
         assert dict(matplotlib.rcParams) == before
 
 
+@pytest.mark.slow
 def test_figures_are_let_go(tmp_path, monkeypatch):
     seen, save = [], Figure.savefig
 
@@ -459,6 +462,7 @@ def test_figures_are_let_go(tmp_path, monkeypatch):
     assert seen[0]() is None
 
 
+@pytest.mark.slow
 def test_matplotlib_is_imported_to_draw_and_pyplot_never(tmp_path):
     code = f"""
 import sys

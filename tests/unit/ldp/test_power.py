@@ -106,6 +106,7 @@ def test_posterior_means_equal_the_direct_sum(n, alpha):
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("n", "s"), [(3000, 0.03), (3000, 1.0), (3000, 7.0), (3000, 110.0), (3000, 3e5), (10**5, 600.0)]
 )
@@ -157,6 +158,7 @@ def test_a_table_equals_single_estimates():
         np.testing.assert_allclose(means[some], alone, rtol=0, atol=1e-7 * s)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("alpha", [0.5, 1.3, 4.0])
 def test_a_billion_reports(alpha):
     """The sum that is short at n = 10⁹ against every integer that has weight."""
@@ -179,6 +181,7 @@ def test_far_from_both_ends_the_prior_only_shrinks(n):
     np.testing.assert_allclose(posterior_means(t, n, s, 1.2) - t, -1.2 * s**2 / t, atol=1e-3 * s)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [2, 5, 100, 10_000, 300_000])
 @pytest.mark.parametrize("d", [1, 2, 3, 10, 1000, 10**6])
 def test_the_prior_has_the_mean_count(n, d):

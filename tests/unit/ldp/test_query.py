@@ -230,6 +230,7 @@ def test_95_per_cent_of_the_intervals_of_a_set_cover(name, epsilon):
     assert 0.94 <= covered / RUNS <= 0.96
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("oracle", "members", "users"),
     [
@@ -300,6 +301,7 @@ def score_intervals(estimate, k):
     return low[values], high[values]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ORACLES)
 def test_all_of_the_top_are_covered(name):
     """In 97.5 % of 1,500 runs or so; 95 % is 5 standard deviations of how many they are below."""
@@ -311,6 +313,7 @@ def test_all_of_the_top_are_covered(name):
     assert covered(oracle, n, k, users / n, runs) >= 0.95
 
 
+@pytest.mark.slow
 def test_all_of_the_top_are_covered_where_that_is_hardest_and_not_much_more():
     """Some that are surely on top, where underestimates hurt; one that is there for being overestimated."""
     oracle, n, d, k, runs = ldp.OUE("1", 30), 30_000, 30, 4, 20_000

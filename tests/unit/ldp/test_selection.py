@@ -65,6 +65,7 @@ def in_users(exact, n):
     return np.array(users)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("protocol", ["grr", "oue"])
 def test_the_simulated_errors_are_those_of_reports(protocol):
     estimate = estimate_of(protocol, [40, 25, 15, 10, 5, 3, 1, 1], 150, 3)
@@ -94,6 +95,7 @@ def test_the_simulated_errors_are_those_of_reports(protocol):
         assert (abs(simulated(ranking) - recounted[:, i].mean(axis=0)) <= 6 * spread + 1e-15).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("protocol", ["grr", "olh", "pgr"])
 def test_bases_error_is_its_variance(protocol):
     estimate = estimate_of(protocol, np.arange(1, 32)[::-1], 2000, 7)
@@ -117,6 +119,7 @@ def test_bases_error_is_its_variance(protocol):
         assert base.std_error < 0.15 * value
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("query", "first"), [(Sets([np.arange(40, 73)] * 10), 0), (Sets([np.arange(40, 73)] * 9), 1), (Top(5), 1)]
 )
@@ -505,6 +508,7 @@ def judged():
     return choice.verdicts(run(jobs, seed=1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("least", [0.8, 0.9])
 def test_point_23_a_stated_confidence_is_right_as_often_as_it_says(judged, least):
     """By kind of query, over nine kinds of data; 36 choices or, of sets alone, 144 of each."""

@@ -35,6 +35,7 @@ def test_point_19_sum_has_the_largest_variance_of_any_user(oracle):
         assert step == pytest.approx(np.abs(size - probabilities[0] @ size).max())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [10, 1000, 10**6])
 @pytest.mark.parametrize("oracle", HONEST, ids=repr)
 def test_point_19_sum_of_honest_reports_is_within_its_law(oracle, n):

@@ -121,6 +121,7 @@ leaves_sockets = pytest.mark.filterwarnings(
 )
 
 
+@pytest.mark.slow
 @leaves_sockets
 @pytest.mark.parametrize("command", ["audit", "watch", "simulate", "create-topics", "check", "dead-letters"])
 def test_brokers_that_do_not_answer_are_named_while_waiting_and_after(
@@ -229,6 +230,7 @@ def test_point_11_the_document_is_printed_as_ldp_document_prints_it(run):
     assert result.stderr == f"ldp-worker: stream s, fingerprint {fingerprint}\n"
 
 
+@pytest.mark.slow
 def test_run_without_a_place_for_compiled_code_says_what_to_set(tmp_path):
     path = tmp_path / "worker.toml"
     path.write_text(GOOD, encoding="utf-8")

@@ -97,6 +97,7 @@ def raw(port, request):
             return answer.read()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("said", [b"", b"GET /metrics HTTP/1.1\r\nHost: "])
 def test_point_15_probes_are_answered_while_others_hold_1100_connections(alone, said):
     process, port = alone
@@ -117,6 +118,7 @@ def test_point_15_probes_are_answered_while_others_hold_1100_connections(alone, 
         assert get(f"http://127.0.0.1:{port}/healthz")[0] == 200
 
 
+@pytest.mark.slow
 def test_point_15_a_request_that_drips_is_ended(alone):
     _, port = alone
     with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:

@@ -126,6 +126,7 @@ def test_point_21_the_predecessor_fails_the_same_test(seeds):
     assert (np.abs(z).max(axis=1) > 20).all()
 
 
+@pytest.mark.slow
 def test_point_21_a_pair_under_every_seed():
     two_and_four = BUCKETS[[0, 2]]
     v, w = words_of_mul32(np.array([223, 584543]))
@@ -133,6 +134,7 @@ def test_point_21_a_pair_under_every_seed():
     assert np.abs(collided / 2**32 - 1 / two_and_four).max() < 1e-5
 
 
+@pytest.mark.slow
 def test_point_21_every_value_has_its_own_odd_multiplier():
     a = words_of_mul32(np.arange(1 << 24))[:, 1]
     assert (a % 4 == 1).all()
@@ -141,6 +143,7 @@ def test_point_21_every_value_has_its_own_odd_multiplier():
     assert met.all()
 
 
+@pytest.mark.slow
 def test_point_21_each_bucket_has_its_share_of_all_seeds():
     """For a few values, counted by the kernel itself: seed → x is a bijection."""
     g, r, part = 55, 7, 1 << 22

@@ -254,6 +254,7 @@ def test_point_12_no_command_says_the_secret_of_a_refused_configuration(tmp_path
         assert_unsaid(result.output)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize(
     ("command", "place"),
@@ -334,6 +335,7 @@ def log_of_run(folder, terminal):
     return shown.decode()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("terminal", [False, True])
 def test_point_12_a_traceback_in_the_log_has_no_locals(tmp_path, terminal):
     said = log_of_run(tmp_path, terminal)

@@ -50,6 +50,7 @@ def test_xxh32_counts_what_pure_ldp_counts(case):
     assert recount(stream, records).state.tolist() == case["counts"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("seed", "value", "hashed"), VECTORS["hashes"])
 def test_xxh32_of_long_decimal_strings(seed, value, hashed):
     # one report at the largest g, so that its bucket tells 16 bits of the hash
@@ -412,6 +413,7 @@ def mutated_base64(wire, rng):
     return text
 
 
+@pytest.mark.slow
 @every_stream
 @pytest.mark.parametrize("make", [mutated_frame, mutated_json])
 def test_recount_agrees_with_the_worker_on_mutated_records(stream, make):
