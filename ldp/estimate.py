@@ -204,7 +204,7 @@ class Estimate:
                     " within(start, end) says of which window an estimate is"
                 )
         n = sum(estimate.n for estimate in merged)
-        counts = np.sum([estimate._counts() for estimate in merged], axis=0)
+        counts = np.sum([estimate._counts() for estimate in merged], axis=0)  # noqa: SLF001  # of another estimate
         # two that overlap are refused here
         return Estimate(
             self.oracle.estimate(counts, n).frequencies,

@@ -23,7 +23,7 @@ import pytest
 from deploy.local.services import Services, free_ports, program
 from tests.integration.harness import PATIENCE, Worker, until
 from worker import check, config
-from worker.kafka import brokers, transport
+from worker.kafka import brokers, quirks
 
 pytestmark = pytest.mark.integration
 
@@ -256,9 +256,7 @@ def test_point_17_every_command_ends_in_time(way):
         )
         for command, *options in COMMANDS
     ]  # fmt: skip
-    limit = (
-        brokers.PATIENCE + transport.HANDSHAKE_SECONDS + 60
-    )  # and to start, on a machine that does much else
+    limit = brokers.PATIENCE + quirks.HANDSHAKE_SECONDS + 60  # and to start, on a machine that does much else
     for process in started:
         said = " ".join(process.communicate(timeout=limit)[0].split())
         assert process.returncode == 1

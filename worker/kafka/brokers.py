@@ -10,6 +10,7 @@ from kafka.admin import KafkaAdminClient
 from kafka.errors import KafkaTimeoutError
 
 from worker.config import Config
+from worker.kafka import quirks
 
 PATIENCE = 10.0
 """Seconds that brokers have to answer, unless somebody asks to wait longer."""
@@ -102,11 +103,10 @@ class Reason(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Notes a reason; that time was up is one only where nothing else happened before."""
-        found = re.search(r"failed: (?:KafkaConnectionError: )?(.+?)(?: \(backoff .*)?$", record.getMessage())
-        if found is None or "KafkaTimeoutError: Unable" in found[1]:
+        if (why := quirks.why_not_connected(record)) is None:
             return
-        if not self._last or not re.search("timed ?out", found[1], re.IGNORECASE):
-            self._last = re.sub(r"^\[Error \d+\] | \(_ssl\.c:\d+\)", "", found[1])
+        if not self._last or not re.search("timed ?out", why, re.IGNORECASE):
+            self._last = re.sub(r"^\[Error \d+\] | \(_ssl\.c:\d+\)", "", why)
 
     def __str__(self) -> str:
         return f" ({self._last})" if self._last else ""
@@ -125,18 +125,18 @@ class Reason(logging.Handler):
 @contextmanager
 def listening() -> Iterator[Reason]:
     """Hears what the client logs of its connections."""
-    logger, reason = logging.getLogger("kafka.net.manager"), Reason()
-    logger.addHandler(reason)
+    reason = Reason()
+    quirks.CONNECTIONS.addHandler(reason)
     try:
         yield reason
     finally:
-        logger.removeHandler(reason)
+        quirks.CONNECTIONS.removeHandler(reason)
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Has the client log its connections to `listening` alone, whatever else is heard of it."""
-    logger = logging.getLogger("kafka.net.manager")
+    logger = quirks.CONNECTIONS
     level, propagate = logger.level, logger.propagate
     logger.setLevel(logging.WARNING)
     logger.propagate = False

@@ -18,6 +18,7 @@ import ldp
 from ldp import frames
 from worker.counting.columns import Batch
 from worker.counting.ownership import Unavailable
+from worker.kafka import quirks
 from worker.observe.metrics import Metrics
 from worker.observe.progress import Progress, Step
 
@@ -65,7 +66,7 @@ class KafkaDeadLetters:
                 linger_ms=5,
                 batch_size=1 << 14,
                 acks="all",
-                enable_idempotence=False,  # with it one letter too large for the topic ends the producer for good
+                **quirks.OUTLIVES_REFUSALS,
                 max_request_size=1 << 30,  # the topic's own limit decides
                 max_block_ms=_FLUSH_SECONDS * 1000,
                 allow_auto_create_topics=False,
@@ -140,7 +141,7 @@ class KafkaDeadLetters:
     def _send(self, key: bytes, value: bytes, headers: list[tuple[str, bytes]]) -> None:
         try:
             future = self._producer.send(self._topic, value=value, key=key, headers=headers)
-        except (kafka_errors.RetriableError, ValueError) as error:  # ValueError: the topic is not there
+        except (kafka_errors.RetriableError, quirks.TOPIC_MISSING) as error:
             raise Unavailable(f"Kafka: dead letters cannot be sent: {error}") from error
         self._pending.append((future, key, value, headers))
         self._waiting += len(value)

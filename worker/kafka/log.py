@@ -14,6 +14,7 @@ from kafka.structs import MemberState
 from worker.counting.columns import Batch, Columns
 from worker.counting.layout import StateLost
 from worker.counting.ownership import NotOwner, Unavailable
+from worker.kafka import quirks
 
 MAX_POLL_RECORDS = 20_000
 FETCH_BYTES = 8 << 20
@@ -67,8 +68,7 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
     def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
         """Keeps new partitions still until they are claimed."""
         for tp in assigned:
-            self._consumer.seek(tp, 0)
-            self._consumer.pause(tp)
+            quirks.hold(self._consumer, tp)
 
     def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
         """Notes what is to be let go of."""
@@ -100,10 +100,7 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
             raise Unavailable(f"Kafka: {error}") from error
 
     def _poll(self, timeout_ms: int) -> list[Batch]:
-        if self._consumer.group_metadata().state is MemberState.REBALANCING:
-            # a leader that rejoins because partitions changed forgets that once it has assigned them: if a poll ends
-            # before the join does, the client never completes it, nor beats again; so it is told each time
-            self._consumer._coordinator.request_rejoin()
+        quirks.go_on_joining(self._consumer)
         polled = self._consumer.poll(timeout_ms)
         assigned = self.assigned()
         if (membership := self._consumer.group_metadata()[1:3]) != self._membership:
@@ -164,15 +161,8 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
         return revoked
 
     def partitions(self) -> set[int] | None:
-        """Returns all partitions of the topic, none if it is missing, or None while the client has not heard of it.
-
-        The public way can wait for ever.
-        """
-        cluster = self._consumer._cluster
-        partitions: set[int] | None = cluster.partitions_for_topic(self._topic)
-        # what was heard before the subscription was not about this topic
-        asked = cluster._last_successful_refresh_ms > self._subscribed_ms
-        return set() if partitions is None and asked else partitions
+        """Returns all partitions of the topic, none if it is missing, or None while the client has not heard of it."""
+        return quirks.known_partitions(self._consumer, self._topic, self._subscribed_ms)
 
     def ends(self, partitions: Collection[int]) -> dict[int, tuple[int, int]]:
         """Returns each log's last stable offset and its high watermark, as the last fetch heard that.
@@ -193,10 +183,9 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
 
     def topic_id(self) -> str:
         """Returns the id of the topic, another one if it was created again."""
-        topic_id = self._consumer._cluster.topic_id(self._topic)  # the public way asks the broker each time
-        if topic_id is None:
+        if (topic_id := quirks.known_topic_id(self._consumer, self._topic)) is None:
             raise Unavailable(f"Kafka: the id of topic {self._topic!r} is not known (yet)")
-        return str(topic_id)
+        return topic_id
 
     def generation(self) -> object | None:
         """Returns (generation, member) while the membership is stable."""

@@ -20,6 +20,7 @@ from ldp.snapshot import Message
 from worker.counting.head import Head
 from worker.counting.layout import StateLost
 from worker.counting.ownership import Unavailable
+from worker.kafka import quirks
 
 PARTITION = 0
 """All of a stream's snapshots go to this partition, so that a `read_committed` reader sees all of one or none."""
@@ -35,8 +36,8 @@ _DECIDED_SECONDS = 0.05
 class KafkaOutbox:
     """The snapshot topic, as `worker.publishing.publisher.Outbox` describes it.
 
-    `commit_transaction` of kafka-python can report success for a partial or aborted transaction; so every send's own
-    answer is checked before the commit, and after any doubt the producer is thrown away and the head is read again.
+    Every send's own answer is checked before the commit; after any doubt the producer is thrown away and the head is
+    read again.
 
     Args:
         settings: keyword arguments for every Kafka client.
@@ -81,7 +82,7 @@ class KafkaOutbox:
         """Publishes all messages in one transaction, each one's acknowledgement checked before the commit."""
         try:
             self._producer.begin_transaction()
-            futures = [
+            sent = [
                 self._producer.send(
                     self._topic,
                     value=message.body,
@@ -91,11 +92,8 @@ class KafkaOutbox:
                 )
                 for message in messages
             ]
-            self._producer.flush(_TIMEOUT_SECONDS)
-            for future in futures:
-                future.get(0)
-            self._producer.commit_transaction()
-        except (kafka_errors.KafkaError, ValueError) as error:  # ValueError: the topic is not there
+            quirks.commit_transaction(self._producer, sent, _TIMEOUT_SECONDS)
+        except (kafka_errors.KafkaError, quirks.TOPIC_MISSING) as error:
             self.close()
             raise Unavailable(f"Kafka: {type(error).__name__}: {error}") from error
 
@@ -103,9 +101,7 @@ class KafkaOutbox:
         """Throws the producer away; the next one's start aborts what this one left open."""
         producer, self._producer = self._producer, None
         if producer is not None:
-            producer._sender.force_close()  # `close` would wait for what is unsent, and raise without closing anything
-            with contextlib.suppress(kafka_errors.KafkaTimeoutError):
-                producer.close(timeout=0)
+            quirks.drop(producer)
 
     def head(self, *, decided: bool, wait_seconds: float = _CLAIM_SECONDS) -> Head:
         """Reads the topic's newest head of the stream, from its end backwards in growing steps.

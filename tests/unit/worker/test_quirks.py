@@ -1,0 +1,301 @@
+"""What is mended of kafka-python is broken there, and mended here: a test fails if either is no longer so.
+
+No broker is needed: the clients are the library's own, and what they hear of brokers is put into them.
+"""
+
+import contextlib
+import inspect
+import socket
+import ssl
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition, errors
+from kafka.net import manager, transport
+from kafka.producer.transaction_manager import TransactionManager
+from kafka.structs import MemberState
+
+from worker.kafka import quirks
+
+TP = TopicPartition("t", 0)
+NO_BROKER = {"api_version": (3, 0), "bootstrap_timeout_ms": 300}
+
+
+@pytest.fixture
+def silent():
+    """An address where connections are taken and nothing is said."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield f"127.0.0.1:{server.getsockname()[1]}"
+
+
+@pytest.fixture
+def consumer(silent):
+    consumer = KafkaConsumer(bootstrap_servers=silent, group_id="g", **NO_BROKER)
+    yield consumer
+    consumer.close(autocommit=False, timeout_ms=0)
+
+
+@pytest.fixture
+def producer(silent):
+    producer = KafkaProducer(bootstrap_servers=silent, **NO_BROKER)
+    yield producer
+    quirks.drop(producer)
+    producer._sender.join(30)
+
+
+class Net:
+    """What a transport waits by: never waits, and notes whether a time-out was given."""
+
+    def __init__(self):
+        self.timed = []
+
+    async def wait_read(self, sock, timeout_at=None):
+        self.timed.append(timeout_at is not None)
+        if len(self.timed) > 3:
+            raise errors.KafkaTimeoutError
+
+    wait_write = wait_read
+
+    def unregister_event(self, *_):
+        pass
+
+    cancel = unregister_event
+
+
+def to_end(coroutine):
+    """Runs a coroutine that never waits."""
+    with pytest.raises(StopIteration):
+        coroutine.send(None)
+
+
+# --- connections --------------------------------------------------------------------------------------------
+
+
+def last_words(made):
+    """What a protocol hears of a broker that writes and hangs up, and then of the end."""
+    heard = []
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.setblocking(False)
+        theirs.sendall(b"because")
+        theirs.close()
+        connection = made(Net(), ours)
+        connection.set_protocol(
+            SimpleNamespace(
+                _sensors=None,
+                data_received=heard.append,
+                connection_lost=lambda error: heard.append(str(error)),
+            )
+        )
+        connection._read = True
+        to_end(connection._read_from_sock())
+    return heard
+
+
+def test_the_last_words_of_a_broker_are_thrown_away_upstream():
+    (lost,) = last_words(transport.KafkaTCPTransport)
+    assert "disconnected" in lost
+    words, lost = last_words(quirks.Plain)
+    assert words == b"because"
+    assert "disconnected" in lost
+
+
+def shake_hands(made):
+    """Whether a handshake waits with a time-out for a listener that says nothing, and the error that ends it here."""
+    net = Net()
+    ours, theirs = socket.socketpair()
+    with theirs:
+        ours.setblocking(False)
+        connection = made(net, ours, host="localhost", ssl_context=ssl.create_default_context())
+        with contextlib.closing(connection._sock):
+            try:
+                connection.handshake().send(None)
+            except Exception as error:
+                return set(net.timed), error
+    raise AssertionError("a handshake with nobody")
+
+
+def test_a_handshake_has_no_time_out_upstream():
+    assert shake_hands(transport.KafkaSSLTransport)[0] == {False}
+    timed, error = shake_hands(quirks.Tls)
+    assert timed == {True}
+    assert isinstance(error, TimeoutError)
+    assert "no TLS from the other side in 5 s" in str(error)
+
+
+def test_every_client_connects_by_the_mended_transports():
+    assert (manager.KafkaTCPTransport, manager.KafkaSSLTransport) == (quirks.Plain, quirks.Tls)
+    made = inspect.getsource(manager.KafkaConnectionManager._build_transport)
+    assert made.count("KafkaTCPTransport(") == made.count("KafkaSSLTransport(") == 1
+
+
+REFUSED = """
+import sys
+from kafka.admin import KafkaAdminClient
+from kafka.errors import KafkaTimeoutError
+from worker.kafka import brokers
+with brokers._quiet(), brokers.listening() as heard:
+    try:
+        KafkaAdminClient(bootstrap_servers=sys.argv[1], bootstrap_timeout_ms=1000)
+    except KafkaTimeoutError as error:
+        print(error)
+print(heard)
+"""
+
+
+def test_why_no_broker_lets_the_client_in_stands_in_its_log_alone():
+    """In a process of its own, as the client leaves its thread and its sockets behind."""
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))  # and does not listen
+        address = f"127.0.0.1:{held.getsockname()[1]}"
+        command = [sys.executable, "-c", REFUSED, address]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    raised, heard = done.stdout.splitlines()
+    assert address in raised
+    assert "ECONNREFUSED" not in raised
+    assert "ECONNREFUSED" in heard
+
+
+# --- producers ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("partition", [None, 0])
+def test_a_topic_that_has_gone_is_no_error_of_kafka_upstream(producer, monkeypatch, partition):
+    known = [{0}] if partition is None else [{0}, set()]  # as `send` asks, metadata may come in between
+    monkeypatch.setattr(producer._metadata, "partitions_for_topic", lambda _: known.pop(0))
+    monkeypatch.setattr(producer._metadata, "topics", lambda: {"t"} if partition == 0 else set())
+    with pytest.raises(quirks.TOPIC_MISSING) as raised:
+        producer.send("t", b"value", partition=partition)
+    assert not isinstance(raised.value, errors.KafkaError)
+
+
+@pytest.mark.parametrize("refused", [errors.MessageSizeTooLargeError, errors.RecordListTooLargeError])
+def test_a_record_that_is_too_large_ends_an_idempotent_producer_upstream(refused):
+    upstream = TransactionManager(api_version=(3, 0))
+    assert not upstream.is_transactional()
+    assert upstream.classify_batch_error(refused(), None) == TransactionManager.ERROR_CLASS_FATAL
+
+
+def test_a_producer_that_outlives_refusals_keeps_no_state_of_errors(silent):
+    with contextlib.closing(
+        KafkaProducer(bootstrap_servers=silent, **NO_BROKER, **quirks.OUTLIVES_REFUSALS)
+    ) as producer:
+        assert producer._transaction_manager is None
+
+
+def test_an_expired_record_puts_a_transaction_into_no_error_upstream():
+    upstream = TransactionManager(transactional_id="id", api_version=(3, 0))
+    found = upstream.classify_batch_error(errors.KafkaTimeoutError("expired"), None)
+    assert found == TransactionManager.ERROR_CLASS_RETRIABLE  # so the sender leaves the transaction as it is
+
+
+class Acknowledged:
+    """A record's future."""
+
+    def __init__(self, error=None):
+        self._error = error
+
+    def get(self, timeout):
+        assert timeout == 0
+        if self._error is not None:
+            raise self._error
+
+
+@pytest.mark.parametrize("last", [Acknowledged(), Acknowledged(errors.KafkaTimeoutError("expired"))])
+def test_a_transaction_is_committed_only_when_every_record_is_acknowledged(last):
+    done = []
+    producer = SimpleNamespace(flush=done.append, commit_transaction=lambda: done.append("commit"))
+    with contextlib.suppress(errors.KafkaTimeoutError):
+        quirks.commit_transaction(producer, [Acknowledged(), last], 30)
+    assert done == ([30, "commit"] if last._error is None else [30])
+
+
+def unsent(producer, monkeypatch):
+    """Has a producer hold a record that it cannot send."""
+    monkeypatch.setattr(producer._metadata, "partitions_for_topic", lambda _: {0})
+    monkeypatch.setattr(producer._metadata, "topics", lambda: {"t"})
+    producer.send("t", b"value", partition=0)
+
+
+def test_a_producer_with_something_unsent_does_not_close_at_once_upstream(producer, monkeypatch):
+    unsent(producer, monkeypatch)
+    with pytest.raises(errors.KafkaTimeoutError):
+        producer.close(timeout=0)
+    assert producer._sender.is_alive()
+    assert not producer._closed
+    quirks.drop(producer)
+    producer._sender.join(30)
+    assert not producer._sender.is_alive()
+
+
+# --- consumers ----------------------------------------------------------------------------------------------
+
+
+def test_a_paused_partition_is_given_a_position_upstream(consumer):
+    consumer.assign([TP])
+    consumer.pause(TP)
+    assert consumer._subscription.missing_fetch_positions() == {TP}  # what a poll looks for
+    consumer.resume(TP)
+    quirks.hold(consumer, TP)
+    assert consumer._subscription.missing_fetch_positions() == set()
+    assert consumer.paused() == {TP}
+
+
+def join(consumer):
+    """Polls once for the group; returns whether the consumer takes itself to be joined."""
+    joined = []
+
+    async def poll():
+        joined.append(await consumer._coordinator.join_group_async(timeout_ms=0))
+
+    to_end(poll())
+    return joined == [True]
+
+
+def test_a_leader_forgets_that_it_is_joining_upstream(consumer, monkeypatch):
+    consumer.subscribe(["t"])
+    coordinator = consumer._coordinator
+
+    async def ready(timeout_ms):
+        return True
+
+    async def wait_for(task, timeout_ms):
+        raise errors.KafkaTimeoutError
+
+    monkeypatch.setattr(coordinator, "ensure_coordinator_ready_async", ready)
+    monkeypatch.setattr(coordinator._manager, "wait_for", wait_for)
+    # the topic's partitions changed, so the leader rejoined; it has just assigned them, and its poll ended before
+    # the answer to that came
+    coordinator.rejoin_needed = False
+    coordinator.rejoining, coordinator.state = True, MemberState.REBALANCING
+    coordinator._join_task = SimpleNamespace(is_done=False)
+    coordinator._assignment_snapshot = coordinator._metadata_snapshot
+    coordinator._joined_subscription = {"t"}
+    assert join(consumer)  # it takes itself to be joined, and waits for the answer no more
+    assert consumer.group_metadata().state is MemberState.REBALANCING
+    quirks.go_on_joining(consumer)
+    assert not join(consumer)
+
+
+def test_a_member_that_has_joined_is_left_alone(consumer):
+    coordinator = consumer._coordinator
+    coordinator.rejoin_needed, coordinator.state = False, MemberState.STABLE
+    quirks.go_on_joining(consumer)
+    assert not coordinator.rejoin_needed
+
+
+def test_what_the_client_has_heard_of_a_topic_is_to_be_had_only_inside_it(consumer):
+    assert "timeout" not in str(inspect.signature(KafkaConsumer.partitions_for_topic))
+    assert not hasattr(KafkaConsumer, "topic_id")
+    cluster = consumer._cluster
+    cluster._last_successful_refresh_ms = 900.0
+    assert quirks.known_partitions(consumer, "t", 1000.0) is None
+    assert quirks.known_topic_id(consumer, "t") is None
+    cluster._last_successful_refresh_ms = 1001.0
+    assert quirks.known_partitions(consumer, "t", 1000.0) == set()
+    cluster._partitions = {"t": {0: None, 1: None}}
+    cluster._topic_ids = {"t": 7}
+    assert quirks.known_partitions(consumer, "t", 1000.0) == {0, 1}
+    assert quirks.known_topic_id(consumer, "t") == "7"

@@ -1,0 +1,197 @@
+"""What kafka-python 3.0.12 gets wrong, or keeps to itself: a piece for each quirk, and no private name of it elsewhere.
+
+Each says what goes wrong upstream and how we would see that it is mended; ``tests/unit/worker/test_quirks.py`` shows
+each in the library itself, and fails when it is gone. The version is pinned: a new one has to pass these tests first.
+"""
+
+import contextlib
+import logging
+import re
+import ssl
+import time
+from collections.abc import Iterable
+from typing import Any
+
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.errors import KafkaTimeoutError
+from kafka.net import manager
+from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
+from kafka.structs import MemberState
+
+# --- connections --------------------------------------------------------------------------------------------
+
+HANDSHAKE_SECONDS = 5.0
+"""How long the other side may take for the whole handshake: far longer than any that speaks TLS."""
+
+
+class _Heard:
+    """A transport that hands on the last bytes before the end; the end itself it meets at the next look.
+
+    Upstream throws away what came together with the end: why a broker that hangs up refused a login. Gone when
+    ``_read_from_sock`` hands the data on before it looks at the error.
+    """
+
+    def _sock_recv(self) -> tuple[bytes, Exception | None]:
+        data, error = super()._sock_recv()  # type: ignore[misc]  # of the transport beside it
+        return data, None if data else error
+
+
+class Plain(_Heard, KafkaTCPTransport):  # type: ignore[misc]  # kafka-python carries no types
+    """A connection without TLS."""
+
+
+class Tls(_Heard, KafkaSSLTransport):  # type: ignore[misc]  # kafka-python carries no types
+    """A connection with TLS, whose handshake ends.
+
+    Upstream waits for ever for a listener that says nothing. Gone when ``handshake`` waits with a time-out.
+    """
+
+    async def handshake(self) -> None:
+        """Shakes hands.
+
+        Raises:
+            TimeoutError: the other side did not finish in `HANDSHAKE_SECONDS`.
+            OSError: it refused, or speaks no TLS.
+        """
+        deadline = time.monotonic() + HANDSHAKE_SECONDS
+        try:
+            while (wait := self._step()) is not None:
+                await wait(self._sock, timeout_at=deadline)
+        except KafkaTimeoutError:
+            self._sock.close()
+            raise TimeoutError(f"no TLS from the other side in {HANDSHAKE_SECONDS:g} s") from None
+        except BaseException:
+            self._sock.close()  # nobody else knows it yet
+            raise
+
+    def _step(self) -> Any:
+        """Goes on with the handshake; returns what to wait by, or None at its end."""
+        try:
+            self._sock.do_handshake()
+        except ssl.SSLWantReadError:
+            return self._net.wait_read
+        except ssl.SSLWantWriteError:
+            return self._net.wait_write
+        return None
+
+
+def mend_connections() -> None:
+    """Has every client of this process connect by `Plain` and `Tls`: no client takes a transport as an argument."""
+    manager.KafkaTCPTransport, manager.KafkaSSLTransport = Plain, Tls
+
+
+CONNECTIONS = logging.getLogger("kafka.net.manager")
+"""Where the client says why it cannot connect."""
+
+
+def why_not_connected(record: logging.LogRecord) -> str | None:
+    """Returns why the client failed to connect, from what it writes to `CONNECTIONS`; None from anything else.
+
+    Upstream raises only that time was up, and tells the log alone why. Gone when the error that a client raises where
+    no broker lets it in has the reason.
+
+    Example:
+        >>> why_not_connected(logging.makeLogRecord({"msg": "Connection failed: 111 ECONNREFUSED"}))
+        '111 ECONNREFUSED'
+    """
+    pattern = r"failed: (?:KafkaConnectionError: )?(.+?)(?: \(backoff .*)?$"
+    found = re.search(pattern, record.getMessage())
+    return None if found is None or "KafkaTimeoutError: Unable" in found[1] else found[1]
+
+
+# --- producers ----------------------------------------------------------------------------------------------
+
+TOPIC_MISSING = ValueError
+"""What ``KafkaProducer.send`` raises where the topic has just gone, or has no such partition.
+
+A plain ValueError upstream, not one of its own errors. Gone when it is a ``KafkaError``.
+"""
+
+OUTLIVES_REFUSALS = {"enable_idempotence": False}
+"""The setting of a producer that goes on after the brokers refused a record.
+
+With idempotence, one record that is too large for its topic ends the producer for good, which is what only an error of
+the producer's own sequence should do. Gone when a producer that is idempotent takes such a refusal for the record's.
+"""
+
+
+def commit_transaction(producer: KafkaProducer, sent: Iterable[Any], timeout_seconds: float) -> None:
+    """Commits a transaction whose every record was acknowledged.
+
+    Upstream commits without a word what is left of a transaction when a record of it expired, because the failure of a
+    batch by an error that may pass puts the transaction into no state of error. Gone when it does.
+
+    Args:
+        producer: in a transaction.
+        sent: what `send` returned for each of its records.
+        timeout_seconds: how long to wait for the acknowledgements.
+
+    Raises:
+        KafkaError: a record was not acknowledged, or the commit failed.
+    """
+    producer.flush(timeout_seconds)
+    for future in sent:
+        future.get(0)
+    producer.commit_transaction()
+
+
+def drop(producer: KafkaProducer) -> None:
+    """Closes a producer at once, with all that it has not sent; its next owner aborts what it left open.
+
+    Upstream's ``close(timeout=0)`` first flushes, and where something is unsent raises before it has closed anything.
+    Gone when that closes.
+    """
+    producer._sender.force_close()
+    with contextlib.suppress(KafkaTimeoutError):
+        producer.close(timeout=0)
+
+
+# --- consumers ----------------------------------------------------------------------------------------------
+
+
+def hold(consumer: KafkaConsumer, partition: TopicPartition) -> None:
+    """Keeps a partition that was just assigned still; for the rebalance listener.
+
+    Upstream gives every partition without a position one, though it is paused: the group's offset, or with the reset
+    policy `none` an error out of `poll`. Gone when a paused partition is left alone.
+    """
+    consumer.seek(partition, 0)
+    consumer.pause(partition)
+
+
+def go_on_joining(consumer: KafkaConsumer) -> None:
+    """Has a consumer that is in the middle of joining its group go on with that at its next poll.
+
+    Upstream, a leader that rejoins because the topic's partitions changed forgets that once it has assigned them: if a
+    poll ends before the join does, it never completes it, nor beats again. Gone when a join in progress is reason
+    enough to go on.
+    """
+    if consumer.group_metadata().state is MemberState.REBALANCING:
+        consumer._coordinator.request_rejoin()
+
+
+def known_partitions(consumer: KafkaConsumer, topic: str, since_ms: float) -> set[int] | None:
+    """Returns all partitions of a topic, none if it is missing, or None while the client has not heard of it.
+
+    Upstream's ``partitions_for_topic`` asks for a topic that it does not know, without a time-out. Gone when it takes
+    one.
+
+    Args:
+        consumer: subscribed to the topic.
+        topic: the topic's name.
+        since_ms: when it subscribed, by the monotonic clock; what was heard before was not about this topic.
+    """
+    cluster = consumer._cluster
+    partitions: set[int] | None = cluster.partitions_for_topic(topic)
+    asked = cluster._last_successful_refresh_ms > since_ms
+    return set() if partitions is None and asked else partitions
+
+
+def known_topic_id(consumer: KafkaConsumer, topic: str) -> str | None:
+    """Returns the id of a topic as the client last heard it, or None if it has not.
+
+    Upstream's consumer says it nowhere; an administrator's client asks the brokers each time. Gone when the consumer
+    has a way to ask.
+    """
+    topic_id = consumer._cluster.topic_id(topic)
+    return None if topic_id is None else str(topic_id)
