@@ -33,10 +33,12 @@ from deploy.demo.story import Story, bar, console, report, say, step, tell
 from deploy.local.services import Services, UnavailableError
 from deploy.local.workers import Worker
 from ldp.snapshot import Snapshot
-from worker import audit, check, config, simulate, watch
+from worker import audit, check, config, watch
 from worker.cli.audit import render as render_verdict
-from worker.kafka import brokers, topics
+from worker.kafka import brokers, sender, topics
 from worker.observe import logs
+from worker.simulation.crowd import Crowd, SimulationError, draw, read_counts
+from worker.simulation.records import records
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
@@ -61,7 +63,8 @@ EXPECTED = (
     UnavailableError,
     brokers.Unreachable,
     topics.TopicError,
-    simulate.SimulationError,
+    SimulationError,
+    sender.SendError,
     audit.AuditError,
     KafkaError,
     RedisError,
@@ -148,11 +151,11 @@ class Sending(threading.Thread):
     estimates differ a little from run to run. One report a record: what devices send.
     """
 
-    def __init__(self, conf: config.Config, crowd: simulate.Crowd) -> None:
+    def __init__(self, conf: config.Config, crowd: Crowd) -> None:
         super().__init__(name="sending", daemon=True)
         self._conf, self._crowd = conf, crowd
         self.acknowledged = 0
-        self.sent: simulate.Sent | None = None
+        self.sent: sender.Sent | None = None
         self.error: Exception | None = None
         self._stopping = threading.Event()
 
@@ -168,18 +171,15 @@ class Sending(threading.Thread):
     def run(self) -> None:
         """Sends; what went wrong is kept for the main thread."""
         try:
-            self.sent = simulate.send(
-                self._conf,
-                self._conf.served(STREAM),
-                self._crowd,
-                seed=SEED,
-                rate=RATE,
-                progress=self._progress,
+            served = self._conf.served(STREAM)
+            made = records(served.stream, self._crowd.values, seed=SEED)
+            self.sent = sender.send(
+                self._conf, served, made, rate=RATE, on_acknowledged=self._on_acknowledged
             )
         except Exception as error:
             self.error = error
 
-    def _progress(self, acknowledged: int) -> None:
+    def _on_acknowledged(self, acknowledged: int) -> None:
         self.acknowledged = acknowledged
         if self._stopping.is_set():
             raise DemoError("stopped")
@@ -247,7 +247,7 @@ def covers(snapshot: Snapshot | None, ends: Mapping[str, int]) -> bool:
 
 
 def follow(
-    conf: config.Config, crowd: simulate.Crowd, workers: Workers, story: Story, snapshots: watch.Watch
+    conf: config.Config, crowd: Crowd, workers: Workers, story: Story, snapshots: watch.Watch
 ) -> Snapshot:
     """Sends all reports, tells each snapshot, replaces a worker midway; returns the snapshot that covers all."""
     latest = None
@@ -298,7 +298,7 @@ def demo(services: Services, folder: Path, keep: bool) -> int:
     with Workers(folder, environ | ours) as workers:
         begin(workers)
         step("4. Reports in, snapshots out", "ldp-worker simulate, watch")
-        crowd = simulate.draw(simulate.read_counts(COUNTS, COLUMN, "emoji", labels), USERS, SEED)
+        crowd = draw(read_counts(COUNTS, COLUMN, "emoji", labels), USERS, SEED)
         say(f"{USERS:,} users, each with one of {oracle.domain_size} emoji drawn from real counts, report it")
         said = f"through {oracle.name.upper()} with ε = {oracle.epsilon}"
         say(f"{said}: their devices add the noise, nobody sees their emoji.")

@@ -15,7 +15,7 @@ from rich.text import Text
 from ldp.consistency import METHODS
 from ldp.snapshot import Snapshot
 from ldp.table import percent
-from worker import simulate
+from worker.simulation.crowd import Crowd
 
 LIVE = ("base", "norm-sub", "power-ns")  # the methods whose error is shown while reports arrive
 TOP = 10
@@ -43,7 +43,7 @@ def squared_errors(snapshot: Snapshot, truth: Vector) -> dict[str, float]:
 class Story:
     """The lines that tell, snapshot by snapshot, how the estimate closes in on the truth."""
 
-    def __init__(self, labels: Sequence[str], crowd: simulate.Crowd) -> None:
+    def __init__(self, labels: Sequence[str], crowd: Crowd) -> None:
         self._truth, self._top = frequencies(crowd), most_used(crowd)[:3]
         say("Snapshot by snapshot: the mean squared error over all emoji, in millionths;")
         say("three emoji in %, and the 95 % interval of the first, all by Base.")
@@ -68,7 +68,7 @@ class Story:
         say(f"{name:6}{reports:>8,}{mean:27}{'':3}{three}{interval}")
 
 
-def report(labels: Sequence[str], crowd: simulate.Crowd, snapshot: Snapshot) -> None:
+def report(labels: Sequence[str], crowd: Crowd, snapshot: Snapshot) -> None:
     """Prints what the last snapshot says of the most used emoji, and how far each method is from the truth."""
     truth = frequencies(crowd)
     top = most_used(crowd)
@@ -100,12 +100,12 @@ def report(labels: Sequence[str], crowd: simulate.Crowd, snapshot: Snapshot) -> 
         say(f"{name:9}{1e6 * error:8.3f} {factor:>8}  {bar}", "bold green" if error == best else "")
 
 
-def frequencies(crowd: simulate.Crowd) -> Vector:
+def frequencies(crowd: Crowd) -> Vector:
     """The truth: how frequent each emoji is."""
     return np.asarray(crowd.histogram / crowd.histogram.sum())
 
 
-def most_used(crowd: simulate.Crowd) -> list[int]:
+def most_used(crowd: Crowd) -> list[int]:
     """The most used emoji, by the truth."""
     return [int(value) for value in np.argsort(-crowd.histogram, kind="stable")[:TOP]]
 

@@ -9,7 +9,7 @@ from ldp.consistency import METHODS
 from ldp.snapshot import Cut, messages
 from tests.bench.consistency import estimated
 from tests.bench.measure import Line, compare
-from worker.simulate import read_counts
+from worker.simulation.crowd import read_counts
 
 DEMO = Path(__file__).parents[2] / "deploy" / "demo"
 

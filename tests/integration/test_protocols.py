@@ -20,8 +20,10 @@ from ldp import frames
 from ldp.oracles import ORACLES
 from ldp.snapshot import Incomplete, assemble
 from tests.integration.harness import METHODS, PATIENCE, Worker, until
-from worker import audit, check, config, simulate
-from worker.kafka import topics
+from worker import audit, check, config
+from worker.kafka import sender, topics
+from worker.simulation.crowd import draw
+from worker.simulation.records import records
 
 pytestmark = pytest.mark.integration
 
@@ -262,10 +264,12 @@ def test_reports_of_a_large_domain(kafka, redis_url, tmp_path):
     (one,) = configuration.streams
     with closing(KafkaAdminClient(bootstrap_servers=kafka)) as admin:
         topics.create(admin, configuration, PARTITIONS, 1)
-    crowd = simulate.draw(np.arange(1, d + 1), users, seed=1)
-    with pytest.raises(simulate.SimulationError, match="a report has 131072 bytes"):
-        simulate.send(configuration, one, crowd, seed=1, batch=8)  # 1 MiB and the frame's header
-    sent = simulate.send(configuration, one, crowd, seed=1, json_share=0.3, malformed_share=0.5)
+    values = draw(np.arange(1, d + 1), users, seed=1).values
+    too_large = records(one.stream, values, seed=1, batch=8)  # 1 MiB and the frame's header
+    with pytest.raises(sender.SendError, match="a report has 131072 bytes"):
+        sender.send(configuration, one, too_large)
+    mixed = records(one.stream, values, seed=1, json_share=0.3, malformed_share=0.5)
+    sent = sender.send(configuration, one, mixed)
     assert (sent.reports, sent.records) == (users, users)
     assert sent.malformed > 0
     worker = Worker.launch(toml, tmp_path / "worker.log")

@@ -1,5 +1,6 @@
 """Sends reports of simulated users."""
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -8,7 +9,9 @@ import click
 from worker.cli.command import bar, command, complain, reach, stream_option
 
 if TYPE_CHECKING:
-    from worker.config import Config
+    from worker.config import Config, Served
+    from worker.kafka.sender import Sent
+    from worker.simulation.crowd import Crowd
 
 
 @command("simulate")
@@ -87,11 +90,57 @@ def simulate(
     Users are drawn from a file of counts, with a seed; each one's value is perturbed with secret coins, as a
     device would, and sent as one report.
     """
-    from worker import simulate
+    from worker.kafka import sender
     from worker.observe import logs
+    from worker.simulation.crowd import NoSuchColumnError, SimulationError
+    from worker.simulation.records import records
 
     logs.silence()
     served = config.served(stream)
+    _refuse(served, batch, truth)
+    try:
+        crowd = _crowd(served, counts, column, label_column, users, seed)
+        reach(config, served.topic)
+        made = records(
+            served.stream,
+            crowd.values,
+            seed=seed,
+            batch=batch,
+            json_share=json_share,
+            malformed_share=malformed_share,
+        )
+        with bar("sending", "reports") as move:
+            sent = sender.send(
+                config,
+                served,
+                made,
+                rate=rate,
+                on_acknowledged=lambda acknowledged: move(acknowledged, users),
+            )
+    except NoSuchColumnError as error:
+        raise click.UsageError(str(error)) from None
+    except (SimulationError, sender.SendError) as error:
+        complain(str(error))
+        return 1
+    except KeyboardInterrupt:
+        complain("interrupted: some of the reports were sent")
+        return 1
+    if truth is not None:
+        truth.write_text(_truth(served, crowd, sent, seed), encoding="utf-8")
+    malformed = f" and {sent.malformed:,} malformed ones" if sent.malformed else ""
+    click.echo(
+        f"{sent.reports:,} reports in {sent.records:,} records{malformed} sent and acknowledged"
+        f" in {sent.seconds:.1f} s, {sent.reports / sent.seconds:,.0f} reports/s"
+    )
+    return 0
+
+
+def _refuse(served: "Served", batch: int, truth: Path | None) -> None:
+    """Sees that records of so many reports are counted, and that the truth can be written.
+
+    Raises:
+        click.BadParameter: they are not, or it cannot.
+    """
     if batch > (most := served.configured.terms.most_reports or batch):
         raise click.BadParameter(
             f"{batch} given; streams.most_reports is {most}, and a record of more is rejected",
@@ -104,37 +153,32 @@ def simulate(
             raise click.BadParameter(
                 f"{str(truth)!r} given; {error.strerror}", param_hint="--truth"
             ) from None
-    try:
-        read = simulate.read_counts(counts, column, label_column, served.stream.labels)
-        if len(read) > (d := served.stream.oracle.domain_size):
-            raise simulate.SimulationError(f"{counts}: {len(read)} rows; the stream's domain has {d} values")
-        crowd = simulate.draw(read, users, seed)
-        reach(config, served.topic)
-        with bar("sending", "reports") as move:
-            sent = simulate.send(
-                config,
-                served,
-                crowd,
-                seed=seed,
-                batch=batch,
-                json_share=json_share,
-                malformed_share=malformed_share,
-                rate=rate,
-                progress=lambda acknowledged: move(acknowledged, users),
-            )
-    except simulate.NoSuchColumnError as error:
-        raise click.UsageError(str(error)) from None
-    except simulate.SimulationError as error:
-        complain(str(error))
-        return 1
-    except KeyboardInterrupt:
-        complain("interrupted: some of the reports were sent")
-        return 1
-    if truth is not None:
-        truth.write_text(simulate.truth(served, crowd, sent, seed), encoding="utf-8")
-    malformed = f" and {sent.malformed:,} malformed ones" if sent.malformed else ""
-    click.echo(
-        f"{sent.reports:,} reports in {sent.records:,} records{malformed} sent and acknowledged"
-        f" in {sent.seconds:.1f} s, {sent.reports / sent.seconds:,.0f} reports/s"
+
+
+def _crowd(served: "Served", counts: Path, column: str, label_column: str, users: int, seed: int) -> "Crowd":
+    """Draws the users of a stream from a file of counts.
+
+    Raises:
+        SimulationError: the counts cannot be used for the stream.
+    """
+    from worker.simulation.crowd import SimulationError, draw, read_counts
+
+    read = read_counts(counts, column, label_column, served.stream.labels)
+    if len(read) > (d := served.stream.oracle.domain_size):
+        raise SimulationError(f"{counts}: {len(read)} rows; the stream's domain has {d} values")
+    return draw(read, users, seed)
+
+
+def _truth(served: "Served", crowd: "Crowd", sent: "Sent", seed: int) -> str:
+    """Returns the truth as a JSON document: the drawn histogram, and what was sent."""
+    return json.dumps(
+        {
+            "stream": served.stream.name,
+            "fingerprint": served.stream.fingerprint.hex(),
+            "seed": seed,
+            "users": int(crowd.histogram.sum()),
+            "records": sent.records,
+            "malformed": sent.malformed,
+            "histogram": crowd.histogram.tolist(),
+        }
     )
-    return 0

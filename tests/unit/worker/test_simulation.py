@@ -9,7 +9,8 @@ import pytest
 import ldp
 from ldp import frames
 from ldp.oracles import ORACLES
-from worker import simulate
+from worker.simulation import crowd
+from worker.simulation.records import records
 
 STREAM = ldp.Stream("colours", ldp.GRR("1", 3), labels=["red", "green", "blue"])
 DEMO = Path(__file__).parents[3] / "deploy" / "demo"
@@ -23,22 +24,22 @@ def decode(values, stream=STREAM):
 def test_counts_go_to_their_labels(tmp_path):
     path = tmp_path / "counts.csv"
     path.write_text("colour,n\nblue,5\nred,2\n", encoding="utf-8")
-    assert simulate.read_counts(path, "n", "colour", STREAM.labels).tolist() == [2, 0, 5]
-    assert simulate.read_counts(path, "n", "unused", None).tolist() == [5, 2]
+    assert crowd.read_counts(path, "n", "colour", STREAM.labels).tolist() == [2, 0, 5]
+    assert crowd.read_counts(path, "n", "unused", None).tolist() == [5, 2]
 
 
 def test_a_byte_order_mark_is_no_part_of_the_header(tmp_path):
     path = tmp_path / "counts.csv"
     path.write_text("\ufeffcolour,n\nblue,5\n", encoding="utf-8")
-    assert simulate.read_counts(path, "n", "colour", STREAM.labels).tolist() == [0, 0, 5]
+    assert crowd.read_counts(path, "n", "colour", STREAM.labels).tolist() == [0, 0, 5]
 
 
 def test_a_missing_column_is_an_error_of_its_own(tmp_path):
     path = tmp_path / "counts.csv"
     path.write_text("colour,m\nred,1\n", encoding="utf-8")
     for column, label_column in (("n", "colour"), ("m", "label")):
-        with pytest.raises(simulate.NoSuchColumnError, match="there are colour, m"):
-            simulate.read_counts(path, column, label_column, STREAM.labels)
+        with pytest.raises(crowd.NoSuchColumnError, match="there are colour, m"):
+            crowd.read_counts(path, column, label_column, STREAM.labels)
 
 
 @pytest.mark.parametrize(
@@ -52,30 +53,31 @@ def test_a_missing_column_is_an_error_of_its_own(tmp_path):
 def test_bad_counts_are_named(tmp_path, text, said):
     path = tmp_path / "counts.csv"
     path.write_text(text, encoding="utf-8")
-    with pytest.raises(simulate.SimulationError, match=said):
-        simulate.read_counts(path, "n", "colour", STREAM.labels)
+    with pytest.raises(crowd.SimulationError, match=said):
+        crowd.read_counts(path, "n", "colour", STREAM.labels)
 
 
 def test_the_draw_is_the_seeds_and_fits_the_counts():
     counts = np.array([6, 0, 3, 1])
-    crowd = simulate.draw(counts, 100_000, seed=5)
-    again = simulate.draw(counts, 100_000, seed=5)
-    assert (crowd.values == again.values).all()
-    assert np.bincount(crowd.values, minlength=4).tolist() == crowd.histogram.tolist()
-    assert crowd.histogram[1] == 0
+    drawn = crowd.draw(counts, 100_000, seed=5)
+    again = crowd.draw(counts, 100_000, seed=5)
+    assert (drawn.values == again.values).all()
+    assert np.bincount(drawn.values, minlength=4).tolist() == drawn.histogram.tolist()
+    assert drawn.histogram[1] == 0
     # six standard deviations of a binomial
-    assert (abs(crowd.histogram - 100_000 * counts / 10) <= 6 * np.sqrt(100_000 * 0.25)).all()
+    assert (abs(drawn.histogram - 100_000 * counts / 10) <= 6 * np.sqrt(100_000 * 0.25)).all()
 
 
 def test_nobody_to_draw():
-    with pytest.raises(simulate.SimulationError, match="nobody"):
-        simulate.draw(np.zeros(3, np.int64), 10, seed=1)
+    with pytest.raises(crowd.SimulationError, match="nobody"):
+        crowd.draw(np.zeros(3, np.int64), 10, seed=1)
 
 
 @pytest.mark.parametrize("batch", [1, 7])
 def test_each_user_is_in_one_good_record(batch):
-    rng = np.random.default_rng(2)
-    made = list(simulate.records(STREAM, np.zeros(20_000, np.int64), batch, 0.1, 0.1, rng))
+    made = list(
+        records(STREAM, np.zeros(20_000, np.int64), seed=2, batch=batch, json_share=0.1, malformed_share=0.1)
+    )
     decoded = decode([value for value, _ in made])
     assert decoded.counts.tolist() == [reports for _, reports in made]
     assert decoded.counts.sum() == 20_000
@@ -90,8 +92,7 @@ def test_each_user_is_in_one_good_record(batch):
 @pytest.mark.parametrize("protocol", ORACLES)
 def test_records_of_every_protocol(protocol):
     stream = ldp.Stream("s", ldp.oracle(protocol, epsilon="1", domain_size=50))
-    rng = np.random.default_rng(4)
-    made = list(simulate.records(stream, np.full(700, 49), 3, 0.3, 0.3, rng))
+    made = list(records(stream, np.full(700, 49), seed=4, batch=3, json_share=0.3, malformed_share=0.3))
     decoded = decode([value for value, _ in made], stream)
     assert decoded.counts.tolist() == [reports for _, reports in made]
     assert decoded.counts.sum() == 700
@@ -107,10 +108,7 @@ def test_large_reports_are_not_all_made_at_once(monkeypatch):
         return np.zeros(len(values), stream.oracle.report_dtype)
 
     monkeypatch.setattr(stream.oracle, "perturb", perturb)
-    sizes = [
-        len(value)
-        for value, _ in simulate.records(stream, np.zeros(150, int), 1, 0, 0, np.random.default_rng(1))
-    ]
+    sizes = [len(value) for value, _ in records(stream, np.zeros(150, int), seed=1)]
     assert sizes == [5 + 131_072] * 150
     assert made == [64, 64, 22]  # 8 MiB at a time
 

@@ -1,0 +1,100 @@
+"""The crowd: users with a value each, drawn from real counts; seeded, so that the truth can be drawn again."""
+
+import csv
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+Counts = npt.NDArray[np.int64]
+
+
+class SimulationError(RuntimeError):
+    """The counts cannot be used."""
+
+
+class NoSuchColumnError(SimulationError):
+    """The file of counts has no column of the name that was asked for."""
+
+
+@dataclass(frozen=True)
+class Crowd:
+    """Users with a value each.
+
+    Attributes:
+        histogram: (d,) how many users have each value: the truth.
+        values: (n,) the users' values, in random order.
+    """
+
+    histogram: Counts
+    values: npt.NDArray[np.int64]
+
+
+def read_counts(path: Path, column: str, label_column: str, labels: Sequence[str] | None) -> Counts:
+    """Reads how often each value occurs from a CSV file.
+
+    Args:
+        path: the file, UTF-8 with a header.
+        column: the column of counts.
+        label_column: the column of labels; without labels in the stream, the rows are the values in order.
+        labels: the stream's labels, in the domain's order.
+
+    Returns:
+        (rows,) or (labels,) int64; labels that the file does not have count 0.
+
+    Raises:
+        NoSuchColumnError: a column that is not there.
+        SimulationError: a count that is none, or a label that the stream does not have.
+    """
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:  # spreadsheets write a byte order mark
+            rows = list(csv.DictReader(file))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise SimulationError(f"{path}: cannot be read ({error})") from None
+    if not rows:
+        raise SimulationError(f"{path}: no rows below the header")
+    needed = [column] if labels is None else [column, label_column]
+    for name in needed:
+        if name not in rows[0]:
+            raise NoSuchColumnError(
+                f"{path}: no column {name!r}; there are {', '.join(filter(None, rows[0]))}"
+            )
+    counts = [_count(path, line, row[column]) for line, row in enumerate(rows, 2)]
+    if labels is None:
+        return np.array(counts, np.int64)
+    index = {label: i for i, label in enumerate(labels)}
+    result = np.zeros(len(labels), np.int64)
+    for line, (row, count) in enumerate(zip(rows, counts, strict=True), 2):
+        if row[label_column] not in index:
+            raise SimulationError(f"{path}, line {line}: {row[label_column]!r} is no label of the stream")
+        result[index[row[label_column]]] += count
+    return result
+
+
+def _count(path: Path, line: int, text: str | None) -> int:
+    if text is None or not text.isascii() or not text.isdigit():
+        raise SimulationError(f"{path}, line {line}: {text!r} given; a count is a whole number from 0 on")
+    if len(text) > 15:
+        raise SimulationError(f"{path}, line {line}: {text!r} given; a count is at most 15 digits long")
+    return int(text)
+
+
+def draw(counts: Counts, users: int, seed: int) -> Crowd:
+    """Draws users from the distribution that counts describe.
+
+    Raises:
+        SimulationError: all counts are 0.
+
+    Example:
+        >>> crowd = draw(np.array([3, 0, 1]), users=1000, seed=7)
+        >>> crowd.histogram[1], crowd.histogram.sum(), len(crowd.values)
+        (np.int64(0), np.int64(1000), 1000)
+    """
+    total = counts.sum(dtype=np.float64)
+    if not total:
+        raise SimulationError("all counts are 0: there is nobody to draw")
+    rng = np.random.default_rng(seed)
+    histogram = rng.multinomial(users, counts / total)
+    return Crowd(histogram, rng.permutation(np.repeat(np.arange(len(counts)), histogram)))

@@ -1,0 +1,76 @@
+"""The records of a crowd: each value perturbed as its user's device would; the coins are secret, as on a device."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+import ldp
+from ldp import frames, wire
+
+_CHUNK = 8192
+"""Users that are perturbed at once, at most."""
+_CHUNK_BYTES = 8 << 20
+"""Reports that are made at once, in bytes; beyond one record."""
+
+Record = tuple[bytes, int]
+"""A record's value, and how many reports are in it."""
+
+
+def records(
+    stream: ldp.Stream,
+    values: npt.NDArray[np.int64],
+    *,
+    seed: int,
+    batch: int = 1,
+    json_share: float = 0.0,
+    malformed_share: float = 0.0,
+) -> Iterator[Record]:
+    """Yields (value of a record, reports in it) with one report for each user; 0 reports for a malformed one.
+
+    Args:
+        stream: whose reports.
+        values: of the users; each is perturbed with secret coins.
+        seed: of the shares only; their draws are not those of the crowd's.
+        batch: reports a record: 1 is what devices send; a web service in between would send more.
+        json_share: the probability of a record to be written as JSON.
+        malformed_share: the probability that a malformed record goes before a good one.
+    """
+    rng = np.random.default_rng([seed, 1])
+    size = stream.oracle.report_bytes
+    chunk = max(1, min(_CHUNK, _CHUNK_BYTES // size) // batch) * batch
+    for start in range(0, len(values), chunk):
+        reports = stream.oracle.perturb(values[start : start + chunk])
+        header = wire.header(stream.fingerprint)
+        bodies = reports.tobytes()
+        starts = range(0, len(reports), batch)
+        as_json = rng.random(len(starts)) < json_share
+        spoilt = rng.random(len(starts)) < malformed_share
+        for i, first in enumerate(starts):
+            last = min(first + batch, len(reports))
+            if spoilt[i]:
+                yield malformed(header + bodies[first * size : last * size], rng), 0
+            if as_json[i]:
+                yield frames.encode_json(stream, reports[first:last]), last - first
+            else:
+                yield header + bodies[first * size : last * size], last - first
+
+
+def malformed(frame: bytes, rng: np.random.Generator) -> bytes:
+    """Returns a record that no worker may accept, made from a good frame: one of the ways in which records go bad."""
+    match rng.integers(6):
+        case 0:
+            return b""
+        case 1:
+            return bytes([frame[0] + 1]) + frame[1:]
+        case 2:
+            return frame[:1] + bytes([frame[1] ^ 0xFF]) + frame[2:]
+        case 3:
+            # within the header: a shorter batch of one-byte reports would still be a good frame
+            return frame[: wire.HEADER_BYTES - 1]
+        case 4:
+            return (
+                b'{"fingerprint": "' + frame[1 : wire.HEADER_BYTES].hex().encode() + b'", "reports": [true]}'
+            )
+        case _:
+            return b"\xff" + rng.bytes(31)
