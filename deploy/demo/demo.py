@@ -33,9 +33,10 @@ from deploy.demo.story import Story, bar, console, report, say, step, tell
 from deploy.local.services import Services, UnavailableError
 from deploy.local.workers import Worker
 from ldp.snapshot import Snapshot
-from worker import audit, check, config, watch
+from worker import audit, check, config
 from worker.cli.audit import render as render_verdict
 from worker.kafka import brokers, sender, topics
+from worker.kafka.snapshots import SnapshotReader
 from worker.observe import logs
 from worker.simulation.crowd import Crowd, SimulationError, draw, read_counts
 from worker.simulation.records import records
@@ -247,7 +248,7 @@ def covers(snapshot: Snapshot | None, ends: Mapping[str, int]) -> bool:
 
 
 def follow(
-    conf: config.Config, crowd: Crowd, workers: Workers, story: Story, snapshots: watch.Watch
+    conf: config.Config, crowd: Crowd, workers: Workers, story: Story, snapshots: SnapshotReader
 ) -> Snapshot:
     """Sends all reports, tells each snapshot, replaces a worker midway; returns the snapshot that covers all."""
     latest = None
@@ -303,7 +304,7 @@ def demo(services: Services, folder: Path, keep: bool) -> int:
         said = f"through {oracle.name.upper()} with ε = {oracle.epsilon}"
         say(f"{said}: their devices add the noise, nobody sees their emoji.")
         story = Story(labels, crowd)
-        with watch.Watch(conf, STREAM) as snapshots:
+        with SnapshotReader(conf, STREAM) as snapshots:
             last = follow(conf, crowd, workers, story, snapshots)
         step(f"5. What snapshot {last.head['sequence']} says of the ten most used emoji")
         report(labels, crowd, last)

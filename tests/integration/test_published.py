@@ -12,7 +12,8 @@ from kafka import TopicPartition
 from kafka.admin import OffsetSpec, TransactionState
 
 from tests.integration.harness import PATIENCE, Sending, World, assert_snapshot_topic, until
-from worker import check, config, watch
+from worker import check, config
+from worker.cli import watch
 
 pytestmark = pytest.mark.integration
 

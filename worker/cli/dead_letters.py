@@ -1,5 +1,9 @@
 """Shows the newest malformed records."""
 
+import json
+from base64 import b64encode
+from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -7,7 +11,14 @@ import click
 from worker.cli.command import command, json_option, reach, show
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.table import Table
+
     from worker.config import Config
+    from worker.kafka.letters import Letter
+
+_SHOWN_BYTES = 256
+"""Of a value, on the terminal."""
 
 
 @command("dead-letters")
@@ -22,16 +33,88 @@ def dead_letters(config: "Config", stream: str | None, last: int, value: bool, a
     where they are large, then shows the newest of those: when, why, where the record came from, its size. What
     a record held is shown only by --value: its first bytes, or in JSON all that was kept of it, in base64.
     """
-    from worker import letters
+    from worker.kafka.letters import newest_letters
     from worker.observe import logs
 
     logs.silence()
     if stream is not None:
         config.served(stream)
     reach(config, config.dead_letters.topic)
-    found = letters.newest_letters(config, stream)
+    found = newest_letters(config, stream)
     if as_json:
-        click.echo(letters.as_json(found, last, value))
+        click.echo(in_json(found, last, value))
     else:
-        show(letters.render(found, last, value))
+        show(render(found, last, value))
     return 0
+
+
+def _counts(letters: "Sequence[Letter]") -> list[tuple[str, str, int]]:
+    """Returns each reason, what it says to people, and how often it occurs, the most frequent first."""
+    counts = Counter((letter.reason, letter.message) for letter in letters)
+    return [(reason, message, n) for (reason, message), n in counts.most_common()]
+
+
+def render(letters: "Sequence[Letter]", last: int, value: bool) -> "RenderableType":
+    """Returns dead letters for the terminal: the reasons of all, then the newest one by one.
+
+    Args:
+        letters: the newest first.
+        last: how many to show.
+        value: whether to show what the records held.
+    """
+    from rich.console import Group
+    from rich.text import Text
+
+    from worker.kafka.letters import printable
+
+    if not letters:
+        return Text("no dead letters")
+    reasons = _table("reason", "letters")
+    for reason, message, n in _counts(letters):
+        reasons.add_row(Text.assemble((reason, "bold"), f": {message}"), f"{n:,}")
+    newest = _table("rejected at", "reason", "record", "bytes")
+    for letter in letters[:last]:
+        record = Text(letter.where)
+        if value:
+            cut = letter.value[:_SHOWN_BYTES]
+            rest = f" … {letter.size - len(cut):,} bytes more" if letter.size > len(cut) else ""
+            record.append(f"\n{printable(cut)}{rest}", style="italic")
+        newest.add_row(letter.time, Text(letter.reason), record, f"{letter.size:,}")
+    title = f"the newest {len(letters):,} dead letters"
+    return Group(Text(title, style="bold"), reasons, Text(), newest)
+
+
+def _table(*headings: str) -> "Table":
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for heading in headings:
+        right = heading in ("letters", "bytes")
+        table.add_column(heading, justify="right" if right else "left", overflow="fold")
+    return table
+
+
+def in_json(letters: "Sequence[Letter]", last: int, value: bool) -> str:
+    """Returns dead letters as a JSON document: ``looked_at``, how many; ``reasons``; and ``letters``, the newest.
+
+    Args:
+        letters: the newest first.
+        last: how many to list.
+        value: whether to give what was kept of the records' values, as ``base64``.
+    """
+    listed = []
+    for letter in letters[:last]:
+        row = {
+            "reason": letter.reason,
+            "message": letter.message,
+            "stream": letter.stream,
+            "topic": letter.topic,
+            "partition": letter.partition,
+            "offset": letter.offset,
+            "bytes": letter.size,
+            "rejected_at": letter.time,
+        }
+        listed.append(row | ({"base64": b64encode(letter.value).decode()} if value else {}))
+    reasons = {reason: n for reason, _, n in _counts(letters)}
+    tree = {"looked_at": len(letters), "reasons": reasons, "letters": listed}
+    return json.dumps(tree, ensure_ascii=False, indent=2)

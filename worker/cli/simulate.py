@@ -127,11 +127,7 @@ def simulate(
         return 1
     if truth is not None:
         truth.write_text(_truth(served, crowd, sent, seed), encoding="utf-8")
-    malformed = f" and {sent.malformed:,} malformed ones" if sent.malformed else ""
-    click.echo(
-        f"{sent.reports:,} reports in {sent.records:,} records{malformed} sent and acknowledged"
-        f" in {sent.seconds:.1f} s, {sent.reports / sent.seconds:,.0f} reports/s"
-    )
+    click.echo(_outcome(sent))
     return 0
 
 
@@ -181,4 +177,13 @@ def _truth(served: "Served", crowd: "Crowd", sent: "Sent", seed: int) -> str:
             "malformed": sent.malformed,
             "histogram": crowd.histogram.tolist(),
         }
+    )
+
+
+def _outcome(sent: "Sent") -> str:
+    """Returns what was sent, in how long, for people."""
+    malformed = f" and {sent.malformed:,} malformed ones" if sent.malformed else ""
+    return (
+        f"{sent.reports:,} reports in {sent.records:,} records{malformed} sent and acknowledged"
+        f" in {sent.seconds:.1f} s, {sent.reports / sent.seconds:,.0f} reports/s"
     )

@@ -1,16 +1,21 @@
 """Shows the newest snapshot."""
 
-from typing import TYPE_CHECKING
+import json
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from worker.cli.command import command, complain, reach, stream_option
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from rich.console import Console, RenderableType
 
+    import ldp
     from ldp.snapshot import Snapshot
-    from worker.config import Config
+    from worker.config import Config, Served
+    from worker.kafka.snapshots import SnapshotReader
 
 
 @command("watch")
@@ -48,14 +53,11 @@ def watch(
 
     Shows each new complete snapshot until interrupted, as a table in per cent.
     """
-    import math
-
-    from rich.console import Console, Group
-    from rich.text import Text
+    from rich.console import Console
 
     from ldp import table
     from ldp.consistency import METHODS
-    from worker import watch
+    from worker.kafka.snapshots import SnapshotReader
     from worker.observe import logs
 
     methods = tuple(dict.fromkeys(methods))
@@ -66,34 +68,163 @@ def watch(
             )
     logs.silence()
     served = config.served(stream)
-    name = served.stream.name
     shown = tuple(m for m in (METHODS if every else methods or table.METHODS) if m != "base")
     console = Console()
-    warned: set[str] = set()
     try:
         reach(config, config.snapshots.topic)
-        with watch.Watch(config, name) as snapshots:
+        with SnapshotReader(config, served.stream.name) as reader:
 
-            def show(snapshot: "Snapshot") -> "RenderableType":
-                table = watch.render(snapshot, shown, top, snapshots.age(), console.width)
-                warning = watch.foreign(snapshot, served.stream)
-                return table if warning is None else Group(Text(warning, style="bold red"), table)
+            def screen(snapshot: "Snapshot") -> "RenderableType":
+                seen = render(snapshot, shown, top, reader.age(), console.width)
+                return _warned(seen, foreign(snapshot, served.stream))
 
             if console.is_terminal and not once and not as_json:
-                watch.live(snapshots, console, show)
-            while (snapshot := snapshots.latest(timeout if once else math.inf)) is not None:
-                if as_json:
-                    click.echo(watch.document(snapshot, methods or tuple(METHODS)))
-                    warning = watch.foreign(snapshot, served.stream)
-                    if warning is not None and warning not in warned:
-                        warned.add(warning)
-                        complain(warning)
+                _live(reader, console, screen)
+            say = _lines(served.stream, methods or tuple(METHODS)) if as_json else None
+            while (snapshot := reader.latest(timeout if once else math.inf)) is not None:
+                if say is not None:
+                    say(snapshot)
                 else:
-                    console.print(show(snapshot))
+                    console.print(screen(snapshot))
                 if once:
                     return 0
     except KeyboardInterrupt:
         return 0
-    why = watch.why_none(config, served)
-    complain(f"no snapshot of {name} in topic {config.snapshots.topic} after {timeout:g} s; {why}")
+    why = why_none(config, served)
+    complain(
+        f"no snapshot of {served.stream.name} in topic {config.snapshots.topic} after {timeout:g} s; {why}"
+    )
     return 1
+
+
+def _lines(stream: "ldp.Stream", methods: Sequence[str]) -> "Callable[[Snapshot], None]":
+    """Returns what prints a snapshot as a line of JSON; of another stream it warns once on stderr."""
+    warned = set[str]()
+
+    def say(snapshot: "Snapshot") -> None:
+        click.echo(document(snapshot, methods))
+        warning = foreign(snapshot, stream)
+        if warning is not None and warning not in warned:
+            warned.add(warning)
+            complain(warning)
+
+    return say
+
+
+def _live(
+    reader: "SnapshotReader", console: "Console", screen: "Callable[[Snapshot], RenderableType]"
+) -> None:
+    """Keeps the latest snapshot on the terminal, until interrupted."""
+    from rich.live import Live
+    from rich.text import Text
+
+    snapshot = None
+    with Live(Text("waiting for the first snapshot ..."), console=console, auto_refresh=False) as live:
+        while True:
+            snapshot = reader.latest(1.0) or snapshot
+            if snapshot is not None:
+                live.update(screen(snapshot), refresh=True)
+
+
+def _warned(screen: "RenderableType", warning: str | None) -> "RenderableType":
+    """Returns a screen below its warning, if there is one."""
+    from rich.console import Group
+    from rich.text import Text
+
+    return screen if warning is None else Group(Text(warning, style="bold red"), screen)
+
+
+def document(snapshot: "Snapshot", methods: Sequence[str]) -> str:
+    """Returns a snapshot as one line of JSON: head, labels, and the bodies of the chosen methods."""
+    import numpy as np
+
+    bodies = {
+        name: {key: value.tolist() if isinstance(value, np.ndarray) else value for key, value in body.items()}
+        for name, body in snapshot.bodies.items()
+        if name in methods
+    }
+    labels = None if snapshot.labels is None else list(snapshot.labels)
+    return json.dumps({"head": dict(snapshot.head), "labels": labels, "bodies": bodies}, ensure_ascii=False)
+
+
+def render(
+    snapshot: "Snapshot", methods: Sequence[str], top: int, age_seconds: float, width: int
+) -> "RenderableType":
+    """Returns the most frequent values, by Base, as a table; frequencies in per cent of the reports.
+
+    Args:
+        snapshot: what to show.
+        methods: which methods beside Base.
+        top: how many values.
+        age_seconds: since the snapshot was published.
+        width: of the terminal; where the methods do not fit beside each other, they follow in further tables.
+    """
+    from rich.console import Group
+    from rich.text import Text
+
+    from ldp.table import most_frequent
+
+    head = snapshot.head
+    whole = "complete" if head["complete"] else f"NOT COMPLETE: {gaps(head)}"
+    number, reports = head["sequence"], head["reports"]
+    title = f"{head['stream']}: snapshot {number}, {reports:,} reports, {age_seconds:.0f} s old, {whole}"
+    return Group(Text(title, style="bold"), most_frequent(snapshot, methods, top, width))
+
+
+def foreign(snapshot: "Snapshot", stream: "ldp.Stream") -> str | None:
+    """Returns a warning if a snapshot is of another stream under the configured one's name, else None."""
+    theirs, ours = snapshot.head["fingerprint"], stream.fingerprint.hex()
+    if theirs == ours:
+        return None
+    return (
+        f"NOT THE CONFIGURED STREAM: this snapshot is of fingerprint {theirs}, the configuration's {stream.name} has"
+        f" {ours}: another protocol, epsilon, domain or other labels"
+    )
+
+
+def why_none(config: "Config", served: "Served") -> str:
+    """Says why there may be no snapshot of a stream, by the newest records of its topic.
+
+    Raises:
+        KafkaError: the brokers do not answer.
+    """
+    from ldp import frames
+    from worker.counting import rejections
+    from worker.kafka import brokers, topics
+    from worker.kafka.newest import newest_records
+
+    with brokers.connect(config) as admin:
+        try:
+            topics.require(admin, served.topic)
+        except topics.TopicError as error:
+            return str(error)
+    counted = "ldp-worker run publishes one once it has counted a report"
+    records = newest_records(config, served.topic)
+    if not records:
+        return f"topic {served.topic} has no record yet; {counted}"
+    reasons = rejections.reasons(served.stream, served.configured.terms, [record.value for record in records])
+    if not reasons:
+        return f"topic {served.topic} has reports; {counted}"
+    which = "all" if reasons.total() == len(records) else f"{reasons.total():,}"
+    rejected = f"{which} of the newest {len(records):,} records of topic {served.topic} are rejected"
+    said = "\n".join(f"{reason} {n:,}: {frames.REASONS[reason]}" for reason, n in reasons.most_common())
+    return f"{rejected}; {counted}\n{said}\nldp-worker dead-letters shows where they came from"
+
+
+def gaps(head: Any) -> str:
+    """Says which stretches of the log are lost, and which partitions are left out.
+
+    Example:
+        >>> gaps({"gaps": {"0": [[5, 9]], "2": [[1, 2], [7, 10]]}, "uncounted": [3]})
+        'partition 0 lost offsets 5–8, partition 2 lost offsets 1, 7–9, partition 3 is not counted'
+    """
+
+    def offsets(first: int, end: int) -> str:
+        return str(first) if end == first + 1 else f"{first}–{end - 1}"
+
+    lost = [
+        f"partition {partition} lost offsets {', '.join(offsets(*stretch) for stretch in stretches)}"
+        for partition, stretches in head["gaps"].items()
+    ]
+    left_out = [f"partition {partition} is not counted" for partition in head.get("uncounted", ())]
+    return ", ".join(lost + left_out)

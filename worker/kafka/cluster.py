@@ -11,7 +11,7 @@ from kafka.admin import KafkaAdminClient
 from worker.config import Config, Served
 from worker.counting.head import Head
 from worker.kafka import brokers, topics
-from worker.kafka.newest import newest
+from worker.kafka.newest import newest_records
 from worker.kafka.outbox import KafkaOutbox
 from worker.kafka.topics import Topic
 from worker.kafka.undecided import Undecided, undecided
@@ -119,6 +119,6 @@ def newest_values(config: Config, topic: str) -> list[bytes | None]:
         Unread: the brokers do not answer, or a record batch cannot be read.
     """
     try:
-        return [record.value for record in newest(config, topic)]
+        return [record.value for record in newest_records(config, topic)]
     except kafka.errors.KafkaError as error:
         raise Unread(str(error)) from error

@@ -22,6 +22,8 @@ from worker.kafka import quirks
 from worker.observe.metrics import Metrics
 from worker.observe.progress import Progress, Step
 
+ERRORS = "__connect.errors."
+"""What the names of most headers begin with, after Kafka Connect's."""
 PREFIX_BYTES = 1024
 """How much is kept of a record that is too large for the dead-letter topic."""
 
@@ -85,11 +87,11 @@ class KafkaDeadLetters:
         offset = int(batch.columns.offsets[index])
         key = f"{self._source}/{batch.partition}/{offset}".encode()
         headers = [
-            ("__connect.errors.topic", self._source.encode()),
-            ("__connect.errors.partition", str(batch.partition).encode()),
-            ("__connect.errors.offset", str(offset).encode()),
-            ("__connect.errors.exception.class.name", reason.encode()),
-            ("__connect.errors.exception.message", frames.REASONS[reason].encode()),
+            (f"{ERRORS}topic", self._source.encode()),
+            (f"{ERRORS}partition", str(batch.partition).encode()),
+            (f"{ERRORS}offset", str(offset).encode()),
+            (f"{ERRORS}exception.class.name", reason.encode()),
+            (f"{ERRORS}exception.message", frames.REASONS[reason].encode()),
             ("stream", self._stream.name.encode()),
         ]
         with self._progress.attempt(Step.LETTERS):

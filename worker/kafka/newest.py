@@ -19,7 +19,7 @@ _BYTES = 16 << 20
 _SECONDS = 10.0
 
 
-def newest(config: Config, topic: str) -> list[Any]:
+def newest_records(config: Config, topic: str) -> list[Any]:
     """Returns the newest committed records of each partition of a topic, in the order of partition and offset.
 
     At most `MOST` of a partition, and fewer where they are large or do not come in time.

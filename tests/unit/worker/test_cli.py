@@ -14,10 +14,9 @@ from click.testing import CliRunner
 import ldp
 from ldp import snapshot
 from ldp.cli import cli as ldp_cli
-from worker import watch
 from worker.cli import cli
 from worker.config import parse
-from worker.kafka import brokers, topics
+from worker.kafka import brokers, snapshots, topics
 
 GOOD = '[[streams]]\nname = "s"\ntopic = "t"\nprotocol = "grr"\nepsilon = "1"\ndomain_size = 3\n'
 
@@ -161,7 +160,7 @@ CONFIGURED = parse(GOOD).streams[0].stream
 
 
 class Topic:
-    """Snapshots of a stream, as `watch.Watch` gives them."""
+    """Snapshots of a stream, as `SnapshotReader` gives them."""
 
     def __init__(self, stream, config, name):
         estimate = stream.oracle.estimate(stream.oracle.zeros() + 5, 15)
@@ -188,7 +187,7 @@ def publish(monkeypatch):
 
     def publish(stream):
         monkeypatch.setattr("worker.cli.watch.reach", lambda config, topic: None)
-        monkeypatch.setattr(watch, "Watch", functools.partial(Topic, stream))
+        monkeypatch.setattr(snapshots, "SnapshotReader", functools.partial(Topic, stream))
 
     return publish
 

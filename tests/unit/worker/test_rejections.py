@@ -8,10 +8,11 @@ from rich.console import Console
 
 import ldp
 from ldp import frames
-from worker import letters
+from worker.cli import dead_letters
 from worker.counting.columns import Batch, Columns
 from worker.counting.rejections import EVERY_SECONDS, Rejections, reasons
 from worker.counting.rules import MOST_REPORTS, Terms
+from worker.kafka import letters
 
 STREAM = ldp.Stream("colours", ldp.GRR("1", 3), labels=["red", "green", "blue"])
 TERMS = Terms(MOST_REPORTS, ones=True)
@@ -96,7 +97,7 @@ def letter(value, written=0, **headers):
 def shown(found, last=10, value=False, width=80):
     console = Console(width=width, force_terminal=True, color_system=None)
     with console.capture() as captured:
-        console.print(letters.render(found, last, value))
+        console.print(dead_letters.render(found, last, value))
     return captured.get()
 
 
@@ -119,7 +120,7 @@ def test_point_11_no_control_character_of_a_record_reaches_the_terminal():
     assert r"\x1b[31mred\x1b]0;title\x07 \x9b2J \u202e \xff\x00\r\n[bold]grün" in "".join(
         line.strip() for line in shown([found], value=True, width=400).splitlines()
     )
-    assert "\x1b" not in letters.as_json([found], 1, value=True)
+    assert "\x1b" not in dead_letters.in_json([found], 1, value=True)
 
 
 def test_point_11_a_large_value_is_cut_and_its_size_said():
@@ -146,9 +147,9 @@ def test_point_11_dead_letters_as_json():
         letter(b"2nd", **{"__connect.errors.exception.class.name": "json"}),
         letter(b"3rd"),
     ]
-    tree = json.loads(letters.as_json(found, 1, value=False))
+    tree = json.loads(dead_letters.in_json(found, 1, value=False))
     assert (tree["looked_at"], tree["reasons"]) == (3, {"version": 2, "json": 1})
     (row,) = tree["letters"]
     assert (row["reason"], row["topic"], row["partition"], row["offset"]) == ("version", "reports", 3, 17)
     assert "base64" not in row
-    assert json.loads(letters.as_json(found, 3, value=True))["letters"][1]["base64"] == "Mm5k"
+    assert json.loads(dead_letters.in_json(found, 3, value=True))["letters"][1]["base64"] == "Mm5k"

@@ -7,7 +7,7 @@ from rich.console import Console
 
 import ldp
 from ldp import snapshot
-from worker import watch
+from worker.cli import watch
 
 STREAM = ldp.Stream("colours", ldp.GRR("1", 3), labels=["red", "[green]", "blue"])
 
