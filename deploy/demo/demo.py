@@ -25,8 +25,6 @@ from typing import NoReturn
 
 from kafka import TopicPartition
 from kafka.admin import OffsetSpec
-from kafka.errors import KafkaError
-from redis import RedisError
 from rich.text import Text
 
 from deploy.demo.story import Story, bar, console, report, say, step, tell
@@ -36,10 +34,12 @@ from ldp.snapshot import Snapshot
 from worker import audit, check, config
 from worker.cli.audit import render as render_verdict
 from worker.kafka import brokers, sender, topics
+from worker.kafka.errors import BrokerError
 from worker.kafka.snapshots import SnapshotReader
 from worker.observe import logs
 from worker.simulation.crowd import Crowd, SimulationError, draw, read_counts
 from worker.simulation.records import records
+from worker.store.errors import StoreError
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
@@ -67,8 +67,8 @@ EXPECTED = (
     SimulationError,
     sender.SendError,
     audit.AuditError,
-    KafkaError,
-    RedisError,
+    BrokerError,
+    StoreError,
 )
 
 
@@ -192,9 +192,9 @@ class Sending(threading.Thread):
 def prepare(conf: config.Config) -> None:
     """Creates the topics, and checks all that can be wrong."""
     with brokers.connect(conf) as admin:
-        made = topics.create(admin, conf, PARTITIONS)
-    for one in made:
-        say(f"created {one.wanted.name}, {one.topic.partitions} partition(s), for {one.wanted.role}")
+        created = topics.create(admin, conf, PARTITIONS)
+    for one in created:
+        say(f"created {one.spec.name}, {one.topic.partitions} partition(s), for {one.spec.role}")
     findings = check.findings(conf)
     if bad := [finding for finding in findings if finding.level is check.Level.ERROR]:
         raise DemoError(

@@ -14,9 +14,9 @@ def judge_topics(config: Config, there: Mapping[str, Topic]) -> list[Finding]:
     """Judges the topics that the configuration names by how the cluster has them."""
     todo = "ldp-worker create-topics"
     findings = [
-        Finding(Level.ERROR, f"topic {wanted.name}", f"missing; needed for {wanted.role}", todo)
-        for wanted in topics.wanted(config, 1)
-        if wanted.name not in there
+        Finding(Level.ERROR, f"topic {spec.name}", f"missing; needed for {spec.role}", todo)
+        for spec in topics.specs(config, 1)
+        if spec.name not in there
     ]
     faults = [(s.topic, _input_faults(s, there[s.topic])) for s in config.streams if s.topic in there]
     if (topic := there.get(config.snapshots.topic)) is not None:

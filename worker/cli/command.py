@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from worker.config import Config
 
 _CONFIG = "LDP_WORKER_CONFIG"
+_CHECK = "ldp-worker check says what is wrong"
 _EXTRA = {
     "crc32c": "crc32c",
     "kafka-python": "kafka",
@@ -48,11 +49,10 @@ def command(name: str) -> Callable[[_Command], click.Command]:
         @functools.wraps(body)
         def run(config: Path, **options: Any) -> None:
             _demand_extra()
-            from kafka.errors import KafkaError
-            from redis import RedisError
-
             from worker.config import ConfigError, load
             from worker.kafka import brokers, topics
+            from worker.kafka.errors import BrokerError
+            from worker.store.errors import StoreError
 
             try:
                 sys.exit(body(load(config), **options))
@@ -65,13 +65,11 @@ def command(name: str) -> Callable[[_Command], click.Command]:
             except topics.TopicError as error:
                 complain(str(error))
                 sys.exit(1)
-            except (KafkaError, RedisError) as error:
-                said = (
-                    f"Kafka: {error}"
-                    if isinstance(error, KafkaError)
-                    else f"Redis: {type(error).__name__}: {error}"
-                )
-                complain(f"{said}\nldp-worker check says what is wrong")
+            except BrokerError as error:
+                complain(f"Kafka: {error}\n{_CHECK}")
+                sys.exit(1)
+            except StoreError as error:
+                complain(f"Redis: {type(error).__name__}: {error}\n{_CHECK}")
                 sys.exit(1)
 
         option = click.option(
@@ -106,7 +104,7 @@ def reach(config: "Config", topic: str) -> None:
     """Sees that the brokers answer and have a topic, so that no command waits in silence for either."""
     from worker.kafka import brokers, topics
 
-    with brokers.connect(config, waiting=complain) as admin:
+    with brokers.connect(config, on_waiting=complain) as admin:
         topics.require(admin, topic)
 
 

@@ -1,13 +1,18 @@
 """Creates the topics that are missing."""
 
-from typing import TYPE_CHECKING
+import json
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Literal
 
 import click
 
 from worker.cli.command import command, complain, json_option, show
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from worker.config import Config
+    from worker.kafka.topics import Creation
 
 
 @command("create-topics")
@@ -30,25 +35,43 @@ def create_topics(config: "Config", partitions: int, replication_factor: int | N
 
     They get the right settings; a topic that exists is never changed, see check.
     """
-    import json
-
     from worker.kafka import brokers, topics
     from worker.observe import logs
 
     logs.silence()
-    with brokers.connect(config, waiting=complain) as admin:
-        made = topics.create(admin, config, partitions, replication_factor or topics.BROKERS_DEFAULT)
+    with brokers.connect(config, on_waiting=complain) as admin:
+        created = topics.create(admin, config, partitions, replication_factor or topics.BROKERS_DEFAULT)
     if as_json:
         rows = [
             {
-                "topic": m.wanted.name,
-                "created": m.created,
-                "partitions": m.topic.partitions,
-                "replicas": m.topic.replicas,
+                "topic": creation.spec.name,
+                "created": creation.created,
+                "partitions": creation.topic.partitions,
+                "replicas": creation.topic.replicas,
             }
-            for m in made
+            for creation in created
         ]
         click.echo(json.dumps(rows, indent=2))
     else:
-        show(topics.render(made))
+        show(render(created))
     return 0
+
+
+def render(creations: "Iterable[Creation]") -> "Table":
+    """Returns what became of the topics as a table."""
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for heading in ("topic", "for", "partitions", "replicas", ""):
+        justify: Literal["left", "right"] = "right" if heading in {"partitions", "replicas"} else "left"
+        table.add_column(heading, justify=justify, overflow="fold")
+    for creation in creations:
+        done = "[green]created[/]" if creation.created else "exists"
+        table.add_row(
+            creation.spec.name,
+            creation.spec.role,
+            str(creation.topic.partitions),
+            str(creation.topic.replicas),
+            done,
+        )
+    return table

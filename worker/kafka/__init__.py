@@ -1,4 +1,24 @@
-"""Kafka: all that speaks to brokers, and the only place that knows the client library."""
+"""Kafka: all that speaks to brokers, and the only place that knows the client library.
+
+What a worker needs, each the Kafka of a port or of a part of one:
+
+- `log`: reports in, as a member of a consumer group, and the offsets that mirror what was counted.
+- `dead_letters`: malformed records out.
+- `outbox`: snapshots out, a transaction each, and the head of the newest.
+- `group`: what the group knows of partitions without counts.
+
+What commands need, as anybody might:
+
+- `brokers`: the way to the brokers, with the reason and the advice where there is none.
+- `topics`: what each must be like, what the cluster has, the making of those that are missing.
+- `cluster`: what of all that `check` looks at.
+- `undecided`: what open transactions hold back.
+- `newest`: the newest records of any topic; `letters`: those of the dead-letter topic, read.
+- `snapshots`: the snapshot topic, read.
+- `sender`: records of reports, sent.
+
+And of the library itself: `errors`, what it raises, by names that others may know; `quirks`, what it gets wrong.
+"""
 
 from worker.kafka import quirks
 

@@ -12,7 +12,7 @@ from kafka.errors import KafkaTimeoutError
 from worker.config import Config
 from worker.kafka import quirks
 
-PATIENCE = 10.0
+TIMEOUT_SECONDS = 10.0
 """Seconds that brokers have to answer, unless somebody asks to wait longer."""
 ADVICE = "start the brokers, or correct kafka.bootstrap_servers and the security settings beside it"
 _ADVICE = {
@@ -61,14 +61,16 @@ def advice(happened: object) -> str:
 
 
 def connect(
-    config: Config, wait_seconds: float = PATIENCE, waiting: Callable[[str], object] = lambda _: None
+    config: Config,
+    wait_seconds: float = TIMEOUT_SECONDS,
+    on_waiting: Callable[[str], object] = lambda _: None,
 ) -> KafkaAdminClient:
     """Connects to the cluster's administration.
 
     Args:
         config: where the brokers are.
         wait_seconds: how long to try.
-        waiting: told once whom it waits for and why, if that takes more than a second; on another thread.
+        on_waiting: told once whom it waits for and why, if that takes more than a second; on another thread.
 
     Raises:
         Unreachable: no broker let the client in, in that time and one TLS handshake's at most.
@@ -77,7 +79,7 @@ def connect(
     with _quiet(), listening() as reason:
         notice = threading.Timer(
             _NOTICE_SECONDS,
-            lambda: waiting(f"{reason.outcome} {names} yet{reason}; trying for {wait_seconds:g} s"),
+            lambda: on_waiting(f"{reason.outcome} {names} yet{reason}; trying for {wait_seconds:g} s"),
         )
         notice.daemon = True
         notice.start()

@@ -14,7 +14,7 @@ from worker.kafka import brokers, topics
 from worker.kafka.newest import newest_records
 from worker.kafka.outbox import KafkaOutbox
 from worker.kafka.topics import Topic
-from worker.kafka.undecided import Undecided, undecided
+from worker.kafka.undecided import Undecided, find_undecided
 
 
 class Unread(RuntimeError):  # noqa: N818  # named for what happened, as its message is read
@@ -68,7 +68,7 @@ def connect(
         brokers.Unreachable: no broker let the client in, or one of the questions failed.
     """
     try:
-        with brokers.connect(config, max(brokers.PATIENCE, wait_seconds), on_waiting) as admin:
+        with brokers.connect(config, max(brokers.TIMEOUT_SECONDS, wait_seconds), on_waiting) as admin:
             yield admin
     except (kafka.errors.KafkaError, OSError) as error:
         raise brokers.Unreachable(str(error), brokers.advice(error)) from error
@@ -84,19 +84,22 @@ def describe_brokers(admin: KafkaAdminClient) -> Brokers:
 
 def describe(admin: KafkaAdminClient, config: Config) -> Cluster:
     """Asks for all that is judged; a coordinator that only just starts is given time."""
-    there = topics.describe(admin, [topic.name for topic in topics.wanted(config, 1)])
+    there = topics.describe(admin, [spec.name for spec in topics.specs(config, 1)])
     known = [served for served in config.streams if served.topic in there]
-    deadline = time.monotonic() + brokers.PATIENCE
+    deadline = time.monotonic() + brokers.TIMEOUT_SECONDS
     while True:
         try:
-            metadata = {s.topic: topics.words(admin, config.consumer_group(s.stream), s.topic) for s in known}
+            metadata = {
+                s.topic: topics.offset_metadata(admin, config.consumer_group(s.stream), s.topic)
+                for s in known
+            }
             break
         except kafka.errors.RetriableError:
             if time.monotonic() >= deadline:
                 raise
             time.sleep(0.2)
     logs = {s.topic: topics.bounds(admin, s.topic, range(there[s.topic].partitions)) for s in known}
-    held = {s.topic: undecided(admin, s.topic, range(there[s.topic].partitions)) for s in known}
+    held = {s.topic: find_undecided(admin, s.topic, range(there[s.topic].partitions)) for s in known}
     return Cluster(there, logs, metadata, held)
 
 
@@ -109,7 +112,7 @@ def head(config: Config, served: Served) -> Head:
     """
     identity = config.transactional_id(served.stream)
     outbox = KafkaOutbox(config.kafka.client(), identity, config.snapshots.topic, served.stream)
-    return outbox.head(decided=True, wait_seconds=brokers.PATIENCE)
+    return outbox.head(decided=True, wait_seconds=brokers.TIMEOUT_SECONDS)
 
 
 def newest_values(config: Config, topic: str) -> list[bytes | None]:

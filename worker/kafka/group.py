@@ -38,14 +38,14 @@ class KafkaGroup:
         try:
             if self._admin is None:
                 self._admin = KafkaAdminClient(**self._settings)
-            words = topics.words(self._admin, self._group, self._topic)
+            metadata = topics.offset_metadata(self._admin, self._group, self._topic)
             unclaimed = [partition for partition, claimed in without.items() if not claimed]
             logs = topics.bounds(self._admin, self._topic, unclaimed) if unclaimed else {}
         except kafka_errors.KafkaError as error:
             self.close()
             raise Unavailable(f"Kafka: {type(error).__name__}: {error}") from error
         recorded = {partition for partition, (first, end) in logs.items() if first < end}
-        return sorted(p for p in without if p in recorded or words.get(p, CLAIMED) != CLAIMED)
+        return sorted(p for p in without if p in recorded or metadata.get(p, CLAIMED) != CLAIMED)
 
     def close(self) -> None:
         """Closes the connection; the next question opens one."""

@@ -199,7 +199,7 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
         return {tp.partition for tp in self._consumer.assignment()}
 
     def committed(self, partitions: Collection[int]) -> dict[int, tuple[int, str]]:
-        """Returns the group's committed (offset, metadata word) of the partitions that have one."""
+        """Returns the group's committed (offset, metadata) of the partitions that have one."""
         found = {}
         for partition in partitions:
             committed = _ask(
@@ -243,7 +243,9 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
         return TopicPartition(self._topic, partition)
 
     def _offsets(self, offsets: Mapping[int, tuple[int, str]]) -> dict[TopicPartition, OffsetAndMetadata]:
-        return {self._tp(p): OffsetAndMetadata(offset, word, -1) for p, (offset, word) in offsets.items()}
+        return {
+            self._tp(p): OffsetAndMetadata(offset, metadata, -1) for p, (offset, metadata) in offsets.items()
+        }
 
     def _bound(
         self, ask: Callable[..., Mapping[TopicPartition, int]], partitions: Iterable[int]

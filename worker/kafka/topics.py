@@ -12,8 +12,6 @@ from typing import Any
 import kafka.errors
 from kafka import TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient, OffsetSpec
-from rich.console import JustifyMethod
-from rich.table import Table
 
 import ldp
 from ldp import wire
@@ -41,8 +39,8 @@ _SEGMENT = 64 << 20
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """A topic that the configuration needs.
+class TopicSpec:
+    """A topic that the configuration needs, and how it is created.
 
     Attributes:
         name: the topic's name.
@@ -80,16 +78,16 @@ class Topic:
 
 
 @dataclass(frozen=True)
-class Made:
-    """What became of one wanted topic.
+class Creation:
+    """What became of a topic that is needed.
 
     Attributes:
-        wanted: the topic.
+        spec: the topic.
         created: whether it was created now; else it was there.
         topic: how it stands now.
     """
 
-    wanted: Wanted
+    spec: TopicSpec
     created: bool
     topic: Topic
 
@@ -146,7 +144,7 @@ def _json(tree: object) -> int:
     return len(json.dumps(tree, ensure_ascii=False).encode())
 
 
-def wanted(config: Config, partitions: int) -> list[Wanted]:
+def specs(config: Config, partitions: int) -> list[TopicSpec]:
     """Returns the topics that a configuration needs, with the settings to create them with.
 
     Args:
@@ -154,7 +152,7 @@ def wanted(config: Config, partitions: int) -> list[Wanted]:
         partitions: of each topic of reports.
     """
     needed = [
-        Wanted(
+        TopicSpec(
             served.topic,
             f"reports of {served.stream.name}",
             partitions,
@@ -170,7 +168,7 @@ def wanted(config: Config, partitions: int) -> list[Wanted]:
     ]
     largest = max(largest_message(served.stream, partitions) for served in config.streams)
     needed.append(
-        Wanted(
+        TopicSpec(
             config.snapshots.topic,
             "snapshots",
             1,
@@ -186,7 +184,7 @@ def wanted(config: Config, partitions: int) -> list[Wanted]:
     )
     largest = max(max(largest_report(served.stream)) for served in config.streams)
     needed.append(
-        Wanted(
+        TopicSpec(
             config.dead_letters.topic,
             "dead letters",
             1,
@@ -251,15 +249,15 @@ def bounds(admin: KafkaAdminClient, topic: str, partitions: Iterable[int]) -> di
     return {tp.partition: (first[tp].offset, end[tp].offset) for tp in both}
 
 
-def words(admin: KafkaAdminClient, group: str, topic: str) -> dict[int, str]:
-    """Returns the metadata words of the offsets that a group has committed for a topic."""
+def offset_metadata(admin: KafkaAdminClient, group: str, topic: str) -> dict[int, str]:
+    """Returns the metadata of the offsets that a group has committed for a topic."""
     offsets = admin.list_group_offsets({group: None})[group]
     return {tp.partition: committed.metadata for tp, committed in offsets.items() if tp.topic == topic}
 
 
 def create(
     admin: KafkaAdminClient, config: Config, partitions: int = 4, replication_factor: int = BROKERS_DEFAULT
-) -> list[Made]:
+) -> list[Creation]:
     """Creates the topics that are missing, and leaves those that exist as they are.
 
     Args:
@@ -271,7 +269,7 @@ def create(
     Raises:
         TopicError: the cluster refused to create a topic.
     """
-    needed = wanted(config, partitions)
+    needed = specs(config, partitions)
     there = describe(admin, [topic.name for topic in needed])
     missing = {
         topic.name: {
@@ -293,18 +291,4 @@ def create(
                 raise TopicError(f"topic {reply['name']!r} could not be created: {why}")
         admin.wait_for_topics(list(missing))
         there = describe(admin, [topic.name for topic in needed])
-    return [Made(topic, topic.name in created, there[topic.name]) for topic in needed]
-
-
-def render(made: Iterable[Made]) -> Table:
-    """Returns what became of the topics as a table."""
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for heading in ("topic", "for", "partitions", "replicas", ""):
-        justify: JustifyMethod = "right" if heading in {"partitions", "replicas"} else "left"
-        table.add_column(heading, justify=justify, overflow="fold")
-    for one in made:
-        done = "[green]created[/]" if one.created else "exists"
-        table.add_row(
-            one.wanted.name, one.wanted.role, str(one.topic.partitions), str(one.topic.replicas), done
-        )
-    return table
+    return [Creation(topic, topic.name in created, there[topic.name]) for topic in needed]

@@ -35,7 +35,7 @@ class Undecided:
     seconds: float | None = None
 
 
-def undecided(admin: KafkaAdminClient, topic: str, partitions: Collection[int]) -> list[Undecided]:
+def find_undecided(admin: KafkaAdminClient, topic: str, partitions: Collection[int]) -> list[Undecided]:
     """Finds the partitions of a topic in which records wait for the end of a transaction.
 
     Two questions if there are none, else two more.

@@ -230,7 +230,7 @@ def test_a_large_report_must_fit_its_topic(limit, level):
 
 def test_topics_are_made_with_room_for_the_largest_record():
     def settings(config):
-        return {wanted.name: wanted.settings for wanted in topics.wanted(config, 2)}
+        return {spec.name: spec.settings for spec in topics.specs(config, 2)}
 
     # 2 MiB a report, 2.7 MiB as JSON: more than what brokers allow by themselves
     made = settings(large("oue", domain_size=1 << 24))

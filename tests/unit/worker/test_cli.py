@@ -14,7 +14,7 @@ from click.testing import CliRunner
 import ldp
 from ldp import snapshot
 from ldp.cli import cli as ldp_cli
-from worker.cli import cli
+from worker.cli import cli, create_topics
 from worker.config import parse
 from worker.kafka import brokers, snapshots, topics
 
@@ -127,9 +127,11 @@ def test_brokers_that_do_not_answer_are_named_while_waiting_and_after(
     run, tmp_path, monkeypatch, closed, command
 ):
     monkeypatch.setattr(brokers, "_NOTICE_SECONDS", 0.1)
-    monkeypatch.setattr(brokers, "PATIENCE", 1.0)
+    monkeypatch.setattr(brokers, "TIMEOUT_SECONDS", 1.0)
     connect = brokers.connect
-    monkeypatch.setattr(brokers, "connect", lambda config, _=1.0, waiting=None: connect(config, 1.0, waiting))
+    monkeypatch.setattr(
+        brokers, "connect", lambda config, _=1.0, on_waiting=None: connect(config, 1.0, on_waiting)
+    )
     counts = tmp_path / "c.csv"
     counts.write_text("n\n1\n", encoding="utf-8")
     options = {"simulate": ("--counts", str(counts), "--column", "n", "--users", "5")}
@@ -248,8 +250,8 @@ def test_run_without_a_place_for_compiled_code_says_what_to_set(tmp_path):
     assert "Traceback" not in done.stderr
 
 
-def made(name, role, created=True):
-    return topics.Made(topics.Wanted(name, role, 1, {}), created, topics.Topic("id", 100_000, 3, {}))
+def creation(name, role, created=True):
+    return topics.Creation(topics.TopicSpec(name, role, 1, {}), created, topics.Topic("id", 100_000, 3, {}))
 
 
 def test_names_of_topics_are_never_cut():
@@ -258,7 +260,9 @@ def test_names_of_topics_are_never_cut():
     console = Console(width=80, force_terminal=False)
     with console.capture() as captured:
         console.print(
-            topics.render([made("t" * 249, "reports of " + "s" * 200), made("dead", "d", created=False)])
+            create_topics.render(
+                [creation("t" * 249, "reports of " + "s" * 200), creation("dead", "d", created=False)]
+            )
         )
     text = captured.get()
     assert max(map(len, text.splitlines())) <= 80

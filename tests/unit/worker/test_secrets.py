@@ -263,7 +263,9 @@ def test_point_12_no_command_says_the_secret_of_a_refused_configuration(tmp_path
 def test_point_12_no_command_says_the_secret_that_it_uses(tmp_path, monkeypatch, command, place):
     connect = brokers.connect
     monkeypatch.setattr(brokers, "_NOTICE_SECONDS", 0.05)
-    monkeypatch.setattr(brokers, "connect", lambda config, _=1.0, waiting=None: connect(config, 0.3, waiting))
+    monkeypatch.setattr(
+        brokers, "connect", lambda config, _=1.0, on_waiting=None: connect(config, 0.3, on_waiting)
+    )
     result = said_by(tmp_path, command, TAKEN[place] + STREAM)
     gc.collect()  # sockets that were refused
     assert result.exit_code == 1
@@ -274,7 +276,7 @@ def test_point_12_no_command_says_the_secret_that_it_uses(tmp_path, monkeypatch,
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 def test_point_12_a_redis_that_refuses_is_named_without_the_password(tmp_path, monkeypatch):
-    monkeypatch.setattr(brokers, "PATIENCE", 0.3)
+    monkeypatch.setattr(brokers, "TIMEOUT_SECONDS", 0.3)
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def refuse():
