@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import pytest
 from rich.console import Console
 
 import ldp
@@ -68,3 +69,27 @@ def test_the_document_is_json_with_the_chosen_methods():
     assert document["head"]["sequence"] == 4
     assert document["labels"] == list(STREAM.labels)
     assert abs(sum(document["bodies"]["norm-sub"]["frequencies"]) - 1) < 1e-9
+
+
+def test_the_latest_snapshot_stays_on_the_terminal_until_interrupted():
+    waits = iter([None, taken(), None])
+    console = Console(width=100, force_terminal=True, color_system=None)
+
+    class Reader:
+        def latest(self, timeout_seconds):
+            try:
+                return next(waits)
+            except StopIteration:
+                raise KeyboardInterrupt from None
+
+    drawn = []
+
+    def screen(snapshot):
+        drawn.append(snapshot.head["sequence"])
+        return f"screen {len(drawn)}"
+
+    with console.capture() as captured, pytest.raises(KeyboardInterrupt):
+        watch._live(Reader(), console, screen)
+    said = captured.get()
+    assert said.index("waiting for the first snapshot") < said.index("screen 1") < said.index("screen 2")
+    assert drawn == [4, 4]  # once more with its age, though nothing new came

@@ -1,0 +1,82 @@
+"""sender: every record is sent, spread over the partitions, and no more is in flight than is allowed."""
+
+from types import SimpleNamespace
+
+import pytest
+from kafka import errors
+
+from worker.config import parse
+from worker.kafka import sender
+
+CONFIG = parse('[[streams]]\nname = "s"\ntopic = "t"\nprotocol = "grr"\nepsilon = "1"\ndomain_size = 3')
+SERVED = CONFIG.served(None)
+
+
+class Producer:
+    """A producer whose records are acknowledged only when somebody waits for them; notes what happens."""
+
+    def __init__(self, error=None):
+        self.sent, self.error = [], error
+        self.waiting = self.most = 0
+        self.closed = False
+
+    def partitions_for(self, topic):
+        if self.error is errors.KafkaTimeoutError:
+            raise self.error
+        return {2, 0, 1}
+
+    def send(self, topic, value, partition):
+        self.sent.append((topic, value, partition))
+        self.waiting += len(value)
+        self.most = max(self.most, self.waiting)
+
+        def get(timeout):
+            self.waiting -= len(value)
+            if self.error is not None:
+                raise self.error(f"{self.error.__name__} of {len(value)} bytes")
+
+        return SimpleNamespace(is_done=False, get=get)
+
+    def flush(self):
+        pass
+
+    def close(self, timeout):
+        self.closed = True
+
+
+def send(monkeypatch, producer, records, **options):
+    monkeypatch.setattr(sender, "KafkaProducer", lambda **_: producer)
+    try:
+        return sender.send(CONFIG, SERVED, records, **options)
+    finally:
+        assert producer.closed
+
+
+def test_records_go_to_all_partitions_in_runs(monkeypatch):
+    producer, told = Producer(), []
+    records = [(b"%d" % i, 0 if i % 10 == 9 else 2) for i in range(400)]
+    sent = send(monkeypatch, producer, iter(records), on_acknowledged=told.append)
+    assert [value for _, value, _ in producer.sent] == [value for value, _ in records]
+    assert [partition for *_, partition in producer.sent] == [i // 64 % 3 for i in range(400)]
+    assert (sent.reports, sent.records, sent.malformed) == (720, 360, 40)
+    assert told[-1] == 720
+
+
+def test_what_is_in_flight_is_bounded(monkeypatch):
+    producer = Producer()
+    sent = send(monkeypatch, producer, ((bytes(1 << 20), 1) for _ in range(200)))
+    assert sent.reports == 200
+    assert 60 << 20 < producer.most <= 66 << 20
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (errors.KafkaTimeoutError, "topic 't' is not there; ldp-worker create-topics makes what is missing"),
+        (errors.MessageSizeTooLargeError, "a report has 1 bytes: put fewer in a record"),
+        (errors.NotLeaderForPartitionError, "not every report was acknowledged: .*of 5 bytes"),
+    ],
+)
+def test_what_is_not_acknowledged_is_an_error(monkeypatch, error, said):
+    with pytest.raises(sender.SendError, match=said):
+        send(monkeypatch, Producer(error), [(b"value", 1)])
