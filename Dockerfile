@@ -18,11 +18,11 @@ COPY requirements.lock ./
 RUN python -m venv /opt/ldp-worker \
     && /opt/ldp-worker/bin/pip install --no-cache-dir --require-hashes -r requirements.lock
 COPY --from=wheel /wheels /wheels
-# Compiled kernels are valid for a CPU and for their source's time stamp. Layers keep whole seconds, so it gets one. On a
+# Compiled kernels are valid for a CPU and for their sources' time stamps. Layers keep whole seconds, so they get one. On a
 # CPU that is not the one of the build, the worker compiles when it starts, and the cache is there to be written to.
 ENV NUMBA_CACHE_DIR=/var/cache/ldp-worker
 RUN /opt/ldp-worker/bin/pip install --no-cache-dir --no-deps /wheels/*.whl \
-    && touch -d 2020-01-01T00:00:00Z /opt/ldp-worker/lib/python3.12/site-packages/ldp/kernels.py \
+    && touch -d 2020-01-01T00:00:00Z /opt/ldp-worker/lib/python3.12/site-packages/ldp/kernels/*.py \
     && /opt/ldp-worker/bin/python -c 'from ldp import kernels; kernels.warm()'
 
 FROM python:3.12.12-slim-bookworm

@@ -86,8 +86,13 @@ def test_counts_equal_a_recount(name, g):
     assert (state[own[::2]] > 0).all()
 
 
-SIZES = [0, 1, kernels.GROUP - 1, kernels.GROUP, kernels.GROUP + 1]
-SIZES += [kernels.TILE - 1, kernels.TILE, kernels.TILE + 1, 2 * kernels.TILE + 17]
+SIZES = [0, 1, kernels.hashing.GROUP - 1, kernels.hashing.GROUP, kernels.hashing.GROUP + 1]
+SIZES += [
+    kernels.hashing.TILE - 1,
+    kernels.hashing.TILE,
+    kernels.hashing.TILE + 1,
+    2 * kernels.hashing.TILE + 17,
+]
 
 
 @pytest.mark.parametrize("n", SIZES)
@@ -195,10 +200,12 @@ def test_two_values_collide_with_probability_one_in_g(name, g):
         assert abs((first == second).sum() - seeds.size / g) < allowed
 
 
-@pytest.mark.parametrize("d", [1, 7, 8, 9, 40, 1000, 1024, 8 * kernels.RUN, 8 * kernels.RUN + 3, 40_000])
+@pytest.mark.parametrize(
+    "d", [1, 7, 8, 9, 40, 1000, 1024, 8 * kernels.bits.RUN, 8 * kernels.bits.RUN + 3, 40_000]
+)
 def test_bit_counts_equal_a_recount(d):
     """For numbers of reports around a run of short ones, and around the 255 runs that a byte can count."""
-    together = max(1, kernels.RUN // -(-d // 8))
+    together = max(1, kernels.bits.RUN // -(-d // 8))
     sizes = [0, 1, together - 1, together, together + 1]
     if together < 300:
         sizes += [254 * together, 255 * together, 255 * together + 1, 511 * together + 2]

@@ -352,7 +352,7 @@ def test_where_compiled_kernels_are_kept(asked, used, level):
 
 
 def test_the_folder_of_the_kernels_is_found():
-    assert any(Path(cache_folder()).glob("kernels.*.nbi"))
+    assert any(Path(cache_folder()).glob("bits.count_bits-*.nbi"))
 
 
 def test_nothing_is_cut_at_80_columns():

@@ -1,0 +1,73 @@
+"""Compiled loops, a file for what they are about: hashing, bits, subsets, a transform, frames.
+
+A kernel is compiled by its first call and cached on disk for later processes (the cache is keyed by the CPU and by the
+time stamp of the kernel's own file, so no file uses another's); `warm` compiles all of them ahead. All release the
+GIL, and none allocates in proportion to n·d.
+
+numba widens 8-, 16- and 32-bit integers to 64 bits in arithmetic; a cast back after each step keeps a loop narrow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+from ldp.kernels.bits import count_bits, count_ones
+from ldp.kernels.frames import BINARY, TEXT, copy_bodies, sort_frames
+from ldp.kernels.hadamard import walsh_hadamard
+from ldp.kernels.hashing import count_mul32, count_xxh32, hash_mul32, hash_xxh32
+from ldp.kernels.subsets import ascends, choose_subsets, count_indices
+
+__all__ = [
+    "BINARY",
+    "COUNT",
+    "HASH",
+    "TEXT",
+    "ascends",
+    "choose_subsets",
+    "copy_bodies",
+    "count_bits",
+    "count_indices",
+    "count_mul32",
+    "count_ones",
+    "count_xxh32",
+    "hash_mul32",
+    "hash_xxh32",
+    "sort_frames",
+    "walsh_hadamard",
+    "warm",
+]
+
+HASH: dict[str, Callable[..., npt.NDArray[np.int64]]] = {"mul32": hash_mul32, "xxh32": hash_xxh32}
+COUNT: dict[str, Callable[..., None]] = {"mul32": count_mul32, "xxh32": count_xxh32}
+
+
+def warm() -> None:
+    """Compile every kernel, or load it from the cache, so that no later call waits for the compiler.
+
+    Example:
+        >>> warm()
+    """
+    seeds = np.zeros(1, np.uint32)
+    values = np.zeros(1, np.int64)
+    for name, hash_values in HASH.items():
+        buckets = hash_values(seeds, values, 2).astype(np.uint32)
+        COUNT[name](np.zeros(1, np.int64), seeds, buckets, 2)
+    state = np.zeros(2, np.int64)
+    for width in (np.uint8, np.uint16, np.uint32):
+        indices = np.zeros((1, 1), width)
+        indices.flags.writeable = False  # as the oracles pass them
+        ascends(indices)
+        count_indices(state, indices[0])
+    bits = np.zeros((1, 1), np.uint8)
+    bits.flags.writeable = False
+    count_bits(state, bits)
+    count_ones(bits)
+    choose_subsets(np.zeros((1, 1), np.int64), values, np.zeros(1, np.bool_), 2)
+    walsh_hadamard(state)
+    data, bounds = np.zeros(1, np.uint8), np.zeros(2, np.int64)
+    data.flags.writeable = bounds.flags.writeable = False  # as decode passes them
+    kinds, counts = sort_frames(data, bounds, data.copy(), 1, 1)
+    copy_bodies(data, bounds, kinds, counts, 1)

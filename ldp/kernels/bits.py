@@ -1,0 +1,58 @@
+"""Counting reports of bits: unary encoding, and subsets where bits are smaller."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit, uint8, uint32
+
+RUN = 2048  # bytes of bits counted together: a byte for each of their bits stays in the first-level cache
+
+
+@njit(cache=True, nogil=True)
+def count_bits(state: npt.NDArray[np.int64], bits: npt.NDArray[np.uint8]) -> None:
+    """Add to state[v] the number of reports whose bit v is set.
+
+    The bits of a run of bytes are summed into bytes, for at most 255 runs at a time; short reports are laid
+    end to end in one run, so that the loops are long for every d.
+
+    Args:
+        state: (d,) int64, changed in place.
+        bits: (n, ⌈d/8⌉) uint8, contiguous; value v is bit v mod 8 of byte v div 8, and the padding is 0.
+    """
+    n, size = bits.shape
+    wire = bits.reshape(-1)
+    together = max(1, RUN // size)  # reports in a run
+    sums = np.empty((8, RUN), np.uint8)
+    for left in range(0, size, RUN):
+        width = min(RUN, size - left)
+        for start in range(0, n, 255 * together):
+            used = min(together, n - start) * width
+            sums[:, :used] = 0
+            for i in range(start, min(start + 255 * together, n), together):
+                first = i * size + left
+                run = wire[first : first + min(together, n - i) * width]
+                for b in range(8):
+                    total = sums[b]
+                    for j in range(run.size):
+                        total[j] = uint8(total[j] + uint8(uint8(run[j] >> uint8(b)) & uint8(1)))
+            for j in range(used):
+                v = 8 * (left + j % width)
+                for b in range(min(8, state.size - v)):
+                    state[v + b] += sums[b, j]
+
+
+@njit(cache=True, nogil=True)
+def count_ones(bits: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
+    """The number of bits set in each row of (n, size) uint8: (n,) int64."""
+    ones = np.empty(len(bits), np.int64)
+    for i in range(len(bits)):
+        row = bits[i]
+        total = uint32(0)
+        for j in range(row.size):
+            x = row[j]  # sums of two, then four, then eight neighbouring bits
+            x = uint8(x - uint8(uint8(x >> uint8(1)) & uint8(0x55)))
+            x = uint8(uint8(x & uint8(0x33)) + uint8(uint8(x >> uint8(2)) & uint8(0x33)))
+            total = uint32(total + uint32(uint8(x + uint8(x >> uint8(4))) & uint8(0x0F)))
+        ones[i] = total
+    return ones

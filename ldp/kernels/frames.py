@@ -1,0 +1,90 @@
+"""Frames of many records: which are sound, and their reports."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+# what sort_frames finds a record to be
+BINARY, TEXT, EMPTY, VERSION, LENGTH, FINGERPRINT, MANY = range(7)
+
+
+@njit(cache=True, nogil=True)
+def sort_frames(
+    data: npt.NDArray[np.uint8],
+    bounds: npt.NDArray[np.int64],
+    header: npt.NDArray[np.uint8],
+    size: int,
+    most: int,
+) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
+    """Tell sound binary frames from JSON and from malformed ones; nothing is said about the reports inside.
+
+    Args:
+        data: the bytes of all records.
+        bounds: (m+1,) int64, where they begin and end.
+        header: the version byte and the fingerprint.
+        size: the bytes of a report.
+        most: how many reports a record may have.
+
+    Returns:
+        kinds: (m,) uint8, BINARY, TEXT, or the first thing that is wrong.
+        counts: (m,) int64, the number of reports of a BINARY one, else 0.
+    """
+    kinds = np.empty(bounds.size - 1, np.uint8)
+    counts = np.zeros(bounds.size - 1, np.int64)
+    for i in range(kinds.size):
+        start, length = bounds[i], bounds[i + 1] - bounds[i]
+        same = min(length, header.size)
+        while same and data[start + same - 1] == header[same - 1]:
+            same -= 1  # down to 0 when all bytes of the header agree
+        if length == 0:
+            kinds[i] = EMPTY
+        elif data[start] == 0x7B:
+            kinds[i] = TEXT
+        elif data[start] != header[0]:
+            kinds[i] = VERSION
+        elif length < header.size:
+            kinds[i] = LENGTH
+        elif same:
+            kinds[i] = FINGERPRINT
+        elif length == header.size or (length - header.size) % size:
+            kinds[i] = LENGTH
+        elif (length - header.size) // size > most:
+            kinds[i] = MANY
+        else:
+            kinds[i] = BINARY
+            counts[i] = (length - header.size) // size
+    return kinds, counts
+
+
+@njit(cache=True, nogil=True)
+def copy_bodies(
+    data: npt.NDArray[np.uint8],
+    bounds: npt.NDArray[np.int64],
+    kinds: npt.NDArray[np.uint8],
+    counts: npt.NDArray[np.int64],
+    size: int,
+) -> npt.NDArray[np.uint8]:
+    """The reports of BINARY records, where they belong among the reports of all records.
+
+    Args:
+        data: the bytes of all records.
+        bounds: (m+1,) int64, where they begin and end.
+        kinds: (m,) uint8, from `sort_frames`.
+        counts: (m,) int64, the number of reports of each record of any kind.
+        size: the bytes of a report.
+
+    Returns:
+        (counts.sum()·size,) uint8, with the places of other kinds still to be filled.
+    """
+    wire = np.empty(counts.sum() * size, np.uint8)
+    place = 0
+    for i in range(kinds.size):
+        length = counts[i] * size
+        if kinds[i] == BINARY:
+            start = bounds[i + 1] - length
+            for k in range(length):
+                wire[place + k] = data[start + k]
+        place += length
+    return wire

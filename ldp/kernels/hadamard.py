@@ -1,0 +1,36 @@
+"""The fast Walsh–Hadamard transform, by which Hadamard Response is decoded."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+BLOCK = 4096  # counters transformed together: they stay in the first-level cache
+
+
+@njit(cache=True, nogil=True)
+def _butterflies(counters: npt.NDArray[np.int64], half: int) -> None:
+    """The steps of the transform that add and subtract counters ``half`` or further apart."""
+    while half < counters.size:
+        for start in range(0, counters.size, 2 * half):
+            low = counters[start : start + half]
+            high = counters[start + half : start + 2 * half]
+            for j in range(half):
+                total, difference = low[j] + high[j], low[j] - high[j]
+                low[j], high[j] = total, difference
+        half *= 2
+
+
+@njit(cache=True, nogil=True)
+def walsh_hadamard(counters: npt.NDArray[np.int64]) -> None:
+    """The Walsh–Hadamard transform in place: entry r becomes Σ_j (−1)^popcount(r AND j) · counters[j].
+
+    O(K·log K); the first steps are done block by block.
+
+    Args:
+        counters: (K,) int64, K a power of two.
+    """
+    for start in range(0, counters.size, BLOCK):
+        _butterflies(counters[start : start + BLOCK], 1)
+    _butterflies(counters, BLOCK)

@@ -1,0 +1,63 @@
+"""Indices and subsets: counting them, checking their order, drawing them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit, uint32
+
+
+@njit(cache=True, nogil=True)
+def count_indices(state: npt.NDArray[np.int64], indices: npt.NDArray[np.unsignedinteger[Any]]) -> None:
+    """Add to state[u] the number of times that u is among the indices.
+
+    Args:
+        state: (m,) int64, changed in place.
+        indices: (n,) uint8, uint16 or uint32, each below m.
+    """
+    for i in range(indices.size):
+        state[indices[i]] += 1
+
+
+@njit(cache=True, nogil=True)
+def ascends(indices: npt.NDArray[np.unsignedinteger[Any]]) -> npt.NDArray[np.bool_]:
+    """Whether each row of (n, k) unsigned integers is strictly ascending: (n,) bool."""
+    good = np.empty(len(indices), np.bool_)
+    for i in range(len(indices)):
+        row = indices[i]
+        wrong = uint32(0)
+        for j in range(1, row.size):
+            wrong = uint32(wrong | uint32(row[j] <= row[j - 1]))
+        good[i] = wrong == 0
+    return good
+
+
+@njit(cache=True, nogil=True)
+def choose_subsets(
+    draws: npt.NDArray[np.int64], symbols: npt.NDArray[np.int64], own: npt.NDArray[np.bool_], m: int
+) -> None:
+    """Turn draws into subsets by Floyd's algorithm; see `ldp.sampling.subset` for one of them.
+
+    Args:
+        draws: (n, k) int64, changed in place: draw j of each row is uniform below m−k+j; becomes the
+            members of a subset of 0..m−1, in no order.
+        symbols: (n,) int64, the symbol that each subset has or has not.
+        own: (n,) bool, whether it has it.
+        m: the number of symbols, above k.
+    """
+    k = draws.shape[1]
+    taken = np.zeros(m, np.bool_)
+    for i in range(len(draws)):
+        row = draws[i]
+        first = 1 if own[i] else 0  # the own symbol takes the place of the first draw
+        for j in range(first, k):
+            if taken[row[j]]:
+                row[j] = m - 1 - k + j
+            taken[row[j]] = True
+        for j in range(first, k):
+            taken[row[j]] = False
+            row[j] += row[j] >= symbols[i]  # the others are 0..m−1 without the own symbol
+        if own[i]:
+            row[0] = symbols[i]
