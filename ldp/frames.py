@@ -67,8 +67,6 @@ REASONS: Mapping[str, str] = {
 }
 """What each reason says to people."""
 
-# in the order of kernels.sort_frames; a BINARY and a TEXT record has no reason yet
-_REASONS = ("", "", Reason.EMPTY, Reason.VERSION, Reason.LENGTH, Reason.FINGERPRINT, Reason.MANY)
 _NO_LIMIT = 1 << 62
 
 
@@ -171,21 +169,15 @@ def decode(
     """
     from ldp import kernels
 
-    data = _frozen(np.frombuffer(buffer, np.uint8) if len(buffer) else np.empty(0, np.uint8))
-    bounds = np.asarray(bounds)
-    if bounds.ndim != 1 or bounds.size == 0 or bounds.dtype != np.int64:
-        raise ValueError(f"bounds must be (m+1,) int64, not {bounds.shape} {bounds.dtype}")
-    bounds = _frozen(bounds)
-    if bounds[0] < 0 or bounds[-1] > data.size or (bounds[1:] < bounds[:-1]).any():
-        raise ValueError(f"bounds must ascend within 0 to {data.size}, the size of the buffer")
-
-    size = stream.oracle.report_dtype.itemsize
+    data, bounds = _columns(buffer, bounds)
+    size = stream.oracle.report_bytes
     header = np.frombuffer(wire.header(stream.fingerprint), np.uint8).copy()
     most = _NO_LIMIT if most_reports is None else most_reports
-    kinds, counts = kernels.sort_frames(data, bounds, header, size, most)
-    reasons: dict[int, str] = {i: _REASONS[kinds[i]] for i in np.flatnonzero(kinds > kernels.TEXT).tolist()}
+    kinds, counts = kernels.classify_frames(data, bounds, header, size, most)
+    wrong = {kind: Reason[kind.name] for kind in kernels.Kind if kind > kernels.Kind.JSON}
+    reasons = {i: wrong[kinds[i]] for i in np.flatnonzero(kinds > kernels.Kind.JSON).tolist()}
     bodies: dict[int, bytes] = {}
-    for i in np.flatnonzero(kinds == kernels.TEXT).tolist():
+    for i in np.flatnonzero(kinds == kernels.Kind.JSON).tolist():
         try:
             bodies[i] = _from_json(stream, data[bounds[i] : bounds[i + 1]].tobytes(), most)
             counts[i] = len(bodies[i]) // size
@@ -196,11 +188,35 @@ def decode(
     together = kernels.copy_bodies(data, bounds, kinds, counts, size)
     for i, body in bodies.items():
         together[int(ends[i]) * size - len(body) :][: len(body)] = np.frombuffer(body, np.uint8)
-    reports = together.view(stream.oracle.report_dtype)
+    return _judged(stream.oracle, together.view(stream.oracle.report_dtype), counts, reasons, judge_ones)
 
-    judged = {Reason.ONES: stream.oracle.likely(reports)} if judge_ones else {}
-    judged[Reason.RANGE] = stream.oracle.check(reports)  # the later one prevails
+
+def _columns(
+    buffer: bytes | bytearray | memoryview | npt.NDArray[np.uint8], bounds: npt.NDArray[np.int64]
+) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
+    """The arguments of `decode` as arrays, checked."""
+    data = _frozen(np.frombuffer(buffer, np.uint8) if len(buffer) else np.empty(0, np.uint8))
+    bounds = np.asarray(bounds)
+    if bounds.ndim != 1 or bounds.size == 0 or bounds.dtype != np.int64:
+        raise ValueError(f"bounds must be (m+1,) int64, not {bounds.shape} {bounds.dtype}")
+    bounds = _frozen(bounds)
+    if bounds[0] < 0 or bounds[-1] > data.size or (bounds[1:] < bounds[:-1]).any():
+        raise ValueError(f"bounds must ascend within 0 to {data.size}, the size of the buffer")
+    return data, bounds
+
+
+def _judged(
+    oracle: Oracle,
+    reports: npt.NDArray[np.void],
+    counts: npt.NDArray[np.int64],
+    reasons: dict[int, Reason],
+    judge_ones: bool,
+) -> Decoded:
+    """What is left when records are rejected for their reports, each record whole."""
+    judged = {Reason.ONES: oracle.likely(reports)} if judge_ones else {}
+    judged[Reason.RANGE] = oracle.check(reports)  # the later one prevails
     whole = np.ones(counts.size, np.bool_)
+    ends = np.cumsum(counts)
     for reason, good in judged.items():
         if not good.all():
             outside = np.unique(np.searchsorted(ends, np.flatnonzero(~good), side="right"))

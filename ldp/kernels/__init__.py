@@ -15,18 +15,18 @@ import numpy as np
 import numpy.typing as npt
 
 from ldp.kernels.bits import count_bits, count_ones
-from ldp.kernels.frames import BINARY, TEXT, copy_bodies, sort_frames
+from ldp.kernels.frames import Kind, classify_frames, copy_bodies
 from ldp.kernels.hadamard import walsh_hadamard
 from ldp.kernels.hashing import count_mul32, count_xxh32, hash_mul32, hash_xxh32
 from ldp.kernels.subsets import ascends, choose_subsets, count_indices
 
 __all__ = [
-    "BINARY",
     "COUNT",
     "HASH",
-    "TEXT",
+    "Kind",
     "ascends",
     "choose_subsets",
+    "classify_frames",
     "copy_bodies",
     "count_bits",
     "count_indices",
@@ -35,7 +35,6 @@ __all__ = [
     "count_xxh32",
     "hash_mul32",
     "hash_xxh32",
-    "sort_frames",
     "walsh_hadamard",
     "warm",
 ]
@@ -69,5 +68,5 @@ def warm() -> None:
     walsh_hadamard(state)
     data, bounds = np.zeros(1, np.uint8), np.zeros(2, np.int64)
     data.flags.writeable = bounds.flags.writeable = False  # as decode passes them
-    kinds, counts = sort_frames(data, bounds, data.copy(), 1, 1)
+    kinds, counts = classify_frames(data, bounds, data.copy(), 1, 1)
     copy_bodies(data, bounds, kinds, counts, 1)

@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+from enum import IntEnum
+
 import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-# what sort_frames finds a record to be
-BINARY, TEXT, EMPTY, VERSION, LENGTH, FINGERPRINT, MANY = range(7)
+from ldp.wire import JSON_BEGINS
+
+
+class Kind(IntEnum):
+    """What `classify_frames` finds a record to be: a frame so far, or the first thing that is wrong."""
+
+    BINARY = 0
+    JSON = 1
+    EMPTY = 2
+    VERSION = 3
+    LENGTH = 4
+    FINGERPRINT = 5
+    MANY = 6
 
 
 @njit(cache=True, nogil=True)
-def sort_frames(
+def classify_frames(
     data: npt.NDArray[np.uint8],
     bounds: npt.NDArray[np.int64],
     header: npt.NDArray[np.uint8],
@@ -28,7 +41,7 @@ def sort_frames(
         most: how many reports a record may have.
 
     Returns:
-        kinds: (m,) uint8, BINARY, TEXT, or the first thing that is wrong.
+        kinds: (m,) uint8, a `Kind` each.
         counts: (m,) int64, the number of reports of a BINARY one, else 0.
     """
     kinds = np.empty(bounds.size - 1, np.uint8)
@@ -39,21 +52,21 @@ def sort_frames(
         while same and data[start + same - 1] == header[same - 1]:
             same -= 1  # down to 0 when all bytes of the header agree
         if length == 0:
-            kinds[i] = EMPTY
-        elif data[start] == 0x7B:
-            kinds[i] = TEXT
+            kinds[i] = Kind.EMPTY
+        elif data[start] == JSON_BEGINS:
+            kinds[i] = Kind.JSON
         elif data[start] != header[0]:
-            kinds[i] = VERSION
+            kinds[i] = Kind.VERSION
         elif length < header.size:
-            kinds[i] = LENGTH
+            kinds[i] = Kind.LENGTH
         elif same:
-            kinds[i] = FINGERPRINT
+            kinds[i] = Kind.FINGERPRINT
         elif length == header.size or (length - header.size) % size:
-            kinds[i] = LENGTH
+            kinds[i] = Kind.LENGTH
         elif (length - header.size) // size > most:
-            kinds[i] = MANY
+            kinds[i] = Kind.MANY
         else:
-            kinds[i] = BINARY
+            kinds[i] = Kind.BINARY
             counts[i] = (length - header.size) // size
     return kinds, counts
 
@@ -71,7 +84,7 @@ def copy_bodies(
     Args:
         data: the bytes of all records.
         bounds: (m+1,) int64, where they begin and end.
-        kinds: (m,) uint8, from `sort_frames`.
+        kinds: (m,) uint8, from `classify_frames`.
         counts: (m,) int64, the number of reports of each record of any kind.
         size: the bytes of a report.
 
@@ -82,7 +95,7 @@ def copy_bodies(
     place = 0
     for i in range(kinds.size):
         length = counts[i] * size
-        if kinds[i] == BINARY:
+        if kinds[i] == Kind.BINARY:
             start = bounds[i + 1] - length
             for k in range(length):
                 wire[place + k] = data[start + k]

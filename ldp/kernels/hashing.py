@@ -235,6 +235,31 @@ def count_mul32(
 
 
 @njit(cache=True, nogil=True)
+def _divisor(g: int) -> tuple[int, int, np.uint32]:
+    """For g = 2^k·m, m odd: m, 32 − k, and the inverse of m modulo 2³²."""
+    odd, back = g, 32  # rotr by k is rotl by 32 − k
+    while odd % 2 == 0:
+        odd //= 2
+        back -= 1
+    inverse = uint32(odd)  # right to 3 bits; each Newton step doubles them
+    for _ in range(4):
+        inverse = _multiply(inverse, _subtract(2, _multiply(odd, inverse)))
+    return odd, back, inverse
+
+
+@njit(cache=True, nogil=True)
+def _fill_multiples(offset: Any, limit: Any, buckets: npt.NDArray[np.uint32], g: int) -> None:
+    """What tells whether a hash is b modulo g, for each b of a tile: b·m⁻¹ (b itself for m = 1), and a count."""
+    odd, _, inverse = _divisor(g)
+    for i in range(buckets.size):
+        b = buckets[i]
+        offset[i] = b if odd == 1 else _multiply(b, inverse)
+        limit[i] = ((1 << 32) - 1) // g + (b <= ((1 << 32) - 1) % g)  # one more than the most
+    offset[buckets.size :] = 0xFFFFFFFF  # above any mask
+    limit[buckets.size :] = 0
+
+
+@njit(cache=True, nogil=True)
 def count_xxh32(
     state: npt.NDArray[np.int64], seeds: npt.NDArray[np.uint32], buckets: npt.NDArray[np.uint32], g: int
 ) -> None:
@@ -256,27 +281,15 @@ def count_xxh32(
     _wide()
     one = uint32(min(g, 1))  # as in count_mul32
     mask = g - 1
-    odd, back = g, 32  # rotr by k is rotl by 32 − k
-    while odd % 2 == 0:
-        odd //= 2
-        back -= 1
-    inverse = uint32(odd)  # right to 3 bits; each Newton step doubles them
-    for _ in range(4):
-        inverse = _multiply(inverse, _subtract(2, _multiply(odd, inverse)))
-
+    odd, back, inverse = _divisor(g)
     text = np.empty(20, np.int64)
     after = _tiles(STEPS)  # the hash after some steps; after none it is the seed
     tiles = _tiles(2)
     offset, limit = tiles[0], tiles[1]
     for start in range(0, seeds.size, TILE):
         used = min(TILE, seeds.size - start)
-        for i in range(used):
-            b = buckets[start + i]
-            after[0, i] = seeds[start + i]
-            offset[i] = b if odd == 1 else _multiply(b, inverse)
-            limit[i] = ((1 << 32) - 1) // g + (b <= ((1 << 32) - 1) % g)  # one more than the most
-        offset[used:] = 0xFFFFFFFF  # above any mask
-        limit[used:] = 0
+        after[0, :used] = seeds[start : start + used]
+        _fill_multiples(offset, limit, buckets[start : start + used], g)
         size = (used + GROUP - 1) // GROUP * GROUP
         length = 1
         text[0] = 47  # one before "0"
