@@ -59,9 +59,7 @@ def answer(estimate: Estimate, subset: npt.ArrayLike, method: str) -> float:
 def read(estimate: Estimate, subset: npt.ArrayLike, method: str, frequencies: Vector) -> float:
     """`answer` from what the method has made of the estimate, for many sets. O(m), and nothing is checked."""
     indices = np.asarray(subset, dtype=np.intp)
-    if method == "post-pos":
-        return max(exact_sum(estimate.frequencies[indices]), 0.0)
-    return exact_sum(frequencies[indices])
+    return (METHODS | EXTRA)[method].answer(estimate, indices, frequencies)
 
 
 def std_error(estimate: Estimate, subset: npt.ArrayLike) -> float:

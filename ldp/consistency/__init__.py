@@ -1,40 +1,31 @@
-"""Base and the paper's ten ways to make an estimate consistent (Section IV)."""
+"""Base and the paper's ten ways to make an estimate consistent (Section IV), each a `Method`; and an eleventh."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
-
-from ldp.consistency.baseline import base, base_cut, base_pos, post_pos
+from ldp.consistency.baseline import base, base_cut, base_pos, clamped, post_pos
 from ldp.consistency.empirical_bayes import empirical_bayes
 from ldp.consistency.likelihood import mle_apx
+from ldp.consistency.method import Method
 from ldp.consistency.normalization import norm, norm_cut, norm_mul, norm_sub
 from ldp.consistency.power import power, power_ns
-from ldp.estimate import Estimate, Vector
 
+_ALL = (
+    Method("base", base, non_negative=False, sums_to_one=False),
+    Method("base-pos", base_pos, non_negative=True, sums_to_one=False),
+    Method("post-pos", post_pos, non_negative=True, sums_to_one=False, answer=clamped),
+    Method("base-cut", base_cut, non_negative=True, sums_to_one=False),
+    Method("norm", norm, non_negative=False, sums_to_one=True),
+    Method("norm-mul", norm_mul, non_negative=True, sums_to_one=True),
+    Method("norm-cut", norm_cut, non_negative=True, sums_to_one=False),
+    Method("norm-sub", norm_sub, non_negative=True, sums_to_one=True),
+    Method("mle-apx", mle_apx, non_negative=True, sums_to_one=True),
+    Method("power", power, non_negative=True, sums_to_one=False),
+    Method("power-ns", power_ns, non_negative=True, sums_to_one=True),
+    Method("empirical-bayes", empirical_bayes, non_negative=True, sums_to_one=True, of_paper=False),
+)
 
-class Promise(NamedTuple):
-    """What a method's vector always satisfies (Table I)."""
-
-    non_negative: bool
-    sums_to_one: bool
-
-
-METHODS: dict[str, Callable[[Estimate], Vector]] = {
-    "base": base,
-    "base-pos": base_pos,
-    "post-pos": post_pos,
-    "base-cut": base_cut,
-    "norm": norm,
-    "norm-mul": norm_mul,
-    "norm-cut": norm_cut,
-    "norm-sub": norm_sub,
-    "mle-apx": mle_apx,
-    "power": power,
-    "power-ns": power_ns,
-}
-"""Name -> method, in the paper's order. Each maps an Estimate to a new (d,) float64 vector and keeps the
-weak order of the estimates: a larger one never becomes the smaller, equal ones stay equal.
+METHODS: dict[str, Method] = {method.name: method for method in _ALL if method.of_paper}
+"""Name -> method, in the paper's order.
 
 Example:
     >>> import ldp
@@ -43,21 +34,7 @@ Example:
     array([0.625, 0.375, 0.   ])
 """
 
-EXTRA: dict[str, Callable[[Estimate], Vector]] = {"empirical-bayes": empirical_bayes}
-"""Name -> method that is not the paper's. It keeps the weak order, is non-negative and sums to 1."""
+EXTRA: dict[str, Method] = {method.name: method for method in _ALL if not method.of_paper}
+"""Name -> method that is not the paper's."""
 
-PROMISES: dict[str, Promise] = {
-    "base": Promise(non_negative=False, sums_to_one=False),
-    "base-pos": Promise(non_negative=True, sums_to_one=False),
-    "post-pos": Promise(non_negative=True, sums_to_one=False),
-    "base-cut": Promise(non_negative=True, sums_to_one=False),
-    "norm": Promise(non_negative=False, sums_to_one=True),
-    "norm-mul": Promise(non_negative=True, sums_to_one=True),
-    "norm-cut": Promise(non_negative=True, sums_to_one=False),
-    "norm-sub": Promise(non_negative=True, sums_to_one=True),
-    "mle-apx": Promise(non_negative=True, sums_to_one=True),
-    "power": Promise(non_negative=True, sums_to_one=False),
-    "power-ns": Promise(non_negative=True, sums_to_one=True),
-}
-
-__all__ = ["EXTRA", "METHODS", "PROMISES", "Promise"]
+__all__ = ["EXTRA", "METHODS", "Method"]

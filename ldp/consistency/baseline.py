@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import ndtri
 
+from ldp.consistency.method import Indices
+from ldp.consistency.summation import exact_sum
 from ldp.estimate import Estimate, Vector, check_estimate
 
 FALSE_POSITIVES = 2
@@ -69,6 +71,11 @@ def post_pos(estimate: Estimate) -> Vector:
     """
     check_estimate(estimate)
     return np.maximum(estimate.frequencies, 0.0)
+
+
+def clamped(estimate: Estimate, indices: Indices, _frequencies: Vector) -> float:
+    """Post-Pos's answer for a set: the sum of Base over it, or 0 if that is negative. O(m)."""
+    return max(exact_sum(estimate.frequencies[indices]), 0.0)
 
 
 def base_cut(estimate: Estimate) -> Vector:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from ldp.consistency import METHODS, PROMISES
+from ldp.consistency import METHODS
 from ldp.consistency.baseline import FALSE_POSITIVES
 from ldp.experiments.datasets import zipf
 from ldp.experiments.evaluation import olh
@@ -81,7 +81,7 @@ def calculated(method: str) -> float | None:
         >>> round(calculated("base-cut"))
         -137919
     """
-    if method == "base" or PROMISES[method].sums_to_one:
+    if method == "base" or METHODS[method].sums_to_one:
         return 0.0
     if method not in ("base-pos", "post-pos", "base-cut"):
         return None
@@ -101,7 +101,7 @@ def _compare(row: Row) -> Sum:
     published = PUBLISHED.get(row.method)
     error = row.deviation / math.sqrt(row.repeats)
     measured = row.value
-    if PROMISES[row.method].sums_to_one:
+    if METHODS[row.method].sums_to_one:
         # What is left is rounding; it says nothing, and differs from machine to machine.
         agrees = abs(measured) < ROUNDING
         measured, error = (0.0, 0.0) if agrees else (measured, error)

@@ -12,13 +12,12 @@ from scipy.optimize import minimize
 from scipy.stats import norm as gaussian
 
 import ldp
-from ldp.consistency import EXTRA, METHODS, PROMISES, Promise
+from ldp.consistency import EXTRA, METHODS
 from ldp.consistency.normalization import project_on_simplex
 from ldp.consistency.summation import BLOCK, exact_sum
 
 ALL = METHODS | EXTRA
-PROMISED = PROMISES | dict.fromkeys(EXTRA, Promise(non_negative=True, sums_to_one=True))
-SUMS_TO_ONE = [name for name, promise in PROMISED.items() if promise.sums_to_one]
+SUMS_TO_ONE = [name for name, method in ALL.items() if method.sums_to_one]
 SHRINK = ["power", "power-ns", "empirical-bayes"]  # towards their prior, and again when applied again
 
 
@@ -324,7 +323,7 @@ def test_mle_apx_with_two_buckets_at_any_epsilon(epsilon, counts):
 def test_a_domain_of_one(method, n, f):
     for kind in ("grr", "olh", "blh"):
         found = ALL[method](ldp.Estimate(np.array([f]), n, protocol(kind, 1)))
-        if PROMISED[method].sums_to_one:
+        if ALL[method].sums_to_one:
             assert found.tolist() == [1.0]
         assert found.shape == (1,)
 
@@ -421,9 +420,9 @@ def assert_promises(method, frequencies, found):
     assert (np.diff(found[order]) >= 0).all()
     ties = np.diff(frequencies[order]) == 0
     assert (np.diff(found[order])[ties] == 0).all()
-    if PROMISED[method].non_negative:
+    if ALL[method].non_negative:
         assert (found >= 0).all()
-    if PROMISED[method].sums_to_one:
+    if ALL[method].sums_to_one:
         ulp = np.spacing(np.abs(found).max())
         assert abs(math.fsum(found) - 1.0) <= 4 * len(found) * max(ulp, np.finfo(float).eps / len(found))
 
@@ -452,4 +451,24 @@ def test_a_million_values(method, million):
 
 def test_methods_are_in_the_papers_order():
     names = "base base-pos post-pos base-cut norm norm-mul norm-cut norm-sub mle-apx power power-ns"
-    assert list(METHODS) == list(PROMISES) == names.split()
+    assert list(METHODS) == names.split()
+
+
+def test_a_method_keeps_table_1_and_its_name():
+    """Table I, typed from the paper: what is non-negative, what sums to 1; the eleventh promises both."""
+    non_negative = (
+        "base-pos post-pos base-cut norm-mul norm-cut norm-sub mle-apx power power-ns empirical-bayes"
+    )
+    sums_to_one = "norm norm-mul norm-sub mle-apx power-ns empirical-bayes"
+    assert [name for name, method in ALL.items() if method.non_negative] == non_negative.split()
+    assert [name for name, method in ALL.items() if method.sums_to_one] == sums_to_one.split()
+    assert all(name == method.name for name, method in ALL.items())
+    assert [method.of_paper for method in ALL.values()] == [True] * 11 + [False]
+
+
+def test_only_post_pos_answers_a_set_by_other_than_its_vector():
+    estimate = ldp.Estimate([0.75, 0.5, -0.25, -0.125], 1000, ldp.oracle("grr", "1", 4))
+    ask = np.array([1, 2, 3])
+    given = np.array([0.0, 1.0, 2.0, 4.0])  # no method's: an answer by the vector is 7
+    answers = {name: method.answer(estimate, ask, given) for name, method in ALL.items()}
+    assert answers == dict.fromkeys(ALL, 7.0) | {"post-pos": 0.125}

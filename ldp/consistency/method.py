@@ -1,0 +1,52 @@
+"""What a method is: a way to read an estimate, and what can be relied on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ldp.consistency.summation import exact_sum
+from ldp.estimate import Estimate, Vector
+
+Indices = npt.NDArray[np.intp]
+
+
+def summed(_estimate: Estimate, indices: Indices, frequencies: Vector) -> float:
+    """The sum of a method's vector over a set: how every method but Post-Pos answers. O(m)."""
+    return exact_sum(frequencies[indices])
+
+
+@dataclass(frozen=True)
+class Method:
+    """A method of post-processing, called with an `Estimate`.
+
+    Attributes:
+        name: what it goes by, in snapshots and in commands.
+        function: maps an Estimate to a new (d,) float64 vector, and keeps the weak order of the estimates: a larger one
+            never becomes the smaller, equal ones stay equal.
+        non_negative: no frequency of its vector is below 0 (Table I).
+        sums_to_one: its vector's sum is 1 (Table I).
+        of_paper: Base or one of the paper's ten, else this project's.
+        answer: its frequency of a set, from the estimate, the set's indices and the method's vector.
+
+    Example:
+        >>> import ldp
+        >>> estimate = ldp.Estimate([0.75, 0.5, -0.25], 1000, ldp.oracle("grr", epsilon="1", domain_size=3))
+        >>> halves = Method("halves", lambda estimate: estimate.frequencies / 2, non_negative=False, sums_to_one=False)
+        >>> halves(estimate), halves.answer(estimate, np.array([0, 2]), halves(estimate))
+        (array([ 0.375,  0.25 , -0.125]), 0.25)
+    """
+
+    name: str
+    function: Callable[[Estimate], Vector]
+    non_negative: bool
+    sums_to_one: bool
+    of_paper: bool = True
+    answer: Callable[[Estimate, Indices, Vector], float] = summed
+
+    def __call__(self, estimate: Estimate) -> Vector:
+        """Returns what the method makes of an estimate: (d,) float64."""
+        return self.function(estimate)
