@@ -18,7 +18,7 @@ from ldp.oracles import ORACLES, Oracle
 TOLERANCE = 1.05
 """A standard error up to this many times the least is as good as the least: 10 % more reports make up for it."""
 MISS = 0.05
-"""The probability of either error in the definition of `Row.detectable`."""
+"""The probability of either error in the definition of `Candidate.detectable`."""
 
 _COUNTER = 8
 _COSTS = {
@@ -31,7 +31,7 @@ _WORK = {("index",): "counter", ("indices",): "counter", ("bits",): "bit", ("see
 
 
 @dataclass(frozen=True)
-class Row:
+class Candidate:
     """One protocol under the plan.
 
     Attributes:
@@ -80,7 +80,7 @@ class Plan:
     epsilon: Fraction
     domain_size: int
     reports: int
-    rows: tuple[Row, ...]
+    rows: tuple[Candidate, ...]
     reason: str
     not_applicable: dict[str, str]
 
@@ -128,7 +128,7 @@ def plan(epsilon: str | int | Fraction, domain_size: int, reports: int) -> Plan:
     rows, not_applicable = [], {}
     for name, protocol in ORACLES.items():
         try:
-            row = _row(protocol(exact, d), n)
+            row = _candidate(protocol(exact, d), n)
         except ValueError as error:
             not_applicable[name] = str(error)
             continue
@@ -144,7 +144,7 @@ def plan(epsilon: str | int | Fraction, domain_size: int, reports: int) -> Plan:
     return Plan(exact, d, n, (best, *(row for row in rows if row is not best)), reason, not_applicable)
 
 
-def _row(oracle: Oracle, n: int) -> Row:
+def _candidate(oracle: Oracle, n: int) -> Candidate:
     p, q = oracle.p, oracle.q
     scale = n * (p - q) ** 2
     absent, present = float(q * (1 - q) / scale), float(p * (1 - p) / scale)
@@ -153,7 +153,7 @@ def _row(oracle: Oracle, n: int) -> Row:
     per_value = unit in ("hash", "bit")
     decoded = type(oracle).support is not Oracle.support
     K = oracle.state_size
-    return Row(
+    return Candidate(
         document=oracle.parameters(),
         standard_error=math.sqrt(absent),
         detectable=_detectable(oracle.domain_size, absent, present),
@@ -176,7 +176,7 @@ def _detectable(d: int, absent: float, present: float) -> float | None:
     return found if found <= 1 else None
 
 
-def _recommended(rows: list[Row]) -> tuple[Row, str]:
+def _recommended(rows: list[Candidate]) -> tuple[Candidate, str]:
     """The row to recommend of those sorted by their standard error, and why."""
     least = rows[0]
     near = [row for row in rows if row.standard_error <= TOLERANCE * least.standard_error]
@@ -206,5 +206,5 @@ def _recommended(rows: list[Row]) -> tuple[Row, str]:
     return best, f"{error}; of all within 5 % (with {_names(rivals)}) it has {', then '.join(said)}{tie}"
 
 
-def _names(rows: list[Row]) -> str:
+def _names(rows: list[Candidate]) -> str:
     return ", ".join(row.protocol for row in rows)

@@ -68,28 +68,56 @@ def aggregate(
     A record, that is a line or a binary frame, is counted whole or not at all. What is malformed is left out, and
     stderr says how much, why, and where. Exit code 1 means that nothing could be counted.
     """  # noqa: D301
-    from ldp.consistency import METHODS
     from ldp.files import Aggregator
-    from ldp.snapshot import Cut, assemble, messages
+
+    methods = _known(methods)
+    stream = _named(stream, name)
+    kept = _Rejections(rejected)
+    aggregator = Aggregator(stream, kept.take, most_reports)
+    with opened(files, lambda: f"{aggregator.reports:,} reports") as sources:
+        for source, file in sources:
+            aggregator.read(file, source)
+    _complain(aggregator, kept.places)
+    if not aggregator.reports:
+        raise click.ClickException("there was no report to count")
+    if top is None:
+        _print_snapshot(aggregator, methods)
+    else:
+        _print_table(aggregator, methods, top)
+
+
+def _named(stream: Stream, name: str) -> Stream:
+    try:
+        return dataclasses.replace(stream, name=name)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--name") from None
+
+
+def _known(methods: Sequence[str]) -> tuple[str, ...]:
+    """Methods as given, each once."""
+    from ldp.consistency import METHODS
 
     for method in methods:
         if method not in METHODS:
             raise click.BadParameter(
                 f"{method!r} given; there are {', '.join(METHODS)}", param_hint="--method"
             )
-    methods = tuple(dict.fromkeys(methods))
-    try:
-        stream = dataclasses.replace(stream, name=name)
-    except ValueError as error:
-        raise click.BadParameter(str(error), param_hint="--name") from None
-    places: dict[str, list[str]] = {}
+    return tuple(dict.fromkeys(methods))
 
-    def reject(record: Rejected) -> None:
-        said = places.setdefault(record.reason, [])
+
+class _Rejections:
+    """Records that are not counted: where the first of each reason stood, and all of them in a file if there is one."""
+
+    def __init__(self, file: TextIO | None) -> None:
+        self.places: dict[str, list[str]] = {}
+        self._file = file
+
+    def take(self, record: Rejected) -> None:
+        said = self.places.setdefault(record.reason, [])
         if len(said) < _PLACES:
             line = "one binary frame" if record.line is None else f"line {record.line:,}"
             said.append(f"{record.source}, {line}")
-        if rejected is not None:
+        if self._file is not None:
             content = None if record.record is None else b64encode(record.record).decode()
             letter = {
                 "reason": record.reason,
@@ -97,30 +125,32 @@ def aggregate(
                 "line": record.line,
                 "base64": content,
             }
-            rejected.write(json.dumps(letter) + "\n")
+            self._file.write(json.dumps(letter) + "\n")
 
-    aggregator = Aggregator(stream, reject, most_reports)
-    with opened(files, lambda: f"{aggregator.reports:,} reports") as sources:
-        for source, file in sources:
-            aggregator.read(file, source)
-    _complain(aggregator, places)
-    if not aggregator.reports:
-        raise click.ClickException("there was no report to count")
-    estimate, cut = aggregator.estimate(), Cut({0: aggregator.records}, {})
-    if top is None:
-        d = stream.oracle.domain_size
-        parts = messages(stream, estimate, cut, 1, methods=methods or tuple(METHODS), inline=d)
-        write(part.body + b"\n" for part in parts)
-        return
+
+def _print_snapshot(aggregator: Aggregator, methods: tuple[str, ...]) -> None:
+    from ldp.consistency import METHODS
+    from ldp.snapshot import Cut, messages
+
+    stream, cut = aggregator.stream, Cut({0: aggregator.records}, {})
+    inline = stream.oracle.domain_size
+    parts = messages(stream, aggregator.estimate(), cut, 1, methods=methods or tuple(METHODS), inline=inline)
+    write(part.body + b"\n" for part in parts)
+
+
+def _print_table(aggregator: Aggregator, methods: tuple[str, ...], top: int) -> None:
     from rich.console import Console
 
     from ldp import table
+    from ldp.snapshot import Cut, assemble, messages
 
+    stream, cut = aggregator.stream, Cut({0: aggregator.records}, {})
     shown = [method for method in methods or table.METHODS if method != "base"]
-    parts = messages(stream, estimate, cut, 1, methods=("base", *shown))
-    snapshot = assemble(name, {part.key: (dict(part.headers(1, len(parts))), part.body) for part in parts})
+    parts = messages(stream, aggregator.estimate(), cut, 1, methods=("base", *shown))
+    received = {part.key: (dict(part.headers(1, len(parts))), part.body) for part in parts}
+    snapshot = assemble(stream.name, received)
     console = Console()
-    console.print(f"{name}: {aggregator.reports:,} reports", style="bold", highlight=False)
+    console.print(f"{stream.name}: {aggregator.reports:,} reports", style="bold", highlight=False)
     console.print(table.most_frequent(snapshot, shown, top, console.width))
 
 

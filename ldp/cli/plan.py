@@ -14,7 +14,7 @@ from ldp.cli.command import NAME, cli
 
 if TYPE_CHECKING:
     from ldp.fake import Fake
-    from ldp.plan import Plan, Row
+    from ldp.plan import Candidate, Plan
 
 
 @cli.command("plan")
@@ -98,7 +98,7 @@ def _said(lines: Sequence[tuple[str, ...]], said: list[str], made: Plan) -> str:
     return "\n".join([*text, "", *(fill(line, 80, subsequent_indent="  ") for line in said)])
 
 
-def _cells(row: Row) -> tuple[str, ...]:
+def _cells(row: Candidate) -> tuple[str, ...]:
     plural = {"hash": "hashes"}.get(row.unit, row.unit + "s")
     return (
         row.protocol,
@@ -119,7 +119,7 @@ def _rounded(number: int) -> str:
     return f"{number:,} "
 
 
-def _parameters(row: Row) -> str:
+def _parameters(row: Candidate) -> str:
     """Writes the integers that the plan chose for a protocol."""
     common = ("protocol", "epsilon", "domain_size")
     return ", ".join(f"{key} = {value}" for key, value in row.document.items() if key not in common)
