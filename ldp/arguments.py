@@ -69,6 +69,107 @@ def as_indices(subset: npt.ArrayLike, domain_size: int) -> npt.NDArray[np.int64]
     return given.astype(np.int64)
 
 
+def as_values(values: npt.ArrayLike, domain_size: int) -> npt.NDArray[np.int64]:
+    """Users' values, as given: (n,), each in 0..d−1; n may be 0.
+
+    Raises:
+        TypeError: values that are not integers.
+        ValueError: a value outside the domain, or not one dimension.
+    """
+    import numpy as np
+
+    array = np.asarray(values)
+    if array.ndim != 1:
+        raise ValueError(f"values must have one dimension, not the shape {array.shape}")
+    if array.size == 0:
+        return np.empty(0, np.int64)
+    if array.dtype.kind not in "iu":
+        raise TypeError(f"values must be integers, not {array.dtype}")
+    outside = (array < 0) | (array >= domain_size)
+    if outside.any():
+        first = int(outside.argmax())
+        raise ValueError(f"value {first} is {array[first]}; allowed is 0 to {domain_size - 1}")
+    return array.astype(np.int64)
+
+
+def as_counts(counts: npt.ArrayLike, n: int, domain_size: int) -> npt.NDArray[np.int64]:
+    """Support counts of n reports, as given: (d,) integers in 0..n.
+
+    Raises:
+        TypeError: counts that are not integers.
+        ValueError: a count outside 0..n, or another number of counts than d.
+    """
+    import numpy as np
+
+    counts = np.asarray(counts)
+    if counts.dtype.kind not in "iu":
+        raise TypeError(f"counts must be integers, not {counts.dtype}")
+    if counts.shape != (domain_size,):
+        raise ValueError(f"counts have the shape {counts.shape}; one for each value is ({domain_size},)")
+    if counts.min() < 0 or counts.max() > n:
+        raise ValueError(f"counts go from {counts.min()} to {counts.max()}; allowed is 0 to n = {n}")
+    return counts.astype(np.int64, copy=False)
+
+
+def as_histogram(histogram: npt.ArrayLike, domain_size: int) -> npt.NDArray[np.int64]:
+    """How many users have each value, as given: (d,) integers, none below 0 and one above.
+
+    Raises:
+        TypeError: a histogram that is not integers.
+        ValueError: a negative number of users, nobody at all, or another shape than (d,).
+    """
+    import numpy as np
+
+    users = np.asarray(histogram)
+    if users.dtype.kind not in "iu":
+        raise TypeError(f"a histogram must be integers, not {users.dtype}")
+    if users.shape != (domain_size,):
+        raise ValueError(f"the histogram has the shape {users.shape}; one for each value is ({domain_size},)")
+    if users.min() < 0 or not users.any():
+        raise ValueError("a histogram must count at least one user, and no value less than 0")
+    return users.astype(np.int64)
+
+
+def check_generator(rng: object, allowed: str) -> None:
+    """A simulation's coins come from a numpy Generator.
+
+    Raises:
+        TypeError: anything else; ``allowed`` is what the error says.
+    """
+    import numpy as np
+
+    if not isinstance(rng, np.random.Generator):
+        raise TypeError(f"rng must be {allowed}, not {type(rng).__name__}")
+
+
+def check_reports(reports: npt.NDArray[np.void], dtype: np.dtype[np.void]) -> None:
+    """Reports are one vector of an oracle's dtype.
+
+    Raises:
+        TypeError: an array of another type, or none.
+        ValueError: an array that is not one-dimensional.
+    """
+    given = getattr(reports, "dtype", None)
+    if given != dtype:
+        raise TypeError(f"reports must be an array of {dtype}, not {given or type(reports).__name__}")
+    if reports.ndim != 1:
+        raise ValueError(f"reports must have one dimension, not the shape {reports.shape}")
+
+
+def check_state(state: npt.NDArray[np.int64], size: int) -> None:
+    """A state is (size,) int64.
+
+    Raises:
+        TypeError: an array of another type, or none.
+        ValueError: another shape.
+    """
+    dtype = getattr(state, "dtype", None)
+    if dtype != "int64":
+        raise TypeError(f"state must be an array of int64, not {dtype or type(state).__name__}")
+    if state.shape != (size,):
+        raise ValueError(f"state has the shape {state.shape}; this oracle's is ({size},)")
+
+
 def exact_total(counts: npt.NDArray[np.int64]) -> int:
     """Σ counts, also where it is above what int64 holds; none is below 0."""
     return (int((counts >> 32).sum()) << 32) + int((counts & 0xFFFFFFFF).sum())

@@ -25,7 +25,7 @@ LARGEST_FRAME = 1_000_000
 
 
 def header(fingerprint: bytes) -> bytes:
-    """Returns what each binary frame of a stream begins with.
+    """What each binary frame of a stream begins with.
 
     Args:
         fingerprint: the stream's, `Stream.fingerprint`.
@@ -38,7 +38,7 @@ def header(fingerprint: bytes) -> bytes:
 
 
 def bytes_below(bound: int) -> int:
-    """Returns the size of the smallest unsigned integer that holds bound − 1.
+    """The size of the smallest unsigned integer that holds bound − 1.
 
     Args:
         bound: at most 2³².
@@ -51,7 +51,7 @@ def bytes_below(bound: int) -> int:
 
 
 def report_bytes(bounds: Iterable[int], length: int | None) -> int:
-    """Returns the size of a report.
+    """The size of a report.
 
     Args:
         bounds: what its integers stay below.
@@ -65,7 +65,7 @@ def report_bytes(bounds: Iterable[int], length: int | None) -> int:
 
 
 def frame_bytes(report: int, reports: int = 1) -> int:
-    """Returns the size of a binary frame.
+    """The size of a binary frame.
 
     Args:
         report: the size of one report.
@@ -79,7 +79,7 @@ def frame_bytes(report: int, reports: int = 1) -> int:
 
 
 def base64_bytes(report: int) -> int:
-    """Returns the size of a report's base64, as bits and subsets stand in a JSON frame.
+    """The size of a report's base64, as bits and subsets stand in a JSON frame.
 
     Example:
         >>> base64_bytes(125)

@@ -48,5 +48,5 @@ class Method:
     answer: Callable[[Estimate, Indices, Vector], float] = summed
 
     def __call__(self, estimate: Estimate) -> Vector:
-        """Returns what the method makes of an estimate: (d,) float64."""
+        """What the method makes of an estimate: (d,) float64."""
         return self.function(estimate)

@@ -12,8 +12,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ldp import sampling, wire
-from ldp.arguments import MAX_DOMAIN, as_indices, as_integer
+from ldp import arguments, sampling, wire
 
 if TYPE_CHECKING:
     from fractions import Fraction
@@ -54,7 +53,7 @@ class Oracle(ABC):
     def __init__(self, epsilon: str | int | Fraction, domain_size: int) -> None:
         self.epsilon = sampling.parse_epsilon(epsilon)
         self.E = sampling.exp_below(self.epsilon)
-        self.domain_size = as_integer("domain_size", domain_size, 1, MAX_DOMAIN)
+        self.domain_size = arguments.as_integer("domain_size", domain_size, 1, arguments.MAX_DOMAIN)
 
     def __repr__(self) -> str:
         own = "".join(f", {key}={getattr(self, key)!r}" for key in self.own_parameters)
@@ -137,9 +136,9 @@ class Oracle(ABC):
         """
         import numpy as np
 
-        if rng is not None and not isinstance(rng, np.random.Generator):
-            raise TypeError(f"rng must be a numpy Generator or None, not {type(rng).__name__}")
-        checked = self._checked_values(values)
+        if rng is not None:
+            arguments.check_generator(rng, "a numpy Generator or None")
+        checked = arguments.as_values(values, self.domain_size)
         reports = np.empty(checked.size, self.report_dtype)
         self._perturb(checked, reports, rng)
         return reports
@@ -190,7 +189,7 @@ class Oracle(ABC):
             TypeError: an array that is not of `report_dtype`.
             ValueError: an array that is not one-dimensional.
         """
-        self._check_type(reports)
+        arguments.check_reports(reports, self.report_dtype)
         return self._well_formed(reports)
 
     def likely(self, reports: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
@@ -204,7 +203,7 @@ class Oracle(ABC):
         """
         import numpy as np
 
-        self._check_type(reports)
+        arguments.check_reports(reports, self.report_dtype)
         return np.ones(reports.size, np.bool_)
 
     def accumulate(self, state: npt.NDArray[np.int64], reports: npt.NDArray[np.void]) -> None:
@@ -218,7 +217,7 @@ class Oracle(ABC):
             TypeError: a state that is not int64, or reports that are not of `report_dtype`.
             ValueError: a state of another shape or not writable and contiguous, or a malformed report.
         """
-        self._check_state(state)
+        arguments.check_state(state, self.state_size)
         if not (state.flags.writeable and state.flags.c_contiguous):
             raise ValueError("state must be writable and contiguous, such as zeros() makes it")
         good = self.check(reports)
@@ -234,7 +233,7 @@ class Oracle(ABC):
             TypeError: a state that is not int64.
             ValueError: a state of another shape.
         """
-        self._check_state(state)
+        arguments.check_state(state, self.state_size)
         return state.copy()
 
     def estimate(self, counts: npt.ArrayLike, n: int) -> Estimate:
@@ -255,21 +254,11 @@ class Oracle(ABC):
             >>> ldp.GRR("1", domain_size=2).estimate([650, 350], n=1000).frequencies.round(3)
             array([0.825, 0.175])
         """
-        import numpy as np
-
         from ldp.estimate import Estimate
 
-        n = as_integer("n", n, 1, (1 << 63) - 1)
-        counts = np.asarray(counts)
-        if counts.dtype.kind not in "iu":
-            raise TypeError(f"counts must be integers, not {counts.dtype}")
-        if counts.shape != (self.domain_size,):
-            raise ValueError(
-                f"counts have the shape {counts.shape}; one for each value is ({self.domain_size},)"
-            )
-        if counts.min() < 0 or counts.max() > n:
-            raise ValueError(f"counts go from {counts.min()} to {counts.max()}; allowed is 0 to n = {n}")
-        self._check_sums(counts.astype(np.int64, copy=False), n)
+        n = arguments.as_integer("n", n, 1, (1 << 63) - 1)
+        counts = arguments.as_counts(counts, n, self.domain_size)
+        self._check_sums(counts, n)
         frequencies = (counts / n - float(self.q)) / float(self.p - self.q)
         return Estimate(frequencies, n, self)
 
@@ -328,20 +317,8 @@ class Oracle(ABC):
             >>> int(grr.simulate([600, 300, 100], np.random.default_rng(7)).sum())
             1000
         """
-        import numpy as np
-
-        if not isinstance(rng, np.random.Generator):
-            raise TypeError(f"rng must be a numpy Generator, not {type(rng).__name__}")
-        users = np.asarray(histogram)
-        if users.dtype.kind not in "iu":
-            raise TypeError(f"a histogram must be integers, not {users.dtype}")
-        if users.shape != (self.domain_size,):
-            raise ValueError(
-                f"the histogram has the shape {users.shape}; one for each value is ({self.domain_size},)"
-            )
-        if users.min() < 0 or not users.any():
-            raise ValueError("a histogram must count at least one user, and no value less than 0")
-        return self._simulate(users.astype(np.int64), rng)
+        arguments.check_generator(rng, "a numpy Generator")
+        return self._simulate(arguments.as_histogram(histogram, self.domain_size), rng)
 
     def set_variances(self, subset: npt.ArrayLike) -> npt.NDArray[np.float64]:
         """The variance of how many of a set's values one report supports, for a user with each value.
@@ -364,7 +341,7 @@ class Oracle(ABC):
             >>> ldp.OUE("1", domain_size=3).set_variances([0, 2]).round(3)
             array([0.447, 0.393, 0.447])
         """
-        indices = as_indices(subset, self.domain_size)
+        indices = arguments.as_indices(subset, self.domain_size)
         if indices.size == 0:
             raise ValueError("a set has at least one value; this one is empty")
         return self._set_variances(indices)
@@ -458,38 +435,4 @@ class Oracle(ABC):
         return column
 
     def _checked_value(self, value: int) -> int:
-        return as_integer("value", value, 0, self.domain_size - 1)
-
-    def _checked_values(self, values: npt.ArrayLike) -> npt.NDArray[np.int64]:
-        import numpy as np
-
-        array = np.asarray(values)
-        if array.ndim != 1:
-            raise ValueError(f"values must have one dimension, not the shape {array.shape}")
-        if array.size == 0:
-            return np.empty(0, np.int64)
-        if array.dtype.kind not in "iu":
-            raise TypeError(f"values must be integers, not {array.dtype}")
-        outside = (array < 0) | (array >= self.domain_size)
-        if outside.any():
-            first = int(outside.argmax())
-            raise ValueError(f"value {first} is {array[first]}; allowed is 0 to {self.domain_size - 1}")
-        return array.astype(np.int64)
-
-    def _check_type(self, reports: npt.NDArray[np.void]) -> None:
-        dtype = getattr(reports, "dtype", None)
-        if dtype != self.report_dtype:
-            raise TypeError(
-                f"reports must be an array of {self.report_dtype}, not {dtype or type(reports).__name__}"
-            )
-        if reports.ndim != 1:
-            raise ValueError(f"reports must have one dimension, not the shape {reports.shape}")
-
-    def _check_state(self, state: npt.NDArray[np.int64]) -> None:
-        import numpy as np
-
-        dtype = getattr(state, "dtype", None)
-        if dtype != np.int64:
-            raise TypeError(f"state must be an array of int64, not {dtype or type(state).__name__}")
-        if state.shape != (self.state_size,):
-            raise ValueError(f"state has the shape {state.shape}; this oracle's is ({self.state_size},)")
+        return arguments.as_integer("value", value, 0, self.domain_size - 1)

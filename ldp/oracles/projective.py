@@ -17,7 +17,7 @@ from itertools import count
 from typing import TYPE_CHECKING, ClassVar
 
 from ldp import sampling
-from ldp.arguments import MAX_DOMAIN, as_integer
+from ldp.arguments import MAX_DOMAIN, as_integer, check_state
 from ldp.oracles.preferred import PreferredMessages
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ class PGR(PreferredMessages):
             TypeError: a state that is not int64.
             ValueError: a state of another shape or with a negative counter.
         """
-        self._check_state(state)
+        check_state(state, self.state_size)
         if state.min() < 0:
             raise ValueError(f"state has the counter {state.min()}; counters are 0 or more")
         return self._sums(state)[: self.domain_size].copy()

@@ -11,6 +11,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, ClassVar
 
 from ldp import sampling
+from ldp.arguments import check_reports
 from ldp.oracles.oracle import Oracle
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ class _Unary(Oracle):
         low, high = self.likely_ones
         if (low, high) == (0, self.domain_size):
             return super().likely(reports)
-        self._check_type(reports)
+        check_reports(reports, self.report_dtype)
         ones = kernels.count_ones(self._column(reports, "bits"))
         return (ones >= low) & (ones <= high)
 
