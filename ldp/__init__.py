@@ -68,7 +68,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Load a public name's module when the name is first used."""
+    """Loads a public name's module when the name is first used."""
     if name in _MODULES:
         return import_module(f"ldp.{name}")
     if name in _HOMES:

@@ -295,7 +295,7 @@ def masks(p: Fraction, m: int, n: int, *, rng: np.random.Generator | None = None
 
 
 def _toss(heads: npt.NDArray[np.uint64], p: Fraction, rng: np.random.Generator | None) -> None:
-    """Set each bit of zeros with probability p, as `mask` does; words whose bits are all decided drop out."""
+    """Sets each bit of zeros with probability p, as `mask` does; words whose bits are all decided drop out."""
     import numpy as np
 
     at, tied, rest = np.arange(heads.size), ~heads, p.numerator

@@ -174,7 +174,7 @@ COLUMNS = tuple(field.name for field in fields(Row))
 
 
 def write_rows(rows: Iterable[Row], path: Path) -> None:
-    """Write rows as CSV: UTF-8, a header, numbers with ten significant digits, nothing for what a row lacks."""
+    """Writes rows as CSV: UTF-8, a header, numbers with ten significant digits, nothing for what a row lacks."""
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(COLUMNS)
@@ -185,7 +185,7 @@ def write_rows(rows: Iterable[Row], path: Path) -> None:
 
 
 def read_rows(path: Path) -> list[Row]:
-    """Read what `write_rows` wrote.
+    """Reads what `write_rows` wrote.
 
     Raises:
         ValueError: other columns, or a cell that is not a number where one belongs.

@@ -147,7 +147,7 @@ class Job:
 def run(
     jobs: Sequence[Job], seed: int, work: Workers = map, done: Callable[[], object] = lambda: None
 ) -> list[Row]:
-    """Run jobs and put their samples together, curve by curve, in the order of the jobs.
+    """Runs jobs and puts their samples together, curve by curve, in the order of the jobs.
 
     Args:
         jobs: each with a key of its own.

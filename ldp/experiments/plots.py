@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def draw(name: str, rows: Sequence[Row], path: Path) -> None:
-    """Draw a figure into a PNG. The same rows give the same bytes.
+    """Draws a figure into a PNG. The same rows give the same bytes.
 
     Args:
         name: a key of `FIGURES`.

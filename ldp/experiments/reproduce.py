@@ -59,7 +59,7 @@ class Reproduced:
 
 
 def quiet(what: str, jobs: int) -> Callable[[], object]:  # noqa: ARG001
-    """Begin a part of so many steps; tells nobody how far it is."""
+    """Begins a part of so many steps; tells nobody how far it is."""
     return lambda: None
 
 
@@ -99,7 +99,7 @@ def reproduce(
     begin: Callable[[str, int], Callable[[], object]] = quiet,
     pictures: bool = True,
 ) -> Reproduced:
-    """Compute figures, judge the claims by them, and write CSVs, pictures and a report.
+    """Computes figures, judges the claims by them, and writes CSVs, pictures and a report.
 
     Figures of one experiment come together: "bias" brings "distribution" and "variance". The same seed and scale give
     the same CSVs and the same report, byte for byte, with any number of processes and any choice of figures, and the

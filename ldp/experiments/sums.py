@@ -55,7 +55,7 @@ class Sum:
 
 
 def sums(rows: Sequence[Row]) -> list[Sum]:
-    """Compare the sums of the figure "bias" with the published ones, in the order of `METHODS`.
+    """Compares the sums of the figure "bias" with the published ones, in the order of `METHODS`.
 
     A published sum is a mean over 5,000 runs too: the two are apart by no more than four standard errors of their
     difference, which with 5,000 runs are 4·√2 of either's. Power's prior is not quite the paper's: 2 %. Where the sum

@@ -44,7 +44,7 @@ COUNT: dict[str, Callable[..., None]] = {"mul32": count_mul32, "xxh32": count_xx
 
 
 def warm() -> None:
-    """Compile every kernel, or load it from the cache, so that no later call waits for the compiler.
+    """Compiles every kernel, or loads it from the cache, so that no later call waits for the compiler.
 
     Example:
         >>> warm()

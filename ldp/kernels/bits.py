@@ -11,7 +11,7 @@ RUN = 2048  # bytes of bits counted together: a byte for each of their bits stay
 
 @njit(cache=True, nogil=True)
 def count_bits(state: npt.NDArray[np.int64], bits: npt.NDArray[np.uint8]) -> None:
-    """Add to state[v] the number of reports whose bit v is set.
+    """Adds to state[v] the number of reports whose bit v is set.
 
     The bits of a run of bytes are summed into bytes, for at most 255 runs at a time; short reports are laid
     end to end in one run, so that the loops are long for every d.

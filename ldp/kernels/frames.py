@@ -31,7 +31,7 @@ def classify_frames(
     size: int,
     most: int,
 ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
-    """Tell sound binary frames from JSON and from malformed ones; nothing is said about the reports inside.
+    """Tells sound binary frames from JSON and from malformed ones; nothing is said about the reports inside.
 
     Args:
         data: the bytes of all records.

@@ -44,7 +44,7 @@ _and, _or, _xor, _left, _right = _words("and_"), _words("or_"), _words("xor"), _
 
 
 def _prefer_512_bits(_typing: Any) -> Any:
-    """Have the loops of the calling function use vectors of 512 bits where the processor has them.
+    """Has the loops of the calling function use vectors of 512 bits where the processor has them.
 
     For several of those the compiler prefers 256 bits, lest the clock slow down; a long loop of
     multiplications gains more than that. Where they are missing nothing changes.
@@ -101,7 +101,7 @@ def _avalanche(h: np.uint32) -> np.uint32:
 
 @njit(cache=True, nogil=True, inline="always")
 def _rotate(x: np.uint32, by: int) -> np.uint32:
-    """Rotate left."""
+    """Rotates left."""
     return _or(_left(x, _and(by, 31)), _right(x, _and(_subtract(0, by), 31)))
 
 
@@ -121,7 +121,7 @@ def _tiles(number: int) -> npt.NDArray[np.uint32]:
 
 @njit(cache=True, nogil=True)
 def _text(value: int, text: Any) -> int:
-    """Write a value's decimal digits, and return how many."""
+    """Writes a value's decimal digits, and returns how many."""
     length = 1
     rest = value // 10
     while rest:
@@ -136,7 +136,7 @@ def _text(value: int, text: Any) -> int:
 
 @njit(cache=True, nogil=True)
 def _next_text(text: Any, length: int) -> int:
-    """Turn a value's digits into the next value's; return the first place that changed, −1 for 99 to 100."""
+    """Turns a value's digits into the next value's; returns the first place that changed, −1 for 99 to 100."""
     at = length - 1
     while at >= 0 and text[at] == 57:
         text[at] = 48
@@ -197,7 +197,7 @@ def hash_xxh32(seeds: npt.NDArray[np.uint32], values: npt.NDArray[np.int64], g: 
 def count_mul32(
     state: npt.NDArray[np.int64], seeds: npt.NDArray[np.uint32], buckets: npt.NDArray[np.uint32], g: int
 ) -> None:
-    """Add to state[v] the number of reports whose "mul32" hash of v is their bucket.
+    """Adds to state[v] the number of reports whose "mul32" hash of v is their bucket.
 
     ⌊x·g/2³²⌋ = r is x in [⌈r·2³²/g⌉, ⌈(r+1)·2³²/g⌉): one subtraction and one comparison instead of a 64-bit
     product. The words of a value are made once for a tile of reports.
@@ -263,7 +263,7 @@ def _fill_multiples(offset: Any, limit: Any, buckets: npt.NDArray[np.uint32], g:
 def count_xxh32(
     state: npt.NDArray[np.int64], seeds: npt.NDArray[np.uint32], buckets: npt.NDArray[np.uint32], g: int
 ) -> None:
-    """Add to state[v] the number of reports whose "xxh32" hash of v is their bucket.
+    """Adds to state[v] the number of reports whose "xxh32" hash of v is their bucket.
 
     The steps of xxHash32 over a decimal string add constants of the value, and a value shares with the one
     before it all steps before the first digit that changed: what those leave is kept, so that the work is

@@ -11,7 +11,7 @@ from numba import njit, uint32
 
 @njit(cache=True, nogil=True)
 def count_indices(state: npt.NDArray[np.int64], indices: npt.NDArray[np.unsignedinteger[Any]]) -> None:
-    """Add to state[u] the number of times that u is among the indices.
+    """Adds to state[u] the number of times that u is among the indices.
 
     Args:
         state: (m,) int64, changed in place.
@@ -38,7 +38,7 @@ def ascends(indices: npt.NDArray[np.unsignedinteger[Any]]) -> npt.NDArray[np.boo
 def choose_subsets(
     draws: npt.NDArray[np.int64], symbols: npt.NDArray[np.int64], own: npt.NDArray[np.bool_], m: int
 ) -> None:
-    """Turn draws into subsets by Floyd's algorithm; see `ldp.sampling.subset` for one of them.
+    """Turns draws into subsets by Floyd's algorithm; see `ldp.sampling.subset` for one of them.
 
     Args:
         draws: (n, k) int64, changed in place: draw j of each row is uniform below m−k+j; becomes the

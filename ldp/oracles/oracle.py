@@ -207,7 +207,7 @@ class Oracle(ABC):
         return np.ones(reports.size, np.bool_)
 
     def accumulate(self, state: npt.NDArray[np.int64], reports: npt.NDArray[np.void]) -> None:
-        """Count reports into a state, in place. States of disjoint sets of reports add.
+        """Counts reports into a state, in place. States of disjoint sets of reports add.
 
         Args:
             state: (state_size,) int64, from `zeros` or earlier calls.
@@ -407,7 +407,7 @@ class Oracle(ABC):
         return present + (m - 1) * absent, m * absent
 
     def _check_sums(self, counts: npt.NDArray[np.int64], n: int) -> None:  # noqa: B027 - for most there is none
-        """Refuse counts in 0..n whose sums no n reports have; here each report may support any of the values."""
+        """Refuses counts in 0..n whose sums no n reports have; here each report may support any of the values."""
 
     def _well_formed(self, reports: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
         """Integers below their bounds; a report that is a vector has a rule of its own instead."""
