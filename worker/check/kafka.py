@@ -11,7 +11,9 @@ from worker.counting.head import Head
 from worker.counting.ownership import Unavailable
 from worker.kafka import cluster
 from worker.kafka.brokers import Unreachable
-from worker.kafka.cluster import Brokers, Cluster, Unread
+from worker.kafka.cluster import Brokers, Cluster
+from worker.kafka.errors import BrokerError
+from worker.kafka.newest import newest_records
 from worker.kafka.topics import Topic
 from worker.kafka.undecided import LONG_SECONDS, Undecided
 
@@ -120,8 +122,8 @@ def judge_head(config: Config, served: Served, topic: Topic | None, head: Head) 
 def _reports(config: Config, served: Served) -> Finding:
     """Judges the newest records of a stream's topic, if they can be read."""
     try:
-        return judge_reports(served, cluster.newest_values(config, served.topic))
-    except Unread as error:
+        return judge_reports(served, [record.value for record in newest_records(config, served.topic)])
+    except BrokerError as error:
         text = f"the newest records of topic {served.topic} cannot be read: {error}"
         return Finding(Level.WARNING, f"reports of {served.stream.name}", text, "run check again")
 

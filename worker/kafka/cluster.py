@@ -11,14 +11,9 @@ from kafka.admin import KafkaAdminClient
 from worker.config import Config, Served
 from worker.counting.head import Head
 from worker.kafka import brokers, topics
-from worker.kafka.newest import newest_records
 from worker.kafka.outbox import KafkaOutbox
 from worker.kafka.topics import Topic
 from worker.kafka.undecided import Undecided, find_undecided
-
-
-class Unread(RuntimeError):  # noqa: N818  # named for what happened, as its message is read
-    """Records of a topic could not be read."""
 
 
 @dataclass(frozen=True)
@@ -113,15 +108,3 @@ def head(config: Config, served: Served) -> Head:
     identity = config.transactional_id(served.stream)
     outbox = KafkaOutbox(config.kafka.client(), identity, config.snapshots.topic, served.stream)
     return outbox.head(decided=True, wait_seconds=brokers.TIMEOUT_SECONDS)
-
-
-def newest_values(config: Config, topic: str) -> list[bytes | None]:
-    """Returns the values of the newest committed records of a topic.
-
-    Raises:
-        Unread: the brokers do not answer, or a record batch cannot be read.
-    """
-    try:
-        return [record.value for record in newest_records(config, topic)]
-    except kafka.errors.KafkaError as error:
-        raise Unread(str(error)) from error

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 import ldp
-from ldp import frames, snapshot
+from ldp import frames, kernels, snapshot
 from ldp.oracles import ORACLES
 from tests.estimates import estimated
 from worker.check import Finding, Level
@@ -352,6 +352,7 @@ def test_where_compiled_kernels_are_kept(asked, used, level):
 
 
 def test_the_folder_of_the_kernels_is_found():
+    kernels.count_bits(np.zeros(8, np.int64), np.zeros((1, 1), np.uint8))  # so that it is compiled
     assert any(Path(cache_folder()).glob("bits.count_bits-*.nbi"))
 
 
