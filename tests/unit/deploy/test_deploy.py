@@ -19,6 +19,7 @@ from ruamel.yaml import YAML
 from deploy.local import services
 from tests import conftest, prometheus
 from worker import cli, config
+from worker.config import schema
 from worker.observe.metrics import Metrics
 
 DEPLOY = Path(services.__file__).parent.parent
@@ -94,14 +95,14 @@ def test_the_health_check_asks_the_worker(status: int, code: int) -> None:
 def test_point_15_the_image_listens_for_those_outside_it() -> None:
     """Which compose's Prometheus is; a worker by itself listens for its own machine alone."""
     assert "LDP_WORKER_HTTP__HOST=0.0.0.0\n" in DOCKERFILE
-    assert config.Http().host == "127.0.0.1"
+    assert schema.Http().host == "127.0.0.1"
     for name in ("worker-1", "worker-2"):
         assert "LDP_WORKER_HTTP__HOST" not in SERVICES[name].get("environment", {})
 
 
 def test_the_health_check_knows_the_default_port() -> None:
-    assert f'\\"{config.Http().port}\\"' in DOCKERFILE
-    assert f"EXPOSE {config.Http().port}\n" in DOCKERFILE
+    assert f'\\"{schema.Http().port}\\"' in DOCKERFILE
+    assert f"EXPOSE {schema.Http().port}\n" in DOCKERFILE
 
 
 # --- compose ------------------------------------------------------------------------------------------------
@@ -222,7 +223,7 @@ def test_prometheus_scrapes_both_workers_as_the_job_that_the_alerts_know() -> No
     assert f'job="{prometheus.JOB}"' in RULES.read_text(encoding="utf-8")
     workers = [name for name in SERVICES if name.startswith("worker-")]
     (static,) = scrape["static_configs"]
-    assert static["targets"] == [f"{name}:{config.Http().port}" for name in workers]
+    assert static["targets"] == [f"{name}:{schema.Http().port}" for name in workers]
 
 
 def names(text: str) -> set[str]:
