@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,7 +17,10 @@ if TYPE_CHECKING:
     from ldp.oracles.oracle import Oracle
 
 Vector = npt.NDArray[np.float64]
-Window = tuple[int, int]
+Stretch = tuple[int, int]
+"""A stretch of time [start, end), in milliseconds since the epoch."""
+
+Counts = npt.NDArray[np.int64]
 
 MOST_MERGED = 1 << 43
 """Reports of an estimate that can be merged: of more, float64 frequencies do not tell each count."""
@@ -36,11 +39,13 @@ class Estimate:
         oracle: the protocol whose p and q the estimate was made with.
         windows: the stretches of time that the reports are from, each [start, end) in milliseconds since the epoch,
             in order and apart from each other; empty for all of the stream.
+        counts: (d,) int64, read-only: the support counts that the frequencies are of, as `Oracle.estimate` was given
+            them; None for an estimate that was made of frequencies alone.
 
     Raises:
-        ValueError: frequencies not one vector of the oracle's d finite numbers, n below 1, or a window that has no
-            length or overlaps another.
-        TypeError: n, or an end of a window, is not an integer.
+        ValueError: frequencies not one vector of the oracle's d finite numbers, n below 1, a window that has no
+            length or overlaps another, or another number of counts than d.
+        TypeError: n, an end of a window, or a count is not an integer.
 
     Example:
         >>> import ldp
@@ -56,7 +61,8 @@ class Estimate:
     frequencies: Vector
     n: int
     oracle: Oracle
-    windows: tuple[Window, ...] = ()
+    windows: tuple[Stretch, ...] = ()
+    counts: Counts | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         frequencies = np.array(self.frequencies, dtype=np.float64)
@@ -70,6 +76,15 @@ class Estimate:
             raise TypeError(f"n must be an integer, got {type(self.n).__name__}")
         if self.n < 1:
             raise ValueError(f"n must be at least 1 report, got {self.n}")
+        if self.counts is not None:
+            counts = np.array(self.counts)
+            if counts.dtype.kind not in "iu":
+                raise TypeError(f"counts must be integers, not {counts.dtype}")
+            if counts.shape != (d,):
+                raise ValueError(f"counts have shape {counts.shape}; the oracle's domain needs ({d},)")
+            counts = counts.astype(np.int64, copy=False)
+            counts.flags.writeable = False
+            object.__setattr__(self, "counts", counts)
         frequencies.flags.writeable = False
         object.__setattr__(self, "frequencies", frequencies)
         object.__setattr__(self, "n", int(self.n))
@@ -154,15 +169,16 @@ class Estimate:
             TypeError: an end that is not an integer.
             ValueError: a window without length.
         """
-        return Estimate(self.frequencies, self.n, self.oracle, ((start, end),))
+        return replace(self, windows=((start, end),))
 
     def merge(self, *others: Estimate) -> Estimate:
         """The estimate of all reports of several windows of one stream, as if they had been counted together.
 
-        Sound because counts are linear in the reports: they are recovered from the frequencies, exactly, and added. The
-        result is to the last bit what `Oracle.estimate` makes of the sums, so equal counts stay equal. Nothing else
-        merges: what a method makes of an estimate is not linear in the counts; merge first. Such a
-        vector in an Estimate of its own is refused where its numbers are no counts'.
+        Sound because counts are linear in the reports: they are added. The result is to the last bit what
+        `Oracle.estimate` makes of the sums, so equal counts stay equal. An estimate that was made of frequencies alone
+        has its counts recovered from them, exactly. Nothing else merges: what a method makes of an estimate is not
+        linear in the counts; merge first. Such a vector in an Estimate of its own is refused where its numbers are no
+        counts'.
 
         n adds, and counts reports: a user who reported in two windows is in both, and has spent ε twice.
 
@@ -204,22 +220,18 @@ class Estimate:
                     " within(start, end) says of which window an estimate is"
                 )
         n = sum(estimate.n for estimate in merged)
-        counts = np.sum([estimate._counts() for estimate in merged], axis=0)  # noqa: SLF001  # of another estimate
+        counts = np.sum([estimate._support() for estimate in merged], axis=0)  # noqa: SLF001  # of another estimate
         # two that overlap are refused here
-        return Estimate(
-            self.oracle.estimate(counts, n).frequencies,
-            n,
-            self.oracle,
-            tuple(window for estimate in merged for window in estimate.windows),
-        )
+        windows = tuple(window for estimate in merged for window in estimate.windows)
+        return replace(self.oracle.estimate(counts, n), windows=windows)
 
-    def _counts(self) -> npt.NDArray[np.int64]:
-        """The support counts that the frequencies were made of: (d,)."""
+    def _support(self) -> Counts:
+        """The counts, or what the frequencies say that they were: (d,)."""
         if self.n > MOST_MERGED:
             raise ValueError(f"an estimate of {self.n} reports does not merge; at most {MOST_MERGED} do")
         p, q = self.oracle.p, self.oracle.q
         exact = self.n * (float(q) + float(p - q) * self.frequencies)
-        counts = np.rint(exact)
+        counts = np.rint(exact) if self.counts is None else self.counts
         # f̃ and this calculation round five times, each by at most half an ulp of a number that is at most 1
         off = np.abs(exact - counts) > 3 * np.finfo(np.float64).eps * self.n
         if off.any():
@@ -250,9 +262,9 @@ def check_estimate(given: object) -> None:
         )
 
 
-def _joined(windows: Iterable[Window]) -> tuple[Window, ...]:
-    """Windows in their order, those that touch as one."""
-    joined: list[Window] = []
+def _joined(windows: Iterable[Stretch]) -> tuple[Stretch, ...]:
+    """Stretches in their order, those that touch as one."""
+    joined: list[Stretch] = []
     for start, end in sorted(_checked(window) for window in windows):
         first, last = joined[-1] if joined else (start, None)
         if last is not None and start < last:
@@ -266,7 +278,7 @@ def _joined(windows: Iterable[Window]) -> tuple[Window, ...]:
     return tuple(joined)
 
 
-def _checked(window: Window) -> Window:
+def _checked(window: Stretch) -> Stretch:
     if not isinstance(window, tuple) or len(window) != 2:
         raise TypeError(f"a window is (start, end), got {window!r}")
     start = as_integer("a window's start", window[0], -(1 << 63), (1 << 63) - 2)

@@ -18,7 +18,7 @@ from ldp.consistency.normalization import norm_sub
 from ldp.consistency.summation import exact_sum
 from ldp.estimate import Estimate, Vector, check_estimate
 from ldp.oracles.oracle import Oracle
-from ldp.tail import lowest
+from ldp.tail import lower_bound
 
 Indices = npt.NDArray[np.intp]
 
@@ -183,12 +183,20 @@ def top_interval(estimate: Estimate, k: int, level: float = 0.95) -> tuple[Vecto
     if not 0.0 < level < 1.0:
         raise ValueError(f"level must lie strictly between 0 and 1, got {level}")
     n, p, q = estimate.n, estimate.oracle.p, estimate.oracle.q
-    frequencies = estimate.frequencies[top(estimate, k)]
-    counts = np.clip(np.rint(n * (float(q) + float(p - q) * frequencies)), 0.0, n)
+    counts = _support(estimate, top(estimate, k))
     risk = (1.0 - level) / 2.0
-    low = lowest(counts, n, p, q, risk / estimate.oracle.domain_size)
-    high = 1.0 - lowest(n - counts, n, 1 - q, 1 - p, risk / k)
+    low = lower_bound(counts, n, p, q, risk / estimate.oracle.domain_size)
+    high = 1.0 - lower_bound(n - counts, n, 1 - q, 1 - p, risk / k)
     return low, high
+
+
+def _support(estimate: Estimate, values: Indices) -> Vector:
+    """The support counts of some values; of an estimate without any, the nearest that its frequencies allow."""
+    if estimate.counts is not None:
+        return estimate.counts[values].astype(np.float64)
+    n, p, q = estimate.n, estimate.oracle.p, estimate.oracle.q
+    nearest: Vector = np.rint(n * (float(q) + float(p - q) * estimate.frequencies[values]))
+    return np.clip(nearest, 0.0, n)
 
 
 def sum_deviation(estimate: Estimate) -> float:

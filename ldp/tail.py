@@ -23,10 +23,10 @@ _ROUGH = (
 _HALVINGS = 53
 
 
-def lowest(counts: Vector, n: int, p: Fraction, q: Fraction, risk: float) -> Vector:
+def lower_bound(counts: Vector, n: int, p: Fraction, q: Fraction, risk: float) -> Vector:
     """For each count the lowest frequency f with Pr[C ≥ c] ≥ risk: a lower bound that fails with that risk at most.
 
-    An upper bound is 1 − lowest(n − counts, n, 1 − q, 1 − p, risk): the reports that do not support a value.
+    An upper bound is 1 − lower_bound(n − counts, n, 1 − q, 1 − p, risk): the reports that do not support a value.
 
     Args:
         counts: (k,) support counts, whole numbers in 0..n.
@@ -41,7 +41,7 @@ def lowest(counts: Vector, n: int, p: Fraction, q: Fraction, risk: float) -> Vec
     Example:
         >>> import ldp
         >>> oracle = ldp.OLH("1", domain_size=100)
-        >>> lowest(np.array([2600.0, 3000.0]), 10_000, oracle.p, oracle.q, 0.025).round(4)
+        >>> lower_bound(np.array([2600.0, 3000.0]), 10_000, oracle.p, oracle.q, 0.025).round(4)
         array([0.0063, 0.1828])
     """
     low, high = np.zeros_like(counts), np.ones_like(counts)
@@ -65,8 +65,8 @@ def tail(counts: Vector, n: int, p: Fraction, q: Fraction, f: Vector) -> Vector:
     Args:
         counts: (k,) whole numbers in 0..n.
         n: the number of reports.
-        p: as for `lowest`.
-        q: as for `lowest`.
+        p: as for `lower_bound`.
+        q: as for `lower_bound`.
         f: (k,) frequencies in [0, 1]; n·f need not be whole.
 
     Returns:

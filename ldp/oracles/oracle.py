@@ -260,7 +260,7 @@ class Oracle(ABC):
         counts = arguments.as_counts(counts, n, self.domain_size)
         self._check_sums(counts, n)
         frequencies = (counts / n - float(self.q)) / float(self.p - self.q)
-        return Estimate(frequencies, n, self)
+        return Estimate(frequencies, n, self, counts=counts)
 
     def estimate_reports(self, reports: npt.NDArray[np.void]) -> Estimate:
         """Φ at once, for a notebook: `check`, `accumulate`, `support` and `estimate` of all reports that there are.

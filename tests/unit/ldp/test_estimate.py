@@ -1,5 +1,6 @@
 """Estimate: what it accepts, its standard errors, and its score interval."""
 
+import dataclasses
 from fractions import Fraction
 from math import sqrt
 
@@ -230,3 +231,46 @@ def test_what_a_method_made_does_not_merge(method):
     made = ldp.Estimate(ldp.consistency.METHODS[method](own), own.n, oracle, ((1, 2),))
     with pytest.raises(ValueError, match="no counts"):
         own.merge(made)
+
+
+def test_an_estimate_keeps_the_counts_that_it_is_of():
+    oracle, given = ldp.OLH("1", 3), np.array([7, 0, 2], np.int32)
+    estimate = oracle.estimate(given, 9)
+    given[0] = 1
+    assert (estimate.counts.tolist(), estimate.counts.dtype) == ([7, 0, 2], np.int64)
+    assert not estimate.counts.flags.writeable
+    both = estimate.within(0, 1).merge(oracle.estimate([1, 1, 1], 3).within(1, 2))
+    assert both.counts.tolist() == [8, 1, 3]
+    assert ldp.Estimate(estimate.frequencies, 9, oracle).counts is None
+
+
+def test_frequencies_alone_say_the_same_as_with_their_counts():
+    oracle = ldp.OUE("1/2", 40)
+    rng = np.random.default_rng(3)
+    parts = [oracle.estimate(rng.integers(0, 501, 40), 500).within(i, i + 1) for i in range(2)]
+    bare = [ldp.Estimate(part.frequencies, part.n, oracle, part.windows) for part in parts]
+    merged, alike = parts[0].merge(parts[1]), bare[0].merge(bare[1])
+    assert merged.frequencies.tobytes() == alike.frequencies.tobytes()
+    assert merged.counts.tobytes() == alike.counts.tobytes()
+    for k in (1, 40):
+        ends = [
+            ldp.query.top_interval(estimate, k)
+            for estimate in (merged, ldp.Estimate(merged.frequencies, 1000, oracle))
+        ]
+        assert np.array(ends[0]).tobytes() == np.array(ends[1]).tobytes()
+
+
+def test_counts_that_are_not_those_of_the_frequencies_do_not_merge():
+    oracle = ldp.GRR("1", 3)
+    own, other = (oracle.estimate([5, 3, 2], 10).within(i, i + 1) for i in range(2))
+    made = dataclasses.replace(other, frequencies=ldp.consistency.METHODS["norm-sub"](other) / 2)
+    with pytest.raises(ValueError, match="no counts"):
+        own.merge(made)
+
+
+@pytest.mark.parametrize(
+    ("counts", "error"), [([1.0, 2.0, 3.0], TypeError), ([1, 2], ValueError), ([[1, 2, 3]], ValueError)]
+)
+def test_bad_counts_are_named(counts, error):
+    with pytest.raises(error, match="counts"):
+        ldp.Estimate([0.5, 0.5, 0.0], 10, ldp.GRR("1", 3), counts=counts)

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 import ldp
-from ldp.tail import lowest, tail
+from ldp.tail import lower_bound, tail
 
 
 def exact(holders, n, p, q):
@@ -71,8 +71,8 @@ def test_a_bound_fails_with_its_risk_at_most(name, epsilon, n, risk):
     oracle = ldp.oracle(name, epsilon, 50)
     p, q = oracle.p, oracle.q
     counts = np.arange(n + 1.0)
-    low = lowest(counts, n, p, q, risk)
-    high = 1.0 - lowest(n - counts, n, 1 - q, 1 - p, risk)
+    low = lower_bound(counts, n, p, q, risk)
+    high = 1.0 - lower_bound(n - counts, n, 1 - q, 1 - p, risk)
     assert ((low >= 0) & (low <= high) & (high <= 1)).all()
     assert (np.diff(low) >= 0).all()
     assert (np.diff(high) >= 0).all()
