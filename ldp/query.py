@@ -7,20 +7,130 @@ there is no such interval.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
 
-from ldp.arguments import as_indices, as_integer
+from ldp.arguments import MAX_DOMAIN, as_indices, as_integer
 from ldp.consistency import EXTRA, METHODS
-from ldp.consistency.normalization import norm_sub
 from ldp.consistency.summation import exact_sum
 from ldp.estimate import Estimate, Vector, check_estimate
 from ldp.oracles.oracle import Oracle
+from ldp.set_variance import SetVariance
 from ldp.tail import lower_bound
 
 Indices = npt.NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class SetQuery:
+    """The query for the frequency of one set of values.
+
+    Attributes:
+        name: what it is called in snapshots: any text that is not empty.
+        values: indices of the set's values, each once, in any order; at least one.
+
+    Raises:
+        TypeError: values that are no list or tuple of integers.
+        ValueError: a name that is not allowed; no value, one twice, or one that no domain has.
+
+    Example:
+        >>> SetQuery("warm", [2, 0]).values
+        (2, 0)
+    """
+
+    name: str
+    values: tuple[int, ...]
+    _variances: dict[Oracle, SetVariance] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        _check_name(self.name)
+        if not isinstance(self.values, list | tuple):
+            raise TypeError(
+                f"query {self.name!r}: {self.values!r} given; a list or tuple of value indices is needed"
+            )
+        what = f"query {self.name!r}: a value"
+        values = tuple(as_integer(what, value, 0, MAX_DOMAIN - 1) for value in self.values)
+        if not values or len(set(values)) != len(values):
+            raise ValueError(f"query {self.name!r} must list at least one value, each once")
+        object.__setattr__(self, "values", values)
+
+    def variance(self, oracle: Oracle) -> SetVariance:
+        """What the error of Base's answer needs of a protocol; kept for its next estimate."""
+        if oracle not in self._variances:
+            self._variances[oracle] = SetVariance(oracle, self.values)
+        return self._variances[oracle]
+
+
+@dataclass(frozen=True)
+class TopQuery:
+    """The query for the most frequent values.
+
+    Attributes:
+        name: what it is called in snapshots: any text that is not empty.
+        k: how many, at least 1.
+
+    Raises:
+        TypeError: k is not an integer.
+        ValueError: a name that is not allowed; a k that is below 1 or beyond every domain.
+    """
+
+    name: str
+    k: int
+
+    def __post_init__(self) -> None:
+        _check_name(self.name)
+        object.__setattr__(self, "k", as_integer(f"query {self.name!r}: top", self.k, 1, MAX_DOMAIN))
+
+
+Query = SetQuery | TopQuery
+
+
+def of_domain(
+    queries: Iterable[Query], domain_size: int
+) -> tuple[tuple[SetQuery, ...], tuple[TopQuery, ...]]:
+    """The queries for sets and those for the most frequent values, if a stream of a domain can have them together.
+
+    Args:
+        queries: in any order.
+        domain_size: d.
+
+    Returns:
+        Both kinds, each in the order given.
+
+    Raises:
+        TypeError: something that is no query.
+        ValueError: two queries of one name, a value outside 0..d-1, or a k beyond d.
+
+    Example:
+        >>> of_domain([TopQuery("most", 3)], 2)
+        Traceback (most recent call last):
+        ValueError: query 'most': top is 3; allowed is 1 to 2
+    """
+    sets: list[SetQuery] = []
+    tops: list[TopQuery] = []
+    for query in queries:
+        if isinstance(query, SetQuery):
+            as_integer(f"query {query.name!r}: a value", max(query.values), 0, domain_size - 1)
+            sets.append(query)
+        elif isinstance(query, TopQuery):
+            as_integer(f"query {query.name!r}: top", query.k, 1, domain_size)
+            tops.append(query)
+        else:
+            raise TypeError(f"a query must be a SetQuery or a TopQuery, not {type(query).__name__}")
+    names = [query.name for query in sets] + [query.name for query in tops]
+    if len(set(names)) < len(names):
+        double = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"two queries are named {double!r}")
+    return tuple(sets), tuple(tops)
+
+
+def _check_name(name: object) -> None:
+    if not isinstance(name, str) or not name or any("\ud800" <= character <= "\udfff" for character in name):
+        raise ValueError(f"a query's name is {name!r}; it must be a string that is not empty")
 
 
 def answer(estimate: Estimate, subset: npt.ArrayLike, method: str) -> float:
@@ -66,7 +176,8 @@ def std_error(estimate: Estimate, subset: npt.ArrayLike) -> float:
     """The standard error of Base's answer for a set, with the protocol's own covariance between its values.
 
     The counts of values in one report depend on each other, so this is not the root of the values' summed variances,
-    nor does the summed variance bound it: see `Spread`. The set's frequency in it is Base's answer, clipped to [0, 1].
+    nor does the summed variance bound it: see `SetVariance`. The set's frequency in it is Base's answer, clipped to
+    [0, 1].
 
     Args:
         estimate: f̃ over the domain.
@@ -74,7 +185,7 @@ def std_error(estimate: Estimate, subset: npt.ArrayLike) -> float:
 
     Returns:
         The standard deviation, a fraction of the reports; of one value it is that of `Estimate.std_error`, of the
-        whole domain under GRR or Subset Selection 0. Cost: that of a `Spread`.
+        whole domain under GRR or Subset Selection 0. Cost: that of a `SetVariance`.
 
     Raises:
         ValueError: an index outside the domain or repeated, none at all, or not one vector.
@@ -87,7 +198,7 @@ def std_error(estimate: Estimate, subset: npt.ArrayLike) -> float:
         (0.0502, 0.0638)
     """
     check_estimate(estimate)
-    return Spread(estimate.oracle, subset).std_error(estimate)
+    return SetVariance(estimate.oracle, subset).std_error(estimate)
 
 
 def interval(estimate: Estimate, subset: npt.ArrayLike, level: float = 0.95) -> tuple[float, float]:
@@ -96,7 +207,7 @@ def interval(estimate: Estimate, subset: npt.ArrayLike, level: float = 0.95) -> 
     As `Estimate.interval`, of which it is the entry for a set of one value: it holds its level for the given
     population where n·q is not small, is not clipped to [0, 1], and holds for one set at a time. Exact for all
     protocols but Hadamard and PGR, where the variance depends on which values the users have and not only on how many
-    are in the set: there it is weighted by Norm-Sub's frequencies (`Spread`).
+    are in the set: there it is weighted by Norm-Sub's frequencies (`SetVariance`).
 
     Args:
         estimate: f̃ over the domain.
@@ -105,7 +216,8 @@ def interval(estimate: Estimate, subset: npt.ArrayLike, level: float = 0.95) -> 
 
     Returns:
         (low, high), fractions of the reports; (1, 1) for the whole domain of two values or more under GRR, Subset
-        Selection, and PGR with as many points as values, whose estimates always sum to 1. Cost: that of a `Spread`.
+        Selection, and PGR with as many points as values, whose estimates always sum to 1. Cost: that of a
+        `SetVariance`.
 
     Raises:
         ValueError: as for `std_error`; level is not strictly between 0 and 1.
@@ -118,7 +230,7 @@ def interval(estimate: Estimate, subset: npt.ArrayLike, level: float = 0.95) -> 
         ([0.651, 0.848], (1.0, 1.0))
     """
     check_estimate(estimate)
-    return Spread(estimate.oracle, subset).interval(estimate, level)
+    return SetVariance(estimate.oracle, subset).interval(estimate, level)
 
 
 def top(estimate: Estimate, k: int) -> Indices:
@@ -241,99 +353,3 @@ def sum_deviation(estimate: Estimate) -> float:
 def _sum_law(oracle: Oracle) -> tuple[float, float]:
     """Kept for the next estimate of the same protocol."""
     return oracle.sum_law()
-
-
-class Spread:
-    """The variance V_u of how many of a set's values one report supports, for a user with each value u.
-
-    It is the protocol's own, from `Oracle.set_variances`. Averaged over the users with a value in the set and over the
-    others it makes the variance of Base's answer linear in the set's frequency F, as it is for a single value:
-
-        n·(p−q)²·variance = F·V_inside + (1−F)·V_outside.
-
-    For all protocols but Hadamard and PGR V_u is the same in each of the two groups, and nothing is approximate. For
-    these two the averages are weighted by Norm-Sub's frequencies, which are estimates themselves, or evenly where
-    Norm-Sub has nobody in a group.
-
-    It depends on the set and not on the reports, so one Spread serves all estimates of a stream.
-
-    Args:
-        oracle: the protocol.
-        subset: indices of the set's values in 0..d-1, each once, in any order; at least one.
-
-    Attributes:
-        indices: (m,) the set's.
-
-    Raises:
-        ValueError: an index outside the domain or repeated, none at all, or not one vector.
-        TypeError: indices that are not integers.
-
-    O(d) to make, for Hadamard and PGR O(K log K); for these two it keeps d numbers, else m.
-
-    Example:
-        >>> import ldp
-        >>> pgr = ldp.PGR("1", domain_size=13)
-        >>> round(Spread(pgr, range(9)).std_error(pgr.estimate([400] * 13, n=1300)), 4)
-        0.0845
-    """
-
-    def __init__(self, oracle: Oracle, subset: npt.ArrayLike) -> None:
-        self.indices = as_indices(subset, oracle.domain_size)
-        self._oracle = oracle
-        self._inside: Vector
-        self._outside: Vector
-        if self.indices.size == 1:
-            p, q = oracle.p, oracle.q
-            self._inside, self._outside = np.array([float(p * (1 - p))]), np.array([float(q * (1 - q))])
-        else:
-            variances = oracle.set_variances(self.indices)
-            self._inside = _constant(variances[self.indices])
-            self._outside = _constant(np.delete(variances, self.indices))
-
-    def std_error(self, estimate: Estimate) -> float:
-        """See `ldp.query.std_error`; the estimate must be of the same protocol."""
-        inside, outside = self._averages(estimate)
-        f = min(max(exact_sum(estimate.frequencies[self.indices]), 0.0), 1.0)
-        scale = float(1 / (estimate.n * (self._oracle.p - self._oracle.q) ** 2))
-        return math.sqrt(scale * ((1.0 - f) * outside + f * inside))
-
-    def interval(self, estimate: Estimate, level: float) -> tuple[float, float]:
-        """See `ldp.query.interval`; the estimate must be of the same protocol."""
-        inside, outside = self._averages(estimate)
-        f = np.array([exact_sum(estimate.frequencies[self.indices])])
-        (low,), (high,) = estimate.score_interval(f, inside, outside, level)
-        if inside == outside == 0.0:  # of the whole domain, where f is 1 but for rounding
-            return 1.0, 1.0
-        return float(low), float(high)
-
-    def _averages(self, estimate: Estimate) -> tuple[float, float]:
-        """V_u over the users inside and outside; where nobody can be outside, that inside twice."""
-        if estimate.oracle != self._oracle:
-            raise ValueError(f"the estimate is of {estimate.oracle}, the set's variances of {self._oracle}")
-        if max(self._inside.size, self._outside.size) == 1:
-            inside, outside = self._inside, self._outside
-        else:
-            users = _users(estimate)
-            inside = _mean(self._inside, users[self.indices])
-            outside = _mean(self._outside, np.delete(users, self.indices))
-        return float(inside[0]), float(outside[0] if outside.size else inside[0])
-
-
-def _constant(variances: Vector) -> Vector:
-    """One number in the place of many that are equal."""
-    if variances.size and np.ptp(variances) <= 1e-12 * variances.max():
-        return variances[:1].copy()
-    return variances
-
-
-@lru_cache(maxsize=1)
-def _users(estimate: Estimate) -> Vector:
-    """Norm-Sub's frequencies, kept for the next set of the same estimate."""
-    return norm_sub(estimate)
-
-
-def _mean(variances: Vector, users: Vector) -> Vector:
-    """One number in the place of many, as so many users have them."""
-    if variances.size < 2:
-        return variances
-    return np.array([np.average(variances, weights=users if users.any() else None)])

@@ -44,6 +44,7 @@ from ldp.consistency import METHODS
 from ldp.consistency.empirical_bayes import Fit
 from ldp.consistency.normalization import norm_sub, project_on_simplex
 from ldp.estimate import Estimate, Vector
+from ldp.query import Query, SetQuery, TopQuery
 
 NEAR = 1.1
 """A method whose error is at most this many times the lowest is as good as the best."""
@@ -70,26 +71,12 @@ Indices = npt.NDArray[np.intp]
 
 @dataclass(frozen=True)
 class Values:
-    """The query for single values: the mean squared error is over the domain."""
-
-
-@dataclass(frozen=True)
-class Top:
-    """The query for the most frequent values: the error is over those that are it in truth.
-
-    Attributes:
-        k: how many, at least 1; of a smaller domain all.
-    """
-
-    k: int
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "k", as_integer("k", self.k, 1, MAX_DOMAIN))
+    """All queries for single values: the mean squared error is over the domain."""
 
 
 @dataclass(frozen=True, eq=False)
 class Sets:
-    """The query for the frequencies of sets of values: the mean squared error is over the sets.
+    """The queries for some sets of values together: the mean squared error is over the sets.
 
     Args:
         sets: of each set the indices of its values, each once, in any order.
@@ -119,7 +106,9 @@ class Sets:
         return sums
 
 
-Query = Values | Sets | Top
+Queries = Values | Sets | Query
+"""What a method is chosen for: one query, or several by the mean of their errors. Of a `TopQuery` the error is over the
+values that are the most frequent in truth, of a smaller domain over all."""
 
 
 @dataclass(frozen=True)
@@ -148,7 +137,7 @@ class Ranking:
         confidence: the probability that the first method's error is at most `NEAR` times the lowest: of resamples of
             a few of the simulations, which are the same for all methods, and of what the real estimate leaves open, the
             share in which it is; the lower one of the two populations; times `FEW_SETS` for few sets.
-        weight: that of the correction, 0 to ½; 0 for a `Top`.
+        weight: that of the correction, 0 to ½; 0 for a `TopQuery`.
     """
 
     rows: tuple[Row, ...]
@@ -166,12 +155,12 @@ class Ranking:
         return self.rows[0].method
 
 
-def choose(estimate: Estimate, query: Query, rng: np.random.Generator, repeats: int = 50) -> Ranking:
+def choose(estimate: Estimate, query: Queries, rng: np.random.Generator, repeats: int = 50) -> Ranking:
     """The methods in the order of their errors on a query, as far as the reports tell.
 
     Args:
         estimate: f̃ over the domain.
-        query: `Values`, `Sets` or `Top`.
+        query: one query, or `Values` or `Sets`.
         rng: a numpy generator for the simulation; the same state gives the same ranking.
         repeats: how many collections are simulated for it, half of each population, at least 4.
 
@@ -196,7 +185,7 @@ def choose(estimate: Estimate, query: Query, rng: np.random.Generator, repeats: 
 
 
 def choose_all(
-    estimate: Estimate, queries: Sequence[Query], rng: np.random.Generator, repeats: int = 50
+    estimate: Estimate, queries: Sequence[Queries], rng: np.random.Generator, repeats: int = 50
 ) -> list[Ranking]:
     """`choose` for many queries from one simulation, in whose time the methods on the simulated estimates dominate.
 
@@ -204,6 +193,7 @@ def choose_all(
     some queries are for many sets or single values and others are not.
     """
     half = as_integer("repeats", repeats, 4, 1 << 20) // 2
+    queries = [_as_sets(query) for query in queries]
     for query in queries:
         _check(query, estimate.oracle.domain_size)
     *coins, again = (np.random.default_rng(int(seed)) for seed in rng.integers(1 << 63, size=4))
@@ -228,17 +218,22 @@ def choose_all(
     return rankings
 
 
-def _populations(query: Query) -> tuple[int, int]:
+def _populations(query: Queries) -> tuple[int, int]:
     """The two populations that a query is simulated on."""
-    return (SMOOTH if isinstance(query, Top) or _few(query) else ROUGH, DRAWN)
+    return (SMOOTH if isinstance(query, TopQuery) or _few(query) else ROUGH, DRAWN)
 
 
-def _few(query: Query) -> bool:
+def _as_sets(query: Queries) -> Queries:
+    """A query for one set as `Sets`; anything else as it is."""
+    return Sets([query.values]) if isinstance(query, SetQuery) else query
+
+
+def _few(query: Queries) -> bool:
     return isinstance(query, Sets) and len(query.starts) < MANY
 
 
 def _simulate(
-    estimate: Estimate, weights: Iterable[Vector], queries: Sequence[Query], rng: np.random.Generator
+    estimate: Estimate, weights: Iterable[Vector], queries: Sequence[Queries], rng: np.random.Generator
 ) -> list[Vector]:
     """The collection of each of some populations, once: for each query (2, R, 11), errors and distances to Base."""
     oracle, made = estimate.oracle, []
@@ -260,17 +255,18 @@ def all_methods(estimate: Estimate) -> Vector:
     return vectors
 
 
-def mean_squares(query: Query, vectors: Vector, truth: Vector) -> Vector:
+def mean_squares(query: Queries, vectors: Vector, truth: Vector) -> Vector:
     """The mean squared error of each method's answers to a query.
 
     Args:
-        query: `Values`, `Sets` or `Top`.
+        query: one query, or `Values` or `Sets`.
         vectors: (11, d), from `all_methods`.
-        truth: (d,) the frequencies; a `Top`'s values are the k largest of them, of equal ones the first.
+        truth: (d,) the frequencies; a `TopQuery`'s values are the k largest of them, of equal ones the first.
 
     Returns:
         (11,) float64, in the order of `METHODS`.
     """
+    query = _as_sets(query)
     if isinstance(query, Sets):
         wanted = query.sums(truth)
         answers = [query.sums(vector) for vector in vectors]
@@ -279,18 +275,18 @@ def mean_squares(query: Query, vectors: Vector, truth: Vector) -> Vector:
         squares: Vector = np.where(off > ROUNDING, off, 0.0) ** 2
         mean: Vector = squares.mean(axis=1)
         return mean
-    if isinstance(query, Top):
+    if isinstance(query, TopQuery):
         top = np.argsort(-truth, kind="stable")[: query.k]
         vectors, truth = vectors[:, top], truth[top]
     return np.array([np.mean((vector - truth) ** 2) for vector in vectors])
 
 
-def _distances(query: Query, vectors: Vector) -> Vector:
-    """The mean square of each method's answers less Base's: (11,); 0 for a `Top`.
+def _distances(query: Queries, vectors: Vector) -> Vector:
+    """The mean square of each method's answers less Base's: (11,); 0 for a `TopQuery`.
 
-    A Top's values are chosen by the estimate, so Base is not unbiased on them, and nothing is corrected.
+    A TopQuery's values are chosen by the estimate, so Base is not unbiased on them, and nothing is corrected.
     """
-    return np.zeros(len(vectors)) if isinstance(query, Top) else mean_squares(query, vectors, vectors[0])
+    return np.zeros(len(vectors)) if isinstance(query, TopQuery) else mean_squares(query, vectors, vectors[0])
 
 
 def _rank(
@@ -328,9 +324,9 @@ def _rank(
     return Ranking(rows, trust * float(near.mean(axis=1).min()), weight)
 
 
-def _check(query: Query, domain_size: int) -> None:
-    if not isinstance(query, Values | Sets | Top):
-        raise TypeError(f"a query must be Values, Sets or Top, not {type(query).__name__}")
+def _check(query: Queries, domain_size: int) -> None:
+    if not isinstance(query, Values | Sets | TopQuery):
+        raise TypeError(f"a query must be a SetQuery, a TopQuery, Values or Sets, not {type(query).__name__}")
     if isinstance(query, Sets) and (highest := int(query.members.max())) >= domain_size:
         raise ValueError(f"a set's indices must lie in 0..{domain_size - 1}, got {highest}")
 

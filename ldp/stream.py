@@ -9,32 +9,29 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ldp.arguments import as_integer
 from ldp.oracles import ORACLES, Oracle
 
-if TYPE_CHECKING:
-    from ldp.query import Spread
-
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,200}", re.ASCII)
+DOCUMENT_VERSION = 1
+"""Of the public document, and so of the fingerprint over it. A document of version 1 does not say so: a newer one has
+the key ``version``."""
 _COMMON = ("protocol", "epsilon", "domain_size")
 
 
 @dataclass(frozen=True)
 class Stream:
-    """A name, an oracle, the domain's labels and the queries to answer in snapshots.
+    """A name, an oracle, and the domain's labels.
 
     Attributes:
         name: 1 to 200 of the characters A–Z a–z 0–9 . _ -
         oracle: the protocol with its parameters.
         labels: the name of each value, in the domain's order, or None.
-        queries: (name, value indices) pairs, each the set of values that a query sums over.
-        top: (name, k) pairs, each a query for the k most frequent values; of a name that no other query has.
 
     Raises:
-        TypeError: an oracle, label or query of the wrong type.
-        ValueError: a name, label or query that is not allowed; the message says what is.
+        TypeError: an oracle or label of the wrong type.
+        ValueError: a name or label that is not allowed; the message says what is.
 
     Example:
         >>> import ldp
@@ -48,8 +45,6 @@ class Stream:
     name: str
     oracle: Oracle
     labels: tuple[str, ...] | None = None
-    queries: tuple[tuple[str, tuple[int, ...]], ...] = ()
-    top: tuple[tuple[str, int], ...] = ()
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not _NAME.fullmatch(self.name):
@@ -57,12 +52,6 @@ class Stream:
         if not isinstance(self.oracle, Oracle):
             raise TypeError(f"stream {self.name}: oracle must be an Oracle, not {type(self.oracle).__name__}")
         object.__setattr__(self, "labels", _labels(self.name, self.labels, self.oracle.domain_size))
-        object.__setattr__(self, "queries", _queries(self.name, self.queries, self.oracle.domain_size))
-        object.__setattr__(self, "top", _top(self.name, self.top, self.oracle.domain_size))
-        names = [name for name, _ in (*self.queries, *self.top)]
-        if len(set(names)) < len(names):
-            double = next(name for name in names if names.count(name) > 1)
-            raise ValueError(f"stream {self.name}: two queries are named {double!r}")
 
     def document(self) -> dict[str, Any]:
         """The public document, in JSON's types: protocol, ε as "num/den", d, the protocol's own, labels."""
@@ -76,19 +65,12 @@ class Stream:
         """The first four bytes of SHA-256 over the document in canonical form.
 
         Canonical is JSON in UTF-8 with sorted keys and no spaces; labels are replaced by the SHA-256 (in
-        hexadecimal) of their own canonical form. Neither the name nor the queries enter it.
+        hexadecimal) of their own canonical form. The name does not enter it.
         """
         document = self.document()
         if self.labels is not None:
             document["labels"] = hashlib.sha256(_canonical(document["labels"])).hexdigest()
         return hashlib.sha256(_canonical(document)).digest()[:4]
-
-    @cached_property
-    def spreads(self) -> tuple[Spread, ...]:
-        """For each of the queries what the error of Base's answer needs, and needs only once."""
-        from ldp.query import Spread
-
-        return tuple(Spread(self.oracle, values) for _, values in self.queries)
 
     def where(self, *predicates: str | Callable[[str], object]) -> tuple[int, ...]:
         """The set of the values whose label satisfies at least one of some predicates, each value once.
@@ -126,11 +108,16 @@ class Stream:
 
         Raises:
             TypeError: a part of the document that has the wrong type.
-            ValueError: a key that is missing or unknown, or a value that is not allowed.
+            ValueError: a document of a newer version, a key that is missing or unknown, or a value that is not allowed.
         """
         if not isinstance(document, Mapping):
             raise TypeError(
                 f"stream {name}: the document must be a JSON object, not {type(document).__name__}"
+            )
+        if "version" in document:
+            raise ValueError(
+                f"stream {name}: the document is of version {document['version']!r}, a newer one; this reads version "
+                f"{DOCUMENT_VERSION}, which has no key 'version'"
             )
         protocol = document.get("protocol")
         if not isinstance(protocol, str) or protocol not in ORACLES:
@@ -187,43 +174,6 @@ def _labels(stream: str, labels: object, domain_size: int) -> tuple[str, ...] | 
             raise ValueError(f"stream {stream}: labels {first[label]} and {index} are both {label!r}")
         first[label] = index
     return tuple(labels)
-
-
-def _queries(stream: str, queries: object, domain_size: int) -> tuple[tuple[str, tuple[int, ...]], ...]:
-    checked = []
-    for name, values in _named(stream, "queries", queries, "(name, value indices)"):
-        if not isinstance(values, list | tuple):
-            raise TypeError(
-                f"stream {stream}: query {name!r}: {values!r} given; a list or tuple of value indices is needed"
-            )
-        indices = tuple(
-            as_integer(f"stream {stream}: query {name!r}: a value", v, 0, domain_size - 1) for v in values
-        )
-        if not indices or len(set(indices)) != len(indices):
-            raise ValueError(f"stream {stream}: query {name!r} must list at least one value, each once")
-        checked.append((name, indices))
-    return tuple(checked)
-
-
-def _top(stream: str, queries: object, domain_size: int) -> tuple[tuple[str, int], ...]:
-    return tuple(
-        (name, as_integer(f"stream {stream}: query {name!r}: top", k, 1, domain_size))
-        for name, k in _named(stream, "top", queries, "(name, k)")
-    )
-
-
-def _named(stream: str, what: str, queries: object, allowed: str) -> list[tuple[str, Any]]:
-    """The queries as pairs, of which the first is a name."""
-    if not isinstance(queries, list | tuple):
-        raise TypeError(f"stream {stream}: {what} must be a list or tuple, not {type(queries).__name__}")
-    for query in queries:
-        if not isinstance(query, list | tuple) or len(query) != 2:
-            raise TypeError(f"stream {stream}: a query is {query!r}; it must be {allowed}")
-        if not isinstance(query[0], str) or not query[0] or not _is_text(query[0]):
-            raise ValueError(
-                f"stream {stream}: a query's name is {query[0]!r}; it must be a string that is not empty"
-            )
-    return [(name, asked) for name, asked in queries]
 
 
 def _satisfying(labels: tuple[str, ...], predicate: object) -> list[int]:

@@ -21,7 +21,8 @@ from ldp.experiments.datasets import ZIPF_DOMAIN, ZIPF_USERS, Dataset, emoji, sh
 from ldp.experiments.evaluation import draw, each
 from ldp.experiments.figures import Row
 from ldp.experiments.jobs import Job, Sample, Scale, once
-from ldp.selection import NEAR, Query, Sets, Top, Values, all_methods, choose_all, mean_squares
+from ldp.query import TopQuery
+from ldp.selection import NEAR, Queries, Sets, Values, all_methods, choose_all, mean_squares
 
 Group = TypeVar("Group")
 
@@ -55,7 +56,7 @@ BY_NAME = ("power-ns", "norm-sub")  # what one could always take
 
 
 @cache
-def queries(name: str) -> Mapping[str, Query]:
+def queries(name: str) -> Mapping[str, Queries]:
     """The queries of a data set. Subgroups are those of emoji, elsewhere by rank."""
     d = len(DATASETS[name]().histogram)
     rng = np.random.default_rng(SETS)  # the same sets for every seed
@@ -65,7 +66,7 @@ def queries(name: str) -> Mapping[str, Query]:
         "single values": Values(),
         "random sets": Sets(random),
         "subgroups": Sets(groups),
-        **{f"top {k}": Top(k) for k in TOP},
+        **{f"top {k}": TopQuery(f"top {k}", k) for k in TOP},
         **{f"one random set #{i + 1}": Sets([random[i]]) for i in range(ALONE)},
         **{f"one subgroup #{i + 1}": Sets([groups[len(groups) * i // ALONE]]) for i in range(ALONE)},
     }

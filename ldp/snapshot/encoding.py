@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ldp.consistency import METHODS
-from ldp.query import read, top, top_interval
+from ldp.query import Query, SetQuery, of_domain, read, top, top_interval
 
 if TYPE_CHECKING:
     from ldp.estimate import Estimate
@@ -97,6 +97,7 @@ def messages(
     estimate: "Estimate",
     cut: Cut,
     sequence: int,
+    queries: Iterable[Query] = (),
     level: float = 0.95,
     methods: Sequence[str] = tuple(METHODS),
     inline: int = INLINE,
@@ -111,6 +112,7 @@ def messages(
         estimate: Base over the whole domain.
         cut: what was counted.
         sequence: the snapshot's number.
+        queries: what is to be answered.
         level: the confidence level of Base's intervals.
         methods: the names of those that are wanted.
         inline: how many values a vector that stands in its body has at most; a topic limits that, a file does not.
@@ -151,7 +153,8 @@ def messages(
         head["lineage"] = dict(lineage)
     parts = [_json(f"{stream.name}/head", head), *_domain(stream, inline)]
     low, high = estimate.interval(level)
-    most = [(name, top(estimate, k)) for name, k in stream.top]
+    sets, tops = of_domain(queries, stream.oracle.domain_size)
+    most = [(query.name, top(estimate, query.k)) for query in tops]
     everything = np.arange(stream.oracle.domain_size)
     for name in methods:
         frequencies = METHODS[name](estimate)
@@ -165,7 +168,7 @@ def messages(
             "sum": read(estimate, everything, name, frequencies),
             "standard_error": estimate.sigma,
             "level": level,
-            "queries": _with_method(_sets(stream, estimate, name, frequencies, level), recommended or {}),
+            "queries": _with_method(_sets(sets, estimate, name, frequencies, level), recommended or {}),
             "top": _with_method(_top(most, estimate, name, frequencies, level), recommended or {}),
         }
         parts += _with_vectors(key, body, vectors, inline)
@@ -173,17 +176,22 @@ def messages(
 
 
 def _sets(
-    stream: "Stream", estimate: "Estimate", method: str, frequencies: Vector, level: float
+    queries: Sequence[SetQuery], estimate: "Estimate", method: str, frequencies: Vector, level: float
 ) -> list[dict[str, Any]]:
     """Returns a method's answers for sets; Base's with standard error and interval."""
     answers: list[dict[str, Any]] = [
-        {"name": name, "values": list(values), "frequency": read(estimate, values, method, frequencies)}
-        for name, values in stream.queries
+        {
+            "name": query.name,
+            "values": list(query.values),
+            "frequency": read(estimate, query.values, method, frequencies),
+        }
+        for query in queries
     ]
     if method == "base":
-        for said, spread in zip(answers, stream.spreads, strict=True):
-            low, high = spread.interval(estimate, level)
-            said |= {"standard_error": spread.std_error(estimate), "low": low, "high": high}
+        for said, query in zip(answers, queries, strict=True):
+            variance = query.variance(estimate.oracle)
+            low, high = variance.interval(estimate, level)
+            said |= {"standard_error": variance.std_error(estimate), "low": low, "high": high}
     return answers
 
 

@@ -101,7 +101,9 @@ def _snapshot_faults(config: Config, topic: Topic, there: Mapping[str, Topic]) -
             "set cleanup.policy=compact",
         )
     need = max(
-        topics.largest_message(served.stream, there[served.topic].partitions if served.topic in there else 1)
+        topics.largest_message(
+            served.stream, served.queries, there[served.topic].partitions if served.topic in there else 1
+        )
         for served in config.streams
     )
     limit = topic.number("max.message.bytes")

@@ -1,11 +1,13 @@
 """Streams: each ``[[streams]]`` table as the stream that is served."""
 
 import re
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import ldp
 from ldp import files
+from ldp.arguments import as_integer
 from ldp.oracles import ORACLES
 from worker.config.faults import ConfigError, reason
 from worker.config.redaction import is_showable, shown_path
@@ -20,12 +22,14 @@ class Served:
     Attributes:
         stream: what is counted.
         topic: where its reports come from.
+        queries: what its snapshots answer.
         configured: the rule by which they are to be counted.
         recount_after: see `worker.counting.ownership.Ownership`.
     """
 
     stream: ldp.Stream
     topic: str
+    queries: tuple[ldp.query.Query, ...] = ()
     configured: Configured = Configured()  # noqa: RUF009  # frozen
     recount_after: int | None = None
 
@@ -68,17 +72,31 @@ def served_from(table: StreamTable, key: str, folder: Path) -> Served:
     try:
         oracle = ldp.oracle(table.protocol, epsilon=table.epsilon, domain_size=size, **parameters)
         stream = ldp.Stream(table.name, oracle, labels=None if labels is None else tuple(labels))
-        sets = [(query.name, _values(query, stream)) for query in table.queries if query.top is None]
-        top = [(query.name, query.top) for query in table.queries if query.top is not None]
-        stream = replace(stream, queries=tuple(sets), top=tuple(top))
+        queries = _queries(table.queries, stream)
         configured = Configured(table.revision, Terms(table.most_reports, ones=True))
-        return Served(stream, table.topic, configured, table.recount_after)
+        return Served(stream, table.topic, queries, configured, table.recount_after)
     except (TypeError, ValueError) as error:
         what = re.sub(r"^streams.*?: ", "", str(error))
         for text in (table.protocol, table.hash, str(table.epsilon)):
             if text is not None and not is_showable(text):
                 what = what.replace(repr(text), "a text").replace(text, "a text")
         raise ConfigError(f"{key}: {what}") from None
+
+
+def _queries(tables: Sequence[Query], stream: ldp.Stream) -> tuple[ldp.query.Query, ...]:
+    """Builds a stream's queries from their tables: those for sets, then those for the most frequent values."""
+    sets = [(table.name, _values(table, stream)) for table in tables if table.top is None]
+    size = stream.oracle.domain_size
+    try:
+        listed = [ldp.query.SetQuery(name, values) for name, values in sets]
+        tops = [
+            ldp.query.TopQuery(table.name, as_integer(f"query {table.name!r}: top", table.top, 1, size))
+            for table in tables
+            if table.top is not None
+        ]
+        return sum(ldp.query.of_domain([*listed, *tops], size), ())
+    except ValueError as error:
+        raise ValueError(f"stream {stream.name}: {error}") from None
 
 
 def _values(query: Query, stream: ldp.Stream) -> tuple[int, ...]:

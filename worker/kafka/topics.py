@@ -5,7 +5,7 @@ topic is never changed here; `worker.check.topics` says what is off about it.
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient, Of
 import ldp
 from ldp import wire
 from ldp.consistency import METHODS
+from ldp.query import Query, of_domain
 from ldp.snapshot import CHUNK, INLINE
 from worker.config import Config
 
@@ -96,27 +97,26 @@ class TopicError(RuntimeError):
     """A topic is missing, or the cluster refused to create one."""
 
 
-def largest_message(stream: ldp.Stream, partitions: int) -> int:
+def largest_message(stream: ldp.Stream, asked: Sequence[Query], partitions: int) -> int:
     """Returns an upper bound of the bytes of the largest message in any snapshot of a stream.
 
     Counted at their longest: all numbers, the offsets of all partitions, the document, the queries, the labels; only
     compression, which is not counted on, and more than some dozens of gaps or changes of rules could prove it wrong.
 
     Example:
-        >>> largest_message(ldp.Stream("s", ldp.OLH(epsilon="1", domain_size=845)), partitions=4)
+        >>> largest_message(ldp.Stream("s", ldp.OLH(epsilon="1", domain_size=845)), (), partitions=4)
         71851
-        >>> largest_message(ldp.Stream("s", ldp.OLH(epsilon="1", domain_size=1 << 20)), partitions=4)
+        >>> largest_message(ldp.Stream("s", ldp.OLH(epsilon="1", domain_size=1 << 20)), (), partitions=4)
         532480
     """
     d = stream.oracle.domain_size
+    sets, tops = of_domain(asked, d)
     document = {key: value for key, value in stream.document().items() if key != "labels"}
     method = {"method": max(METHODS, key=len), "sequence": 0}
     ends = {"low": 0, "high": 0, "recommended": method}
-    queries = [
-        {"name": name, "values": list(values), "standard_error": 0} | ends for name, values in stream.queries
-    ]
-    top = [{"name": name, "values": [d] * k, "frequencies": 0} | ends for name, k in stream.top]
-    numbers = 5 * len(queries) + sum(1 + 3 * k for _, k in stream.top)
+    queries = [{"name": q.name, "values": list(q.values), "standard_error": 0} | ends for q in sets]
+    top = [{"name": q.name, "values": [d] * q.k, "frequencies": 0} | ends for q in tops]
+    numbers = 5 * len(queries) + sum(1 + 3 * query.k for query in tops)
     body = _ENVELOPE + _OFFSET * partitions + _json([document, queries, top]) + _NUMBER * numbers
     if d <= INLINE:
         body += 3 * _NUMBER * d
@@ -166,7 +166,7 @@ def specs(config: Config, partitions: int) -> list[TopicSpec]:
         )
         for served in config.streams
     ]
-    largest = max(largest_message(served.stream, partitions) for served in config.streams)
+    largest = max(largest_message(served.stream, served.queries, partitions) for served in config.streams)
     needed.append(
         TopicSpec(
             config.snapshots.topic,

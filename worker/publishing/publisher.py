@@ -16,6 +16,7 @@ import numpy as np
 
 import ldp
 from ldp import snapshot
+from ldp.query import Query
 from ldp.snapshot import Cut, Message
 from worker.counting import layout
 from worker.counting.head import Head, foreign, named
@@ -57,6 +58,7 @@ class Publisher:
 
     Args:
         stream: whose snapshots.
+        queries: what they answer.
         cuts: where the counts are read.
         outbox: where the snapshots go.
         partitions: the topic's partitions, at the moment.
@@ -73,6 +75,7 @@ class Publisher:
     def __init__(
         self,
         stream: ldp.Stream,
+        queries: Sequence[Query],
         cuts: Cuts,
         outbox: Outbox,
         partitions: Callable[[], Sequence[int]],
@@ -84,7 +87,8 @@ class Publisher:
         metrics: Metrics,
         report: Callable[..., object],
     ) -> None:
-        self._stream, self._cuts, self._outbox, self._level = stream, cuts, outbox, level
+        self._stream, self._queries, self._level = stream, queries, level
+        self._cuts, self._outbox = cuts, outbox
         self._fewest_new, self._recommender = fewest_new, recommender
         self._partitions, self._uncounted, self._epoch = partitions, uncounted, epoch
         self._metrics, self._report = metrics, report
@@ -219,6 +223,7 @@ class Publisher:
             estimate,
             cut,
             sequence,
+            self._queries,
             self._level,
             recommended=recommended,
             lineage=named(lineage),

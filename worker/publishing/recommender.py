@@ -7,13 +7,14 @@ its own, and snapshots carry the newest recommendation that there is. Where no m
 import math
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 import numpy as np
 
 import ldp
-from ldp.selection import Query, Sets, Top, choose_all
+from ldp.query import Query
+from ldp.selection import choose_all
 from ldp.snapshot import Recommended
 from worker.observe.metrics import Metrics
 
@@ -36,7 +37,8 @@ class Recommender:
     """Keeps the recommendations for a stream's queries up to date.
 
     Args:
-        stream: whose queries; one without queries costs nothing.
+        stream: whose.
+        queries: what methods are recommended for; without any, it costs nothing.
         every: so many seconds from one recommendation to the next, at least; 0 for none.
         metrics: where failures are counted.
         report: called with an event's name and its facts.
@@ -47,6 +49,7 @@ class Recommender:
     def __init__(
         self,
         stream: ldp.Stream,
+        queries: Sequence[Query],
         every: float,
         metrics: Metrics,
         report: Callable[..., object],
@@ -55,8 +58,7 @@ class Recommender:
     ) -> None:
         self._name, self._every, self._metrics, self._report = stream.name, every, metrics, report
         self._clock, self._start = clock, start
-        self._queries: dict[str, Query] = {name: Sets([values]) for name, values in stream.queries}
-        self._queries |= {name: Top(k) for name, k in stream.top}
+        self._queries = queries
         self._repeats = min(REPEATS, LARGEST // stream.oracle.domain_size)
         self._due, self._busy, self._reports = -math.inf, False, 0
         self._latest: Mapping[str, Recommended] = {}
@@ -90,10 +92,10 @@ class Recommender:
         began = self._clock()
         try:
             rng = np.random.default_rng(sequence)
-            rankings = choose_all(estimate, [*self._queries.values()], rng, self._repeats)
+            rankings = choose_all(estimate, self._queries, rng, self._repeats)
             self._latest = {
-                name: Recommended(ranking.best, sequence)
-                for name, ranking in zip(self._queries, rankings, strict=True)
+                query.name: Recommended(ranking.best, sequence)
+                for query, ranking in zip(self._queries, rankings, strict=True)
                 if ranking.clear
             }
             self._reports = estimate.n

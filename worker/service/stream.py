@@ -136,6 +136,7 @@ class StreamWorker:
             )
             publisher = Publisher(
                 stream,
+                self._served.queries,
                 store,
                 outbox,
                 lambda: sorted(self.progress.partitions or ()),
@@ -143,7 +144,13 @@ class StreamWorker:
                 lambda: ownership.epoch(0),
                 config.snapshots.level,
                 config.snapshots.fewest_new,
-                Recommender(stream, config.snapshots.recommend_every_seconds, self._metrics, self._report),
+                Recommender(
+                    stream,
+                    self._served.queries,
+                    config.snapshots.recommend_every_seconds,
+                    self._metrics,
+                    self._report,
+                ),
                 self._metrics,
                 self._report,
             )

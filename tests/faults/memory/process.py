@@ -37,6 +37,7 @@ class Process(Member):
         )
         self.publisher = Publisher(
             world.stream,
+            (),
             store,
             outbox,
             lambda: range(len(world.logs)),
@@ -44,7 +45,7 @@ class Process(Member):
             lambda: self.ownership.epoch(0),
             0.95,
             0,
-            Recommender(world.stream, 0.0, metrics, _silent),
+            Recommender(world.stream, (), 0.0, metrics, _silent),
             metrics,
             _silent,
         )

@@ -11,6 +11,7 @@ import ldp
 from ldp import query
 from ldp.consistency import EXTRA, METHODS
 from ldp.oracles import ORACLES
+from ldp.set_variance import SetVariance
 from tests.estimates import estimated
 from tests.unit.ldp.test_laws import reports
 
@@ -159,10 +160,10 @@ def test_a_set_and_its_complement_are_as_uncertain(oracle, m):
     assert (1 - high, 1 - low) == pytest.approx(query.interval(estimate, others), rel=1e-9, abs=1e-12)
 
 
-def test_a_spread_is_of_its_protocol():
-    spread = query.Spread(ldp.GRR("1", 6), [1, 2])
+def test_a_set_s_variance_is_of_its_protocol():
+    variance = SetVariance(ldp.GRR("1", 6), [1, 2])
     with pytest.raises(ValueError, match=r"OLH.*GRR"):
-        spread.interval(ESTIMATE, 0.95)
+        variance.interval(ESTIMATE, 0.95)
 
 
 @pytest.mark.parametrize(
@@ -220,12 +221,12 @@ def counts_of_ten(oracle, rng):
 def test_95_per_cent_of_the_intervals_of_a_set_cover(name, epsilon):
     oracle, n = ldp.oracle(name, epsilon, 100), 10_000
     counts = counts_of_ten(oracle, np.random.default_rng(20200223))
-    spread = query.Spread(oracle, range(10, 20))
+    variance = SetVariance(oracle, range(10, 20))
     covered = 0
     for count, runs in zip(*np.unique(counts, return_counts=True), strict=True):
         frequencies = np.zeros(100)
         frequencies[10:20] = (count / n / 10 - float(oracle.q)) / float(oracle.p - oracle.q)
-        low, high = spread.interval(ldp.Estimate(frequencies, n, oracle), 0.95)
+        low, high = variance.interval(ldp.Estimate(frequencies, n, oracle), 0.95)
         covered += runs * (low <= 0.4 <= high)
     assert 0.94 <= covered / RUNS <= 0.96
 
@@ -246,10 +247,10 @@ def test_95_per_cent_cover_where_it_matters_which_values_the_users_have(oracle, 
     n = sum(users.values())
     drawn = sum(rng.multinomial(count, probabilities[v], RUNS) for v, count in users.items())
     truth = sum(count for v, count in users.items() if v in members) / n
-    spread = query.Spread(oracle, members)
+    variance = SetVariance(oracle, members)
     covered = 0
     for counts in drawn @ supports:
-        low, high = spread.interval(oracle.estimate(counts, n), 0.95)
+        low, high = variance.interval(oracle.estimate(counts, n), 0.95)
         covered += low <= truth <= high
     assert 0.94 <= covered / RUNS <= 0.96
 
@@ -334,3 +335,74 @@ def test_all_of_the_top_are_covered_where_the_counts_are_small(name):
     runs = np.array([oracle.simulate(users, rng) for _ in range(1500)])
     assert covered(oracle, n, k, users / n, runs) >= 0.95
     assert covered(oracle, n, k, users / n, runs, score_intervals) < 0.9
+
+
+# the queries themselves
+
+
+def test_a_query_is_frozen_and_compares_by_what_it_asks():
+    warm = query.SetQuery("warm", [2, np.int64(0)])
+    assert (warm.values, warm) == ((2, 0), query.SetQuery("warm", (2, 0)))
+    assert hash(warm) == hash(query.SetQuery("warm", (2, 0)))
+    assert warm != query.SetQuery("warm", (0, 2))
+    assert query.TopQuery("warm", np.int64(2)) == query.TopQuery("warm", 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "error", "said"),
+    [
+        ("q", 0, TypeError, "query 'q': 0 given; a list or tuple of value indices is needed"),
+        ("q", "01", TypeError, "query 'q': '01' given"),
+        ("q", {1: 2}, TypeError, "query 'q': "),
+        ("q", (0.0,), TypeError, "query 'q': a value must be an integer"),
+        ("q", (True,), TypeError, "query 'q': a value must be an integer"),
+        ("q", (-1,), ValueError, "query 'q': a value is -1"),
+        ("q", (), ValueError, "query 'q' must list at least one value, each once"),
+        ("q", (1, 1), ValueError, "query 'q' must list at least one value, each once"),
+        ("", (1,), ValueError, "a query's name is ''"),
+        (1, (1,), ValueError, "a query's name is 1"),
+        ("\udfff", (1,), ValueError, "a query's name is"),
+    ],
+)
+def test_bad_queries_for_sets(name, values, error, said):
+    with pytest.raises(error, match=said):
+        query.SetQuery(name, values)
+
+
+@pytest.mark.parametrize(
+    ("name", "k", "error", "said"),
+    [
+        ("q", [1], TypeError, "query 'q': top must be an integer"),
+        ("q", True, TypeError, "query 'q': top must be an integer"),
+        ("q", 0, ValueError, "query 'q': top is 0"),
+        ("", 1, ValueError, "a query's name is ''"),
+    ],
+)
+def test_bad_queries_for_the_top(name, k, error, said):
+    with pytest.raises(error, match=said):
+        query.TopQuery(name, k)
+
+
+def test_the_queries_of_a_domain():
+    sets = query.SetQuery("a", (2,)), query.SetQuery("b", (0, 1))
+    most = query.TopQuery("most", 3)
+    assert query.of_domain([sets[0], most, sets[1]], 3) == (sets, (most,))
+    assert query.of_domain((), 3) == ((), ())
+    for given, error, said in [
+        ([sets[0]], ValueError, "query 'a': a value is 2; allowed is 0 to 1"),
+        ([most], ValueError, "query 'most': top is 3; allowed is 1 to 2"),
+        ([sets[1], query.SetQuery("b", (0,))], ValueError, "two queries are named 'b'"),
+        ([sets[1], query.TopQuery("b", 1)], ValueError, "two queries are named 'b'"),
+        ([("b", (0,))], TypeError, "a SetQuery or a TopQuery, not tuple"),
+    ]:
+        with pytest.raises(error, match=said):
+            query.of_domain(given, 2)
+
+
+def test_a_set_s_variance_is_made_once_a_protocol():
+    two, pgr, grr = query.SetQuery("two", (5, 1)), ldp.PGR("1", 13), ldp.GRR("1", 6)
+    assert two.variance(pgr).indices.tolist() == [5, 1]
+    assert two.variance(ldp.PGR("1", 13)) is two.variance(pgr)
+    assert two.variance(grr) is not two.variance(pgr)
+    with pytest.raises(ValueError, match=r"0\.\.4, got 5"):
+        two.variance(ldp.GRR("1", 5))

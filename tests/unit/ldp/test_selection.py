@@ -14,10 +14,10 @@ from ldp.consistency.empirical_bayes import Fit
 from ldp.experiments import choice
 from ldp.experiments.figures import Row
 from ldp.experiments.jobs import Scale, run
+from ldp.query import TopQuery
 from ldp.selection import (
     NEAR,
     Sets,
-    Top,
     Values,
     _rank,
     all_methods,
@@ -121,7 +121,8 @@ def test_bases_error_is_its_variance(protocol):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("query", "first"), [(Sets([np.arange(40, 73)] * 10), 0), (Sets([np.arange(40, 73)] * 9), 1), (Top(5), 1)]
+    ("query", "first"),
+    [(Sets([np.arange(40, 73)] * 10), 0), (Sets([np.arange(40, 73)] * 9), 1), (TopQuery("top", 5), 1)],
 )
 def test_half_of_the_simulations_is_of_each_population(query, first):
     estimate, repeats = estimate_of("olh", 0.9 ** np.arange(100), 20_000, 9), 120
@@ -164,11 +165,13 @@ def test_mean_squares_are_those_of_single_answers():
     # a method that differs from the truth in one value only, by 2: the average is over the k largest
     vectors = np.tile(truth, (len(NAMES), 1))
     vectors[:, int(truth.argmax())] += 2.0
-    assert mean_squares(Top(5), vectors, truth) == pytest.approx(np.full(len(NAMES), 4 / 5))
+    assert mean_squares(TopQuery("top", 5), vectors, truth) == pytest.approx(np.full(len(NAMES), 4 / 5))
     vectors = np.tile(truth, (len(NAMES), 1))
     vectors[:, int(truth.argmin())] += 2.0
-    assert not mean_squares(Top(39), vectors, truth).any()
-    assert mean_squares(Top(40), vectors, truth) == pytest.approx(mean_squares(Values(), vectors, truth))
+    assert not mean_squares(TopQuery("top", 39), vectors, truth).any()
+    assert mean_squares(TopQuery("top", 40), vectors, truth) == pytest.approx(
+        mean_squares(Values(), vectors, truth)
+    )
 
 
 # the ranking, from numbers made up by hand
@@ -299,7 +302,7 @@ def test_point_23_the_confidence_is_the_lower_of_two_populations():
 def test_point_23_few_sets_are_never_surer_than_was_measured():
     estimate = estimate_of("olh", [1000.0] + [1.0] * 99, 1_000_000, 3, "4")
     rankings = choose_all(
-        estimate, [Sets([[0, 5]] * 9), Sets([[0, 5]] * 10), Top(1)], np.random.default_rng(1), 20
+        estimate, [Sets([[0, 5]] * 9), Sets([[0, 5]] * 10), TopQuery("top", 1)], np.random.default_rng(1), 20
     )
     assert rankings[0].confidence <= 0.85
     assert ranked(np.tile([4.0, 8.0], (R, 1)), np.zeros((R, 2)), np.zeros(2)).confidence == 1.0
@@ -310,7 +313,7 @@ def test_point_23_few_sets_are_never_surer_than_was_measured():
 
 def test_the_seed_decides_and_other_queries_do_not():
     estimate = estimate_of("olh", np.arange(1, 31), 3000, 31)
-    queries = [Top(4), Sets([[0, 1], [5]]), Values()]
+    queries = [TopQuery("top", 4), Sets([[0, 1], [5]]), Values()]
     together = choose_all(estimate, queries, np.random.default_rng(32), 10)
     for query, ranking in zip(queries, together, strict=True):
         assert choose(estimate, query, np.random.default_rng(32), 10) == ranking
@@ -326,7 +329,7 @@ def test_the_seed_decides_and_other_queries_do_not():
 
 def test_equal_queries_have_equal_errors():
     estimate = estimate_of("oue", np.arange(1, 13), 400, 41)
-    queries = [Values(), Sets([[v] for v in range(12)]), Top(12), Top(99)]
+    queries = [Values(), Sets([[v] for v in range(12)]), TopQuery("top", 12), TopQuery("top", 99)]
     values, sets, top, more = choose_all(estimate, queries, np.random.default_rng(42), 8)
     for one, other in ((values, sets), (top, more)):
         assert simulated(other) == pytest.approx(simulated(one), rel=1e-12)
@@ -351,7 +354,9 @@ def test_the_whole_domain_is_known():
 )
 def test_degenerate_estimates(protocol, frequencies, n):
     estimate = ldp.Estimate(frequencies, n, ldp.oracle(protocol, epsilon="1", domain_size=len(frequencies)))
-    for ranking in choose_all(estimate, [Values(), Top(1), Top(9), Sets([[0]])], np.random.default_rng(1), 4):
+    for ranking in choose_all(
+        estimate, [Values(), TopQuery("top", 1), TopQuery("top", 9), Sets([[0]])], np.random.default_rng(1), 4
+    ):
         numbers = [x for row in ranking.rows for x in (row.mse, row.std_error, row.simulated)]
         assert np.isfinite(numbers).all()
         assert min(numbers) >= 0.0
@@ -367,8 +372,8 @@ def test_degenerate_estimates(protocol, frequencies, n):
         (lambda: Sets([[0, -1]]), ValueError, "got -1"),
         (lambda: Sets([[0.5]]), TypeError, "integers, got float64"),
         (lambda: Sets([[[0]]]), ValueError, r"shape \(1, 1\)"),
-        (lambda: Top(0), ValueError, "k is 0"),
-        (lambda: Top(2.0), TypeError, "k must be an integer"),
+        (lambda: TopQuery("top", 0), ValueError, "top is 0"),
+        (lambda: TopQuery("top", 2.0), TypeError, "top must be an integer"),
     ],
 )
 def test_bad_queries_are_named(make, error, said):

@@ -10,6 +10,7 @@ import pytest
 import ldp
 from ldp import snapshot
 from ldp.consistency import METHODS
+from ldp.query import SetQuery, TopQuery
 from ldp.snapshot import Cut, Incomplete
 
 SCHEMA = json.loads((Path(snapshot.__file__).parent / "snapshot.schema.json").read_text())
@@ -17,11 +18,12 @@ CUT = Cut({1: 7, 0: 12}, {1: [(2, 5)], 0: []})
 
 
 def make(domain_size, *, labels=None, sequence=4, queries=(), top=()):
-    stream = ldp.Stream("s", ldp.OLH(epsilon="1", domain_size=domain_size), labels, queries, top)
+    stream = ldp.Stream("s", ldp.OLH(epsilon="1", domain_size=domain_size), labels)
+    asked = [*(SetQuery(*query) for query in queries), *(TopQuery(*query) for query in top)]
     n = 1000
     counts = np.random.default_rng(5).binomial(n, 0.27, domain_size)
     estimate = stream.oracle.estimate(counts, n)
-    return stream, estimate, snapshot.messages(stream, estimate, CUT, sequence, level=0.9)
+    return stream, estimate, snapshot.messages(stream, estimate, CUT, sequence, asked, level=0.9)
 
 
 def topic(messages, sequence):

@@ -1,4 +1,4 @@
-"""A stream's name, labels and queries, its public document, and the fingerprint over it."""
+"""A stream's name and labels, its public document, and the fingerprint over it."""
 
 import hashlib
 import pickle
@@ -32,7 +32,7 @@ def test_the_fingerprint_is_over_the_canonical_document():
 
 def test_only_the_document_enters_the_fingerprint():
     same = ldp.Stream("s", OLH).fingerprint
-    assert ldp.Stream("other", OLH, queries=[("q", (1, 2))]).fingerprint == same
+    assert ldp.Stream("other", OLH).fingerprint == same
     assert ldp.Stream("s", ldp.OLH(Fraction(2, 2), 845, g=4)).fingerprint == same
     different = [
         ldp.OLH("1.0000000001", 845),
@@ -149,55 +149,8 @@ def test_bad_labels(labels, error, says):
         ldp.Stream("s", GRR, labels)
 
 
-def test_labels_and_queries_are_frozen():
-    stream = ldp.Stream("s", GRR, list(LABELS), [["warm", [0]], ("all", (2, 0, 1))], [["most", 2]])
-    assert stream.labels == LABELS
-    assert stream.queries == (("warm", (0,)), ("all", (2, 0, 1)))
-    assert stream.top == (("most", 2),)
-    assert hash(stream) != hash(ldp.Stream("s", GRR, LABELS, stream.queries))
-
-
-@pytest.mark.parametrize(
-    ("queries", "error"),
-    [
-        ("q", TypeError),
-        ([("q",)], TypeError),
-        ([("q", 0)], TypeError),
-        ([("q", "01")], TypeError),
-        ([("q", (0.0,))], TypeError),
-        ([("q", (True,))], TypeError),
-        ([("q", (3,))], ValueError),
-        ([("q", (-1,))], ValueError),
-        ([("q", ())], ValueError),
-        ([("q", (1, 1))], ValueError),
-        ([("", (1,))], ValueError),
-        ([(1, (1,))], ValueError),
-        ([("\udfff", (1,))], ValueError),
-        ([("q", (1,)), ("q", (2,))], ValueError),
-    ],
-)
-def test_bad_queries(queries, error):
-    with pytest.raises(error, match="quer"):
-        ldp.Stream("s", GRR, queries=queries)
-
-
-@pytest.mark.parametrize(
-    ("top", "error", "says"),
-    [
-        ("q", TypeError, "top must be a list or tuple, not str"),
-        (["q"], TypeError, r"it must be \(name, k\)"),
-        ([("q", 1, 2)], TypeError, r"it must be \(name, k\)"),
-        ([("q", [1])], TypeError, "query 'q': top must be an integer"),
-        ([("q", 0)], ValueError, "query 'q': top is 0; allowed is 1 to 3"),
-        ([("q", 4)], ValueError, "query 'q': top is 4; allowed is 1 to 3"),
-        ([("", 1)], ValueError, "a query's name is ''"),
-        ([("q", 1), ("q", 2)], ValueError, "two queries are named 'q'"),
-        ([("warm", 1)], ValueError, "two queries are named 'warm'"),
-    ],
-)
-def test_bad_queries_for_the_top(top, error, says):
-    with pytest.raises(error, match=says):
-        ldp.Stream("s", GRR, queries=[("warm", (0,))], top=top)
+def test_labels_are_frozen():
+    assert ldp.Stream("s", GRR, list(LABELS)).labels == LABELS
 
 
 SHAPES = ldp.Stream("s", ldp.GRR("1", 6), ["red square", "blue square", "red disc", "Red disc", "a*b", "[x]"])
@@ -240,12 +193,6 @@ def test_what_is_no_predicate():
         ldp.Stream("s", GRR).where("red*")
 
 
-def test_spreads_are_made_once_a_query():
-    stream = ldp.Stream("s", ldp.PGR("1", 13), queries=[("one", (3,)), ("two", (5, 1))], top=[("most", 2)])
-    assert [spread.indices.tolist() for spread in stream.spreads] == [[3], [5, 1]]
-    assert stream.spreads is stream.spreads
-
-
 def test_an_oracle_is_needed():
     with pytest.raises(TypeError, match="oracle"):
         ldp.Stream("s", "olh")
@@ -255,3 +202,9 @@ def test_an_oracle_is_needed():
 def test_streams_of_every_protocol_have_a_document(name):
     stream = ldp.Stream("s", ldp.oracle(name, "1", 10))
     assert ldp.Stream.from_document("s", stream.document()) == stream
+
+
+def test_a_document_of_a_newer_version_is_refused_as_such():
+    said = r"stream s: the document is of version 2, a newer one; this reads version 1, which has no key 'version'"
+    with pytest.raises(ValueError, match=said):
+        ldp.Stream.from_document("s", ldp.Stream("s", GRR).document() | {"version": 2, "protocol": "new"})

@@ -10,6 +10,7 @@ from rich.console import Console
 import ldp
 from ldp import frames, kernels, snapshot
 from ldp.oracles import ORACLES
+from ldp.query import SetQuery, TopQuery
 from tests.estimates import estimated
 from worker.check import Finding, Level
 from worker.check.counts import judge_counts
@@ -454,39 +455,38 @@ def test_no_message_of_a_snapshot_is_larger_than_said(d, protocol):
         "s",
         ldp.oracle(protocol, epsilon="1", domain_size=d),
         labels=[f"värde {i}" for i in range(d)],
-        queries=[("many", tuple(range(0, d, 2)))],
-        top=[("most", min(d, 400))],
     )
+    queries = [SetQuery("many", tuple(range(0, d, 2))), TopQuery("most", min(d, 400))]
     n = 7
     estimate = estimated(stream.oracle, np.random.default_rng(3).integers(0, n + 1, d), n)
     judged = [{"offset": 2**63 - 1, "revision": 2**31 - 1, "most_reports": 2**31 - 1, "ones": False}] * 2
     rules = dict.fromkeys(range(50), judged)
     cut = snapshot.Cut(dict.fromkeys(range(50), 2**63 - 1), {0: [(2**62, 2**63 - 1)] * 8}, rules=rules)
-    parts = snapshot.messages(stream, estimate, cut, sequence=2**53)
+    parts = snapshot.messages(stream, estimate, cut, sequence=2**53, queries=queries)
     largest = max(len(part.body) + len(part.key) for part in parts)
-    bound = topics.largest_message(stream, partitions=50)
+    bound = topics.largest_message(stream, queries, partitions=50)
     assert largest <= bound <= 2 * largest + 16_384
 
 
 def test_a_snapshot_that_is_mostly_recommendations_is_not_larger_than_said():
     d, n = 2000, 10**9
     names = [f"q{i}" for i in range(d)]
-    stream = ldp.Stream(
-        "s", ldp.GRR(epsilon="1", domain_size=d), queries=[(name, (i,)) for i, name in enumerate(names)]
-    )
+    stream = ldp.Stream("s", ldp.GRR(epsilon="1", domain_size=d))
+    queries = [SetQuery(name, (i,)) for i, name in enumerate(names)]
     estimate = estimated(stream.oracle, np.random.default_rng(3).integers(n // 4, n // 2, d), n)
     recommended = dict.fromkeys(names, snapshot.Recommended("power-ns", 2**53))
-    parts = snapshot.messages(stream, estimate, snapshot.Cut({0: 1}, {}), 1, recommended=recommended)
+    parts = snapshot.messages(stream, estimate, snapshot.Cut({0: 1}, {}), 1, queries, recommended=recommended)
     largest = max(len(part.body) for part in parts)
-    assert largest <= topics.largest_message(stream, partitions=1) <= 2 * largest
+    assert largest <= topics.largest_message(stream, queries, partitions=1) <= 2 * largest
 
 
 def test_a_snapshot_that_is_mostly_its_top_values_is_not_larger_than_said():
     d, n = 3000, 10**9
-    stream = ldp.Stream("s", ldp.OLH(epsilon="1", domain_size=d), top=[("all", d)])
+    stream = ldp.Stream("s", ldp.OLH(epsilon="1", domain_size=d))
+    queries = [TopQuery("all", d)]
     estimate = estimated(stream.oracle, np.random.default_rng(3).integers(n // 4, n // 2, d), n)
-    base = snapshot.messages(stream, estimate, snapshot.Cut({0: 1}, {}), sequence=1, methods=["base"])[-1]
-    assert len(base.body) <= topics.largest_message(stream, partitions=1) <= 2 * len(base.body)
+    base = snapshot.messages(stream, estimate, snapshot.Cut({0: 1}, {}), 1, queries, methods=["base"])[-1]
+    assert len(base.body) <= topics.largest_message(stream, queries, partitions=1) <= 2 * len(base.body)
 
 
 def test_findings_as_json():

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from ldp.oracles import ORACLES
+from ldp.query import SetQuery, TopQuery
 from worker.config import ConfigError, load, parse
 from worker.config.schema import File, Query, StreamTable, Table
 from worker.counting.rules import Configured, Terms
@@ -272,9 +273,8 @@ def test_queries_are_sets_patterns_and_tops():
     name = "reds"
     where = ["*red", "light*"]
     """
-    asked = parse(stream + queries).streams[0].stream
-    assert asked.queries == (("listed", (2, 0)), ("reds", (0, 1)))
-    assert asked.top == (("most", 2),)
+    asked = parse(stream + queries).streams[0].queries
+    assert asked == (SetQuery("listed", (2, 0)), SetQuery("reds", (0, 1)), TopQuery("most", 2))
 
 
 def test_a_thousand_faults_are_not_a_thousand_lines():
@@ -474,10 +474,10 @@ def test_labels_and_queries_from_a_file(tmp_path):
     path = tmp_path / "worker.toml"
     table = STREAM.replace("domain_size = 10", 'labels_file = "labels.txt"')
     path.write_text(table + "[[streams.queries]]\nname = 'warm'\nvalues = ['rot', 2]", encoding="utf-8")
-    stream = load(path, {}).streams[0].stream
-    assert stream.labels == ("rot", "grün", "blau")
-    assert stream.oracle.domain_size == 3
-    assert stream.queries == (("warm", (0, 2)),)
+    served = load(path, {}).streams[0]
+    assert served.stream.labels == ("rot", "grün", "blau")
+    assert served.stream.oracle.domain_size == 3
+    assert served.queries == (SetQuery("warm", (0, 2)),)
 
 
 def test_a_missing_file():

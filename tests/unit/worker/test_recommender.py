@@ -10,7 +10,8 @@ import pytest
 
 import ldp
 from ldp import frames, snapshot
-from ldp.selection import Ranking, Row, Sets, Top, choose
+from ldp.query import SetQuery, TopQuery
+from ldp.selection import Ranking, Row, choose
 from worker.config import ConfigError, parse
 from worker.counting import layout
 from worker.counting.columns import Batch, Columns
@@ -23,9 +24,10 @@ from worker.publishing.publisher import Publisher
 from worker.publishing.recommender import Recommender
 
 SCHEMA = json.loads((Path(snapshot.__file__).parent / "snapshot.schema.json").read_text())
-STREAM = ldp.Stream(
-    "s", ldp.GRR("1", 6), queries=(("pair", (1, 4)), ("all but one", (0, 1, 2, 3, 4))), top=(("three", 3),)
-)
+STREAM = ldp.Stream("s", ldp.GRR("1", 6))
+THREE = TopQuery("three", 3)
+QUERIES = (SetQuery("pair", (1, 4)), SetQuery("all but one", (0, 1, 2, 3, 4)), THREE)
+ONE = (TopQuery("one", 1),)
 CONFIG = """
 [[streams]]
 name = "s"
@@ -42,10 +44,10 @@ MORE = STREAM.oracle.estimate(2 * COUNTS, 1600)
 class Bench:
     """A recommender with a clock that the test moves and work that begins when the test says."""
 
-    def __init__(self, every=60.0, stream=STREAM):
+    def __init__(self, every=60.0, stream=STREAM, queries=QUERIES):
         self.now, self.work, self.told, self.metrics = 0.0, [], [], Metrics()
         self.recommender = Recommender(
-            stream, every, self.metrics, self.tell, lambda: self.now, self.work.append
+            stream, queries, every, self.metrics, self.tell, lambda: self.now, self.work.append
         )
 
     def tell(self, event, **facts):
@@ -72,7 +74,7 @@ def test_it_is_what_the_reports_choose_with_the_sequence_as_seed():
     bench.recommender.offer(41, ESTIMATE)
     assert bench.recommender.latest == {}
     bench.finish()
-    ranking = choose(ESTIMATE, Top(3), np.random.default_rng(41), 50)
+    ranking = choose(ESTIMATE, THREE, np.random.default_rng(41), 50)
     found = bench.recommender.latest["three"]
     assert (found.method, found.sequence) == (ranking.best, 41)
     assert set(bench.recommender.latest) <= {"pair", "all but one", "three"}
@@ -82,10 +84,7 @@ def test_point_23_without_a_clear_winner_there_is_no_recommendation():
     bench = Bench()
     bench.recommender.offer(41, ESTIMATE)
     bench.finish()
-    queries = {"pair": Sets([[1, 4]]), "all but one": Sets([[0, 1, 2, 3, 4]]), "three": Top(3)}
-    clear = {
-        name: choose(ESTIMATE, query, np.random.default_rng(41), 50).clear for name, query in queries.items()
-    }
+    clear = {query.name: choose(ESTIMATE, query, np.random.default_rng(41), 50).clear for query in QUERIES}
     assert clear == {"pair": False, "all but one": False, "three": True}
     assert list(bench.recommender.latest) == ["three"]
     assert bench.recommender.methods == {"three": "norm-cut"}
@@ -121,13 +120,13 @@ def test_large_domains_have_fewer_simulations_and_the_largest_none(monkeypatch):
     asked = []
     monkeypatch.setattr(recommender, "choose_all", lambda *arguments: asked.append(arguments[-1]) or [])
     for size, repeats in ((6, 50), (209_715, 50), (209_716, 49), (1 << 20, 10)):
-        stream = ldp.Stream("s", ldp.GRR("1", size), top=(("one", 1),))
-        bench = Bench(stream=stream)
+        stream = ldp.Stream("s", ldp.GRR("1", size))
+        bench = Bench(stream=stream, queries=ONE)
         bench.recommender.offer(1, ESTIMATE)
         bench.work[0]()
         assert asked.pop() == repeats
-    stream = ldp.Stream("s", ldp.GRR("1", (1 << 20) + 1), top=(("one", 1),))
-    for bench in (Bench(stream=stream), Bench(every=0.0), Bench(stream=ldp.Stream("s", STREAM.oracle))):
+    stream = ldp.Stream("s", ldp.GRR("1", (1 << 20) + 1))
+    for bench in (Bench(stream=stream, queries=ONE), Bench(every=0.0), Bench(queries=())):
         bench.recommender.offer(1, ESTIMATE)
         assert not bench.work
 
@@ -241,6 +240,7 @@ def publishing(bench, counted, outbox):
     """A publisher of a topic with one partition, which it owns."""
     return Publisher(
         STREAM,
+        QUERIES,
         counted,
         outbox,
         partitions=lambda: [0],
@@ -326,7 +326,7 @@ def test_point_23_a_recommendation_that_changed_is_published_although_no_report_
 def test_the_schema_knows_what_a_recommendation_is():
     stream, cut = STREAM, snapshot.Cut({0: 1}, {})
     found = snapshot.Recommended("norm-sub", 7)
-    parts = snapshot.messages(stream, ESTIMATE, cut, 8, recommended={"three": found, "gone": found})
+    parts = snapshot.messages(stream, ESTIMATE, cut, 8, QUERIES, recommended={"three": found, "gone": found})
     body = json.loads(next(part.body for part in parts if part.key == "s/all/power"))
     assert body["top"][0]["recommended"]["method"] == "norm-sub"
     assert body["queries"][0]["recommended"] is None

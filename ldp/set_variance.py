@@ -1,0 +1,111 @@
+"""How far off Base's answer for a set may be: the protocol's own variance of a set's counts."""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+
+from ldp.arguments import as_indices
+from ldp.consistency.normalization import norm_sub
+from ldp.consistency.summation import exact_sum
+from ldp.estimate import Estimate, Vector
+from ldp.oracles.oracle import Oracle
+
+
+class SetVariance:
+    """The variance V_u of how many of a set's values one report supports, for a user with each value u.
+
+    It is the protocol's own, from `Oracle.set_variances`. Averaged over the users with a value in the set and over the
+    others it makes the variance of Base's answer linear in the set's frequency F, as it is for a single value:
+
+        n·(p−q)²·variance = F·V_inside + (1−F)·V_outside.
+
+    For all protocols but Hadamard and PGR V_u is the same in each of the two groups, and nothing is approximate. For
+    these two the averages are weighted by Norm-Sub's frequencies, which are estimates themselves, or evenly where
+    Norm-Sub has nobody in a group.
+
+    It depends on the set and not on the reports, so one SetVariance serves all estimates of a stream.
+
+    Args:
+        oracle: the protocol.
+        subset: indices of the set's values in 0..d-1, each once, in any order; at least one.
+
+    Attributes:
+        indices: (m,) the set's.
+
+    Raises:
+        ValueError: an index outside the domain or repeated, none at all, or not one vector.
+        TypeError: indices that are not integers.
+
+    O(d) to make, for Hadamard and PGR O(K log K); for these two it keeps d numbers, else m.
+
+    Example:
+        >>> import ldp
+        >>> pgr = ldp.PGR("1", domain_size=13)
+        >>> round(SetVariance(pgr, range(9)).std_error(pgr.estimate([400] * 13, n=1300)), 4)
+        0.0845
+    """
+
+    def __init__(self, oracle: Oracle, subset: npt.ArrayLike) -> None:
+        self.indices = as_indices(subset, oracle.domain_size)
+        self._oracle = oracle
+        self._inside: Vector
+        self._outside: Vector
+        if self.indices.size == 1:
+            p, q = oracle.p, oracle.q
+            self._inside, self._outside = np.array([float(p * (1 - p))]), np.array([float(q * (1 - q))])
+        else:
+            variances = oracle.set_variances(self.indices)
+            self._inside = _constant(variances[self.indices])
+            self._outside = _constant(np.delete(variances, self.indices))
+
+    def std_error(self, estimate: Estimate) -> float:
+        """See `ldp.query.std_error`; the estimate must be of the same protocol."""
+        inside, outside = self._averages(estimate)
+        f = min(max(exact_sum(estimate.frequencies[self.indices]), 0.0), 1.0)
+        scale = float(1 / (estimate.n * (self._oracle.p - self._oracle.q) ** 2))
+        return math.sqrt(scale * ((1.0 - f) * outside + f * inside))
+
+    def interval(self, estimate: Estimate, level: float) -> tuple[float, float]:
+        """See `ldp.query.interval`; the estimate must be of the same protocol."""
+        inside, outside = self._averages(estimate)
+        f = np.array([exact_sum(estimate.frequencies[self.indices])])
+        (low,), (high,) = estimate.score_interval(f, inside, outside, level)
+        if inside == outside == 0.0:  # of the whole domain, where f is 1 but for rounding
+            return 1.0, 1.0
+        return float(low), float(high)
+
+    def _averages(self, estimate: Estimate) -> tuple[float, float]:
+        """V_u over the users inside and outside; where nobody can be outside, that inside twice."""
+        if estimate.oracle != self._oracle:
+            raise ValueError(f"the estimate is of {estimate.oracle}, the set's variances of {self._oracle}")
+        if max(self._inside.size, self._outside.size) == 1:
+            inside, outside = self._inside, self._outside
+        else:
+            users = _users(estimate)
+            inside = _mean(self._inside, users[self.indices])
+            outside = _mean(self._outside, np.delete(users, self.indices))
+        return float(inside[0]), float(outside[0] if outside.size else inside[0])
+
+
+def _constant(variances: Vector) -> Vector:
+    """One number in the place of many that are equal."""
+    if variances.size and np.ptp(variances) <= 1e-12 * variances.max():
+        return variances[:1].copy()
+    return variances
+
+
+@lru_cache(maxsize=1)
+def _users(estimate: Estimate) -> Vector:
+    """Norm-Sub's frequencies, kept for the next set of the same estimate."""
+    return norm_sub(estimate)
+
+
+def _mean(variances: Vector, users: Vector) -> Vector:
+    """One number in the place of many, as so many users have them."""
+    if variances.size < 2:
+        return variances
+    return np.array([np.average(variances, weights=users if users.any() else None)])
