@@ -27,7 +27,8 @@ def most_frequent(snapshot: Snapshot, methods: Sequence[str], top: int, width: i
         width: of the terminal; where the methods do not fit beside each other, they follow in further tables.
     """
     base = snapshot.bodies["base"]
-    values = np.argsort(-base["frequencies"], kind="stable")[:top]
+    vectors = (base.frequencies, *snapshot.interval())
+    values = np.argsort(-base.frequencies, kind="stable")[:top]
     labels = [str(value) if snapshot.labels is None else snapshot.labels[value] for value in values]
     label_width = min(_LABEL, max(cell_len(label) for label in ["value", *labels]))
     each = max(1, (width - label_width - _BASE) // _METHOD)
@@ -36,18 +37,18 @@ def most_frequent(snapshot: Snapshot, methods: Sequence[str], top: int, width: i
         table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
         table.add_column("value", width=label_width, overflow="ellipsis", no_wrap=True)
         table.add_column("base", justify="right", no_wrap=True)
-        table.add_column(f"{100 * base['level']:g} % interval", justify="right", no_wrap=True)
+        table.add_column(f"{100 * snapshot.level:g} % interval", justify="right", no_wrap=True)
         shown = methods[first : first + each]
         for name in shown:
             table.add_column(name.replace("-", "-\n"), justify="right")
         for value, label in zip(values, labels, strict=True):
-            frequency, low, high = (percent(base[vector][value]) for vector in ("frequencies", "low", "high"))
-            others = [percent(snapshot.bodies[name]["frequencies"][value]) for name in shown]
+            frequency, low, high = (percent(vector[value]) for vector in vectors)
+            others = [percent(snapshot.bodies[name].frequencies[value]) for name in shown]
             table.add_row(Text(label), frequency, f"{low} … {high}", *others)
         tables.append(table)
     return Group(
-        f"the {len(values)} most frequent values of {len(base['frequencies'])}, in %;"
-        f" standard error of Base {percent(base['standard_error'])} %",
+        f"the {len(values)} most frequent values of {len(base.frequencies)}, in %;"
+        f" standard error of Base {percent(snapshot.std_error)} %",
         *tables,
     )
 

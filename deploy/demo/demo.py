@@ -30,7 +30,7 @@ from rich.text import Text
 from deploy.demo.story import Story, bar, console, report, say, step, tell
 from deploy.local.services import Services, UnavailableError
 from deploy.local.workers import Worker
-from ldp.snapshot import Snapshot
+from ldp.snapshot import Snapshot, head_document
 from worker import audit, check, config
 from worker.cli.audit import render as render_verdict
 from worker.kafka import brokers, sender, topics
@@ -230,21 +230,20 @@ def replace_one(workers: Workers) -> None:
     say("Kafka misses it after 10 s; then others go on where the counts in Redis stand.", "red")
 
 
-def end_offsets(conf: config.Config) -> dict[str, int]:
+def end_offsets(conf: config.Config) -> dict[int, int]:
     """Where the partitions of the reports end."""
     partitions = [TopicPartition(conf.served(STREAM).topic, number) for number in range(PARTITIONS)]
     with brokers.connect(conf) as admin:
         ends = admin.list_partition_offsets(dict.fromkeys(partitions, OffsetSpec.LATEST))
-    return {str(tp.partition): end.offset for tp, end in ends.items()}
+    return {tp.partition: end.offset for tp, end in ends.items()}
 
 
-def covers(snapshot: Snapshot | None, ends: Mapping[str, int]) -> bool:
+def covers(snapshot: Snapshot | None, ends: Mapping[int, int]) -> bool:
     """Whether a snapshot covers every report that was sent."""
     if snapshot is None:
         return False
-    head = snapshot.head
-    passed = all(head["offsets"].get(partition, -1) >= end for partition, end in ends.items())
-    return bool(passed and head["reports"] == USERS and head["complete"])
+    passed = all(snapshot.cut.offsets.get(partition, -1) >= end for partition, end in ends.items())
+    return passed and snapshot.reports == USERS and snapshot.complete
 
 
 def follow(
@@ -271,11 +270,15 @@ def follow(
     while latest is None or not covers(latest, ends):
         workers.look()
         if time.monotonic() > deadline:
-            said = "there is none" if latest is None else f"the last one says {json.dumps(dict(latest.head))}"
+            said = (
+                "there is none"
+                if latest is None
+                else f"the last one says {json.dumps(head_document(latest))}"
+            )
             raise DemoError(f"no snapshot covered all of {ends} within {COVER_SECONDS} s; {said}")
         if (fresh := snapshots.latest(0.5)) is not None:
             story.tell(latest := fresh)
-    say(f"snapshot {latest.head['sequence']} covers every report", "green")
+    say(f"snapshot {latest.sequence} covers every report", "green")
     return latest
 
 
@@ -306,7 +309,7 @@ def demo(services: Services, folder: Path, keep: bool) -> int:
         story = Story(labels, crowd)
         with SnapshotReader(conf, STREAM) as snapshots:
             last = follow(conf, crowd, workers, story, snapshots)
-        step(f"5. What snapshot {last.head['sequence']} says of the ten most used emoji")
+        step(f"5. What snapshot {last.sequence} says of the ten most used emoji")
         report(labels, crowd, last)
         step("6. The log counted again, by other code", "ldp-worker audit")
         verdict = audit.verify(served, conf)

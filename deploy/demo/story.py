@@ -37,7 +37,7 @@ def say(text: str, style: str = "") -> None:
 
 def squared_errors(snapshot: Snapshot, truth: Vector) -> dict[str, float]:
     """Each method's mean squared error over the domain."""
-    return {name: float(np.mean((snapshot.bodies[name]["frequencies"] - truth) ** 2)) for name in METHODS}
+    return {name: float(np.mean((snapshot.bodies[name].frequencies - truth) ** 2)) for name in METHODS}
 
 
 class Story:
@@ -56,12 +56,12 @@ class Story:
     def tell(self, snapshot: Snapshot) -> None:
         """Prints a snapshot's line."""
         base = snapshot.bodies["base"]
-        half = (base["high"][self._top[0]] - base["low"][self._top[0]]) / 2
+        low, high = snapshot.interval()
+        half = (high[self._top[0]] - low[self._top[0]]) / 2
         errors = squared_errors(snapshot, self._truth)
         mean = "".join(f"{1e6 * errors[method]:9.2f}" for method in LIVE)
-        head = snapshot.head
         interval = f"  ± {percent(half)}"
-        self._line(f"#{head['sequence']}", head["reports"], mean, base["frequencies"], interval)
+        self._line(f"#{snapshot.sequence}", snapshot.reports, mean, base.frequencies, interval)
 
     def _line(self, name: str, reports: int, mean: str, values: Vector, interval: str) -> None:
         three = "".join(f"{percent(values[value]):>7}" for value in self._top)
@@ -82,12 +82,13 @@ def report(labels: Sequence[str], crowd: Crowd, snapshot: Snapshot) -> None:
         table.add_row(name, *(percent(vector[value]) for value in top), style=style)
 
     row("truth", truth, "bold")
-    row("base", base["frequencies"])
-    row("  from", base["low"], "dim")
-    row("  to", base["high"], "dim")
+    row("base", base.frequencies)
+    low, high = snapshot.interval()
+    row("  from", low, "dim")
+    row("  to", high, "dim")
     for name in METHODS:
         if name != "base":
-            row(name, snapshot.bodies[name]["frequencies"])
+            row(name, snapshot.bodies[name].frequencies)
     console.print(table)
     console.print()
     say(f"Mean squared error over all {len(truth)} emoji, in millionths, best first;")

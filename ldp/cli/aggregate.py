@@ -130,25 +130,22 @@ class _Rejections:
 
 def _print_snapshot(aggregator: Aggregator, methods: tuple[str, ...]) -> None:
     from ldp.consistency import METHODS
-    from ldp.snapshot import Cut, messages
+    from ldp.snapshot import Cut, encode, take
 
     stream, cut = aggregator.stream, Cut({0: aggregator.records}, {})
-    inline = stream.oracle.domain_size
-    parts = messages(stream, aggregator.estimate(), cut, 1, methods=methods or tuple(METHODS), inline=inline)
-    write(part.body + b"\n" for part in parts)
+    snapshot = take(stream, aggregator.estimate(), cut, 1, methods=methods or tuple(METHODS))
+    write(part.body + b"\n" for part in encode(snapshot, inline=stream.oracle.domain_size))
 
 
 def _print_table(aggregator: Aggregator, methods: tuple[str, ...], top: int) -> None:
     from rich.console import Console
 
     from ldp import table
-    from ldp.snapshot import Cut, assemble, messages
+    from ldp.snapshot import Cut, take
 
     stream, cut = aggregator.stream, Cut({0: aggregator.records}, {})
     shown = [method for method in methods or table.METHODS if method != "base"]
-    parts = messages(stream, aggregator.estimate(), cut, 1, methods=("base", *shown))
-    received = {part.key: (dict(part.headers(1, len(parts))), part.body) for part in parts}
-    snapshot = assemble(stream.name, received)
+    snapshot = take(stream, aggregator.estimate(), cut, 1, methods=("base", *shown))
     console = Console()
     console.print(f"{stream.name}: {aggregator.reports:,} reports", style="bold", highlight=False)
     console.print(table.most_frequent(snapshot, shown, top, console.width))

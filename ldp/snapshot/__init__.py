@@ -1,20 +1,27 @@
-"""The snapshot: what a stream's counts say at one cut."""
+"""The snapshot: what a stream's counts say at one cut, as an object and as messages.
 
-from ldp.snapshot.encoding import (
-    CHUNK,
-    FLOAT64,
-    INLINE,
-    JSON,
-    SCHEMA,
-    Cut,
-    Incomplete,
-    Message,
-    Received,
-    Recommended,
-    Snapshot,
-    assemble,
-    messages,
-)
+One way out, `take` and `encode`, and one way back, `assemble`, which gives the same object. One schema for the topic, a
+file, the screen.
+
+As messages a snapshot is a head, a domain (the labels, once) and one body per method, the plain estimate and the
+paper's ten (Section IV, Table I). They follow ``snapshot.schema.json`` beside this file. Compatibility rule: within a
+schema version fields are only ever added, and a reader ignores fields that it does not know; anything else is a new
+version.
+
+Vectors of up to `INLINE` values stand in the JSON body. Longer ones are null there and follow in messages of their
+own, keys ``<body's key>/<vector>/<i>``, each up to `CHUNK` values as little-endian float64; the body's
+``chunks`` says how many.
+
+All messages of a snapshot carry one identity, as the header ``snapshot`` and in the documents: by its number alone a
+message of one snapshot could pass for a part of another that has the same number.
+"""
+
+from ldp.snapshot.assembling import Incomplete, Received, assemble
+from ldp.snapshot.contents import Body, Cut, Recommended, SetAnswer, Snapshot, TopAnswer
+from ldp.snapshot.documents import CHUNK, INLINE, SCHEMA, body_document, head_document
+from ldp.snapshot.encoding import FLOAT64, JSON, Message, encode
+from ldp.snapshot.largest import largest_message
+from ldp.snapshot.taking import take
 
 __all__ = [
     "CHUNK",
@@ -22,12 +29,19 @@ __all__ = [
     "INLINE",
     "JSON",
     "SCHEMA",
+    "Body",
     "Cut",
     "Incomplete",
     "Message",
     "Received",
     "Recommended",
+    "SetAnswer",
     "Snapshot",
+    "TopAnswer",
     "assemble",
-    "messages",
+    "body_document",
+    "encode",
+    "head_document",
+    "largest_message",
+    "take",
 ]

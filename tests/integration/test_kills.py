@@ -33,8 +33,8 @@ def test_twenty_kills(kafka, redis_url, tmp_path):
             sending.more()
         last = world.covered()
         world.assert_right(last)
-        assert last.head["complete"]
-        assert assert_snapshot_topic(world) == last.head["sequence"]
+        assert last.complete
+        assert assert_snapshot_topic(world) == last.sequence
         assert all(worker.alive() for worker in alive)
 
 

@@ -28,8 +28,8 @@ def more_commits(*workers, count=3):
 def assert_all_right(world):
     last = world.covered()
     world.assert_right(last)
-    assert last.head["complete"]
-    assert assert_snapshot_topic(world) == last.head["sequence"]
+    assert last.complete
+    assert assert_snapshot_topic(world) == last.sequence
 
 
 # --- outages that mend ------------------------------------------------------------------------------------------------
@@ -146,7 +146,7 @@ def test_redis_is_set_back_to_an_older_state_while_nothing_arrives(world, runnin
     world.covered()
     older = copy(world)
     world.send(100)
-    sequence = world.covered().head["sequence"]
+    sequence = world.covered().sequence
     if not running:
         assert worker.terminate() == 0
     put_back(world, older)
@@ -225,9 +225,9 @@ def test_records_deleted_before_they_were_counted_are_a_gap(world):
     world.admin.delete_records({TopicPartition(world.topic, 1): 10})
     (worker,) = world.start()
     last = world.covered()
-    assert not last.head["complete"]
-    assert last.head["gaps"] == {"1": [[0, 10]]}
-    assert last.head["reports"] == world.n
+    assert not last.complete
+    assert last.cut.gaps == {1: [(0, 10)]}
+    assert last.reports == world.n
     # the audit says so, too, and that nothing else is wrong
     verdict = world.audit()
     lost = (
@@ -253,10 +253,10 @@ def test_records_deleted_under_a_worker_that_fell_behind_are_a_gap(world):
     world.admin.delete_records({TopicPartition(world.topic, 2): counted + 40})
     worker.go_on()
     last = world.covered()
-    ((begin, end),) = last.head["gaps"]["2"]
+    ((begin, end),) = last.cut.gaps[2]
     assert counted <= begin < end == counted + 40
-    assert not last.head["complete"]
-    assert last.head["reports"] == world.n - (end - begin)
+    assert not last.complete
+    assert last.reports == world.n - (end - begin)
     assert worker.metric("claims_total", start="gap") == 1
     assert_snapshot_topic(world)
 
@@ -268,14 +268,14 @@ def test_records_deleted_after_they_were_counted_change_nothing(world):
     world.admin.delete_records({TopicPartition(world.topic, p): end for p, end in world.ends().items()})
     world.send(40)
     last = world.covered()
-    assert last.head["complete"]
-    assert last.head["reports"] == world.n
+    assert last.complete
+    assert last.reports == world.n
     assert worker.terminate() == 0
     world.start()
     world.send(1)
     last = world.covered()
-    assert last.head["complete"]
-    assert last.head["reports"] == world.n
+    assert last.complete
+    assert last.reports == world.n
 
 
 def create_again(world):
@@ -309,7 +309,7 @@ def test_a_topic_created_again_is_refused(world, records):
 def test_a_topic_created_again_under_a_running_worker_is_refused(world):
     (worker,) = world.start()
     world.send(100)
-    sequence = world.covered().head["sequence"]
+    sequence = world.covered().sequence
     create_again(world)
     world.send(400, counted=False, producer=world.open_producer())
     world.settle()

@@ -192,8 +192,8 @@ def test_point_10_what_a_client_cannot_read_is_tried_again(world, local_services
         until(worker.ready, "served again")
         world.send(8)
         last = world.covered()
-        assert last.head["gaps"] == {"1": [[poison.offset, poison.offset + 1]]}
-        assert last.head["reports"] == world.n
+        assert last.cut.gaps == {1: [(poison.offset, poison.offset + 1)]}
+        assert last.reports == world.n
         assert worker.terminate() == 0
 
 

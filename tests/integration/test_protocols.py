@@ -233,9 +233,9 @@ def test_one_worker_serves_every_protocol(kafka, redis_url, tmp_path):
             for report in sent[name]:
                 counts[list(supported(document, report))] += 1
             p, q = probabilities(document)
-            assert newest[name].head["reports"] == n
+            assert newest[name].reports == n
             assert list(newest[name].bodies) == METHODS
-            found = newest[name].bodies["base"]["frequencies"]
+            found = newest[name].bodies["base"].frequencies
             np.testing.assert_allclose(found, (counts / n - q) / (p - q), rtol=1e-9, atol=1e-12, err_msg=name)
             # the recount
             verdict = audit.verify(one, configuration)
@@ -308,7 +308,7 @@ def covered(kafka, configuration, ends, worker):
                     found[name] = assemble(one.stream.name, received)
                 except Incomplete:
                     return None  # the rest of it is in the next poll
-                if sum(found[name].head["offsets"].values()) < ends[name]:
+                if sum(found[name].cut.offsets.values()) < ends[name]:
                     return None
             return found
 

@@ -87,7 +87,7 @@ def test_point_1_a_publisher_that_dies_inside_its_transaction_hides_no_head(pair
     second.start()
     last = first.covered()
     first.assert_right(last)
-    assert assert_snapshot_topic(first) == last.head["sequence"] > published + 1
+    assert assert_snapshot_topic(first) == last.sequence > published + 1
 
 
 def ongoing(world):
@@ -125,15 +125,15 @@ def test_point_2_twenty_kills_inside_transactions_on_one_topic(pair):
     for world in pair:
         last = world.covered()
         world.assert_right(last)
-        assert last.head["complete"]
-        assert assert_snapshot_topic(world) == last.head["sequence"]
+        assert last.complete
+        assert assert_snapshot_topic(world) == last.sequence
 
 
 def test_point_3_another_group_with_the_same_name_stops_and_disturbs_nothing(kafka, redis_url, tmp_path):
     with World(kafka, redis_url, tmp_path, partitions=2) as world:
         (worker,) = world.start()
         world.send(40)
-        sequence = world.covered().head["sequence"]
+        sequence = world.covered().sequence
         elsewhere = redis_url.rpartition("/")[0] + "/1"
         toml = world.configure("other", group="others", redis_url=elsewhere)
         why = world.launch(toml).stopped_for()
@@ -145,8 +145,8 @@ def test_point_3_another_group_with_the_same_name_stops_and_disturbs_nothing(kaf
         world.send(40)
         last = world.covered()
         world.assert_right(last)
-        assert last.head["sequence"] > sequence
-        assert last.head["lineage"]["group"] == world.group
+        assert last.sequence > sequence
+        assert last.lineage["group"] == world.group
         assert_snapshot_topic(world)
         assert worker.alive()
 
@@ -173,18 +173,18 @@ def test_point_4_a_restart_from_the_middle_is_refused(kafka, redis_url, tmp_path
         assert "a snapshot was published with those up to offset" in counts.text
         assert "a snapshot was published of offsets up to" in world.audit().difference
         why = world.launch().stopped_for()
-        assert f"Redis has no counts, but snapshot {last.head['sequence']} was published" in why
-        assert f"set recount_after = {last.head['sequence']}" in why
-        assert world.snapshots.newest().head["reports"] == 100
+        assert f"Redis has no counts, but snapshot {last.sequence} was published" in why
+        assert f"set recount_after = {last.sequence}" in why
+        assert world.snapshots.newest().reports == 100
         # the operator says go on: what is lost is a recorded gap
         world.workers.clear()
-        worker = world.launch(world.configure("given-up", recount_after=last.head["sequence"]))
+        worker = world.launch(world.configure("given-up", recount_after=last.sequence))
         world.send(10)
         newest = world.covered()
-        assert newest.head["gaps"] == {"0": [[0, 30]], "1": [[0, 30]]}
-        assert not newest.head["complete"]
-        assert newest.head["reports"] == 50
-        assert newest.head["sequence"] == last.head["sequence"] + 1
+        assert newest.cut.gaps == {0: [(0, 30)], 1: [(0, 30)]}
+        assert not newest.complete
+        assert newest.reports == 50
+        assert newest.sequence == last.sequence + 1
         assert worker.events("partition.given_up")
 
 
@@ -200,13 +200,13 @@ def test_point_5_a_worker_on_another_redis_makes_snapshots_incomplete(kafka, red
 
         def newest():
             found = world.snapshots.newest()
-            return found if found is not None and found.head["uncounted"] == left_out else None
+            return found if found is not None and found.cut.uncounted == tuple(left_out) else None
 
-        head = until(newest, "a snapshot that says what it lacks").head
-        assert not head["complete"]
+        found = until(newest, "a snapshot that says what it lacks")
+        assert not found.complete
         assert publisher.metric("snapshot_complete") == 0
         assert publisher.events("snapshot.uncounted")[-1]["partitions"] == left_out
-        assert watch.gaps(head) == ", ".join(f"partition {p} is not counted" for p in left_out)
+        assert watch.gaps(found.cut) == ", ".join(f"partition {p} is not counted" for p in left_out)
 
 
 def test_point_6_redis_set_back_beyond_the_logs_start_is_state_loss(kafka, redis_url, tmp_path):
@@ -218,7 +218,7 @@ def test_point_6_redis_set_back_beyond_the_logs_start_is_state_loss(kafka, redis
         older = {key: world.redis.dump(key) for key in keys}
         world.send(30)
         last = world.covered()
-        assert last.head["reports"] == 60
+        assert last.reports == 60
         assert worker.terminate() == 0
         for key, value in older.items():
             world.redis.restore(key, 0, value, replace=True)
@@ -233,7 +233,7 @@ def test_point_6_redis_set_back_beyond_the_logs_start_is_state_loss(kafka, redis
             assert "Redis was set back too far" in why
         meta = world.redis.hgetall(keys[0])
         assert json.loads(meta[b"totals"])["gaps"] == []
-        assert world.snapshots.newest().head["reports"] == 60
+        assert world.snapshots.newest().reports == 60
 
 
 def test_point_18_snapshots_with_too_few_new_reports_are_held_back(kafka, redis_url, tmp_path):
@@ -246,10 +246,10 @@ def test_point_18_snapshots_with_too_few_new_reports_are_held_back(kafka, redis_
         until(lambda: worker.metric("snapshot_checked_timestamp_seconds") > looked, "the publisher looked")
         assert world.snapshots.newest() is None
         world.send(1)
-        assert world.covered().head["reports"] == 10
+        assert world.covered().reports == 10
         world.send(3)
         world.settle()
         until(lambda: worker.metric("partition_offset") == 13, "all is counted")
         assert worker.terminate() == 0  # nor on the way out
-        assert world.snapshots.newest().head["reports"] == 10
+        assert world.snapshots.newest().reports == 10
         assert world.totals()["accepted"] == 13

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from ldp.snapshot import head_document
 from tests.integration.harness import World, foreign, until
 
 pytestmark = pytest.mark.integration
@@ -117,7 +118,7 @@ def test_point_16_and_19_counts_of_before_there_were_rules_go_on(kafka, redis_ur
         totals = json.loads(world.redis.hget(meta, "totals"))
         del totals["rules"]
         world.redis.hset(meta, "totals", json.dumps(totals, sort_keys=True))
-        published = until(world.snapshots.newest, "a snapshot").head
+        published = head_document(until(world.snapshots.newest, "a snapshot"))
         later = ("rules", "lineage", "snapshot", "uncounted")
         published = json.dumps({key: said for key, said in published.items() if key not in later})
         key, topic = f"{world.name}/head".encode(), world.config.snapshots.topic

@@ -35,7 +35,7 @@ def test_a_large_domain_comes_in_chunks(kafka, redis_url, tmp_path):
             assert {chunk.headers["content-type"] for chunk in chunks} == {"application/vnd.ldp.float64"}
             assert [len(chunk.value) for chunk in chunks] == [8 * 65_536, 8 * (d - 65_536)]
             read = np.frombuffer(b"".join(chunk.value for chunk in chunks), "<f8")
-            np.testing.assert_array_equal(read, last.bodies[method][vector])
+            np.testing.assert_array_equal(read, getattr(last.bodies[method], vector))
         assert len(received) == 1 + len(METHODS) + 2 * len(vectors)
 
 
@@ -50,11 +50,11 @@ def test_one_report(kafka, redis_url, tmp_path):
         p, q = e / (e + 3), 1 / (e + 3)
         expected = np.full(4, -q / (p - q))
         expected[index] = (1 - q) / (p - q)
-        np.testing.assert_allclose(last.bodies["base"]["frequencies"], expected, rtol=1e-12)
+        np.testing.assert_allclose(last.bodies["base"].frequencies, expected, rtol=1e-12)
         # all but the two that assume a power law, which one report says nothing about
         for method in METHODS[:-2]:
-            assert np.argmax(last.bodies[method]["frequencies"]) == index
-        np.testing.assert_allclose(last.bodies["norm-sub"]["frequencies"], np.arange(4) == index, atol=1e-9)
+            assert np.argmax(last.bodies[method].frequencies) == index
+        np.testing.assert_allclose(last.bodies["norm-sub"].frequencies, np.arange(4) == index, atol=1e-9)
         assert assert_snapshot_topic(world) == 1
 
 
@@ -73,8 +73,8 @@ def test_a_domain_of_one_value(kafka, redis_url, tmp_path, protocol):
         world.start()
         last = world.covered()
         world.assert_right(last)
-        assert last.bodies["norm"]["frequencies"] == pytest.approx([1.0])
-        assert last.bodies["norm-sub"]["frequencies"] == pytest.approx([1.0])
+        assert last.bodies["norm"].frequencies == pytest.approx([1.0])
+        assert last.bodies["norm-sub"].frequencies == pytest.approx([1.0])
         assert_snapshot_topic(world)
 
 
@@ -91,12 +91,12 @@ def test_labels_and_queries(kafka, redis_url, tmp_path):
         assert list(last.labels) == labels
         for method in METHODS:
             body = last.bodies[method]
-            asked = {query["name"]: query["values"] for query in body["queries"]}
+            asked = {answer.query.name: list(answer.query.values) for answer in body.sets}
             assert asked == {"warm": [0, 3], "alles": [0, 1, 2, 3]}
-            answers = {query["name"]: query["frequency"] for query in body["queries"]}
-            frequencies = body["frequencies"]
+            answers = {answer.query.name: answer.frequency for answer in body.sets}
+            frequencies = body.frequencies
             if method == "post-pos":  # it acts on the answer, not on the vector
-                frequencies = last.bodies["base"]["frequencies"]
+                frequencies = last.bodies["base"].frequencies
             for name, values in asked.items():
                 summed = frequencies[values].sum()
                 assert answers[name] == pytest.approx(max(0, summed) if method == "post-pos" else summed)

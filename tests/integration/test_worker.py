@@ -26,9 +26,8 @@ def test_every_report_is_counted_once_and_published(kafka, redis_url, tmp_path, 
         last = world.covered()
 
         world.assert_right(last)
-        assert last.head["complete"]
-        assert assert_snapshot_topic(world) == last.head["sequence"]
-        assert {body["sequence"] for body in last.bodies.values()} == {last.head["sequence"]}
+        assert last.complete
+        assert assert_snapshot_topic(world) == last.sequence
         assert sum(w.metric("reports_total") for w in world.workers) == world.n
         assert sum(w.metric("records_total", outcome="rejected") for w in world.workers) == 0
 
@@ -76,7 +75,7 @@ def test_it_answers_over_http(kafka, redis_url, tmp_path):
         assert status == 404
         assert "/metrics" in body
 
-        until(lambda: worker.metric("snapshot_sequence") == last.head["sequence"], "the sequence is shown")
+        until(lambda: worker.metric("snapshot_sequence") == last.sequence, "the sequence is shown")
         until(lambda: sum(worker.by_label("partition_offset", "partition").values()) == 50, "offsets shown")
         assert worker.metric("partition_lag") == 0
         assert worker.metric("reports_total") == worker.metric("snapshot_reports") == world.n
@@ -86,9 +85,9 @@ def test_it_answers_over_http(kafka, redis_url, tmp_path):
         for name, values in (("first", [0]), ("all", range(5))):
             for method in METHODS:
                 shown = worker.metric("snapshot_query_frequency", query=name, method=method)
-                (said,) = (q for q in last.bodies[method]["queries"] if q["name"] == name)
-                assert (said["values"], said["frequency"]) == (list(values), pytest.approx(shown))
-            summed = last.bodies["norm"]["frequencies"][list(values)].sum()
+                (said,) = (answer for answer in last.bodies[method].sets if answer.query.name == name)
+                assert (said.query.values, said.frequency) == (tuple(values), pytest.approx(shown))
+            summed = last.bodies["norm"].frequencies[list(values)].sum()
             assert worker.metric("snapshot_query_frequency", query=name, method="norm") == pytest.approx(
                 summed
             )

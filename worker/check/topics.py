@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
+from ldp.snapshot import largest_message
 from worker.check.finding import Finding, Level
 from worker.config import Config, Served
 from worker.kafka import topics
@@ -101,7 +102,7 @@ def _snapshot_faults(config: Config, topic: Topic, there: Mapping[str, Topic]) -
             "set cleanup.policy=compact",
         )
     need = max(
-        topics.largest_message(
+        largest_message(
             served.stream, served.queries, there[served.topic].partitions if served.topic in there else 1
         )
         for served in config.streams

@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
     import ldp
-    from ldp.snapshot import Snapshot
+    from ldp.snapshot import Cut, Snapshot
     from worker.config import Config, Served
     from worker.kafka.snapshots import SnapshotReader
 
@@ -138,13 +138,14 @@ def document(snapshot: "Snapshot", methods: Sequence[str]) -> str:
     """Returns a snapshot as one line of JSON: head, labels, and the bodies of the chosen methods."""
     import numpy as np
 
-    bodies = {
-        name: {key: value.tolist() if isinstance(value, np.ndarray) else value for key, value in body.items()}
-        for name, body in snapshot.bodies.items()
-        if name in methods
+    from ldp.snapshot import body_document, head_document
+
+    shown = {
+        "head": head_document(snapshot),
+        "labels": snapshot.labels,
+        "bodies": {name: body_document(snapshot, name) for name in snapshot.bodies if name in methods},
     }
-    labels = None if snapshot.labels is None else list(snapshot.labels)
-    return json.dumps({"head": dict(snapshot.head), "labels": labels, "bodies": bodies}, ensure_ascii=False)
+    return json.dumps(shown, ensure_ascii=False, default=np.ndarray.tolist)
 
 
 def render(
@@ -164,16 +165,15 @@ def render(
 
     from ldp.table import most_frequent
 
-    head = snapshot.head
-    whole = "complete" if head["complete"] else f"NOT COMPLETE: {gaps(head)}"
-    number, reports = head["sequence"], head["reports"]
-    title = f"{head['stream']}: snapshot {number}, {reports:,} reports, {age_seconds:.0f} s old, {whole}"
+    whole = "complete" if snapshot.complete else f"NOT COMPLETE: {gaps(snapshot.cut)}"
+    number, reports = snapshot.sequence, snapshot.reports
+    title = f"{snapshot.stream}: snapshot {number}, {reports:,} reports, {age_seconds:.0f} s old, {whole}"
     return Group(Text(title, style="bold"), most_frequent(snapshot, methods, top, width))
 
 
 def foreign(snapshot: "Snapshot", stream: "ldp.Stream") -> str | None:
     """Returns a warning if a snapshot is of another stream under the configured one's name, else None."""
-    theirs, ours = snapshot.head["fingerprint"], stream.fingerprint.hex()
+    theirs, ours = snapshot.fingerprint, stream.fingerprint.hex()
     if theirs == ours:
         return None
     return (
@@ -211,11 +211,12 @@ def why_none(config: "Config", served: "Served") -> str:
     return f"{rejected}; {counted}\n{said}\nldp-worker dead-letters shows where they came from"
 
 
-def gaps(head: Any) -> str:
+def gaps(cut: "Cut") -> str:
     """Says which stretches of the log are lost, and which partitions are left out.
 
     Example:
-        >>> gaps({"gaps": {"0": [[5, 9]], "2": [[1, 2], [7, 10]]}, "uncounted": [3]})
+        >>> from ldp.snapshot import Cut
+        >>> gaps(Cut({}, {0: [(5, 9)], 2: [(1, 2), (7, 10)]}, [3]))
         'partition 0 lost offsets 5–8, partition 2 lost offsets 1, 7–9, partition 3 is not counted'
     """
 
@@ -224,7 +225,7 @@ def gaps(head: Any) -> str:
 
     lost = [
         f"partition {partition} lost offsets {', '.join(offsets(*stretch) for stretch in stretches)}"
-        for partition, stretches in head["gaps"].items()
+        for partition, stretches in cut.gaps.items()
     ]
-    left_out = [f"partition {partition} is not counted" for partition in head.get("uncounted", ())]
+    left_out = [f"partition {partition} is not counted" for partition in cut.uncounted]
     return ", ".join(lost + left_out)

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from ldp.snapshot import Cut
+from ldp.snapshot import Cut, Snapshot
 from worker.counting import rules
 from worker.counting.rules import Rule
 
@@ -57,6 +57,20 @@ class Head:
             tuple(body.get("uncounted", ())),
             {int(partition): said for partition, said in body.get("rules", {}).items()},
             {"fingerprint": body["fingerprint"]} | body.get("lineage", {}),
+        )
+
+    @classmethod
+    def of(cls, snapshot: Snapshot) -> "Head":
+        """Returns the head of a snapshot, which is what `parse` reads of its message."""
+        cut = snapshot.cut
+        return cls(
+            snapshot.sequence,
+            cut.offsets,
+            snapshot.reports,
+            {partition: list(gaps) for partition, gaps in cut.gaps.items()},
+            tuple(cut.uncounted),
+            cut.rules,
+            {"fingerprint": snapshot.fingerprint} | dict(snapshot.lineage or {}),
         )
 
     def behind(self, cut: Cut) -> bool:

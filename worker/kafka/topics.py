@@ -4,8 +4,7 @@ Three kinds: a topic of reports per stream, the compacted topic of snapshots, th
 topic is never changed here; `worker.check.topics` says what is off about it.
 """
 
-import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,9 +14,7 @@ from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient, Of
 
 import ldp
 from ldp import wire
-from ldp.consistency import METHODS
-from ldp.query import Query, of_domain
-from ldp.snapshot import CHUNK, INLINE
+from ldp.snapshot import largest_message
 from worker.config import Config
 
 HOUR_MS = 3_600_000
@@ -26,16 +23,10 @@ BROKERS_DEFAULT = -1
 BROKER_LIMIT = 1_048_588
 """Kafka's own default of ``max.message.bytes``."""
 
-_NUMBER = 25
-"""The longest float64 in JSON, such as -2.2250738585072014e-308, with its comma."""
-_OFFSET = 48
-"""The longest entry of a snapshot's offsets, such as "2147483647":9223372036854775807, in JSON."""
-_RULES = 192
-"""Two rules of a partition in a snapshot's head, in JSON: few configurations change what counts more often."""
 _RECORD = 512
 """A report's record without the report: frame or JSON around it, key, headers, batch header."""
-_ENVELOPE = 8192
-"""A body without vectors, queries, offsets and document: its names, some dozens of gaps, key, headers, batch header."""
+_LETTER = 8192
+"""A dead letter without the record: key, headers with the reason and the origin, batch header."""
 _SEGMENT = 64 << 20
 
 
@@ -97,36 +88,6 @@ class TopicError(RuntimeError):
     """A topic is missing, or the cluster refused to create one."""
 
 
-def largest_message(stream: ldp.Stream, asked: Sequence[Query], partitions: int) -> int:
-    """Returns an upper bound of the bytes of the largest message in any snapshot of a stream.
-
-    Counted at their longest: all numbers, the offsets of all partitions, the document, the queries, the labels; only
-    compression, which is not counted on, and more than some dozens of gaps or changes of rules could prove it wrong.
-
-    Example:
-        >>> largest_message(ldp.Stream("s", ldp.OLH(epsilon="1", domain_size=845)), (), partitions=4)
-        71851
-        >>> largest_message(ldp.Stream("s", ldp.OLH(epsilon="1", domain_size=1 << 20)), (), partitions=4)
-        532480
-    """
-    d = stream.oracle.domain_size
-    sets, tops = of_domain(asked, d)
-    document = {key: value for key, value in stream.document().items() if key != "labels"}
-    method = {"method": max(METHODS, key=len), "sequence": 0}
-    ends = {"low": 0, "high": 0, "recommended": method}
-    queries = [{"name": q.name, "values": list(q.values), "standard_error": 0} | ends for q in sets]
-    top = [{"name": q.name, "values": [d] * q.k, "frequencies": 0} | ends for q in tops]
-    numbers = 5 * len(queries) + sum(1 + 3 * query.k for query in tops)
-    body = _ENVELOPE + _OFFSET * partitions + _json([document, queries, top]) + _NUMBER * numbers
-    if d <= INLINE:
-        body += 3 * _NUMBER * d
-    chunk = _ENVELOPE + 8 * min(d, CHUNK) if d > INLINE else 0
-    labels = stream.labels or ()
-    parts = [_json(list(labels[i : i + INLINE])) for i in range(0, len(labels), INLINE)]
-    head = _ENVELOPE + (_OFFSET + _RULES) * partitions
-    return max(body, head, chunk, _ENVELOPE + max(parts, default=0))
-
-
 def largest_report(stream: ldp.Stream) -> tuple[int, int]:
     """Returns upper bounds of the bytes of a message with one report: as a binary frame, and as JSON.
 
@@ -138,10 +99,6 @@ def largest_report(stream: ldp.Stream) -> tuple[int, int]:
     """
     size = stream.oracle.report_bytes
     return size + _RECORD, wire.base64_bytes(size) + _RECORD
-
-
-def _json(tree: object) -> int:
-    return len(json.dumps(tree, ensure_ascii=False).encode())
 
 
 def specs(config: Config, partitions: int) -> list[TopicSpec]:
@@ -188,7 +145,7 @@ def specs(config: Config, partitions: int) -> list[TopicSpec]:
             config.dead_letters.topic,
             "dead letters",
             1,
-            {"cleanup.policy": "delete"} | _room(largest + _ENVELOPE),
+            {"cleanup.policy": "delete"} | _room(largest + _LETTER),
         )
     )
     return needed

@@ -5,7 +5,6 @@ sequence and the offsets. A publisher that starts, or that is in any doubt, read
 Partitions do not depend on each other, so any set of per-partition states, each read in one step, is a consistent cut.
 """
 
-import json
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +16,7 @@ import numpy as np
 import ldp
 from ldp import snapshot
 from ldp.query import Query
-from ldp.snapshot import Cut, Message
+from ldp.snapshot import Cut, Message, Snapshot
 from worker.counting import layout
 from worker.counting.head import Head, foreign, named
 from worker.counting.layout import Metadata, StateLost
@@ -168,21 +167,20 @@ class Publisher:
                 f"stream {self._stream.name!r}: partition {', '.join(map(str, differing))} is counted in Redis by other"
                 f" rules than snapshot {head.sequence} says. Restore Redis, or give the stream another name."
             )
-        gaps = {partition: stretches for partition, stretches in cut.gaps.items() if stretches}
-        if reports < head.reports and gaps == head.gaps:
+        if reports < head.reports and cut.gaps == head.gaps:
             raise StateLost(
                 f"stream {self._stream.name!r}: Redis has {reports} reports, but snapshot {head.sequence} has"
                 f" {head.reports} and no more of the log is lost. Restore Redis, or give the stream another name."
             )
-        changed = reports != head.reports or gaps != head.gaps
+        changed = reports != head.reports or cut.gaps != head.gaps
         if not reports or reports < self._fewest_new:
             return False
         if changed and abs(reports - head.reports) < self._fewest_new:
             return False
         if self._recommender.methods != self._methods:
             return True
-        said = dict(head.offsets), head.gaps, head.uncounted, head.rules
-        return (dict(cut.offsets), gaps, tuple(cut.uncounted), cut.rules) != said
+        said = head.offsets, head.gaps, head.uncounted, head.rules
+        return (cut.offsets, cut.gaps, cut.uncounted, cut.rules) != said
 
     def _read(self) -> tuple[Cut, Any, int]:
         """Reads all partitions; returns the cut, the sum of their states and of their reports."""
@@ -215,40 +213,42 @@ class Publisher:
         return Cut(offsets, gaps, uncounted, ruled), total, reports
 
     def _publish(self, sequence: int, lineage: str, cut: Cut, total: Any, reports: int) -> None:
-        oracle, name = self._stream.oracle, self._stream.name
+        oracle = self._stream.oracle
         estimate = oracle.estimate(oracle.support(total), reports)
-        recommended = self._recommender.latest
-        messages = snapshot.messages(
+        taken = snapshot.take(
             self._stream,
             estimate,
             cut,
             sequence,
             self._queries,
             self._level,
-            recommended=recommended,
+            recommended=self._recommender.latest,
             lineage=named(lineage),
             identity=uuid4().hex,
         )
+        messages = snapshot.encode(taken)
         if self._owns() != lineage:
             return
         self._outbox.publish(sequence, messages)
-        self._head = Head.parse(json.loads(messages[0].body))
-        self._methods = {name: found.method for name, found in recommended.items()}
-        metrics = self._metrics
-        metrics.snapshots.labels(name).inc()
-        metrics.sequence.labels(name).set(sequence)
-        metrics.snapshot_reports.labels(name).set(reports)
-        metrics.complete.labels(name).set(cut.complete)
-        metrics.std_error.labels(name).set(estimate.sigma)
-        metrics.sum.labels(name).set(float(estimate.frequencies.sum()))
-        metrics.sum_deviation.labels(name).set(ldp.query.sum_deviation(estimate))
-        for message in messages:
-            if message.content_type == snapshot.JSON and message.key.startswith(f"{name}/{ALL}/"):
-                body = json.loads(message.body)
-                for query in body["queries"]:
-                    metrics.query.labels(name, query["name"], body["method"]).set(query["frequency"])
+        self._head = Head.of(taken)
+        self._methods = {name: found.method for name, found in taken.recommended.items()}
+        self._show(taken, ldp.query.sum_deviation(estimate))
         self._recommender.offer(sequence, estimate)
         self._report("snapshot.published", sequence=sequence, reports=reports, complete=cut.complete)
+
+    def _show(self, published: Snapshot, sum_deviation: float) -> None:
+        """Sets the gauges to what was published."""
+        metrics, name = self._metrics, self._stream.name
+        metrics.snapshots.labels(name).inc()
+        metrics.sequence.labels(name).set(published.sequence)
+        metrics.snapshot_reports.labels(name).set(published.reports)
+        metrics.complete.labels(name).set(published.complete)
+        metrics.std_error.labels(name).set(published.std_error)
+        metrics.sum.labels(name).set(float(published.bodies["base"].frequencies.sum()))
+        metrics.sum_deviation.labels(name).set(sum_deviation)
+        for method, body in published.bodies.items():
+            for answer in body.sets:
+                metrics.query.labels(name, answer.query.name, method).set(answer.frequency)
 
     def _let_go(self) -> None:
         self._head = None

@@ -133,7 +133,7 @@ def assert_snapshot_topic(world: World) -> int:
             }
             received[message.key] = {k: v.encode() for k, v in message.headers.items()}, message.value
             with contextlib.suppress(Incomplete):
-                assert assemble(world.name, received).head["snapshot"] == identity
+                assert assemble(world.name, received).identity == identity
                 assert message is parts[-1]
         documents = {
             message.key.removeprefix(f"{world.name}/"): json.loads(message.value)

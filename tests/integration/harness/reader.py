@@ -39,4 +39,4 @@ class Snapshots:
     def sequence(self) -> int:
         """The newest one's number, 0 before the first."""
         newest = self.newest()
-        return 0 if newest is None else int(newest.head["sequence"])
+        return 0 if newest is None else newest.sequence

@@ -260,7 +260,7 @@ class World:
             newest = self.snapshots.newest()
             if newest is None:
                 return None
-            offsets = {int(p): offset for p, offset in newest.head["offsets"].items()}
+            offsets = newest.cut.offsets
             return newest if all(offsets.get(p, 0) >= end for p, end in ends.items()) else None
 
         def said() -> Snapshot | None:
@@ -282,10 +282,10 @@ class World:
 
     def assert_right(self, snapshot: Snapshot) -> None:
         """Asserts that a snapshot says what was sent, and that the audit agrees."""
-        assert snapshot.head["reports"] == self.n
+        assert snapshot.reports == self.n
         assert list(snapshot.bodies) == METHODS
         np.testing.assert_allclose(
-            snapshot.bodies["base"]["frequencies"],
+            snapshot.bodies["base"].frequencies,
             base(self.stream, self.sent.whole(self.stream)),
             rtol=1e-9,
             atol=1e-12,

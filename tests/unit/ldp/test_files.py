@@ -401,7 +401,7 @@ def test_perturb_and_aggregate_are_the_packages_own(tmp_path, colours, form):
     assert aggregator.reports == 120
     cut = snapshot.Cut({0: 120 if form == "json" else 2}, {})
     named = ldp.Stream("s", COLOURS.oracle, COLOURS.labels)
-    expected = snapshot.messages(named, aggregator.estimate(), cut, 1)
+    expected = snapshot.encode(snapshot.take(named, aggregator.estimate(), cut, 1))
     assert result.stdout_bytes.splitlines() == [message.body for message in expected]
     validator = jsonschema.Draft202012Validator(SCHEMA)
     for line in result.stdout.splitlines():

@@ -1,6 +1,7 @@
 """The snapshot's messages: their schema, their numbers, and their way back."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import jsonschema
@@ -23,7 +24,11 @@ def make(domain_size, *, labels=None, sequence=4, queries=(), top=()):
     n = 1000
     counts = np.random.default_rng(5).binomial(n, 0.27, domain_size)
     estimate = stream.oracle.estimate(counts, n)
-    return stream, estimate, snapshot.messages(stream, estimate, CUT, sequence, asked, level=0.9)
+    return stream, estimate, messages(stream, estimate, CUT, sequence, asked, level=0.9)
+
+
+def messages(*given, **more):
+    return snapshot.encode(snapshot.take(*given, **more))
 
 
 def topic(messages, sequence):
@@ -36,32 +41,32 @@ def topic(messages, sequence):
 @pytest.mark.parametrize("labelled", [False, True])
 def test_what_is_written_is_read_back(domain_size, labelled):
     labels = tuple(f"värde {i}" for i in range(domain_size)) if labelled else None
-    _, estimate, messages = make(domain_size, labels=labels)
-    assert len({m.key for m in messages}) == len(messages)
-    assert max(len(m.body) for m in messages) < 1_000_000  # fits a topic with Kafka's default limit
-    read = snapshot.assemble("s", topic(messages, 4))
-    assert read.labels == (list(labels) if labels else None)
+    _, estimate, parts = make(domain_size, labels=labels)
+    assert len({m.key for m in parts}) == len(parts)
+    assert max(len(m.body) for m in parts) < 1_000_000  # fits a topic with Kafka's default limit
+    read = snapshot.assemble("s", topic(parts, 4))
+    assert read.labels == labels
     assert list(read.bodies) == list(METHODS)
     for name, method in METHODS.items():
-        assert read.bodies[name]["frequencies"].tolist() == method(estimate).tolist()
+        assert read.bodies[name].frequencies.tolist() == method(estimate).tolist()
     low, high = estimate.interval(0.9)
-    assert read.bodies["base"]["low"].tolist() == low.tolist()
-    assert read.bodies["base"]["high"].tolist() == high.tolist()
-    assert "low" not in read.bodies["norm"]
+    assert read.bodies["base"].low.tolist() == low.tolist()
+    assert read.bodies["base"].high.tolist() == high.tolist()
+    assert read.bodies["norm"].low is None
 
 
 @pytest.mark.parametrize("domain_size", [3, snapshot.INLINE + 1])
 def test_every_json_message_follows_the_schema(domain_size):
     labels = tuple(map(str, range(domain_size)))
-    _, _, messages = make(domain_size, labels=labels, queries=(("pair", (0, 2)),), top=(("most", 2),))
+    _, _, parts = make(domain_size, labels=labels, queries=(("pair", (0, 2)),), top=(("most", 2),))
     validator = jsonschema.Draft202012Validator(SCHEMA)
     checked = 0
-    for message in messages:
+    for message in parts:
         if message.content_type == snapshot.JSON and "/domain/labels/" not in message.key:
             validator.validate(json.loads(message.body))
             checked += 1
     assert checked == 2 + len(METHODS)
-    head = json.loads(messages[0].body)
+    head = json.loads(parts[0].body)
     assert head["offsets"] == {"0": 12, "1": 7}
     assert head["gaps"] == {"1": [[2, 5]]}
     assert head["complete"] is False
@@ -69,8 +74,8 @@ def test_every_json_message_follows_the_schema(domain_size):
 
 
 def test_the_schema_refuses_what_is_wrong():
-    _, _, messages = make(3)
-    good = json.loads(messages[1].body)
+    _, _, parts = make(3)
+    good = json.loads(parts[1].body)
     validator = jsonschema.Draft202012Validator(SCHEMA)
     validator.validate(good)
     for key, wrong in [
@@ -89,33 +94,33 @@ def test_the_schema_refuses_what_is_wrong():
 
 
 def test_queries_are_answered_by_each_method():
-    _, estimate, messages = make(5, queries=(("all but one", (0, 1, 2, 3)),))
-    read = snapshot.assemble("s", topic(messages, 4))
+    _, estimate, parts = make(5, queries=(("all but one", (0, 1, 2, 3)),))
+    read = snapshot.assemble("s", topic(parts, 4))
     for name in METHODS:
-        (query,) = read.bodies[name]["queries"]
-        total = float(np.sum(read.bodies[name]["frequencies"][:4]))
+        (answer,) = read.bodies[name].sets
+        total = float(np.sum(read.bodies[name].frequencies[:4]))
         if name == "post-pos":  # on the query, not on the values
             total = max(0.0, float(np.sum(estimate.frequencies[:4])))
-        said = {"name": "all but one", "values": [0, 1, 2, 3], "frequency": pytest.approx(total)}
+        assert answer.query == SetQuery("all but one", (0, 1, 2, 3))
+        assert answer.frequency == pytest.approx(total)
+        ends = None, None, None
         if name == "base":
-            low, high = ldp.query.interval(estimate, [0, 1, 2, 3], 0.9)
-            said |= {"standard_error": ldp.query.std_error(estimate, range(4)), "low": low, "high": high}
-        assert {key: query[key] for key in said} == said
-        assert ("low" in query) == (name == "base")
+            ends = ldp.query.std_error(estimate, range(4)), *ldp.query.interval(estimate, [0, 1, 2, 3], 0.9)
+        assert (answer.std_error, answer.low, answer.high) == ends
 
 
 @pytest.mark.parametrize("domain_size", [1, 7, snapshot.INLINE + 1])
 def test_point_22_sum_is_what_the_method_answers_for_all_values(domain_size):
     everything = tuple(range(domain_size))
-    _, estimate, messages = make(domain_size, queries=(("all", everything),))
-    read = snapshot.assemble("s", topic(messages, 4))
+    _, estimate, parts = make(domain_size, queries=(("all", everything),))
+    read = snapshot.assemble("s", topic(parts, 4))
     for name, body in read.bodies.items():
-        (query,) = body["queries"]
-        assert body["sum"] == query["frequency"] == ldp.answer(estimate, everything, name)
+        (answer,) = body.sets
+        assert body.sum == answer.frequency == ldp.answer(estimate, everything, name)
     if domain_size > 1:
-        added = read.bodies["post-pos"]["frequencies"].sum()
-        assert added == read.bodies["base-pos"]["frequencies"].sum() > read.bodies["post-pos"]["sum"]
-    assert read.bodies["post-pos"]["sum"] == max(read.bodies["base"]["sum"], 0.0)
+        added = read.bodies["post-pos"].frequencies.sum()
+        assert added == read.bodies["base-pos"].frequencies.sum() > read.bodies["post-pos"].sum
+    assert read.bodies["post-pos"].sum == max(read.bodies["base"].sum, 0.0)
 
 
 def test_point_22_the_schema_says_what_the_vector_of_post_pos_is():
@@ -125,33 +130,34 @@ def test_point_22_the_schema_says_what_the_vector_of_post_pos_is():
 
 
 def test_the_most_frequent_values_by_each_method():
-    _, estimate, messages = make(50, top=(("first", 1), ("three", 3)))
-    read = snapshot.assemble("s", topic(messages, 4))
+    _, estimate, parts = make(50, top=(("first", 1), ("three", 3)))
+    read = snapshot.assemble("s", topic(parts, 4))
     three = sorted(range(50), key=lambda v: -estimate.frequencies[v])[:3]
     for name in METHODS:
         body = read.bodies[name]
-        assert body["queries"] == []
-        for said, k in zip(body["top"], (1, 3), strict=True):
-            expected = {"values": three[:k], "frequencies": body["frequencies"][three[:k]].tolist()}
+        assert body.sets == ()
+        for answer, k in zip(body.tops, (1, 3), strict=True):
+            assert answer.query == TopQuery("first" if k == 1 else "three", k)
+            assert answer.values.tolist() == three[:k]
+            assert answer.frequencies.tolist() == body.frequencies[three[:k]].tolist()
             if name == "base":
                 low, high = ldp.query.top_interval(estimate, k, 0.9)
-                expected |= {"low": low.tolist(), "high": high.tolist()}
-            assert {key: said[key] for key in expected} == expected
-            assert said["name"] == ("first" if k == 1 else "three")
-            assert ("low" in said) == (name == "base")
+                assert (answer.low.tolist(), answer.high.tolist()) == (low.tolist(), high.tolist())
+            else:
+                assert (answer.low, answer.high) == (None, None)
 
 
 def test_what_was_written_before_there_were_intervals_of_queries_follows_the_schema():
-    _, _, messages = make(5, queries=(("pair", (0, 2)),), top=(("most", 2),))
+    _, _, parts = make(5, queries=(("pair", (0, 2)),), top=(("most", 2),))
     validator = jsonschema.Draft202012Validator(SCHEMA)
-    for message in messages[1:]:
+    for message in parts[1:]:
         body = json.loads(message.body)
         del body["top"]
         body["queries"] = [
             {key: query[key] for key in ("name", "values", "frequency")} for query in body["queries"]
         ]
         validator.validate(body)
-    body = json.loads(messages[1].body)
+    body = json.loads(parts[1].body)
     for key in ("name", "values", "frequency"):
         assert not validator.is_valid(
             body | {"queries": [{"name": "q", "values": [], "frequency": 0} | {key: None}]}
@@ -178,19 +184,19 @@ def test_an_incomplete_snapshot_is_not_read():
 
 
 def test_another_stream_on_the_topic_does_not_matter():
-    _, _, messages = make(3)
-    other = {f"other/{m.key}": (dict(m.headers(4, 1)), m.body) for m in messages}
-    assert snapshot.assemble("s", topic(messages, 4) | other).head["sequence"] == 4
+    _, _, parts = make(3)
+    other = {f"other/{m.key}": (dict(m.headers(4, 1)), m.body) for m in parts}
+    assert snapshot.assemble("s", topic(parts, 4) | other).sequence == 4
 
 
 def test_point_2_parts_of_two_snapshots_with_one_number_are_never_one_snapshot():
     """Two publishers that both believed to be the one made number 4: whatever mix is read, it is refused."""
     _, _, one = make(5)
     stream, estimate, _ = make(5)
-    other = snapshot.messages(stream, estimate, snapshot.Cut({0: 11, 1: 21}, {}), 4, level=0.9)
+    other = messages(stream, estimate, snapshot.Cut({0: 11, 1: 21}, {}), 4, level=0.9)
     assert [m.key for m in one] == [m.key for m in other]
     whole = topic(one, 4)
-    assert snapshot.assemble("s", whole).head["offsets"] == json.loads(one[0].body)["offsets"]
+    assert snapshot.assemble("s", whole).cut.offsets == {0: 12, 1: 7}
     for part in other:
         with pytest.raises(Incomplete):
             snapshot.assemble("s", whole | {part.key: topic(other, 4)[part.key]})
@@ -199,8 +205,8 @@ def test_point_2_parts_of_two_snapshots_with_one_number_are_never_one_snapshot()
 @pytest.mark.parametrize("field", ["snapshot", "sequence", "reports", "offsets"])
 def test_point_2_a_body_must_say_what_its_head_says(field):
     """A publisher that stamps another's body with its own headers is believed in nothing."""
-    _, _, messages = make(5)
-    received = topic(messages, 4)
+    _, _, parts = make(5)
+    received = topic(parts, 4)
     key = "s/all/norm-sub"
     headers, value = received[key]
     said = {"snapshot": "0" * 32, "sequence": 5, "reports": 99, "offsets": {"0": 1}}
@@ -210,18 +216,60 @@ def test_point_2_a_body_must_say_what_its_head_says(field):
 
 
 def test_point_2_snapshots_from_before_there_were_identities_are_read():
-    _, _, messages = make(5)
+    _, _, parts = make(5)
     received = {}
-    for key, (headers, value) in topic(messages, 4).items():
+    for key, (headers, value) in topic(parts, 4).items():
         body = {name: field for name, field in json.loads(value).items() if name != "snapshot"}
         received[key] = {k: v for k, v in headers.items() if k != "snapshot"}, json.dumps(body).encode()
     assert list(snapshot.assemble("s", received).bodies) == list(METHODS)
 
 
 def test_the_same_counts_make_the_same_identity_unless_one_is_given():
-    stream, estimate, messages = make(5)
-    assert {m.snapshot for m in messages} == {json.loads(messages[0].body)["snapshot"]}
-    again = snapshot.messages(stream, estimate, CUT, 4, level=0.9)
-    assert [m.body for m in again] == [m.body for m in messages]
-    named = snapshot.messages(stream, estimate, CUT, 4, level=0.9, identity="ab" * 16)
+    stream, estimate, parts = make(5)
+    assert {m.snapshot for m in parts} == {json.loads(parts[0].body)["snapshot"]}
+    again = messages(stream, estimate, CUT, 4, level=0.9)
+    assert [m.body for m in again] == [m.body for m in parts]
+    named = messages(stream, estimate, CUT, 4, level=0.9, identity="ab" * 16)
     assert {m.snapshot for m in named} == {"ab" * 16}
+
+
+@pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("inline", [2, 5])
+def test_a_number_that_json_does_not_have_is_refused(number, inline):
+    stream, estimate, _ = make(5)
+    queries = [SetQuery("q", (0,)), TopQuery("t", 2)]
+    taken = snapshot.take(stream, estimate, CUT, 4, queries, methods=["base", "norm"])
+    base = taken.bodies["base"]
+    vector = base.frequencies.copy()
+    vector[3] = number
+    bodies = [
+        replace(base, frequencies=vector),
+        replace(base, high=vector),
+        replace(base, sum=number),
+        replace(base, sets=(replace(base.sets[0], std_error=number),)),
+        replace(base, tops=(replace(base.tops[0], low=vector[2:4]),)),
+    ]
+    for bad in [
+        *(replace(taken, bodies=taken.bodies | {"base": body}) for body in bodies),
+        replace(taken, std_error=number),
+        replace(taken, level=number),
+    ]:
+        with pytest.raises(ValueError, match="snapshot 4 of 's': a number that base says is not finite"):
+            snapshot.encode(bad, inline)
+
+
+def test_what_cannot_be_taken_is_named():
+    stream, estimate, _ = make(5)
+    for methods in ((), ("base", "median")):
+        with pytest.raises(ValueError, match=r"methods are (none|base, median); there are base, base-pos"):
+            snapshot.take(stream, estimate, CUT, 4, methods=methods)
+    with pytest.raises(ValueError, match="two queries are named 'q'"):
+        snapshot.take(stream, estimate, CUT, 4, [SetQuery("q", (0,)), TopQuery("q", 1)])
+    with pytest.raises(ValueError, match="intervals of base, which is not among norm"):
+        snapshot.take(stream, estimate, CUT, 4, methods=["norm"]).interval()
+
+
+def test_a_head_alone_is_no_snapshot():
+    _, _, parts = make(3)
+    with pytest.raises(Incomplete, match="snapshot 4 of 's' has no method's body"):
+        snapshot.assemble("s", topic(parts[:1], 4))

@@ -462,9 +462,9 @@ def test_no_message_of_a_snapshot_is_larger_than_said(d, protocol):
     judged = [{"offset": 2**63 - 1, "revision": 2**31 - 1, "most_reports": 2**31 - 1, "ones": False}] * 2
     rules = dict.fromkeys(range(50), judged)
     cut = snapshot.Cut(dict.fromkeys(range(50), 2**63 - 1), {0: [(2**62, 2**63 - 1)] * 8}, rules=rules)
-    parts = snapshot.messages(stream, estimate, cut, sequence=2**53, queries=queries)
+    parts = snapshot.encode(snapshot.take(stream, estimate, cut, 2**53, queries))
     largest = max(len(part.body) + len(part.key) for part in parts)
-    bound = topics.largest_message(stream, queries, partitions=50)
+    bound = snapshot.largest_message(stream, queries, partitions=50)
     assert largest <= bound <= 2 * largest + 16_384
 
 
@@ -475,9 +475,11 @@ def test_a_snapshot_that_is_mostly_recommendations_is_not_larger_than_said():
     queries = [SetQuery(name, (i,)) for i, name in enumerate(names)]
     estimate = estimated(stream.oracle, np.random.default_rng(3).integers(n // 4, n // 2, d), n)
     recommended = dict.fromkeys(names, snapshot.Recommended("power-ns", 2**53))
-    parts = snapshot.messages(stream, estimate, snapshot.Cut({0: 1}, {}), 1, queries, recommended=recommended)
+    cut = snapshot.Cut({0: 1}, {})
+    taken = snapshot.take(stream, estimate, cut, 1, queries, recommended=recommended)
+    parts = snapshot.encode(taken)
     largest = max(len(part.body) for part in parts)
-    assert largest <= topics.largest_message(stream, queries, partitions=1) <= 2 * largest
+    assert largest <= snapshot.largest_message(stream, queries, partitions=1) <= 2 * largest
 
 
 def test_a_snapshot_that_is_mostly_its_top_values_is_not_larger_than_said():
@@ -485,8 +487,9 @@ def test_a_snapshot_that_is_mostly_its_top_values_is_not_larger_than_said():
     stream = ldp.Stream("s", ldp.OLH(epsilon="1", domain_size=d))
     queries = [TopQuery("all", d)]
     estimate = estimated(stream.oracle, np.random.default_rng(3).integers(n // 4, n // 2, d), n)
-    base = snapshot.messages(stream, estimate, snapshot.Cut({0: 1}, {}), 1, queries, methods=["base"])[-1]
-    assert len(base.body) <= topics.largest_message(stream, queries, partitions=1) <= 2 * len(base.body)
+    cut = snapshot.Cut({0: 1}, {})
+    base = snapshot.encode(snapshot.take(stream, estimate, cut, 1, queries, methods=["base"]))[-1]
+    assert len(base.body) <= snapshot.largest_message(stream, queries, partitions=1) <= 2 * len(base.body)
 
 
 def test_findings_as_json():

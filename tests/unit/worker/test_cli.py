@@ -166,9 +166,7 @@ class Topic:
 
     def __init__(self, stream, config, name):
         estimate = stream.oracle.estimate(stream.oracle.zeros() + 5, 15)
-        parts = snapshot.messages(stream, estimate, snapshot.Cut({0: 9}, {}), sequence=4)
-        found = {part.key: (dict(part.headers(4, len(parts))), part.body) for part in parts}
-        self._snapshots = [snapshot.assemble(name, found)]
+        self._snapshots = [snapshot.take(stream, estimate, snapshot.Cut({0: 9}, {}), sequence=4)]
 
     def __enter__(self):
         return self

@@ -326,7 +326,8 @@ def test_point_23_a_recommendation_that_changed_is_published_although_no_report_
 def test_the_schema_knows_what_a_recommendation_is():
     stream, cut = STREAM, snapshot.Cut({0: 1}, {})
     found = snapshot.Recommended("norm-sub", 7)
-    parts = snapshot.messages(stream, ESTIMATE, cut, 8, QUERIES, recommended={"three": found, "gone": found})
+    taken = snapshot.take(stream, ESTIMATE, cut, 8, QUERIES, recommended={"three": found, "gone": found})
+    parts = snapshot.encode(taken)
     body = json.loads(next(part.body for part in parts if part.key == "s/all/power"))
     assert body["top"][0]["recommended"]["method"] == "norm-sub"
     assert body["queries"][0]["recommended"] is None
@@ -338,3 +339,15 @@ def test_the_schema_knows_what_a_recommendation_is():
         assert not validator.is_valid(bad)
     del body["top"][0]["recommended"]  # as older snapshots of this schema version
     validator.validate(body)
+
+
+@pytest.mark.parametrize("lineage", [None, {"group": "g", "topic_id": "Xk"}])
+def test_the_head_of_a_snapshot_is_what_is_read_of_its_message(lineage):
+    rules = {0: [{"offset": 0, "revision": 1, "most_reports": None, "ones": True}], 3: []}
+    cut = snapshot.Cut({3: 1, 0: 7}, {0: [(2, 5)], 3: []}, [4, 2], rules)
+    taken = snapshot.take(STREAM, ESTIMATE, cut, 8, QUERIES, lineage=lineage)
+    parsed = Head.parse(json.loads(snapshot.encode(taken)[0].body))
+    assert Head.of(taken) == parsed
+    assert (parsed.offsets, parsed.uncounted, parsed.rules) == ({0: 7, 3: 1}, (2, 4), rules)
+    assert parsed.behind(cut) is False
+    assert parsed.contradicts(cut) == []

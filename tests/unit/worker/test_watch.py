@@ -8,6 +8,7 @@ from rich.console import Console
 
 import ldp
 from ldp import snapshot
+from tests.unit.ldp.test_snapshot_vectors import VECTORS, topic
 from worker.cli import watch
 
 STREAM = ldp.Stream("colours", ldp.GRR("1", 3), labels=["red", "[green]", "blue"])
@@ -15,8 +16,7 @@ STREAM = ldp.Stream("colours", ldp.GRR("1", 3), labels=["red", "[green]", "blue"
 
 def taken(gaps=None) -> snapshot.Snapshot:
     estimate = STREAM.oracle.estimate(np.array([200, 500, 300]), 1000)
-    parts = snapshot.messages(STREAM, estimate, snapshot.Cut({0: 9}, gaps or {}), sequence=4)
-    return snapshot.assemble("colours", {p.key: (dict(p.headers(4, len(parts))), p.body) for p in parts})
+    return snapshot.take(STREAM, estimate, snapshot.Cut({0: 9}, gaps or {}), sequence=4)
 
 
 def shown(methods, width, **options) -> str:
@@ -85,7 +85,7 @@ def test_the_latest_snapshot_stays_on_the_terminal_until_interrupted():
     drawn = []
 
     def screen(snapshot):
-        drawn.append(snapshot.head["sequence"])
+        drawn.append(snapshot.sequence)
         return f"screen {len(drawn)}"
 
     with console.capture() as captured, pytest.raises(KeyboardInterrupt):
@@ -93,3 +93,13 @@ def test_the_latest_snapshot_stays_on_the_terminal_until_interrupted():
     said = captured.get()
     assert said.index("waiting for the first snapshot") < said.index("screen 1") < said.index("screen 2")
     assert drawn == [4, 4]  # once more with its age, though nothing new came
+
+
+def test_the_document_says_what_the_messages_said():
+    vector = next(one for one in VECTORS["snapshots"] if one["name"] == "plain")
+    said = {message["key"]: json.loads(message["body"]) for message in vector["messages"]}
+    bodies = {key.split("/")[2]: body for key, body in said.items() if "/all/" in key}
+    name = vector["stream"]
+    together = {"head": said[f"{name}/head"], "labels": said[f"{name}/domain"]["labels"], "bodies": bodies}
+    read = snapshot.assemble(name, topic(vector))
+    assert watch.document(read, tuple(bodies)) == json.dumps(together, ensure_ascii=False)

@@ -1,0 +1,187 @@
+"""What a snapshot says: arrays and plain values, nothing of how they are written down."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ldp.query import SetQuery, TopQuery
+
+Vector = npt.NDArray[np.float64]
+Indices = npt.NDArray[np.int64]
+
+
+class _BitForBit:
+    """Objects are equal if they are of one class and all their fields are equal, arrays bit for bit."""
+
+    __hash__ = None  # type: ignore[assignment]  # as of everything that has arrays
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        return all(_same(getattr(self, f.name), getattr(other, f.name)) for f in fields(self))  # type: ignore[arg-type]
+
+
+def _same(one: Any, other: Any) -> bool:
+    if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
+        return (one.dtype, one.shape) == (other.dtype, other.shape) and one.tobytes() == other.tobytes()
+    if isinstance(one, float) and isinstance(other, float):  # 0.0 and -0.0 are two
+        return one.hex() == other.hex()
+    return type(one) is type(other) and bool(one == other)
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Where a snapshot cuts the stream.
+
+    Attributes:
+        offsets: partition -> the counts are those of all records before this offset.
+        gaps: partition -> stretches [from, to) of the log that were lost, so that they are not in the counts; only
+            partitions that have any are kept.
+        uncounted: partitions that have records, or had, and no counts, in order; they are not in ``offsets``.
+        rules: partition -> what decided which of its records count, in JSON's types; said in the head.
+
+    Example:
+        >>> Cut({1: 7, 0: 12}, {1: [(2, 5)], 0: []}).gaps
+        {1: [(2, 5)]}
+    """
+
+    offsets: Mapping[int, int]
+    gaps: Mapping[int, Sequence[tuple[int, int]]]
+    uncounted: Sequence[int] = ()
+    rules: Mapping[int, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "offsets", dict(sorted(self.offsets.items())))
+        gaps = {p: [(begin, end) for begin, end in lost] for p, lost in sorted(self.gaps.items()) if lost}
+        object.__setattr__(self, "gaps", gaps)
+        object.__setattr__(self, "uncounted", tuple(sorted(self.uncounted)))
+        rules = {p: [dict(rule) for rule in said] for p, said in sorted(self.rules.items())}
+        object.__setattr__(self, "rules", rules)
+
+    @property
+    def complete(self) -> bool:
+        """Whether every record before the offsets was read, and no partition is left out."""
+        return not self.gaps and not self.uncounted
+
+
+@dataclass(frozen=True)
+class Recommended:
+    """The method that clearly suits a query best, chosen from the reports themselves (`ldp.selection`).
+
+    Attributes:
+        method: its name.
+        sequence: the number of the snapshot that it was chosen from; also the seed of the simulation.
+    """
+
+    method: str
+    sequence: int
+
+
+@dataclass(frozen=True, eq=False)
+class SetAnswer(_BitForBit):
+    """A method's answer for a set of values.
+
+    Attributes:
+        query: the set.
+        frequency: of the set, a fraction of the reports.
+        std_error: Base's standard error of it; None for other methods.
+        low: the lower end of Base's score interval, or None.
+        high: its upper end, or None.
+    """
+
+    query: SetQuery
+    frequency: float
+    std_error: float | None = None
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class TopAnswer(_BitForBit):
+    """A method's answer for the most frequent values.
+
+    Attributes:
+        query: how many.
+        values: (k,) the most frequent by Base, the first most; the same for every method.
+        frequencies: (k,) of these.
+        low: (k,) lower ends of intervals around Base that all cover together with the level; None for other methods.
+        high: (k,) their upper ends, or None.
+    """
+
+    query: TopQuery
+    values: Indices
+    frequencies: Vector
+    low: Vector | None = None
+    high: Vector | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Body(_BitForBit):
+    """What one method says.
+
+    Attributes:
+        frequencies: (d,) the method's answer for each value alone.
+        sum: its answer for the whole domain: that of the frequencies, but for post-pos the sum of Base's, or 0.
+        sets: its answers for sets of values.
+        tops: its answers for the most frequent values.
+        low: (d,) lower ends of Base's score intervals; None for other methods.
+        high: (d,) their upper ends, or None.
+    """
+
+    frequencies: Vector
+    sum: float
+    sets: tuple[SetAnswer, ...] = ()
+    tops: tuple[TopAnswer, ...] = ()
+    low: Vector | None = None
+    high: Vector | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Snapshot(_BitForBit):
+    """A whole snapshot. Two are equal if all in them is, floats and arrays bit for bit.
+
+    Attributes:
+        stream: the stream's name.
+        fingerprint: of its public document, eight hexadecimal digits.
+        document: the public document, without labels.
+        labels: the domain's, or None.
+        sequence: the snapshot's number.
+        identity: 32 hexadecimal digits that no other snapshot has; None in one from before there were any.
+        lineage: what the counts are of beside the fingerprint; None where they do not come from a topic.
+        cut: what was counted.
+        complete: whether that is all, as the snapshot itself says: a newer writer may know reasons that `Cut` does not.
+        reports: how many were counted: n, reports and not users.
+        std_error: of Base, for a value of frequency 0 (Equation 5).
+        level: the confidence level of Base's intervals.
+        recommended: the method for a query, by its name; a query that is not in it has none.
+        bodies: method -> what it says.
+    """
+
+    stream: str
+    fingerprint: str
+    document: Mapping[str, Any]
+    labels: tuple[str, ...] | None
+    sequence: int
+    identity: str | None
+    lineage: Mapping[str, str] | None
+    cut: Cut
+    complete: bool
+    reports: int
+    std_error: float
+    level: float
+    recommended: Mapping[str, Recommended]
+    bodies: Mapping[str, Body]
+
+    def interval(self) -> tuple[Vector, Vector]:
+        """Returns the ends of Base's score intervals, (d,) each.
+
+        Raises:
+            ValueError: Base is not among the methods.
+        """
+        base = self.bodies.get("base")
+        if base is None or base.low is None or base.high is None:
+            raise ValueError(f"there are intervals of base, which is not among {', '.join(self.bodies)}")
+        return base.low, base.high

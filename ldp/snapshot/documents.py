@@ -1,0 +1,104 @@
+"""The JSON documents of a snapshot, as dicts: the head's and each method's. Arrays in them are still arrays."""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from ldp.snapshot.contents import Body, Recommended, Snapshot
+
+SCHEMA = 1
+INLINE = 8192
+CHUNK = 65536
+
+
+def shared_document(snapshot: Snapshot) -> dict[str, Any]:
+    """Returns what the head and every body say."""
+    cut = snapshot.cut
+    said = {
+        "schema": SCHEMA,
+        "stream": snapshot.stream,
+        "fingerprint": snapshot.fingerprint,
+        "window": {"name": "all", "start": None, "end": None, "final": False},
+        "sequence": snapshot.sequence,
+        "reports": snapshot.reports,
+        "offsets": {str(partition): offset for partition, offset in cut.offsets.items()},
+        "complete": snapshot.complete,
+        "gaps": {str(partition): [list(gap) for gap in gaps] for partition, gaps in cut.gaps.items()},
+        "uncounted": list(cut.uncounted),
+    }
+    return said if snapshot.identity is None else said | {"snapshot": snapshot.identity}
+
+
+def head_document(snapshot: Snapshot) -> dict[str, Any]:
+    """Returns the head: number and cut, by what was counted, and of what."""
+    rules = {str(partition): list(rules) for partition, rules in snapshot.cut.rules.items()}
+    head = shared_document(snapshot) | {"rules": rules}
+    return head if snapshot.lineage is None else head | {"lineage": dict(snapshot.lineage)}
+
+
+def body_document(
+    snapshot: Snapshot, method: str, inline: int = INLINE, chunk: int = CHUNK
+) -> dict[str, Any]:
+    """Returns what a method says, its vectors as arrays.
+
+    Args:
+        snapshot: of which.
+        method: one of its methods.
+        inline: how many values a vector that stands in its body has at most; of longer ones the document says how many
+            messages carry each.
+        chunk: how many values such a message has.
+    """
+    body = snapshot.bodies[method]
+    size = len(body.frequencies)
+    return (
+        shared_document(snapshot)
+        | {
+            "method": method,
+            "document": dict(snapshot.document),
+            "sum": body.sum,
+            "standard_error": snapshot.std_error,
+            "level": snapshot.level,
+            "queries": _sets(body, snapshot.recommended),
+            "top": _tops(body, snapshot.recommended),
+            "chunks": -(-size // chunk) if size > inline else 0,
+        }
+        | vectors(body)
+    )
+
+
+def vectors(body: Body) -> dict[str, Any]:
+    """Returns a body's vectors by their names: the frequencies, and Base's ends."""
+    ends = {} if body.low is None else {"low": body.low, "high": body.high}
+    return {"frequencies": body.frequencies} | ends
+
+
+def _sets(body: Body, recommended: Mapping[str, Recommended]) -> list[dict[str, Any]]:
+    answers = []
+    for answer in body.sets:
+        said: dict[str, Any] = {
+            "name": answer.query.name,
+            "values": answer.query.values,
+            "frequency": answer.frequency,
+        }
+        if answer.std_error is not None:
+            said |= {"standard_error": answer.std_error, "low": answer.low, "high": answer.high}
+        answers.append(said | _method(recommended.get(answer.query.name)))
+    return answers
+
+
+def _tops(body: Body, recommended: Mapping[str, Recommended]) -> list[dict[str, Any]]:
+    answers = []
+    for answer in body.tops:
+        said: dict[str, Any] = {
+            "name": answer.query.name,
+            "values": answer.values,
+            "frequencies": answer.frequencies,
+        }
+        if answer.low is not None:
+            said |= {"low": answer.low, "high": answer.high}
+        answers.append(said | _method(recommended.get(answer.query.name)))
+    return answers
+
+
+def _method(found: Recommended | None) -> dict[str, Any]:
+    return {"recommended": None if found is None else asdict(found)}

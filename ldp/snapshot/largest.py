@@ -1,0 +1,56 @@
+"""The largest message that the encoder can make of a stream, for what has to let it pass."""
+
+import json
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from ldp.consistency import METHODS
+from ldp.query import Query, of_domain
+from ldp.snapshot.documents import CHUNK, INLINE
+
+if TYPE_CHECKING:
+    from ldp.stream import Stream
+
+_NUMBER = 25
+"""The longest float64 in JSON, such as -2.2250738585072014e-308, with its comma."""
+_OFFSET = 48
+"""The longest entry of a snapshot's offsets, such as "2147483647":9223372036854775807, in JSON."""
+_RULES = 192
+"""Two rules of a partition in a snapshot's head, in JSON: few configurations change what counts more often."""
+_ENVELOPE = 8192
+"""A body without vectors, queries, offsets and document: its names, some dozens of gaps, key, headers, batch header."""
+
+
+def largest_message(stream: "Stream", queries: Iterable[Query], partitions: int) -> int:
+    """Returns an upper bound of the bytes of the largest message in any snapshot of a stream.
+
+    Counted at their longest: all numbers, the offsets of all partitions, the document, the queries, the labels; only
+    compression, which is not counted on, and more than some dozens of gaps or changes of rules could prove it wrong.
+
+    Example:
+        >>> import ldp
+        >>> largest_message(ldp.Stream("s", ldp.OLH(epsilon="1", domain_size=845)), (), partitions=4)
+        71851
+        >>> largest_message(ldp.Stream("s", ldp.OLH(epsilon="1", domain_size=1 << 20)), (), partitions=4)
+        532480
+    """
+    d = stream.oracle.domain_size
+    sets, tops = of_domain(queries, d)
+    document = {key: value for key, value in stream.document().items() if key != "labels"}
+    method = {"method": max(METHODS, key=len), "sequence": 0}
+    ends = {"low": 0, "high": 0, "recommended": method}
+    asked = [{"name": query.name, "values": query.values, "standard_error": 0} | ends for query in sets]
+    most = [{"name": query.name, "values": [d] * query.k, "frequencies": 0} | ends for query in tops]
+    numbers = 5 * len(sets) + sum(1 + 3 * query.k for query in tops)
+    body = _ENVELOPE + _OFFSET * partitions + _json([document, asked, most]) + _NUMBER * numbers
+    if d <= INLINE:
+        body += 3 * _NUMBER * d
+    chunk = _ENVELOPE + 8 * min(d, CHUNK) if d > INLINE else 0
+    labels = stream.labels or ()
+    parts = [_json(labels[i : i + INLINE]) for i in range(0, len(labels), INLINE)]
+    head = _ENVELOPE + (_OFFSET + _RULES) * partitions
+    return max(body, head, chunk, _ENVELOPE + max(parts, default=0))
+
+
+def _json(tree: object) -> int:
+    return len(json.dumps(tree, ensure_ascii=False).encode())

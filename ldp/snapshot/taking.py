@@ -1,0 +1,124 @@
+"""Taking a snapshot: an estimate, read by every method."""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ldp.consistency import METHODS
+from ldp.query import Query, SetQuery, TopQuery, of_domain, read, top, top_interval
+from ldp.snapshot.contents import Body, Cut, Indices, Recommended, SetAnswer, Snapshot, TopAnswer, Vector
+from ldp.snapshot.documents import shared_document
+
+if TYPE_CHECKING:
+    from ldp.estimate import Estimate
+    from ldp.stream import Stream
+
+
+def take(
+    stream: "Stream",
+    estimate: "Estimate",
+    cut: Cut,
+    sequence: int,
+    queries: Iterable[Query] = (),
+    level: float = 0.95,
+    methods: Sequence[str] = tuple(METHODS),
+    recommended: Mapping[str, Recommended] | None = None,
+    lineage: Mapping[str, str] | None = None,
+    identity: str | None = None,
+) -> Snapshot:
+    """Returns what every method says of an estimate.
+
+    Args:
+        stream: whose snapshot it is.
+        estimate: Base over the whole domain.
+        cut: what was counted.
+        sequence: the snapshot's number.
+        queries: what is to be answered.
+        level: the confidence level of Base's intervals.
+        methods: the names of those that are wanted, at least one.
+        recommended: the method for a query, by the query's name; names of no query are passed over.
+        lineage: what the counts are of beside the fingerprint, where they come from a topic.
+        identity: of this snapshot, 32 hex digits, where another could have its number; else made of what the head says.
+
+    Raises:
+        ValueError: no method, or an unknown one; queries that do not go together or with the domain; a level that is
+            not strictly between 0 and 1.
+
+    Cost: that of the methods, O(d log d).
+
+    Example:
+        >>> import ldp
+        >>> stream = ldp.Stream("colours", ldp.GRR(epsilon="1", domain_size=3), labels=("red", "green", "blue"))
+        >>> estimate = stream.oracle.estimate(np.array([50, 30, 20]), n=100)
+        >>> snapshot = take(stream, estimate, Cut({0: 100}, {}), sequence=1)
+        >>> snapshot.reports, round(snapshot.bodies["norm-sub"].sum, 9)
+        (100, 1.0)
+    """
+    if not methods or not METHODS.keys() >= set(methods):
+        raise ValueError(f"methods are {', '.join(methods) or 'none'}; there are {', '.join(METHODS)}")
+    sets, tops = of_domain(queries, stream.oracle.domain_size)
+    listed = [(query, np.array(query.values, np.intp)) for query in sets]
+    most = [(query, top(estimate, query.k)) for query in tops]
+    names = {query.name for query in sets} | {query.name for query in tops}
+    snapshot = Snapshot(
+        stream=stream.name,
+        fingerprint=stream.fingerprint.hex(),
+        document={key: value for key, value in stream.document().items() if key != "labels"},
+        labels=stream.labels,
+        sequence=sequence,
+        identity=identity,
+        lineage=None if lineage is None else dict(lineage),
+        cut=cut,
+        complete=cut.complete,
+        reports=estimate.n,
+        std_error=estimate.sigma,
+        level=level,
+        recommended={name: found for name, found in (recommended or {}).items() if name in names},
+        bodies={name: _body(name, estimate, listed, most, level) for name in methods},
+    )
+    if identity is None:
+        made = hashlib.sha256(json.dumps(shared_document(snapshot)).encode()).hexdigest()[:32]
+        snapshot = replace(snapshot, identity=made)
+    return snapshot
+
+
+def _body(
+    method: str,
+    estimate: "Estimate",
+    sets: Sequence[tuple[SetQuery, Indices]],
+    most: Sequence[tuple[TopQuery, Indices]],
+    level: float,
+) -> Body:
+    """Returns what a method says; Base with standard errors and intervals."""
+    frequencies = METHODS[method](estimate)
+    everything = np.arange(estimate.oracle.domain_size)
+    low, high = estimate.interval(level) if method == "base" else (None, None)
+    return Body(
+        frequencies,
+        read(estimate, everything, method, frequencies),
+        tuple(_set(query, values, estimate, method, frequencies, level) for query, values in sets),
+        tuple(_top(query, values, estimate, method, frequencies, level) for query, values in most),
+        low,
+        high,
+    )
+
+
+def _set(
+    query: SetQuery, values: Indices, estimate: "Estimate", method: str, frequencies: Vector, level: float
+) -> SetAnswer:
+    frequency = read(estimate, values, method, frequencies)
+    if method != "base":
+        return SetAnswer(query, frequency)
+    variance = query.variance(estimate.oracle)
+    return SetAnswer(query, frequency, variance.std_error(estimate), *variance.interval(estimate, level))
+
+
+def _top(
+    query: TopQuery, values: Indices, estimate: "Estimate", method: str, frequencies: Vector, level: float
+) -> TopAnswer:
+    ends = top_interval(estimate, query.k, level) if method == "base" else ()
+    return TopAnswer(query, values, frequencies[values], *ends)

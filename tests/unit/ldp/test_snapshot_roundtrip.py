@@ -1,0 +1,172 @@
+"""What a snapshot becomes as messages is the same snapshot when it is read: to the last bit, whatever it says."""
+
+import json
+import re
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import ldp
+from ldp import snapshot
+from ldp.consistency import METHODS
+from ldp.oracles import ORACLES
+from ldp.query import SetQuery, TopQuery
+
+oracle = cache(ldp.oracle)
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8)
+OFFSET = st.integers(0, 2**63 - 1)
+PARTITIONS = st.integers(0, 2**31 - 1)
+DOUBLES = (
+    st.integers(0, 2**64 - 1).map(lambda bits: float(np.uint64(bits).view(np.float64))).filter(np.isfinite)
+)
+
+
+@st.composite
+def cuts(draw):
+    gap = st.tuples(OFFSET, OFFSET)
+    rule = st.fixed_dictionaries(
+        {
+            "offset": OFFSET,
+            "revision": st.integers(0, 2**31),
+            "most_reports": st.none() | OFFSET,
+            "ones": st.booleans(),
+        }
+    )
+    return snapshot.Cut(
+        draw(st.dictionaries(PARTITIONS, OFFSET, max_size=4)),
+        draw(st.dictionaries(PARTITIONS, st.lists(gap, max_size=2), max_size=3)),
+        draw(st.lists(PARTITIONS, max_size=3)),
+        draw(st.dictionaries(PARTITIONS, st.lists(rule, max_size=2), max_size=3)),
+    )
+
+
+@st.composite
+def snapshots(draw):
+    name = draw(st.sampled_from(list(ORACLES)))
+    d = draw(st.integers(2 if name == "subset" else 1, 14))
+    protocol = oracle(name, epsilon="1", domain_size=d)
+    labels = draw(st.none() | st.lists(TEXT, min_size=d, max_size=d, unique=True))
+    stream = ldp.Stream("a.b-c_1", protocol, labels)
+    frequencies = draw(st.lists(st.floats(-2, 2), min_size=d, max_size=d))
+    estimate = ldp.Estimate(frequencies, draw(st.integers(1, 10**9)), protocol)
+    values = st.lists(st.integers(0, d - 1), min_size=1, unique=True)
+    queries = [
+        SetQuery(name, draw(values)) if draw(st.booleans()) else TopQuery(name, draw(st.integers(1, d)))
+        for name in draw(st.lists(TEXT, max_size=4, unique=True))
+    ]
+    found = st.builds(snapshot.Recommended, st.sampled_from(list(METHODS)), st.integers(1, 2**53))
+    names = st.sampled_from([query.name for query in queries] + ["of nothing"])
+    return snapshot.take(
+        stream,
+        estimate,
+        draw(cuts()),
+        draw(st.integers(1, 2**53)),
+        queries,
+        draw(st.floats(0.01, 0.99)),
+        draw(st.lists(st.sampled_from(list(METHODS)), min_size=1, unique=True)),
+        draw(st.dictionaries(names, found)),
+        draw(st.none() | st.fixed_dictionaries({"group": TEXT, "topic_id": TEXT})),
+        draw(st.none() | st.just("0123456789abcdef" * 2)),
+    )
+
+
+SIZES = st.integers(1, 16), st.integers(1, 5)
+
+
+def topic(parts, sequence):
+    return {part.key: (dict(part.headers(sequence, len(parts))), part.body) for part in parts}
+
+
+def as_python_writes(text):
+    """A JSON text with its floats as the standard library writes them."""
+    token = r'"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+(?:[eE][-+]?\d+)?|[eE][-+]?\d+)'
+
+    def written(found):
+        return found[0] if found[0].startswith('"') else repr(float(found[0]))
+
+    return re.sub(token, written, text)
+
+
+@given(snapshots(), *SIZES)
+@settings(max_examples=150, deadline=None)
+def test_what_is_taken_and_written_is_what_is_read(taken, inline, chunk):
+    parts = snapshot.encode(taken, inline, chunk)
+    assert len({part.key for part in parts}) == len(parts)
+    read = snapshot.assemble(taken.stream, topic(parts, taken.sequence))
+    assert type(read) is type(taken)
+    assert read == taken
+    assert list(read.bodies) == list(taken.bodies)
+    again = snapshot.encode(read, inline, chunk)
+    assert again == parts
+    for part in parts:
+        if part.content_type == snapshot.JSON:
+            text = part.body.decode()
+            plain = json.dumps(json.loads(text), ensure_ascii=False, separators=(",", ":"))
+            assert as_python_writes(text) == plain
+    chunks = [len(part.body) // 8 for part in parts if part.content_type == snapshot.FLOAT64]
+    d = taken.document["domain_size"]
+    assert max(chunks, default=0) == (min(chunk, d) if d > inline else 0)
+
+
+@given(st.lists(DOUBLES, min_size=1, max_size=9), *SIZES)
+@settings(deadline=None)
+def test_every_double_is_read_to_the_last_bit(numbers, inline, chunk):
+    stream = ldp.Stream("s", oracle("grr", epsilon="1", domain_size=len(numbers)))
+    estimate = ldp.Estimate(np.zeros(len(numbers)), 10, stream.oracle)
+    taken = snapshot.take(stream, estimate, snapshot.Cut({}, {}), 1, methods=["base"])
+    body = replace(
+        taken.bodies["base"], frequencies=np.array(numbers), sum=numbers[0], low=-np.array(numbers)
+    )
+    taken = replace(taken, bodies={"base": body}, level=numbers[-1])
+    read = snapshot.assemble("s", topic(snapshot.encode(taken, inline, chunk), 1))
+    assert read == taken
+    assert read.bodies["base"].frequencies.tobytes() == np.array(numbers).tobytes()
+    assert (read.level.hex(), read.bodies["base"].sum.hex()) == (numbers[-1].hex(), numbers[0].hex())
+
+
+def test_snapshots_differ_by_a_bit():
+    stream = ldp.Stream("s", ldp.GRR("1", 3), ["a", "b", "c"])
+    queries = [SetQuery("q", (0, 1)), TopQuery("t", 2)]
+    found = {"q": snapshot.Recommended("norm", 3)}
+    cut = snapshot.Cut({0: 4}, {0: [(1, 2)]})
+
+    def take(**other):
+        given = {
+            "cut": cut,
+            "sequence": 4,
+            "queries": queries,
+            "recommended": found,
+            "identity": "ab" * 16,
+        } | other
+        return snapshot.take(stream, stream.oracle.estimate([5, 0, 4], 9), **given)
+
+    one = take()
+    assert one == take()
+    assert one != take(cut=replace(cut, uncounted=[1]))
+    for other in (
+        {"sequence": 5},
+        {"recommended": {}},
+        {"lineage": {"group": "g"}},
+        {"identity": "cd" * 16},
+        {"queries": queries[:1]},
+        {"level": 0.9},
+        {"methods": ["base"]},
+    ):
+        assert one != take(**other)
+    base = one.bodies["base"]
+    zero = replace(base, frequencies=np.where(base.frequencies < 0, 0.0, base.frequencies))
+    minus = replace(base, frequencies=np.where(base.frequencies < 0, -0.0, base.frequencies))
+    assert zero != minus
+    for name in ("frequencies", "low", "high"):
+        vector = getattr(base, name).copy()
+        vector[1] = np.nextafter(vector[1], 9.0)
+        assert one != replace(one, bodies=one.bodies | {"base": replace(base, **{name: vector})})
+    answer = replace(base.sets[0], low=np.nextafter(base.sets[0].low, 9.0))
+    assert one != replace(one, bodies=one.bodies | {"base": replace(base, sets=(answer,))})
+    assert base != base.frequencies.tolist()
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(one)
