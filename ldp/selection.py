@@ -42,7 +42,8 @@ import numpy.typing as npt
 from ldp.arguments import MAX_DOMAIN, as_indices, as_integer
 from ldp.consistency import METHODS
 from ldp.consistency.empirical_bayes import Fit
-from ldp.consistency.normalization import norm_sub, project_on_simplex
+from ldp.consistency.normalization import norm_sub
+from ldp.consistency.together import by_method
 from ldp.estimate import Estimate, Vector
 from ldp.query import Query, SetQuery, TopQuery
 
@@ -64,7 +65,7 @@ CLEAR = 0.8
 
 ROUGH, SMOOTH, DRAWN = range(3)  # populations: Norm-Sub's, empirical Bayes' means, draws from its posterior
 NAMES = tuple(METHODS)
-POST_POS, POWER = NAMES.index("post-pos"), NAMES.index("power")
+POST_POS = NAMES.index("post-pos")
 
 Indices = npt.NDArray[np.intp]
 
@@ -248,11 +249,7 @@ def _simulate(
 
 def all_methods(estimate: Estimate) -> Vector:
     """What every method makes of an estimate: (11, d), in the order of `METHODS`, Base first. O(d log d)."""
-    vectors = np.empty((len(NAMES), estimate.oracle.domain_size))
-    for row, (name, method) in zip(vectors, METHODS.items(), strict=True):
-        # PowerNS as it is defined: Power is what takes the time
-        row[:] = project_on_simplex(vectors[POWER]) if name == "power-ns" else method(estimate)
-    return vectors
+    return np.stack([*by_method(estimate, NAMES).values()])
 
 
 def mean_squares(query: Queries, vectors: Vector, truth: Vector) -> Vector:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ldp.consistency import METHODS
+from ldp.consistency.together import by_method
 from ldp.query import Query, SetQuery, TopQuery, of_domain, read, top, top_interval
 from ldp.snapshot.contents import Body, Cut, Indices, Recommended, SetAnswer, Snapshot, TopAnswer, Vector
 from ldp.snapshot.documents import shared_document
@@ -30,7 +31,7 @@ def take(
     lineage: Mapping[str, str] | None = None,
     identity: str | None = None,
 ) -> Snapshot:
-    """Returns what every method says of an estimate.
+    """Returns what every method says of an estimate, at the methods' cost, O(d log d).
 
     Args:
         stream: whose snapshot it is.
@@ -48,8 +49,6 @@ def take(
         ValueError: no method, or an unknown one; queries that do not go together or with the domain; a level that is
             not strictly between 0 and 1.
 
-    Cost: that of the methods, O(d log d).
-
     Example:
         >>> import ldp
         >>> stream = ldp.Stream("colours", ldp.GRR(epsilon="1", domain_size=3), labels=("red", "green", "blue"))
@@ -58,12 +57,9 @@ def take(
         >>> snapshot.reports, round(snapshot.bodies["norm-sub"].sum, 9)
         (100, 1.0)
     """
-    if not methods or not METHODS.keys() >= set(methods):
-        raise ValueError(f"methods are {', '.join(methods) or 'none'}; there are {', '.join(METHODS)}")
-    sets, tops = of_domain(queries, stream.oracle.domain_size)
-    listed = [(query, np.array(query.values, np.intp)) for query in sets]
-    most = [(query, top(estimate, query.k)) for query in tops]
-    names = {query.name for query in sets} | {query.name for query in tops}
+    bodies = _bodies(estimate, queries, methods, level)
+    one = next(iter(bodies.values()))
+    asked = {answer.query.name for answer in one.sets} | {answer.query.name for answer in one.tops}
     snapshot = Snapshot(
         stream=stream.name,
         fingerprint=stream.fingerprint.hex(),
@@ -77,24 +73,41 @@ def take(
         reports=estimate.n,
         std_error=estimate.sigma,
         level=level,
-        recommended={name: found for name, found in (recommended or {}).items() if name in names},
-        bodies={name: _body(name, estimate, listed, most, level) for name in methods},
+        recommended={name: found for name, found in (recommended or {}).items() if name in asked},
+        bodies=bodies,
     )
-    if identity is None:
-        made = hashlib.sha256(json.dumps(shared_document(snapshot)).encode()).hexdigest()[:32]
-        snapshot = replace(snapshot, identity=made)
-    return snapshot
+    return snapshot if identity else replace(snapshot, identity=_identity(snapshot))
+
+
+def _identity(snapshot: Snapshot) -> str:
+    """Returns what is made of all that the head says."""
+    said = shared_document(replace(snapshot, identity=None))
+    return hashlib.sha256(json.dumps(said).encode()).hexdigest()[:32]
+
+
+def _bodies(
+    estimate: "Estimate", queries: Iterable[Query], methods: Sequence[str], level: float
+) -> dict[str, Body]:
+    if not methods or not METHODS.keys() >= set(methods):
+        raise ValueError(f"methods are {', '.join(methods) or 'none'}; there are {', '.join(METHODS)}")
+    sets, tops = of_domain(queries, estimate.oracle.domain_size)
+    listed = [(query, np.array(query.values, np.intp)) for query in sets]
+    most = [(query, top(estimate, query.k)) for query in tops]
+    return {
+        name: _body(name, vector, estimate, listed, most, level)
+        for name, vector in by_method(estimate, methods).items()
+    }
 
 
 def _body(
     method: str,
+    frequencies: Vector,
     estimate: "Estimate",
     sets: Sequence[tuple[SetQuery, Indices]],
     most: Sequence[tuple[TopQuery, Indices]],
     level: float,
 ) -> Body:
     """Returns what a method says; Base with standard errors and intervals."""
-    frequencies = METHODS[method](estimate)
     everything = np.arange(estimate.oracle.domain_size)
     low, high = estimate.interval(level) if method == "base" else (None, None)
     return Body(

@@ -11,6 +11,7 @@ import pytest
 import ldp
 from ldp.consistency import EXTRA, METHODS
 from ldp.consistency.empirical_bayes import Fit
+from ldp.consistency.together import by_method
 from ldp.experiments import choice
 from ldp.experiments.figures import Row
 from ldp.experiments.jobs import Scale, run
@@ -537,3 +538,14 @@ def test_point_23_top_k_is_chosen_well_where_no_power_law_is(judged):
     value = {(row.dataset, row.case, row.method): row.value for row in judged}
     near = [value[name, f"top {k}", "within 10 %"] for name in choice.DATASETS for k in choice.TOP]
     assert np.mean(near) >= 0.8
+
+
+def test_methods_together_are_those_alone_to_the_last_bit():
+    oracle = ldp.OLH("1", 300)
+    estimate = oracle.estimate(np.random.default_rng(6).integers(200, 500, 300), 1000)
+    for names in (NAMES, NAMES[::-1], ("power-ns",), ("power-ns", "base", "power"), ()):
+        made = by_method(estimate, names)
+        assert list(made) == list(names)
+        for name, vector in made.items():
+            assert vector.tobytes() == METHODS[name](estimate).tobytes()
+    assert all_methods(estimate).tobytes() == np.stack([*by_method(estimate, NAMES).values()]).tobytes()
