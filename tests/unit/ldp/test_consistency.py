@@ -171,6 +171,7 @@ def test_norm_cut_where_the_rounded_sums_all_fit():
 # Sums and projections of many values
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("m", [1, 2, 9, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK + 5])
 @pytest.mark.parametrize("scale", [1e-300, 1e-12, 1.0, 1e200])
 def test_exact_sum_is_the_exact_sum_in_every_order(m, scale):

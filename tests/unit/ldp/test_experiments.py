@@ -113,6 +113,7 @@ def test_processes_do_not_change_a_bit():
         assert run(work, 5, pool) == run(work, 5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", ["SIGTERM", "SIGKILL"])
 def test_no_process_outlives_the_one_that_began_it(end):
     script = f"""
@@ -158,6 +159,7 @@ def test_rows_come_back_from_their_file(tmp_path):
 # What is measured, against what can be calculated
 
 
+@pytest.mark.slow
 def test_the_vectors_are_the_methods_and_the_answers_are_the_queries():
     data = emoji()
     estimate = evaluation.draw(data, "0.4", np.random.default_rng(2))

@@ -72,6 +72,7 @@ def test_hash_xxh32_for_every_length(g):
     assert kernels.hash_xxh32(seeds, values, g).tolist() == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("g", G)
 @pytest.mark.parametrize("name", HASHES)
 def test_counts_equal_a_recount(name, g):
@@ -95,6 +96,7 @@ SIZES += [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", SIZES)
 @pytest.mark.parametrize("g", [2, 3, 6])
 @pytest.mark.parametrize("name", HASHES)
@@ -143,6 +145,7 @@ def test_mul32_at_the_borders_of_a_bucket(g):
             assert state[0] == (x * g >> 32 == b)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("g", [65535, 65519, 49999])
 def test_xxh32_below_its_bucket_does_not_wrap(g):
     """A hash h below b: h − b + 2³² may be a multiple of g, and is not a match all the same."""
@@ -200,6 +203,7 @@ def test_two_values_collide_with_probability_one_in_g(name, g):
         assert abs((first == second).sum() - seeds.size / g) < allowed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "d", [1, 7, 8, 9, 40, 1000, 1024, 8 * kernels.bits.RUN, 8 * kernels.bits.RUN + 3, 40_000]
 )
@@ -226,6 +230,7 @@ def test_bit_counts_of_the_largest_domain():
     assert (state == np.unpackbits(bits, axis=1, bitorder="little").sum(axis=0, dtype=np.int64)).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [np.uint8, np.uint16, np.uint32])
 def test_index_counts_and_order_equal_a_recount(kind):
     rng = np.random.default_rng(3)

@@ -371,6 +371,7 @@ def test_the_whole_law_of_a_few_users_counts(oracle, histogram):
     check_the_whole_law(oracle, histogram)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("oracle", "histogram"),
     [case for case in EXACT if case[0].name in ("subset", "hadamard", "pgr")],

@@ -436,6 +436,7 @@ SMALLEST = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("oracle", SMALLEST, ids=repr)
 def test_point_24_counts_that_reports_give_are_not_refused(oracle):
     """Those of any three reports, honest or not; and for GRR and Subset Selection no others are let pass."""
@@ -604,6 +605,7 @@ def test_privacy_of_grr_by_enumeration(monkeypatch, epsilon, d):
     assert max(ratios, default=oracle.E) == oracle.E
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hash_name", HASHES)
 @pytest.mark.parametrize(
     ("epsilon", "g", "d"), [("0.1", 2, 4), ("1", 4, 3), ("1", 2, 4), ("4", 5, 2), ("1", None, 2)]

@@ -85,6 +85,7 @@ def test_the_definition_at_small_n(oracle, n):
         np.testing.assert_allclose(METHODS["power-ns"](estimate), nearest, atol=1e-12 + 4e-8 * estimate.sigma)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [1, 2, 9, 100, 3000])
 @pytest.mark.parametrize("alpha", [0.0, 0.7, 1.0, 1.5, 4.0])
 def test_posterior_means_equal_the_direct_sum(n, alpha):
@@ -146,6 +147,7 @@ def test_neighbouring_floats_keep_their_order(n, s, alpha):
     assert (means <= n).all()
 
 
+@pytest.mark.slow
 def test_a_table_equals_single_estimates():
     """α near 4 and a billion reports, where the mean jumps most steeply; each estimate alone is a direct sum."""
     rng = np.random.default_rng(8)
@@ -199,6 +201,7 @@ def test_the_prior_has_the_mean_count(n, d):
         assert mean(np.longdouble(alpha)) == pytest.approx(n / d, rel=1e-10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("low", "high"), [(1, 1), (1, 8), (1, 20), (5, 1000), (10**9 - 10**4, 10**9)])
 @pytest.mark.parametrize("widest", [1, 7, 100, 10**9])
 def test_nodes_sum_polynomials_exactly(low, high, widest):
@@ -217,6 +220,7 @@ def test_nodes_sum_polynomials_exactly(low, high, widest):
         assert found == pytest.approx(float(exact), abs=1e-12)
 
 
+@pytest.mark.slow
 def test_biases_of_the_paper():
     """Sum over the domain of the mean error, in counts, as printed under Figure 2 (Zipf, OLH, ε = 1).
 

@@ -146,6 +146,7 @@ def test_of_the_whole_domain():
     assert (high - low) / 2 == pytest.approx(gaussian.ppf(0.975) * error)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("oracle", [ldp.GRR("1", 100_000), ldp.SubsetSelection("1", 100_000)], ids=repr)
 @pytest.mark.parametrize("m", [2, 50_000, 99_998])
 def test_a_set_and_its_complement_are_as_uncertain(oracle, m):

@@ -17,7 +17,15 @@ from ldp.oracles import ORACLES
 FOLDER = Path(__file__).parents[2] / "vectors"
 TEXT = (FOLDER / "reports.json").read_text(encoding="utf-8")
 FILE = json.loads(TEXT)
-over_streams = pytest.mark.parametrize("vector", FILE["streams"], ids=lambda vector: vector["name"])
+over_streams = pytest.mark.parametrize(
+    "vector",
+    [
+        pytest.param(
+            v, marks=pytest.mark.slow if v["document"]["domain_size"] > 1 << 20 else (), id=v["name"]
+        )
+        for v in FILE["streams"]
+    ],
+)
 
 
 class Scripted:

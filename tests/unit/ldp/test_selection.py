@@ -470,6 +470,7 @@ def test_sets_alone_are_one_line_and_an_error_of_less_than_one_user_is_none():
     assert [line[0] for line in choice.summary(rows)[1]] == ["one subgroup", "all"]
 
 
+@pytest.mark.slow
 def test_a_choice_from_emoji():
     jobs = [job for job in choice.choice(Scale(4, 2, 1)) if job.key == ("choice", "emoji", "1", 1)]
     samples = jobs[0].run(7)

@@ -148,6 +148,7 @@ def test_brokers_that_do_not_answer_are_named_while_waiting_and_after(
     assert "Traceback" not in result.output
 
 
+@pytest.mark.slow
 @leaves_sockets
 def test_waiting_for_brokers_leaves_the_clients_log_as_it_was(closed):
     config = parse(f'[kafka]\nbootstrap_servers = ["{closed}"]\n{GOOD}')

@@ -91,6 +91,7 @@ def test_point_21_the_vectors_in_the_audit(seed, v, g, x, bucket):
             assert supports(np.array([[v]], np.uint32)).tolist() == [[r == own]]
 
 
+@pytest.mark.slow
 @every_vector
 def test_point_21_the_vectors_in_the_benchmarks(in_c, seed, v, g, x, bucket):
     state, count = np.zeros(v + 1, np.int64), ctypes.c_size_t

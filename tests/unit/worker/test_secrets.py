@@ -242,6 +242,7 @@ def test_point_12_a_refused_variable_does_not_say_a_secret(name):
     assert f"LDP_WORKER_{name}" in str(caught.value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", [*COMMANDS, "run"])
 def test_point_12_no_command_says_the_secret_of_a_refused_configuration(tmp_path, command):
     for text in REFUSED.values():
