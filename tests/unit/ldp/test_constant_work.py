@@ -61,7 +61,9 @@ def bytecodes(call) -> int:
         return step
 
     before = sys.gettrace()
-    sys._getframe().f_trace_opcodes = True  # Python 3.12 looks once, at settrace, whether any frame wants them
+    sys._getframe().f_trace_opcodes = (
+        True  # Python 3.12 looks once, at settrace, whether any frame wants them
+    )
     sys.settrace(enter)
     try:
         call()
