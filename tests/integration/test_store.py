@@ -29,6 +29,8 @@ from worker.counting.partition import PartitionState, Window
 from worker.store import redis as store
 from worker.store.redis import RedisStore
 
+pytestmark = pytest.mark.integration
+
 LINEAGE = '{"group": "g"}'
 FLUSHES = [character * 32 for character in "0123456789abcdef"]
 

@@ -192,6 +192,7 @@ def test_the_sum_of_the_biases_of_base_has_the_law_of_the_counts(counts):
     assert abs(base.deviation / deviation - 1) < SIX / math.sqrt(2 * 400)
 
 
+@pytest.mark.slow
 def test_base_and_norm_are_unbiased_at_every_value(counts):
     for method in ("base", "norm"):
         rows = curve(counts, "bias", method)
@@ -201,6 +202,7 @@ def test_base_and_norm_are_unbiased_at_every_value(counts):
         assert abs((z**2).mean() - 1.0) < 0.3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["base-pos", "base-cut"])
 def test_the_bias_and_the_variance_of_a_threshold_are_those_of_the_normal_distribution(counts, method):
     """E max(X, 0) and E X·1{X ≥ T} for X normal around the true count with the deviation of the count."""
@@ -230,6 +232,7 @@ def test_the_bias_and_the_variance_of_a_threshold_are_those_of_the_normal_distri
     assert np.allclose(means - truth, [row.value for row in curve(counts, "bias", method)])
 
 
+@pytest.mark.slow
 def test_norm_is_better_than_base_by_one_value_in_d(counts):
     base, norm = (
         np.mean([row.value for row in curve(counts, "variance", method)]) for method in ("base", "norm")
@@ -239,6 +242,7 @@ def test_norm_is_better_than_base_by_one_value_in_d(counts):
     assert 1024 * (1 - norm / base) == pytest.approx(1.0, abs=SIX * math.sqrt(2 / 400))
 
 
+@pytest.mark.slow
 def test_what_sums_to_one_by_definition_is_off_by_rounding_alone(counts):
     for method in ("norm", "norm-mul", "norm-sub", "mle-apx", "power-ns"):
         (total,) = curve(counts, "bias", method, case="sum")
@@ -247,6 +251,7 @@ def test_what_sums_to_one_by_definition_is_off_by_rounding_alone(counts):
     assert total.value < -SIX * total.deviation / math.sqrt(400)
 
 
+@pytest.mark.slow
 def test_zeros_are_counted_among_the_less_frequent_half(counts):
     data = zipf()
     z = data.histogram[512:] / (data.users * np.sqrt(variances(data)[512:]))
@@ -537,6 +542,7 @@ def test_the_formula_of_bases_error_is_the_mean_of_its_variances():
         assert verdict(said, rows) == expected
 
 
+@pytest.mark.slow
 def test_what_can_be_known_of_the_bias_is_judged_so(counts):
     """By the normal distribution (above) these are so, in 400 runs too."""
     assert verdict("Base and Norm are unbiased", counts) == HOLDS
@@ -794,6 +800,7 @@ def test_point_25_claims_about_emoji_alone_are_open():
     assert [cell.strip() for cell in table.splitlines()[-1].split("|")[-4:-1]] == ["—", FAILS, OTHER]
 
 
+@pytest.mark.slow
 def test_point_25_every_claim_has_its_data(all_of_it):
     made, _ = all_of_it
     for claim, finding in made.findings:
@@ -850,6 +857,7 @@ def test_point_25_figure_9_is_judged_on_its_mean_curves_beside_the_single_repeat
     assert verdict(said, share + flat("synthetic", EQUAL | {"norm": 0.9}, "emoji", case="power-ns")) == FAILS
 
 
+@pytest.mark.slow
 def test_point_25_the_report_says_which_numpy_and_python_made_it(all_of_it):
     _, folder = all_of_it
     text = (folder / "report.md").read_text(encoding="utf-8")

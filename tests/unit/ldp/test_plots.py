@@ -250,6 +250,7 @@ def test_the_file(drawn, name):
     assert path.stat().st_size < 500_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FIGURES)
 def test_every_text_is_legible(drawn, name):
     figure, _, _, texts = drawn[name]
@@ -269,6 +270,7 @@ def test_every_text_is_legible(drawn, name):
         assert min(across, down) < 3, (text, other)  # boxes have a margin of a few pixels
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FIGURES)
 def test_it_says_what_it_shows(drawn, name):
     figure, rows, _, texts = drawn[name]
@@ -302,6 +304,7 @@ def bars(panel):
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CURVES)
 def test_curves_are_the_rows(drawn, name):
     figure, rows, *_ = drawn[name]
@@ -332,6 +335,7 @@ def test_curves_are_the_rows(drawn, name):
         assert left.get_yscale() == right.get_yscale() == ("log" if FIGURES[name].log_value else "linear")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in CURVES if FIGURES[name].log_value])
 def test_point_25_no_error_bar_leaves_a_logarithmic_axis(drawn, name):
     figure, rows, *_ = drawn[name]
@@ -345,6 +349,7 @@ def test_point_25_no_error_bar_leaves_a_logarithmic_axis(drawn, name):
     assert any("bars at the markers: the middle 68 % of them." in text for text in said)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CURVES)
 def test_one_look_for_each_method(drawn, name):
     figure = drawn[name].figure
@@ -360,6 +365,7 @@ def test_one_look_for_each_method(drawn, name):
     assert shown == {handle.get_label() for handle in handles}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RANKS)
 def test_a_dot_for_each_value(drawn, name):
     figure, rows, *_ = drawn[name]
@@ -381,12 +387,14 @@ def test_a_dot_for_each_value(drawn, name):
         assert dict(zip(*line.get_data(), strict=True)) == pytest.approx(expected[name])
 
 
+@pytest.mark.slow
 def test_the_sums_are_in_the_titles(drawn):
     titles = [panel.get_title() for panel in drawn["bias"].figure.axes]
     assert titles[0] == "Base, sum 0"
     assert titles[1] == "Base-Pos, sum −1,405 ± 863"  # 61,000 / √5,000
 
 
+@pytest.mark.slow
 def test_choices_are_the_rows(drawn):
     figure, rows, *_ = drawn["choice"]
     value = {(row.dataset, row.case, row.x, row.method): row.value for row in rows}
@@ -415,6 +423,7 @@ def test_choices_are_the_rows(drawn):
             assert written[place] == {NAMES[min(errors, key=errors.get)], f"{100 * near:.0f} %", "87 %"}
 
 
+@pytest.mark.slow
 def test_the_eleventh_is_the_paired_rows(drawn):
     figure, rows, *_ = drawn["eleventh"]
     assert [panel.get_title(loc="left").split(":")[0] for panel in figure.axes[::2]] == ["Emoji", "Uniform"]

@@ -535,6 +535,7 @@ def test_point_23_a_stated_confidence_is_right_as_often_as_it_says(judged, least
     assert right["all"] >= 0.9 * stated["all"]
 
 
+@pytest.mark.slow
 def test_point_23_top_k_is_chosen_well_where_no_power_law_is(judged):
     value = {(row.dataset, row.case, row.method): row.value for row in judged}
     near = [value[name, f"top {k}", "within 10 %"] for name in choice.DATASETS for k in choice.TOP]
