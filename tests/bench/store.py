@@ -12,8 +12,8 @@ from deploy.local.services import Services
 from tests.bench.measure import Line, compare
 from worker.config import Redis
 from worker.counting import layout
-from worker.counting.ownership import Verdict
 from worker.counting.partition import ALL, Counts, PartitionState
+from worker.counting.ports import Answer
 from worker.store.redis import RedisStore, connect
 
 REPORTS = 10_000
@@ -54,7 +54,7 @@ def line(client: "redis.Redis", d: int, sync: str) -> Line:
         attempt = uuid4().hex
         store.stage(0, attempt, blobs)
         verdict = store.promote(0, attempt, stored, after)
-        assert verdict is Verdict.DONE, verdict
+        assert verdict is Answer.DONE, verdict
         stored = after
 
     def peer() -> None:

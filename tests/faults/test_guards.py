@@ -13,8 +13,7 @@ import ldp
 from ldp import frames
 from tests.faults.memory import Crash, Faults, MemoryLog, Process, World, rules_of
 from worker.counting import layout
-from worker.counting.layout import StateLost
-from worker.counting.ownership import CLAIMED, COUNTED, NotOwner, Unavailable
+from worker.counting.ports import CLAIMED, COUNTED, NotOwner, StateLost, Unavailable
 from worker.counting.rules import Configured, Terms
 
 STREAM = ldp.Stream("guards", ldp.GRR(epsilon="1", domain_size=3))

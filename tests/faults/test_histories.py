@@ -10,7 +10,7 @@ import pytest
 import ldp
 from ldp import frames
 from tests.faults.memory import Faults, Process, World
-from worker.counting.layout import StateLost
+from worker.counting.ports import StateLost
 from worker.counting.rules import Configured, Terms
 
 STREAM = ldp.Stream("histories", ldp.GRR(epsilon="1", domain_size=3))

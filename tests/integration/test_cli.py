@@ -124,7 +124,7 @@ def test_check_sees_snapshots_and_counts_of_another_stream(run, kafka, redis_url
         producer.send(f"{run.name}-snapshots", json.dumps(body).encode(), other.encode(), partition=0).get(10)
     with redis.Redis.from_url(redis_url) as client:
         lineage = json.dumps({"fingerprint": "00c0ffee"})
-        fields = layout.initial(lineage, PartitionState(0, 0)).fields()
+        fields = layout.fields(layout.initial(lineage, PartitionState(0, 0)))
         client.hset(layout.meta_key(stream.name, 0), mapping=fields)
     result = run("check", "--json")
     assert result.exit_code == 1

@@ -23,9 +23,8 @@ import ldp
 from tests.faults.memory import Faults, MemoryStore, World
 from worker import config
 from worker.counting import layout
-from worker.counting.layout import Metadata, StateLost
-from worker.counting.ownership import Loaded, Unavailable, Verdict
 from worker.counting.partition import PartitionState, Window
+from worker.counting.ports import Answer, Metadata, StateLost, StoredPartition, Unavailable
 from worker.store import redis as store
 from worker.store.redis import RedisStore
 
@@ -79,7 +78,7 @@ def commit(counts: RedisStore, before: Metadata, offset: int, flush: str, *windo
     """Commits to partition 0; what is held then."""
     after, blobs = following(before, offset, flush, *windows)
     counts.stage(0, "attempt", blobs)
-    assert counts.promote(0, "attempt", before, after) is Verdict.DONE
+    assert counts.promote(0, "attempt", before, after) is Answer.DONE
     return after
 
 
@@ -92,13 +91,15 @@ def claimed(counts: RedisStore, epoch: int | None = None) -> Metadata:
 def test_a_claim_begins_raises_and_loads(counts: RedisStore) -> None:
     assert counts.peek(0) is None
     assert counts.cut(0) is None
-    assert counts.claim(0, None, fresh(offset=7)) == Loaded(fresh(offset=7), {})
+    assert counts.claim(0, None, fresh(offset=7)) == StoredPartition(fresh(offset=7), {})
     assert counts.peek(0) == fresh(offset=7)
     held = commit(counts, fresh(offset=7), 9, FLUSHES[1], "all")
     raised = replace(held, epoch=2)
     # what the claim would have begun with does not matter any more
-    assert counts.claim(0, 1, fresh("another", 3)) == Loaded(raised, {"all": f"all 9 {FLUSHES[1]}".encode()})
-    assert counts.cut(0) == Loaded(raised, {"all": f"all 9 {FLUSHES[1]}".encode()})
+    assert counts.claim(0, 1, fresh("another", 3)) == StoredPartition(
+        raised, {"all": f"all 9 {FLUSHES[1]}".encode()}
+    )
+    assert counts.cut(0) == StoredPartition(raised, {"all": f"all 9 {FLUSHES[1]}".encode()})
     assert counts.peek(0) == raised
     assert counts.peek(1) is None
 
@@ -107,9 +108,11 @@ def test_a_commit_replaces_what_it_names_and_keeps_the_rest(counts: RedisStore) 
     held = commit(counts, claimed(counts), 3, FLUSHES[1], "a", "b")
     held = commit(counts, held, 5, FLUSHES[2], "b")
     held = commit(counts, held, 6, FLUSHES[3])  # only markers passed
-    assert counts.compare(0, held) is Verdict.DONE
+    assert counts.compare(0, held) is Answer.DONE
     loaded = counts.cut(0)
-    assert loaded == Loaded(held, {"a": f"a 3 {FLUSHES[1]}".encode(), "b": f"b 5 {FLUSHES[2]}".encode()})
+    assert loaded == StoredPartition(
+        held, {"a": f"a 3 {FLUSHES[1]}".encode(), "b": f"b 5 {FLUSHES[2]}".encode()}
+    )
     assert held.blobs == {"a": FLUSHES[1], "b": FLUSHES[2]}
 
 
@@ -123,7 +126,7 @@ def test_staged_blobs_vanish_by_themselves_and_live_ones_do_not(
     for attempt in ("left behind", "mine"):
         left = client.ttl(layout.staged_key(stream, 0, attempt, "all"))
         assert store.STAGED_SECONDS - 60 < left <= store.STAGED_SECONDS
-    assert counts.promote(0, "mine", held, after) is Verdict.DONE
+    assert counts.promote(0, "mine", held, after) is Answer.DONE
     assert client.ttl(layout.window_key(stream, 0, "all")) == -1
     assert client.ttl(layout.meta_key(stream, 0)) == -1
     assert client.exists(layout.staged_key(stream, 0, "mine", "all")) == 0
@@ -179,15 +182,15 @@ def _one_staged_blob_gone(client: "redis.Redis", stream: str, counts: RedisStore
 @pytest.mark.parametrize(
     ("meanwhile", "verdict"),
     [
-        (_gone, Verdict.LINEAGE),
-        (_other_lineage, Verdict.LINEAGE),
-        (_claimed_again, Verdict.FENCED),
-        (_counted_by_another, Verdict.FORKED),
-        (_same_offset_by_another, Verdict.FORKED),
-        (_went_back, Verdict.FORKED),
-        (_other_flush, Verdict.FORKED),
-        (_other_offset, Verdict.FORKED),
-        (_one_staged_blob_gone, Verdict.UNSTAGED),
+        (_gone, Answer.LINEAGE),
+        (_other_lineage, Answer.LINEAGE),
+        (_claimed_again, Answer.FENCED),
+        (_counted_by_another, Answer.FORKED),
+        (_same_offset_by_another, Answer.FORKED),
+        (_went_back, Answer.FORKED),
+        (_other_flush, Answer.FORKED),
+        (_other_offset, Answer.FORKED),
+        (_one_staged_blob_gone, Answer.UNSTAGED),
     ],
 )
 def test_a_refused_commit_writes_nothing(
@@ -195,18 +198,18 @@ def test_a_refused_commit_writes_nothing(
     stream: str,
     counts: RedisStore,
     meanwhile: Callable[["redis.Redis", str, RedisStore, Metadata], Metadata],
-    verdict: Verdict,
+    verdict: Answer,
 ) -> None:
     held = commit(counts, claimed(counts), 3, FLUSHES[1], "all", "b")
     after, blobs = following(held, 10, FLUSHES[2], "all", "b")
     counts.stage(0, "attempt", blobs)
     held = meanwhile(client, stream, counts, held)
-    if verdict is not Verdict.UNSTAGED:
+    if verdict is not Answer.UNSTAGED:
         counts.stage(0, "attempt", blobs)  # what another did in between may have used it up
     before = everything(client, stream)
     assert counts.promote(0, "attempt", held, after) is verdict
     assert everything(client, stream) == before
-    if verdict is not Verdict.UNSTAGED:
+    if verdict is not Answer.UNSTAGED:
         assert counts.compare(0, held) is verdict
     assert everything(client, stream) == before
 
@@ -217,14 +220,14 @@ def test_the_same_commit_again_is_done_and_writes_nothing(
     held = claimed(counts)
     after, blobs = following(held, 10, FLUSHES[2], "all")
     counts.stage(0, "first", blobs)
-    assert counts.promote(0, "first", held, after) is Verdict.DONE
+    assert counts.promote(0, "first", held, after) is Answer.DONE
     counts.stage(0, "second", blobs)
     before = everything(client, stream)
-    assert counts.promote(0, "second", held, after) is Verdict.DONE
+    assert counts.promote(0, "second", held, after) is Answer.DONE
     assert everything(client, stream) == before
     # but not once another has claimed: whoever claims has loaded it, and counts on from there
     claimed(counts, after.epoch)
-    assert counts.promote(0, "second", held, after) is Verdict.FENCED
+    assert counts.promote(0, "second", held, after) is Answer.FENCED
 
 
 def test_a_commit_whose_reply_is_lost_is_sent_once_and_recognised(
@@ -244,7 +247,7 @@ def test_a_commit_whose_reply_is_lost_is_sent_once_and_recognised(
         proxy.replies.set()
         assert counts.peek(0) == after
         doubtful.stage(0, "second", blobs)
-        assert doubtful.promote(0, "second", held, after) is Verdict.DONE
+        assert doubtful.promote(0, "second", held, after) is Answer.DONE
         with pytest.raises(Unavailable, match="Error"):
             proxy.refuse()
             doubtful.peek(0)
@@ -332,21 +335,21 @@ def test_of_commits_at_once_from_the_same_base_one_gets_in(counts: RedisStore) -
 
         def attempt(
             i: int, base: Metadata = base, of: list[tuple[Metadata, dict[str, bytes]]] = candidates
-        ) -> Verdict:
+        ) -> Answer:
             after, blobs = of[i]
             counts.stage(0, f"attempt {i}", blobs)
             return counts.promote(0, f"attempt {i}", base, after)
 
         verdicts = _at_once(6, attempt)
-        assert sorted(verdicts) == [Verdict.DONE] + 5 * [Verdict.FORKED]
-        held, blobs = candidates[verdicts.index(Verdict.DONE)]
-        assert counts.cut(0) == Loaded(held, blobs)
+        assert sorted(verdicts) == [Answer.DONE] + 5 * [Answer.FORKED]
+        held, blobs = candidates[verdicts.index(Answer.DONE)]
+        assert counts.cut(0) == StoredPartition(held, blobs)
 
 
 def test_a_cut_never_mixes_two_commits(counts: RedisStore) -> None:
     held = commit(counts, claimed(counts), 1, FLUSHES[0], "a", "b")
     done = threading.Event()
-    mixed: list[Loaded] = []
+    mixed: list[StoredPartition] = []
     seen: set[int] = set()
 
     def read() -> None:
@@ -391,10 +394,10 @@ def test_a_lost_blob_is_noticed(client: "redis.Redis", stream: str, counts: Redi
     state = PartitionState.fresh(served, 0)
     state.offset, state.windows["all"] = 4, Window(4, np.array([1, 1, 2], np.int64))
     base = layout.initial(LINEAGE, PartitionState.fresh(served, 0))
-    assert counts.claim(0, None, base) == Loaded(base, {})
+    assert counts.claim(0, None, base) == StoredPartition(base, {})
     after, blobs = layout.dump(state, base, FLUSHES[1])
     counts.stage(0, "attempt", blobs)
-    assert counts.promote(0, "attempt", base, after) is Verdict.DONE
+    assert counts.promote(0, "attempt", base, after) is Answer.DONE
     loaded = counts.cut(0)
     assert loaded is not None
     assert layout.load(served, loaded.metadata, loaded.blobs).windows["all"].state.tolist() == [1, 1, 2]
@@ -406,7 +409,7 @@ def test_a_lost_blob_is_noticed(client: "redis.Redis", stream: str, counts: Redi
         (whole.replace(bytes.fromhex(FLUSHES[1]), bytes.fromhex(FLUSHES[2])), "another commit"),
     ):
         client.delete(key) if damaged is None else client.set(key, damaged)
-        assert counts.compare(0, after) is (Verdict.LINEAGE if damaged is None else Verdict.DONE)
+        assert counts.compare(0, after) is (Answer.LINEAGE if damaged is None else Answer.DONE)
         loaded = counts.cut(0)
         assert loaded is not None
         with pytest.raises(StateLost, match=complaint):
@@ -419,7 +422,7 @@ def test_all_keys_of_a_partition_share_a_slot(client: "redis.Redis", stream: str
         assert loaded is not None
         after, blobs = following(loaded.metadata, 3, FLUSHES[1], "a", "b")
         counts.stage(partition, "promoted", blobs)
-        assert counts.promote(partition, "promoted", loaded.metadata, after) is Verdict.DONE
+        assert counts.promote(partition, "promoted", loaded.metadata, after) is Answer.DONE
         counts.stage(partition, "left", blobs)
         keys = list(client.scan_iter(f"{{{stream}:{partition}}}*"))
         assert len(keys) == 5
@@ -437,7 +440,7 @@ class _Still(World):
     def pause(self) -> None:
         """Nobody else is there to run."""
 
-    def verify(self, partition: int, before: Loaded | None = None) -> None:
+    def verify(self, partition: int, before: StoredPartition | None = None) -> None:
         """The blobs here are no counts."""
 
 
@@ -455,7 +458,7 @@ def test_the_store_in_memory_does_what_the_scripts_do(
     def both(step: Callable[[Any], Any]) -> Any:
         real, modelled = step(counts), step(model)
         assert real == modelled
-        answers.add(real if isinstance(real, Verdict) else type(real))
+        answers.add(real if isinstance(real, Answer) else type(real))
         return real
 
     for turn in range(400):
@@ -479,7 +482,7 @@ def test_the_store_in_memory_does_what_the_scripts_do(
             if staged:
                 both(lambda s: s.stage(partition, attempt, staged))  # noqa: B023
             commits[partition].append((attempt, before, after))
-            if both(lambda s: s.promote(partition, attempt, before, after)) is Verdict.DONE:  # noqa: B023
+            if both(lambda s: s.promote(partition, attempt, before, after)) is Answer.DONE:  # noqa: B023
                 beliefs.append(after)
         elif kind < 0.6 and commits[partition]:
             attempt, before, after = rng.choice(commits[partition][-3:])
@@ -499,7 +502,7 @@ def test_the_store_in_memory_does_what_the_scripts_do(
             beliefs.clear()
         both(lambda s: s.peek(partition))  # noqa: B023
         both(lambda s: s.cut(partition))  # noqa: B023
-    assert answers >= {*Verdict, Loaded, Metadata, type(None)}
+    assert answers >= {*Answer, StoredPartition, Metadata, type(None)}
 
 
 def _lose(world: World, partition: int, name: str) -> None:

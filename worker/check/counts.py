@@ -7,7 +7,7 @@ from worker.check.finding import Finding, Level
 from worker.config import Config, Served
 from worker.counting import layout, rules
 from worker.counting.head import Head
-from worker.counting.ownership import CLAIMED
+from worker.counting.ports import CLAIMED, StateLost
 from worker.counting.rules import Configured, Older
 from worker.kafka.cluster import Cluster
 
@@ -66,10 +66,10 @@ def _fault_of_counts(
             return Level.ERROR, text, anew
         return None
     try:
-        metadata = layout.Metadata.parse(fields)
+        metadata = layout.parse(fields)
         differing = _differing(json.loads(metadata.lineage), json.loads(lineage))
         recorded = layout.recorded(metadata)
-    except (layout.StateLost, ValueError) as error:
+    except (StateLost, ValueError) as error:
         return Level.ERROR, str(error), anew
     first, end = log
     if differing:

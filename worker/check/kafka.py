@@ -8,7 +8,7 @@ from worker.check.finding import Finding, Level
 from worker.config import Config, Served
 from worker.counting import layout, rejections
 from worker.counting.head import Head
-from worker.counting.ownership import Unavailable
+from worker.counting.ports import StateLost, Unavailable
 from worker.kafka import cluster
 from worker.kafka.brokers import Unreachable
 from worker.kafka.cluster import Brokers, Cluster
@@ -44,7 +44,7 @@ def look(
                 for served in config.streams:
                     try:
                         head = heads[served.stream.name] = cluster.head(config, served)
-                    except (layout.StateLost, Unavailable) as error:
+                    except (StateLost, Unavailable) as error:
                         findings.append(_unread(served, error))
                     else:
                         findings.append(judge_head(config, served, there.topics.get(served.topic), head))
@@ -86,7 +86,7 @@ def judge_undecided(topic: str, held: Sequence[Undecided]) -> list[Finding]:
     return findings
 
 
-def _unread(served: Served, error: layout.StateLost | Unavailable) -> Finding:
+def _unread(served: Served, error: StateLost | Unavailable) -> Finding:
     """Says why the head of a stream's newest snapshot is not known."""
     level = Level.WARNING if isinstance(error, Unavailable) else Level.ERROR
     return Finding(level, f"snapshots of {served.stream.name}", str(error), "run check again")

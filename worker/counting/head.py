@@ -7,7 +7,7 @@ offsets: where it says that something was counted, counts that are not there wer
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from ldp.snapshot import Cut, Snapshot
 from worker.counting import rules
@@ -125,19 +125,3 @@ def foreign(stream: str, head: Head, differing: Sequence[str]) -> str:
         " Two deployments would publish under one name. Undo a change of the configuration, or give this stream another"
         " name or another snapshots.topic."
     )
-
-
-class Witness(Protocol):
-    """Where the head of a stream is read."""
-
-    def head(self, *, decided: bool) -> Head:
-        """Returns the newest head.
-
-        Args:
-            decided: the newest one that is committed, once nothing below the topic's end is open any more; else the
-                newest that was sent, whatever became of it. Heads never go back, so counts that are not behind that one
-                are behind no committed one either, and need not wait for transactions of others.
-
-        Raises:
-            Unavailable: the topic cannot be read; or its end is not decided yet, and it was to be.
-        """

@@ -14,13 +14,14 @@ blob that is missing or of another flush is noticed.
 import json
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 import ldp
 from worker.counting import rules
 from worker.counting.partition import PartitionState, Window
+from worker.counting.ports import Metadata, StateLost
 from worker.counting.rules import Rule
 
 VERSION = 1
@@ -33,60 +34,35 @@ HEADER_BYTES = _HEADER.size
 """What a blob has before its state."""
 
 
-class StateLost(RuntimeError):  # noqa: N818  # named for what happened, as its message is read
-    """Stored counts are missing, damaged or of another lineage: the stream stops, as going on would lose reports."""
+def fields(metadata: Metadata) -> dict[str, str]:
+    """Returns the fields of a partition's hash in Redis."""
+    return {
+        "lineage": metadata.lineage,
+        "epoch": str(metadata.epoch),
+        "offset": str(metadata.offset),
+        "flush": metadata.flush,
+        "blobs": json.dumps(dict(metadata.blobs), sort_keys=True),
+        "totals": metadata.totals,
+    }
 
 
-@dataclass(frozen=True)
-class Metadata:
-    """What Redis keeps of a partition beside its blobs.
+def parse(fields: Mapping[str, str]) -> Metadata:
+    """Reads the fields of a partition's hash in Redis.
 
-    Attributes:
-        lineage: what the counts are of: canonical JSON of group, fingerprint, window rule, topic id, layout version.
-        epoch: raised by each claim; a writer of an older one is fenced.
-        offset: the counts are those of [start, offset).
-        flush: id of the commit that wrote this, 32 hex digits; empty before the first commit.
-        blobs: window -> flush id of the commit that wrote its live blob.
-        totals: canonical JSON of the rest of the state: start, rules, accepted, rejected, late, watermark, gaps. Those
-            that were stored before there were rules have none.
+    Raises:
+        StateLost: a field is missing or malformed.
     """
-
-    lineage: str
-    epoch: int
-    offset: int
-    flush: str
-    blobs: Mapping[str, str]
-    totals: str
-
-    def fields(self) -> dict[str, str]:
-        """Returns the fields of the Redis hash."""
-        return {
-            "lineage": self.lineage,
-            "epoch": str(self.epoch),
-            "offset": str(self.offset),
-            "flush": self.flush,
-            "blobs": json.dumps(dict(self.blobs), sort_keys=True),
-            "totals": self.totals,
-        }
-
-    @classmethod
-    def parse(cls, fields: Mapping[str, str]) -> "Metadata":
-        """Reads the fields of the Redis hash.
-
-        Raises:
-            StateLost: a field is missing or malformed.
-        """
-        try:
-            return cls(
-                lineage=fields["lineage"],
-                epoch=int(fields["epoch"]),
-                offset=int(fields["offset"]),
-                flush=fields["flush"],
-                blobs=dict(json.loads(fields["blobs"])),
-                totals=fields["totals"],
-            )
-        except (KeyError, ValueError, TypeError) as error:
-            raise StateLost(f"metadata with fields {sorted(fields)} cannot be read ({error!r})") from None
+    try:
+        return Metadata(
+            lineage=fields["lineage"],
+            epoch=int(fields["epoch"]),
+            offset=int(fields["offset"]),
+            flush=fields["flush"],
+            blobs=dict(json.loads(fields["blobs"])),
+            totals=fields["totals"],
+        )
+    except (KeyError, ValueError, TypeError) as error:
+        raise StateLost(f"metadata with fields {sorted(fields)} cannot be read ({error!r})") from None
 
 
 def lineage(group: str, stream: ldp.Stream, topic_id: str) -> str:

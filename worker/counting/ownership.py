@@ -10,118 +10,33 @@ from. The epoch, raised by every claim, is for liveness: it tells an old owner e
 """
 
 import random
-from collections.abc import Callable, Collection, Iterable, Mapping, Set
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
-from typing import Protocol
 from uuid import uuid4
 
 import ldp
 from worker.counting import layout, rules
 from worker.counting.columns import Batch
-from worker.counting.head import Head, Witness, foreign
-from worker.counting.layout import Metadata, StateLost
+from worker.counting.head import Head, foreign
 from worker.counting.partition import PartitionState
+from worker.counting.ports import (
+    CLAIMED,
+    COUNTED,
+    Answer,
+    DeadLetters,
+    Log,
+    Metadata,
+    NotOwner,
+    StateLost,
+    Store,
+    Unavailable,
+    Witness,
+)
 from worker.counting.rejections import Rejections
 from worker.counting.rules import Configured, Older, Rule
 from worker.observe.metrics import Metrics
 
-CLAIMED = "claimed"
-"""Metadata word of an offset in Kafka that was claimed before anything was counted."""
-COUNTED = "counted"
-"""Metadata word of an offset in Kafka below which records have been counted: losing the counts is then noticed."""
-
 _FIRST_WAIT, _LONGEST_WAIT = 0.1, 5.0
-
-
-class Unavailable(Exception):  # noqa: N818  # a state of the other side, not a fault of ours
-    """No (clear) reply came: the step may have happened or not. It is tried again."""
-
-
-class NotOwner(Exception):  # noqa: N818
-    """Kafka does not count this worker as the partitions' owner at this moment."""
-
-
-class Verdict(StrEnum):
-    """What the store says to a commit or a compare."""
-
-    DONE = "done"
-    LINEAGE = "lineage"
-    FENCED = "fenced"
-    FORKED = "forked"
-    UNSTAGED = "unstaged"
-
-
-@dataclass(frozen=True)
-class Loaded:
-    """A partition as it stands in the store, read in one atomic step."""
-
-    metadata: Metadata
-    blobs: Mapping[str, bytes]
-
-
-class Log(Protocol):
-    """What a worker needs of one topic's log and of its consumer group; called from one thread."""
-
-    def topic_id(self) -> str:
-        """Returns the id of the topic, another one if it was created again."""
-
-    def generation(self) -> object | None:
-        """Returns what identifies this membership and its rebalance; None while there is none."""
-
-    def assigned(self) -> Set[int]:
-        """Returns the partitions that the group assigns to this worker."""
-
-    def committed(self, partitions: Collection[int]) -> Mapping[int, tuple[int, str]]:
-        """Returns the group's committed (offset, metadata word) of the partitions that have one."""
-
-    def bounds(self, partitions: Collection[int]) -> Mapping[int, tuple[int, int]]:
-        """Returns each log's (first offset, last stable offset)."""
-
-    def confirm(self, offsets: Mapping[int, tuple[int, str]]) -> None:
-        """Commits offsets as a member of the current generation; raises `NotOwner` if that is over."""
-
-    def mirror(self, offsets: Mapping[int, tuple[int, str]]) -> None:
-        """Commits offsets without waiting, for lag tools; what becomes of it does not matter."""
-
-    def start(self, partition: int, offset: int) -> None:
-        """Lets `poll` return the partition's records from an offset on."""
-
-    def stop(self, partition: int) -> None:
-        """Lets `poll` return no more of the partition's records."""
-
-
-class Store(Protocol):
-    """What a worker needs of the store of one stream; each call is one atomic step there."""
-
-    def peek(self, partition: int) -> Metadata | None:
-        """Returns a partition's metadata, or None."""
-
-    def claim(self, partition: int, epoch: int | None, initial: Metadata) -> Loaded | None:
-        """Raises the epoch if it still is ``epoch`` (None: if there are no metadata, writes ``initial``), then loads.
-
-        Returns:
-            The partition, its metadata with the raised epoch; None if the epoch was another.
-        """
-
-    def stage(self, partition: int, attempt: str, blobs: Mapping[str, bytes]) -> None:
-        """Writes blobs under keys of this attempt, which vanish by themselves if nothing promotes them."""
-
-    def promote(self, partition: int, attempt: str, before: Metadata, after: Metadata) -> Verdict:
-        """Puts the attempt's blobs and ``after`` in the place of ``before``, or says why not and changes nothing."""
-
-    def compare(self, partition: int, held: Metadata) -> Verdict:
-        """Says whether the store still holds exactly what this owner last read or wrote."""
-
-
-class DeadLetters(Protocol):
-    """Where malformed records go."""
-
-    def add(self, batch: Batch, index: int, reason: str) -> None:
-        """Sends a record of a batch, without waiting."""
-
-    def flush(self) -> None:
-        """Waits until every record sent so far is safe; raises `Unavailable` if that is in doubt."""
 
 
 @dataclass
@@ -133,7 +48,7 @@ class _Flush:
 
 
 @dataclass
-class _Held:
+class _HeldPartition:
     """A partition that this worker counts: what is stored, and the state beyond it."""
 
     metadata: Metadata
@@ -190,7 +105,7 @@ class Ownership:
         self._witness, self._recount_after = witness, recount_after
         self._metrics, self._clock, self._report = metrics, clock, report
         self._rejections = Rejections(clock, report)
-        self._held: dict[int, _Held] = {}
+        self._held: dict[int, _HeldPartition] = {}
         self._waits: dict[int, _Wait] = {}
 
     def epoch(self, partition: int) -> int | None:
@@ -354,7 +269,7 @@ class Ownership:
             self._report("partition.gap", partition=partition, lost_from=state.offset, lost_to=first)
             state.skip(first)
         self._follow(partition, state, head, loaded.metadata, known)
-        self._held[partition] = _Held(loaded.metadata, state)
+        self._held[partition] = _HeldPartition(loaded.metadata, state)
         self._waits.pop(partition, None)
         self._log.start(partition, state.offset)
         self._metrics.claims.labels(self._stream.name, how).inc()
@@ -466,7 +381,7 @@ class Ownership:
         if mirror:
             self._log.mirror(mirror)
 
-    def _promote(self, partition: int, held: _Held) -> bool:
+    def _promote(self, partition: int, held: _HeldPartition) -> bool:
         """Runs one attempt of a partition's commit; returns whether it is done."""
         flush = held.flush
         assert flush is not None
@@ -474,12 +389,12 @@ class Ownership:
         with self._metrics.commit_seconds.labels(self._stream.name).time():
             if flush.blobs:
                 self._store.stage(partition, attempt, flush.blobs)
-            verdict = self._store.promote(partition, attempt, held.metadata, flush.after)
-        self._metrics.commits.labels(self._stream.name, verdict.value).inc()
-        if verdict is Verdict.DONE:
+            answer = self._store.promote(partition, attempt, held.metadata, flush.after)
+        self._metrics.commits.labels(self._stream.name, answer.value).inc()
+        if answer is Answer.DONE:
             held.metadata, held.flush = flush.after, None
             return True
-        self._refused(partition, verdict)
+        self._refused(partition, answer)
         return False
 
     def compare(self) -> None:
@@ -492,23 +407,23 @@ class Ownership:
         for partition, held in list(self._held.items()):
             if held.flush is None and not held.ahead:
                 try:
-                    verdict = self._store.compare(partition, held.metadata)
+                    answer = self._store.compare(partition, held.metadata)
                 except Unavailable as error:
                     self._metrics.errors.labels(self._stream.name, "compare").inc()
                     self._report("compare.retry", error=str(error))
                     return
-                if verdict is not Verdict.DONE:
-                    self._refused(partition, verdict)
+                if answer is not Answer.DONE:
+                    self._refused(partition, answer)
 
-    def _refused(self, partition: int, verdict: Verdict) -> None:
-        """Acts on a verdict other than DONE: the memory is dropped, and claimed again while Kafka still assigns it."""
-        self._report("commit.refused", partition=partition, verdict=verdict.value)
-        if verdict is Verdict.LINEAGE:
+    def _refused(self, partition: int, answer: Answer) -> None:
+        """Acts on an answer other than DONE: the memory is dropped, and claimed again while Kafka still assigns it."""
+        self._report("commit.refused", partition=partition, verdict=answer.value)
+        if answer is Answer.LINEAGE:
             raise self._lost(
                 partition, "the counts in Redis vanished or were replaced while this worker counted"
             )
         if (
-            verdict is not Verdict.UNSTAGED
+            answer is not Answer.UNSTAGED
         ):  # the staged blobs' time ran out: only the attempt is to be made anew
             self.drop([partition])
 

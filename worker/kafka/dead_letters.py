@@ -17,7 +17,7 @@ from kafka import errors as kafka_errors
 import ldp
 from ldp import frames
 from worker.counting.columns import Batch
-from worker.counting.ownership import Unavailable
+from worker.counting.ports import Unavailable
 from worker.kafka import quirks
 from worker.observe.metrics import Metrics
 from worker.observe.progress import Progress, Step
@@ -35,7 +35,7 @@ _TOO_LARGE = (kafka_errors.MessageSizeTooLargeError, kafka_errors.RecordListTooL
 
 
 class KafkaDeadLetters:
-    """The dead letters of one stream, as `worker.counting.ownership.DeadLetters` describes them.
+    """The dead letters of one stream, as `worker.counting.ports.DeadLetters` describes them.
 
     Args:
         settings: keyword arguments for every Kafka client.

@@ -6,7 +6,7 @@ from typing import Any
 from kafka import errors as kafka_errors
 from kafka.admin import KafkaAdminClient
 
-from worker.counting.ownership import CLAIMED, Unavailable
+from worker.counting.ports import CLAIMED, Unavailable
 from worker.kafka import topics
 
 

@@ -1,4 +1,4 @@
-"""Kafka in: one stream's topic and consumer group, as `ownership.Log` describes them; records as columns."""
+"""Kafka in: one stream's topic and consumer group, as `ports.Log` describes them; records as columns."""
 
 import threading
 import time
@@ -12,8 +12,7 @@ from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssi
 from kafka.structs import MemberState
 
 from worker.counting.columns import Batch, Columns
-from worker.counting.layout import StateLost
-from worker.counting.ownership import NotOwner, Unavailable
+from worker.counting.ports import NotOwner, StateLost, Unavailable
 from worker.kafka import quirks
 
 MAX_POLL_RECORDS = 20_000
@@ -179,7 +178,7 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
         """Leaves the group."""
         self._consumer.close(autocommit=False, timeout_ms=_TIMEOUT_MS)
 
-    # what claim and commit need: worker.ownership.Log
+    # what claim and commit need: worker.counting.ports.Log
 
     def topic_id(self) -> str:
         """Returns the id of the topic, another one if it was created again."""

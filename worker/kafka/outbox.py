@@ -18,8 +18,7 @@ from kafka.protocol.consumer.offsets import IsolationLevel
 import ldp
 from ldp.snapshot import Message
 from worker.counting.head import Head
-from worker.counting.layout import StateLost
-from worker.counting.ownership import Unavailable
+from worker.counting.ports import StateLost, Unavailable
 from worker.kafka import quirks
 
 PARTITION = 0
@@ -34,7 +33,7 @@ _DECIDED_SECONDS = 0.05
 
 
 class KafkaOutbox:
-    """The snapshot topic, as `worker.publishing.publisher.Outbox` describes it.
+    """The snapshot topic, as `worker.counting.ports.Outbox` describes it.
 
     Every send's own answer is checked before the commit; after any doubt the producer is thrown away and the head is
     read again.
@@ -109,11 +108,11 @@ class KafkaOutbox:
         Clients of its own do it, so any thread may ask.
 
         Args:
-            decided: see `worker.counting.head.Witness`.
+            decided: see `worker.counting.ports.Witness`.
             wait_seconds: how long to wait for that.
 
         Raises:
-            Unavailable: see `worker.counting.head.Witness`.
+            Unavailable: see `worker.counting.ports.Witness`.
             StateLost: it is no head.
         """
         try:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
 
-from worker.counting.ownership import Unavailable
+from worker.counting.ports import Unavailable
 from worker.kafka import brokers
 
 PATIENCE_SECONDS = 20.0

@@ -8,7 +8,7 @@ Partitions do not depend on each other, so any set of per-partition states, each
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 from uuid import uuid4
 
 import numpy as np
@@ -16,40 +16,16 @@ import numpy as np
 import ldp
 from ldp import snapshot
 from ldp.query import Query
-from ldp.snapshot import Cut, Message, Snapshot
+from ldp.snapshot import Cut, Snapshot
 from worker.counting import layout
 from worker.counting.head import Head, foreign, named
-from worker.counting.layout import Metadata, StateLost
-from worker.counting.ownership import Loaded, Unavailable
 from worker.counting.partition import ALL
+from worker.counting.ports import Cuts, Outbox, StateLost, Unavailable
 from worker.observe.metrics import Metrics
 from worker.publishing.recommender import Recommender
 
 PARTITION = 0
 """Who counts this partition of a stream's topic publishes its snapshots."""
-
-
-class Outbox(Protocol):
-    """Where snapshots go, one whole snapshot or nothing at a time."""
-
-    def open(self) -> Head:
-        """Fences every older publisher of the stream off, and returns the head; publishing needs an open outbox."""
-
-    def publish(self, sequence: int, messages: Sequence[Message]) -> None:
-        """Publishes a snapshot as a whole; raises `Unavailable` if it may or may not have been published."""
-
-    def close(self) -> None:
-        """Lets go; an open transaction is aborted."""
-
-
-class Cuts(Protocol):
-    """Where cuts are read."""
-
-    def peek(self, partition: int) -> Metadata | None:
-        """Returns a partition's metadata, or None."""
-
-    def cut(self, partition: int) -> Loaded | None:
-        """Returns a partition's metadata and blobs as they stand together, or None."""
 
 
 class Publisher:

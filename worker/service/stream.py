@@ -14,9 +14,9 @@ import structlog
 from ldp import kernels, wire
 from worker.config import PREFIX, Config, ConfigError, Served
 from worker.counting.columns import Batch
-from worker.counting.layout import StateLost
-from worker.counting.ownership import Ownership, Unavailable
+from worker.counting.ownership import Ownership
 from worker.counting.partition import MOST_WORK
+from worker.counting.ports import StateLost, Unavailable
 from worker.http import server as health
 from worker.kafka import brokers
 from worker.kafka.dead_letters import KafkaDeadLetters

@@ -10,8 +10,7 @@ from redis.retry import Retry
 
 from worker.config import Redis as RedisTable
 from worker.counting import layout
-from worker.counting.layout import Metadata
-from worker.counting.ownership import Loaded, Unavailable, Verdict
+from worker.counting.ports import Answer, Metadata, StoredPartition, Unavailable
 
 STAGED_SECONDS = 600
 """How long a staged blob waits for its promotion: far longer than any attempt, short enough to leave no litter."""
@@ -33,7 +32,7 @@ def connect(table: RedisTable) -> "redis.Redis":
 
 
 class RedisStore:
-    """The counts of one stream in Redis, as `worker.counting.ownership.Store` describes them.
+    """The counts of one stream in Redis, as `worker.counting.ports.Store` describes them.
 
     Args:
         client: from `connect`; may be shared between threads.
@@ -52,10 +51,10 @@ class RedisStore:
         fields: Any = _call(lambda: self._client.hgetall(self._meta(partition)))
         return _metadata(fields) if fields else None
 
-    def claim(self, partition: int, epoch: int | None, initial: Metadata) -> Loaded | None:
+    def claim(self, partition: int, epoch: int | None, initial: Metadata) -> StoredPartition | None:
         """Raises the epoch by compare-and-set and loads the partition, in one script."""
         expected = "" if epoch is None else str(epoch)
-        fields = [item for pair in initial.fields().items() for item in pair]
+        fields = [item for pair in layout.fields(initial).items() for item in pair]
         return _loaded(self._run(self._claim, partition, [], [self._prefix(partition), expected, *fields]))
 
     def stage(self, partition: int, attempt: str, blobs: Mapping[str, bytes]) -> None:
@@ -65,7 +64,7 @@ class RedisStore:
             pipeline.set(layout.staged_key(self._stream, partition, attempt, window), blob, ex=STAGED_SECONDS)
         _call(pipeline.execute)
 
-    def promote(self, partition: int, attempt: str, before: Metadata, after: Metadata) -> Verdict:
+    def promote(self, partition: int, attempt: str, before: Metadata, after: Metadata) -> Answer:
         """Compares and promotes in one script that reads everything before its first write."""
         keys = []
         for window, flush in after.blobs.items():
@@ -75,17 +74,17 @@ class RedisStore:
                     layout.window_key(self._stream, partition, window),
                 ]
         args = [before.lineage, before.epoch, before.offset, before.flush]
-        fields = after.fields()
+        fields = layout.fields(after)
         new = [fields[name] for name in ("offset", "flush", "blobs", "totals")]
-        return Verdict(self._run(self._promote, partition, keys, args + new).decode())
+        return Answer(self._run(self._promote, partition, keys, args + new).decode())
 
-    def compare(self, partition: int, held: Metadata) -> Verdict:
+    def compare(self, partition: int, held: Metadata) -> Answer:
         """Compares metadata and the presence of blobs in one script."""
         keys = [layout.window_key(self._stream, partition, window) for window in held.blobs]
         args = [held.lineage, held.epoch, held.offset, held.flush]
-        return Verdict(self._run(self._compare, partition, keys, args).decode())
+        return Answer(self._run(self._compare, partition, keys, args).decode())
 
-    def cut(self, partition: int) -> Loaded | None:
+    def cut(self, partition: int) -> StoredPartition | None:
         """Returns a partition's metadata and blobs as they stand together, or None if nothing was claimed yet."""
         return _loaded(self._run(self._cut, partition, [], [self._prefix(partition)]))
 
@@ -106,13 +105,13 @@ def _call(step: Callable[[], _T]) -> _T:
         raise Unavailable(f"Redis: {type(error).__name__}: {error}") from error
 
 
-def _loaded(reply: Any) -> Loaded | None:
+def _loaded(reply: Any) -> StoredPartition | None:
     if reply is None:
         return None
     fields, names, blobs = reply
     metadata = _metadata(dict(zip(fields[::2], fields[1::2], strict=True)))
-    return Loaded(metadata, {n.decode(): blob for n, blob in zip(names, blobs, strict=True) if blob})
+    return StoredPartition(metadata, {n.decode(): blob for n, blob in zip(names, blobs, strict=True) if blob})
 
 
 def _metadata(fields: Mapping[bytes, bytes]) -> Metadata:
-    return Metadata.parse({name.decode(): value.decode() for name, value in fields.items()})
+    return layout.parse({name.decode(): value.decode() for name, value in fields.items()})

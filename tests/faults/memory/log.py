@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Mapping
 from tests.faults.memory.scheduler import Member
 from tests.faults.memory.world import World
 from worker.counting.columns import Batch, Columns
-from worker.counting.ownership import NotOwner, Unavailable
+from worker.counting.ports import NotOwner, Unavailable
 
 
 class MemoryLog:

@@ -5,7 +5,8 @@ from tests.faults.memory.scheduler import Member, Task
 from tests.faults.memory.store import MemoryStore
 from tests.faults.memory.topics import MemoryLetters, MemoryOutbox
 from tests.faults.memory.world import World
-from worker.counting.ownership import Ownership, Unavailable
+from worker.counting.ownership import Ownership
+from worker.counting.ports import Unavailable
 from worker.observe.metrics import Metrics
 from worker.publishing.publisher import Publisher
 from worker.publishing.recommender import Recommender

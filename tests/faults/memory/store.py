@@ -5,8 +5,7 @@ from dataclasses import replace
 
 from tests.faults.memory.world import World
 from worker.counting.head import Head
-from worker.counting.layout import Metadata
-from worker.counting.ownership import Loaded, Verdict
+from worker.counting.ports import Answer, Metadata, StoredPartition
 
 
 class MemoryStore:
@@ -22,8 +21,8 @@ class MemoryStore:
 
         return self.world.call(effect)
 
-    def claim(self, partition: int, epoch: int | None, initial: Metadata) -> Loaded | None:
-        def effect() -> Loaded | None:
+    def claim(self, partition: int, epoch: int | None, initial: Metadata) -> StoredPartition | None:
+        def effect() -> StoredPartition | None:
             stored = self.world.stored.get(partition)
             if (None if stored is None else stored.metadata.epoch) != epoch:
                 return None
@@ -37,7 +36,7 @@ class MemoryStore:
                     self.world.recount_after or "offsets expired" in self.world.happened
                 ):  # it may begin elsewhere
                     self.world.starts.pop(partition, None)
-                stored = Loaded(initial, {})
+                stored = StoredPartition(initial, {})
             else:
                 stored = replace(stored, metadata=replace(stored.metadata, epoch=stored.metadata.epoch + 1))
             self.world.stored[partition] = stored
@@ -52,53 +51,55 @@ class MemoryStore:
 
         self.world.call(effect, remote=True)
 
-    def promote(self, partition: int, attempt: str, before: Metadata, after: Metadata) -> Verdict:
-        def effect() -> Verdict:
+    def promote(self, partition: int, attempt: str, before: Metadata, after: Metadata) -> Answer:
+        def effect() -> Answer:
             world = self.world
             stored = world.stored.get(partition)
             if stored is None or stored.metadata.lineage != before.lineage:
-                return Verdict.LINEAGE
+                return Answer.LINEAGE
             now = stored.metadata
             if now.epoch != before.epoch:
                 world.note("fenced")
-                return Verdict.FENCED
+                return Answer.FENCED
             if (now.offset, now.flush) == (after.offset, after.flush):
                 world.note("own retry recognised")
-                return Verdict.DONE
+                return Answer.DONE
             if (now.offset, now.flush) != (before.offset, before.flush):
                 world.note("forked")
-                return Verdict.FORKED
+                return Answer.FORKED
             staged = world.staged.get((partition, attempt), {})
             changed = {window for window, flush in after.blobs.items() if flush == after.flush}
             if not changed <= staged.keys():
                 world.note("unstaged")
-                return Verdict.UNSTAGED
+                return Answer.UNSTAGED
             world.past.setdefault(partition, []).append(stored)
             metadata = replace(
                 now, offset=after.offset, flush=after.flush, blobs=after.blobs, totals=after.totals
             )
             promoted = {window: staged.pop(window) for window in changed}
             blobs = {**stored.blobs, **promoted}
-            world.stored[partition] = Loaded(metadata, {n: blobs[n] for n in after.blobs if n in blobs})
+            world.stored[partition] = StoredPartition(
+                metadata, {n: blobs[n] for n in after.blobs if n in blobs}
+            )
             world.note("commit")
             world.verify(partition, stored)
-            return Verdict.DONE
+            return Answer.DONE
 
         return self.world.call(effect, remote=True)
 
-    def compare(self, partition: int, held: Metadata) -> Verdict:
-        def effect() -> Verdict:
+    def compare(self, partition: int, held: Metadata) -> Answer:
+        def effect() -> Answer:
             stored = self.world.stored.get(partition)
             if stored is None or stored.metadata.lineage != held.lineage:
-                return Verdict.LINEAGE
+                return Answer.LINEAGE
             now = stored.metadata
             if now.epoch != held.epoch:
-                return Verdict.FENCED
+                return Answer.FENCED
             if (now.offset, now.flush) != (held.offset, held.flush):
-                return Verdict.FORKED
-            return Verdict.DONE if held.blobs.keys() <= stored.blobs.keys() else Verdict.LINEAGE
+                return Answer.FORKED
+            return Answer.DONE if held.blobs.keys() <= stored.blobs.keys() else Answer.LINEAGE
 
         return self.world.call(effect)
 
-    def cut(self, partition: int) -> Loaded | None:
+    def cut(self, partition: int) -> StoredPartition | None:
         return self.world.call(lambda: self.world.stored.get(partition))

@@ -9,7 +9,7 @@ from ldp.snapshot import Message
 from tests.faults.memory.world import World
 from worker.counting.columns import Batch
 from worker.counting.head import Head
-from worker.counting.ownership import Unavailable
+from worker.counting.ports import Unavailable
 
 
 class MemoryLetters:

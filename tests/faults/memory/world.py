@@ -11,8 +11,8 @@ import ldp
 from tests.faults.memory.scheduler import Crash, Member, Scheduler
 from worker.counting import layout
 from worker.counting.head import Head
-from worker.counting.ownership import COUNTED, Loaded, NotOwner, Unavailable
 from worker.counting.partition import ALL
+from worker.counting.ports import COUNTED, NotOwner, StoredPartition, Unavailable
 from worker.counting.rules import Configured
 
 T = TypeVar("T")
@@ -78,8 +78,8 @@ class World(Scheduler):
         self.members: dict[int, Member] = {}
         self.assignment: dict[int, set[int]] = {}
         self.offsets: dict[int, tuple[int, str]] = {}
-        self.stored: dict[int, Loaded] = {}
-        self.past: dict[int, list[Loaded]] = {}
+        self.stored: dict[int, StoredPartition] = {}
+        self.past: dict[int, list[StoredPartition]] = {}
         self.staged: dict[tuple[int, str], dict[str, bytes]] = {}
         self.starts: dict[int, int] = {}
         self.letters: set[tuple[int, int]] = set()
@@ -214,7 +214,7 @@ class World(Scheduler):
             counted.watermark = max(counted.watermark or 0, record.timestamp)
         return counted
 
-    def compare_rules(self, before: Loaded, after: Loaded) -> None:
+    def compare_rules(self, before: StoredPartition, after: StoredPartition) -> None:
         """Asserts that rules are only added, and at the end."""
         was, now = rules_of(before), rules_of(after)
         assert now[: len(was)] == was, "a recorded rule was changed"
@@ -223,7 +223,7 @@ class World(Scheduler):
             if after.metadata.offset == before.metadata.offset:
                 self.note("rule added without records")
 
-    def verify(self, partition: int, before: Loaded | None = None) -> None:
+    def verify(self, partition: int, before: StoredPartition | None = None) -> None:
         """Compares what is stored of a partition with the recount, and its rules with those of before a commit."""
         stored = self.stored[partition]
         if before is not None and before.metadata.flush:  # before the first commit nothing was judged
@@ -251,7 +251,7 @@ class World(Scheduler):
                 )
 
 
-def rules_of(stored: Loaded) -> list[dict[str, Any]]:
+def rules_of(stored: StoredPartition) -> list[dict[str, Any]]:
     """The rules that a partition is counted by, as they are stored."""
     totals = json.loads(stored.metadata.totals)
     before = {"offset": totals["start"], "revision": 0, "most_reports": None, "ones": False}

@@ -9,8 +9,8 @@ import ldp
 from ldp import frames
 from worker.counting import layout
 from worker.counting.columns import Batch, Columns
-from worker.counting.layout import StateLost
 from worker.counting.partition import PartitionState
+from worker.counting.ports import StateLost
 
 STREAM = ldp.Stream("colours", ldp.GRR(epsilon="1", domain_size=3))
 FLUSH, OTHER = "ab" * 16, "cd" * 16
@@ -27,7 +27,7 @@ def committed():
 
 def test_round_trip():
     state, metadata, blobs = committed()
-    again = layout.load(STREAM, layout.Metadata.parse(metadata.fields()), blobs)
+    again = layout.load(STREAM, layout.parse(layout.fields(metadata)), blobs)
     assert dataclasses.replace(again, windows={}) == dataclasses.replace(state, windows={}, changed=set())
     assert again.windows["all"].reports == 6
     assert again.windows["all"].state.tolist() == [2, 0, 4]
@@ -85,10 +85,10 @@ def test_damage_is_state_loss(damage, why):
 @pytest.mark.parametrize("field", ["lineage", "epoch", "offset", "flush", "blobs", "totals"])
 def test_a_missing_field_is_state_loss(field):
     _, metadata, _ = committed()
-    fields = metadata.fields()
+    fields = layout.fields(metadata)
     del fields[field]
     with pytest.raises(StateLost, match="cannot be read"):
-        layout.Metadata.parse(fields)
+        layout.parse(fields)
 
 
 def test_lineage_tells_histories_apart():

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from worker.counting.ownership import Unavailable
+from worker.counting.ports import Unavailable
 from worker.observe.progress import PATIENCE_SECONDS, SERVING, Progress, Step
 
 

@@ -16,8 +16,8 @@ from worker.config import ConfigError, parse
 from worker.counting import layout
 from worker.counting.columns import Batch, Columns
 from worker.counting.head import Head
-from worker.counting.ownership import Loaded
 from worker.counting.partition import ALL, PartitionState
+from worker.counting.ports import StoredPartition
 from worker.observe.metrics import Metrics
 from worker.publishing import recommender
 from worker.publishing.publisher import Publisher
@@ -215,7 +215,7 @@ class Counted:
         return self.metadata
 
     def cut(self, _):
-        return Loaded(*layout.dump(self.state, self.metadata, "ab" * 16))
+        return StoredPartition(*layout.dump(self.state, self.metadata, "ab" * 16))
 
 
 class Published:

@@ -19,6 +19,7 @@ from worker.audit.recount import recount as recount_of
 from worker.counting import layout, rules
 from worker.counting.columns import Batch, Columns
 from worker.counting.partition import PartitionState
+from worker.counting.ports import StateLost
 from worker.counting.rules import Rule, Terms
 
 # --- the verdict on what is stored ------------------------------------------------------------------------------------
@@ -44,7 +45,7 @@ def stored(state, group=GROUP, stream=STREAM):
         layout.lineage(group, stream, "topic-id"), PartitionState.fresh(stream, state.start)
     )
     metadata, blobs = layout.dump(state, before, FLUSH)
-    return metadata.fields(), dict(blobs)
+    return layout.fields(metadata), dict(blobs)
 
 
 def verify(cut, records, begin=START, end=None, stream=STREAM, read=None):
@@ -67,7 +68,9 @@ def test_equal_up_to_the_stored_offset_and_no_further():
 def test_nothing_counted_yet_is_no_difference():
     empty = ({}, {"all": None})
     assert verify(empty, log()) == PartitionVerdict(0, None, 0, lag=50)
-    claimed = layout.initial(layout.lineage(GROUP, STREAM, "t"), PartitionState.fresh(STREAM, START)).fields()
+    claimed = layout.fields(
+        layout.initial(layout.lineage(GROUP, STREAM, "t"), PartitionState.fresh(STREAM, START))
+    )
     assert verify((claimed, {"all": None}), log()) == PartitionVerdict(0, START, START, lag=50)
 
 
@@ -161,7 +164,7 @@ def test_a_blob_may_be_older_than_the_metadata():
     )  # a transaction marker
     after, none = layout.dump(state, before, "f" * 32)
     assert none == {}
-    assert verify((after.fields(), blobs), [*records], end=state.offset + 1).difference is None
+    assert verify((layout.fields(after), blobs), [*records], end=state.offset + 1).difference is None
 
 
 def test_counts_of_another_stream_or_group_are_refused():
@@ -403,7 +406,7 @@ def test_point_16_old_counts_have_no_rules_and_everything_counted():
     bounds, read = (START, START + 50), lambda first, last: records[first - START : last - START]
     row = judge(UNARY.document(), 0, group=GROUP, cut=cut, bounds=bounds, read=read)
     assert (row.verdict, row.records, row.malformed) == ("equal", 50, 0)
-    assert layout.recorded(layout.Metadata.parse(cut[0])) == [rules.before(START)]
+    assert layout.recorded(layout.parse(cut[0])) == [rules.before(START)]
 
 
 @pytest.mark.parametrize(
@@ -423,8 +426,8 @@ def test_point_16_rules_that_cannot_be_followed_are_named(said):
     totals = json.loads(fields["totals"]) | {"rules": said}
     fields |= {"totals": json.dumps(totals)}
     assert verify((fields, blobs), log()).difference.startswith("metadata: ")
-    with pytest.raises(layout.StateLost, match="cannot be read"):
-        layout.recorded(layout.Metadata.parse(fields))
+    with pytest.raises(StateLost, match="cannot be read"):
+        layout.recorded(layout.parse(fields))
 
 
 @pytest.mark.parametrize("oracle", [ldp.OUE, ldp.SUE])

@@ -1,0 +1,174 @@
+"""The ports: what counting and publishing need of the world, what passes through, and how it can fail.
+
+Kafka implements them in `worker.kafka`, Redis in `worker.store.redis`; the tests' world of faults implements all of
+them in memory. The algorithms that use them are in `worker.counting.ownership` and `worker.publishing.publisher`.
+"""
+
+from collections.abc import Collection, Mapping, Sequence, Set
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from ldp.snapshot import Message
+from worker.counting.columns import Batch
+from worker.counting.head import Head
+
+CLAIMED = "claimed"
+"""Metadata of an offset in Kafka that was claimed before anything was counted."""
+COUNTED = "counted"
+"""Metadata of an offset in Kafka below which records have been counted: losing the counts is then noticed."""
+
+
+class Unavailable(Exception):  # noqa: N818  # a state of the other side, not a fault of ours
+    """No (clear) reply came: the step may have happened or not. It is tried again."""
+
+
+class NotOwner(Exception):  # noqa: N818
+    """Kafka does not count this worker as the partitions' owner at this moment."""
+
+
+class StateLost(RuntimeError):  # noqa: N818  # named for what happened, as its message is read
+    """Stored counts are missing, damaged or of another lineage: the stream stops, as going on would lose reports."""
+
+
+class Answer(StrEnum):
+    """What the store says to a commit or a compare."""
+
+    DONE = "done"
+    LINEAGE = "lineage"
+    FENCED = "fenced"
+    FORKED = "forked"
+    UNSTAGED = "unstaged"
+
+
+@dataclass(frozen=True)
+class Metadata:
+    """What the store keeps of a partition beside its blobs; `worker.counting.layout` says how.
+
+    Attributes:
+        lineage: what the counts are of, as it is stored; see `worker.counting.lineage`.
+        epoch: raised by each claim; a writer of an older one is fenced.
+        offset: the counts are those of [start, offset).
+        flush: id of the commit that wrote this, 32 hex digits; empty before the first commit.
+        blobs: window -> flush id of the commit that wrote its live blob.
+        totals: canonical JSON of the rest of the state: start, rules, accepted, rejected, late, watermark, gaps. Those
+            that were stored before there were rules have none.
+    """
+
+    lineage: str
+    epoch: int
+    offset: int
+    flush: str
+    blobs: Mapping[str, str]
+    totals: str
+
+
+@dataclass(frozen=True)
+class StoredPartition:
+    """A partition as it stands in the store, read in one atomic step."""
+
+    metadata: Metadata
+    blobs: Mapping[str, bytes]
+
+
+class Log(Protocol):
+    """What a worker needs of one topic's log and of its consumer group; called from one thread."""
+
+    def topic_id(self) -> str:
+        """Returns the id of the topic, another one if it was created again."""
+
+    def generation(self) -> object | None:
+        """Returns what identifies this membership and its rebalance; None while there is none."""
+
+    def assigned(self) -> Set[int]:
+        """Returns the partitions that the group assigns to this worker."""
+
+    def committed(self, partitions: Collection[int]) -> Mapping[int, tuple[int, str]]:
+        """Returns the group's committed (offset, metadata) of the partitions that have one."""
+
+    def bounds(self, partitions: Collection[int]) -> Mapping[int, tuple[int, int]]:
+        """Returns each log's (first offset, last stable offset)."""
+
+    def confirm(self, offsets: Mapping[int, tuple[int, str]]) -> None:
+        """Commits offsets as a member of the current generation; raises `NotOwner` if that is over."""
+
+    def mirror(self, offsets: Mapping[int, tuple[int, str]]) -> None:
+        """Commits offsets without waiting, for lag tools; what becomes of it does not matter."""
+
+    def start(self, partition: int, offset: int) -> None:
+        """Lets `poll` return the partition's records from an offset on."""
+
+    def stop(self, partition: int) -> None:
+        """Lets `poll` return no more of the partition's records."""
+
+
+class Store(Protocol):
+    """What a worker needs of the store of one stream; each call is one atomic step there."""
+
+    def peek(self, partition: int) -> Metadata | None:
+        """Returns a partition's metadata, or None."""
+
+    def claim(self, partition: int, epoch: int | None, initial: Metadata) -> StoredPartition | None:
+        """Raises the epoch if it still is ``epoch`` (None: if there are no metadata, writes ``initial``), then loads.
+
+        Returns:
+            The partition, its metadata with the raised epoch; None if the epoch was another.
+        """
+
+    def stage(self, partition: int, attempt: str, blobs: Mapping[str, bytes]) -> None:
+        """Writes blobs under keys of this attempt, which vanish by themselves if nothing promotes them."""
+
+    def promote(self, partition: int, attempt: str, before: Metadata, after: Metadata) -> Answer:
+        """Puts the attempt's blobs and ``after`` in the place of ``before``, or says why not and changes nothing."""
+
+    def compare(self, partition: int, held: Metadata) -> Answer:
+        """Says whether the store still holds exactly what this owner last read or wrote."""
+
+
+class DeadLetters(Protocol):
+    """Where malformed records go."""
+
+    def add(self, batch: Batch, index: int, reason: str) -> None:
+        """Sends a record of a batch, without waiting."""
+
+    def flush(self) -> None:
+        """Waits until every record sent so far is safe; raises `Unavailable` if that is in doubt."""
+
+
+class Witness(Protocol):
+    """Where the head of a stream is read."""
+
+    def head(self, *, decided: bool) -> Head:
+        """Returns the newest head.
+
+        Args:
+            decided: the newest one that is committed, once nothing below the topic's end is open any more; else the
+                newest that was sent, whatever became of it. Heads never go back, so counts that are not behind that one
+                are behind no committed one either, and need not wait for transactions of others.
+
+        Raises:
+            Unavailable: the topic cannot be read; or its end is not decided yet, and it was to be.
+        """
+
+
+class Outbox(Protocol):
+    """Where snapshots go, one whole snapshot or nothing at a time."""
+
+    def open(self) -> Head:
+        """Fences every older publisher of the stream off, and returns the head; publishing needs an open outbox."""
+
+    def publish(self, sequence: int, messages: Sequence[Message]) -> None:
+        """Publishes a snapshot as a whole; raises `Unavailable` if it may or may not have been published."""
+
+    def close(self) -> None:
+        """Lets go; an open transaction is aborted."""
+
+
+class Cuts(Protocol):
+    """Where cuts are read."""
+
+    def peek(self, partition: int) -> Metadata | None:
+        """Returns a partition's metadata, or None."""
+
+    def cut(self, partition: int) -> StoredPartition | None:
+        """Returns a partition's metadata and blobs as they stand together, or None."""
