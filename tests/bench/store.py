@@ -12,6 +12,7 @@ from deploy.local.services import Services
 from tests.bench.measure import Line, compare
 from worker.config import Redis
 from worker.counting import layout
+from worker.counting.lineage import lineage_of
 from worker.counting.partition import ALL, Counts, PartitionState
 from worker.counting.ports import Answer
 from worker.store.redis import RedisStore, connect
@@ -38,7 +39,7 @@ def line(client: "redis.Redis", d: int, sync: str) -> Line:
     delta = np.random.default_rng(5).binomial(REPORTS, float(stream.oracle.q), size=d).astype(np.int64)
     state = PartitionState.fresh(stream, 0)
     store = RedisStore(client, stream.name)
-    claimed = store.claim(0, None, layout.initial(layout.lineage("bench", stream, "topic"), state))
+    claimed = store.claim(0, None, layout.initial(lineage_of("bench", stream, "topic"), state))
     assert claimed is not None
     stored = claimed.metadata
 

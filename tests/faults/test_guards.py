@@ -4,6 +4,7 @@ import json
 import random
 from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,9 @@ from tests.faults.memory import Crash, Faults, MemoryLog, Process, World, rules_
 from worker.counting import layout
 from worker.counting.ports import CLAIMED, COUNTED, NotOwner, StateLost, Unavailable
 from worker.counting.rules import Configured, Terms
+from worker.observe.events import StreamEvents
+from worker.observe.metrics import Metrics
+from worker.observe.progress import Progress
 
 STREAM = ldp.Stream("guards", ldp.GRR(epsilon="1", domain_size=3))
 
@@ -73,6 +77,15 @@ def count_all(world: Still, process: Process) -> None:
         if process.ownership.stored() == ends:
             return
     pytest.fail(f"{process.ownership.stored()} of {ends} is counted")
+
+
+def telling(said: list[tuple[str, dict[str, Any]]]) -> StreamEvents:
+    """The worker's own events, whose log is kept."""
+
+    def keep(event: str, **facts: Any) -> None:
+        said.append((event, facts))
+
+    return StreamEvents(STREAM.name, Metrics(), Progress(), SimpleNamespace(info=keep, warning=keep))
 
 
 def alone(world: Still, number: int) -> Process:
@@ -370,7 +383,7 @@ def test_point_16_a_new_rule_is_stored_though_no_record_comes_and_an_old_one_is_
     for number, most in ((2, 1), (3, 10_000), (4, 1), (5, 10_000)):
         configure(world, most)
         process = alone(world, number)
-        process.ownership._report = lambda event, **facts: said.append((event, facts))
+        process.ownership._events = telling(said)
         turn(process)
         turn(process)
         process.ownership.compare()
@@ -695,16 +708,14 @@ def test_point_5_a_partition_without_counts_makes_the_snapshot_incomplete() -> N
     world = Still(partitions=2)
     world.send()
     process = world.member(1)
-    told: list[dict[str, Any]] = []
-    process.publisher._report = lambda event, **facts: told.append({"event": event} | facts)
+    told: list[tuple[str, dict[str, Any]]] = []
+    process.publisher._events = telling(told)
     count_the_first(world, process)
     process.publisher.tick()
     process.publisher.tick()
     head = world.heads[-1]
     assert (head.sequence, head.offsets, head.uncounted) == (1, {0: 5}, (1,))
-    assert [t for t in told if t["event"] == "snapshot.uncounted"] == [
-        {"event": "snapshot.uncounted", "partitions": [1]}
-    ]
+    assert [t for t in told if t[0] == "snapshot.uncounted"] == [("snapshot.uncounted", {"partitions": [1]})]
     process.log.mine = {0, 1}
     count_all(world, process)
     process.publisher.tick()

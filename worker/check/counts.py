@@ -1,12 +1,12 @@
 """Counts: whether those in Redis can be gone on with, by what Kafka says of the same partitions."""
 
-import json
 from collections.abc import Mapping
 
 from worker.check.finding import Finding, Level
 from worker.config import Config, Served
 from worker.counting import layout, rules
 from worker.counting.head import Head
+from worker.counting.lineage import differing, lineage_of, newer
 from worker.counting.ports import CLAIMED, StateLost
 from worker.counting.rules import Configured, Older
 from worker.kafka.cluster import Cluster
@@ -30,7 +30,7 @@ def judge_counts(
     """
     topic, log = cluster.topics[served.topic], cluster.logs[served.topic]
     subject = f"counts of {served.stream.name}"
-    now = layout.lineage(config.consumer_group(served.stream), served.stream, topic.topic_id)
+    now = lineage_of(config.consumer_group(served.stream), served.stream, topic.topic_id)
     found: dict[tuple[Level, str, str], list[str]] = {}
     for partition in range(topic.partitions):
         metadata = fields.get(partition)
@@ -65,15 +65,17 @@ def _fault_of_counts(
             text = f"none in Redis, but a snapshot was published with those up to offset {published}: they were lost"
             return Level.ERROR, text, anew
         return None
+    if (said := newer(fields.get("lineage", ""))) is not None:
+        text = f"of {said}: a newer version of ldp-worker wrote them"
+        return Level.ERROR, text, "run that version, or a newer one: it goes on with them"
     try:
         metadata = layout.parse(fields)
-        differing = _differing(json.loads(metadata.lineage), json.loads(lineage))
         recorded = layout.recorded(metadata)
-    except (StateLost, ValueError) as error:
+    except StateLost as error:
         return Level.ERROR, str(error), anew
     first, end = log
-    if differing:
-        return Level.ERROR, f"of another history: {'; '.join(differing)}", anew
+    if others := differing(metadata.lineage, lineage):
+        return Level.ERROR, f"of another history: {'; '.join(others)}", anew
     if metadata.offset > end:
         text = f"they reach offset {metadata.offset}, the log ends at {end}: it was truncated"
         return Level.ERROR, text, anew
@@ -94,12 +96,3 @@ def _fault_of_counts(
         case Older(why, todo):
             return Level.WARNING, why, todo
     return None
-
-
-def _differing(stored: Mapping[str, object], now: Mapping[str, object]) -> list[str]:
-    """Names the fields in which a stored lineage differs from today's."""
-    return [
-        f"{key} is {stored.get(key)!r} there, {now.get(key)!r} here"
-        for key in sorted(stored.keys() | now.keys())
-        if stored.get(key) != now.get(key)
-    ]

@@ -6,8 +6,9 @@ from ldp import frames
 from worker.check import topics
 from worker.check.finding import Finding, Level
 from worker.config import Config, Served
-from worker.counting import layout, rejections
+from worker.counting import rejections
 from worker.counting.head import Head
+from worker.counting.lineage import lineage_of
 from worker.counting.ports import StateLost, Unavailable
 from worker.kafka import cluster
 from worker.kafka.brokers import Unreachable
@@ -106,7 +107,7 @@ def judge_head(config: Config, served: Served, topic: Topic | None, head: Head) 
         return Finding(Level.OK, subject, "none yet")
     text = f"the newest is number {head.sequence}"
     topic_id = head.lineage.get("topic_id", "") if topic is None else topic.topic_id
-    lineage = layout.lineage(config.consumer_group(served.stream), served.stream, topic_id)
+    lineage = lineage_of(config.consumer_group(served.stream), served.stream, topic_id)
     if differing := head.foreign(lineage):
         text += f", of other counts than this configuration's: {'; '.join(differing)}"
         todo = "undo the change of the configuration, or give this stream another name or another snapshots.topic"

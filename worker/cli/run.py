@@ -18,7 +18,7 @@ def run(config: "Config") -> int:
 
     logs.configure()
     try:
-        from worker.service import stream as service
+        from worker.service import run as service
     except RuntimeError as error:  # numba's, of the first kernel: it has nowhere to keep compiled code
         complain(f"{error}\nset NUMBA_CACHE_DIR to a folder that can be written to")
         return 2

@@ -4,17 +4,14 @@ It is the record from which a publisher goes on, and the third witness of what w
 offsets: where it says that something was counted, counts that are not there were lost.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ldp.snapshot import Cut, Snapshot
+from ldp.snapshot import SCHEMA, Cut, Snapshot
 from worker.counting import rules
+from worker.counting.lineage import IDENTITY, identity
 from worker.counting.rules import Rule
-
-LINEAGE = ("group", "topic_id", "fingerprint")
-"""What of a lineage the head names: which deployment counted what."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +25,7 @@ class Head:
         gaps: partition -> stretches [from, to) that are not in it, because they were lost.
         uncounted: partitions that it left out though they have records.
         rules: partition -> by what its records were judged, in JSON's types; a head of an earlier version says none.
-        lineage: what its counts are of, by the names in `LINEAGE`; an earlier version named the fingerprint only.
+        lineage: what its counts are of, by the names of `IDENTITY`; an earlier version named the fingerprint only.
 
     Example:
         >>> head = Head.parse({"sequence": 3, "offsets": {"0": 7}, "reports": 5, "gaps": {}, "fingerprint": "8e9f39d0"})
@@ -48,7 +45,13 @@ class Head:
 
     @classmethod
     def parse(cls, body: Mapping[str, Any]) -> "Head":
-        """Reads a head's document."""
+        """Reads a head's document, of this schema version or an older one.
+
+        Raises:
+            KeyError, TypeError, ValueError: it is no head, or a newer version's.
+        """
+        if (schema := body.get("schema", SCHEMA)) > SCHEMA:
+            raise ValueError(f"schema {schema}, where this version reads up to {SCHEMA}")
         return cls(
             body["sequence"],
             {int(partition): offset for partition, offset in body["offsets"].items()},
@@ -97,12 +100,12 @@ class Head:
         return rules.parse(said, said[0]["offset"]) if said else []
 
     def foreign(self, lineage: str) -> list[str]:
-        """Names what differs between this head and a lineage of `layout`; nothing for the same counts."""
-        ours = json.loads(lineage)
+        """Names what differs between this head and a stored lineage; nothing for the same counts."""
+        ours = identity(lineage)
         why = {"fingerprint": ", for another protocol, ε, domain or labels"}
         return [
             f"{name} {self.lineage[name]!r} there, {ours[name]!r} here{why.get(name, '')}"
-            for name in LINEAGE
+            for name in IDENTITY
             if name in self.lineage and self.lineage[name] != ours[name]
         ]
 
@@ -114,8 +117,7 @@ def named(lineage: str) -> dict[str, str]:
         >>> named('{"fingerprint": "8e9f39d0", "group": "g-colours", "layout": 1, "topic_id": "Xk"}')
         {'group': 'g-colours', 'topic_id': 'Xk'}
     """
-    said = json.loads(lineage)
-    return {name: said[name] for name in LINEAGE if name != "fingerprint"}
+    return {name: str(said) for name, said in identity(lineage).items() if name != "fingerprint"}
 
 
 def foreign(stream: str, head: Head, differing: Sequence[str]) -> str:

@@ -9,6 +9,10 @@ All keys of a partition share the hash tag ``{stream:partition}``, so one script
 A blob is little-endian: the magic ``LDP1``, a u32 count of state entries, the i64 offset and the 16 bytes of the flush
 that wrote it, the i64 number of reports, then the state as i64. Metadata name the flush that wrote each live blob, so a
 blob that is missing or of another flush is noticed.
+
+All this is layout 1, as what is stored says in its lineage. A layout is never changed. Another one has the next number;
+`parse` and `load` then read both, and a partition is rewritten where it is claimed, in the script that raises its
+epoch, so that no owner of before is left that could write the old one.
 """
 
 import json
@@ -20,12 +24,10 @@ import numpy as np
 
 import ldp
 from worker.counting import rules
+from worker.counting.lineage import newer
 from worker.counting.partition import PartitionState, Window
-from worker.counting.ports import Metadata, StateLost
+from worker.counting.ports import Metadata, NewerState, StateLost
 from worker.counting.rules import Rule
-
-VERSION = 1
-WINDOW_RULE = "cumulative"
 
 _HEADER = struct.Struct("<4sIq16sq")
 _MAGIC = b"LDP1"
@@ -50,8 +52,14 @@ def parse(fields: Mapping[str, str]) -> Metadata:
     """Reads the fields of a partition's hash in Redis.
 
     Raises:
+        NewerState: a newer version wrote them.
         StateLost: a field is missing or malformed.
     """
+    if (said := newer(fields.get("lineage", ""))) is not None:
+        raise NewerState(
+            f"the counts in Redis are of {said}: a newer version of ldp-worker wrote them. Run that version, or a newer"
+            " one; the counts are whole, and it goes on with them."
+        )
     try:
         return Metadata(
             lineage=fields["lineage"],
@@ -63,20 +71,6 @@ def parse(fields: Mapping[str, str]) -> Metadata:
         )
     except (KeyError, ValueError, TypeError) as error:
         raise StateLost(f"metadata with fields {sorted(fields)} cannot be read ({error!r})") from None
-
-
-def lineage(group: str, stream: ldp.Stream, topic_id: str) -> str:
-    """Returns what a partition's counts are of; another answer is another history, never to be mixed."""
-    return json.dumps(
-        {
-            "fingerprint": stream.fingerprint.hex(),
-            "group": group,
-            "layout": VERSION,
-            "topic_id": topic_id,
-            "windows": WINDOW_RULE,
-        },
-        sort_keys=True,
-    )
 
 
 def hash_tag(stream: str, partition: int) -> str:

@@ -1,8 +1,8 @@
 """Exactly once: how a worker claims partitions, counts them and commits the counts.
 
-Written once, against two narrow interfaces, the log and the store. Kafka and Redis implement them in
-`worker.kafka.log` and `worker.store.redis`; an in-memory pair under a seeded scheduler runs the same code through
-crashes, lost replies and zombies.
+Written once, against narrow interfaces, the ports. Kafka and Redis implement them in `worker.kafka` and
+`worker.store.redis`; an in-memory world under a seeded scheduler runs the same code through crashes, lost replies and
+zombies, and through a fault at each of the steps that are numbered here.
 
 Why it is exactly once: a partition's state is a pure function of the log's prefix, its offset is stored in the same
 atomic step as its counts, and a commit is let in only if the stored (offset, flush) is the one that its writer started
@@ -10,20 +10,23 @@ from. The epoch, raised by every claim, is for liveness: it tells an old owner e
 """
 
 import random
+import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from uuid import uuid4
 
 import ldp
-from worker.counting import layout, rules
+from worker.counting import layout
+from worker.counting.claim import Claim, lost
 from worker.counting.columns import Batch
-from worker.counting.head import Head, foreign
+from worker.counting.head import Head
+from worker.counting.lineage import differing, lineage_of
 from worker.counting.partition import PartitionState
 from worker.counting.ports import (
-    CLAIMED,
     COUNTED,
     Answer,
     DeadLetters,
+    Events,
     Log,
     Metadata,
     NotOwner,
@@ -33,8 +36,7 @@ from worker.counting.ports import (
     Witness,
 )
 from worker.counting.rejections import Rejections
-from worker.counting.rules import Configured, Older, Rule
-from worker.observe.metrics import Metrics
+from worker.counting.rules import Configured
 
 _FIRST_WAIT, _LONGEST_WAIT = 0.1, 5.0
 
@@ -81,9 +83,8 @@ class Ownership:
         witness: where the head of what was published is read.
         recount_after: the operator's word that counts of snapshots up to this number may be given up: where they are
             lost, counting begins again with what the log still has, and the rest is a gap. None: the stream stops.
-        metrics: where what happened is counted.
         clock: seconds, for back-off and for how often something is said.
-        report: called with an event's name and its facts.
+        events: told what happens.
     """
 
     def __init__(
@@ -96,15 +97,14 @@ class Ownership:
         dead_letters: DeadLetters,
         witness: Witness,
         recount_after: int | None,
-        metrics: Metrics,
         clock: Callable[[], float],
-        report: Callable[..., object],
+        events: Events,
     ) -> None:
         self._group, self._stream, self._configured = group, stream, configured
         self._log, self._store, self._dead_letters = log, store, dead_letters
         self._witness, self._recount_after = witness, recount_after
-        self._metrics, self._clock, self._report = metrics, clock, report
-        self._rejections = Rejections(clock, report)
+        self._clock, self._events = clock, events
+        self._rejections = Rejections(clock, events.rejected)
         self._held: dict[int, _HeldPartition] = {}
         self._waits: dict[int, _Wait] = {}
 
@@ -129,190 +129,98 @@ class Ownership:
     def claim(self) -> None:
         """Claims the assigned partitions that are not held; one that cannot be claimed now is tried again later.
 
-        Steps, in the only safe order: read Kafka's offsets, then the store's metadata, then the head of what was
-        published; decide where each partition goes on; have Kafka confirm the ownership by committing just that; raise
-        the epoch and load in one step; start there.
+        The steps, in the only safe order. Whatever becomes of one, what is stored is whole, and the next claim begins
+        again at the first:
+
+        1. The membership is noted: its generation, what it assigns, and the topic's id.
+        2. Kafka's offsets are read: they follow the store, so counts that they speak of must be found after them.
+        3. The store's metadata are read.
+        4. The head of what was published is read; where it could contradict them, one that is decided.
+        5. The logs' beginnings are read, and where each partition goes on is decided.
+        6. Kafka confirms the ownership, by committing just that for a member of the noted generation.
+        7. The membership is still the noted one.
+        8. A partition at a time, the store raises its epoch and loads it: no older owner can commit any more.
+        9. The log's bounds are read, and what was loaded is judged by them and by the head.
+        10. The partition is held, and read from where the loaded state ends.
 
         Raises:
             StateLost: counts are missing, of another lineage, ahead of the log, or behind it though more of them was
                 published; or the published head is of another lineage.
         """
+        # Step 1.
         generation = self._log.generation()
-        if generation is None:
-            return
-        now = self._clock()
-        assigned = self._log.assigned()
-        wanted = sorted(p for p in assigned if p not in self._held and now >= self._wait(p).until)
+        wanted = [] if generation is None else self._wanted()
         if not wanted:
             return
         try:
-            lineage = layout.lineage(self._group, self._stream, self._log.topic_id())
-            # Kafka's offsets first: they follow the store, so counts that they speak of must be found after them
+            claim = self._begin(lineage_of(self._group, self._stream, self._log.topic_id()))
+            # Step 2.
             committed = self._log.committed(wanted)
-            found = {p: self._peek(p) for p in wanted}
+            # Step 3.
+            found = {p: self._peek(claim, p) for p in wanted}
+            # Step 4.
             head = self._witness.head(decided=False)
-            if any(self._doubtful(p, lineage, found[p], head) for p in wanted):
+            if any(claim.doubtful(p, found[p], head) for p in wanted):
                 head = self._witness.head(decided=True)
+            # Step 5.
             firsts = {p: first for p, (first, _) in self._log.bounds(wanted).items()}
-            starts = {
-                p: self._decide(p, lineage, found[p], committed.get(p), firsts[p], head) for p in wanted
-            }
+            starts = {p: claim.decide(p, found[p], committed.get(p), firsts[p], head) for p in wanted}
+            # Step 6.
             self._log.confirm(starts)
+            # Step 7.
             if self._log.generation() != generation or not self._log.assigned() >= set(wanted):
                 return
             for p in wanted:
-                self._adopt(p, lineage, found[p], starts[p], head)
+                self._adopt(claim, p, found[p], starts[p], head)
         except NotOwner:
             self._postpone(wanted)
         except Unavailable as error:
-            self._metrics.errors.labels(self._stream.name, "claim").inc()
-            self._report("claim.retry", partitions=wanted, error=str(error))
+            self._events.claim_failed(wanted, error)
             self._postpone(wanted)
 
-    def _peek(self, partition: int) -> Metadata | None:
+    def _wanted(self) -> list[int]:
+        """Returns the assigned partitions that are not held and whose wait is over."""
+        now, assigned = self._clock(), self._log.assigned()
+        return sorted(p for p in assigned if p not in self._held and now >= self._wait(p).until)
+
+    def _begin(self, lineage: str) -> Claim:
+        return Claim(
+            self._group,
+            self._stream,
+            self._configured,
+            self._recount_after,
+            self._witness,
+            self._events,
+            lineage,
+        )
+
+    def _peek(self, claim: Claim, partition: int) -> Metadata | None:
         try:
             return self._store.peek(partition)
         except StateLost as error:
-            raise self._lost(partition, str(error)) from None
-
-    def _doubtful(self, partition: int, lineage: str, metadata: Metadata | None, head: Head) -> bool:
-        """Returns whether what was published could contradict what is stored, so that a decided head is needed."""
-        if metadata is None or head.foreign(lineage):
-            return True
-        return head.offsets.get(partition, 0) > metadata.offset
-
-    def _decide(
-        self,
-        partition: int,
-        lineage: str,
-        metadata: Metadata | None,
-        committed: tuple[int, str] | None,
-        first: int,
-        head: Head,
-    ) -> tuple[int, str]:
-        """Returns the offset at which counting goes on, and the word that Kafka is to remember with it."""
-        counted = committed is not None and committed[1] != CLAIMED
-        if metadata is not None and metadata.lineage != lineage:
-            raise self._lost(partition, f"the stored counts are of {metadata.lineage}; this is {lineage}")
-        if differing := head.foreign(lineage):
-            raise StateLost(foreign(self._stream.name, head, differing))
-        if metadata is not None:
-            if committed is not None and counted:
-                # never lowered: it tells a store that was set back from records that nobody counted
-                return max(metadata.offset, committed[0]), COUNTED
-            return metadata.offset, COUNTED if metadata.flush else CLAIMED
-        why = None
-        if committed is not None and counted:
-            why = (
-                f"Redis has no counts, but group {self._group!r} has offset {committed[0]} committed in Kafka"
-                f" ({committed[1] or 'by another program'!r})"
-            )
-        elif (published := head.offsets.get(partition, 0)) > (0 if committed is None else committed[0]):
-            why = f"Redis has no counts, but snapshot {head.sequence} was published with those up to offset {published}"
-        if why is not None:
-            self._give_up(partition, why, head)
-            # from where counting began, as far as the head says: what the log has no longer becomes a gap
-            return next((rule.offset for rule in head.judged(partition)), 0), CLAIMED
-        if committed is None and partition in head.uncounted:
-            return 0, CLAIMED  # snapshots said that it had records: those deleted since are a gap
-        return (first if committed is None else committed[0]), CLAIMED
-
-    def _give_up(self, partition: int, why: str, head: Head) -> None:
-        """Goes on without counts that were lost, if the operator said so of the newest snapshot; else stops."""
-        if self._recount_after is None or head.sequence > self._recount_after:
-            raise self._lost(
-                partition,
-                why,
-                f" To go on without them, set recount_after = {head.sequence} for the stream: what the topic still"
-                " holds is counted again, and the rest is recorded as a gap.",
-            )
-        self._report("partition.given_up", partition=partition, why=why)
+            raise claim.unreadable(partition, error) from None
 
     def _adopt(
-        self, partition: int, lineage: str, found: Metadata | None, confirmed: tuple[int, str], head: Head
+        self, claim: Claim, partition: int, found: Metadata | None, confirmed: tuple[int, str], head: Head
     ) -> None:
-        """Raises the epoch, loads the state and starts the partition where the loaded state ends."""
-        fresh = PartitionState.fresh(self._stream, confirmed[0], self._configured)
-        # what is stored must not contradict what was published, by an earlier version too
-        unsaid = head.offsets.get(partition, 0) > confirmed[0]
-        fresh.rules = head.judged(partition) or ([rules.before(confirmed[0])] if unsaid else fresh.rules)
-        initial = layout.initial(lineage, fresh)
+        """Claims one partition whose ownership Kafka has confirmed."""
+        # Step 8.
+        initial = claim.initial(partition, confirmed[0], head)
         loaded = self._store.claim(partition, None if found is None else found.epoch, initial)
         if loaded is None:
             self._postpone([partition])
             return
-        try:
-            state = layout.load(self._stream, loaded.metadata, loaded.blobs)
-        except StateLost as error:
-            raise self._lost(partition, str(error)) from None
-        # asked only now: until the epoch was raised another owner may have counted on
-        first, end = self._log.bounds([partition])[partition]
+        state = claim.load(partition, loaded)
+        # Step 9. Asked again, as until the epoch was raised another owner may have counted on.
+        bounds = self._log.bounds([partition])[partition]
         known = confirmed[0] if confirmed[1] == COUNTED else 0
-        if (reached := max(state.offset, known, head.offsets.get(partition, 0))) > end:
-            raise self._lost(
-                partition,
-                f"the counts reach offset {reached}, but the log ends at {end}: it was truncated or made anew",
-            )
-        how = "fresh" if found is None else "resume"
-        if state.offset < first:
-            # what was counted once is not lost to retention: its counts are lost
-            head = self._witness.head(decided=True)
-            again = (state.offset, first) in head.gaps.get(partition, [])  # as was published: nobody had it
-            if (counted := max(known, head.offsets.get(partition, 0))) > state.offset and not again:
-                why = (
-                    f"the counts reach offset {state.offset}, those up to {counted} were there once (says snapshot"
-                    f" {head.sequence} or the group's offset), and the log begins at {first}: Redis was set back too"
-                    " far to count them again"
-                )
-                self._give_up(partition, why, head)
-            how = "gap"
-            self._report("partition.gap", partition=partition, lost_from=state.offset, lost_to=first)
-            state.skip(first)
-        self._follow(partition, state, head, loaded.metadata, known)
+        gap = claim.resume(partition, state, loaded.metadata, known, bounds, head)
+        # Step 10.
         self._held[partition] = _HeldPartition(loaded.metadata, state)
         self._waits.pop(partition, None)
         self._log.start(partition, state.offset)
-        self._metrics.claims.labels(self._stream.name, how).inc()
-        self._report(
-            "partition.claimed",
-            partition=partition,
-            start=how,
-            offset=state.offset,
-            epoch=loaded.metadata.epoch,
-        )
-
-    def _follow(
-        self, partition: int, state: PartitionState, head: Head, stored: Metadata, known: int
-    ) -> None:
-        """Adds the configuration's rule to a loaded state, if it is new; where it is older, what is recorded holds.
-
-        What was published was judged by the head's rules: where the state lacks some, because the store was set back,
-        they are taken over at just those offsets; and nothing that was published is judged by a new rule.
-        """
-        new = isinstance(rules.decide(state.rules, self._configured, state.offset), Rule)
-        behind = state.offset < head.offsets.get(partition, 0)
-        if new or behind or not rules.continues(state.rules, head.judged(partition)):
-            head = self._witness.head(decided=True)  # now that no other owner commits
-        published = head.judged(partition)
-        # a rule that begins below what was counted without it cannot be taken over
-        late = any(rule.offset < stored.offset for rule in published[len(state.rules) :])
-        if published and (not stored.flush or (rules.continues(published, state.rules) and not late)):
-            state.rules = published
-        elif not rules.continues(state.rules, published):
-            theirs, ours = ([rule.as_json() for rule in listed] for listed in (published, state.rules))
-            raise self._lost(
-                partition,
-                f"snapshot {head.sequence} was published with counts by {theirs}, Redis has some by {ours}",
-            )
-        since = max(
-            state.offset, head.offsets.get(partition, 0), known
-        )  # a cut up to there may be on its way
-        match rules.decide(state.rules, self._configured, since):
-            case Rule() as rule:
-                state.rules.append(rule)
-                self._report("rules.added", partition=partition, **rule.as_json())
-            case Older(why, todo):
-                self._report("rules.older", partition=partition, why=why, todo=todo)
+        how = "gap" if gap else "fresh" if found is None else "resume"
+        self._events.claimed(partition, how, state.offset, loaded.metadata.epoch)
 
     def apply(self, batch: Batch, beat: Callable[[], object] = lambda: None) -> None:
         """Counts a polled batch, and sends its malformed records to the dead letters; only of what is held.
@@ -324,32 +232,34 @@ class Ownership:
             return
         if batch.start != held.state.offset:
             # a batch before this one did not reach us: the store knows where to go on
-            self._report(
-                "partition.moved", partition=batch.partition, counted=held.state.offset, polled=batch.start
-            )
+            self._events.moved(batch.partition, held.state.offset, batch.start)
             self.drop([batch.partition])
             return
-        name = self._stream.name
         before = sum(window.reports for window in held.state.windows.values())
         reasons = held.state.apply(self._stream, batch, beat)
         try:
             for index, reason in reasons.items():
                 self._dead_letters.add(batch, index, reason)
-                self._metrics.rejected.labels(name, reason).inc()
+                self._events.malformed(reason)
         except Unavailable:
             self.drop([batch.partition])  # its offset is past letters that were never sent
             raise
         self._rejections.add(batch, reasons)
-        self._metrics.records.labels(name, "rejected").inc(len(reasons))
-        self._metrics.records.labels(name, "accepted").inc(len(batch.columns) - len(reasons))
         after = sum(window.reports for window in held.state.windows.values())
-        self._metrics.reports.labels(name).inc(after - before)
+        self._events.counted(len(batch.columns) - len(reasons), len(reasons), after - before)
 
     def commit(self, partitions: Iterable[int] | None = None) -> None:
         """Commits what is counted and not stored yet; a commit whose outcome is unknown is tried again next time.
 
-        Steps, in the only safe order: the dead letters are safe; the changed blobs are staged under keys of this
-        attempt; one script compares and promotes them; Kafka gets the offsets as a mirror.
+        The steps, in the only safe order. Whatever becomes of one, the store has all of a flush or nothing of it, and
+        the next commit begins again at the first with the same flush:
+
+        1. What is counted becomes a flush, which stays the same until its outcome is known.
+        2. The topic's id is read: a topic made anew is another history.
+        3. The dead letters are safe.
+        4. A partition at a time, the changed blobs are staged under keys of this attempt.
+        5. One script compares what is stored with what the flush started from, and puts it in its place.
+        6. Kafka gets the offsets as a mirror.
 
         Raises:
             StateLost: the store no longer holds this partition, or of another lineage, or the topic was created again.
@@ -357,6 +267,7 @@ class Ownership:
         chosen = {
             p: self._held[p] for p in (self._held if partitions is None else partitions) if p in self._held
         }
+        # Step 1.
         for held in chosen.values():
             if held.flush is None and held.ahead:
                 held.flush = _Flush(*layout.dump(held.state, held.metadata, uuid4().hex))
@@ -364,33 +275,37 @@ class Ownership:
         due = {p: held for p, held in chosen.items() if held.flush is not None}
         if not due:
             return
-        lineage = layout.lineage(self._group, self._stream, self._log.topic_id())
+        # Step 2.
+        lineage = lineage_of(self._group, self._stream, self._log.topic_id())
         mirror = {}
         try:
+            # Step 3.
             self._dead_letters.flush()
             for partition, held in due.items():
-                if held.metadata.lineage != lineage:
-                    raise self._lost(
-                        partition, f"the counts are of {held.metadata.lineage}; this is {lineage}"
-                    )
+                if differing(held.metadata.lineage, lineage):
+                    why = f"the counts are of {held.metadata.lineage}; this is {lineage}"
+                    raise lost(self._stream, partition, why)
                 if self._promote(partition, held):
                     mirror[partition] = (held.metadata.offset, COUNTED)
         except Unavailable as error:
-            self._metrics.errors.labels(self._stream.name, "commit").inc()
-            self._report("commit.retry", error=str(error))
+            self._events.commit_failed(error)
+        # Step 6.
         if mirror:
             self._log.mirror(mirror)
 
     def _promote(self, partition: int, held: _HeldPartition) -> bool:
         """Runs one attempt of a partition's commit; returns whether it is done."""
-        flush = held.flush
+        flush, attempt = held.flush, uuid4().hex
         assert flush is not None
-        attempt = uuid4().hex
-        with self._metrics.commit_seconds.labels(self._stream.name).time():
+        began, answer = time.perf_counter(), None
+        try:
+            # Step 4.
             if flush.blobs:
                 self._store.stage(partition, attempt, flush.blobs)
+            # Step 5.
             answer = self._store.promote(partition, attempt, held.metadata, flush.after)
-        self._metrics.commits.labels(self._stream.name, answer.value).inc()
+        finally:
+            self._events.commit_ended(answer, time.perf_counter() - began)
         if answer is Answer.DONE:
             held.metadata, held.flush = flush.after, None
             return True
@@ -409,19 +324,17 @@ class Ownership:
                 try:
                     answer = self._store.compare(partition, held.metadata)
                 except Unavailable as error:
-                    self._metrics.errors.labels(self._stream.name, "compare").inc()
-                    self._report("compare.retry", error=str(error))
+                    self._events.compare_failed(error)
                     return
                 if answer is not Answer.DONE:
                     self._refused(partition, answer)
 
     def _refused(self, partition: int, answer: Answer) -> None:
         """Acts on an answer other than DONE: the memory is dropped, and claimed again while Kafka still assigns it."""
-        self._report("commit.refused", partition=partition, verdict=answer.value)
+        self._events.refused(partition, answer)
         if answer is Answer.LINEAGE:
-            raise self._lost(
-                partition, "the counts in Redis vanished or were replaced while this worker counted"
-            )
+            why = "the counts in Redis vanished or were replaced while this worker counted"
+            raise lost(self._stream, partition, why)
         if (
             answer is not Answer.UNSTAGED
         ):  # the staged blobs' time ran out: only the attempt is to be made anew
@@ -437,8 +350,7 @@ class Ownership:
             self.commit(gone)
         for partition in gone:
             if self._held.pop(partition, None) is not None:
-                self._metrics.forget_partition(self._stream.name, partition)
-                self._report("partition.released", partition=partition)
+                self._events.released(partition)
             self._waits.pop(partition, None)
 
     def rewind(self) -> None:
@@ -451,7 +363,7 @@ class Ownership:
         for partition in partitions:
             if self._held.pop(partition, None) is not None:
                 self._log.stop(partition)
-                self._metrics.forget_partition(self._stream.name, partition)
+                self._events.dropped(partition)
         self._postpone(partitions)
 
     def _wait(self, partition: int) -> _Wait:
@@ -462,10 +374,3 @@ class Ownership:
             wait = self._wait(partition)
             wait.length = min(2 * wait.length, _LONGEST_WAIT)
             wait.until = self._clock() + wait.length * (0.5 + random.random() / 2)  # noqa: S311  # spreads retries
-
-    def _lost(self, partition: int, why: str, more: str = "") -> StateLost:
-        return StateLost(
-            f"stream {self._stream.name!r}, partition {partition}: {why}. Going on would lose or mix counts."
-            " Undo a change of the configuration, restore Redis, or give the stream another name in the configuration:"
-            f" it is then counted anew from what the topic holds.{more}"
-        )

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
-from ldp.snapshot import Message
+from ldp.snapshot import Cut, Message, Snapshot
 from worker.counting.columns import Batch
 from worker.counting.head import Head
+from worker.counting.rules import Older, Rule
 
 CLAIMED = "claimed"
 """Metadata of an offset in Kafka that was claimed before anything was counted."""
@@ -29,6 +30,10 @@ class NotOwner(Exception):  # noqa: N818
 
 class StateLost(RuntimeError):  # noqa: N818  # named for what happened, as its message is read
     """Stored counts are missing, damaged or of another lineage: the stream stops, as going on would lose reports."""
+
+
+class NewerState(StateLost):
+    """Stored counts that a newer version of the worker wrote: this one cannot go on with them, that one can."""
 
 
 class Answer(StrEnum):
@@ -172,3 +177,90 @@ class Cuts(Protocol):
 
     def cut(self, partition: int) -> StoredPartition | None:
         """Returns a partition's metadata and blobs as they stand together, or None."""
+
+
+class Events(Protocol):
+    """What counting and publishing tell of what happens to them, once each; `worker.observe.events` listens.
+
+    Nothing of it holds what a record held. What is called may be called from any thread.
+    """
+
+    # a claim
+
+    def claimed(self, partition: int, start: str, offset: int, epoch: int) -> None:
+        """A partition is counted from an offset on, ``start`` being fresh, resume or gap."""
+
+    def claim_failed(self, partitions: Sequence[int], error: Unavailable) -> None:
+        """A claim is tried again later."""
+
+    def gap_found(self, partition: int, lost_from: int, lost_to: int) -> None:
+        """The log lost [lost_from, lost_to) before it was counted."""
+
+    def given_up(self, partition: int, why: str) -> None:
+        """Counts that were lost are given up, as the operator said."""
+
+    def rule_added(self, partition: int, rule: Rule) -> None:
+        """A partition's records are judged by another rule from its offset on."""
+
+    def rule_older(self, partition: int, older: Older) -> None:
+        """A partition's recorded rules are newer than the configuration's."""
+
+    # counting
+
+    def counted(self, accepted: int, rejected: int, reports: int) -> None:
+        """A batch is counted: so many records, and so many reports in them."""
+
+    def malformed(self, reason: str) -> None:
+        """A malformed record was sent to the dead letters."""
+
+    def rejected(self, reasons: Mapping[str, int], accepted: int, partition: int, offset: int) -> None:
+        """So many records were rejected since the last time, the first of them there, and so many accepted."""
+
+    def moved(self, partition: int, counted: int, polled: int) -> None:
+        """A polled batch does not begin where counting stopped."""
+
+    # a commit
+
+    def commit_ended(self, answer: Answer | None, seconds: float) -> None:
+        """An attempt of one partition's commit is over; no answer if its outcome is unknown."""
+
+    def commit_failed(self, error: Unavailable) -> None:
+        """A commit is tried again later."""
+
+    def compare_failed(self, error: Unavailable) -> None:
+        """A comparison with the store is tried again later."""
+
+    def refused(self, partition: int, answer: Answer) -> None:
+        """The store did not let a commit in, or no longer holds what was committed."""
+
+    def dropped(self, partition: int) -> None:
+        """A partition is held no longer; it is claimed again, here or elsewhere."""
+
+    def released(self, partition: int) -> None:
+        """A partition is let go of, as Kafka takes it away."""
+
+    # publishing
+
+    def publishing(self, owner: bool) -> None:
+        """Whether this worker publishes the stream's snapshots."""
+
+    def opened(self, sequence: int) -> None:
+        """A publisher goes on after a snapshot's number."""
+
+    def behind(self, head: Head, cut: Cut) -> None:
+        """The counts are behind what was published, until their owners have caught up."""
+
+    def uncounted(self, partitions: Sequence[int]) -> None:
+        """Partitions that ought to have counts have none."""
+
+    def published(self, snapshot: Snapshot, sum_deviation: float) -> None:
+        """A snapshot is published; the deviation is that of Base's sum, see `ldp.query.sum_deviation`."""
+
+    def checked(self, seconds: float | None) -> None:
+        """The newest snapshot covers all that is counted; publishing took so long, where there was something new."""
+
+    def publish_failed(self, error: Unavailable) -> None:
+        """Publishing is tried again later."""
+
+    def recommend_failed(self, sequence: int, error: Exception) -> None:
+        """No recommendation could be made from a snapshot's estimate."""

@@ -50,22 +50,24 @@ class Rejections:
 
     Args:
         clock: seconds.
-        report: called with an event's name and its facts; never with what a record held.
+        on_due: called with reasons, accepted, partition and offset, as `worker.counting.ports.Events.rejected` is.
 
     Example:
         >>> now = [0.0]
-        >>> rejections = Rejections(lambda: now[0], lambda event, **facts: print(event, facts))
+        >>> rejections = Rejections(lambda: now[0], lambda *facts: print(*facts))
         >>> batch = Batch(3, 5, 8, Columns.of([5, 6, 7], [0, 0, 0], [b"good", b"noise", b"noise"]))
         >>> rejections.add(batch, {1: "version", 2: "version"})
-        records.rejected {'reasons': {'version': 2}, 'accepted': 1, 'partition': 3, 'offset': 6}
+        {'version': 2} 1 3 6
         >>> rejections.add(batch, {1: "version", 2: "version"})
         >>> now[0] = 60.0
         >>> rejections.say()
-        records.rejected {'reasons': {'version': 2}, 'accepted': 1, 'partition': 3, 'offset': 6}
+        {'version': 2} 1 3 6
     """
 
-    def __init__(self, clock: Callable[[], float], report: Callable[..., object]) -> None:
-        self._clock, self._report = clock, report
+    def __init__(
+        self, clock: Callable[[], float], on_due: Callable[[dict[str, int], int, int, int], object]
+    ) -> None:
+        self._clock, self._on_due = clock, on_due
         self._reasons: Counter[str] = Counter()
         self._accepted = 0
         self._first: tuple[int, int] | None = None
@@ -89,12 +91,6 @@ class Rejections:
         if self._first is None or self._clock() < self._due:
             return
         partition, offset = self._first
-        self._report(
-            "records.rejected",
-            reasons=dict(self._reasons),
-            accepted=self._accepted,
-            partition=partition,
-            offset=offset,
-        )
+        self._on_due(dict(self._reasons), self._accepted, partition, offset)
         self._reasons, self._accepted, self._first = Counter(), 0, None
         self._due = self._clock() + EVERY_SECONDS

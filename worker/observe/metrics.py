@@ -19,18 +19,23 @@ class Metrics:
     """
 
     def __init__(self) -> None:
-        self.registry = registry = CollectorRegistry()
+        self.registry = CollectorRegistry()
+        self._count()
+        self._hold()
+        self._publish()
 
-        def counter(name: str, text: str, labels: tuple[str, ...] = ("stream",)) -> Counter:
-            return Counter(f"ldp_worker_{name}", text, labels, registry=registry)
+    def _counter(self, name: str, text: str, labels: tuple[str, ...] = ("stream",)) -> Counter:
+        return Counter(f"ldp_worker_{name}", text, labels, registry=self.registry)
 
-        def gauge(name: str, text: str, labels: tuple[str, ...] = ("stream",)) -> Gauge:
-            return Gauge(f"ldp_worker_{name}", text, labels, registry=registry)
+    def _gauge(self, name: str, text: str, labels: tuple[str, ...] = ("stream",)) -> Gauge:
+        return Gauge(f"ldp_worker_{name}", text, labels, registry=self.registry)
 
-        def histogram(name: str, text: str, labels: tuple[str, ...] = ("stream",)) -> Histogram:
-            return Histogram(f"ldp_worker_{name}", text, labels, buckets=_FAST, registry=registry)
+    def _histogram(self, name: str, text: str) -> Histogram:
+        return Histogram(f"ldp_worker_{name}", text, ("stream",), buckets=_FAST, registry=self.registry)
 
-        # what this process did: counted again after a crash, so rates, never totals of the stream
+    def _count(self) -> None:
+        """Defines what this process did: counted again after a crash, so rates, never totals of the stream."""
+        counter, histogram = self._counter, self._histogram
         self.records = counter("records_total", "Records read, by outcome.", ("stream", "outcome"))
         self.reports = counter("reports_total", "Reports counted by this process.")
         self.rejected = counter("rejected_total", "Malformed records, by reason.", ("stream", "reason"))
@@ -43,7 +48,9 @@ class Metrics:
             "errors_total", "Failed attempts that were tried again, by step.", ("stream", "step")
         )
 
-        # what this worker holds: facts of the stream itself, from the state
+    def _hold(self) -> None:
+        """Defines what this worker holds: facts of the stream itself, from the state."""
+        gauge = self._gauge
         self.owned = gauge("partition_owned", "1 for a partition that this worker counts.", _PARTITION)
         self.offset = gauge(
             "partition_offset", "Offset up to which a partition's counts stand in Redis.", _PARTITION
@@ -63,7 +70,9 @@ class Metrics:
             "stream_up", "1 while the stream is served, 0 once it stopped because counts were lost."
         )
 
-        # what the publisher says
+    def _publish(self) -> None:
+        """Defines what the publisher says."""
+        counter, gauge, histogram = self._counter, self._gauge, self._histogram
         self.snapshots = counter("snapshots_total", "Snapshots published.")
         self.snapshot_seconds = histogram("snapshot_seconds", "Time to estimate and publish one snapshot.")
         self.publisher = gauge("publisher", "1 in the worker that publishes the stream's snapshots.")

@@ -1,7 +1,7 @@
 """Progress: what a stream's threads say of themselves, and what readiness makes of it.
 
 Ready means that what is due happens. Each step says when it failed and when it was over without a failure; one that has
-failed for longer than `PATIENCE_SECONDS` makes the stream not ready, with why and what to do.
+failed for longer than `READY_TIMEOUT_SECONDS` makes the stream not ready, with why and what to do.
 """
 
 import time
@@ -13,7 +13,7 @@ from enum import Enum
 from worker.counting.ports import Unavailable
 from worker.kafka import brokers
 
-PATIENCE_SECONDS = 20.0
+READY_TIMEOUT_SECONDS = 20.0
 """How long a step that is due may fail, or the polling thread be silent, before the stream is not ready."""
 
 SERVING = "serving"
@@ -121,8 +121,8 @@ class Progress:
         now = self._clock()
         failing = sorted(self._failing.copy().items(), key=lambda item: item[1].since)
         for step, failure in failing:
-            if step is Step.SERVE or now - failure.since > PATIENCE_SECONDS:
+            if step is Step.SERVE or now - failure.since > READY_TIMEOUT_SECONDS:
                 return f"{step.what} has failed for {now - failure.since:.0f} s ({failure.why}): {step.todo}"
-        if now - self.stepped > PATIENCE_SECONDS:
+        if now - self.stepped > READY_TIMEOUT_SECONDS:
             return f"no step has come to its end for {now - self.stepped:.0f} s: a broker or Redis is slow to answer"
         return self.state

@@ -16,12 +16,12 @@ import numpy as np
 import ldp
 from ldp import snapshot
 from ldp.query import Query
-from ldp.snapshot import Cut, Snapshot
+from ldp.snapshot import Cut
 from worker.counting import layout
 from worker.counting.head import Head, foreign, named
+from worker.counting.lineage import identity
 from worker.counting.partition import ALL
-from worker.counting.ports import Cuts, Outbox, StateLost, Unavailable
-from worker.observe.metrics import Metrics
+from worker.counting.ports import Cuts, Events, Outbox, StateLost, Unavailable
 from worker.publishing.recommender import Recommender
 
 PARTITION = 0
@@ -43,8 +43,7 @@ class Publisher:
         level: confidence level of Base's intervals.
         fewest_new: a snapshot with fewer new reports than that, but some, is held back.
         recommender: what knows the method for each query.
-        metrics: where what happened is counted.
-        report: called with an event's name and its facts.
+        events: told what happens.
     """
 
     def __init__(
@@ -59,14 +58,13 @@ class Publisher:
         level: float,
         fewest_new: int,
         recommender: Recommender,
-        metrics: Metrics,
-        report: Callable[..., object],
+        events: Events,
     ) -> None:
         self._stream, self._queries, self._level = stream, queries, level
         self._cuts, self._outbox = cuts, outbox
         self._fewest_new, self._recommender = fewest_new, recommender
         self._partitions, self._uncounted, self._epoch = partitions, uncounted, epoch
-        self._metrics, self._report = metrics, report
+        self._events = events
         self._head: Head | None = None
         self._warned: Sequence[int] = ()
         self._methods: Mapping[str, str] = {}
@@ -88,10 +86,9 @@ class Publisher:
         Raises:
             StateLost: the stored counts, or the snapshots already published, are of another stream.
         """
-        name = self._stream.name
         try:
             lineage = self._owns()
-            self._metrics.publisher.labels(name).set(lineage is not None)
+            self._events.publishing(lineage is not None)
             if lineage is None:
                 self._let_go()
                 return
@@ -101,15 +98,15 @@ class Publisher:
             cut, counts, reports = self._read()
             if self._head.behind(cut):
                 # the store went back: its owners notice, read the log again and catch up
-                self._report("snapshot.behind", head=dict(self._head.offsets), cut=dict(cut.offsets))
+                self._events.behind(self._head, cut)
                 return
+            seconds = None
             if self._is_new(cut, reports):
                 self._publish(self._head.sequence + 1, lineage, cut, counts, reports)
-                self._metrics.snapshot_seconds.labels(name).observe(time.perf_counter() - began)
-            self._metrics.checked.labels(name).set_to_current_time()
+                seconds = time.perf_counter() - began
+            self._events.checked(seconds)
         except Unavailable as error:
-            self._metrics.errors.labels(name, "publish").inc()
-            self._report("snapshot.retry", error=str(error))
+            self._events.publish_failed(error)
             self._let_go()
 
     def _owns(self) -> str | None:
@@ -127,7 +124,7 @@ class Publisher:
         head = self._outbox.open()
         if head.sequence and (differing := head.foreign(lineage)):
             raise StateLost(foreign(self._stream.name, head, differing))
-        self._report("publisher.opened", sequence=head.sequence)
+        self._events.opened(head.sequence)
         return head
 
     def _is_new(self, cut: Cut, reports: int) -> bool:
@@ -162,19 +159,19 @@ class Publisher:
         """Reads all partitions; returns the cut, the sum of their states and of their reports."""
         offsets, gaps, without, ruled = {}, {}, {}, {}
         total = self._stream.oracle.zeros()
-        reports, lineages = 0, set()
+        reports, lineages = 0, list[str]()
         for partition in sorted(self._partitions()):
-            loaded = self._cuts.cut(partition)
-            if loaded is None or not loaded.metadata.flush:
-                without[partition] = loaded is not None
-            if loaded is None:
+            stored = self._cuts.cut(partition)
+            if stored is None or not stored.metadata.flush:
+                without[partition] = stored is not None
+            if stored is None:
                 continue
-            lineages.add(loaded.metadata.lineage)
-            if len(lineages) > 1:
+            lineages.append(stored.metadata.lineage)
+            if identity(lineages[-1]) != identity(lineages[0]):
                 raise StateLost(
-                    f"the partitions of stream {self._stream.name!r} are counted as {sorted(lineages)}"
+                    f"the partitions of stream {self._stream.name!r} are counted as {sorted({*lineages})}"
                 )
-            state = layout.load(self._stream, loaded.metadata, loaded.blobs)
+            state = layout.load(self._stream, stored.metadata, stored.blobs)
             offsets[partition], gaps[partition] = state.offset, state.gaps
             ruled[partition] = [rule.as_json() for rule in state.rules]
             np.add(total, state.windows[ALL].state, out=total)
@@ -185,7 +182,7 @@ class Publisher:
         if uncounted != self._warned:
             self._warned = uncounted
             if uncounted:
-                self._report("snapshot.uncounted", partitions=uncounted)
+                self._events.uncounted(uncounted)
         return Cut(offsets, gaps, uncounted, ruled), total, reports
 
     def _publish(self, sequence: int, lineage: str, cut: Cut, total: Any, reports: int) -> None:
@@ -208,23 +205,8 @@ class Publisher:
         self._outbox.publish(sequence, messages)
         self._head = Head.of(taken)
         self._methods = {name: found.method for name, found in taken.recommended.items()}
-        self._show(taken, ldp.query.sum_deviation(estimate))
+        self._events.published(taken, ldp.query.sum_deviation(estimate))
         self._recommender.offer(sequence, estimate)
-        self._report("snapshot.published", sequence=sequence, reports=reports, complete=cut.complete)
-
-    def _show(self, published: Snapshot, sum_deviation: float) -> None:
-        """Sets the gauges to what was published."""
-        metrics, name = self._metrics, self._stream.name
-        metrics.snapshots.labels(name).inc()
-        metrics.sequence.labels(name).set(published.sequence)
-        metrics.snapshot_reports.labels(name).set(published.reports)
-        metrics.complete.labels(name).set(published.complete)
-        metrics.std_error.labels(name).set(published.std_error)
-        metrics.sum.labels(name).set(float(published.bodies["base"].frequencies.sum()))
-        metrics.sum_deviation.labels(name).set(sum_deviation)
-        for method, body in published.bodies.items():
-            for answer in body.sets:
-                metrics.query.labels(name, answer.query.name, method).set(answer.frequency)
 
     def _let_go(self) -> None:
         self._head = None

@@ -16,7 +16,7 @@ import ldp
 from ldp.query import Query
 from ldp.selection import choose_all
 from ldp.snapshot import Recommended
-from worker.observe.metrics import Metrics
+from worker.counting.ports import Events
 
 REPEATS = 50
 """Collections that are simulated for a recommendation."""
@@ -40,8 +40,7 @@ class Recommender:
         stream: whose.
         queries: what methods are recommended for; without any, it costs nothing.
         every: so many seconds from one recommendation to the next, at least; 0 for none.
-        metrics: where failures are counted.
-        report: called with an event's name and its facts.
+        events: told of failures.
         clock: monotonic seconds.
         start: what runs work beside the caller.
     """
@@ -51,12 +50,11 @@ class Recommender:
         stream: ldp.Stream,
         queries: Sequence[Query],
         every: float,
-        metrics: Metrics,
-        report: Callable[..., object],
+        events: Events,
         clock: Callable[[], float] = time.monotonic,
         start: Callable[[Callable[[], None]], None] = in_background,
     ) -> None:
-        self._name, self._every, self._metrics, self._report = stream.name, every, metrics, report
+        self._every, self._events = every, events
         self._clock, self._start = clock, start
         self._queries = queries
         self._repeats = min(REPEATS, LARGEST // stream.oracle.domain_size)
@@ -100,8 +98,7 @@ class Recommender:
             }
             self._reports = estimate.n
         except Exception as error:  # whatever it is, snapshots go on without
-            self._metrics.errors.labels(self._name, "recommend").inc()
-            self._report("recommend.failed", sequence=sequence, error=f"{type(error).__name__}: {error}")
+            self._events.recommend_failed(sequence, error)
         finally:
             ended = self._clock()
             self._due = max(began + self._every, ended + (ended - began) * (1 / SHARE - 1))

@@ -1,9 +1,6 @@
-"""The service: the loops that wire log, counts, store and publisher; nothing else knows more than two of them."""
+"""One stream's loops: they wire log, counts, store and publisher; nothing else knows more than two of them."""
 
 import contextlib
-import faulthandler
-import os
-import signal
 import threading
 import time
 from collections import deque
@@ -11,20 +8,20 @@ from collections.abc import Callable
 
 import structlog
 
-from ldp import kernels, wire
-from worker.config import PREFIX, Config, ConfigError, Served
+from ldp import wire
+from worker.config import Config, Served
 from worker.counting.columns import Batch
 from worker.counting.ownership import Ownership
 from worker.counting.partition import MOST_WORK
 from worker.counting.ports import StateLost, Unavailable
-from worker.http import server as health
 from worker.kafka import brokers
 from worker.kafka.dead_letters import KafkaDeadLetters
 from worker.kafka.group import KafkaGroup
 from worker.kafka.log import KafkaLog
 from worker.kafka.outbox import KafkaOutbox
+from worker.observe.events import StreamEvents
 from worker.observe.metrics import Metrics
-from worker.observe.progress import PATIENCE_SECONDS, SERVING, Progress, Step
+from worker.observe.progress import READY_TIMEOUT_SECONDS, SERVING, Progress, Step
 from worker.publishing.publisher import Publisher
 from worker.publishing.recommender import Recommender
 from worker.store.redis import RedisStore, connect
@@ -33,15 +30,13 @@ _POLL_MS = 200
 _COUNT_SECONDS = 1.0
 """How long is counted between two looks at the group, at what is to be committed, and at what is to be shown."""
 _LOOK_SECONDS = 5.0
-_STOP_SECONDS = 4.0
+STOP_SECONDS = 4.0
 """What finishing may take: what is not stored by then is counted again by the next owner."""
-_STUCK_SECONDS = 120
-"""A step of the loop takes a second at most; one this long means that the client spins or hangs: a restart helps."""
 _FIRST_RETRY, _LONGEST_RETRY = 1.0, 60.0
 _CLOSE_SECONDS = 15
 """How long a publishing thread that is told to end is waited for, before the stream begins again without it."""
 
-log = structlog.get_logger()
+log = structlog.get_logger("worker.service")
 
 
 class StreamWorker:
@@ -59,6 +54,7 @@ class StreamWorker:
         self.name = served.stream.name
         self.progress = Progress()
         self._log = log.bind(stream=self.name)
+        self._events = StreamEvents(self.name, metrics, self.progress, self._log)
         self._thread = threading.Thread(target=self._run, name=f"poll-{self.name}", daemon=True)
 
     def start(self) -> None:
@@ -130,30 +126,10 @@ class StreamWorker:
                 letters,
                 outbox,
                 self._served.recount_after,
-                self._metrics,
                 time.monotonic,
-                self._report,
+                self._events,
             )
-            publisher = Publisher(
-                stream,
-                self._served.queries,
-                store,
-                outbox,
-                lambda: sorted(self.progress.partitions or ()),
-                known.uncounted,
-                lambda: ownership.epoch(0),
-                config.snapshots.level,
-                config.snapshots.fewest_new,
-                Recommender(
-                    stream,
-                    self._served.queries,
-                    config.snapshots.recommend_every_seconds,
-                    self._metrics,
-                    self._report,
-                ),
-                self._metrics,
-                self._report,
-            )
+            publisher = self._publisher(store, outbox, known, ownership)
             ended, errors = threading.Event(), list[Exception]()
 
             def publish() -> None:
@@ -175,11 +151,30 @@ class StreamWorker:
         if errors:
             raise errors[0]
 
+    def _publisher(
+        self, store: RedisStore, outbox: KafkaOutbox, known: KafkaGroup, ownership: Ownership
+    ) -> Publisher:
+        """Returns what publishes the stream while partition 0 is held here."""
+        stream, snapshots = self._served.stream, self._config.snapshots
+        return Publisher(
+            stream,
+            self._served.queries,
+            store,
+            outbox,
+            lambda: sorted(self.progress.partitions or ()),
+            known.uncounted,
+            lambda: ownership.epoch(0),
+            snapshots.level,
+            snapshots.fewest_new,
+            Recommender(stream, self._served.queries, snapshots.recommend_every_seconds, self._events),
+            self._events,
+        )
+
     def _forget(self, ownership: Ownership) -> None:
         """Shows nothing of what is no longer counted here."""
         for partition in ownership.counted():
-            self._metrics.forget_partition(self.name, partition)
-        self._metrics.publisher.labels(self.name).set(0)
+            self._events.dropped(partition)
+        self._events.publishing(False)
 
     def _close(self, close: Callable[[], None]) -> None:
         """Closes a client; that it fails is no reason to keep the others, or to forget why they are closed."""
@@ -187,15 +182,6 @@ class StreamWorker:
             close()
         except Exception as error:
             self._log.warning("close.failed", error=f"{type(error).__name__}: {error}")
-
-    def _report(self, event: str, **facts: object) -> None:
-        """Logs what happened, what should not happen often as a warning; readiness hears of what fails and ends."""
-        usual = event.endswith((".claimed", ".released", ".published", ".opened", ".added"))
-        (self._log.info if usual else self._log.warning)(event, **facts)
-        if (step := _RETRIED.get(event)) is not None:
-            self.progress.failed(step, str(facts["error"]))
-        elif event in ("partition.released", "partition.gap"):
-            self.progress.over(Step.LETTERS)  # the record that made it due may be another's now, or gone
 
     def _tick(self) -> None:
         self.progress.tick()
@@ -250,7 +236,7 @@ class StreamWorker:
                     with progress.attempt(Step.LOOK):
                         self._look(kafka, ownership)
                     look_at = now + min(_LOOK_SECONDS, self._config.snapshots.every_seconds)
-                if now - began > PATIENCE_SECONDS:
+                if now - began > READY_TIMEOUT_SECONDS:
                     progress.over(Step.SERVE)
             except Unavailable as error:
                 self._metrics.errors.labels(self.name, "poll").inc()
@@ -310,7 +296,7 @@ class StreamWorker:
 
     def _finish(self, ownership: Ownership) -> None:
         """Commits what is counted; a store that does not answer is asked again, but not forever."""
-        deadline = time.monotonic() + _STOP_SECONDS
+        deadline = time.monotonic() + STOP_SECONDS
         ownership.commit()
         while ownership.counted() != ownership.stored() and time.monotonic() < deadline:
             time.sleep(0.2)
@@ -318,74 +304,3 @@ class StreamWorker:
             ownership.commit()
         behind = {p: n for p, n in ownership.counted().items() if n != ownership.stored()[p]}
         self._log.info("stream.finished", committed=not behind)
-
-
-_RETRIED = {
-    "claim.retry": Step.CLAIM,
-    "commit.retry": Step.COMMIT,
-    "compare.retry": Step.COMPARE,
-    "snapshot.retry": Step.PUBLISH,
-}
-"""Which step an event says has failed."""
-
-
-def run(config: Config) -> int:
-    """Serves every stream of the configuration until SIGTERM or SIGINT; returns the exit code.
-
-    A stream whose counts are lost stops, and leaves the others running and the worker not ready; the worker stays until
-    it is asked to stop, so that it can be seen, and its exit code then is 1. Asked to stop, it ends within five
-    seconds, whether or not the brokers and Redis answer. A watchdog ends the process if a thread hangs.
-    """
-    stopping = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stopping.set())
-    metrics = Metrics()
-    workers = [StreamWorker(config, served, metrics, stopping) for served in config.streams]
-
-    every = config.snapshots.every_seconds
-
-    def healthy() -> tuple[bool, health.Facts]:
-        now = time.monotonic()
-        idle = {
-            worker.name: round(now - min(worker.progress.stepped, worker.progress.ticked + every), 1)
-            for worker in workers
-            if not worker.progress.ended
-        }
-        return max(idle.values(), default=0) < _STUCK_SECONDS, {"seconds_since_step": idle}
-
-    def ready() -> tuple[bool, health.Facts]:
-        states = {worker.name: worker.progress.says() for worker in workers}
-        return all(state == SERVING for state in states.values()), {"streams": states}
-
-    try:
-        server = health.serve(config.http.host, config.http.port, metrics.registry, healthy, ready)
-    except OSError as error:
-        raise ConfigError(
-            f"http.port: {config.http.host}:{config.http.port} cannot be listened on ({error.strerror}); if it is"
-            f" another worker's, set {PREFIX}HTTP__PORT, 0 takes a free one"
-        ) from None
-    log.info(
-        "worker.started",
-        host=config.http.host,
-        port=server.server_port,
-        streams=[worker.name for worker in workers],
-    )
-    kernels.warm()  # compiled or loaded before anything waits for them
-    for worker in workers:
-        worker.start()
-    while not stopping.wait(1):
-        good, facts = healthy()
-        if not good:
-            log.critical("worker.stuck", **facts)
-            faulthandler.dump_traceback()
-            os._exit(1)  # the stuck thread cannot be asked; a supervisor starts a new process
-    deadline = time.monotonic() + _STOP_SECONDS
-    for worker in workers:
-        worker.join(max(0.0, deadline - time.monotonic()))
-    failed = {worker.name: worker.progress.error for worker in workers if worker.progress.error}
-    unfinished = [worker.name for worker in workers if not worker.progress.ended]
-    log.info("worker.stopped", failed=failed, unfinished=unfinished)
-    if unfinished:  # a client that waits for an answer cannot be asked; nothing half done counts
-        os._exit(1 if failed else 0)
-    server.shutdown()
-    return 1 if failed else 0

@@ -1,15 +1,26 @@
 """One worker process: the worker's own code on the log, the store and the topics in memory."""
 
+from collections.abc import Callable
+from typing import cast
+
 from tests.faults.memory.log import MemoryLog
 from tests.faults.memory.scheduler import Member, Task
 from tests.faults.memory.store import MemoryStore
 from tests.faults.memory.topics import MemoryLetters, MemoryOutbox
 from tests.faults.memory.world import World
 from worker.counting.ownership import Ownership
-from worker.counting.ports import Unavailable
-from worker.observe.metrics import Metrics
+from worker.counting.ports import Events, Unavailable
 from worker.publishing.publisher import Publisher
 from worker.publishing.recommender import Recommender
+
+
+class Silence:
+    """Nobody listens: each verb of `Events` does nothing."""
+
+    def __getattr__(self, verb: str) -> Callable[..., None]:
+        if not hasattr(Events, verb):
+            raise AttributeError(verb)
+        return lambda *_, **__: None
 
 
 class Process(Member):
@@ -18,7 +29,7 @@ class Process(Member):
     def __init__(self, world: World, number: int) -> None:
         super().__init__(number)
         self.world = world
-        metrics = Metrics()
+        events = cast(Events, Silence())
         configured = world.rng.choice(world.configured)
         world.used.add(configured)
         self.log = MemoryLog(world, self)
@@ -32,9 +43,8 @@ class Process(Member):
             MemoryLetters(world),
             outbox,
             world.recount_after,
-            metrics,
             lambda: world.clock,
-            _silent,
+            events,
         )
         self.publisher = Publisher(
             world.stream,
@@ -46,9 +56,8 @@ class Process(Member):
             lambda: self.ownership.epoch(0),
             0.95,
             0,
-            Recommender(world.stream, (), 0.0, metrics, _silent),
-            metrics,
-            _silent,
+            Recommender(world.stream, (), 0.0, events),
+            events,
         )
         world.members[number] = self
         world.tasks += [Task(world, self, self._poll), Task(world, self, self._publish)]
@@ -74,7 +83,3 @@ class Process(Member):
             self.world.pause()
             if self.world.rng.random() < 0.1:
                 self.publisher.tick()
-
-
-def _silent(*_: object, **__: object) -> None:
-    """Says nothing."""

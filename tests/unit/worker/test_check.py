@@ -22,6 +22,7 @@ from worker.cli.check import in_json, render
 from worker.config import parse
 from worker.counting import layout
 from worker.counting.head import Head
+from worker.counting.lineage import lineage_of
 from worker.counting.partition import PartitionState
 from worker.counting.rules import Configured, Rule, Terms
 from worker.kafka import topics
@@ -381,7 +382,7 @@ def counts(fields, offset_metadata=None, log=(0, 10), topic_id="id-1", published
 
 def stored(offset: int, group: str = "g-colours") -> dict[str, str]:
     state = PartitionState(0, offset)
-    return layout.fields(layout.initial(layout.lineage(group, SERVED.stream, "id-1"), state))
+    return layout.fields(layout.initial(lineage_of(group, SERVED.stream, "id-1"), state))
 
 
 def test_counts_that_can_be_gone_on_with():
@@ -424,7 +425,7 @@ def test_point_16_an_older_rule_than_the_recorded_one_is_a_warning(table, said, 
     config = parse(CONFIG_TEXT.replace("[[streams.queries]]", table + "\n[[streams.queries]]"))
     state = PartitionState.fresh(SERVED.stream, 0, Configured(1, Terms(100, ones=True)))
     state.rules.append(Rule(5, 2, Terms(50, ones=True)))
-    fields = layout.fields(layout.initial(layout.lineage("g-colours", SERVED.stream, "id-1"), state))
+    fields = layout.fields(layout.initial(lineage_of("g-colours", SERVED.stream, "id-1"), state))
     known = Cluster(cluster(), {"reports": {0: (0, 10), 1: (0, 10)}}, {"reports": {}})
     (finding,) = judge_counts(config, config.streams[0], known, {0: fields, 1: fields}, Head())
     if said is None:

@@ -9,6 +9,7 @@ import ldp
 from ldp import frames
 from worker.counting import layout
 from worker.counting.columns import Batch, Columns
+from worker.counting.lineage import lineage_of
 from worker.counting.partition import PartitionState
 from worker.counting.ports import StateLost
 
@@ -21,7 +22,7 @@ def committed():
     good = frames.encode(STREAM, np.array([(2,), (0,), (2,)], STREAM.oracle.report_dtype))
     state.skip(7)
     state.apply(STREAM, Batch(0, 7, 12, Columns.of([7, 8, 10], [1005, 1001, 1009], [good, b"\x00", good])))
-    before = layout.initial(layout.lineage("group", STREAM, "topic"), PartitionState.fresh(STREAM, 5))
+    before = layout.initial(lineage_of("group", STREAM, "topic"), PartitionState.fresh(STREAM, 5))
     return state, *layout.dump(state, before, FLUSH)
 
 
@@ -94,13 +95,13 @@ def test_a_missing_field_is_state_loss(field):
 def test_lineage_tells_histories_apart():
     other = ldp.Stream("colours", ldp.GRR(epsilon="2", domain_size=3))
     lineages = {
-        layout.lineage("g", STREAM, "t"),
-        layout.lineage("h", STREAM, "t"),
-        layout.lineage("g", STREAM, "u"),
-        layout.lineage("g", other, "t"),
+        lineage_of("g", STREAM, "t"),
+        lineage_of("h", STREAM, "t"),
+        lineage_of("g", STREAM, "u"),
+        lineage_of("g", other, "t"),
     }
     assert len(lineages) == 4
-    assert layout.lineage("g", ldp.Stream("renamed", STREAM.oracle), "t") in lineages
+    assert lineage_of("g", ldp.Stream("renamed", STREAM.oracle), "t") in lineages
 
 
 def test_all_keys_of_a_partition_share_a_hash_tag():

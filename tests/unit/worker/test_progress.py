@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from worker.counting.ports import Unavailable
-from worker.observe.progress import PATIENCE_SECONDS, SERVING, Progress, Step
+from worker.observe.progress import READY_TIMEOUT_SECONDS, SERVING, Progress, Step
 
 
 @pytest.fixture
@@ -36,12 +36,13 @@ def test_point_8_a_step_that_fails_for_too_long_is_named(progress, now, step):
     for _ in range(5):
         fail(progress, step)
         assert progress.says() == SERVING
-        pass_time(progress, now, PATIENCE_SECONDS / 5)
+        pass_time(progress, now, READY_TIMEOUT_SECONDS / 5)
     assert progress.says() == SERVING
     fail(progress, step)
     pass_time(progress, now, 1)
     assert (
-        progress.says() == f"{step.what} has failed for {PATIENCE_SECONDS + 1:.0f} s (Redis: no): {step.todo}"
+        progress.says()
+        == f"{step.what} has failed for {READY_TIMEOUT_SECONDS + 1:.0f} s (Redis: no): {step.todo}"
     )
     with progress.attempt(step):
         pass
@@ -52,7 +53,7 @@ def test_point_8_a_failure_told_within_a_turn_is_of_that_turn(progress, now):
     for _ in range(3):
         progress.failed(Step.COMMIT, "Redis: OutOfMemoryError")
         progress.over(Step.COMMIT)
-        pass_time(progress, now, PATIENCE_SECONDS)
+        pass_time(progress, now, READY_TIMEOUT_SECONDS)
     assert progress.says().startswith("committing counts has failed for 60 s (Redis: OutOfMemoryError)")
     progress.over(Step.COMPARE)
     assert progress.says() != SERVING
@@ -63,14 +64,14 @@ def test_point_8_a_failure_told_within_a_turn_is_of_that_turn(progress, now):
 def test_point_8_a_step_that_went_well_in_between_begins_anew(progress, now):
     for _ in range(5):
         fail(progress, Step.LOOK)
-        pass_time(progress, now, 0.9 * PATIENCE_SECONDS)
+        pass_time(progress, now, 0.9 * READY_TIMEOUT_SECONDS)
         with progress.attempt(Step.LOOK):
             pass
         assert progress.says() == SERVING
 
 
 def test_point_8_silence_is_no_progress(progress, now):
-    now[0] += PATIENCE_SECONDS + 3
+    now[0] += READY_TIMEOUT_SECONDS + 3
     assert progress.says().startswith("no step has come to its end for 23 s")
     progress.beat()
     assert progress.says() == SERVING
@@ -85,4 +86,4 @@ def test_point_10_an_error_that_is_tried_again_is_said_at_once(progress, now):
 
 def test_point_8_the_patience_is_stated():
     readme = (Path(__file__).parents[3] / "README.md").read_text(encoding="utf-8")
-    assert re.search(rf"has failed for longer than\s+{PATIENCE_SECONDS:g} seconds", readme)
+    assert re.search(rf"has failed for longer than\s+{READY_TIMEOUT_SECONDS:g} seconds", readme)

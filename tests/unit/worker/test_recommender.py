@@ -3,6 +3,7 @@
 import json
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import jsonschema
 import numpy as np
@@ -16,9 +17,12 @@ from worker.config import ConfigError, parse
 from worker.counting import layout
 from worker.counting.columns import Batch, Columns
 from worker.counting.head import Head
+from worker.counting.lineage import lineage_of
 from worker.counting.partition import ALL, PartitionState
 from worker.counting.ports import StoredPartition
+from worker.observe.events import StreamEvents
 from worker.observe.metrics import Metrics
+from worker.observe.progress import Progress
 from worker.publishing import recommender
 from worker.publishing.publisher import Publisher
 from worker.publishing.recommender import Recommender
@@ -46,8 +50,10 @@ class Bench:
 
     def __init__(self, every=60.0, stream=STREAM, queries=QUERIES):
         self.now, self.work, self.told, self.metrics = 0.0, [], [], Metrics()
+        log = SimpleNamespace(info=self.tell, warning=self.tell)
+        self.events = StreamEvents(stream.name, self.metrics, Progress(), log)
         self.recommender = Recommender(
-            stream, queries, every, self.metrics, self.tell, lambda: self.now, self.work.append
+            stream, queries, every, self.events, lambda: self.now, self.work.append
         )
 
     def tell(self, event, **facts):
@@ -203,7 +209,7 @@ class Counted:
 
     def __init__(self):
         self.state = PartitionState.fresh(STREAM, 0)
-        self.metadata = layout.initial(layout.lineage("group", STREAM, "topic-1"), self.state)
+        self.metadata = layout.initial(lineage_of("group", STREAM, "topic-1"), self.state)
 
     def count(self, values):
         reports = np.array([(value,) for value in values], STREAM.oracle.report_dtype)
@@ -249,8 +255,7 @@ def publishing(bench, counted, outbox):
         level=0.95,
         fewest_new=0,
         recommender=bench.recommender,
-        metrics=bench.metrics,
-        report=bench.tell,
+        events=bench.events,
     )
 
 

@@ -13,6 +13,9 @@ from worker.counting.columns import Batch, Columns
 from worker.counting.rejections import EVERY_SECONDS, Rejections, reasons
 from worker.counting.rules import MOST_REPORTS, Terms
 from worker.kafka import letters
+from worker.observe.events import StreamEvents
+from worker.observe.metrics import Metrics
+from worker.observe.progress import Progress
 
 STREAM = ldp.Stream("colours", ldp.GRR("1", 3), labels=["red", "green", "blue"])
 TERMS = Terms(MOST_REPORTS, ones=True)
@@ -32,9 +35,11 @@ def batch(*rejected, partition=0, start=0, size=10):
 class Said:
     def __init__(self):
         self.now, self.events = 1000.0, []
-        self.rejections = Rejections(lambda: self.now, self.report)
+        log = SimpleNamespace(info=None, warning=self.warn)
+        events = StreamEvents("colours", Metrics(), Progress(), log)
+        self.rejections = Rejections(lambda: self.now, events.rejected)
 
-    def report(self, event, **facts):
+    def warn(self, event, **facts):
         self.events.append((event, facts))
 
 

@@ -18,6 +18,7 @@ from worker.audit.records import Deleted
 from worker.audit.recount import recount as recount_of
 from worker.counting import layout, rules
 from worker.counting.columns import Batch, Columns
+from worker.counting.lineage import lineage_of
 from worker.counting.partition import PartitionState
 from worker.counting.ports import StateLost
 from worker.counting.rules import Rule, Terms
@@ -41,9 +42,7 @@ def log(n=50, seed=1):
 
 def stored(state, group=GROUP, stream=STREAM):
     """What a commit of a state leaves in the store."""
-    before = layout.initial(
-        layout.lineage(group, stream, "topic-id"), PartitionState.fresh(stream, state.start)
-    )
+    before = layout.initial(lineage_of(group, stream, "topic-id"), PartitionState.fresh(stream, state.start))
     metadata, blobs = layout.dump(state, before, FLUSH)
     return layout.fields(metadata), dict(blobs)
 
@@ -69,7 +68,7 @@ def test_nothing_counted_yet_is_no_difference():
     empty = ({}, {"all": None})
     assert verify(empty, log()) == PartitionVerdict(0, None, 0, lag=50)
     claimed = layout.fields(
-        layout.initial(layout.lineage(GROUP, STREAM, "t"), PartitionState.fresh(STREAM, START))
+        layout.initial(lineage_of(GROUP, STREAM, "t"), PartitionState.fresh(STREAM, START))
     )
     assert verify((claimed, {"all": None}), log()) == PartitionVerdict(0, START, START, lag=50)
 
@@ -157,7 +156,7 @@ def test_metadata_and_counts_must_belong_together():
 def test_a_blob_may_be_older_than_the_metadata():
     records = log()
     state = counted_by_worker(STREAM, records, START)
-    before, blobs = layout.dump(state, layout.initial(layout.lineage(GROUP, STREAM, "t"), state), FLUSH)
+    before, blobs = layout.dump(state, layout.initial(lineage_of(GROUP, STREAM, "t"), state), FLUSH)
     state.changed.clear()
     state.apply(
         STREAM, Batch(0, state.offset, state.offset + 1, Columns.of([], [], []))

@@ -1,0 +1,228 @@
+"""What a claim decides: where a partition goes on, from what Kafka, the store and the published head say of it.
+
+Nothing here writes anywhere. `worker.counting.ownership` asks and acts, in the order that its claim states.
+"""
+
+from dataclasses import dataclass
+
+import ldp
+from worker.counting import layout, rules
+from worker.counting.head import Head, foreign
+from worker.counting.lineage import differing
+from worker.counting.partition import PartitionState
+from worker.counting.ports import (
+    CLAIMED,
+    COUNTED,
+    Events,
+    Metadata,
+    NewerState,
+    StateLost,
+    StoredPartition,
+    Witness,
+)
+from worker.counting.rules import Configured, Older, Rule
+
+
+def lost(stream: ldp.Stream, partition: int, why: str, more: str = "") -> StateLost:
+    """Returns the error that a partition's counts are lost, with what can be done."""
+    return StateLost(
+        f"stream {stream.name!r}, partition {partition}: {why}. Going on would lose or mix counts."
+        " Undo a change of the configuration, restore Redis, or give the stream another name in the configuration:"
+        f" it is then counted anew from what the topic holds.{more}"
+    )
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One round of claiming.
+
+    Attributes:
+        group: the consumer group.
+        stream: what is counted.
+        configured: the rule that the configuration asks for.
+        recount_after: see `worker.counting.ownership.Ownership`.
+        witness: where the head is read again, once others can no longer commit.
+        events: told what was found.
+        lineage: of what this worker counts.
+    """
+
+    group: str
+    stream: ldp.Stream
+    configured: Configured
+    recount_after: int | None
+    witness: Witness
+    events: Events
+    lineage: str
+
+    def doubtful(self, partition: int, metadata: Metadata | None, head: Head) -> bool:
+        """Returns whether what was published could contradict what is stored, so that a decided head is needed."""
+        if metadata is None or head.foreign(self.lineage):
+            return True
+        return head.offsets.get(partition, 0) > metadata.offset
+
+    def decide(
+        self,
+        partition: int,
+        metadata: Metadata | None,
+        committed: tuple[int, str] | None,
+        first: int,
+        head: Head,
+    ) -> tuple[int, str]:
+        """Returns the offset at which counting goes on, and what Kafka is to remember with it, CLAIMED or COUNTED.
+
+        Args:
+            partition: to be claimed.
+            metadata: what the store has of it.
+            committed: what Kafka has of it.
+            first: the first offset of its log.
+            head: what was published.
+
+        Raises:
+            StateLost: they contradict each other, or are of another lineage.
+        """
+        counted = committed is not None and committed[1] != CLAIMED
+        if metadata is not None and differing(metadata.lineage, self.lineage):
+            raise self._lost(
+                partition, f"the stored counts are of {metadata.lineage}; this is {self.lineage}"
+            )
+        if others := head.foreign(self.lineage):
+            raise StateLost(foreign(self.stream.name, head, others))
+        if metadata is not None:
+            if committed is not None and counted:
+                # never lowered: it tells a store that was set back from records that nobody counted
+                return max(metadata.offset, committed[0]), COUNTED
+            return metadata.offset, COUNTED if metadata.flush else CLAIMED
+        why = None
+        if committed is not None and counted:
+            why = (
+                f"Redis has no counts, but group {self.group!r} has offset {committed[0]} committed in Kafka"
+                f" ({committed[1] or 'by another program'!r})"
+            )
+        elif (published := head.offsets.get(partition, 0)) > (0 if committed is None else committed[0]):
+            why = f"Redis has no counts, but snapshot {head.sequence} was published with those up to offset {published}"
+        if why is not None:
+            self._give_up(partition, why, head)
+            # from where counting began, as far as the head says: what the log has no longer becomes a gap
+            return next((rule.offset for rule in head.judged(partition)), 0), CLAIMED
+        if committed is None and partition in head.uncounted:
+            return 0, CLAIMED  # snapshots said that it had records: those deleted since are a gap
+        return (first if committed is None else committed[0]), CLAIMED
+
+    def initial(self, partition: int, start: int, head: Head) -> Metadata:
+        """Returns what a partition is to begin with, if the store has nothing of it."""
+        fresh = PartitionState.fresh(self.stream, start, self.configured)
+        # what is stored must not contradict what was published, by an earlier version too
+        ruleless = head.offsets.get(partition, 0) > start
+        fresh.rules = head.judged(partition) or ([rules.before(start)] if ruleless else fresh.rules)
+        return layout.initial(self.lineage, fresh)
+
+    def load(self, partition: int, stored: StoredPartition) -> PartitionState:
+        """Returns a claimed partition's state.
+
+        Raises:
+            StateLost: it cannot be read.
+        """
+        try:
+            return layout.load(self.stream, stored.metadata, stored.blobs)
+        except StateLost as error:
+            raise self.unreadable(partition, error) from None
+
+    def unreadable(self, partition: int, error: StateLost) -> StateLost:
+        """Returns the error that what is stored of a partition cannot be read, with what can be done."""
+        if isinstance(error, NewerState):
+            return NewerState(f"stream {self.stream.name!r}, partition {partition}: {error}")
+        return self._lost(partition, str(error))
+
+    def resume(
+        self,
+        partition: int,
+        state: PartitionState,
+        stored: Metadata,
+        known: int,
+        bounds: tuple[int, int],
+        head: Head,
+    ) -> bool:
+        """Judges a loaded state, brings it to where the log begins, and adds the configuration's rule to it.
+
+        Args:
+            partition: that is claimed.
+            state: as it was loaded; changed in place.
+            stored: the metadata that it was loaded with.
+            known: the offset up to which Kafka knows that it was counted.
+            bounds: the log's first offset and its end, asked after the epoch was raised.
+            head: what was published, as it was known before that.
+
+        Returns:
+            Whether the log lost records before they were counted, which now are a gap.
+
+        Raises:
+            StateLost: the state is beyond the log's end; or more was counted once, and the log has it no longer; or
+                it was counted by other rules than were published.
+        """
+        first, end = bounds
+        if (reached := max(state.offset, known, head.offsets.get(partition, 0))) > end:
+            raise self._lost(
+                partition,
+                f"the counts reach offset {reached}, but the log ends at {end}: it was truncated or made anew",
+            )
+        if gap := state.offset < first:
+            # what was counted once is not lost to retention: its counts are lost
+            head = self.witness.head(decided=True)
+            again = (state.offset, first) in head.gaps.get(partition, [])  # as was published: nobody had it
+            if (counted := max(known, head.offsets.get(partition, 0))) > state.offset and not again:
+                why = (
+                    f"the counts reach offset {state.offset}, those up to {counted} were there once (says snapshot"
+                    f" {head.sequence} or the group's offset), and the log begins at {first}: Redis was set back too"
+                    " far to count them again"
+                )
+                self._give_up(partition, why, head)
+            self.events.gap_found(partition, state.offset, first)
+            state.skip(first)
+        self._follow(partition, state, head, stored, known)
+        return gap
+
+    def _give_up(self, partition: int, why: str, head: Head) -> None:
+        """Goes on without counts that were lost, if the operator said so of the newest snapshot; else stops."""
+        if self.recount_after is None or head.sequence > self.recount_after:
+            raise self._lost(
+                partition,
+                why,
+                f" To go on without them, set recount_after = {head.sequence} for the stream: what the topic still"
+                " holds is counted again, and the rest is recorded as a gap.",
+            )
+        self.events.given_up(partition, why)
+
+    def _follow(
+        self, partition: int, state: PartitionState, head: Head, stored: Metadata, known: int
+    ) -> None:
+        """Adds the configuration's rule to a loaded state, if it is new; where it is older, what is recorded holds.
+
+        What was published was judged by the head's rules: where the state lacks some, because the store was set back,
+        they are taken over at just those offsets; and nothing that was published is judged by a new rule.
+        """
+        new = isinstance(rules.decide(state.rules, self.configured, state.offset), Rule)
+        behind = state.offset < head.offsets.get(partition, 0)
+        if new or behind or not rules.continues(state.rules, head.judged(partition)):
+            head = self.witness.head(decided=True)  # now that no other owner commits
+        published = head.judged(partition)
+        # a rule that begins below what was counted without it cannot be taken over
+        late = any(rule.offset < stored.offset for rule in published[len(state.rules) :])
+        if published and (not stored.flush or (rules.continues(published, state.rules) and not late)):
+            state.rules = published
+        elif not rules.continues(state.rules, published):
+            theirs, ours = ([rule.as_json() for rule in listed] for listed in (published, state.rules))
+            raise self._lost(
+                partition,
+                f"snapshot {head.sequence} was published with counts by {theirs}, Redis has some by {ours}",
+            )
+        # a cut up to there may be on its way
+        since = max(state.offset, head.offsets.get(partition, 0), known)
+        match rules.decide(state.rules, self.configured, since):
+            case Rule() as rule:
+                state.rules.append(rule)
+                self.events.rule_added(partition, rule)
+            case Older() as older:
+                self.events.rule_older(partition, older)
+
+    def _lost(self, partition: int, why: str, more: str = "") -> StateLost:
+        return lost(self.stream, partition, why, more)

@@ -1,0 +1,190 @@
+"""Events: what the core tells becomes log lines, metrics and readiness. Names, facts and levels stand here, once.
+
+What happens in usual service is logged as info, what should not happen often as a warning.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from ldp.snapshot import Cut, Snapshot
+from worker.counting.head import Head
+from worker.counting.ports import Answer, Unavailable
+from worker.counting.rules import Older, Rule
+from worker.observe.metrics import Metrics
+from worker.observe.progress import Progress, Step
+
+
+class Logger(Protocol):
+    """What is needed of a structlog logger: an event's name and its facts."""
+
+    def info(self, event: str, **facts: object) -> object:
+        """Logs what is usual."""
+
+    def warning(self, event: str, **facts: object) -> object:
+        """Logs what should not happen often."""
+
+
+class StreamEvents:
+    """What happens to one stream, as `worker.counting.ports.Events` describes it.
+
+    Args:
+        stream: its name.
+        metrics: the worker's metrics.
+        progress: what readiness is told.
+        log: the stream's logger.
+
+    Example:
+        >>> class Log:
+        ...     def info(self, event, **facts): print("info", event, facts)
+        ...     warning = info
+        >>> metrics = Metrics()
+        >>> events = StreamEvents("emoji", metrics, Progress(), Log())
+        >>> events.claimed(3, "resume", offset=7, epoch=2)
+        info partition.claimed {'partition': 3, 'start': 'resume', 'offset': 7, 'epoch': 2}
+        >>> metrics.registry.get_sample_value("ldp_worker_claims_total", {"stream": "emoji", "start": "resume"})
+        1.0
+    """
+
+    def __init__(self, stream: str, metrics: Metrics, progress: Progress, log: Logger) -> None:
+        self._stream, self._metrics, self._progress, self._log = stream, metrics, progress, log
+
+    # a claim
+
+    def claimed(self, partition: int, start: str, offset: int, epoch: int) -> None:
+        """Counts it, by how it began."""
+        self._metrics.claims.labels(self._stream, start).inc()
+        self._log.info("partition.claimed", partition=partition, start=start, offset=offset, epoch=epoch)
+
+    def claim_failed(self, partitions: Sequence[int], error: Unavailable) -> None:
+        """Readiness hears of it, too."""
+        self._failed("claim", Step.CLAIM, error)
+        self._log.warning("claim.retry", partitions=partitions, error=str(error))
+
+    def gap_found(self, partition: int, lost_from: int, lost_to: int) -> None:
+        """Says what was lost; a letter that was due may be of a record that is gone."""
+        self._log.warning("partition.gap", partition=partition, lost_from=lost_from, lost_to=lost_to)
+        self._progress.over(Step.LETTERS)
+
+    def given_up(self, partition: int, why: str) -> None:
+        """Says what is given up."""
+        self._log.warning("partition.given_up", partition=partition, why=why)
+
+    def rule_added(self, partition: int, rule: Rule) -> None:
+        """Says the rule."""
+        self._log.info("rules.added", partition=partition, **rule.as_json())
+
+    def rule_older(self, partition: int, older: Older) -> None:
+        """Says how to have the configuration followed."""
+        self._log.warning("rules.older", partition=partition, why=older.why, todo=older.todo)
+
+    # counting
+
+    def counted(self, accepted: int, rejected: int, reports: int) -> None:
+        """Counts records and reports."""
+        self._metrics.records.labels(self._stream, "rejected").inc(rejected)
+        self._metrics.records.labels(self._stream, "accepted").inc(accepted)
+        self._metrics.reports.labels(self._stream).inc(reports)
+
+    def malformed(self, reason: str) -> None:
+        """Counts it, by its reason."""
+        self._metrics.rejected.labels(self._stream, reason).inc()
+
+    def rejected(self, reasons: Mapping[str, int], accepted: int, partition: int, offset: int) -> None:
+        """Says it, of many records at once."""
+        self._log.warning(
+            "records.rejected", reasons=reasons, accepted=accepted, partition=partition, offset=offset
+        )
+
+    def moved(self, partition: int, counted: int, polled: int) -> None:
+        """Says both offsets."""
+        self._log.warning("partition.moved", partition=partition, counted=counted, polled=polled)
+
+    # a commit
+
+    def commit_ended(self, answer: Answer | None, seconds: float) -> None:
+        """Counts it, by the answer, and its time, whatever became of it."""
+        self._metrics.commit_seconds.labels(self._stream).observe(seconds)
+        if answer is not None:
+            self._metrics.commits.labels(self._stream, answer.value).inc()
+
+    def commit_failed(self, error: Unavailable) -> None:
+        """Readiness hears of it, too."""
+        self._failed("commit", Step.COMMIT, error)
+        self._log.warning("commit.retry", error=str(error))
+
+    def compare_failed(self, error: Unavailable) -> None:
+        """Readiness hears of it, too."""
+        self._failed("compare", Step.COMPARE, error)
+        self._log.warning("compare.retry", error=str(error))
+
+    def refused(self, partition: int, answer: Answer) -> None:
+        """Says the answer."""
+        self._log.warning("commit.refused", partition=partition, verdict=answer.value)
+
+    def dropped(self, partition: int) -> None:
+        """Shows it no longer."""
+        self._metrics.forget_partition(self._stream, partition)
+
+    def released(self, partition: int) -> None:
+        """Shows it no longer; a letter that was due may be of a record that is another worker's now."""
+        self._metrics.forget_partition(self._stream, partition)
+        self._log.info("partition.released", partition=partition)
+        self._progress.over(Step.LETTERS)
+
+    # publishing
+
+    def publishing(self, owner: bool) -> None:
+        """Shows it."""
+        self._metrics.publisher.labels(self._stream).set(owner)
+
+    def opened(self, sequence: int) -> None:
+        """Says where it goes on."""
+        self._log.info("publisher.opened", sequence=sequence)
+
+    def behind(self, head: Head, cut: Cut) -> None:
+        """Says both."""
+        self._log.warning("snapshot.behind", head=dict(head.offsets), cut=dict(cut.offsets))
+
+    def uncounted(self, partitions: Sequence[int]) -> None:
+        """Says which."""
+        self._log.warning("snapshot.uncounted", partitions=partitions)
+
+    def published(self, snapshot: Snapshot, sum_deviation: float) -> None:
+        """Shows what the snapshot says."""
+        metrics, name = self._metrics, self._stream
+        metrics.snapshots.labels(name).inc()
+        metrics.sequence.labels(name).set(snapshot.sequence)
+        metrics.snapshot_reports.labels(name).set(snapshot.reports)
+        metrics.complete.labels(name).set(snapshot.complete)
+        metrics.std_error.labels(name).set(snapshot.std_error)
+        metrics.sum.labels(name).set(float(snapshot.bodies["base"].frequencies.sum()))
+        metrics.sum_deviation.labels(name).set(sum_deviation)
+        for method, body in snapshot.bodies.items():
+            for answer in body.sets:
+                metrics.query.labels(name, answer.query.name, method).set(answer.frequency)
+        self._log.info(
+            "snapshot.published",
+            sequence=snapshot.sequence,
+            reports=snapshot.reports,
+            complete=snapshot.complete,
+        )
+
+    def checked(self, seconds: float | None) -> None:
+        """Shows when, and how long publishing took."""
+        if seconds is not None:
+            self._metrics.snapshot_seconds.labels(self._stream).observe(seconds)
+        self._metrics.checked.labels(self._stream).set_to_current_time()
+
+    def publish_failed(self, error: Unavailable) -> None:
+        """Readiness hears of it, too."""
+        self._failed("publish", Step.PUBLISH, error)
+        self._log.warning("snapshot.retry", error=str(error))
+
+    def recommend_failed(self, sequence: int, error: Exception) -> None:
+        """Counts it; snapshots go on without."""
+        self._metrics.errors.labels(self._stream, "recommend").inc()
+        self._log.warning("recommend.failed", sequence=sequence, error=f"{type(error).__name__}: {error}")
+
+    def _failed(self, label: str, step: Step, error: Unavailable) -> None:
+        self._metrics.errors.labels(self._stream, label).inc()
+        self._progress.failed(step, str(error))

@@ -1,0 +1,108 @@
+"""The process: its streams, what probes are told, the watchdog, and how it ends."""
+
+import faulthandler
+import os
+import signal
+import threading
+import time
+from collections.abc import Sequence
+from http.server import ThreadingHTTPServer
+
+import structlog
+
+from ldp import kernels
+from worker.config import PREFIX, Config, ConfigError
+from worker.http import server as health
+from worker.observe.metrics import Metrics
+from worker.observe.progress import SERVING
+from worker.service.stream import STOP_SECONDS, StreamWorker
+
+_STUCK_SECONDS = 120
+"""A step of the loop takes a second at most; one this long means that the client spins or hangs: a restart helps."""
+
+log = structlog.get_logger("worker.service")
+
+
+def run(config: Config) -> int:
+    """Serves every stream of the configuration until SIGTERM or SIGINT; returns the exit code.
+
+    A stream whose counts are lost stops, and leaves the others running and the worker not ready; the worker stays until
+    it is asked to stop, so that it can be seen, and its exit code then is 1. Asked to stop, it ends within five
+    seconds, whether or not the brokers and Redis answer. A watchdog ends the process if a thread hangs.
+    """
+    stopping = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stopping.set())
+    metrics = Metrics()
+    workers = [StreamWorker(config, served, metrics, stopping) for served in config.streams]
+    probes = _Probes(workers, config.snapshots.every_seconds)
+    server = _listen(config, metrics, probes)
+    log.info(
+        "worker.started",
+        host=config.http.host,
+        port=server.server_port,
+        streams=[worker.name for worker in workers],
+    )
+    kernels.warm()  # compiled or loaded before anything waits for them
+    for worker in workers:
+        worker.start()
+    while not stopping.wait(1):
+        good, facts = probes.healthy()
+        if not good:
+            log.critical("worker.stuck", **facts)
+            faulthandler.dump_traceback()
+            os._exit(1)  # the stuck thread cannot be asked; a supervisor starts a new process
+    return _stop(workers, server)
+
+
+class _Probes:
+    """What probes are told of a worker's streams."""
+
+    def __init__(self, workers: Sequence[StreamWorker], every: float) -> None:
+        self._workers, self._every = workers, every
+
+    def healthy(self) -> tuple[bool, health.Facts]:
+        """Returns whether no thread hangs, and for how long each stream was silent."""
+        now = time.monotonic()
+        idle = {
+            worker.name: round(now - min(worker.progress.stepped, worker.progress.ticked + self._every), 1)
+            for worker in self._workers
+            if not worker.progress.ended
+        }
+        return max(idle.values(), default=0) < _STUCK_SECONDS, {"seconds_since_step": idle}
+
+    def ready(self) -> tuple[bool, health.Facts]:
+        """Returns whether every stream is served, and what each of them says."""
+        states = {worker.name: worker.progress.says() for worker in self._workers}
+        return all(state == SERVING for state in states.values()), {"streams": states}
+
+
+def _listen(config: Config, metrics: Metrics, probes: _Probes) -> ThreadingHTTPServer:
+    """Starts to answer over HTTP.
+
+    Raises:
+        ConfigError: the configured address cannot be listened on.
+    """
+    try:
+        return health.serve(
+            config.http.host, config.http.port, metrics.registry, probes.healthy, probes.ready
+        )
+    except OSError as error:
+        raise ConfigError(
+            f"http.port: {config.http.host}:{config.http.port} cannot be listened on ({error.strerror}); if it is"
+            f" another worker's, set {PREFIX}HTTP__PORT, 0 takes a free one"
+        ) from None
+
+
+def _stop(workers: Sequence[StreamWorker], server: ThreadingHTTPServer) -> int:
+    """Lets the streams finish what they can in time; returns the exit code, or ends the process where one cannot."""
+    deadline = time.monotonic() + STOP_SECONDS
+    for worker in workers:
+        worker.join(max(0.0, deadline - time.monotonic()))
+    failed = {worker.name: worker.progress.error for worker in workers if worker.progress.error}
+    unfinished = [worker.name for worker in workers if not worker.progress.ended]
+    log.info("worker.stopped", failed=failed, unfinished=unfinished)
+    if unfinished:  # a client that waits for an answer cannot be asked; nothing half done counts
+        os._exit(1 if failed else 0)
+    server.shutdown()
+    return 1 if failed else 0
