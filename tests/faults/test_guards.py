@@ -1,7 +1,6 @@
 """Each guard of claim, commit and publish, alone: where its absence costs more than a history would show."""
 
 import json
-import random
 from collections.abc import Callable
 from dataclasses import replace
 from types import SimpleNamespace
@@ -10,73 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-import ldp
 from ldp import frames
-from tests.faults.memory import Crash, Faults, MemoryLog, Process, World, rules_of
+from tests.faults.memory import Crash, Faults, MemoryLog, Process, rules_of
+from tests.faults.still import STREAM, Still, alone, count_all, during, turn
 from worker.counting import layout
 from worker.counting.ports import CLAIMED, COUNTED, NotOwner, StateLost, Unavailable
 from worker.counting.rules import Configured, Terms
 from worker.observe.events import StreamEvents
 from worker.observe.metrics import Metrics
 from worker.observe.progress import Progress
-
-STREAM = ldp.Stream("guards", ldp.GRR(epsilon="1", domain_size=3))
-
-
-class Still(World):
-    """One thread: a step of a worker is a call, and between two steps happens what the test says."""
-
-    def __init__(self, partitions: int = 1) -> None:
-        super().__init__(0, STREAM, partitions, Faults())
-
-    def pause(self) -> None:
-        """Nobody else runs."""
-
-    def member(self, number: int) -> Process:
-        """A worker whose loops do not run by themselves; it joins with its first poll."""
-        process = Process(self, number)
-        self.end()
-        process.dead = False
-        return process
-
-    def send(self, count: int = 5) -> None:
-        rng = random.Random(len(self.logs[0]))
-        for _ in range(count):
-            for partition in range(len(self.logs)):
-                index = rng.randrange(3)
-                reports = np.array([(index,)], STREAM.oracle.report_dtype)
-                self.produce(partition, frames.encode(STREAM, reports), [index])
-
-    def deliver(self) -> None:
-        """Lets every commit that is on its way to Kafka arrive."""
-        while self.late:
-            self.late.pop(0)()
-
-
-def turn(process: Process, *, commit: bool = True) -> None:
-    """What the service does again and again."""
-    ownership = process.ownership
-    try:
-        batches = process.log.poll()
-        ownership.release(process.log.take_revoked())
-        for batch in batches:
-            ownership.apply(batch)
-        process.world.clock += 10
-        ownership.claim()
-        if commit:
-            ownership.commit()
-    except Unavailable:
-        ownership.rewind()
-
-
-def count_all(world: Still, process: Process) -> None:
-    """Takes turns until everything is counted and committed."""
-    ends = {partition: len(log) for partition, log in enumerate(world.logs)}
-    for _ in range(500):
-        turn(process)
-        if process.ownership.stored() == ends:
-            return
-    pytest.fail(f"{process.ownership.stored()} of {ends} is counted")
 
 
 def telling(said: list[tuple[str, dict[str, Any]]]) -> StreamEvents:
@@ -88,29 +29,10 @@ def telling(said: list[tuple[str, dict[str, Any]]]) -> StreamEvents:
     return StreamEvents(STREAM.name, Metrics(), Progress(), SimpleNamespace(info=keep, warning=keep))
 
 
-def alone(world: Still, number: int) -> Process:
-    """A new worker that gets every partition, because there is no other any more."""
-    world.members.clear()
-    return world.member(number)
-
-
 # --- the claim
 
 
-def during(side: Any, name: str, happen: Callable[[], object]) -> None:
-    """Lets something happen right after one call of a worker's log or store."""
-    step = getattr(side, name)
-
-    def stepped(*args: Any) -> Any:
-        delattr(side, name)
-        result = step(*args)
-        happen()
-        return result
-
-    setattr(side, name, stepped)
-
-
-def test_a_claim_that_another_overtakes_is_no_state_loss() -> None:
+def test_claim_steps_1_to_5_another_overtakes_it_which_is_no_state_loss() -> None:
     """Kafka's offsets are read before the store's: what they speak of is then found there."""
     for step in ("assigned", "topic_id", "committed", "peek", "bounds"):
         world = Still()
@@ -135,7 +57,7 @@ def test_a_claim_that_another_overtakes_is_no_state_loss() -> None:
 
 
 @pytest.mark.parametrize("what", ["generation", "assignment", "refused"])
-def test_nothing_is_claimed_if_the_membership_changed_meanwhile(what: str) -> None:
+def test_claim_steps_6_and_7_nothing_is_claimed_if_the_membership_changed_meanwhile(what: str) -> None:
     world = Still()
     world.send()
     process = world.member(1)
@@ -155,7 +77,7 @@ def test_nothing_is_claimed_if_the_membership_changed_meanwhile(what: str) -> No
     assert process.ownership.counted() == {}
 
 
-def test_a_worker_of_a_past_generation_claims_nothing() -> None:
+def test_claim_step_6_a_worker_of_a_past_generation_claims_nothing() -> None:
     world = Still()
     world.send()
     old = world.member(1)
@@ -196,7 +118,7 @@ def test_counts_lost_after_they_were_counted_stop_the_stream() -> None:
     assert not world.stored
 
 
-def test_the_next_owner_tells_kafka_of_counts_whose_own_word_never_arrived() -> None:
+def test_commit_step_6_the_next_owner_tells_kafka_of_counts_whose_own_word_never_arrived() -> None:
     world = Still()
     world.send()
     count_all(world, world.member(1))
@@ -232,7 +154,7 @@ def test_an_offset_that_another_program_committed_is_not_taken_for_ours() -> Non
         turn(world.member(1))
 
 
-def test_a_topic_made_anew_stops_the_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commit_step_2_a_topic_made_anew_stops_the_stream(monkeypatch: pytest.MonkeyPatch) -> None:
     world = Still()
     world.send()
     process = world.member(1)
@@ -247,7 +169,7 @@ def test_a_topic_made_anew_stops_the_stream(monkeypatch: pytest.MonkeyPatch) -> 
     assert world.stored[0] == stored
 
 
-def test_a_log_that_ends_before_the_counts_stops_the_stream() -> None:
+def test_claim_step_9_a_log_that_ends_before_the_counts_stops_the_stream() -> None:
     world = Still()
     world.send()
     count_all(world, world.member(1))
@@ -274,7 +196,7 @@ def test_an_idle_owner_notices_a_store_that_went_back_and_counts_again() -> None
     world.verify(0)
 
 
-def test_a_record_whose_letter_cannot_be_sent_is_counted_again() -> None:
+def test_commit_step_3_a_record_whose_letter_cannot_be_sent_is_counted_again() -> None:
     world = Still()
     process = world.member(1)
     turn(process)
@@ -333,7 +255,7 @@ def test_a_release_that_fails_leaves_no_partition_behind() -> None:
     count_all(world, process)
 
 
-def test_a_commit_whose_blobs_ran_out_of_time_stages_them_again() -> None:
+def test_commit_step_5_a_commit_whose_blobs_ran_out_of_time_stages_them_again() -> None:
     world = Still()
     process = world.member(1)
     turn(process)

@@ -1,0 +1,90 @@
+"""A world in which nothing happens but what a test says: a step of a worker is a call."""
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ldp
+from ldp import frames
+from tests.faults.memory import Faults, Process, World
+from worker.counting.ports import Unavailable
+
+STREAM = ldp.Stream("guards", ldp.GRR(epsilon="1", domain_size=3))
+
+
+class Still(World):
+    """One thread: a step of a worker is a call, and between two steps happens what the test says."""
+
+    def __init__(self, partitions: int = 1) -> None:
+        super().__init__(0, STREAM, partitions, Faults())
+
+    def pause(self) -> None:
+        """Nobody else runs."""
+
+    def member(self, number: int) -> Process:
+        """A worker whose loops do not run by themselves; it joins with its first poll."""
+        process = Process(self, number)
+        self.end()
+        process.dead = False
+        return process
+
+    def send(self, count: int = 5) -> None:
+        rng = random.Random(len(self.logs[0]))
+        for _ in range(count):
+            for partition in range(len(self.logs)):
+                index = rng.randrange(3)
+                reports = np.array([(index,)], STREAM.oracle.report_dtype)
+                self.produce(partition, frames.encode(STREAM, reports), [index])
+
+    def deliver(self) -> None:
+        """Lets every commit that is on its way to Kafka arrive."""
+        while self.late:
+            self.late.pop(0)()
+
+
+def turn(process: Process, *, commit: bool = True) -> None:
+    """What the service does again and again."""
+    ownership = process.ownership
+    try:
+        batches = process.log.poll()
+        ownership.release(process.log.take_revoked())
+        for batch in batches:
+            ownership.apply(batch)
+        process.world.clock += 10
+        ownership.claim()
+        if commit:
+            ownership.commit()
+    except Unavailable:
+        ownership.rewind()
+
+
+def count_all(world: Still, process: Process) -> None:
+    """Takes turns until everything is counted and committed."""
+    ends = {partition: len(log) for partition, log in enumerate(world.logs)}
+    for _ in range(500):
+        turn(process)
+        if process.ownership.stored() == ends:
+            return
+    pytest.fail(f"{process.ownership.stored()} of {ends} is counted")
+
+
+def alone(world: Still, number: int) -> Process:
+    """A new worker that gets every partition, because there is no other any more."""
+    world.members.clear()
+    return world.member(number)
+
+
+def during(side: Any, name: str, happen: Callable[[], object]) -> None:
+    """Lets something happen right after one call of a worker's log or store."""
+    step = getattr(side, name)
+
+    def stepped(*args: Any) -> Any:
+        delattr(side, name)
+        result = step(*args)
+        happen()
+        return result
+
+    setattr(side, name, stepped)
