@@ -13,7 +13,7 @@ from ldp import frames
 from tests.faults.memory import Crash, Faults, MemoryLog, Process, rules_of
 from tests.faults.still import STREAM, Still, alone, count_all, during, turn
 from worker.counting import layout
-from worker.counting.ports import CLAIMED, COUNTED, NotOwner, StateLost, Unavailable
+from worker.counting.ports import CLAIMED, COUNTED, NewerState, NotOwner, StateLost, Unavailable
 from worker.counting.rules import Configured, Terms
 from worker.observe.events import StreamEvents
 from worker.observe.metrics import Metrics
@@ -402,6 +402,64 @@ def test_point_16_the_publisher_refuses_counts_by_other_rules_than_were_publishe
     process.publisher._head = replace(head, rules={0: said})
     with pytest.raises(StateLost, match="partition 0 is counted in Redis by other rules than snapshot 1"):
         process.publisher.tick()
+
+
+# --- versions
+
+
+def relabel(world: Still, **changes: Any) -> str:
+    """Has the store say something else of what its counts are; returns the text."""
+    stored = world.stored[0]
+    lineage = json.dumps(json.loads(stored.metadata.lineage) | changes, indent=1)
+    world.stored[0] = replace(stored, metadata=replace(stored.metadata, lineage=lineage))
+    return lineage
+
+
+@pytest.mark.parametrize("counted", [False, True])
+def test_counts_of_a_newer_layout_are_refused_and_left_alone(counted: bool) -> None:
+    world = Still()
+    world.send()
+    process = world.member(1)
+    count_all(world, process) if counted else turn(process, commit=False)
+    relabel(world, layout=2)
+    stored, confirmed = world.stored[0], world.offsets[0]
+    with pytest.raises(
+        NewerState, match=r"partition 0: the counts in Redis are of layout 2, .* Run that version"
+    ):
+        turn(alone(world, 2))
+    assert world.stored[0] == stored
+    assert world.offsets[0] == confirmed
+
+
+def test_an_owner_whose_partition_a_newer_version_took_over_writes_nothing() -> None:
+    world = Still()
+    world.send()
+    process = world.member(1)
+    count_all(world, process)
+    relabel(world, layout=2)
+    stored = world.stored[0]
+    world.send()
+    with pytest.raises(StateLost, match="replaced while this worker counted"):
+        count_all(world, process)
+    assert world.stored[0] == stored
+
+
+def test_a_lineage_is_carried_on_as_it_is_stored_and_published_over_side_by_side() -> None:
+    """Another version may write the same lineage otherwise; the store compares texts."""
+    world = Still(partitions=2)
+    world.send()
+    count_all(world, world.member(1))
+    text = relabel(world)
+    assert text != world.stored[1].metadata.lineage
+    process = alone(world, 2)
+    world.send()
+    count_all(world, process)
+    assert world.stored[0].metadata.lineage == text
+    publish(world, process)
+    process.ownership.compare()
+    assert process.ownership.counted() == {0: 10, 1: 10}
+    for partition in (0, 1):
+        world.verify(partition)
 
 
 # --- the publisher

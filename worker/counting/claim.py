@@ -81,6 +81,8 @@ class Claim:
             StateLost: they contradict each other, or are of another lineage.
         """
         counted = committed is not None and committed[1] != CLAIMED
+        if metadata is not None:
+            self._demand_readable(partition, metadata.lineage)
         if metadata is not None and differing(metadata.lineage, self.lineage):
             raise self._lost(
                 partition, f"the stored counts are of {metadata.lineage}; this is {self.lineage}"
@@ -180,6 +182,12 @@ class Claim:
             state.skip(first)
         self._follow(partition, state, head, stored, known)
         return gap
+
+    def _demand_readable(self, partition: int, lineage: str) -> None:
+        try:
+            layout.demand_readable(lineage)
+        except NewerState as error:
+            raise self.unreadable(partition, error) from None
 
     def _give_up(self, partition: int, why: str, head: Head) -> None:
         """Goes on without counts that were lost, if the operator said so of the newest snapshot; else stops."""

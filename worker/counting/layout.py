@@ -36,6 +36,19 @@ HEADER_BYTES = _HEADER.size
 """What a blob has before its state."""
 
 
+def demand_readable(lineage: str) -> None:
+    """Demands that this version can go on with what is stored under a lineage.
+
+    Raises:
+        NewerState: a newer version wrote it.
+    """
+    if (said := newer(lineage)) is not None:
+        raise NewerState(
+            f"the counts in Redis are of {said}: a newer version of ldp-worker wrote them. Run that version, or a newer"
+            " one; the counts are whole, and it goes on with them."
+        )
+
+
 def fields(metadata: Metadata) -> dict[str, str]:
     """Returns the fields of a partition's hash in Redis."""
     return {
@@ -55,11 +68,7 @@ def parse(fields: Mapping[str, str]) -> Metadata:
         NewerState: a newer version wrote them.
         StateLost: a field is missing or malformed.
     """
-    if (said := newer(fields.get("lineage", ""))) is not None:
-        raise NewerState(
-            f"the counts in Redis are of {said}: a newer version of ldp-worker wrote them. Run that version, or a newer"
-            " one; the counts are whole, and it goes on with them."
-        )
+    demand_readable(fields.get("lineage", ""))
     try:
         return Metadata(
             lineage=fields["lineage"],
