@@ -46,6 +46,8 @@ class Stored:
 Cut = tuple[Mapping[str, str], Mapping[str, bytes | None]]
 """The fields of a partition's metadata, none if it has none; and the live blobs by window, None for a missing one."""
 
+_LAYOUT = 1
+"""The layout of what is stored, which its lineage names."""
 _BLOB = struct.Struct("<4sIq16sq")  # magic, state entries, offset, flush id, reports; then the entries
 
 
@@ -64,7 +66,12 @@ def decode(
     try:
         lineage, named, totals = (json.loads(fields[key]) for key in ("lineage", "blobs", "totals"))
         offset, flush = int(fields["offset"]), fields["flush"]
-        due = {"fingerprint": fingerprint.hex(), "group": group, "layout": 1, "windows": "cumulative"}
+        if lineage["layout"] > _LAYOUT:
+            raise Difference(
+                f"lineage: layout {lineage['layout']} in Redis, this audit reads {_LAYOUT}: audit with the version that"
+                " wrote it"
+            )
+        due = {"fingerprint": fingerprint.hex(), "group": group, "layout": _LAYOUT, "windows": "cumulative"}
         for key, value in due.items():
             if lineage[key] != value:
                 raise Difference(

@@ -385,6 +385,19 @@ def stored(offset: int, group: str = "g-colours") -> dict[str, str]:
     return layout.fields(layout.initial(lineage_of(group, SERVED.stream, "id-1"), state))
 
 
+def test_counts_of_a_newer_version_are_named_as_such():
+    fields = stored(3)
+    newer = fields | {"lineage": json.dumps(json.loads(fields["lineage"]) | {"layout": 2})}
+    (finding,) = counts({0: newer, 1: fields})
+    assert finding.level is Level.ERROR
+    assert finding.text == (
+        "partition 0: of layout 2, where this version reads up to 1: a newer version of ldp-worker wrote them"
+    )
+    assert finding.todo == "run that version, or a newer one: it goes on with them"
+    spaced = fields | {"lineage": json.dumps(json.loads(fields["lineage"]), indent=1)}
+    assert [one.level for one in counts({0: spaced, 1: fields})] == [Level.OK]
+
+
 def test_counts_that_can_be_gone_on_with():
     assert [f.level for f in counts({0: stored(10), 1: stored(0)})] == [Level.OK]
     assert [f.level for f in counts({}, offset_metadata={0: "claimed"})] == [Level.OK]

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import ldp
+from worker.audit.comparison import judge
 from worker.counting import layout
 from worker.counting.columns import Batch, Columns
 from worker.counting.head import Head
@@ -175,6 +176,46 @@ def test_what_a_newer_version_wrote_is_refused_whatever_its_other_fields_are(cha
         assert str(refused.value).startswith(f"the counts in Redis are of {why}: a newer version")
         assert "Run that version" in str(refused.value)
     assert issubclass(NewerState, StateLost)
+
+
+@pytest.mark.parametrize(
+    ("name", "outcome"),
+    [
+        ("before-rules", None),
+        ("claimed", None),
+        (
+            "counted",
+            "gap: offsets 2 to 3: recorded as lost, deleted before they were counted; not recountable: offsets 0 to 1:"
+            " counted, then deleted; nothing differs in what remains: 6 records",
+        ),
+    ],
+)
+def test_the_audit_which_shares_no_code_reads_them_too(name, outcome):
+    vector = STORED[name]
+    log = [(record["timestamp"], bytes.fromhex(record["value"])) for record in vector["log"]]
+    blobs = {"all": None} | {window: bytes.fromhex(blob) for window, blob in vector["blobs"].items()}
+    row = judge(
+        STREAM.document(),
+        0,
+        group=GROUP,
+        cut=(vector["fields"], blobs),
+        bounds=(vector["log_begins"], 10),
+        read=lambda first, last: log[first:last],
+    )
+    assert row.difference == outcome
+    newer = json.dumps(json.loads(OURS) | {"layout": 2})
+    row = judge(
+        STREAM.document(),
+        0,
+        group=GROUP,
+        cut=(vector["fields"] | {"lineage": newer}, blobs),
+        bounds=(vector["log_begins"], 10),
+        read=lambda first, last: log[first:last],
+    )
+    assert (
+        row.difference
+        == "lineage: layout 2 in Redis, this audit reads 1: audit with the version that wrote it"
+    )
 
 
 # --- the head

@@ -1,0 +1,86 @@
+"""Partitions as earlier versions stored them, in a real Redis: a worker of today goes on with them, and is right."""
+
+import json
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+from kafka import TopicPartition
+
+from tests.integration.harness import World, until
+from worker.kafka import topics
+
+pytestmark = pytest.mark.integration
+
+VECTORS = Path(__file__).parents[1] / "vectors" / "redis-layout-1"
+NOTHING = ([0, 0, 0], 0, {})
+LEFT = {"claimed": ([6, 1, 3], 5, {"version": 1})}
+"""What a vector's log has beyond what is counted of it, by hand: state, accepted and rejected records."""
+
+
+def put(world, vector):
+    """Brings a vector's log to Kafka and its partition to Redis; returns what is stored as its lineage.
+
+    Only what a real topic and this test's group make otherwise is replaced.
+    """
+    for record in vector["log"]:
+        value = bytes.fromhex(record["value"]) or None
+        key = b"no value" if value is None else None
+        sent = world.producer.send(world.topic, value, key, partition=0, timestamp_ms=record["timestamp"])
+        assert sent.get(30).offset == record["offset"]
+    world.send(5, reports=3)  # at once: the broker's retention goes by the newest timestamp
+    world.settle()
+    if vector["log_begins"]:
+        world.admin.delete_records({TopicPartition(world.topic, 0): vector["log_begins"]})
+    topic_id = topics.describe(world.admin, [world.topic])[world.topic].topic_id
+    lineage = json.loads(vector["fields"]["lineage"])
+    assert lineage["fingerprint"] == world.stream.fingerprint.hex()
+    stored = json.dumps(lineage | {"group": world.group, "topic_id": topic_id}, sort_keys=True)
+    tag = f"{{{world.name}:0}}"
+    world.redis.hset(f"{tag}:meta", mapping=vector["fields"] | {"lineage": stored})
+    for window, blob in vector["blobs"].items():
+        world.redis.set(f"{tag}:window:{window}", bytes.fromhex(blob))
+    return stored
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in VECTORS.glob("*.json")))
+def test_a_worker_of_today_goes_on_with_it(name, kafka, redis_url, tmp_path):
+    vector = json.loads((VECTORS / f"{name}.json").read_text())
+    counted = vector["counted"]
+    left, accepted, rejected = LEFT.get(name, NOTHING)
+    with World(kafka, redis_url, tmp_path, partitions=1, protocol="grr", domain_size=3) as world:
+        lineage = put(world, vector)
+        (worker,) = world.start()
+        until(lambda: world.totals()["offsets"] == {0: 15}, "all is counted")
+        (claimed,) = worker.events("partition.claimed")
+        assert (claimed["start"], claimed["offset"]) == ("resume", counted["offset"])
+
+        meta = {
+            key.decode(): said.decode()
+            for key, said in world.redis.hgetall(f"{{{world.name}:0}}:meta").items()
+        }
+        assert meta["lineage"] == lineage  # what is stored is carried on
+        assert int(meta["epoch"]) == int(vector["fields"]["epoch"]) + 1
+        totals = json.loads(meta["totals"])
+        assert totals["accepted"] == counted["accepted"] + accepted + 5
+        assert totals["rejected"] == counted["rejected"] | rejected
+        assert (totals["start"], totals["gaps"]) == (counted["start"], counted["gaps"])
+        assert totals["rules"][: len(counted["rules"])] == counted["rules"]
+        blob = world.redis.get(f"{{{world.name}:0}}:window:all")
+        magic, entries, offset, flush, reports, *state = struct.unpack("<4sIq16sq3q", blob)
+        assert (magic, entries, offset, flush.hex()) == (b"LDP1", 3, 15, meta["flush"])
+        sent = np.bincount(world.sent.whole(world.stream)["index"], minlength=3).tolist()
+        assert state == [a + b + c for a, b, c in zip(counted["state"], left, sent, strict=True)]
+        assert reports == sum(state) == counted["reports"] + sum(left) + 15
+
+        difference = world.audit().difference
+        if counted["start"] < vector["log_begins"]:
+            assert "not recountable: offsets 0 to 1: counted, then deleted" in difference
+            assert "nothing differs in what remains" in difference
+        else:
+            assert difference is None
+        snapshot = until(world.snapshots.newest, "a snapshot")
+        assert snapshot.head["offsets"] == {"0": 15}
+        assert snapshot.head["reports"] == reports
+        assert snapshot.head["complete"] == (not counted["gaps"])

@@ -1,0 +1,228 @@
+"""What the core tells, as users see it: names, facts and levels in the log, metrics, and what readiness hears."""
+
+import inspect
+
+import numpy as np
+import pytest
+import structlog
+
+import ldp
+from ldp.snapshot import Cut
+from worker.counting.head import Head
+from worker.counting.ports import Answer, Events, Unavailable
+from worker.counting.rules import Older, Rule, Terms
+from worker.observe.events import StreamEvents
+from worker.observe.metrics import Metrics
+from worker.observe.progress import READY_TIMEOUT_SECONDS, SERVING, Progress, Step
+
+NO = Unavailable("Redis: no")
+ESTIMATE = ldp.GRR("1", 2).estimate(np.array([30, 10]), 40)
+CUT = Cut({0: 7}, {0: [(2, 4)]})
+CASES = {
+    "claimed": (
+        (3, "resume", 7, 2),
+        ("info", "partition.claimed", {"partition": 3, "start": "resume", "offset": 7, "epoch": 2}),
+        {("claims_total", "start", "resume"): 1},
+    ),
+    "claim_failed": (
+        ([1, 2], NO),
+        ("warning", "claim.retry", {"partitions": [1, 2], "error": "Redis: no"}),
+        {("errors_total", "step", "claim"): 1},
+    ),
+    "gap_found": (
+        (3, 2, 4),
+        ("warning", "partition.gap", {"partition": 3, "lost_from": 2, "lost_to": 4}),
+        {},
+    ),
+    "given_up": ((3, "gone"), ("warning", "partition.given_up", {"partition": 3, "why": "gone"}), {}),
+    "rule_added": (
+        (3, Rule(7, 2, Terms(1, ones=True))),
+        (
+            "info",
+            "rules.added",
+            {"partition": 3, "offset": 7, "revision": 2, "most_reports": 1, "ones": True},
+        ),
+        {},
+    ),
+    "rule_older": (
+        (3, Older("because", "so")),
+        ("warning", "rules.older", {"partition": 3, "why": "because", "todo": "so"}),
+        {},
+    ),
+    "counted": (
+        (5, 2, 9),
+        None,
+        {
+            ("records_total", "outcome", "accepted"): 5,
+            ("records_total", "outcome", "rejected"): 2,
+            ("reports_total",): 9,
+        },
+    ),
+    "malformed": (("json",), None, {("rejected_total", "reason", "json"): 1}),
+    "rejected": (
+        ({"json": 2}, 5, 3, 7),
+        (
+            "warning",
+            "records.rejected",
+            {"reasons": {"json": 2}, "accepted": 5, "partition": 3, "offset": 7},
+        ),
+        {},
+    ),
+    "moved": ((3, 5, 7), ("warning", "partition.moved", {"partition": 3, "counted": 5, "polled": 7}), {}),
+    "commit_ended": (
+        (Answer.FORKED, 0.25),
+        None,
+        {
+            ("commits_total", "verdict", "forked"): 1,
+            ("commit_seconds_sum",): 0.25,
+            ("commit_seconds_count",): 1,
+        },
+    ),
+    "commit_failed": (
+        (NO,),
+        ("warning", "commit.retry", {"error": "Redis: no"}),
+        {("errors_total", "step", "commit"): 1},
+    ),
+    "compare_failed": (
+        (NO,),
+        ("warning", "compare.retry", {"error": "Redis: no"}),
+        {("errors_total", "step", "compare"): 1},
+    ),
+    "refused": (
+        (3, Answer.FENCED),
+        ("warning", "commit.refused", {"partition": 3, "verdict": "fenced"}),
+        {},
+    ),
+    "dropped": ((3,), None, {("partition_lag", "partition", "3"): None}),
+    "released": (
+        (3,),
+        ("info", "partition.released", {"partition": 3}),
+        {("partition_lag", "partition", "3"): None},
+    ),
+    "publishing": ((True,), None, {("publisher",): 1}),
+    "opened": ((6,), ("info", "publisher.opened", {"sequence": 6}), {}),
+    "behind": (
+        (Head(6, {0: 9}), CUT),
+        ("warning", "snapshot.behind", {"head": {0: 9}, "cut": {0: 7}}),
+        {},
+    ),
+    "uncounted": (([1],), ("warning", "snapshot.uncounted", {"partitions": [1]}), {}),
+    "published": (
+        (6, CUT, ESTIMATE, [("pair", "base", 0.5)]),
+        ("info", "snapshot.published", {"sequence": 6, "reports": 40, "complete": False}),
+        {
+            ("snapshots_total",): 1,
+            ("snapshot_sequence",): 6,
+            ("snapshot_reports",): 40,
+            ("snapshot_sum",): pytest.approx(1),
+            ("snapshot_standard_error",): ESTIMATE.sigma,
+            ("snapshot_query_frequency", "query", "pair", "method", "base"): 0.5,
+        },
+    ),
+    "checked": ((0.5,), None, {("snapshot_seconds_sum",): 0.5, ("snapshot_seconds_count",): 1}),
+    "publish_failed": (
+        (NO,),
+        ("warning", "snapshot.retry", {"error": "Redis: no"}),
+        {("errors_total", "step", "publish"): 1},
+    ),
+    "recommend_failed": (
+        (6, ValueError("odd")),
+        ("warning", "recommend.failed", {"sequence": 6, "error": "ValueError: odd"}),
+        {("errors_total", "step", "recommend"): 1},
+    ),
+}
+"""What is told -> the arguments, the line of the log, and the metrics that it changes."""
+FAILING = {
+    "claim_failed": Step.CLAIM,
+    "commit_failed": Step.COMMIT,
+    "compare_failed": Step.COMPARE,
+    "publish_failed": Step.PUBLISH,
+}
+
+
+class Listening:
+    """A stream's events, with everything that they reach."""
+
+    def __init__(self):
+        self.now, self.metrics = 0.0, Metrics()
+        self.progress = Progress(lambda: self.now)
+        self.progress.state = SERVING
+        self.metrics.begin("s")
+        self.metrics.lag.labels("s", "3").set(5)
+        self.events = StreamEvents("s", self.metrics, self.progress, structlog.get_logger("test"))
+
+    def samples(self):
+        return {
+            (sample.name.removeprefix("ldp_worker_"), frozenset(sample.labels.items())): sample.value
+            for family in self.metrics.registry.collect()
+            for sample in family.samples
+            if not sample.name.endswith(("_created", "_bucket"))
+        }
+
+
+def keyed(name, *labels):
+    said = {"stream": "s"} | dict(zip(labels[::2], labels[1::2], strict=True))
+    return name, frozenset(said.items())
+
+
+def test_every_verb_of_the_port_has_its_case():
+    verbs = {name for name, _ in inspect.getmembers(Events, inspect.isfunction) if not name.startswith("_")}
+    assert CASES.keys() == verbs
+
+
+@pytest.mark.parametrize("verb", CASES)
+def test_what_users_see_of_it(verb):
+    arguments, line, metrics = CASES[verb]
+    listening = Listening()
+    before = listening.samples()
+    with structlog.testing.capture_logs() as logged:
+        getattr(listening.events, verb)(*arguments)
+    if line is None:
+        assert logged == []
+    else:
+        level, event, facts = line
+        assert logged == [{"event": event, "log_level": level} | facts]
+    after = listening.samples()
+    for key, value in metrics.items():
+        assert after.get(keyed(*key)) == value
+    touched = {key for key in before.keys() | after.keys() if before.get(key) != after.get(key)}
+    also = {
+        "published": {keyed("snapshot_complete"), keyed("snapshot_sum_deviation")},
+        "checked": {keyed("snapshot_checked_timestamp_seconds")},
+    }
+    assert touched - also.get(verb, set()) == {keyed(*key) for key in metrics}
+
+
+@pytest.mark.parametrize("verb", CASES)
+def test_readiness_hears_of_what_is_tried_again_and_of_nothing_else(verb):
+    listening = Listening()
+    getattr(listening.events, verb)(*CASES[verb][0])
+    listening.now = READY_TIMEOUT_SECONDS + 1
+    listening.progress.beat()
+    said = listening.progress.says()
+    if verb in FAILING:
+        assert said.startswith(f"{FAILING[verb].what} has failed for 21 s (Redis: no)")
+    else:
+        assert said == SERVING
+
+
+@pytest.mark.parametrize("verb", ["gap_found", "released"])
+def test_letters_are_not_due_any_more_of_what_is_let_go_of_or_gone(verb):
+    listening = Listening()
+    listening.progress.failed(Step.LETTERS, "no topic")
+    listening.progress.over(Step.LETTERS)
+    listening.now = READY_TIMEOUT_SECONDS + 1
+    listening.progress.beat()
+    assert listening.progress.says() != SERVING
+    getattr(listening.events, verb)(*CASES[verb][0])
+    assert listening.progress.says() == SERVING
+
+
+def test_an_attempt_without_an_answer_is_timed_and_not_counted():
+    listening = Listening()
+    listening.events.commit_ended(None, 0.5)
+    listening.events.checked(None)
+    samples = listening.samples()
+    assert samples[keyed("commit_seconds_count")] == 1
+    assert sum(value for (name, _), value in samples.items() if name == "commits_total") == 0
+    assert keyed("snapshot_seconds_count") not in samples
