@@ -23,7 +23,7 @@ import ldp
 from tests.faults.memory import Faults, MemoryStore, World
 from worker import config
 from worker.counting import layout
-from worker.counting.partition import PartitionState, Window
+from worker.counting.partition import PartitionState, WindowCounts
 from worker.counting.ports import Answer, Metadata, StateLost, StoredPartition, Unavailable
 from worker.store import redis as store
 from worker.store.redis import RedisStore
@@ -392,7 +392,7 @@ def test_metadata_without_an_epoch_are_state_loss_and_stay_as_they_are(
 def test_a_lost_blob_is_noticed(client: "redis.Redis", stream: str, counts: RedisStore) -> None:
     served = ldp.Stream(stream, ldp.GRR(epsilon="1", domain_size=3))
     state = PartitionState.fresh(served, 0)
-    state.offset, state.windows["all"] = 4, Window(4, np.array([1, 1, 2], np.int64))
+    state.offset, state.windows["all"] = 4, WindowCounts(4, np.array([1, 1, 2], np.int64))
     base = layout.initial(LINEAGE, PartitionState.fresh(served, 0))
     assert counts.claim(0, None, base) == StoredPartition(base, {})
     after, blobs = layout.dump(state, base, FLUSHES[1])

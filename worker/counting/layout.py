@@ -25,7 +25,7 @@ import numpy as np
 import ldp
 from worker.counting import rules
 from worker.counting.lineage import newer
-from worker.counting.partition import PartitionState, Window
+from worker.counting.partition import PartitionState, WindowCounts
 from worker.counting.ports import Metadata, NewerState, StateLost
 from worker.counting.rules import Rule
 
@@ -154,7 +154,7 @@ def load(stream: ldp.Stream, metadata: Metadata, blobs: Mapping[str, bytes]) -> 
     return state
 
 
-def _window(stream: ldp.Stream, name: str, flush: str, blob: bytes | None) -> Window:
+def _window(stream: ldp.Stream, name: str, flush: str, blob: bytes | None) -> WindowCounts:
     if blob is None:
         raise StateLost(f"the counts of window {name!r} are missing")
     size = stream.oracle.state_size
@@ -165,7 +165,7 @@ def _window(stream: ldp.Stream, name: str, flush: str, blob: bytes | None) -> Wi
     magic, entries, _, written, reports = _HEADER.unpack_from(blob)
     if (magic, entries, written.hex()) != (_MAGIC, size, flush):
         raise StateLost(f"the counts of window {name!r} are of another commit than the metadata say")
-    return Window(reports, np.frombuffer(blob, "<i8", offset=_HEADER.size).astype(np.int64))
+    return WindowCounts(reports, np.frombuffer(blob, "<i8", offset=_HEADER.size).astype(np.int64))
 
 
 def recorded(metadata: Metadata) -> list[Rule]:

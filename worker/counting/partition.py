@@ -26,7 +26,7 @@ Counts = npt.NDArray[np.int64]
 
 
 @dataclass
-class Window:
+class WindowCounts:
     """The counts of one window: how many reports, and the oracle's state vector."""
 
     reports: int
@@ -69,7 +69,7 @@ class PartitionState:
     late: int = 0
     watermark: int | None = None
     gaps: list[tuple[int, int]] = field(default_factory=list)
-    windows: dict[str, Window] = field(default_factory=dict)
+    windows: dict[str, WindowCounts] = field(default_factory=dict)
     changed: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
@@ -83,7 +83,7 @@ class PartitionState:
         configured: Configured = Configured(),  # noqa: B008  # frozen
     ) -> "PartitionState":
         """Returns the state of the empty prefix [start, start), to be counted by what the configuration asks for."""
-        window = Window(0, stream.oracle.zeros())
+        window = WindowCounts(0, stream.oracle.zeros())
         return cls(start, start, [rules.first(configured, start)], windows={ALL: window}, changed={ALL})
 
     def apply(
