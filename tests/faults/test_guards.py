@@ -270,6 +270,29 @@ def test_commit_step_5_a_commit_whose_blobs_ran_out_of_time_stages_them_again() 
     assert world.happened["unstaged"] >= 1
 
 
+def test_commit_step_5_an_attempt_whose_outcome_is_unknown_is_timed_and_told() -> None:
+    world = Still()
+    process = world.member(1)
+    turn(process)
+    world.send()
+    while process.ownership.counted() == {0: 0}:
+        turn(process, commit=False)
+    metrics, said = Metrics(), list[tuple[str, dict[str, Any]]]()
+    log = SimpleNamespace(warning=lambda event, **facts: said.append((event, facts)))
+    process.ownership._events = StreamEvents(STREAM.name, metrics, Progress(), log)
+
+    def refuse() -> None:
+        raise Unavailable("Redis: no")
+
+    during(process.ownership._store, "promote", refuse)
+    process.ownership.commit()
+    assert said == [("commit.retry", {"error": "Redis: no"})]
+    seen = metrics.registry.get_sample_value
+    assert seen("ldp_worker_commit_seconds_count", {"stream": STREAM.name}) == 1
+    assert seen("ldp_worker_commits_total", {"stream": STREAM.name, "verdict": "done"}) is None
+    assert seen("ldp_worker_errors_total", {"stream": STREAM.name, "step": "commit"}) == 1
+
+
 def test_a_stretch_without_records_writes_no_blob() -> None:
     world = Still()
     world.send()
