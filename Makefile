@@ -32,10 +32,11 @@ test: venv ## Run all tests, on a real Kafka and a real Redis
 unit: venv ## Run the tests that need no services and little time
 	@$(BIN)/python -m pytest -n 2 --dist worksteal -m "not integration and not slow"
 
-lint: venv ## Check style, formatting, types, and the files that GitHub reads
+lint: venv ## Check style, formatting, types, the walls between rooms, and the files that GitHub reads
 	@$(BIN)/ruff check
 	@$(BIN)/ruff format --check
 	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-cache
 	@$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
 	@$(BIN)/check-jsonschema --builtin-schema vendor.citation-file-format .github/CITATION.cff
 

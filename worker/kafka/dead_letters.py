@@ -8,7 +8,8 @@ import contextlib
 import hashlib
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from typing import Any
 
 from kafka import KafkaProducer
@@ -19,8 +20,6 @@ from ldp import frames
 from worker.counting.columns import Batch
 from worker.counting.ports import Unavailable
 from worker.kafka import quirks
-from worker.observe.metrics import Metrics
-from worker.observe.progress import Progress, Step
 
 ERRORS = "__connect.errors."
 """What the names of most headers begin with, after Kafka Connect's."""
@@ -42,8 +41,8 @@ class KafkaDeadLetters:
         stream: whose records they are.
         source: the topic that the records come from.
         topic: the dead-letter topic.
-        metrics: where the letters are counted.
-        progress: what is told whether letters leave.
+        on_acknowledged: called for each letter that is safe.
+        attempt: makes what a sending runs in, so that readiness hears how it went.
     """
 
     def __init__(
@@ -52,12 +51,11 @@ class KafkaDeadLetters:
         stream: ldp.Stream,
         source: str,
         topic: str,
-        metrics: Metrics,
-        progress: Progress,
+        on_acknowledged: Callable[[], object],
+        attempt: Callable[[], AbstractContextManager[None]],
     ) -> None:
         self._stream, self._source, self._topic = stream, source, topic
-        self._progress = progress
-        self._counter = metrics.dead_letters.labels(stream.name)
+        self._on_acknowledged, self._attempt = on_acknowledged, attempt
         self._pending: deque[tuple[Any, bytes, bytes, list[tuple[str, bytes]]]] = deque()
         self._waiting = 0
         try:
@@ -94,7 +92,7 @@ class KafkaDeadLetters:
             (f"{ERRORS}exception.message", frames.REASONS[reason].encode()),
             ("stream", self._stream.name.encode()),
         ]
-        with self._progress.attempt(Step.LETTERS):
+        with self._attempt():
             self._send(key, batch.columns.value(index), headers)
 
     def flush(self) -> None:
@@ -105,7 +103,7 @@ class KafkaDeadLetters:
             KafkaError: an error that waiting does not mend.
         """
         if self._pending:
-            with self._progress.attempt(Step.LETTERS):
+            with self._attempt():
                 self._flush()
 
     def _flush(self) -> None:
@@ -114,7 +112,7 @@ class KafkaDeadLetters:
             future, key, value, headers = self._pending[0]  # where it stays until it is safe
             try:
                 future.get(max(0.0, deadline - time.monotonic()))
-                self._counter.inc()
+                self._on_acknowledged()
             except _TOO_LARGE:
                 if len(value) <= PREFIX_BYTES:
                     raise kafka_errors.MessageSizeTooLargeError(

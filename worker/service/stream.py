@@ -5,6 +5,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 
 import structlog
 
@@ -189,14 +190,18 @@ class StreamWorker:
 
     def _connect(self, settings: dict[str, object], group: str) -> tuple[KafkaLog, KafkaDeadLetters] | None:
         stream, topic = self._served.stream, self._served.topic
-        dead_letters = self._config.dead_letters.topic
         with brokers.listening() as reason:
             try:
                 with self.progress.attempt(Step.CONNECT):
                     kafka = KafkaLog(settings, group, topic)
                     try:
                         letters = KafkaDeadLetters(
-                            settings, stream, topic, dead_letters, self._metrics, self.progress
+                            settings,
+                            stream,
+                            topic,
+                            self._config.dead_letters.topic,
+                            self._metrics.dead_letters.labels(self.name).inc,
+                            partial(self.progress.attempt, Step.LETTERS),
                         )
                     except Exception:
                         kafka.close()
