@@ -80,7 +80,7 @@ def test_a_worker_of_today_goes_on_with_it(name, kafka, redis_url, tmp_path):
             assert "nothing differs in what remains" in difference
         else:
             assert difference is None
-        snapshot = until(world.snapshots.newest, "a snapshot")
-        assert snapshot.head["offsets"] == {"0": 15}
-        assert snapshot.head["reports"] == reports
-        assert snapshot.head["complete"] == (not counted["gaps"])
+        snapshot = world.covered()
+        assert snapshot.cut.offsets == {0: 15}
+        assert snapshot.reports == reports
+        assert snapshot.complete == (not counted["gaps"])
