@@ -9,6 +9,14 @@ import pytest
 from deploy.demo import demo
 
 
+@pytest.fixture(autouse=True)
+def _ctrl_c():
+    """Ctrl-C is heard, also where a shell began the tests in its background, with the signal ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.fixture
 def workers(tmp_path):
     """Two workers that only sleep; both end with the test."""
