@@ -31,51 +31,51 @@ class StreamEvents:
         stream: its name.
         metrics: the worker's metrics.
         progress: what readiness is told.
-        log: the stream's logger.
+        logger: the stream's logger.
 
     Example:
-        >>> class Log:
+        >>> class Printed:
         ...     def info(self, event, **facts): print("info", event, facts)
         ...     warning = info
         >>> metrics = Metrics()
-        >>> events = StreamEvents("emoji", metrics, Progress(), Log())
+        >>> events = StreamEvents("emoji", metrics, Progress(), Printed())
         >>> events.claimed(3, "resume", offset=7, epoch=2)
         info partition.claimed {'partition': 3, 'start': 'resume', 'offset': 7, 'epoch': 2}
         >>> metrics.registry.get_sample_value("ldp_worker_claims_total", {"stream": "emoji", "start": "resume"})
         1.0
     """
 
-    def __init__(self, stream: str, metrics: Metrics, progress: Progress, log: Logger) -> None:
-        self._stream, self._metrics, self._progress, self._log = stream, metrics, progress, log
+    def __init__(self, stream: str, metrics: Metrics, progress: Progress, logger: Logger) -> None:
+        self._stream, self._metrics, self._progress, self._logger = stream, metrics, progress, logger
 
     # a claim
 
     def claimed(self, partition: int, start: str, offset: int, epoch: int) -> None:
         """Counts it, by how it began."""
         self._metrics.claims.labels(self._stream, start).inc()
-        self._log.info("partition.claimed", partition=partition, start=start, offset=offset, epoch=epoch)
+        self._logger.info("partition.claimed", partition=partition, start=start, offset=offset, epoch=epoch)
 
     def claim_failed(self, partitions: Sequence[int], error: Unavailable) -> None:
         """Readiness hears of it, too."""
         self._failed("claim", Step.CLAIM, error)
-        self._log.warning("claim.retry", partitions=partitions, error=str(error))
+        self._logger.warning("claim.retry", partitions=partitions, error=str(error))
 
     def gap_found(self, partition: int, lost_from: int, lost_to: int) -> None:
         """Says what was lost; a letter that was due may be of a record that is gone."""
-        self._log.warning("partition.gap", partition=partition, lost_from=lost_from, lost_to=lost_to)
+        self._logger.warning("partition.gap", partition=partition, lost_from=lost_from, lost_to=lost_to)
         self._progress.over(Step.LETTERS)
 
     def given_up(self, partition: int, why: str) -> None:
         """Says what is given up."""
-        self._log.warning("partition.given_up", partition=partition, why=why)
+        self._logger.warning("partition.given_up", partition=partition, why=why)
 
     def rule_added(self, partition: int, rule: Rule) -> None:
         """Says the rule."""
-        self._log.info("rules.added", partition=partition, **rule.as_json())
+        self._logger.info("rules.added", partition=partition, **rule.as_json())
 
     def rule_older(self, partition: int, older: Older) -> None:
         """Says how to have the configuration followed."""
-        self._log.warning("rules.older", partition=partition, why=older.why, todo=older.todo)
+        self._logger.warning("rules.older", partition=partition, why=older.why, todo=older.todo)
 
     # counting
 
@@ -91,13 +91,13 @@ class StreamEvents:
 
     def rejected(self, reasons: Mapping[str, int], accepted: int, partition: int, offset: int) -> None:
         """Says it, of many records at once."""
-        self._log.warning(
+        self._logger.warning(
             "records.rejected", reasons=reasons, accepted=accepted, partition=partition, offset=offset
         )
 
     def moved(self, partition: int, counted: int, polled: int) -> None:
         """Says both offsets."""
-        self._log.warning("partition.moved", partition=partition, counted=counted, polled=polled)
+        self._logger.warning("partition.moved", partition=partition, counted=counted, polled=polled)
 
     # a commit
 
@@ -110,16 +110,16 @@ class StreamEvents:
     def commit_failed(self, error: Unavailable) -> None:
         """Readiness hears of it, too."""
         self._failed("commit", Step.COMMIT, error)
-        self._log.warning("commit.retry", error=str(error))
+        self._logger.warning("commit.retry", error=str(error))
 
     def compare_failed(self, error: Unavailable) -> None:
         """Readiness hears of it, too."""
         self._failed("compare", Step.COMPARE, error)
-        self._log.warning("compare.retry", error=str(error))
+        self._logger.warning("compare.retry", error=str(error))
 
     def refused(self, partition: int, answer: Answer) -> None:
         """Says the answer."""
-        self._log.warning("commit.refused", partition=partition, verdict=answer.value)
+        self._logger.warning("commit.refused", partition=partition, verdict=answer.value)
 
     def dropped(self, partition: int) -> None:
         """Shows it no longer."""
@@ -128,7 +128,7 @@ class StreamEvents:
     def released(self, partition: int) -> None:
         """Shows it no longer; a letter that was due may be of a record that is another worker's now."""
         self._metrics.forget_partition(self._stream, partition)
-        self._log.info("partition.released", partition=partition)
+        self._logger.info("partition.released", partition=partition)
         self._progress.over(Step.LETTERS)
 
     # publishing
@@ -139,15 +139,15 @@ class StreamEvents:
 
     def opened(self, sequence: int) -> None:
         """Says where it goes on."""
-        self._log.info("publisher.opened", sequence=sequence)
+        self._logger.info("publisher.opened", sequence=sequence)
 
     def behind(self, head: Head, cut: Cut) -> None:
         """Says both."""
-        self._log.warning("snapshot.behind", head=dict(head.offsets), cut=dict(cut.offsets))
+        self._logger.warning("snapshot.behind", head=dict(head.offsets), cut=dict(cut.offsets))
 
     def uncounted(self, partitions: Sequence[int]) -> None:
         """Says which."""
-        self._log.warning("snapshot.uncounted", partitions=partitions)
+        self._logger.warning("snapshot.uncounted", partitions=partitions)
 
     def published(self, snapshot: Snapshot, sum_deviation: float) -> None:
         """Shows what the snapshot says."""
@@ -162,7 +162,7 @@ class StreamEvents:
         for method, body in snapshot.bodies.items():
             for answer in body.sets:
                 metrics.query.labels(name, answer.query.name, method).set(answer.frequency)
-        self._log.info(
+        self._logger.info(
             "snapshot.published",
             sequence=snapshot.sequence,
             reports=snapshot.reports,
@@ -178,12 +178,12 @@ class StreamEvents:
     def publish_failed(self, error: Unavailable) -> None:
         """Readiness hears of it, too."""
         self._failed("publish", Step.PUBLISH, error)
-        self._log.warning("snapshot.retry", error=str(error))
+        self._logger.warning("snapshot.retry", error=str(error))
 
     def recommend_failed(self, sequence: int, error: Exception) -> None:
         """Counts it; snapshots go on without."""
         self._metrics.errors.labels(self._stream, "recommend").inc()
-        self._log.warning("recommend.failed", sequence=sequence, error=f"{type(error).__name__}: {error}")
+        self._logger.warning("recommend.failed", sequence=sequence, error=f"{type(error).__name__}: {error}")
 
     def _failed(self, label: str, step: Step, error: Unavailable) -> None:
         self._metrics.errors.labels(self._stream, label).inc()

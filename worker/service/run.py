@@ -20,7 +20,7 @@ from worker.service.stream import STOP_SECONDS, StreamWorker
 _STUCK_SECONDS = 120
 """A step of the loop takes a second at most; one this long means that the client spins or hangs: a restart helps."""
 
-log = structlog.get_logger("worker.service")
+logger = structlog.get_logger("worker.service")
 
 
 def run(config: Config) -> int:
@@ -37,7 +37,7 @@ def run(config: Config) -> int:
     workers = [StreamWorker(config, served, metrics, stopping) for served in config.streams]
     probes = _Probes(workers, config.snapshots.every_seconds)
     server = _listen(config, metrics, probes)
-    log.info(
+    logger.info(
         "worker.started",
         host=config.http.host,
         port=server.server_port,
@@ -49,7 +49,7 @@ def run(config: Config) -> int:
     while not stopping.wait(1):
         good, facts = probes.healthy()
         if not good:
-            log.critical("worker.stuck", **facts)
+            logger.critical("worker.stuck", **facts)
             faulthandler.dump_traceback()
             os._exit(1)  # the stuck thread cannot be asked; a supervisor starts a new process
     return _stop(workers, server)
@@ -101,7 +101,7 @@ def _stop(workers: Sequence[StreamWorker], server: ThreadingHTTPServer) -> int:
         worker.join(max(0.0, deadline - time.monotonic()))
     failed = {worker.name: worker.progress.error for worker in workers if worker.progress.error}
     unfinished = [worker.name for worker in workers if not worker.progress.ended]
-    log.info("worker.stopped", failed=failed, unfinished=unfinished)
+    logger.info("worker.stopped", failed=failed, unfinished=unfinished)
     if unfinished:  # a client that waits for an answer cannot be asked; nothing half done counts
         os._exit(1 if failed else 0)
     server.shutdown()

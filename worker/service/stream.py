@@ -37,7 +37,7 @@ _FIRST_RETRY, _LONGEST_RETRY = 1.0, 60.0
 _CLOSE_SECONDS = 15
 """How long a publishing thread that is told to end is waited for, before the stream begins again without it."""
 
-log = structlog.get_logger("worker.service")
+logger = structlog.get_logger("worker.service")
 
 
 class StreamWorker:
@@ -54,8 +54,8 @@ class StreamWorker:
         self._config, self._served, self._metrics, self._stopping = config, served, metrics, stopping
         self.name = served.stream.name
         self.progress = Progress()
-        self._log = log.bind(stream=self.name)
-        self._events = StreamEvents(self.name, metrics, self.progress, self._log)
+        self._logger = logger.bind(stream=self.name)
+        self._events = StreamEvents(self.name, metrics, self.progress, self._logger)
         self._thread = threading.Thread(target=self._run, name=f"poll-{self.name}", daemon=True)
 
     def start(self) -> None:
@@ -83,14 +83,14 @@ class StreamWorker:
                 except StateLost as error:
                     self.progress.error = f"StateLost: {error}"
                     self._metrics.up.labels(self.name).set(0)
-                    self._log.error("stream.stopped", error=str(error))
+                    self._logger.error("stream.stopped", error=str(error))
                     return
                 except Exception as error:
                     if time.monotonic() - began > _LONGEST_RETRY:
                         wait = _FIRST_RETRY
                     self._metrics.errors.labels(self.name, "serve").inc()
                     self.progress.failed(Step.SERVE, f"{type(error).__name__}: {error}")
-                    self._log.exception("serve.retry", error=str(error), wait_seconds=wait)
+                    self._logger.exception("serve.retry", error=str(error), wait_seconds=wait)
                     self._pause(wait)
                     wait = min(2 * wait, _LONGEST_RETRY)
         finally:
@@ -109,28 +109,28 @@ class StreamWorker:
         while (connected := self._connect(settings, group)) is None:
             if self._pause(1):
                 return
-        kafka, letters = connected
+        log, dead_letters = connected
         client = connect(config.redis)
-        known = KafkaGroup(settings, group, self._served.topic)
+        kafka_group = KafkaGroup(settings, group, self._served.topic)
         outbox = KafkaOutbox(settings, config.transactional_id(stream), config.snapshots.topic, stream)
         with contextlib.ExitStack() as ending:
             # the last is closed first
-            for close in (client.close, kafka.close, letters.close, known.close, outbox.close):
+            for close in (client.close, log.close, dead_letters.close, kafka_group.close, outbox.close):
                 ending.callback(self._close, close)
             store = RedisStore(client, stream.name)
             ownership = Ownership(
                 group,
                 stream,
                 self._served.configured,
-                kafka,
+                log,
                 store,
-                letters,
+                dead_letters,
                 outbox,
                 self._served.recount_after,
                 time.monotonic,
                 self._events,
             )
-            publisher = self._publisher(store, outbox, known, ownership)
+            publisher = self._publisher(store, outbox, kafka_group, ownership)
             ended, errors = threading.Event(), list[Exception]()
 
             def publish() -> None:
@@ -143,7 +143,7 @@ class StreamWorker:
             self.progress.tick()
             publishing.start()
             try:
-                self._poll(kafka, ownership, errors)
+                self._poll(log, ownership, errors)
                 self._finish(ownership)
             finally:
                 ended.set()
@@ -153,7 +153,7 @@ class StreamWorker:
             raise errors[0]
 
     def _publisher(
-        self, store: RedisStore, outbox: KafkaOutbox, known: KafkaGroup, ownership: Ownership
+        self, store: RedisStore, outbox: KafkaOutbox, kafka_group: KafkaGroup, ownership: Ownership
     ) -> Publisher:
         """Returns what publishes the stream while partition 0 is held here."""
         stream, snapshots = self._served.stream, self._config.snapshots
@@ -163,7 +163,7 @@ class StreamWorker:
             store,
             outbox,
             lambda: sorted(self.progress.partitions or ()),
-            known.uncounted,
+            kafka_group.uncounted,
             lambda: ownership.epoch(0),
             snapshots.level,
             snapshots.fewest_new,
@@ -182,7 +182,7 @@ class StreamWorker:
         try:
             close()
         except Exception as error:
-            self._log.warning("close.failed", error=f"{type(error).__name__}: {error}")
+            self._logger.warning("close.failed", error=f"{type(error).__name__}: {error}")
 
     def _tick(self) -> None:
         self.progress.tick()
@@ -193,9 +193,9 @@ class StreamWorker:
         with brokers.listening() as reason:
             try:
                 with self.progress.attempt(Step.CONNECT):
-                    kafka = KafkaLog(settings, group, topic)
+                    log = KafkaLog(settings, group, topic)
                     try:
-                        letters = KafkaDeadLetters(
+                        dead_letters = KafkaDeadLetters(
                             settings,
                             stream,
                             topic,
@@ -204,14 +204,14 @@ class StreamWorker:
                             partial(self.progress.attempt, Step.LETTERS),
                         )
                     except Exception:
-                        kafka.close()
+                        log.close()
                         raise
-                return kafka, letters
+                return log, dead_letters
             except Unavailable as error:
-                self._log.warning("kafka.unavailable", error=f"{error}{reason}", todo=reason.advice)
+                self._logger.warning("kafka.unavailable", error=f"{error}{reason}", todo=reason.advice)
                 return None
 
-    def _poll(self, kafka: KafkaLog, ownership: Ownership, errors: list[Exception]) -> None:
+    def _poll(self, log: KafkaLog, ownership: Ownership, errors: list[Exception]) -> None:
         """Polls, counts, claims and commits until asked to stop or until the publishing thread ends with an error.
 
         What one poll brings may take long to count: then it is counted in slices, and between them the worker stays in
@@ -224,10 +224,10 @@ class StreamWorker:
             try:
                 with progress.attempt(Step.POLL):
                     if polled:
-                        kafka.keep()
+                        log.keep()
                     else:
-                        polled.extend(kafka.poll(_POLL_MS))
-                ownership.release(kafka.take_revoked())
+                        polled.extend(log.poll(_POLL_MS))
+                ownership.release(log.take_revoked())
                 self._count(ownership, polled)
                 ownership.claim()
                 now = time.monotonic()
@@ -239,17 +239,17 @@ class StreamWorker:
                     ownership.compare()
                     progress.over(Step.COMPARE)
                     with progress.attempt(Step.LOOK):
-                        self._look(kafka, ownership)
+                        self._look(log, ownership)
                     look_at = now + min(_LOOK_SECONDS, self._config.snapshots.every_seconds)
                 if now - began > READY_TIMEOUT_SECONDS:
                     progress.over(Step.SERVE)
             except Unavailable as error:
                 self._metrics.errors.labels(self.name, "poll").inc()
-                self._log.warning("poll.retry", error=str(error))
+                self._logger.warning("poll.retry", error=str(error))
                 polled.clear()
                 ownership.rewind()
                 self._stopping.wait(0.5)
-            progress.state = self._state(kafka, ownership)
+            progress.state = self._state(log, ownership)
             if progress.state == SERVING:
                 progress.over(Step.CLAIM)  # an attempt that is put off is not one that went well
             progress.beat()
@@ -271,25 +271,25 @@ class StreamWorker:
         polled.clear()
         polled.extend(left)
 
-    def _state(self, kafka: KafkaLog, ownership: Ownership) -> str:
+    def _state(self, log: KafkaLog, ownership: Ownership) -> str:
         """Returns what readiness says: serving is to count every partition that the group assigns to this worker."""
         if self.progress.partitions is None:
             return f"not known yet whether topic {self._served.topic} exists"
         if not self.progress.partitions:
             return f"topic {self._served.topic} is missing"
-        if kafka.generation() is None:
+        if log.generation() is None:
             return "joining"
-        return SERVING if kafka.assigned() <= ownership.counted().keys() else "claiming"
+        return SERVING if log.assigned() <= ownership.counted().keys() else "claiming"
 
-    def _look(self, kafka: KafkaLog, ownership: Ownership) -> None:
+    def _look(self, log: KafkaLog, ownership: Ownership) -> None:
         """Brings the gauges up to date."""
-        partitions = kafka.partitions()
+        partitions = log.partitions()
         self.progress.partitions = None if partitions is None else frozenset(partitions)
         if partitions is not None and not partitions:
-            self._log.warning("topic.missing", topic=self._served.topic, todo="ldp-worker create-topics")
+            self._logger.warning("topic.missing", topic=self._served.topic, todo="ldp-worker create-topics")
         stored, watermarks = ownership.stored(), ownership.watermarks()
         # one that counts nothing asks, too: it is to know whether the brokers would answer
-        ends = kafka.ends(stored.keys() or sorted(partitions or ())[:1])
+        ends = log.ends(stored.keys() or sorted(partitions or ())[:1])
         for partition in stored:
             (end, high), labels = ends[partition], (self.name, str(partition))
             self._metrics.owned.labels(*labels).set(1)
@@ -308,4 +308,4 @@ class StreamWorker:
             self.progress.beat()
             ownership.commit()
         behind = {p: n for p, n in ownership.counted().items() if n != ownership.stored()[p]}
-        self._log.info("stream.finished", committed=not behind)
+        self._logger.info("stream.finished", committed=not behind)
