@@ -165,7 +165,7 @@ class Aggregator:
 
     Args:
         stream: whose reports are counted.
-        reject: told of each record that is rejected.
+        on_rejected: told of each record that is rejected.
         most_reports: how many reports a record may have; None, as a file of one binary frame needs it, for any number.
 
     Attributes:
@@ -191,7 +191,7 @@ class Aggregator:
     def __init__(
         self,
         stream: Stream,
-        reject: Callable[[Rejected], None] = lambda _: None,
+        on_rejected: Callable[[Rejected], None] = lambda _: None,
         most_reports: int | None = None,
     ) -> None:
         self.stream = stream
@@ -199,7 +199,7 @@ class Aggregator:
         self.reports = 0
         self.records = 0
         self.rejected: Counter[Reason] = Counter()
-        self._tell = reject
+        self._on_rejected = on_rejected
         self._most = most_reports
 
     def read(self, file: Readable, source: str) -> None:
@@ -277,7 +277,7 @@ class Aggregator:
 
     def _reject(self, rejected: Rejected) -> None:
         self.rejected[rejected.reason] += 1
-        self._tell(rejected)
+        self._on_rejected(rejected)
 
 
 def _parts(file: Readable, block: bytes, size: int) -> Iterator[bytes]:

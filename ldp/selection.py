@@ -113,7 +113,7 @@ values that are the most frequent in truth, of a smaller domain over all."""
 
 
 @dataclass(frozen=True)
-class Row:
+class Ranked:
     """One method's place in a ranking.
 
     Attributes:
@@ -141,7 +141,7 @@ class Ranking:
         weight: that of the correction, 0 to ½; 0 for a `TopQuery`.
     """
 
-    rows: tuple[Row, ...]
+    rows: tuple[Ranked, ...]
     confidence: float
     weight: float
 
@@ -317,7 +317,7 @@ def _rank(
     again = np.maximum(resamples @ corrected + weight * seen + noise[:, noises], least)
     order = np.argsort(scores, kind="stable")
     near = again[:, :, order[0]] <= NEAR * again.min(axis=2)
-    rows = tuple(Row(NAMES[i], float(scores[i]), float(std_errors[i]), float(simulated[i])) for i in order)
+    rows = tuple(Ranked(NAMES[i], float(scores[i]), float(std_errors[i]), float(simulated[i])) for i in order)
     return Ranking(rows, trust * float(near.mean(axis=1).min()), weight)
 
 

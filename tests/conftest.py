@@ -109,7 +109,7 @@ def _find(stack: contextlib.ExitStack, say: Callable[[str], None]) -> Found:
             redis_is_ours=not url,
             how=how,
         )
-    local = stack.enter_context(Services.start(log=say))
+    local = stack.enter_context(Services.start(say))
     return Found(
         kafka or local.kafka.address,
         url or local.redis.address,

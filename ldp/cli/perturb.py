@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ldp.cli.command import INPUT, cli, document_option, file_size, opened, write
+from ldp.cli.command import INPUT, amount, cli, document_option, file_size, opened, write
 
 if TYPE_CHECKING:
     from ldp.files import Readable
@@ -40,7 +40,7 @@ def perturb(stream: Stream, files: tuple[str, ...], form: str, insecure_seed: in
     ldp aggregate reads.
 
     \b
-    printf 'red\\ngreen\\nred\\n' | ldp perturb --document colours.json > reports.jsonl
+    printf 'red\\ngreen\\n' | ldp perturb --document colours.json > reports.jsonl
 
     Coins are secret and drawn anew at each run, so a second run over the same values spends their budget again.
     A line that is not a value ends the command with exit code 1.
@@ -65,7 +65,9 @@ def perturb(stream: Stream, files: tuple[str, ...], form: str, insecure_seed: in
             written += reports
 
     # at the other end of a pipe a command may show its own progress; a terminal shows the reports
-    with opened(files, lambda: f"{written:,} reports", quiet=file_size(sys.stdout.buffer) is None) as sources:
+    with opened(
+        files, lambda: amount(written, "report"), quiet=file_size(sys.stdout.buffer) is None
+    ) as sources:
         try:
             write(parts(sources))
         except ValueError as error:

@@ -30,12 +30,14 @@ def plan(epsilon: str, domain_size: int, reports: int, fakes: bool, as_json: boo
 
     \b
     std error    of a value that nobody has
-    detectable   the smallest frequency that is told from 0: missed with probability 5 % at most, while
-                 with probability 95 % no value that nobody has passes for it
+    detectable   the smallest frequency that is told from 0: missed with
+                 probability 5 % at most, while with probability 95 % no value
+                 that nobody has passes for it
     frame        bytes of a record with one report
     work         what the server goes through for a report
     state        bytes of the counters of one window of one partition
-    decoding     steps of the transform at each snapshot, K·log2(K) for K counters
+    decoding     steps of the transform at each snapshot, K·log2(K) for K
+                 counters
 
     With --fake, what one forged report moves at most, in users: an honest report adds 1 to its user's value on average,
     and nothing to others. Clients are trusted: no protocol of LDP protects from this.
@@ -43,7 +45,8 @@ def plan(epsilon: str, domain_size: int, reports: int, fakes: bool, as_json: boo
     \b
     up           a value of its choice is raised by so many users
     down         or lowered by so many
-    values       so many values are raised at once; of olh, by a search through all seeds
+    values       so many values are raised at once; of olh, by a search through
+                 all seeds
     in all       the sum over these is raised by so many users
     1 std error  is what such a share of forged reports among N moves a value
 

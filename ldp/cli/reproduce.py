@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from ldp.cli.command import cli
+
+if TYPE_CHECKING:
+    from ldp.experiments.figures import Row
 
 
 @cli.command("reproduce")
@@ -30,15 +34,17 @@ def reproduce(figures: tuple[str, ...], quick: bool, seed: int, out: Path) -> No
     """Run the paper's evaluation again, and judge its claims.
 
     \b
-    distribution, bias, variance   mean, bias and variance of the counts, 5,000 runs
-    full-domain                    error of single values over epsilon
-    users                          how many users post-processing is worth
-    set-value, set-value-small     error of random sets
-    set-case                       error of the subgroups of emoji
-    synthetic                      their error on synthetic data, and what it makes one choose
-    top-k                          error of the most frequent values
-    choice                         how well a method is chosen; not in the paper
-    eleventh                       empirical Bayes against the paper's best; not in the paper
+    distribution, bias, variance  mean, bias, variance of the counts, 5,000 runs
+    full-domain                   error of single values over epsilon
+    users                         how many users post-processing is worth
+    set-value, set-value-small    error of random sets
+    set-case                      error of the subgroups of emoji
+    synthetic                     their error on synthetic data, and what it
+                                  makes one choose
+    top-k                         error of the most frequent values
+    choice                        how well a method is chosen; not in the paper
+    eleventh                      empirical Bayes against the paper's best; not
+                                  in the paper
 
     Figures on one line are one computation and come together. With the same numpy the same seed gives the same
     CSVs, byte for byte, on any number of cores. The report is about the figures of this run alone, and replaces an
@@ -47,10 +53,9 @@ def reproduce(figures: tuple[str, ...], quick: bool, seed: int, out: Path) -> No
     from ldp.experiments import choice
     from ldp.experiments.figures import FIGURES
     from ldp.experiments.jobs import FULL, QUICK, cores
-    from ldp.experiments.report import markdown, sums_table, tally
+    from ldp.experiments.report import markdown, tally
     from ldp.experiments.reproduce import experiments_of
     from ldp.experiments.reproduce import reproduce as reproduced
-    from ldp.experiments.sums import sums
 
     figures = figures or tuple(FIGURES)
     try:
@@ -62,15 +67,7 @@ def reproduce(figures: tuple[str, ...], quick: bool, seed: int, out: Path) -> No
             made = reproduced(figures, QUICK if quick else FULL, seed, out, cores(), begin)
         except OSError as error:
             raise click.ClickException(f"{error.filename or out}: {error.strerror}") from None
-    compared = sums(made.rows)
-    if compared:
-        click.echo("Figure 2, mean error in counts summed over the domain:\n")
-        head, lines = sums_table(compared)
-        widths = [max(map(len, column)) for column in zip(head, *lines, strict=True)]
-        for line in (head, *lines):
-            name, *numbers, verdict = map(str.rjust, line, widths)
-            click.echo("  ".join((name.strip().ljust(widths[0]), *numbers, verdict.strip())))
-        click.echo()
+    _print_sums(made.rows)
     if any(row.figure == "choice" for row in made.rows):
         click.echo("Choosing a method, by query, over all data (more in the report):\n")
         click.echo(markdown(*choice.summary(made.rows), numbers=range(1, 7)) + "\n")
@@ -85,6 +82,23 @@ def reproduce(figures: tuple[str, ...], quick: bool, seed: int, out: Path) -> No
             "ldp: no pictures, matplotlib is missing or does not work: pip install 'ldp-worker[plots]'",
             err=True,
         )
+
+
+def _print_sums(rows: Sequence[Row]) -> None:
+    """Prints the sums of Figure 2 as a table, if they are among the rows."""
+    from ldp.experiments.report import sums_table
+    from ldp.experiments.sums import sums
+
+    compared = sums(rows)
+    if not compared:
+        return
+    click.echo("Figure 2, mean error in counts summed over the domain:\n")
+    head, lines = sums_table(compared)
+    widths = [max(map(len, column)) for column in zip(head, *lines, strict=True)]
+    for line in (head, *lines):
+        name, *numbers, verdict = map(str.rjust, line, widths)
+        click.echo("  ".join((name.strip().ljust(widths[0]), *numbers, verdict.strip())))
+    click.echo()
 
 
 @contextmanager

@@ -145,7 +145,7 @@ class Job:
 
 
 def run(
-    jobs: Sequence[Job], seed: int, work: Workers = map, done: Callable[[], object] = lambda: None
+    jobs: Sequence[Job], seed: int, work: Workers = map, on_done: Callable[[], object] = lambda: None
 ) -> list[Row]:
     """Runs jobs and puts their samples together, curve by curve, in the order of the jobs.
 
@@ -153,7 +153,7 @@ def run(
         jobs: each with a key of its own.
         seed: 0 or more. The same seed gives the same rows, bit for bit, with any number of processes.
         work: who runs them, as `workers` gives it; by default this process, one after the other.
-        done: called after each job.
+        on_done: called after each job.
 
     Returns:
         Rows by curve and x, in the order in which the jobs first mention them.
@@ -168,7 +168,7 @@ def run(
         for sample in samples:
             key = (sample.figure, sample.dataset, sample.case, sample.method, sample.x.tobytes())
             merged[key] = merged[key] + sample if key in merged else sample
-        done()
+        on_done()
     return [row for sample in merged.values() for row in sample.rows()]
 
 

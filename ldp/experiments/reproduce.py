@@ -96,7 +96,7 @@ def reproduce(
     seed: int,
     out: Path,
     processes: int = 1,
-    begin: Callable[[str, int], Callable[[], object]] = quiet,
+    on_begin: Callable[[str, int], Callable[[], object]] = quiet,
     pictures: bool = True,
 ) -> Reproduced:
     """Computes figures, judges the claims by them, and writes CSVs, pictures and a report.
@@ -111,7 +111,7 @@ def reproduce(
         seed: 0 or more.
         out: the folder; made if it is not there. Files of an earlier run are replaced, others stay.
         processes: how many processes work.
-        begin: called with the name and the number of steps of each part; gives what is called after each step.
+        on_begin: called with the name and the number of steps of each part; gives what is called after each step.
         pictures: draw pictures too, if matplotlib is installed.
 
     Raises:
@@ -124,12 +124,12 @@ def reproduce(
     with workers(processes) as work:
         for name in names:
             jobs = EXPERIMENTS[name].jobs(scale)
-            rows += EXPERIMENTS[name].finish(run(jobs, seed, work, begin(name, len(jobs))))
+            rows += EXPERIMENTS[name].finish(run(jobs, seed, work, on_begin(name, len(jobs))))
 
     drawn = pictures and _drawable()
     shown = [figure.name for figure in FIGURES.values() if figure.experiment in names]
     written: list[Path] = []
-    advance = begin("files", len(shown))
+    advance = on_begin("files", len(shown))
     for name in shown:
         own = [row for row in rows if row.figure == name]
         written.append(out / f"{name}.csv")

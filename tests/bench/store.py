@@ -23,7 +23,7 @@ REPORTS = 10_000
 
 def lines() -> Iterator[Line]:
     """Seconds a flush, by the size of the domain and by how soon Redis writes its log to disk."""
-    with Services.start(log=lambda text: print(text, file=sys.stderr, flush=True)) as services:
+    with Services.start(lambda text: print(text, file=sys.stderr, flush=True)) as services:
         services.kafka.kill()  # only Redis is measured
         client = connect(Redis(url=services.redis.address, timeout_seconds=60))
         for sync in ("always", "everysec"):

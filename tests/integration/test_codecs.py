@@ -12,7 +12,7 @@ import pytest
 
 from deploy.local import services
 from ldp import frames
-from tests.integration.harness import PATIENCE, World
+from tests.integration.harness import TIMEOUT_SECONDS, World
 
 pytestmark = pytest.mark.integration
 
@@ -49,7 +49,7 @@ def lines(world, count):
 
 
 def pipe(command, data):
-    done = subprocess.run(command, input=data, capture_output=True, timeout=PATIENCE, check=False)
+    done = subprocess.run(command, input=data, capture_output=True, timeout=TIMEOUT_SECONDS, check=False)
     assert done.returncode == 0, done.stderr.decode(errors="replace")
 
 

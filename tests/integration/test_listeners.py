@@ -21,7 +21,7 @@ from pathlib import Path
 import pytest
 
 from deploy.local.services import Services, free_ports, program
-from tests.integration.harness import PATIENCE, Worker, until
+from tests.integration.harness import TIMEOUT_SECONDS, Worker, until
 from worker import check, config
 from worker.kafka import brokers, quirks
 
@@ -315,7 +315,7 @@ def on_a_terminal(*command):
     pid, terminal = pty.fork()
     if pid == 0:
         os.execv(command[0], [str(word) for word in command])
-    shown, deadline = b"", time.monotonic() + PATIENCE
+    shown, deadline = b"", time.monotonic() + TIMEOUT_SECONDS
     with contextlib.suppress(OSError):  # which is how a terminal ends
         while select.select([terminal], [], [], max(0.0, deadline - time.monotonic()))[0]:
             shown += os.read(terminal, 4096)

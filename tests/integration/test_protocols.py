@@ -19,7 +19,7 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from ldp import frames
 from ldp.oracles import ORACLES
 from ldp.snapshot import Incomplete, assemble
-from tests.integration.harness import METHODS, PATIENCE, Worker, until
+from tests.integration.harness import METHODS, TIMEOUT_SECONDS, Worker, until
 from worker import audit, check, config
 from worker.kafka import sender, topics
 from worker.simulation.crowd import draw
@@ -219,7 +219,7 @@ def test_one_worker_serves_every_protocol(kafka, redis_url, tmp_path):
             for i, at in enumerate(rng.permutation(len(records))):
                 futures.append(producer.send(one.topic, value=records[at], partition=i % PARTITIONS))
             ends[name] = len(records)
-        producer.flush(PATIENCE)
+        producer.flush(TIMEOUT_SECONDS)
         for future in futures:
             future.get(0)
 

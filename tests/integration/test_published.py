@@ -11,7 +11,7 @@ import pytest
 from kafka import TopicPartition
 from kafka.admin import OffsetSpec, TransactionState
 
-from tests.integration.harness import PATIENCE, Sending, World, assert_snapshot_topic, until
+from tests.integration.harness import TIMEOUT_SECONDS, Sending, World, assert_snapshot_topic, until
 from worker import check, config
 from worker.cli import watch
 
@@ -70,7 +70,9 @@ def test_point_1_a_publisher_that_dies_inside_its_transaction_hides_no_head(pair
     first.send(20)
     first.covered()
     # the other stream's publisher is killed between its messages and its commit
-    died = subprocess.run([sys.executable, "-c", DIES_INSIDE, second.toml], timeout=PATIENCE, check=False)
+    died = subprocess.run(
+        [sys.executable, "-c", DIES_INSIDE, second.toml], timeout=TIMEOUT_SECONDS, check=False
+    )
     assert died.returncode == -signal.SIGKILL
     assert not decided(first)
     # committed behind it, so hidden from readers of committed records
@@ -98,7 +100,7 @@ def ongoing(world):
 
 def kill_inside(world, worker):
     """SIGKILL while a snapshot's transaction is open."""
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT_SECONDS
     while time.monotonic() < deadline:
         if ongoing(world):
             worker.pause()

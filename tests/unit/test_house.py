@@ -1,4 +1,4 @@
-"""The measures of the house: a file has at most 450 lines or says why not, a function less than 60; all say what they are."""
+"""The measures of the house: a file has at most 450 lines or says why it is longer, a function less than 60."""
 
 import ast
 from pathlib import Path

@@ -11,7 +11,7 @@ from worker.audit.parsing import fingerprint_of
 from worker.audit.protocols import protocol_of
 from worker.audit.records import Deleted, Record, Stretch
 from worker.audit.recount import Recount, recount
-from worker.audit.stored import Cut, Stored, decode, ruled, stretches_of
+from worker.audit.stored import Stored, StoredCut, decode, ruled, stretches_of
 from worker.audit.verdict import PartitionVerdict
 
 _Read = Callable[[int, int], Iterable[Record | Deleted]]
@@ -23,7 +23,7 @@ def judge(
     partition: int,
     *,
     group: str,
-    cut: Cut,
+    cut: StoredCut,
     bounds: tuple[int, int],
     read: _Read,
     offset_metadata: str = "",

@@ -14,7 +14,7 @@ from redis.retry import Retry
 
 from worker.audit.errors import AuditError
 from worker.audit.records import Deleted, Record
-from worker.audit.stored import Cut
+from worker.audit.stored import StoredCut
 from worker.config import Config
 
 _STALL_SECONDS = 60.0
@@ -70,7 +70,7 @@ return found
 """A script that reads a hash and strings as they stand together. KEYS: the hash, then the strings."""
 
 
-def cut_of(client: "redis.Redis", prefix: str) -> Cut:
+def cut_of(client: "redis.Redis", prefix: str) -> StoredCut:
     """Reads a partition's metadata and the blobs that they name, in one script."""
     together = client.register_script(_TOGETHER)
     names = ["all"]

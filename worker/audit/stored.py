@@ -43,7 +43,7 @@ class Stored:
     state: State
 
 
-Cut = tuple[Mapping[str, str], Mapping[str, bytes | None]]
+StoredCut = tuple[Mapping[str, str], Mapping[str, bytes | None]]
 """The fields of a partition's metadata, none if it has none; and the live blobs by window, None for a missing one."""
 
 _LAYOUT = 1

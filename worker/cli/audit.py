@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from worker.cli.command import bar, command, complain, json_option, reach, show, stream_option
+from worker.cli.command import amount, bar, command, complain, json_option, reach, show, stream_option
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -115,7 +115,8 @@ def outcome(verdict: "StreamVerdict") -> str:
         >>> outcome(StreamVerdict("colours", (bad,)))
         'different in partition 0'
     """
-    counted = f"{verdict.reports:,} reports in {verdict.records:,} records, {verdict.malformed:,} malformed"
+    counted = f"{amount(verdict.reports, 'report')} in {amount(verdict.records, 'record')}"
+    counted += f", {verdict.malformed:,} malformed"
     if different := [str(each.partition) for each in verdict.partitions if each.verdict == "different"]:
         return f"different in partition {', '.join(different)}"
     gaps = " except for the recorded gaps" if verdict.verdict == "gap" else ""

@@ -144,3 +144,13 @@ stream_option = click.option(
     "--stream", metavar="NAME", help="Which stream; needed if the configuration has several."
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+
+
+def amount(number: int, what: str) -> str:
+    """Returns a number and what it is of, in the singular for one.
+
+    Example:
+        >>> amount(1, "report"), amount(1200, "report")
+        ('1 report', '1,200 reports')
+    """
+    return f"{number:,} {what}{'' if number == 1 else 's'}"

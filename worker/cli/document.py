@@ -1,5 +1,6 @@
 """Prints a stream's public document."""
 
+import json
 from typing import TYPE_CHECKING
 
 import click
@@ -21,8 +22,6 @@ def document(config: "Config", stream: str | None) -> int:
     \b
     ldp-worker document --stream colours > colours.json
     """  # noqa: D301
-    import json
-
     served = config.served(stream)
     click.echo(json.dumps(served.stream.document(), ensure_ascii=False))
     complain(f"stream {served.stream.name}, fingerprint {served.stream.fingerprint.hex()}")

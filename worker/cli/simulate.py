@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from worker.cli.command import bar, command, complain, reach, stream_option
+from worker.cli.command import amount, bar, command, complain, reach, stream_option
 
 if TYPE_CHECKING:
     from worker.config import Config, Served
@@ -182,8 +182,8 @@ def _truth(served: "Served", crowd: "Crowd", sent: "Sent", seed: int) -> str:
 
 def _outcome(sent: "Sent") -> str:
     """Returns what was sent, in how long, for people."""
-    malformed = f" and {sent.malformed:,} malformed ones" if sent.malformed else ""
+    malformed = f" and {amount(sent.malformed, 'malformed one')}" if sent.malformed else ""
     return (
-        f"{sent.reports:,} reports in {sent.records:,} records{malformed} sent and acknowledged"
+        f"{amount(sent.reports, 'report')} in {amount(sent.records, 'record')}{malformed} sent and acknowledged"
         f" in {sent.seconds:.1f} s, {sent.reports / sent.seconds:,.0f} reports/s"
     )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from worker.cli.command import command, complain, reach, stream_option
+from worker.cli.command import amount, command, complain, reach, stream_option
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -166,8 +166,8 @@ def render(
     from ldp.table import most_frequent
 
     whole = "complete" if snapshot.complete else f"NOT COMPLETE: {gaps(snapshot.cut)}"
-    number, reports = snapshot.sequence, snapshot.reports
-    title = f"{snapshot.stream}: snapshot {number}, {reports:,} reports, {age_seconds:.0f} s old, {whole}"
+    number, reports = snapshot.sequence, amount(snapshot.reports, "report")
+    title = f"{snapshot.stream}: snapshot {number}, {reports}, {age_seconds:.0f} s old, {whole}"
     return Group(Text(title, style="bold"), most_frequent(snapshot, methods, top, width))
 
 

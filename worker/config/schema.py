@@ -45,7 +45,7 @@ def _exact(value: object) -> object:
     return value
 
 
-Topic = Annotated[
+TopicName = Annotated[
     str,
     _must(
         lambda name: re.fullmatch(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}", name),
@@ -164,7 +164,7 @@ class Http(Table):
 class Snapshots(Table):
     """``[snapshots]``: the output topic, and how often a stream publishes to it."""
 
-    topic: Topic = "ldp-snapshots"
+    topic: TopicName = "ldp-snapshots"
     every_seconds: Seconds = 5.0
     level: Annotated[
         StrictFloat, _must(lambda level: 0 < level < 1, "it must be greater than 0 and less than 1")
@@ -182,10 +182,10 @@ class Snapshots(Table):
 class DeadLetters(Table):
     """``[dead_letters]``: the topic that malformed records go to."""
 
-    topic: Topic = "ldp-dead-letters"
+    topic: TopicName = "ldp-dead-letters"
 
 
-class Query(Table):
+class QueryTable(Table):
     """``[[streams.queries]]``: a named set of values, or the most frequent ones; answered in every snapshot.
 
     A set is listed in ``values``, or consists of the values whose label matches a pattern of ``where``.
@@ -207,7 +207,7 @@ class StreamTable(Table):
     """``[[streams]]``: one topic of reports, and the protocol that its clients speak."""
 
     name: Name
-    topic: Topic
+    topic: TopicName
     protocol: str
     epsilon: Annotated[str | StrictInt, BeforeValidator(_exact)]
     domain_size: StrictInt | None = None
@@ -223,7 +223,7 @@ class StreamTable(Table):
     labels_file: Path | None = None
     most_reports: Number = MOST_REPORTS
     revision: Number | None = None
-    queries: list[Query] = []
+    queries: list[QueryTable] = []
 
 
 class File(Table):

@@ -11,7 +11,7 @@ from ldp.arguments import as_integer
 from ldp.oracles import ORACLES
 from worker.config.faults import ConfigError, reason
 from worker.config.redaction import is_showable, shown_path
-from worker.config.schema import Query, StreamTable
+from worker.config.schema import QueryTable, StreamTable
 from worker.counting.rules import Configured, Terms
 
 
@@ -83,7 +83,7 @@ def served_from(table: StreamTable, key: str, folder: Path) -> Served:
         raise ConfigError(f"{key}: {what}") from None
 
 
-def _queries(tables: Sequence[Query], stream: ldp.Stream) -> tuple[ldp.query.Query, ...]:
+def _queries(tables: Sequence[QueryTable], stream: ldp.Stream) -> tuple[ldp.query.Query, ...]:
     """Builds a stream's queries from their tables: those for sets, then those for the most frequent values."""
     sets = [(table.name, _values(table, stream)) for table in tables if table.top is None]
     size = stream.oracle.domain_size
@@ -99,7 +99,7 @@ def _queries(tables: Sequence[Query], stream: ldp.Stream) -> tuple[ldp.query.Que
         raise ValueError(f"stream {stream.name}: {error}") from None
 
 
-def _values(query: Query, stream: ldp.Stream) -> tuple[int, ...]:
+def _values(query: QueryTable, stream: ldp.Stream) -> tuple[int, ...]:
     """Turns a query's patterns, labels or numbers into indices of the domain."""
     if query.where is not None:
         try:

@@ -222,10 +222,10 @@ class Ownership:
         how = "gap" if gap else "fresh" if found is None else "resume"
         self._events.claimed(partition, how, state.offset, loaded.metadata.epoch)
 
-    def apply(self, batch: Batch, beat: Callable[[], object] = lambda: None) -> None:
+    def apply(self, batch: Batch, on_alive: Callable[[], object] = lambda: None) -> None:
         """Counts a polled batch, and sends its malformed records to the dead letters; only of what is held.
 
-        ``beat`` is called again and again while that takes long.
+        ``on_alive`` is called again and again while that takes long.
         """
         held = self._held.get(batch.partition)
         if held is None:
@@ -236,7 +236,7 @@ class Ownership:
             self.drop([batch.partition])
             return
         before = sum(window.reports for window in held.state.windows.values())
-        reasons = held.state.apply(self._stream, batch, beat)
+        reasons = held.state.apply(self._stream, batch, on_alive)
         try:
             for index, reason in reasons.items():
                 self._dead_letters.add(batch, index, reason)

@@ -87,7 +87,7 @@ class PartitionState:
         return cls(start, start, [rules.first(configured, start)], windows={ALL: window}, changed={ALL})
 
     def apply(
-        self, stream: ldp.Stream, batch: Batch, beat: Callable[[], object] = lambda: None
+        self, stream: ldp.Stream, batch: Batch, on_alive: Callable[[], object] = lambda: None
     ) -> Mapping[int, str]:
         """Counts a batch that continues the prefix; returns the reasons of its malformed records by their index.
 
@@ -97,7 +97,7 @@ class PartitionState:
         Args:
             stream: whose batch.
             batch: what comes next.
-            beat: called at least once for each `MOST_WORK` steps.
+            on_alive: called at least once for each `MOST_WORK` steps.
 
         Raises:
             ValueError: the batch does not begin at this state's offset.
@@ -119,7 +119,7 @@ class PartitionState:
                 at_once = max(1, MOST_WORK // stream.oracle.work)
                 for first in range(0, len(decoded.reports), at_once):
                     stream.oracle.accumulate(window.state, decoded.reports[first : first + at_once])
-                    beat()
+                    on_alive()
                 window.reports += len(decoded.reports)
                 self.changed.add(ALL)
                 newest = int(columns.timestamps[begin:end][accepted].max())

@@ -27,7 +27,7 @@ MOST_HEAD_BYTES = 8192
 """Of a request line and its headers."""
 
 Facts = Mapping[str, object]
-Answer = Callable[[], tuple[bool, Facts]]
+Probe = Callable[[], tuple[bool, Facts]]
 
 
 class _Server(ThreadingHTTPServer):
@@ -36,9 +36,9 @@ class _Server(ThreadingHTTPServer):
     request_queue_size = 128
 
     def __init__(
-        self, address: tuple[str, int], registry: CollectorRegistry, answers: Mapping[str, Answer]
+        self, address: tuple[str, int], registry: CollectorRegistry, probes: Mapping[str, Probe]
     ) -> None:
-        self.registry, self.answers = registry, answers
+        self.registry, self.probes = registry, probes
         self._since: dict[Any, float] = {}  # the open connections, the oldest first
         self._lock = threading.Lock()
         super().__init__(address, _Handler)
@@ -101,12 +101,12 @@ class _Handler(BaseHTTPRequestHandler):
         if self.path == "/metrics":
             encode, content_type = choose_encoder(self.headers.get("Accept", ""))
             self._send(HTTPStatus.OK, content_type, encode(self.server.registry))
-        elif self.path in self.server.answers:
-            good, facts = self.server.answers[self.path]()
+        elif self.path in self.server.probes:
+            good, facts = self.server.probes[self.path]()
             status = HTTPStatus.OK if good else HTTPStatus.SERVICE_UNAVAILABLE
             self._send(status, "application/json", json.dumps(facts).encode() + b"\n")
         else:
-            known = ", ".join(["/metrics", *self.server.answers])
+            known = ", ".join(["/metrics", *self.server.probes])
             self._send(HTTPStatus.NOT_FOUND, "text/plain", f"not here; {known} are\n".encode())
 
     def send_response(self, code: int, message: str | None = None) -> None:
@@ -131,7 +131,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def serve(
-    host: str, port: int, registry: CollectorRegistry, healthy: Answer, ready: Answer
+    host: str, port: int, registry: CollectorRegistry, healthy: Probe, ready: Probe
 ) -> ThreadingHTTPServer:
     """Answers on a thread of its own until `shutdown` is called on what it returns.
 

@@ -96,7 +96,7 @@ def connect(
             notice.cancel()
 
 
-class Reason(logging.Handler):
+class ConnectionReason(logging.Handler):
     """Keeps why the client failed to connect the last time, as it logs it; its text stands behind other text."""
 
     def __init__(self) -> None:
@@ -125,9 +125,9 @@ class Reason(logging.Handler):
 
 
 @contextmanager
-def listening() -> Iterator[Reason]:
+def listening() -> Iterator[ConnectionReason]:
     """Hears what the client logs of its connections."""
-    reason = Reason()
+    reason = ConnectionReason()
     quirks.CONNECTIONS.addHandler(reason)
     try:
         yield reason

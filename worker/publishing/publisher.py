@@ -69,14 +69,14 @@ class Publisher:
         self._warned: Sequence[int] = ()
         self._methods: Mapping[str, str] = {}
 
-    def run(self, stopping: threading.Event, every: float, alive: Callable[[], object]) -> None:
+    def run(self, stopping: threading.Event, every: float, on_alive: Callable[[], object]) -> None:
         """Ticks until stopped, then once more, so that what was committed last is published, too.
 
-        ``alive`` is called between ticks: committing a transaction can wait for ever, and a watchdog has to see that.
+        ``on_alive`` is called between ticks: a commit of a transaction can wait for ever, and a watchdog has to see it.
         """
         while not stopping.wait(every):
             self.tick()
-            alive()
+            on_alive()
         self.tick()
         self._let_go()
 

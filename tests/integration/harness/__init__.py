@@ -7,12 +7,12 @@ under test what the right answer is.
 from tests.integration.harness.foreign import Message, assert_snapshot_topic, foreign
 from tests.integration.harness.processes import Worker, frozen
 from tests.integration.harness.truth import METHODS
-from tests.integration.harness.waiting import PATIENCE, until
+from tests.integration.harness.waiting import TIMEOUT_SECONDS, until
 from tests.integration.harness.world import Sending, World
 
 __all__ = [
     "METHODS",
-    "PATIENCE",
+    "TIMEOUT_SECONDS",
     "Message",
     "Sending",
     "Worker",

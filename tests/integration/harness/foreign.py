@@ -15,7 +15,7 @@ import ldp
 from deploy.local import services
 from ldp.snapshot import Incomplete, assemble
 from tests.integration.harness.truth import METHODS
-from tests.integration.harness.waiting import PATIENCE
+from tests.integration.harness.waiting import TIMEOUT_SECONDS
 from tests.integration.harness.world import World
 
 SCHEMA = json.loads(
@@ -75,7 +75,7 @@ def foreign(kafka: str, topic: str) -> list[Message]:
 
 
 def _output(command: Sequence[str]) -> bytes:
-    done = subprocess.run(command, capture_output=True, timeout=PATIENCE, check=False)
+    done = subprocess.run(command, capture_output=True, timeout=TIMEOUT_SECONDS, check=False)
     assert done.returncode == 0, done.stderr.decode(errors="replace")
     return done.stdout
 

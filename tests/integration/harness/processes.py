@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Self
 
 from deploy.local import services, workers
-from tests.integration.harness.waiting import PATIENCE, until
+from tests.integration.harness.waiting import TIMEOUT_SECONDS, until
 
 
 @contextlib.contextmanager
@@ -55,7 +55,7 @@ class Worker(workers.Worker):
 
     def ended(self) -> int:
         """Waits for the end; returns the exit code."""
-        return self.process.wait(PATIENCE)
+        return self.process.wait(TIMEOUT_SECONDS)
 
     def says(self) -> str:
         """What readiness says of its one stream."""

@@ -6,11 +6,11 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-PATIENCE = 90.0
+TIMEOUT_SECONDS = 90.0
 """Seconds until a condition must hold: far more than it takes, so that only what never comes fails."""
 
 
-def until(condition: Callable[[], T | None], what: str, seconds: float = PATIENCE) -> T:
+def until(condition: Callable[[], T | None], what: str, seconds: float = TIMEOUT_SECONDS) -> T:
     """Waits until a condition gives something true, and returns that."""
     deadline = time.monotonic() + seconds
     while not (found := condition()):

@@ -21,7 +21,7 @@ from ldp.snapshot import Snapshot
 from tests.integration.harness.processes import Worker
 from tests.integration.harness.reader import Snapshots
 from tests.integration.harness.truth import METHODS, Reports, base
-from tests.integration.harness.waiting import PATIENCE, until
+from tests.integration.harness.waiting import TIMEOUT_SECONDS, until
 from worker import audit, config
 from worker.kafka import topics
 
@@ -215,7 +215,7 @@ class World:
     def settle(self) -> None:
         """Waits until everything sent is acknowledged."""
         for future in self.sent.futures:
-            future.get(PATIENCE)
+            future.get(TIMEOUT_SECONDS)
         self.sent.futures.clear()
 
     @property
@@ -313,7 +313,7 @@ class Sending:
 
     def __exit__(self, *_: object) -> None:
         self._stop.set()
-        self._thread.join(PATIENCE)
+        self._thread.join(TIMEOUT_SECONDS)
         self._world.sent.reports += self._sent.reports
         self._world.sent.futures += self._sent.futures
 

@@ -19,6 +19,13 @@ def run(*args):
 ASKED = ("plan", "--epsilon", "1", "--domain-size", "1024", "--reports", "1000000")
 
 
+@pytest.mark.parametrize("command", [None, *cli.commands])
+def test_a_page_of_help_fits_in_80_columns(command):
+    page = run(*filter(None, [command]), "--help").stdout
+    assert page.startswith("Usage: ")
+    assert max(map(len, page.splitlines())) <= 80
+
+
 def test_json_is_the_plan():
     result = run(*ASKED, "--json")
     assert result.exit_code == 0

@@ -632,7 +632,7 @@ def all_of_it(tmp_path_factory):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(choice, "REPEATS", 4)
-        made = reproduce.reproduce(FIGURES, TINY, 0, folder / "all", begin=begin, pictures=False)
+        made = reproduce.reproduce(FIGURES, TINY, 0, folder / "all", on_begin=begin, pictures=False)
     assert steps == [[name, 0] for name in (*reproduce.EXPERIMENTS, "files")]
     return made, folder / "all"
 

@@ -31,6 +31,13 @@ def run(tmp_path):
     return run
 
 
+@pytest.mark.parametrize("command", [None, *cli.commands])
+def test_a_page_of_help_fits_in_80_columns(command):
+    page = CliRunner().invoke(cli, [*filter(None, [command]), "--help"]).stdout
+    assert page.startswith("Usage: ")
+    assert max(map(len, page.splitlines())) <= 80
+
+
 COMMANDS = ["run", "check", "create-topics", "watch", "audit", "dead-letters", "document"]
 
 

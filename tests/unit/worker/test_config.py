@@ -8,7 +8,7 @@ import pytest
 from ldp.oracles import ORACLES
 from ldp.query import SetQuery, TopQuery
 from worker.config import ConfigError, load, parse
-from worker.config.schema import File, Query, StreamTable, Table
+from worker.config.schema import File, QueryTable, StreamTable, Table
 from worker.counting.rules import Configured, Terms
 
 STREAM = """
@@ -329,7 +329,7 @@ def test_no_fault_is_said_in_the_words_of_pydantic():
         for key in StreamTable.model_fields:
             lines = "\n".join(f"{k} = {v}" for k, v in (stream | {key: value}).items())
             texts.append(f"[[streams]]\n{lines}")
-        for key in Query.model_fields:
+        for key in QueryTable.model_fields:
             query = {"name": '"q"', "values": "[1]"} | {key: value}
             lines = "\n".join(f"{k} = {v}" for k, v in query.items())
             texts.append(f"{STREAM}[[streams.queries]]\n{lines}")

@@ -12,7 +12,7 @@ import pytest
 import ldp
 from ldp import frames, snapshot
 from ldp.query import SetQuery, TopQuery
-from ldp.selection import Ranking, Row, choose
+from ldp.selection import Ranked, Ranking, choose
 from worker.config import ConfigError, parse
 from worker.counting import layout
 from worker.counting.columns import Batch, Columns
@@ -288,7 +288,7 @@ def test_point_23_a_recommendation_that_changed_is_published_although_no_report_
 
     def ranked(*_):
         return [
-            Ranking((Row(method, 1.0, 0.1, 1.0),), 1.0 if method else 0.0, 0.0) for method in said.values()
+            Ranking((Ranked(method, 1.0, 0.1, 1.0),), 1.0 if method else 0.0, 0.0) for method in said.values()
         ]
 
     def recommended():
