@@ -5,9 +5,9 @@
     with Services.start() as services: ...          the same from Python (tests, demo)
 
 The first takes the ports that everybody expects, 9092 and 6379, where they are free; the others take any free ones. All
-listen on 127.0.0.1 only and keep their data in one temporary folder, which goes when they go. They go
-with this process however it ends: a small shell (`_GUARD`) waits at the other end of a pipe, and when it is told to or
-when the pipe closes it kills what still runs and removes the folder, so even SIGKILL leaves nothing behind.
+listen on 127.0.0.1 only and keep their data in one temporary folder, which goes when they go. They go with this process
+however it ends: a small shell (`_GUARD`) waits at the other end of a pipe, and when it is told to or when the pipe
+closes it kills what still runs and removes the folder, so even SIGKILL leaves nothing behind.
 
 Kafka is one KRaft node, broker and controller in one, of the version in pom.xml. Its jars come through Maven once and
 stay in `~/.cache/ldp-worker` (or below XDG_CACHE_HOME). It needs java and mvn: those on PATH, else Debian's packages

@@ -1,4 +1,4 @@
-"""The command line: ``ldp``, a file a command.
+"""The command line: ``ldp``, a file a command; `command` is what they share.
 
 Exit codes: 0 all is well; 1 a failure; 2 usage.
 """

@@ -1,4 +1,4 @@
-"""The command line: ``ldp-worker``, a file a command.
+"""The command line: ``ldp-worker``, a file a command; `command` is what they share.
 
 Exit codes: 0 asked to stop, or all is well; 1 a failure; 2 usage or configuration; 3 an audit that could not tell.
 """

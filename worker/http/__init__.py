@@ -1,1 +1,1 @@
-"""HTTP: probes and metrics, for whoever may reach the port."""
+"""HTTP: probes and metrics, for whoever may reach the port; all in `server`."""

@@ -1,1 +1,5 @@
-"""What is observed: metrics, logs, and what readiness says."""
+"""What is observed.
+
+`events` makes log lines, metrics and readiness of what the core tells; `metrics` and `logs` say how they look,
+`progress` what a stream's threads say of themselves.
+"""

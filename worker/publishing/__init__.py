@@ -1,1 +1,1 @@
-"""Publishing: snapshots of what is counted, and the method that suits each query."""
+"""Publishing: snapshots of what is counted (`publisher`), and the method that suits each query (`recommender`)."""

@@ -1,1 +1,1 @@
-"""The service: the loops that wire the rooms together."""
+"""The service, where the rooms are wired together: `stream`, one stream's two loops; `run`, the process around them."""

@@ -1,1 +1,1 @@
-"""Simulated users: who they are, and what their devices send; drawn and made, not sent."""
+"""Simulated users: who they are (`crowd`), and what their devices send (`records`); drawn and made, not sent."""

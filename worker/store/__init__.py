@@ -1,1 +1,5 @@
-"""The store: Redis and its scripts; the only place where counts are written."""
+"""The store: Redis and its scripts; the only place where counts are written.
+
+`redis` is the store of `worker.counting.ports`; `claim.lua`, `promote.lua` and `compare.lua` are its steps, `cut.lua`
+reads a partition for who publishes. `errors` names what the client library raises.
+"""
