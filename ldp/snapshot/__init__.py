@@ -1,7 +1,8 @@
 """The snapshot: what a stream's counts say at one cut, as an object and as messages.
 
 One way out, `take` and `encode`, and one way back, `assemble`, which gives the same object. One schema for the topic, a
-file, the screen.
+file, the screen. `contents` is the object; `taking`, `encoding` and `assembling` are the ways; `documents` has the JSON
+that two of them share, `largest` how long a message can be.
 
 As messages a snapshot is a head, a domain (the labels, once) and one body per method, the plain estimate and the
 paper's ten (Section IV, Table I). They follow ``snapshot.schema.json`` beside this file. Compatibility rule: within a

@@ -335,9 +335,8 @@ class Ownership:
         if answer is Answer.LINEAGE:
             why = "the counts in Redis vanished or were replaced while this worker counted"
             raise lost(self._stream, partition, why)
-        if (
-            answer is not Answer.UNSTAGED
-        ):  # the staged blobs' time ran out: only the attempt is to be made anew
+        # where the staged blobs' time ran out, only the attempt is to be made anew
+        if answer is not Answer.UNSTAGED:
             self.drop([partition])
 
     def release(self, partitions: Collection[int]) -> None:
