@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ldp.oracles.oracle import Oracle
 
 Vector = npt.NDArray[np.float64]
-Stretch = tuple[int, int]
+Window = tuple[int, int]
 """A stretch of time [start, end), in milliseconds since the epoch."""
 
 Counts = npt.NDArray[np.int64]
@@ -61,7 +61,7 @@ class Estimate:
     frequencies: Vector
     n: int
     oracle: Oracle
-    windows: tuple[Stretch, ...] = ()
+    windows: tuple[Window, ...] = ()
     counts: Counts | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
@@ -262,9 +262,9 @@ def check_estimate(given: object) -> None:
         )
 
 
-def _joined(windows: Iterable[Stretch]) -> tuple[Stretch, ...]:
-    """Stretches in their order, those that touch as one."""
-    joined: list[Stretch] = []
+def _joined(windows: Iterable[Window]) -> tuple[Window, ...]:
+    """Windows in their order, those that touch as one."""
+    joined: list[Window] = []
     for start, end in sorted(_checked(window) for window in windows):
         first, last = joined[-1] if joined else (start, None)
         if last is not None and start < last:
@@ -278,7 +278,7 @@ def _joined(windows: Iterable[Stretch]) -> tuple[Stretch, ...]:
     return tuple(joined)
 
 
-def _checked(window: Stretch) -> Stretch:
+def _checked(window: Window) -> Window:
     if not isinstance(window, tuple) or len(window) != 2:
         raise TypeError(f"a window is (start, end), got {window!r}")
     start = as_integer("a window's start", window[0], -(1 << 63), (1 << 63) - 2)

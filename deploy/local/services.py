@@ -107,7 +107,7 @@ class Server:
         return self.folder / f"{self.name}.pid"
 
     def start(self) -> None:
-        """Start on the data that is there and wait until the server answers.
+        """Starts on the data that is there and waits until the server answers.
 
         Raises:
             UnavailableError: it ended, or did not answer in time; with the end of its log.
@@ -141,12 +141,12 @@ class Server:
         self._pid.unlink(missing_ok=True)
 
     def restart(self) -> None:
-        """Start again on the same port and data, after a `kill` if it still runs."""
+        """Starts again on the same port and data, after a `kill` if it still runs."""
         self.kill()
         self.start()
 
     def fail(self, what: str) -> NoReturn:
-        """Raise UnavailableError with the end of the server's log."""
+        """Raises UnavailableError with the end of the server's log."""
         tail = "\n".join(self.log.read_text(errors="replace").splitlines()[-25:])
         raise UnavailableError(f"{self.name} {what}; the end of its log:\n{tail}")
 
@@ -168,7 +168,7 @@ class Services:
 
     @classmethod
     def start(cls, say: Say = print, *, usual: bool = False) -> Self:
-        """Find or fetch both programs, start them, and return once both answer.
+        """Finds or fetches both programs, starts them, and returns once both answer.
 
         Args:
             say: Called with a line for each thing that takes a moment.
@@ -218,7 +218,7 @@ class Services:
         return {"LDP_TEST_KAFKA": self.kafka.address, "LDP_TEST_REDIS": self.redis.address}
 
     def stop(self) -> None:
-        """Kill both and remove their data. A second call does nothing."""
+        """Kills both and removes their data. A second call does nothing."""
         self.kafka.kill()
         self.redis.kill()
         _end(self.guard)
@@ -245,7 +245,7 @@ def _end(guard: subprocess.Popen[bytes]) -> None:
 
 
 def _kafka(java: str, jars: Path, folder: Path, port: int, controller_port: int) -> Server:
-    """Format a data folder for a single KRaft node and describe its broker."""
+    """Formats a data folder for a single KRaft node and describes its broker."""
     properties = folder / "kafka.properties"
     properties.write_text(
         f"""\
@@ -298,7 +298,7 @@ log.cleaner.dedupe.buffer.size=8388608
 
 
 def _redis(program: str, folder: Path, port: int) -> Server:
-    """Describe a Redis that loses no acknowledged write: append-only file, synced before each answer."""
+    """Describes a Redis that loses no acknowledged write: append-only file, synced before each answer."""
     data = folder / "redis"
     data.mkdir()
     options = {
@@ -525,7 +525,7 @@ def _install(name: str, package: str, say: Say) -> str | None:
 
 
 def _run(command: list[str], otherwise: str) -> str:
-    """Run to the end and return what it printed; on failure raise UnavailableError with that."""
+    """Runs to the end and returns what it printed; on failure raises UnavailableError with that."""
     try:
         done = subprocess.run(
             command,
@@ -545,7 +545,7 @@ def _run(command: list[str], otherwise: str) -> str:
 
 
 def _stay(services: Services) -> None:
-    """Say what is where, and wait until a server dies (or a signal ends this)."""
+    """Says what is where, and waits until a server dies (or a signal ends this)."""
     print(f"Kafka   {services.kafka.address}    log {services.kafka.log}")
     print(f"Redis   {services.redis.address}    log {services.redis.log}")
     print("Ctrl-C stops both and removes their data.")
@@ -564,7 +564,7 @@ def _stay(services: Services) -> None:
 
 
 def _command(services: Services, command: list[str]) -> int:
-    """Run the command with the services' variables and return its exit code, 128 + n if signal n ended it."""
+    """Runs the command with the services' variables and returns its exit code, 128 + n if signal n ended it."""
     with subprocess.Popen(command, env=os.environ | services.environment()) as child:
         # Ctrl-C reaches the command by itself; the others are passed on; either way it is the command that ends first.
         signal.signal(signal.SIGINT, signal.SIG_IGN)

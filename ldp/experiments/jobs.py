@@ -139,7 +139,7 @@ class Job:
     work: Callable[[np.random.Generator], list[Sample]]
 
     def run(self, seed: int) -> list[Sample]:
-        """Do the work with the generator that the seed and the key give."""
+        """Does the work with the generator that the seed and the key give."""
         key = [part if isinstance(part, int) else zlib.crc32(part.encode()) for part in self.key]
         return self.work(np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key)))
 
