@@ -56,6 +56,27 @@ def test_claim_steps_1_to_5_another_overtakes_it_which_is_no_state_loss() -> Non
         world.verify(0)
 
 
+def test_claim_step_4_one_that_another_overtakes_and_publishes_is_no_state_loss() -> None:
+    """What a head speaks of is looked for after it: another may have counted since the store was asked first."""
+    for step in ("committed", "peek"):
+        world = Still()
+        world.send()
+        slow, quick = world.member(1), world.member(2)
+        slow.log.poll()
+        world.assignment = {1: {0}, 2: {0}}
+        slow.log.mine = {0}
+
+        def overtake(quick: Process = quick, world: Still = world) -> None:
+            quick.log.seen, quick.log.mine = world.generation, {0}
+            count_all(world, quick)
+            publish(world, quick)
+
+        during(slow.ownership._store if step == "peek" else slow.log, step, overtake)
+        turn(slow)
+        count_all(world, slow)
+        world.verify(0)
+
+
 @pytest.mark.parametrize("what", ["generation", "assignment", "refused"])
 def test_claim_steps_6_and_7_nothing_is_claimed_if_the_membership_changed_meanwhile(what: str) -> None:
     world = Still()

@@ -135,7 +135,8 @@ class Ownership:
         1. The membership is noted: its generation, what it assigns, and the topic's id.
         2. Kafka's offsets are read: they follow the store, so counts that they speak of must be found after them.
         3. The store's metadata are read.
-        4. The head of what was published is read; where it could contradict them, one that is decided.
+        4. The head of what was published is read; where it could contradict them, one that is decided, and then the
+           metadata once more: counts that it speaks of must be found after it, too.
         5. The logs' beginnings are read, and where each partition goes on is decided.
         6. Kafka confirms the ownership, by committing just that for a member of the noted generation.
         7. The membership is still the noted one.
@@ -162,6 +163,7 @@ class Ownership:
             head = self._witness.head(decided=False)
             if any(claim.doubtful(p, found[p], head) for p in wanted):
                 head = self._witness.head(decided=True)
+                found = {p: self._peek(claim, p) for p in wanted}
             # Step 5.
             firsts = {p: first for p, (first, _) in self._log.bounds(wanted).items()}
             starts = {p: claim.decide(p, found[p], committed.get(p), firsts[p], head) for p in wanted}
