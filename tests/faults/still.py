@@ -10,7 +10,7 @@ import pytest
 import ldp
 from ldp import frames
 from tests.faults.memory import Faults, Process, World
-from worker.counting.ports import Unavailable
+from worker.counting.ports import Events, Unavailable
 
 STREAM = ldp.Stream("guards", ldp.GRR(epsilon="1", domain_size=3))
 
@@ -24,9 +24,9 @@ class Still(World):
     def pause(self) -> None:
         """Nobody else runs."""
 
-    def member(self, number: int) -> Process:
+    def member(self, number: int, events: Events | None = None) -> Process:
         """A worker whose loops do not run by themselves; it joins with its first poll."""
-        process = Process(self, number)
+        process = Process(self, number, events)
         self.end()
         process.dead = False
         return process
@@ -71,10 +71,10 @@ def count_all(world: Still, process: Process) -> None:
     pytest.fail(f"{process.ownership.stored()} of {ends} is counted")
 
 
-def alone(world: Still, number: int) -> Process:
+def alone(world: Still, number: int, events: Events | None = None) -> Process:
     """A new worker that gets every partition, because there is no other any more."""
     world.members.clear()
-    return world.member(number)
+    return world.member(number, events)
 
 
 def during(side: Any, name: str, happen: Callable[[], object]) -> None:

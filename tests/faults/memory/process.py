@@ -26,10 +26,10 @@ class Silence:
 class Process(Member):
     """One worker process: a polling and a publishing task around the worker's own code."""
 
-    def __init__(self, world: World, number: int) -> None:
+    def __init__(self, world: World, number: int, events: Events | None = None) -> None:
         super().__init__(number)
         self.world = world
-        events = cast(Events, Silence())
+        events = events or cast(Events, Silence())
         configured = world.rng.choice(world.configured)
         world.used.add(configured)
         self.log = MemoryLog(world, self)

@@ -1,0 +1,303 @@
+"""What claim, commit and publish tell of what happens: each verb once, when it happens, with its facts; no more.
+
+What becomes of it, in log, metrics and readiness, is tested in `tests/unit/worker/test_events.py`.
+"""
+
+import inspect
+from collections.abc import Callable, Iterator
+from typing import Any, cast
+
+import pytest
+
+from ldp.snapshot import Cut, Snapshot
+from tests.faults.memory import Process
+from tests.faults.still import Still, alone, count_all, during, turn
+from worker.counting.columns import Batch, Columns
+from worker.counting.head import Head
+from worker.counting.ports import Answer, Events, NotOwner, Unavailable
+from worker.counting.rules import Configured, Older, Rule, Terms
+
+Said = tuple[Any, ...]
+
+
+class Told:
+    """Keeps what is told, as (verb, facts ...)."""
+
+    def __init__(self) -> None:
+        self.said: list[Said] = []
+
+    def __getattr__(self, verb: str) -> Callable[..., None]:
+        names = [*inspect.signature(getattr(Events, verb)).parameters][1:]
+
+        def tell(*facts: Any) -> None:
+            assert len(facts) == len(names)
+            self.said.append((verb, *map(plain, facts)))
+
+        return tell
+
+    def new(self) -> list[Said]:
+        """What was told since it was asked last."""
+        said, self.said = self.said, []
+        return said
+
+
+def plain(fact: Any) -> Any:
+    """A fact as something that is easily written down."""
+    match fact:
+        case float():
+            return "a number"
+        case Snapshot() | Head():
+            return fact.sequence
+        case Cut():
+            return fact.offsets
+        case Unavailable():
+            return str(fact)
+        case Rule():
+            return fact.offset, fact.terms.most_reports
+        case Older():
+            return "older"
+    return fact
+
+
+def worker(world: Still, number: int = 1) -> tuple[Process, Told]:
+    told = Told()
+    return alone(world, number, cast(Events, told)), told
+
+
+def refuse() -> None:
+    raise Unavailable("no")
+
+
+def usual() -> Iterator[list[Said]]:
+    world = Still()
+    world.send(2)
+    world.produce(0, b"\x07noise", "version")
+    process, told = worker(world)
+    turn(process)
+    yield told.new()
+    assert told.said == []
+    while process.ownership.counted() != {0: 3}:
+        turn(process, commit=False)
+    counted = told.new()
+    assert sum(said[1] for said in counted if said[0] == "counted") == 2
+    assert sum(said[3] for said in counted if said[0] == "counted") == 2
+    yield [said for said in counted if said[0] != "counted"] + counted[-1:]
+    process.ownership.commit()
+    process.ownership.compare()
+    yield told.new()
+    for _ in range(2):
+        process.publisher.tick()
+    yield told.new()
+    process.ownership.release([0])
+    process.publisher.tick()
+    yield told.new()
+
+
+def taken_over() -> Iterator[list[Said]]:
+    world = Still()
+    world.send()
+    old, told = worker(world)
+    count_all(world, old)
+    told.new()
+    world.send()
+    while old.ownership.counted() != {0: 10}:
+        turn(old, commit=False)
+    told.new()
+    new, heard = worker(world, 2)
+    turn(new, commit=False)
+    yield heard.new()[:1]
+    old.ownership.commit()
+    yield told.new()
+
+
+def gap() -> Iterator[list[Said]]:
+    world = Still()
+    world.send()
+    count_all(world, world.member(1))
+    world.send(10)
+    world.firsts[0] = 8
+    process, told = worker(world, 2)
+    turn(process, commit=False)
+    yield told.new()
+
+
+def given_up() -> Iterator[list[Said]]:
+    world = Still()
+    world.send()
+    first = world.member(1)
+    count_all(world, first)
+    first.publisher.tick()
+    world.deliver()
+    del world.stored[0]
+    world.recount_after = 1
+    process, told = worker(world, 2)
+    turn(process, commit=False)
+    yield [(said[0], said[1]) for said in told.new()]
+
+
+def rules() -> Iterator[list[Said]]:
+    world = Still()
+    world.send()
+    count_all(world, world.member(1))
+    for revision in (2, 1):
+        world.configured = (Configured(revision, Terms(7, ones=True)),)
+        process, told = worker(world, 4 - revision)
+        turn(process)
+        turn(process)
+        yield [said for said in told.new() if said[0].startswith("rule")]
+
+
+def failing() -> Iterator[list[Said]]:
+    world = Still()
+    world.send()
+    process, told = worker(world)
+    during(process.log, "committed", refuse)
+    process.log.poll()
+    process.ownership.claim()
+    yield told.new()
+    while process.ownership.counted() != {0: 5}:
+        turn(process, commit=False)
+    told.new()
+    during(process.ownership._store, "promote", refuse)
+    process.ownership.commit()
+    yield told.new()
+    process.ownership.commit()
+    during(process.ownership._store, "compare", refuse)
+    process.ownership.compare()
+    yield told.new()
+    during(process.publisher._outbox, "publish", refuse)
+    process.publisher.tick()
+    yield told.new()
+
+
+def moved() -> Iterator[list[Said]]:
+    world = Still()
+    world.send()
+    process, told = worker(world)
+    count_all(world, process)
+    told.new()
+    process.ownership.apply(Batch(0, 7, 8, Columns.of([7], [0], [b"late"])))
+    yield told.new()
+
+
+def behind() -> Iterator[list[Said]]:
+    world = Still()
+    world.send()
+    process, told = worker(world)
+    count_all(world, process)
+    before = world.stored[0]
+    world.send()
+    count_all(world, process)
+    process.publisher.tick()
+    told.new()
+    world.stored[0] = before
+    process.publisher.tick()
+    yield told.new()
+    process.ownership.compare()
+    yield told.new()
+
+
+def uncounted() -> Iterator[list[Said]]:
+    world = Still(partitions=2)
+    world.send()
+    process, told = worker(world)
+    process.log.poll()
+    process.log.mine = {0}
+    while process.ownership.stored() != {0: 5}:
+        for batch in process.log.poll():
+            process.ownership.apply(batch)
+        process.log.mine = {0}
+        process.ownership.claim()
+        process.ownership.commit()
+    told.new()
+    for _ in range(2):
+        process.publisher.tick()
+    yield [said for said in told.new() if said[0] == "uncounted"]
+
+
+SCENES: dict[Callable[[], Iterator[list[Said]]], list[list[Said]]] = {
+    usual: [
+        [("claimed", 0, "fresh", 0, 1)],
+        [("malformed", "version"), ("rejected", {"version": 1}, 0, 0, 2), ("counted", 0, 1, 0)],
+        [("commit_ended", Answer.DONE, "a number")],
+        [
+            ("publishing", True),
+            ("opened", 0),
+            ("published", 1, "a number"),
+            ("checked", "a number"),
+            ("publishing", True),
+            ("checked", None),
+        ],
+        [("released", 0), ("publishing", False)],
+    ],
+    taken_over: [
+        [("claimed", 0, "resume", 5, 2)],
+        [("commit_ended", Answer.FENCED, "a number"), ("refused", 0, Answer.FENCED), ("dropped", 0)],
+    ],
+    gap: [[("gap_found", 0, 5, 8), ("claimed", 0, "gap", 8, 2)]],
+    given_up: [[("given_up", 0), ("claimed", 0)]],
+    rules: [[("rule_added", 0, (5, 7))], [("rule_older", 0, "older")]],
+    failing: [
+        [("claim_failed", [0], "no")],
+        [("commit_ended", None, "a number"), ("commit_failed", "no")],
+        [("commit_ended", Answer.DONE, "a number"), ("compare_failed", "no")],
+        [("publishing", True), ("opened", 0), ("publish_failed", "no")],
+    ],
+    moved: [[("moved", 0, 5, 7), ("dropped", 0)]],
+    behind: [
+        [("publishing", True), ("behind", 1, {0: 5})],
+        [("refused", 0, Answer.FORKED), ("dropped", 0)],
+    ],
+    uncounted: [[("uncounted", [1])]],
+}
+
+
+@pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.__name__)
+def test_what_happens_is_told_once_and_nothing_else(scene: Callable[[], Iterator[list[Said]]]) -> None:
+    assert list(scene()) == SCENES[scene]
+
+
+def test_every_verb_is_told_in_some_scene() -> None:
+    told = {said[0] for turns in SCENES.values() for said_then in turns for said in said_then}
+    verbs = {name for name in vars(Events) if not name.startswith("_")}
+    assert told | {"recommend_failed"} == verbs  # that one is the recommender's, tested with it
+
+
+@pytest.mark.parametrize("why", ["not the owner", "another epoch"])
+def test_a_claim_that_is_put_off_says_nothing_and_waits(why: str) -> None:
+    world = Still()
+    world.send()
+    process, told = worker(world)
+    process.log.poll()
+    asked: list[Any] = []
+
+    def put_off(*_: Any) -> None:
+        asked.append(why)
+        if why == "not the owner":
+            raise NotOwner
+
+    side: Any = process.log if why == "not the owner" else process.ownership._store
+    setattr(side, "confirm" if why == "not the owner" else "claim", put_off)
+    for _ in range(3):
+        process.ownership.claim()
+    assert (asked, told.said) == ([why], [])
+    world.clock += 10
+    process.ownership.claim()
+    assert asked == [why, why]
+
+
+def test_what_was_claimed_waits_no_longer_than_at_first_when_it_is_dropped() -> None:
+    world = Still()
+    world.send()
+    process, told = worker(world)
+    process.log.poll()
+    for _ in range(8):
+        during(process.log, "committed", refuse)
+        process.ownership.claim()
+        world.clock += 10
+    process.ownership.claim()
+    assert told.new()[-1] == ("claimed", 0, "fresh", 0, 1)
+    process.ownership.drop([0])
+    world.clock += 0.1
+    process.ownership.claim()
+    assert told.new()[-1] == ("claimed", 0, "resume", 0, 2)
