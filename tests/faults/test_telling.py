@@ -301,3 +301,16 @@ def test_what_was_claimed_waits_no_longer_than_at_first_when_it_is_dropped() -> 
     world.clock += 0.1
     process.ownership.claim()
     assert told.new()[-1] == ("claimed", 0, "resume", 0, 2)
+
+
+def test_who_is_in_no_generation_asks_nobody() -> None:
+    world = Still()
+    world.send()
+    process, told = worker(world)
+    process.log.poll()
+    process.log.generation = lambda: None  # type: ignore[method-assign]
+    asked: list[Any] = []
+    for name in ("topic_id", "committed", "bounds", "confirm"):
+        setattr(process.log, name, lambda *_, name=name: asked.append(name))
+    process.ownership.claim()
+    assert (asked, told.said) == ([], [])
