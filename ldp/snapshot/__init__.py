@@ -17,7 +17,7 @@ All messages of a snapshot carry one identity, as the header ``snapshot`` and in
 message of one snapshot could pass for a part of another that has the same number.
 """
 
-from ldp.snapshot.assembling import Incomplete, Received, assemble
+from ldp.snapshot.assembling import Incomplete, NewerSchema, Received, assemble
 from ldp.snapshot.contents import Body, Cut, Recommended, SetAnswer, Snapshot, TopAnswer
 from ldp.snapshot.documents import CHUNK, INLINE, SCHEMA, body_document, head_document
 from ldp.snapshot.encoding import FLOAT64, JSON, Message, encode
@@ -34,6 +34,7 @@ __all__ = [
     "Cut",
     "Incomplete",
     "Message",
+    "NewerSchema",
     "Received",
     "Recommended",
     "SetAnswer",

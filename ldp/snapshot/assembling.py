@@ -8,6 +8,7 @@ import orjson
 
 from ldp.query import SetQuery, TopQuery
 from ldp.snapshot.contents import Body, Cut, Recommended, SetAnswer, Snapshot, TopAnswer, Vector
+from ldp.snapshot.documents import SCHEMA
 
 Received = Mapping[str, tuple[Mapping[str, bytes], bytes]]
 """The newest message of each key: its headers and its value."""
@@ -17,6 +18,10 @@ Mark = tuple[bytes | None, bytes | None]
 
 class Incomplete(ValueError):  # noqa: N818  # an answer, not a fault: more messages are to come
     """The messages at hand are not all of one snapshot."""
+
+
+class NewerSchema(ValueError):  # noqa: N818  # named for what was found
+    """A newer version wrote the snapshot, by a schema that this one cannot read."""
 
 
 def assemble(stream: str, received: Received) -> Snapshot:
@@ -29,6 +34,7 @@ def assemble(stream: str, received: Received) -> Snapshot:
     Raises:
         Incomplete: a message is missing, or of another snapshot than the head: of another number or identity, or a
             body whose own identity, number, reports or offsets are not the head's.
+        NewerSchema: the head is of a newer version of the schema.
 
     Example:
         >>> import ldp
@@ -44,6 +50,11 @@ def assemble(stream: str, received: Received) -> Snapshot:
     if not value:
         raise Incomplete(f"the message '{stream}/head' is missing")
     head, mark = orjson.loads(value), _mark(headers)
+    if (schema := head.get("schema", SCHEMA)) > SCHEMA:
+        raise NewerSchema(
+            f"snapshot {head.get('sequence')} of {stream!r} is of schema {schema}, where this version reads up to"
+            f" {SCHEMA}: a newer version wrote it"
+        )
     ours = [
         key for key, (said, _) in received.items() if key.startswith(f"{stream}/") and _mark(said) == mark
     ]

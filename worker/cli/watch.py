@@ -57,6 +57,7 @@ def watch(
 
     from ldp import table
     from ldp.consistency import METHODS
+    from ldp.snapshot import NewerSchema
     from worker.kafka.snapshots import SnapshotReader
     from worker.observe import logs
 
@@ -88,12 +89,13 @@ def watch(
                     console.print(screen(snapshot))
                 if once:
                     return 0
+    except NewerSchema as error:
+        complain(str(error))
+        return 1
     except KeyboardInterrupt:
         return 0
-    why = why_none(config, served)
-    complain(
-        f"no snapshot of {served.stream.name} in topic {config.snapshots.topic} after {timeout:g} s; {why}"
-    )
+    said = f"no snapshot of {served.stream.name} in topic {config.snapshots.topic} after {timeout:g} s"
+    complain(f"{said}; {why_none(config, served)}")
     return 1
 
 

@@ -273,3 +273,16 @@ def test_a_head_alone_is_no_snapshot():
     _, _, parts = make(3)
     with pytest.raises(Incomplete, match="snapshot 4 of 's' has no method's body"):
         snapshot.assemble("s", topic(parts[:1], 4))
+
+
+def test_a_snapshot_of_a_newer_schema_is_refused_as_one():
+    stream = ldp.Stream("s", ldp.GRR("1", 2))
+    taken = snapshot.take(stream, stream.oracle.estimate(np.array([5, 5]), 10), Cut({0: 10}, {}), 3)
+    parts = snapshot.encode(taken)
+    topic = {part.key: (dict(part.headers(3, len(parts))), part.body) for part in parts}
+    headers, body = topic["s/head"]
+    topic["s/head"] = headers, json.dumps(json.loads(body) | {"schema": 2}).encode()
+    with pytest.raises(
+        snapshot.NewerSchema, match=r"snapshot 3 of 's' is of schema 2, .* a newer version wrote"
+    ):
+        snapshot.assemble("s", topic)
