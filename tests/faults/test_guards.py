@@ -291,6 +291,26 @@ def test_commit_step_5_a_commit_whose_blobs_ran_out_of_time_stages_them_again() 
     assert world.happened["unstaged"] >= 1
 
 
+def test_commit_step_6_kafka_hears_of_what_was_stored_before_another_partition_failed() -> None:
+    world = Still(partitions=2)
+    world.send()
+    process = world.member(1)
+    while process.ownership.counted() != {0: 5, 1: 5}:
+        turn(process, commit=False)
+    promote = process.ownership._store.promote
+
+    def second_fails(partition: int, *rest: Any) -> Any:
+        if partition == 1:
+            raise Unavailable
+        return promote(partition, *rest)
+
+    process.ownership._store.promote = second_fails
+    process.ownership.commit()
+    world.deliver()
+    assert process.ownership.stored() == {0: 5, 1: 0}
+    assert world.offsets == {0: (5, COUNTED), 1: (0, CLAIMED)}
+
+
 def test_commit_step_5_an_attempt_whose_outcome_is_unknown_is_timed_and_told() -> None:
     world = Still()
     process = world.member(1)

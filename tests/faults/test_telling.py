@@ -314,3 +314,28 @@ def test_who_is_in_no_generation_asks_nobody() -> None:
         setattr(process.log, name, lambda *_, name=name: asked.append(name))
     process.ownership.claim()
     assert (asked, told.said) == ([], [])
+
+
+def test_a_claim_that_failed_waits_before_it_is_made_again() -> None:
+    world = Still()
+    world.send()
+    process, told = worker(world)
+    process.log.poll()
+    process.log.committed = lambda _: refuse()
+    for _ in range(3):
+        process.ownership.claim()
+    assert told.new() == [("claim_failed", [0], "no")]
+    world.clock += 10
+    process.ownership.claim()
+    assert told.new() == [("claim_failed", [0], "no")]
+
+
+def test_a_record_whose_letter_was_not_sent_is_not_told() -> None:
+    world = Still()
+    process, told = worker(world)
+    turn(process)
+    told.new()
+    process.ownership._dead_letters.add = lambda *_: refuse()
+    with pytest.raises(Unavailable):
+        process.ownership.apply(Batch(0, 0, 1, Columns.of([0], [0], [b"\x07noise"])))
+    assert told.new() == [("dropped", 0)]
