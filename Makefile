@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+LOCKS := requirements-dev.lock requirements.lock
 # Names, versions and hashes for every Python and platform at once, and nothing of where they came from.
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
 
@@ -48,8 +49,10 @@ package: venv ## Build the wheel, and try it in fresh environments: alone, with 
 	@$(BIN)/python -m tests.packaging
 
 lock: venv ## Write both locks anew from pyproject.toml; versions stay where they can, UPGRADE=1 takes the newest
+	@for lock in $(LOCKS); do cp -p $$lock $$lock.before; done
 	@$(COMPILE) $(if $(UPGRADE),--upgrade) --extra dev --output-file requirements-dev.lock pyproject.toml
 	@$(COMPILE) --upgrade --extra worker --constraint requirements-dev.lock --output-file requirements.lock pyproject.toml
+	@for lock in $(LOCKS); do if cmp -s $$lock $$lock.before; then mv $$lock.before $$lock; else rm $$lock.before; fi; done
 
 bench: venv ## Measure against peers; one JSON line a result
 	@$(BIN)/python -m tests.bench

@@ -43,7 +43,7 @@ class Worker:
         """
         with log.open("wb") as out:
             process = subprocess.Popen(
-                [sys.executable, "-m", "worker.cli", "run", *options],
+                [sys.executable, "-m", "worker", "run", *options],
                 cwd=ROOT,
                 env=environ,
                 stdin=subprocess.DEVNULL,

@@ -12,7 +12,7 @@ __all__ = ["aggregate", "cli", "document", "main", "perturb", "plan", "reproduce
 
 
 def main() -> None:
-    """The entry point of ``ldp``."""
+    """Runs the command line."""
     try:
         cli(prog_name="ldp")
     except OSError as error:  # a full disk behind stdout, say

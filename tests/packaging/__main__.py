@@ -112,6 +112,9 @@ def client_alone(wheel: Path, folder: Path) -> None:
         must(oracle.check(reports).tolist() == [True], "a report is well-formed", done)
     done = run(commands / "python", "-c", "import ldp; print(ldp.__version__)", folder=folder)
     must(done.out == f"{ldp.__version__}\n", "the version is the wheel's", done)
+    for command in ("ldp", "ldp-worker"):
+        done = run(commands / command, "--version", folder=folder)
+        must((done.code, done.out, done.err.count("\n")) == (2, "", 1), f"{command} says what it lacks", done)
 
 
 def mathematics(wheel: Path, folder: Path) -> None:

@@ -199,3 +199,16 @@ def test_one_version_is_said_everywhere() -> None:
     newest = re.search(r"^## \[(.+?)\]", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
     assert newest is not None
     assert newest[1] == PROJECT["version"]
+
+
+@pytest.mark.parametrize(
+    ("package", "said"),
+    [
+        ("ldp", "ldp: not installed: click; pip install ldp-worker brings what the commands need\n"),
+        ("worker", "ldp-worker: not installed: click; the extra has it: pip install 'ldp-worker[worker]'\n"),
+    ],
+)
+def test_a_command_without_its_packages_says_what_to_type(package, said):
+    code = f"import sys; sys.modules['click'] = None; from {package}.__main__ import main; main()"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", said)

@@ -119,6 +119,6 @@ def test_what_is_missing_exits_2(args):
 
 
 def test_as_a_module():
-    command = [sys.executable, "-m", "ldp.cli", "--version"]
+    command = [sys.executable, "-m", "ldp", "--version"]
     done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60)
     assert done.stdout.startswith("ldp, version ")

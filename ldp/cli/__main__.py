@@ -1,5 +1,0 @@
-"""``python -m ldp.cli`` is ``ldp``."""
-
-from ldp.cli import main
-
-main()

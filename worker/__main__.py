@@ -1,0 +1,19 @@
+"""``ldp-worker``, and ``python -m worker``: the command line, or a word where it is not installed whole."""
+
+import sys
+
+
+def main() -> None:
+    """The entry point of ``ldp-worker``."""
+    try:
+        from worker import cli
+    except ModuleNotFoundError as error:
+        sys.stderr.write(
+            f"ldp-worker: not installed: {error.name}; the extra has it: pip install 'ldp-worker[worker]'\n"
+        )
+        sys.exit(2)
+    cli.main()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,5 +1,0 @@
-"""``python -m worker.cli`` is ``ldp-worker``."""
-
-from worker.cli import main
-
-main()
