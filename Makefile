@@ -31,7 +31,7 @@ test: venv ## Run all tests, on a real Kafka and a real Redis
 	@$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder
 
 unit: venv ## Run the tests that need no services and little time
-	@$(BIN)/python -m pytest -n 2 --dist worksteal -m "not integration and not slow"
+	@$(BIN)/python -m pytest -n 2 --dist worksteal -m "not integration and not slow" tests/unit tests/faults ldp worker
 
 lint: venv ## Check style, formatting, types, the walls between rooms, and the files that GitHub reads
 	@$(BIN)/ruff check

@@ -108,6 +108,7 @@ def history(seed: int) -> dict[str, int]:
     return world.happened
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("block", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in range(1, BLOCKS))])
 def test_no_history_differs_from_a_recount(block: int) -> None:
     total: collections.Counter[str] = collections.Counter()

@@ -247,6 +247,7 @@ def least_squares(estimate):
 PROGRAMS = [("norm-sub", least_squares), ("mle-apx", quadratic)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("method", "program"), PROGRAMS)
 @pytest.mark.parametrize("estimate", [*inputs(2), *inputs(7)])
 def test_a_generic_optimiser_finds_nothing_better(method, program, estimate):
@@ -268,6 +269,7 @@ def test_a_generic_optimiser_finds_nothing_better(method, program, estimate):
     np.testing.assert_allclose(found, inside, atol=2e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("method", "program"), PROGRAMS)
 @pytest.mark.parametrize("estimate", [*SMALL, *inputs(300)])
 def test_the_conditions_of_a_minimum_hold(method, program, estimate):

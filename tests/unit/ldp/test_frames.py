@@ -220,6 +220,7 @@ def test_vectors(vector):
             assert decoded.counts.tolist() == [len(item["reports"])]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("vector", VECTORS, ids=lambda vector: vector["name"])
 def test_vectors_in_one_batch(vector):
     """Accepted and rejected records, binary and JSON, mixed: none disturbs another."""

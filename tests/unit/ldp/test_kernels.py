@@ -222,6 +222,7 @@ def test_bit_counts_equal_a_recount(d):
         assert (state - 5 == values[:n].sum(axis=0)).all()
 
 
+@pytest.mark.slow
 def test_bit_counts_of_the_largest_domain():
     d = 1 << 24
     bits = np.random.default_rng(2).integers(256, size=(3, d // 8), dtype=np.uint8)

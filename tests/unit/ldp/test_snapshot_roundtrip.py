@@ -91,6 +91,7 @@ def as_python_writes(text):
     return re.sub(token, written, text)
 
 
+@pytest.mark.slow
 @given(snapshots(), *SIZES)
 @settings(max_examples=150, deadline=None)
 def test_what_is_taken_and_written_is_what_is_read(taken, inline, chunk):

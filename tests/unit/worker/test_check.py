@@ -482,6 +482,7 @@ def test_no_message_of_a_snapshot_is_larger_than_said(d, protocol):
     assert largest <= bound <= 2 * largest + 16_384
 
 
+@pytest.mark.slow
 def test_a_snapshot_that_is_mostly_recommendations_is_not_larger_than_said():
     d, n = 2000, 10**9
     names = [f"q{i}" for i in range(d)]

@@ -153,6 +153,7 @@ def test_point_15_head_is_get_without_the_body(server):
             assert int(answer.headers["Content-Length"]) > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("request_line", "status"),
     [

@@ -65,6 +65,7 @@ def test_point_21_the_vectors_in_python_and_in_the_second_client(seed, v, g, x, 
     assert truth._mul32(np.array([seed], np.uint64), v, g).tolist() == [bucket]
 
 
+@pytest.mark.slow
 @every_vector
 def test_point_21_the_vectors_in_the_kernels(seed, v, g, x, bucket):
     """Perturbing, counting, and what the attack attacks."""

@@ -145,6 +145,7 @@ print(heard)
 """
 
 
+@pytest.mark.slow
 def test_why_no_broker_lets_the_client_in_stands_in_its_log_alone():
     """In a process of its own, as the client leaves its thread and its sockets behind."""
     with socket.socket() as held:
