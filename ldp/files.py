@@ -229,7 +229,7 @@ class Aggregator:
         for record in _parts(file, block, size):
             length += len(record) - wire.HEADER_BYTES
             if reason in ("", Reason.ONES):
-                decoded = frames.decode(self.stream, record, np.array([0, len(record)]))
+                decoded = frames.decode(self.stream, record, np.array([0]), np.array([len(record)]))
                 reason = decoded.reasons.get(0, reason)
                 oracle.accumulate(state, decoded.reports)
                 reports += decoded.reports.size
@@ -263,7 +263,7 @@ class Aggregator:
             if binary.size:
                 data = data.copy()
                 data[binary] = 0  # no version
-            decoded = frames.decode(self.stream, data, bounds, most_reports=self._most)
+            decoded = frames.decode(self.stream, data, bounds[:-1], bounds[1:], most_reports=self._most)
             self.stream.oracle.accumulate(self.state, decoded.reports)
             self.reports += decoded.reports.size
             self.records += decoded.counts.size

@@ -67,6 +67,9 @@ REASONS: Mapping[str, str] = {
 }
 """What each reason says to people."""
 
+VERDICTS: tuple[Reason, ...] = (Reason.EMPTY, *Reason)
+"""The reason that a verdict stands for; the first one is a place holder, as verdict 0 is none."""
+
 _NO_LIMIT = 1 << 62
 
 
@@ -77,12 +80,17 @@ class Decoded:
     Attributes:
         reports: the reports of all accepted records, in order.
         counts: (m,) int64, the number of reports of each record; 0 is a rejected one.
-        reasons: for each rejected record its index, ascending, and the code of the reason.
+        verdicts: (m,) uint8, 0 for an accepted record, else which of `Reason` rejects it, counted from 1.
     """
 
     reports: npt.NDArray[np.void]
     counts: npt.NDArray[np.int64]
-    reasons: dict[int, str]
+    verdicts: npt.NDArray[np.uint8]
+
+    @property
+    def reasons(self) -> dict[int, Reason]:
+        """For each rejected record its index, ascending, and the reason; O(rejected) objects."""
+        return {i: VERDICTS[self.verdicts[i]] for i in np.flatnonzero(self.verdicts).tolist()}
 
 
 def encode(stream: Stream, reports: npt.NDArray[np.void]) -> bytes:
@@ -137,7 +145,8 @@ def encode_lines(stream: Stream, reports: npt.NDArray[np.void]) -> bytes:
 def decode(
     stream: Stream,
     buffer: bytes | bytearray | memoryview | npt.NDArray[np.uint8],
-    bounds: npt.NDArray[np.int64],
+    begins: npt.NDArray[np.int64],
+    ends: npt.NDArray[np.int64],
     *,
     most_reports: int | None = None,
     judge_ones: bool = True,
@@ -151,58 +160,63 @@ def decode(
 
     Args:
         stream: the stream whose records these are.
-        buffer: the bytes of all records' values, one after the other.
-        bounds: (m+1,) int64 offsets; record i is ``buffer[bounds[i]:bounds[i+1]]``.
+        buffer: what the records' values lie in, in their order, with anything between them.
+        begins: (m,) int64, where they begin; record i is ``buffer[begins[i]:ends[i]]``.
+        ends: (m,) int64, where they end.
         most_reports: how many reports a record may have; None for any number.
         judge_ones: whether unlikely reports are rejected, see `Oracle.likely`.
 
     Raises:
-        ValueError: bounds that are not offsets into the buffer in ascending order.
+        ValueError: begins and ends that are no stretches of the buffer in ascending order.
 
     Example:
         >>> import ldp
         >>> stream = ldp.Stream("colours", ldp.GRR("1", domain_size=3))
         >>> frame = encode(stream, stream.oracle.perturb([0, 1, 2]))
-        >>> decoded = decode(stream, frame + b"noise", np.array([0, 8, 13]))
+        >>> decoded = decode(stream, frame + b"noise", np.array([0, 8]), np.array([8, 13]))
         >>> decoded.counts.tolist(), decoded.reasons
         ([3, 0], {1: <Reason.VERSION: 'version'>})
     """
     from ldp import kernels
 
-    data, bounds = _columns(buffer, bounds)
+    data, begins, ends = _columns(buffer, begins, ends)
     size = stream.oracle.report_bytes
     header = np.frombuffer(wire.header(stream.fingerprint), np.uint8).copy()
     most = _NO_LIMIT if most_reports is None else most_reports
-    kinds, counts = kernels.classify_frames(data, bounds, header, size, most)
+    kinds, counts = kernels.classify_frames(data, begins, ends, header, size, most)
     wrong = {kind: Reason[kind.name] for kind in kernels.Kind if kind > kernels.Kind.JSON}
     reasons = {i: wrong[kinds[i]] for i in np.flatnonzero(kinds > kernels.Kind.JSON).tolist()}
     bodies: dict[int, bytes] = {}
     for i in np.flatnonzero(kinds == kernels.Kind.JSON).tolist():
         try:
-            bodies[i] = _from_json(stream, data[bounds[i] : bounds[i + 1]].tobytes(), most)
+            bodies[i] = _from_json(stream, data[begins[i] : ends[i]].tobytes(), most)
             counts[i] = len(bodies[i]) // size
         except _RejectedError as rejected:
             reasons[i] = rejected.reason
 
-    ends = np.cumsum(counts)
-    together = kernels.copy_bodies(data, bounds, kinds, counts, size)
+    totals = np.cumsum(counts)
+    together = kernels.copy_bodies(data, ends, kinds, counts, size)
     for i, body in bodies.items():
-        together[int(ends[i]) * size - len(body) :][: len(body)] = np.frombuffer(body, np.uint8)
+        together[int(totals[i]) * size - len(body) :][: len(body)] = np.frombuffer(body, np.uint8)
     return _judged(stream.oracle, together.view(stream.oracle.report_dtype), counts, reasons, judge_ones)
 
 
 def _columns(
-    buffer: bytes | bytearray | memoryview | npt.NDArray[np.uint8], bounds: npt.NDArray[np.int64]
-) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
+    buffer: bytes | bytearray | memoryview | npt.NDArray[np.uint8],
+    begins: npt.NDArray[np.int64],
+    ends: npt.NDArray[np.int64],
+) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """The arguments of `decode` as arrays, checked."""
     data = _frozen(np.frombuffer(buffer, np.uint8) if len(buffer) else np.empty(0, np.uint8))
-    bounds = np.asarray(bounds)
-    if bounds.ndim != 1 or bounds.size == 0 or bounds.dtype != np.int64:
-        raise ValueError(f"bounds must be (m+1,) int64, not {bounds.shape} {bounds.dtype}")
-    bounds = _frozen(bounds)
-    if bounds[0] < 0 or bounds[-1] > data.size or (bounds[1:] < bounds[:-1]).any():
-        raise ValueError(f"bounds must ascend within 0 to {data.size}, the size of the buffer")
-    return data, bounds
+    begins, ends = np.asarray(begins), np.asarray(ends)
+    for name, bounds in (("begins", begins), ("ends", ends)):
+        if bounds.ndim != 1 or bounds.dtype != np.int64 or bounds.shape != begins.shape:
+            raise ValueError(f"{name} must be (m,) int64, not {bounds.shape} {bounds.dtype}")
+    if begins.size and (
+        begins[0] < 0 or ends[-1] > data.size or (begins > ends).any() or (begins[1:] < ends[:-1]).any()
+    ):
+        raise ValueError(f"begins and ends must ascend within 0 to {data.size}, the size of the buffer")
+    return data, _frozen(begins), _frozen(ends)
 
 
 def _judged(
@@ -225,7 +239,10 @@ def _judged(
     if not whole.all():
         reports = reports[np.repeat(whole, counts)]
         counts[~whole] = 0
-    return Decoded(reports, counts, dict(sorted(reasons.items())))
+    verdicts = np.zeros(counts.size, np.uint8)
+    for i, reason in reasons.items():
+        verdicts[i] = VERDICTS.index(reason, 1)
+    return Decoded(reports, counts, verdicts)
 
 
 class _RejectedError(Exception):

@@ -66,7 +66,7 @@ def warm() -> None:
     count_ones(bits)
     choose_subsets(np.zeros((1, 1), np.int64), values, np.zeros(1, np.bool_), 2)
     walsh_hadamard(state)
-    data, bounds = np.zeros(1, np.uint8), np.zeros(2, np.int64)
+    data, bounds = np.zeros(1, np.uint8), np.zeros(1, np.int64)
     data.flags.writeable = bounds.flags.writeable = False  # as decode passes them
-    kinds, counts = classify_frames(data, bounds, data.copy(), 1, 1)
+    kinds, counts = classify_frames(data, bounds, bounds, data.copy(), 1, 1)
     copy_bodies(data, bounds, kinds, counts, 1)

@@ -26,7 +26,8 @@ class Kind(IntEnum):
 @njit(cache=True, nogil=True)
 def classify_frames(
     data: npt.NDArray[np.uint8],
-    bounds: npt.NDArray[np.int64],
+    begins: npt.NDArray[np.int64],
+    ends: npt.NDArray[np.int64],
     header: npt.NDArray[np.uint8],
     size: int,
     most: int,
@@ -34,8 +35,9 @@ def classify_frames(
     """Tells sound binary frames from JSON and from malformed ones; nothing is said about the reports inside.
 
     Args:
-        data: the bytes of all records.
-        bounds: (m+1,) int64, where they begin and end.
+        data: what the records lie in.
+        begins: (m,) int64, where they begin.
+        ends: (m,) int64, where they end.
         header: the version byte and the fingerprint.
         size: the bytes of a report.
         most: how many reports a record may have.
@@ -44,10 +46,10 @@ def classify_frames(
         kinds: (m,) uint8, a `Kind` each.
         counts: (m,) int64, the number of reports of a BINARY one, else 0.
     """
-    kinds = np.empty(bounds.size - 1, np.uint8)
-    counts = np.zeros(bounds.size - 1, np.int64)
+    kinds = np.empty(begins.size, np.uint8)
+    counts = np.zeros(begins.size, np.int64)
     for i in range(kinds.size):
-        start, length = bounds[i], bounds[i + 1] - bounds[i]
+        start, length = begins[i], ends[i] - begins[i]
         same = min(length, header.size)
         while same and data[start + same - 1] == header[same - 1]:
             same -= 1  # down to 0 when all bytes of the header agree
@@ -74,7 +76,7 @@ def classify_frames(
 @njit(cache=True, nogil=True)
 def copy_bodies(
     data: npt.NDArray[np.uint8],
-    bounds: npt.NDArray[np.int64],
+    ends: npt.NDArray[np.int64],
     kinds: npt.NDArray[np.uint8],
     counts: npt.NDArray[np.int64],
     size: int,
@@ -82,8 +84,8 @@ def copy_bodies(
     """The reports of BINARY records, where they belong among the reports of all records.
 
     Args:
-        data: the bytes of all records.
-        bounds: (m+1,) int64, where they begin and end.
+        data: what the records lie in.
+        ends: (m,) int64, where they end.
         kinds: (m,) uint8, from `classify_frames`.
         counts: (m,) int64, the number of reports of each record of any kind.
         size: the bytes of a report.
@@ -96,7 +98,7 @@ def copy_bodies(
     for i in range(kinds.size):
         length = counts[i] * size
         if kinds[i] == Kind.BINARY:
-            start = bounds[i + 1] - length
+            start = ends[i] - length
             for k in range(length):
                 wire[place + k] = data[start + k]
         place += length

@@ -22,13 +22,13 @@ def lines() -> Iterator[Line]:
     buffer = np.frombuffer(b"".join(values), np.uint8)
     bounds = np.arange(RECORDS + 1, dtype=np.int64) * len(values[0])
 
-    decoded = frames.decode(stream, buffer, bounds)
+    decoded = frames.decode(stream, buffer, bounds[:-1], bounds[1:])
     theirs, reasons = one_by_one(stream, values)
     assert np.array_equal(decoded.reports, theirs), "the peer decodes otherwise"
     assert decoded.reasons == reasons == {}, "the peer rejects otherwise"
     yield compare(
         "decode binary frames of one report",
-        lambda: frames.decode(stream, buffer, bounds),
+        lambda: frames.decode(stream, buffer, bounds[:-1], bounds[1:]),
         lambda: one_by_one(stream, values),
         peer_name="Python, one record at a time",
         setup=f"OLH, {len(values[0])} bytes a record, {RECORDS} records a call; "

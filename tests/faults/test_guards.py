@@ -14,7 +14,7 @@ from tests.faults.memory import Crash, Faults, MemoryLog, Process, rules_of
 from tests.faults.still import STREAM, Still, alone, count_all, during, turn
 from worker.counting import layout
 from worker.counting.ports import CLAIMED, COUNTED, NewerState, NotOwner, StateLost, Unavailable
-from worker.counting.rules import Configured, Terms
+from worker.counting.rules import MAX_BATCH_BYTES, Configured, Terms
 from worker.observe.events import StreamEvents
 from worker.observe.metrics import Metrics
 from worker.observe.progress import Progress
@@ -223,7 +223,7 @@ def test_commit_step_3_a_record_whose_letter_cannot_be_sent_is_counted_again() -
     turn(process)
     for _ in range(3):
         world.produce(0, b"\x07noise", "version")
-    add, letters = process.ownership._dead_letters.add, []
+    add, letters = process.ownership._dead_letters.send, []
 
     def refuse_the_second(*args: Any) -> None:
         letters.append(args)
@@ -231,7 +231,7 @@ def test_commit_step_3_a_record_whose_letter_cannot_be_sent_is_counted_again() -
             raise Unavailable
         add(*args)
 
-    process.ownership._dead_letters.add = refuse_the_second
+    process.ownership._dead_letters.send = refuse_the_second
     count_all(world, process)
     world.verify(0)
     assert world.letters == {(0, 0), (0, 1), (0, 2)}
@@ -353,7 +353,7 @@ def test_a_stretch_without_records_writes_no_blob() -> None:
 
 def configure(world: Still, most: int) -> None:
     """What the workers from here on are configured with."""
-    world.configured = [Configured(terms=Terms(most, ones=True))]
+    world.configured = [Configured(terms=Terms(most, True, MAX_BATCH_BYTES))]
 
 
 def ruled(world: Still) -> list[tuple[int, int, int]]:
@@ -827,7 +827,9 @@ def test_point_18_a_snapshot_with_too_few_new_reports_is_held_back() -> None:
         assert [head.reports for head in world.heads] == published
 
 
-@pytest.mark.parametrize("configured", [Configured(terms=Terms(7, ones=True)), Configured(3)], ids=str)
+@pytest.mark.parametrize(
+    "configured", [Configured(terms=Terms(7, True, MAX_BATCH_BYTES)), Configured(3)], ids=str
+)
 def test_point_4_an_empty_partition_that_is_given_up_has_the_published_rules(configured: Configured) -> None:
     world = Still(partitions=2)
     world.send(5)

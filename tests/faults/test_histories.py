@@ -11,11 +11,15 @@ import ldp
 from ldp import frames
 from tests.faults.memory import Faults, Process, World
 from worker.counting.ports import StateLost
-from worker.counting.rules import Configured, Terms
+from worker.counting.rules import MAX_BATCH_BYTES, Configured, Terms
 
 STREAM = ldp.Stream("histories", ldp.GRR(epsilon="1", domain_size=3))
 BAD = {b"": "empty", b"\x07noise": "version", b"{}": "json"}
-RULES = [Configured(revision, Terms(most, ones=True)) for revision in (None, 1, 2) for most in (1, 2, 3)]
+RULES = [
+    Configured(revision, Terms(most, True, MAX_BATCH_BYTES))
+    for revision in (None, 1, 2)
+    for most in (1, 2, 3)
+]
 HISTORIES, BLOCKS = 1000, 20
 HAPPENED: dict[int, collections.Counter[str]] = {}
 """What happened in each block of histories."""

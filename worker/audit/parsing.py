@@ -19,10 +19,12 @@ class Limits:
     Attributes:
         most: how many reports a record may have, or None for any number.
         ones: whether the number of ones in a unary report is judged.
+        batch: how many bytes a record batch may have after decompression, or None for any number.
     """
 
     most: int | None = None
     ones: bool = True
+    batch: int | None = None
 
 
 class Malformed(Exception):  # noqa: N818  # an outcome of parsing, not an error of the audit

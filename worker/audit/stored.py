@@ -104,11 +104,15 @@ def _rules(totals: Mapping[str, Any]) -> list[tuple[int, Limits]]:
     """Returns each recorded rule with the offset that it holds from; before there were any, everything counted."""
     if "rules" not in totals:
         return [(totals["start"], Limits(None, ones=False))]
-    rules = [(int(said["offset"]), Limits(said["most_reports"], said["ones"])) for said in totals["rules"]]
+    rules = [
+        (int(said["offset"]), Limits(said["most_reports"], said["ones"], said.get("max_batch_bytes")))
+        for said in totals["rules"]
+    ]
     offsets = [offset for offset, _ in rules]
     if not rules or offsets[0] > totals["start"] or offsets != sorted(offsets):
         raise ValueError(f"rules of the offsets {offsets}")
-    if any(said.keys() != {"offset", "revision", "most_reports", "ones"} for said in totals["rules"]):
+    known = {"offset", "revision", "most_reports", "ones"}
+    if any(said.keys() - {"max_batch_bytes"} != known for said in totals["rules"]):
         raise ValueError("rules that the audit does not know")
     return rules
 

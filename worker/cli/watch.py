@@ -190,7 +190,6 @@ def why_none(config: "Config", served: "Served") -> str:
     Raises:
         KafkaError: the brokers do not answer.
     """
-    from ldp import frames
     from worker.counting import rejections
     from worker.kafka import brokers, topics
     from worker.kafka.newest import newest_records
@@ -209,7 +208,7 @@ def why_none(config: "Config", served: "Served") -> str:
         return f"topic {served.topic} has reports; {counted}"
     which = "all" if reasons.total() == len(records) else f"{reasons.total():,}"
     rejected = f"{which} of the newest {len(records):,} records of topic {served.topic} are rejected"
-    said = "\n".join(f"{reason} {n:,}: {frames.REASONS[reason]}" for reason, n in reasons.most_common())
+    said = "\n".join(f"{reason} {n:,}: {rejections.REASONS[reason]}" for reason, n in reasons.most_common())
     return f"{rejected}; {counted}\n{said}\nldp-worker dead-letters shows where they came from"
 
 

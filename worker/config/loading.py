@@ -126,7 +126,10 @@ def _config(tree: Mapping[str, Any], folder: Path) -> Config:
     except ValidationError as error:
         raise config_error(error) from None
     kafka = _with_paths(file.kafka, folder)
-    streams = tuple(served_from(table, f"streams[{i}]", folder) for i, table in enumerate(file.streams))
+    streams = tuple(
+        served_from(table, f"streams[{i}]", folder, kafka.max_batch_bytes)
+        for i, table in enumerate(file.streams)
+    )
     for what, values in (("name", [s.stream.name for s in streams]), ("topic", [s.topic for s in streams])):
         if doubles := sorted({value for value in values if values.count(value) > 1}):
             raise ConfigError(

@@ -21,7 +21,7 @@ from pydantic import (
 )
 
 from worker.config.redaction import is_broker, is_redis_url
-from worker.counting.rules import MOST_REPORTS
+from worker.counting.rules import MAX_BATCH_BYTES, MOST_REPORTS
 
 
 def _split(value: object) -> object:
@@ -93,6 +93,17 @@ class Kafka(Table):
     ssl_certfile: Path | None = None
     ssl_keyfile: Path | None = None
     ssl_password: SecretStr | None = None
+    max_batch_bytes: Annotated[
+        StrictInt,
+        _must(lambda n: 1 << 10 <= n <= 1 << 30, "allowed are 1024 (1 KiB) to 1073741824 (1 GiB) bytes"),
+    ] = MAX_BATCH_BYTES
+    memory_bytes: Annotated[
+        StrictInt,
+        _must(
+            lambda n: 1 << 24 <= n <= 1 << 36, "allowed are 16777216 (16 MiB) to 68719476736 (64 GiB) bytes"
+        ),
+    ] = 256 << 20
+    ingest: Literal["columns", "stock"] = "columns"
 
     @model_validator(mode="after")
     def _sasl(self) -> Self:

@@ -34,13 +34,14 @@ class Served:
     recount_after: int | None = None
 
 
-def served_from(table: StreamTable, key: str, folder: Path) -> Served:
+def served_from(table: StreamTable, key: str, folder: Path, max_batch_bytes: int) -> Served:
     """Builds a stream from its table.
 
     Args:
         table: what the file says.
         key: where it says so, for what is said of a fault.
         folder: what paths are relative to.
+        max_batch_bytes: how many bytes a record batch may have after decompression.
 
     Raises:
         ConfigError: the first fault.
@@ -73,7 +74,7 @@ def served_from(table: StreamTable, key: str, folder: Path) -> Served:
         oracle = ldp.oracle(table.protocol, epsilon=table.epsilon, domain_size=size, **parameters)
         stream = ldp.Stream(table.name, oracle, labels=None if labels is None else tuple(labels))
         queries = _queries(table.queries, stream)
-        configured = Configured(table.revision, Terms(table.most_reports, ones=True))
+        configured = Configured(table.revision, Terms(table.most_reports, True, max_batch_bytes))
         return Served(stream, table.topic, queries, configured, table.recount_after)
     except (TypeError, ValueError) as error:
         what = re.sub(r"^streams.*?: ", "", str(error))

@@ -14,8 +14,9 @@ class Columns:
     Attributes:
         offsets: (m,) int64, strictly ascending; gaps are markers, aborted or compacted records.
         timestamps: (m,) int64, milliseconds since the epoch.
-        values: all values joined, uint8; a record without a value is an empty one.
-        bounds: (m + 1,) int64; the value of record i is ``values[bounds[i]:bounds[i + 1]]``.
+        data: what the values lie in, uint8, in their order, with anything between them.
+        begins: (m,) int64; the value of record i is ``data[begins[i]:ends[i]]``, an empty one if it has none.
+        ends: (m,) int64.
 
     Example:
         >>> columns = Columns.of([7, 9], [1000, 1001], [b"ab", None])
@@ -25,8 +26,9 @@ class Columns:
 
     offsets: npt.NDArray[np.int64]
     timestamps: npt.NDArray[np.int64]
-    values: npt.NDArray[np.uint8]
-    bounds: npt.NDArray[np.int64]
+    data: npt.NDArray[np.uint8]
+    begins: npt.NDArray[np.int64]
+    ends: npt.NDArray[np.int64]
 
     @classmethod
     def of(
@@ -40,7 +42,8 @@ class Columns:
             np.array(offsets, np.int64),
             np.array(timestamps, np.int64),
             np.frombuffer(b"".join(filled), np.uint8),
-            bounds,
+            bounds[:-1],
+            bounds[1:],
         )
 
     def __len__(self) -> int:
@@ -48,27 +51,57 @@ class Columns:
 
     def value(self, i: int) -> bytes:
         """Returns the value of record i."""
-        return self.values[self.bounds[i] : self.bounds[i + 1]].tobytes()
+        return self.data[self.begins[i] : self.ends[i]].tobytes()
 
     def between(self, first: int, last: int) -> "Columns":
         """Returns records first to last − 1; no value is copied."""
-        bounds = self.bounds[first : last + 1]
         return Columns(
             self.offsets[first:last],
             self.timestamps[first:last],
-            self.values[bounds[0] : bounds[-1]],
-            bounds - bounds[0],
+            self.data,
+            self.begins[first:last],
+            self.ends[first:last],
         )
 
 
 @dataclass(frozen=True)
+class Unreadable:
+    """A record batch of the log that cannot be read; it is rejected as one record.
+
+    Attributes:
+        offset: its first offset.
+        end: the offset behind its last.
+        size: how many bytes it has in the log.
+        sha256: of those bytes, in hexadecimal.
+        why: `checksum`, `codec`, `size`, `length` or `magic`; see `worker.kafka.records`.
+    """
+
+    offset: int
+    end: int
+    size: int
+    sha256: str
+    why: str
+
+
+@dataclass(frozen=True)
 class Batch:
-    """What one poll brought of one partition: the log's stretch [start, end), of which ``columns`` are the records."""
+    """What one poll brought of one partition.
+
+    Attributes:
+        partition: whose log it is of.
+        start: it is the log's stretch [start, end).
+        end: see start.
+        columns: its records.
+        unreadable: its record batches that cannot be read, in the log's order.
+        keyed: how many of its records came with a key or headers, which are never looked at.
+    """
 
     partition: int
     start: int
     end: int
     columns: Columns
+    unreadable: tuple[Unreadable, ...] = ()
+    keyed: int = 0
 
     def slices(self, header: int, size: int, work: int, most: int) -> list["Batch"]:
         """Cuts the batch between records into stretches that cost at most so much to count, or are one record.
@@ -85,19 +118,26 @@ class Batch:
         Example:
             >>> batch = Batch(0, 5, 20, Columns.of([7, 9, 12], [0, 0, 0], [b"ab", b"cdef", b"gh"]))
             >>> slices = batch.slices(header=1, size=1, work=10, most=40)
-            >>> [(one.start, one.end, one.columns.values.tobytes()) for one in slices]
-            [(5, 12, b'abcdef'), (12, 20, b'gh')]
+            >>> [(one.start, one.end, len(one.columns)) for one in slices]
+            [(5, 12, 2), (12, 20, 1)]
         """
         columns = self.columns
-        if len(columns.values) // size * work <= most:
+        if not len(columns) or int(columns.ends[-1] - columns.begins[0]) // size * work <= most:
             return [self]
-        total = np.cumsum(np.maximum(np.diff(columns.bounds) - header, 0) // size * work)
+        total = np.cumsum(np.maximum(columns.ends - columns.begins - header, 0) // size * work)
         cuts = [0]
         while cuts[-1] < len(columns):
             spent = total[cuts[-1] - 1] if cuts[-1] else 0
             cuts.append(max(cuts[-1] + 1, int(np.searchsorted(total, spent + most, side="right"))))
         edges = [self.start, *columns.offsets[cuts[1:-1]].tolist(), self.end]
         return [
-            Batch(self.partition, start, end, columns.between(first, last))
+            Batch(
+                self.partition,
+                start,
+                end,
+                columns.between(first, last),
+                tuple(bad for bad in self.unreadable if start < bad.end <= end),
+                self.keyed if start == self.start else 0,
+            )
             for start, end, first, last in zip(edges, edges[1:], cuts, cuts[1:], strict=False)
         ]

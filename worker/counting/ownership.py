@@ -15,6 +15,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from uuid import uuid4
 
+import numpy as np
+
 import ldp
 from worker.counting import layout
 from worker.counting.claim import Claim, lost
@@ -35,7 +37,7 @@ from worker.counting.ports import (
     Unavailable,
     Witness,
 )
-from worker.counting.rejections import Rejections
+from worker.counting.rejections import Rejections, counted
 from worker.counting.rules import Configured
 
 _FIRST_WAIT, _LONGEST_WAIT = 0.1, 5.0
@@ -220,7 +222,7 @@ class Ownership:
         # Step 10.
         self._held[partition] = _HeldPartition(loaded.metadata, state)
         self._waits.pop(partition, None)
-        self._log.start(partition, state.offset)
+        self._log.start(partition, state.offset, state.rules)
         how = "gap" if gap else "fresh" if found is None else "resume"
         self._events.claimed(partition, how, state.offset, loaded.metadata.epoch)
 
@@ -238,17 +240,19 @@ class Ownership:
             self.drop([batch.partition])
             return
         before = sum(window.reports for window in held.state.windows.values())
-        reasons = held.state.apply(self._stream, batch, on_alive)
-        try:
-            for index, reason in reasons.items():
-                self._dead_letters.add(batch, index, reason)
-                self._events.malformed(reason)
-        except Unavailable:
-            self.drop([batch.partition])  # its offset is past letters that were never sent
-            raise
-        self._rejections.add(batch, reasons)
+        verdicts = held.state.apply(self._stream, batch, on_alive)
+        reasons = counted(verdicts, len(batch.unreadable))
+        if reasons:
+            try:
+                self._dead_letters.add(batch, verdicts)
+            except Unavailable:
+                self.drop([batch.partition])  # its offset is past letters that were never sent
+                raise
+            self._events.malformed(reasons)
+        self._rejections.add(batch, verdicts)
         after = sum(window.reports for window in held.state.windows.values())
-        self._events.counted(len(batch.columns) - len(reasons), len(reasons), after - before)
+        accepted = len(verdicts) - int(np.count_nonzero(verdicts))
+        self._events.counted(accepted, reasons.total(), after - before)
 
     def commit(self, partitions: Iterable[int] | None = None) -> None:
         """Commits what is counted and not stored yet; a commit whose outcome is unknown is tried again next time.
@@ -357,7 +361,7 @@ class Ownership:
     def rewind(self) -> None:
         """Has the log go on where counting stopped: what a failed step had polled may not have been counted."""
         for partition, held in self._held.items():
-            self._log.start(partition, held.state.offset)
+            self._log.start(partition, held.state.offset, held.state.rules)
 
     def drop(self, partitions: Collection[int]) -> None:
         """Forgets what was counted beyond the store; the partitions are claimed again after a wait."""

@@ -4,7 +4,7 @@ No worker's clock, configuration or order across partitions enters it, so whoeve
 gets the same.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 import ldp
 from ldp import frames
-from worker.counting import rules
+from worker.counting import rejections, rules
 from worker.counting.columns import Batch
 from worker.counting.rules import Configured, Rule, Terms
 
@@ -56,7 +56,7 @@ class PartitionState:
         >>> state = PartitionState.fresh(stream, start=5)
         >>> good = frames.encode(stream, np.array([(2,), (0,)], stream.oracle.report_dtype))
         >>> state.apply(stream, Batch(0, 5, 8, Columns.of([5, 6], [1000, 1001], [good, b"noise"])))
-        {1: <Reason.VERSION: 'version'>}
+        array([0, 2], dtype=uint8)
         >>> state.offset, state.accepted, dict(state.rejected), state.windows["all"].state.tolist()
         (8, 1, {'version': 1}, [1, 0, 1])
     """
@@ -88,28 +88,32 @@ class PartitionState:
 
     def apply(
         self, stream: ldp.Stream, batch: Batch, on_alive: Callable[[], object] = lambda: None
-    ) -> Mapping[int, str]:
-        """Counts a batch that continues the prefix; returns the reasons of its malformed records by their index.
+    ) -> npt.NDArray[np.uint8]:
+        """Counts a batch that continues the prefix; returns the verdict on each of its records.
 
-        Each record is judged by the rule that holds for its offset. Cost: the oracle's for the reports, plus O(bytes of
-        the batch).
+        Each record is judged by the rule that holds for its offset; a record batch that cannot be read is one rejected
+        record. Cost: the oracle's for the reports, plus O(bytes of the batch).
 
         Args:
             stream: whose batch.
             batch: what comes next.
             on_alive: called at least once for each `MOST_WORK` steps.
 
+        Returns:
+            (m,) uint8, as `ldp.frames.Decoded` has them.
+
         Raises:
             ValueError: the batch does not begin at this state's offset.
         """
         if batch.start != self.offset:
             raise ValueError(f"a batch from offset {batch.start} given; the state continues at {self.offset}")
-        columns, reasons = batch.columns, dict[int, str]()
+        columns, verdicts = batch.columns, np.zeros(len(batch.columns), np.uint8)
         for begin, end, terms in self._stretches(columns.offsets):
             decoded = frames.decode(
                 stream,
-                columns.values,
-                columns.bounds[begin : end + 1],
+                columns.data,
+                columns.begins[begin:end],
+                columns.ends[begin:end],
                 most_reports=terms.most_reports,
                 judge_ones=terms.ones,
             )
@@ -125,11 +129,11 @@ class PartitionState:
                 newest = int(columns.timestamps[begin:end][accepted].max())
                 self.watermark = newest if self.watermark is None else max(self.watermark, newest)
             self.accepted += int(accepted.sum())
-            for i, reason in decoded.reasons.items():
-                self.rejected[str(reason)] = self.rejected.get(str(reason), 0) + 1
-                reasons[begin + i] = reason
+            verdicts[begin:end] = decoded.verdicts
+        for reason, n in rejections.counted(verdicts, len(batch.unreadable)).items():
+            self.rejected[reason] = self.rejected.get(reason, 0) + n
         self.offset = batch.end
-        return reasons
+        return verdicts
 
     def _stretches(self, offsets: npt.NDArray[np.int64]) -> Iterator[tuple[int, int, Terms]]:
         """Yields the records [begin, end) of a batch that one rule judges, and its terms; most often there is one."""

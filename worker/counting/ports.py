@@ -9,6 +9,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
+import numpy as np
+import numpy.typing as npt
+
 from ldp.snapshot import Cut, Message, Snapshot
 from worker.counting.columns import Batch
 from worker.counting.head import Head
@@ -100,8 +103,8 @@ class Log(Protocol):
     def mirror(self, offsets: Mapping[int, tuple[int, str]]) -> None:
         """Commits offsets without waiting, for lag tools; what becomes of it does not matter."""
 
-    def start(self, partition: int, offset: int) -> None:
-        """Lets `poll` return the partition's records from an offset on."""
+    def start(self, partition: int, offset: int, rules: Sequence[Rule]) -> None:
+        """Lets `poll` return the partition's records from an offset on, its batches read as the rules demand."""
 
     def stop(self, partition: int) -> None:
         """Lets `poll` return no more of the partition's records."""
@@ -133,8 +136,16 @@ class Store(Protocol):
 class DeadLetters(Protocol):
     """Where malformed records go."""
 
-    def add(self, batch: Batch, index: int, reason: str) -> None:
-        """Sends a record of a batch, without waiting."""
+    def add(self, batch: Batch, verdicts: npt.NDArray[np.uint8]) -> None:
+        """Sends what a batch has of rejected records and of unreadable record batches, without waiting.
+
+        Args:
+            batch: a counted one.
+            verdicts: on its records, as `ldp.frames.Decoded` has them.
+
+        Raises:
+            Unavailable: they cannot be sent now; some may have been.
+        """
 
     def flush(self) -> None:
         """Waits until every record sent so far is safe; raises `Unavailable` if that is in doubt."""
@@ -210,8 +221,8 @@ class Events(Protocol):
     def counted(self, accepted: int, rejected: int, reports: int) -> None:
         """A batch is counted: so many records, and so many reports in them."""
 
-    def malformed(self, reason: str) -> None:
-        """A malformed record was sent to the dead letters."""
+    def malformed(self, reasons: Mapping[str, int]) -> None:
+        """So many records are malformed, by reason, and were sent to the dead letters."""
 
     def rejected(self, reasons: Mapping[str, int], accepted: int, partition: int, offset: int) -> None:
         """So many records were rejected since the last time, the first of them there, and so many accepted."""

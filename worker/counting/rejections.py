@@ -3,12 +3,34 @@
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
+import numpy as np
+import numpy.typing as npt
+
 import ldp
 from ldp import frames
 from worker.counting.columns import Batch, Columns
 from worker.counting.rules import Terms
 
 EVERY_SECONDS = 60.0
+UNREADABLE = "batch"
+"""The reason of a record batch that cannot be read."""
+REASONS: Mapping[str, str] = {
+    **frames.REASONS,
+    UNREADABLE: "the record batch cannot be read: damaged, too large once decompressed, or of another format",
+}
+"""What each reason says to people."""
+
+
+def counted(verdicts: npt.NDArray[np.uint8], unreadable: int = 0) -> Counter[str]:
+    """Counts the reasons of a batch's verdicts, and its unreadable record batches.
+
+    Example:
+        >>> counted(np.array([0, 2, 2], np.uint8), 1)
+        Counter({'version': 2, 'batch': 1})
+    """
+    found = np.bincount(verdicts, minlength=1)
+    reasons = {str(frames.VERDICTS[k]): int(found[k]) for k in (np.flatnonzero(found[1:]) + 1).tolist()}
+    return Counter(reasons | ({UNREADABLE: unreadable} if unreadable else {}))
 
 
 def reasons(stream: ldp.Stream, terms: Terms, values: Sequence[bytes | None]) -> Counter[str]:
@@ -27,12 +49,13 @@ def reasons(stream: ldp.Stream, terms: Terms, values: Sequence[bytes | None]) ->
     columns = Columns.of(range(len(values)), [0] * len(values), values)
     decoded = frames.decode(
         stream,
-        columns.values,
-        columns.bounds,
+        columns.data,
+        columns.begins,
+        columns.ends,
         most_reports=terms.most_reports,
         judge_ones=terms.ones,
     )
-    return Counter(str(reason) for reason in decoded.reasons.values())
+    return counted(decoded.verdicts)
 
 
 def said(counts: Mapping[str, int]) -> str:
@@ -56,9 +79,9 @@ class Rejections:
         >>> now = [0.0]
         >>> rejections = Rejections(lambda: now[0], lambda *facts: print(*facts))
         >>> batch = Batch(3, 5, 8, Columns.of([5, 6, 7], [0, 0, 0], [b"good", b"noise", b"noise"]))
-        >>> rejections.add(batch, {1: "version", 2: "version"})
+        >>> rejections.add(batch, np.array([0, 2, 2], np.uint8))
         {'version': 2} 1 3 6
-        >>> rejections.add(batch, {1: "version", 2: "version"})
+        >>> rejections.add(batch, np.array([0, 2, 2], np.uint8))
         >>> now[0] = 60.0
         >>> rejections.say()
         {'version': 2} 1 3 6
@@ -73,14 +96,16 @@ class Rejections:
         self._first: tuple[int, int] | None = None
         self._due = clock()
 
-    def add(self, batch: Batch, reasons: Mapping[int, str]) -> None:
-        """Takes note of a counted batch and of its rejected records, by index; says what is due."""
+    def add(self, batch: Batch, verdicts: npt.NDArray[np.uint8]) -> None:
+        """Takes note of a counted batch and of the verdicts on its records; says what is due."""
+        reasons = counted(verdicts, len(batch.unreadable))
         if self._first is None:
             if not reasons:
                 return
-            self._first = batch.partition, int(batch.columns.offsets[min(reasons)])
-        self._accepted += len(batch.columns) - len(reasons)
-        self._reasons.update(str(reason) for reason in reasons.values())
+            offsets = [int(batch.columns.offsets[i]) for i in np.flatnonzero(verdicts)[:1]]
+            self._first = batch.partition, min(offsets + [bad.offset for bad in batch.unreadable])
+        self._accepted += len(verdicts) - int(np.count_nonzero(verdicts))
+        self._reasons.update(reasons)
         self.say()
 
     def say(self) -> None:

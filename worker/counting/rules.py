@@ -12,6 +12,8 @@ from typing import Any
 
 MOST_REPORTS = 10_000
 """How many reports a record may have where the configuration does not say."""
+MAX_BATCH_BYTES = 16 << 20
+"""How many bytes a record batch may have after decompression where the configuration does not say."""
 
 
 @dataclass(frozen=True)
@@ -21,16 +23,20 @@ class Terms:
     Attributes:
         most_reports: how many reports it may have; None for any number.
         ones: whether a unary report is rejected for a number of ones that no honest client would send.
+        max_batch_bytes: how many bytes the record batch that it came in may have after decompression; None for any
+            number. What holds at a batch's first offset holds for the whole of it.
     """
 
     most_reports: int | None
     ones: bool
+    max_batch_bytes: int | None = None
 
     def __str__(self) -> str:
         most = (
             "any number of reports" if self.most_reports is None else f"at most {self.most_reports} reports"
         )
-        return f"{most} a record" + ("" if self.ones else ", any number of ones")
+        batch = "of any size" if self.max_batch_bytes is None else f"of at most {self.max_batch_bytes} bytes"
+        return f"{most} a record" + ("" if self.ones else ", any number of ones") + f", in batches {batch}"
 
 
 @dataclass(frozen=True)
@@ -43,7 +49,7 @@ class Configured:
     """
 
     revision: int | None = None
-    terms: Terms = Terms(MOST_REPORTS, ones=True)
+    terms: Terms = Terms(MOST_REPORTS, ones=True, max_batch_bytes=MAX_BATCH_BYTES)
 
 
 @dataclass(frozen=True)
@@ -61,13 +67,16 @@ class Rule:
     terms: Terms
 
     def as_json(self) -> dict[str, Any]:
-        """Returns the rule in JSON's types.
+        """Returns the rule in JSON's types; terms of before there was a limit for batches have none.
 
         Example:
             >>> Rule(7, 1, Terms(100, ones=True)).as_json()
             {'offset': 7, 'revision': 1, 'most_reports': 100, 'ones': True}
         """
-        return {"offset": self.offset, "revision": self.revision} | asdict(self.terms)
+        terms = asdict(self.terms)
+        if self.terms.max_batch_bytes is None:
+            del terms["max_batch_bytes"]
+        return {"offset": self.offset, "revision": self.revision} | terms
 
 
 @dataclass(frozen=True)
@@ -116,7 +125,7 @@ def parse(listed: Sequence[Mapping[str, Any]], start: int) -> list[Rule]:
 
     Example:
         >>> parse([{"offset": 7, "revision": 1, "most_reports": 100, "ones": True}], start=7)
-        [Rule(offset=7, revision=1, terms=Terms(most_reports=100, ones=True))]
+        [Rule(offset=7, revision=1, terms=Terms(most_reports=100, ones=True, max_batch_bytes=None))]
     """
     rules = []
     for said in listed:
@@ -146,7 +155,7 @@ def decide(recorded: Sequence[Rule], configured: Configured, offset: int) -> Rul
     Example:
         >>> recorded = [Rule(0, 1, Terms(100, ones=True)), Rule(9, 2, Terms(1, ones=True))]
         >>> decide(recorded, Configured(terms=Terms(50, ones=True)), offset=20)
-        Rule(offset=20, revision=3, terms=Terms(most_reports=50, ones=True))
+        Rule(offset=20, revision=3, terms=Terms(most_reports=50, ones=True, max_batch_bytes=None))
         >>> decide(recorded, Configured(terms=Terms(1, ones=True)), offset=20)
         >>> decide(recorded, Configured(terms=Terms(100, ones=True)), offset=20).todo
         'to go back to it, set streams.revision to 3'

@@ -12,13 +12,16 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 from kafka import KafkaProducer
 from kafka import errors as kafka_errors
 
 import ldp
 from ldp import frames
-from worker.counting.columns import Batch
+from worker.counting.columns import Batch, Unreadable
 from worker.counting.ports import Unavailable
+from worker.counting.rejections import REASONS, UNREADABLE
 from worker.kafka import quirks
 
 ERRORS = "__connect.errors."
@@ -74,26 +77,42 @@ class KafkaDeadLetters:
         except kafka_errors.RetriableError as error:
             raise Unavailable(f"Kafka: {error}") from error
 
-    def add(self, batch: Batch, index: int, reason: str) -> None:
-        """Sends a record of a batch, without waiting for the broker's answer.
+    def add(self, batch: Batch, verdicts: npt.NDArray[np.uint8]) -> None:
+        """Sends a batch's rejected records and unreadable record batches, without waiting for the broker's answer.
 
         Raises:
             Unavailable: too many letters wait for an acknowledgement already, or the topic is not there.
         """
+        columns = batch.columns
+        for i in np.flatnonzero(verdicts).tolist():
+            offset, reason = int(columns.offsets[i]), frames.VERDICTS[verdicts[i]]
+            self._add(batch.partition, offset, reason, columns.value(i))
+        for bad in batch.unreadable:
+            self._add(batch.partition, bad.offset, UNREADABLE, None, bad)
+
+    def _add(
+        self, partition: int, offset: int, reason: str, value: bytes | None, bad: Unreadable | None = None
+    ) -> None:
         if self._waiting > _MOST_PENDING:
             self.flush()
-        offset = int(batch.columns.offsets[index])
-        key = f"{self._source}/{batch.partition}/{offset}".encode()
+        key = f"{self._source}/{partition}/{offset}".encode()
         headers = [
             (f"{ERRORS}topic", self._source.encode()),
-            (f"{ERRORS}partition", str(batch.partition).encode()),
+            (f"{ERRORS}partition", str(partition).encode()),
             (f"{ERRORS}offset", str(offset).encode()),
             (f"{ERRORS}exception.class.name", reason.encode()),
-            (f"{ERRORS}exception.message", frames.REASONS[reason].encode()),
+            (f"{ERRORS}exception.message", REASONS[reason].encode()),
             ("stream", self._stream.name.encode()),
         ]
+        if bad is not None:
+            headers += [
+                ("batch.why", bad.why.encode()),
+                ("batch.end", str(bad.end).encode()),
+                ("batch.size", str(bad.size).encode()),
+                ("batch.sha256", bad.sha256.encode()),
+            ]
         with self._attempt():
-            self._send(key, batch.columns.value(index), headers)
+            self._send(key, value or b"", headers)
 
     def flush(self) -> None:
         """Waits until every letter is acknowledged; one that is too large for the topic goes as its hash and prefix.

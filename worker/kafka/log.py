@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -13,6 +13,7 @@ from kafka.structs import MemberState
 
 from worker.counting.columns import Batch, Columns
 from worker.counting.ports import NotOwner, StateLost, Unavailable
+from worker.counting.rules import Rule
 from worker.kafka import quirks
 
 MAX_POLL_RECORDS = 20_000
@@ -224,7 +225,7 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
         """Commits offsets without waiting."""
         self._consumer.commit_async(self._offsets(offsets))
 
-    def start(self, partition: int, offset: int) -> None:
+    def start(self, partition: int, offset: int, rules: Sequence[Rule]) -> None:  # noqa: ARG002  # soon
         """Lets `poll` return the partition's records from an offset on."""
         tp = self._tp(partition)
         if partition in self.assigned():

@@ -85,9 +85,10 @@ class StreamEvents:
         self._metrics.records.labels(self._stream, "accepted").inc(accepted)
         self._metrics.reports.labels(self._stream).inc(reports)
 
-    def malformed(self, reason: str) -> None:
-        """Counts it, by its reason."""
-        self._metrics.rejected.labels(self._stream, reason).inc()
+    def malformed(self, reasons: Mapping[str, int]) -> None:
+        """Counts them, by reason."""
+        for reason, n in reasons.items():
+            self._metrics.rejected.labels(self._stream, reason).inc(n)
 
     def rejected(self, reasons: Mapping[str, int], accepted: int, partition: int, offset: int) -> None:
         """Says it, of many records at once."""

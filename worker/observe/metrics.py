@@ -2,7 +2,7 @@
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from ldp.frames import Reason
+from worker.counting.rejections import REASONS
 
 _PARTITION = ("stream", "partition")
 _FAST = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
@@ -102,7 +102,7 @@ class Metrics:
         self.up.labels(stream).set(1)
         for metric, values in (
             (self.records, ("accepted", "rejected")),
-            (self.rejected, tuple(Reason)),
+            (self.rejected, tuple(REASONS)),
             (self.claims, ("fresh", "resume", "gap")),
             (self.commits, ("done", "lineage", "fenced", "forked", "unstaged")),
             (self.errors, ("poll", "claim", "commit", "compare", "publish", "recommend", "serve")),

@@ -1,11 +1,12 @@
 """The topic of reports and the group in memory."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from tests.faults.memory.scheduler import Member
 from tests.faults.memory.world import World
 from worker.counting.columns import Batch, Columns
 from worker.counting.ports import NotOwner, Unavailable
+from worker.counting.rules import Rule
 
 
 class MemoryLog:
@@ -95,7 +96,7 @@ class MemoryLog:
 
         return effect
 
-    def start(self, partition: int, offset: int) -> None:
+    def start(self, partition: int, offset: int, rules: Sequence[Rule]) -> None:
         if partition in self.mine:
             self.positions[partition] = offset
 

@@ -4,7 +4,9 @@ import json
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 
+from ldp.frames import VERDICTS
 from ldp.snapshot import Message
 from tests.faults.memory.world import World
 from worker.counting.columns import Batch
@@ -19,14 +21,17 @@ class MemoryLetters:
         self.world = world
         self.pending: list[tuple[int, int]] = []
 
-    def add(self, batch: Batch, index: int, reason: str) -> None:
-        offset = int(batch.columns.offsets[index])
-        answer = self.world.answers[batch.partition][offset]
+    def add(self, batch: Batch, verdicts: npt.NDArray[np.uint8]) -> None:
+        for index in np.flatnonzero(verdicts).tolist():
+            self.send(batch.partition, int(batch.columns.offsets[index]), VERDICTS[verdicts[index]])
+
+    def send(self, partition: int, offset: int, reason: str) -> None:
+        answer = self.world.answers[partition][offset]
         assert reason == (answer if isinstance(answer, str) else "many")
         if self.world.rng.random() < self.world.faults.lost_request:
             self.world.note("letter refused")
             raise Unavailable("the letters' buffer is full")
-        self.pending.append((batch.partition, offset))
+        self.pending.append((partition, offset))
 
     def flush(self) -> None:
         def effect() -> None:

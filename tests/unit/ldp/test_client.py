@@ -33,7 +33,7 @@ def test_a_frame_is_what_frames_encode_gives_for_its_report(vector):
     client = Client(vector["document"])
     for value in {0, stream.oracle.domain_size // 2, stream.oracle.domain_size - 1}:
         frame = client.report(value)
-        decoded = frames.decode(stream, frame, np.array([0, len(frame)]))
+        decoded = frames.decode(stream, frame, np.array([0]), np.array([len(frame)]))
         assert decoded.counts.tolist() == [1], decoded.reasons
         assert frames.encode(stream, decoded.reports) == frame
         assert frame[:5].hex() == "01" + vector["fingerprint"]
@@ -47,7 +47,7 @@ def test_a_report_is_the_one_that_the_oracle_drew(vector, monkeypatch):
     good = [bytes.fromhex(r["hex"]) for r in vector["records"] if "hex" in r and "reports" in r]
     assert good
     for record in good:
-        decoded = frames.decode(stream, record, np.array([0, len(record)]))
+        decoded = frames.decode(stream, record, np.array([0]), np.array([len(record)]))
         for i, row in enumerate(decoded.reports.tolist()):
             drawn = row if stream.oracle.length is None else row[0].tolist()
             monkeypatch.setattr(type(stream.oracle), "perturb_one", lambda *_, drawn=drawn: tuple(drawn))

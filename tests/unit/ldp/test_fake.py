@@ -45,7 +45,7 @@ def test_point_18_fake_of_many_ones_is_rejected(protocol):
         report = np.zeros(1, stream.oracle.report_dtype)
         report["bits"] = bits
         frame = frames.encode(stream, report)
-        assert dict(frames.decode(stream, frame, np.array([0, len(frame)])).reasons) == reasons
+        assert dict(frames.decode(stream, frame, np.array([0]), np.array([len(frame)])).reasons) == reasons
 
 
 @pytest.mark.parametrize("oracle", MIDDLE, ids=repr)

@@ -201,7 +201,7 @@ def test_a_frame_is_counted_whole_or_not_at_all_wherever_blocks_end(monkeypatch,
         *(frame[:end] for end in range(1, len(frame) + 1)),
         *(bytes(bad[:end]) for end in range(12, len(bad))),
     ]:
-        expected = frames.decode(stream, content, np.array([0, len(content)]))
+        expected = frames.decode(stream, content, np.array([0]), np.array([len(content)]))
         aggregator, rejected = aggregated(stream, content)
         assert [fault.reason for fault in rejected] == list(expected.reasons.values()), content.hex()
         assert all((fault.line, fault.record) == (None, None) for fault in rejected)
@@ -223,7 +223,9 @@ def test_point_16_and_19_a_frame_is_judged_as_one_record_wherever_blocks_end(mon
         for cut in (0, 1):
             content = b"\x01" + stream.fingerprint + b"".join(reports)
             content = content[: len(content) - cut]
-            expected = frames.decode(stream, content, np.array([0, len(content)]), most_reports=most)
+            expected = frames.decode(
+                stream, content, np.array([0]), np.array([len(content)]), most_reports=most
+            )
             aggregator, rejected = aggregated(stream, content, most=most)
             assert [fault.reason for fault in rejected] == list(expected.reasons.values())
             assert aggregator.reports == expected.reports.size

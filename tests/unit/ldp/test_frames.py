@@ -31,7 +31,7 @@ FORMATS = {1: "<B", 2: "<H", 4: "<I", 5: "<IB", 6: "<IH"}
 
 def columns(records):
     bounds = np.cumsum([0, *map(len, records)], dtype=np.int64)
-    return b"".join(records), bounds
+    return b"".join(records), bounds[:-1], bounds[1:]
 
 
 def decode(stream, *records):
@@ -327,37 +327,40 @@ def test_only_good_reports_are_encoded():
 def test_decode_takes_any_buffer_and_any_part_of_it(kind):
     stream = STREAMS["grr"]
     frame = frames.encode(stream, np.array([(5,), (6,)], stream.oracle.report_dtype))
-    buffer, bounds = columns([b"before", frame, frame, b"after"])
-    decoded = frames.decode(stream, kind(buffer), bounds[1:-1])
+    buffer, begins, ends = columns([b"before", frame, frame, b"after"])
+    decoded = frames.decode(stream, kind(buffer), begins[1:-1], ends[1:-1])
     assert decoded.reports.tolist() == [(5,), (6,), (5,), (6,)]
     assert decoded.counts.tolist() == [2, 2]
 
 
 def test_decode_of_nothing():
     for buffer in (b"", np.empty(0, np.uint8)):
-        decoded = frames.decode(STREAMS["olh"], buffer, np.array([0]))
+        decoded = frames.decode(STREAMS["olh"], buffer, np.empty(0, np.int64), np.empty(0, np.int64))
         assert decoded.reports.size == decoded.counts.size == 0
         assert decoded.reasons == {}
-        assert frames.decode(STREAMS["olh"], buffer, np.array([0, 0, 0])).reasons == {0: "empty", 1: "empty"}
+        nowhere = np.zeros(2, np.int64)
+        assert frames.decode(STREAMS["olh"], buffer, nowhere, nowhere).reasons == {0: "empty", 1: "empty"}
 
 
 @pytest.mark.parametrize(
-    "bounds",
+    ("begins", "ends"),
     [
-        np.array([], np.int64),
-        np.array([0, 5, 4]),
-        np.array([-1, 4]),
-        np.array([0, 11]),
-        np.array([0, 2**62, 4]),
-        np.array([0.0, 4.0]),
-        np.array([0, 4], np.int32),
-        np.array([[0, 4]]),
-        np.array(3),
+        ([0], []),
+        ([0, 5], [5, 4]),
+        ([0, 4], [5, 6]),
+        ([-1], [4]),
+        ([0], [11]),
+        ([0, 2**62], [2**62, 4]),
+        (np.array([0.0]), np.array([4.0])),
+        (np.array([0], np.int32), np.array([4], np.int32)),
+        ([[0]], [[4]]),
+        (np.array(3), np.array(4)),
     ],
 )
-def test_bounds_that_are_no_offsets(bounds):
-    with pytest.raises(ValueError, match="bounds"):
-        frames.decode(STREAMS["grr"], bytes(10), bounds)
+def test_bounds_that_are_no_offsets(begins, ends):
+    begins, ends = (np.array(a, getattr(a, "dtype", np.int64)) for a in (begins, ends))
+    with pytest.raises(ValueError, match=r"begins|ends"):
+        frames.decode(STREAMS["grr"], bytes(10), begins, ends)
 
 
 def test_large_noise_is_one_rejected_record():

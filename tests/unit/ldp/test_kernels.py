@@ -314,7 +314,7 @@ def test_importing_the_kernels_compiles_nothing_and_loading_needs_no_compiler_tw
         "        reports = oracle.perturb([0, 1, 2], rng=rng)\n"
         "        frames = ldp.frames.encode(stream, reports) + ldp.frames.encode_json(stream, reports)\n"
         "        bounds = np.array([0, 5 + reports.nbytes, len(frames)])\n"
-        "        state, decoded = oracle.zeros(), ldp.frames.decode(stream, frames, bounds)\n"
+        "        state, decoded = oracle.zeros(), ldp.frames.decode(stream, frames, bounds[:-1], bounds[1:])\n"
         "        assert decoded.counts.tolist() == [3, 3]\n"
         "        oracle.accumulate(state, decoded.reports)\n"
         "        oracle.accumulate(state, np.frombuffer(frames[5:5 + reports.nbytes], oracle.report_dtype)[::2])\n"

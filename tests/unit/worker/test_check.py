@@ -436,8 +436,8 @@ def test_counts_that_cannot(found, level, said):
 )
 def test_point_16_an_older_rule_than_the_recorded_one_is_a_warning(table, said, todo):
     config = parse(CONFIG_TEXT.replace("[[streams.queries]]", table + "\n[[streams.queries]]"))
-    state = PartitionState.fresh(SERVED.stream, 0, Configured(1, Terms(100, ones=True)))
-    state.rules.append(Rule(5, 2, Terms(50, ones=True)))
+    state = PartitionState.fresh(SERVED.stream, 0, Configured(1, Terms(100, True, 16 << 20)))
+    state.rules.append(Rule(5, 2, Terms(50, True, 16 << 20)))
     fields = layout.fields(layout.initial(lineage_of("g-colours", SERVED.stream, "id-1"), state))
     known = Cluster(cluster(), {"reports": {0: (0, 10), 1: (0, 10)}}, {"reports": {}})
     (finding,) = judge_counts(config, config.streams[0], known, {0: fields, 1: fields}, Head())

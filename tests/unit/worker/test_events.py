@@ -61,7 +61,7 @@ CASES = {
             ("reports_total",): 9,
         },
     ),
-    "malformed": (("json",), None, {("rejected_total", "reason", "json"): 1}),
+    "malformed": (({"json": 1},), None, {("rejected_total", "reason", "json"): 1}),
     "rejected": (
         ({"json": 2}, 5, 3, 7),
         (

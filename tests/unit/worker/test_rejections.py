@@ -27,9 +27,10 @@ def frame(stream):
 
 
 def batch(*rejected, partition=0, start=0, size=10):
-    return Batch(
-        partition, start, start + size, Columns.of(range(start, start + size), [0] * size, [b""] * size)
-    ), dict.fromkeys(rejected, frames.Reason.VERSION)
+    verdicts = np.zeros(size, np.uint8)
+    verdicts[list(rejected)] = frames.VERDICTS.index(frames.Reason.VERSION)
+    columns = Columns.of(range(start, start + size), [0] * size, [b""] * size)
+    return Batch(partition, start, start + size, columns), verdicts
 
 
 class Said:

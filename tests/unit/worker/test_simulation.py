@@ -18,7 +18,7 @@ DEMO = Path(__file__).parents[3] / "deploy" / "demo"
 
 def decode(values, stream=STREAM):
     bounds = np.cumsum([0, *map(len, values)])
-    return frames.decode(stream, b"".join(values), bounds)
+    return frames.decode(stream, b"".join(values), bounds[:-1], bounds[1:])
 
 
 def test_counts_go_to_their_labels(tmp_path):
