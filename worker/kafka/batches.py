@@ -1,0 +1,379 @@
+"""Compiled loops over record batches: headers become rows, and records become columns.
+
+A kernel here knows the layout that heads `worker.kafka.records`, and nothing of codecs or checksums. None reads or
+writes outside its arrays, whatever the bytes are: what a header claims is compared with the bytes that there are before
+anything is done by it.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from llvmlite import ir
+from numba import int64, njit, types
+from numba.extending import intrinsic
+
+
+class State(IntEnum):
+    """What becomes of a batch: its records are read, it is passed over, or why it cannot be read."""
+
+    READ = 0
+    PASSED = 1
+    CHECKSUM = 2
+    CODEC = 3
+    SIZE = 4
+    LENGTH = 5
+    MAGIC = 6
+
+
+ROW = np.dtype(
+    [
+        ("place", np.int64),  # where in what was fetched the batch begins
+        ("size", np.int64),  # its bytes
+        ("base", np.int64),  # its base offset
+        ("start", np.int64),  # records below this offset are not wanted
+        ("end", np.int64),  # the offset behind it
+        ("state", np.int64),  # a `State`
+        ("checksum", np.int64),
+        ("attributes", np.int64),
+        ("last", np.int64),  # the last offset, less the base offset
+        ("timestamp", np.int64),  # of the first record, or of all by the broker's clock
+        ("producer", np.int64),
+        ("count", np.int64),  # of records, as the header claims
+        ("cap", np.int64),  # the most bytes that its records may have
+        ("begin", np.int64),  # where among the decompressed bytes its records begin
+        ("stop", np.int64),  # and where they end
+    ]
+)
+"""A batch on its way through the reader."""
+
+LEAST = 12  # bytes by which a batch is known: base offset and length
+CHECKED_FROM = 21  # where the bytes begin that the checksum is of
+HEADER = 61  # bytes before the records
+LEAST_RECORD = 7  # bytes of a record: a byte for each of its fields
+CODEC, APPEND_TIME, TRANSACTIONAL, CONTROL = 7, 8, 16, 32  # among the attributes' bits
+
+_MAGIC = 16
+_LAST_OFFSET = 2**63 - 1
+_HIGHEST_BASE = _LAST_OFFSET - 2**31
+
+
+def _big_endian(bits: int) -> Any:
+    """A signed number at any place, the first byte highest, as 64 bits; all of its bytes have to be inside."""
+
+    def load(_typing: Any, data: Any, at: Any) -> Any:
+        def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            array = context.make_array(signature.args[0])(context, builder, arguments[0])
+            place = builder.gep(array.data, [arguments[1]])
+            number = builder.load(builder.bitcast(place, ir.IntType(bits).as_pointer()), align=1)
+            return builder.sext(builder.bswap(number), ir.IntType(64)) if bits < 64 else builder.bswap(number)
+
+        return types.int64(data, at), build
+
+    return intrinsic(load)
+
+
+_int16, _int32, _int64 = _big_endian(16), _big_endian(32), _big_endian(64)
+
+
+@njit(cache=True, nogil=True)
+def _size_at(fetched: npt.NDArray[np.uint8], at: int) -> int:
+    """The bytes of the batch that begins there, 0 if it is cut off; a negative length takes all that is left."""
+    left = fetched.size - at
+    if left < LEAST:
+        return 0
+    length = _int32(fetched, at + 8)
+    if length < 0:
+        return left
+    return LEAST + length if length <= left - LEAST else 0
+
+
+@njit(cache=True, nogil=True)
+def _end_of(fetched: npt.NDArray[np.uint8], at: int, size: int) -> int:
+    """The offset behind a whole batch: as its header claims, but not behind where the next one begins."""
+    base: int = _int64(fetched, at)
+    if base > _HIGHEST_BASE:
+        return _LAST_OFFSET
+    end = base + 1
+    if size >= HEADER and fetched[at + _MAGIC] > 1:  # of older ones the offset is the last one
+        end += max(_int32(fetched, at + 23), 0)
+    if fetched.size - at - size >= 8:
+        following = _int64(fetched, at + size)
+        if following > base:
+            end = min(end, following)
+    return end
+
+
+@njit(cache=True, nogil=True)
+def walk(fetched: npt.NDArray[np.uint8]) -> tuple[int, int]:
+    """How far whole batches reach; O(batches).
+
+    Args:
+        fetched: (b,) uint8, record batches, the last one perhaps cut off.
+
+    Returns:
+        The bytes of whole batches, and the offset behind them, −1 if there is none.
+    """
+    at, end, size = 0, -1, _size_at(fetched, 0)
+    while size:
+        end = max(end, _end_of(fetched, at, size))
+        at += size
+        size = _size_at(fetched, at)
+    return at, end
+
+
+@njit(cache=True, nogil=True)
+def scan(
+    fetched: npt.NDArray[np.uint8],
+    at: int,
+    rows: Any,
+    cap_offsets: npt.NDArray[np.int64],
+    caps: npt.NDArray[np.int64],
+) -> tuple[int, int]:
+    """Reads headers of whole batches until the rows are full.
+
+    Args:
+        fetched: (b,) uint8, record batches, the last one perhaps cut off.
+        at: where to begin.
+        rows: (r,) of `ROW`, filled; ``state`` is READ where the header may be believed if the checksum is right.
+        cap_offsets: (c,) int64, ascending: where each cap begins to hold.
+        caps: (c,) int64, the caps.
+
+    Returns:
+        How many rows there are, and the place behind the last one.
+    """
+    n = 0
+    while n < rows.size:
+        size = _size_at(fetched, at)
+        if not size:
+            break
+        row = rows[n]
+        row.place = at
+        row.size = size
+        row.base = _int64(fetched, at)
+        row.end = _end_of(fetched, at, size)
+        c = caps.size - 1
+        while c and cap_offsets[c] > row.base:
+            c -= 1
+        row.cap = caps[c]
+        if size <= _MAGIC:
+            row.state = State.LENGTH
+        elif fetched[at + _MAGIC] != 2:
+            row.state = State.MAGIC
+        elif size < HEADER:
+            row.state = State.LENGTH
+        else:
+            row.state = State.READ
+            row.checksum = _int32(fetched, at + 17) & 0xFFFFFFFF
+            row.attributes = _int16(fetched, at + 21)
+            row.last = _int32(fetched, at + 23)
+            row.timestamp = _int64(fetched, at + (35 if row.attributes & APPEND_TIME else 27))
+            row.producer = _int64(fetched, at + 43)
+            row.count = _int32(fetched, at + 57)
+        at += size
+        n += 1
+    return n, at
+
+
+@njit(cache=True, nogil=True)
+def judge(
+    fetched: npt.NDArray[np.uint8],
+    rows: Any,
+    n: int,
+    position: int,
+    committed: bool,
+    aborted: npt.NDArray[np.int64],
+    which: npt.NDArray[np.int64],
+    producers: npt.NDArray[np.int64],
+    aborting: npt.NDArray[np.bool_],
+    begun: int,
+) -> tuple[int, int]:
+    """Decides by the headers which batches to read: not control batches, not aborted ones, none below the position.
+
+    As `Fetcher.PartitionRecords` of kafka-python and `CompletedFetch` of the Java client: an aborted transaction begins
+    at its first offset, and ends with its producer's next abort marker.
+
+    Args:
+        fetched: the bytes that the rows are of.
+        rows: from `scan`, with checksums checked; ``state`` and ``start`` are changed.
+        n: how many rows there are.
+        position: records below this offset are not wanted.
+        committed: whether aborted transactions are left out.
+        aborted: (a,) int64, their first offsets, ascending.
+        which: (a,) int64, whose they are: an index of a producer.
+        producers: (p,) int64, ascending ids.
+        aborting: (p,) bool, whether each is inside such a transaction; changed.
+        begun: how many of those transactions have begun.
+
+    Returns:
+        The position behind the rows, and how many have begun now.
+    """
+    for i in range(n):
+        row = rows[i]
+        row.start = position
+        if row.state == State.READ:
+            if row.last < 0 or row.base < 0 or row.base > _HIGHEST_BASE:
+                row.state = State.LENGTH
+            else:
+                if committed and row.producer >= 0:
+                    while begun < aborted.size and aborted[begun] <= row.base + row.last:
+                        aborting[which[begun]] = True
+                        begun += 1
+                    p = np.searchsorted(producers, row.producer)
+                    if p < producers.size and producers[p] == row.producer and aborting[p]:
+                        if _is_abort_marker(fetched, row):
+                            aborting[p] = False
+                        elif row.attributes & TRANSACTIONAL:
+                            row.state = State.PASSED
+                if row.attributes & CONTROL:
+                    row.state = State.PASSED
+                elif row.state == State.READ and row.attributes & CODEC > 4:
+                    row.state = State.CODEC
+        if row.end <= position:
+            row.state = State.PASSED
+        position = max(position, row.end)
+    return position, begun
+
+
+@njit(cache=True, nogil=True)
+def _is_abort_marker(fetched: npt.NDArray[np.uint8], row: Any) -> bool:
+    """Whether a batch is a control batch whose record says ABORT: its key is a version and the type 0."""
+    if not row.attributes & CONTROL or row.attributes & CODEC:
+        return False
+    end = row.place + row.size
+    _, at = _varint(fetched, row.place + HEADER, end, 5)
+    _, at = _varint(fetched, at + 1, end, 10)
+    _, at = _varint(fetched, at, end, 5)
+    length, at = _varint(fetched, at, end, 5)
+    return length >= 4 and end - at >= 4 and _int16(fetched, at) >= 0 and _int16(fetched, at + 2) == 0
+
+
+@njit(cache=True, nogil=True)
+def _varint(data: npt.NDArray[np.uint8], at: int, end: int, most: int) -> tuple[int, int]:
+    """A zigzag varint of at most so many bytes, 5 or 10, and the place behind it.
+
+    One that is cut off, longer, or of more than 32 or 64 bits gives a place behind the end, and so does every one that
+    is asked for there: whoever has read several has to look at the last place alone.
+    """
+    if at >= end:
+        return 0, end + 1
+    byte = int64(data[at])
+    if byte < 0x80:
+        return byte >> 1 ^ -(byte & 1), at + 1
+    return _longer(data, at, end, most)
+
+
+@njit(cache=True, nogil=True)
+def _longer(data: npt.NDArray[np.uint8], at: int, end: int, most: int) -> tuple[int, int]:
+    """The same of two bytes and more."""
+    highest = 0x0F if most == 5 else 0x01  # what fits of the last byte
+    number: Any = np.uint64(0)
+    for k in range(min(most, end - at)):
+        byte = np.uint64(data[at + k])
+        if k == most - 1 and byte > np.uint64(highest):
+            break
+        number |= (byte & np.uint64(0x7F)) << np.uint64(7 * k)
+        if byte < np.uint64(0x80):
+            return int64(number >> np.uint64(1)) ^ -int64(number & np.uint64(1)), at + k + 1
+    return 0, end + 1
+
+
+@njit(cache=True, nogil=True)
+def lay_out(
+    data: npt.NDArray[np.uint8],
+    rows: Any,
+    first: int,
+    last: int,
+    offsets: npt.NDArray[np.int64],
+    timestamps: npt.NDArray[np.int64],
+    begins: npt.NDArray[np.int64],
+    ends: npt.NDArray[np.int64],
+) -> tuple[int, int]:
+    """Lays the records of batches out as columns, each batch whole or not at all; O(bytes).
+
+    Args:
+        data: (b,) uint8, decompressed records; a row's are those from ``begin`` to ``stop``.
+        rows: from `judge`; one whose records are damaged becomes LENGTH.
+        first: the first row.
+        last: the row behind the last one.
+        offsets: filled, as are the others; they have room for a record for every seven bytes.
+        timestamps: (m,) int64.
+        begins: (m,) int64, where in the data the value begins.
+        ends: (m,) int64, and where it ends.
+
+    Returns:
+        How many records there are, and how many of them have a key or headers.
+    """
+    m = keyed = 0
+    for i in range(first, last):
+        row = rows[i]
+        if row.state == State.READ:
+            found, with_key = _lay_out_batch(data, row, m, offsets, timestamps, begins, ends)
+            if found < 0:
+                row.state = State.LENGTH
+            else:
+                m = found
+                keyed += with_key
+    return m, keyed
+
+
+@njit(cache=True, nogil=True)
+def _lay_out_batch(
+    data: npt.NDArray[np.uint8],
+    row: Any,
+    m: int,
+    offsets: npt.NDArray[np.int64],
+    timestamps: npt.NDArray[np.int64],
+    begins: npt.NDArray[np.int64],
+    ends: npt.NDArray[np.int64],
+) -> tuple[int, int]:
+    """The same of one batch, from place m on: the place behind its last record, or −1, and how many have a key."""
+    at, stop = row.begin, row.stop
+    base, start, behind, last = row.base, row.start, row.end, row.last
+    first_timestamp, created = row.timestamp, 0 if row.attributes & APPEND_TIME else 1
+    keyed, previous = 0, -1
+    if row.count < 0 or row.count > (stop - at) // LEAST_RECORD:
+        return -1, 0
+    for _ in range(row.count):
+        length, at = _varint(data, at, stop, 5)
+        if length > stop - at:
+            return -1, 0
+        end = at + length
+        timestamp, at = _varint(data, at + 1, end, 10)  # behind the record's attributes
+        delta, at = _varint(data, at, end, 5)
+        key, at = _varint(data, at, end, 5)
+        value, at = _varint(data, at + max(key, 0), end, 5)
+        begins[m] = at
+        at += max(value, 0)
+        ends[m] = at
+        headers, at = _varint(data, at, end, 5)
+        if headers:
+            at = _behind_headers(data, at, end, headers)
+        if at != end or delta <= previous or delta > last:
+            return -1, 0
+        previous = delta
+        offsets[m] = base + delta
+        timestamps[m] = first_timestamp + created * timestamp
+        if start <= base + delta < behind:
+            m += 1
+            keyed += key >= 0 or headers > 0
+    return (m, keyed) if at == stop else (-1, 0)
+
+
+@njit(cache=True, nogil=True)
+def _behind_headers(data: npt.NDArray[np.uint8], at: int, end: int, headers: int) -> int:
+    """The place behind so many headers, behind the end if they do not fit."""
+    if headers < 0:
+        return end + 1
+    for _ in range(headers):
+        key, at = _varint(data, at, end, 5)
+        if key < 0:
+            return end + 1
+        value, at = _varint(data, at + key, end, 5)
+        at += max(value, 0)
+        if at > end:
+            return at
+    return at
