@@ -193,11 +193,14 @@ def test_a_commit_cut_short_is_all_or_nothing_and_is_made_again(step: Step, faul
         assert world.happened["own retry recognised"] == 1
 
 
+COMMITTING = (Ownership.commit, Ownership.prepare, Ownership.write, Ownership._promote, Ownership.settle)
+
+
 @pytest.mark.parametrize(
     ("body", "first", "steps"),
     [
         ((Ownership.claim, Ownership._adopt), Ownership.claim, CLAIM),
-        ((Ownership.commit, Ownership._promote), Ownership.commit, COMMIT),
+        (COMMITTING, Ownership.commit, COMMIT),
     ],
     ids=["claim", "commit"],
 )

@@ -218,7 +218,7 @@ def uncounted() -> Iterator[list[Said]]:
 SCENES: dict[Callable[[], Iterator[list[Said]]], list[list[Said]]] = {
     usual: [
         [("claimed", 0, "fresh", 0, 1)],
-        [("malformed", {"version": 1}), ("rejected", {"version": 1}, 0, 0, 2), ("counted", 0, 1, 0)],
+        [("malformed", {"version": 1}), ("rejected", {"version": 1}, 2, 0, 2), ("counted", 2, 1, 2)],
         [("commit_ended", Answer.DONE, "a number")],
         [
             ("publishing", True),

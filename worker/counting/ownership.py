@@ -43,10 +43,19 @@ from worker.counting.rules import Configured
 _FIRST_WAIT, _LONGEST_WAIT = 0.1, 5.0
 
 
-@dataclass
-class _Flush:
-    """One commit under way; tried again, the same, until its outcome is known."""
+@dataclass(frozen=True, eq=False)
+class Flush:
+    """One partition's commit under way; tried again, the same, until its outcome is known.
 
+    Attributes:
+        partition: whose counts.
+        before: the metadata that they started from.
+        after: the metadata that are to be stored.
+        blobs: what changed with them.
+    """
+
+    partition: int
+    before: Metadata
     after: Metadata
     blobs: Mapping[str, bytes]
 
@@ -57,7 +66,7 @@ class _HeldPartition:
 
     metadata: Metadata
     state: PartitionState
-    flush: _Flush | None = None
+    flush: Flush | None = None
 
     @property
     def ahead(self) -> bool:
@@ -267,56 +276,91 @@ class Ownership:
         5. One script compares what is stored with what the flush started from, and puts it in its place.
         6. Kafka gets the offsets as a mirror.
 
+        `prepare`, `write` and `settle` are these steps for who counts on while they are written.
+
         Raises:
             StateLost: the store no longer holds this partition, or of another lineage, or the topic was created again.
+        """
+        self.settle(self.write(self.prepare(partitions)))
+
+    def prepare(self, partitions: Iterable[int] | None = None) -> list[Flush]:
+        """Returns what is to be written: steps 1 to 3 of a commit.
+
+        Raises:
+            StateLost: the topic was created again.
         """
         chosen = {
             p: self._held[p] for p in (self._held if partitions is None else partitions) if p in self._held
         }
         # Step 1.
-        for held in chosen.values():
+        for partition, held in chosen.items():
             if held.flush is None and held.ahead:
-                held.flush = _Flush(*layout.dump(held.state, held.metadata, uuid4().hex))
+                dumped = layout.dump(held.state, held.metadata, uuid4().hex)
+                held.flush = Flush(partition, held.metadata, *dumped)
                 held.state.changed.clear()
-        due = {p: held for p, held in chosen.items() if held.flush is not None}
+        due = [held.flush for held in chosen.values() if held.flush is not None]
         if not due:
-            return
+            return []
         # Step 2.
         lineage = lineage_of(self._group, self._stream, self._log.topic_id())
-        mirror = {}
+        for flush in due:
+            if differing(flush.before.lineage, lineage):
+                why = f"the counts are of {flush.before.lineage}; this is {lineage}"
+                raise lost(self._stream, flush.partition, why)
+        # Step 3.
         try:
-            # Step 3.
             self._dead_letters.flush()
-            for partition, held in due.items():
-                if differing(held.metadata.lineage, lineage):
-                    why = f"the counts are of {held.metadata.lineage}; this is {lineage}"
-                    raise lost(self._stream, partition, why)
-                if self._promote(partition, held):
-                    mirror[partition] = (held.metadata.offset, COUNTED)
         except Unavailable as error:
             self._events.commit_failed(error)
-        # Step 6.
-        if mirror:
-            self._log.mirror(mirror)
+            return []
+        return due
 
-    def _promote(self, partition: int, held: _HeldPartition) -> bool:
-        """Runs one attempt of a partition's commit; returns whether it is done."""
-        flush, attempt = held.flush, uuid4().hex
-        assert flush is not None
-        began, answer = time.perf_counter(), None
+    def write(self, flushes: Iterable[Flush]) -> list[tuple[Flush, Answer]]:
+        """Writes flushes, steps 4 and 5 of a commit, and returns what the store said to each of them.
+
+        It touches nothing of what is held, and may run on another thread: that the same flush is written twice, late or
+        by two threads changes nothing.
+        """
+        written = []
+        try:
+            for flush in flushes:
+                written.append((flush, self._promote(flush)))  # noqa: PERF401  # what was written before a failure counts
+        except Unavailable as error:
+            self._events.commit_failed(error)
+        return written
+
+    def _promote(self, flush: Flush) -> Answer:
+        """Runs one attempt of a partition's commit."""
+        attempt, began, answer = uuid4().hex, time.perf_counter(), None
         try:
             # Step 4.
             if flush.blobs:
-                self._store.stage(partition, attempt, flush.blobs)
+                self._store.stage(flush.partition, attempt, flush.blobs)
             # Step 5.
-            answer = self._store.promote(partition, attempt, held.metadata, flush.after)
+            answer = self._store.promote(flush.partition, attempt, flush.before, flush.after)
         finally:
             self._events.commit_ended(answer, time.perf_counter() - began)
-        if answer is Answer.DONE:
+        return answer
+
+    def settle(self, written: Iterable[tuple[Flush, Answer]]) -> None:
+        """Takes up what the store said: step 6 of a commit, for those flushes whose outcome nobody knew yet.
+
+        Raises:
+            StateLost: the store no longer holds a partition, or of another lineage.
+        """
+        mirror = {}
+        for flush, answer in written:
+            held = self._held.get(flush.partition)
+            if held is None or held.flush is not flush:
+                continue  # let go of meanwhile, or committed by another attempt
+            if answer is not Answer.DONE:
+                self._refused(flush.partition, answer)
+                continue
             held.metadata, held.flush = flush.after, None
-            return True
-        self._refused(partition, answer)
-        return False
+            mirror[flush.partition] = (flush.after.offset, COUNTED)
+        # Step 6.
+        if mirror:
+            self._log.mirror(mirror)
 
     def compare(self) -> None:
         """Asks the store whether what is held and committed still stands there, so that an idle owner notices, too.

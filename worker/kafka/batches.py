@@ -108,21 +108,22 @@ def _end_of(fetched: npt.NDArray[np.uint8], at: int, size: int) -> int:
 
 
 @njit(cache=True, nogil=True)
-def walk(fetched: npt.NDArray[np.uint8]) -> tuple[int, int]:
+def walk(fetched: npt.NDArray[np.uint8]) -> tuple[int, int, int]:
     """How far whole batches reach; O(batches).
 
     Args:
         fetched: (b,) uint8, record batches, the last one perhaps cut off.
 
     Returns:
-        The bytes of whole batches, and the offset behind them, −1 if there is none.
+        The bytes of whole batches, the offset behind them and the leader epoch of the last one, −1 if there is none.
     """
-    at, end, size = 0, -1, _size_at(fetched, 0)
+    at, end, epoch, size = 0, -1, -1, _size_at(fetched, 0)
     while size:
+        epoch = _int32(fetched, at + 12) if size >= HEADER else -1
         end = max(end, _end_of(fetched, at, size))
         at += size
         size = _size_at(fetched, at)
-    return at, end
+    return at, end, epoch
 
 
 @njit(cache=True, nogil=True)

@@ -1,7 +1,13 @@
-"""Kafka in: one stream's topic and consumer group, as `ports.Log` describes them; records as columns."""
+"""Kafka in: one stream's topic and consumer group, as `ports.Log` describes them; records as columns.
+
+Fetched bytes wait in an `Intake`, which decodes ahead of the counts; a position here is what was handed out to be
+counted, the client's own is ahead of it by what waits. Where the library is not the one that `seam` knows, or the
+configuration says so, the library decodes: slower, and a record batch that cannot be read then stops the stream.
+"""
 
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
@@ -11,14 +17,21 @@ from kafka import errors as kafka_errors
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kafka.structs import MemberState
 
-from worker.counting.columns import Batch, Columns
+from worker.counting.columns import Batch, Columns, Unreadable
 from worker.counting.ports import NotOwner, StateLost, Unavailable
 from worker.counting.rules import Rule
-from worker.kafka import quirks
+from worker.kafka import quirks, seam
+from worker.kafka.intake import Intake
+from worker.kafka.records import Arena, Reader, Stretch
 
-MAX_POLL_RECORDS = 20_000
-FETCH_BYTES = 8 << 20
-"""Fetched of one partition at a time; a record larger than this is still fetched, alone."""
+_FETCHED, _WAITING = 32, 8
+"""What parts of the memory that a stream may use a fetch may have, and the fetches that wait to be decoded.
+
+Two stretches, each of up to a sixteenth once decompressed, and their columns have the rest.
+"""
+_FETCH_SECONDS = 0.02
+"""How long what waits is decoded before the client is asked for more."""
+_STOCK_RECORDS = 20_000
 
 _TIMEOUT_MS = 10_000
 _JOIN_MS = 200
@@ -35,14 +48,20 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
         settings: keyword arguments for every Kafka client.
         group: the consumer group.
         topic: the stream's topic.
+        memory: bytes that what is fetched, decompressed and not counted yet may have together.
+        stock: whether the library decodes.
     """
 
-    def __init__(self, settings: Mapping[str, Any], group: str, topic: str) -> None:
-        self._topic = topic
+    def __init__(self, settings: Mapping[str, Any], group: str, topic: str, memory: int, stock: bool) -> None:
+        self._topic, self._stock = topic, stock
         self._lock = threading.Lock()
         self._revoked: set[int] = set()
         self._positions: dict[int, int] = {}
+        self._caps: dict[int, list[tuple[int, int | None]]] = {}
+        self._suspects: dict[int, set[Unreadable]] = defaultdict(set)
         self._membership: object = None
+        self._intake = Intake(topic, memory // _WAITING)
+        self._asked = 0.0
         self._consumer = _ask(
             lambda: KafkaConsumer(
                 **settings,
@@ -53,13 +72,16 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
                 isolation_level="read_committed",
                 allow_auto_create_topics=False,
                 partition_assignment_strategy=[CooperativeStickyAssignor],
-                max_poll_records=MAX_POLL_RECORDS,
-                max_partition_fetch_bytes=FETCH_BYTES,
+                max_poll_records=_STOCK_RECORDS,
+                fetch_max_bytes=memory // _FETCHED,
+                max_partition_fetch_bytes=memory // _FETCHED,
                 session_timeout_ms=10_000,
                 heartbeat_interval_ms=1_000,  # a rebalance is heard of this soon
                 metadata_max_age_ms=30_000,
             )
         )
+        if not stock:
+            seam.install(self._consumer)
         self._consumer.subscribe([topic], listener=self)
         self._subscribed_ms = 1000 * time.monotonic()
 
@@ -80,18 +102,53 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
     # reading, on the polling thread
 
     def poll(self, timeout_ms: int) -> list[Batch]:
-        """Returns what is new in the started partitions, one batch each; also of those where only markers passed.
+        """Returns what comes next of one started partition, a batch or nothing; it may hold markers only.
+
+        What is returned holds until the next call.
 
         Raises:
             StateLost: the log was truncated below what was read.
+            Unavailable: the brokers do not answer; or a batch's checksum failed for the first time.
         """
+        if self._intake.full:
+            self.keep()
+        elif self._intake.empty or time.monotonic() - self._asked >= _FETCH_SECONDS:
+            self._fetch(timeout_ms if self._intake.empty else 0)
+        if (taken := self._intake.next()) is None:
+            return []
+        partition, stretch = taken
+        self._demand_twice(partition, stretch.unreadable)
+        start, self._positions[partition] = self._positions[partition], stretch.end
+        return [Batch(partition, start, stretch.end, stretch.columns, stretch.unreadable, stretch.keyed)]
+
+    def keep(self) -> None:
+        """Stays in the group, and hears of rebalances, without fetching on: while what was fetched is being counted.
+
+        Raises:
+            StateLost: as `poll` does.
+        """
+        # a member that is joining has to be given time for it
+        joining = self._consumer.group_metadata().state is not MemberState.STABLE
+        if not joining and time.monotonic() - self._asked < _FETCH_SECONDS:
+            return
+        self._consumer.pause(*self._reading())
         try:
-            return self._poll(timeout_ms)
+            self._fetch(_JOIN_MS if joining else 0)
+        finally:
+            self._consumer.resume(*self._reading())
+
+    def _fetch(self, timeout_ms: int) -> None:
+        """Takes in what the client has fetched."""
+        try:
+            quirks.go_on_joining(self._consumer)
+            polled = self._consumer.poll(timeout_ms)
+            self._asked = time.monotonic()
+            if not self._moved():
+                self._take_in(polled)
         except kafka_errors.OffsetOutOfRangeError:
             # retention overtook the position, or the log was truncated: claiming again finds out which
             with self._lock:
                 self._revoked.update(self._positions)
-            return []
         except kafka_errors.LogTruncationError as error:
             raise StateLost(
                 f"topic {self._topic!r} was truncated below what had been read: {error}"
@@ -99,54 +156,51 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
         except kafka_errors.RetriableError as error:
             raise Unavailable(f"Kafka: {error}") from error
 
-    def _poll(self, timeout_ms: int) -> list[Batch]:
-        quirks.go_on_joining(self._consumer)
-        polled = self._consumer.poll(timeout_ms)
-        assigned = self.assigned()
-        if (membership := self._consumer.group_metadata()[1:3]) != self._membership:
-            # a rebalance: a partition may have been lost and regained without a word, its position then is Kafka's own
-            # offset, which may be ahead of or behind what was counted; so every position is put back where it was
-            self._membership = membership
-            with self._lock:
-                kept = {
-                    p: at for p, at in self._positions.items() if p in assigned and p not in self._revoked
-                }
-            for partition, position in kept.items():
-                self._consumer.seek(self._tp(partition), position)
-                self._consumer.resume(self._tp(partition))
-            return []
-        records = {tp.partition: batch for tp, batch in polled.items()}
-        batches = []
-        for partition, start in list(self._positions.items()):
-            if partition not in assigned:
-                continue
-            new = records.get(partition, [])
-            end = self._consumer.position(self._tp(partition), timeout_ms=_TIMEOUT_MS)
-            if end is None or (not new and end == start):
-                continue
-            columns = Columns.of(
-                [record.offset for record in new],
-                [record.timestamp for record in new],
-                [record.value for record in new],
-            )
-            batches.append(Batch(partition, start, end, columns))
-            self._positions[partition] = end
-        return batches
+    def _moved(self) -> bool:
+        """Puts every position back where it was, if there was a rebalance; returns whether there was one.
 
-    def keep(self) -> None:
-        """Stays in the group, and hears of rebalances, without reading on: while what was polled is being counted.
+        A partition may have been lost and regained without a word, its position then is Kafka's own offset, which may
+        be ahead of or behind what was counted.
+        """
+        if (membership := self._consumer.group_metadata()[1:3]) == self._membership:
+            return False
+        self._membership = membership
+        assigned = self.assigned()
+        with self._lock:
+            kept = {p: at for p, at in self._positions.items() if p in assigned and p not in self._revoked}
+        self._intake.forget()
+        for partition, position in kept.items():
+            self._consumer.seek(self._tp(partition), position)
+            self._consumer.resume(self._tp(partition))
+        return True
+
+    def _take_in(self, polled: Mapping[TopicPartition, Sequence[Any]]) -> None:
+        """Has what was fetched decoded."""
+        assigned = self.assigned()
+        for partition in [p for p in self._positions if p in assigned]:
+            tp = self._tp(partition)
+            if self._stock:
+                end = self._consumer.position(tp, timeout_ms=_TIMEOUT_MS)
+                if end is not None and end > self._positions[partition]:
+                    self._intake.add(partition, _Stock(end, polled.get(tp, ())), 0)
+                continue
+            for fetched in polled.get(tp, ()):
+                reader = Reader(fetched.data, fetched.start, fetched.aborted, self._caps[partition])
+                self._intake.add(partition, reader, fetched.data.size)
+
+    def _demand_twice(self, partition: int, unreadable: Sequence[Unreadable]) -> None:
+        """Lets a batch whose checksum fails be read again: only the same bytes twice are what the log holds.
 
         Raises:
-            StateLost: as `poll` does.
+            Unavailable: such a batch was never seen with these bytes.
         """
-        # a member that is joining has to be given time for it
-        joining = self._consumer.group_metadata().state is not MemberState.STABLE
-        reading = self._reading()
-        self._consumer.pause(*reading)
-        try:
-            self.poll(_JOIN_MS if joining else 0)
-        finally:
-            self._consumer.resume(*self._reading())
+        failing = {bad for bad in unreadable if bad.why == "checksum"}
+        seen, self._suspects[partition] = self._suspects[partition], failing
+        if new := failing - seen:
+            raise Unavailable(
+                f"topic {self._topic!r}, partition {partition}: the checksum of the record batch at offset"
+                f" {min(bad.offset for bad in new)} fails; it is fetched again"
+            )
 
     def _reading(self) -> list[TopicPartition]:
         """Returns the started partitions that are still assigned."""
@@ -158,6 +212,7 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
             revoked, self._revoked = self._revoked, set()
         for partition in revoked:
             self._positions.pop(partition, None)
+        self._intake.forget(revoked)
         return revoked
 
     def partitions(self) -> set[int] | None:
@@ -177,6 +232,7 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
 
     def close(self) -> None:
         """Leaves the group."""
+        self._intake.close()
         self._consumer.close(autocommit=False, timeout_ms=_TIMEOUT_MS)
 
     # what claim and commit need: worker.counting.ports.Log
@@ -225,9 +281,11 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
         """Commits offsets without waiting."""
         self._consumer.commit_async(self._offsets(offsets))
 
-    def start(self, partition: int, offset: int, rules: Sequence[Rule]) -> None:  # noqa: ARG002  # soon
-        """Lets `poll` return the partition's records from an offset on."""
+    def start(self, partition: int, offset: int, rules: Sequence[Rule]) -> None:
+        """Lets `poll` return the partition's records from an offset on, its batches read as the rules demand."""
         tp = self._tp(partition)
+        self._intake.forget([partition])
+        self._caps[partition] = [(rule.offset, rule.terms.max_batch_bytes) for rule in rules]
         if partition in self.assigned():
             self._consumer.seek(tp, offset)
             self._consumer.resume(tp)
@@ -236,6 +294,7 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
     def stop(self, partition: int) -> None:
         """Lets `poll` return no more of the partition's records."""
         self._positions.pop(partition, None)
+        self._intake.forget([partition])
         if partition in self.assigned():
             self._consumer.pause(self._tp(partition))
 
@@ -256,6 +315,23 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
         return {
             tp.partition: offset for tp, offset in _ask(partial(ask, tps, timeout_ms=_TIMEOUT_MS)).items()
         }
+
+
+class _Stock:
+    """Records as the library decodes them, in the place of a `Reader`."""
+
+    def __init__(self, end: int, records: Sequence[Any]) -> None:
+        self._end, self._records = end, records
+        self._read = False
+
+    def read(self, _arena: Arena) -> Stretch | None:
+        if self._read:
+            return None
+        self._read, records = True, self._records
+        columns = Columns.of(
+            [r.offset for r in records], [r.timestamp for r in records], [r.value for r in records]
+        )
+        return Stretch(self._end, columns, (), sum(bool(r.key is not None or r.headers) for r in records))
 
 
 def _ask(step: Callable[[], _T]) -> _T:

@@ -66,6 +66,10 @@ class Metrics:
         self.watermark = gauge(
             "partition_watermark_timestamp_seconds", "Highest timestamp of an accepted record.", _PARTITION
         )
+        self.stock = gauge(
+            "ingest_stock",
+            "1 where the client library decodes the records: slower, and without limits; else 0.",
+        )
         self.up = gauge(
             "stream_up", "1 while the stream is served, 0 once it stopped because counts were lost."
         )

@@ -13,6 +13,7 @@ import structlog
 from ldp import kernels
 from worker.config import PREFIX, Config, ConfigError
 from worker.http import server as health
+from worker.kafka import records
 from worker.observe.metrics import Metrics
 from worker.observe.progress import SERVING
 from worker.service.stream import STOP_SECONDS, StreamWorker
@@ -44,6 +45,7 @@ def run(config: Config) -> int:
         streams=[worker.name for worker in workers],
     )
     kernels.warm()  # compiled or loaded before anything waits for them
+    records.warm()
     for worker in workers:
         worker.start()
     while not stopping.wait(1):

@@ -15,7 +15,7 @@ from worker.counting.columns import Batch
 from worker.counting.ownership import Ownership
 from worker.counting.partition import MOST_WORK
 from worker.counting.ports import StateLost, Unavailable
-from worker.kafka import brokers
+from worker.kafka import brokers, seam
 from worker.kafka.dead_letters import KafkaDeadLetters
 from worker.kafka.group import KafkaGroup
 from worker.kafka.log import KafkaLog
@@ -25,6 +25,7 @@ from worker.observe.metrics import Metrics
 from worker.observe.progress import READY_TIMEOUT_SECONDS, SERVING, Progress, Step
 from worker.publishing.publisher import Publisher
 from worker.publishing.recommender import Recommender
+from worker.service.commits import Commits
 from worker.store.redis import RedisStore, connect
 
 _POLL_MS = 200
@@ -131,6 +132,8 @@ class StreamWorker:
                 self._events,
             )
             publisher = self._publisher(store, outbox, kafka_group, ownership)
+            commits = Commits(ownership, config.commit_every_seconds)
+            ending.callback(commits.close)
             ended, errors = threading.Event(), list[Exception]()
 
             def publish() -> None:
@@ -143,8 +146,8 @@ class StreamWorker:
             self.progress.tick()
             publishing.start()
             try:
-                self._poll(log, ownership, errors)
-                self._finish(ownership)
+                self._poll(log, ownership, commits, errors)
+                self._finish(ownership, commits)
             finally:
                 ended.set()
                 publishing.join(_CLOSE_SECONDS)
@@ -193,7 +196,7 @@ class StreamWorker:
         with brokers.listening() as reason:
             try:
                 with self.progress.attempt(Step.CONNECT):
-                    log = KafkaLog(settings, group, topic)
+                    log = KafkaLog(settings, group, topic, self._config.kafka.memory_bytes, self._stock())
                     try:
                         dead_letters = KafkaDeadLetters(
                             settings,
@@ -211,14 +214,27 @@ class StreamWorker:
                 self._logger.warning("kafka.unavailable", error=f"{error}{reason}", todo=reason.advice)
                 return None
 
-    def _poll(self, log: KafkaLog, ownership: Ownership, errors: list[Exception]) -> None:
+    def _stock(self) -> bool:
+        """Returns whether the client library is to decode, and says why."""
+        unknown = seam.unknown()
+        stock = unknown is not None or self._config.kafka.ingest == "stock"
+        self._metrics.stock.labels(self.name).set(stock)
+        if stock:
+            why = unknown or "kafka.ingest is stock"
+            self._logger.warning(
+                "ingest.stock", why=why, todo="limits of record batches do not hold meanwhile"
+            )
+        return stock
+
+    def _poll(self, log: KafkaLog, ownership: Ownership, commits: Commits, errors: list[Exception]) -> None:
         """Polls, counts, claims and commits until asked to stop or until the publishing thread ends with an error.
 
         What one poll brings may take long to count: then it is counted in slices, and between them the worker stays in
-        the group, lets go of what others are to count, and commits.
+        the group, lets go of what others are to count, and commits. While it counts, what comes next is fetched and
+        decoded, and what was counted is written.
         """
         progress = self.progress
-        began = commit_at = look_at = time.monotonic()
+        began = look_at = time.monotonic()
         polled: deque[Batch] = deque()
         while not self._stopping.is_set() and not errors:
             try:
@@ -228,13 +244,11 @@ class StreamWorker:
                     else:
                         polled.extend(log.poll(_POLL_MS))
                 ownership.release(log.take_revoked())
-                self._count(ownership, polled)
+                commits.counted(self._count(ownership, polled))
                 ownership.claim()
-                now = time.monotonic()
-                if now >= commit_at:
-                    ownership.commit()
+                if commits.turn():
                     progress.over(Step.COMMIT)
-                    commit_at = now + self._config.commit_every_seconds
+                now = time.monotonic()
                 if now >= look_at or progress.partitions is None:
                     ownership.compare()
                     progress.over(Step.COMPARE)
@@ -254,12 +268,12 @@ class StreamWorker:
                 progress.over(Step.CLAIM)  # an attempt that is put off is not one that went well
             progress.beat()
 
-    def _count(self, ownership: Ownership, polled: deque[Batch]) -> None:
-        """Counts what was polled, for `_COUNT_SECONDS` or a slice; the rest stays in the queue."""
+    def _count(self, ownership: Ownership, polled: deque[Batch]) -> float:
+        """Counts what was polled, for `_COUNT_SECONDS` or a slice, the rest stays in the queue; returns the seconds."""
         oracle = self._served.stream.oracle
         size, work = oracle.report_bytes, oracle.work
-        until = time.monotonic() + _COUNT_SECONDS
-        while polled and not self._stopping.is_set() and time.monotonic() < until:
+        began = time.monotonic()
+        while polled and not self._stopping.is_set() and time.monotonic() < began + _COUNT_SECONDS:
             first, *rest = polled.popleft().slices(wire.HEADER_BYTES, size, work, MOST_WORK)
             polled.extendleft(reversed(rest))
             with self._metrics.count_seconds.labels(self.name).time():
@@ -270,6 +284,7 @@ class StreamWorker:
         left = [batch for batch in polled if batch.partition in held]
         polled.clear()
         polled.extend(left)
+        return time.monotonic() - began
 
     def _state(self, log: KafkaLog, ownership: Ownership) -> str:
         """Returns what readiness says: serving is to count every partition that the group assigns to this worker."""
@@ -299,9 +314,10 @@ class StreamWorker:
             if partition in watermarks:
                 self._metrics.watermark.labels(*labels).set(watermarks[partition] / 1000)
 
-    def _finish(self, ownership: Ownership) -> None:
+    def _finish(self, ownership: Ownership, commits: Commits) -> None:
         """Commits what is counted; a store that does not answer is asked again, but not forever."""
         deadline = time.monotonic() + STOP_SECONDS
+        commits.settle()
         ownership.commit()
         while ownership.counted() != ownership.stored() and time.monotonic() < deadline:
             time.sleep(0.2)

@@ -8,8 +8,8 @@ from tests.faults.memory.scheduler import Member, Task
 from tests.faults.memory.store import MemoryStore
 from tests.faults.memory.topics import MemoryLetters, MemoryOutbox
 from tests.faults.memory.world import World
-from worker.counting.ownership import Ownership
-from worker.counting.ports import Events, Unavailable
+from worker.counting.ownership import Flush, Ownership
+from worker.counting.ports import Answer, Events, Unavailable
 from worker.publishing.publisher import Publisher
 from worker.publishing.recommender import Recommender
 
@@ -24,7 +24,7 @@ class Silence:
 
 
 class Process(Member):
-    """One worker process: a polling and a publishing task around the worker's own code."""
+    """One worker process: a polling, a writing and a publishing task around the worker's own code."""
 
     def __init__(self, world: World, number: int, events: Events | None = None) -> None:
         super().__init__(number)
@@ -60,7 +60,8 @@ class Process(Member):
             events,
         )
         world.members[number] = self
-        world.tasks += [Task(world, self, self._poll), Task(world, self, self._publish)]
+        self.flushes, self.written = list[Flush](), list[tuple[Flush, Answer]]()
+        world.tasks += [Task(world, self, run) for run in (self._poll, self._write, self._publish)]
 
     def _poll(self) -> None:
         rng, ownership = self.world.rng, self.ownership
@@ -71,12 +72,23 @@ class Process(Member):
                 for batch in batches:
                     ownership.apply(batch)
                 ownership.claim()
-                if rng.random() < 0.6:
+                if rng.random() < 0.3:
                     ownership.commit()
+                elif rng.random() < 0.4 and not self.flushes:
+                    self.flushes = ownership.prepare()
+                written, self.written = self.written, []
+                ownership.settle(written)
                 if rng.random() < 0.2:
                     ownership.compare()
             except Unavailable:
                 ownership.rewind()
+
+    def _write(self) -> None:
+        while True:
+            self.world.pause()
+            if self.flushes:
+                self.written += self.ownership.write(self.flushes)
+                self.flushes = []
 
     def _publish(self) -> None:
         while True:

@@ -98,8 +98,45 @@ def test_the_last_words_of_a_broker_are_thrown_away_upstream():
     (lost,) = last_words(transport.KafkaTCPTransport)
     assert "disconnected" in lost
     words, lost = last_words(quirks.Plain)
-    assert words == b"because"
+    assert bytes(words) == b"because"
     assert "disconnected" in lost
+
+
+def received(made, size):
+    """What a transport takes of so many bytes that are there, turn by turn."""
+    sent = bytes(i * 7 % 251 for i in range(size))
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        for end in (ours, theirs):
+            end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 << 20)
+        ours.setblocking(False)
+        theirs.sendall(sent)
+        connection, turns = made(Net(), ours), []
+        while sum(map(len, turns)) < size:
+            data, error = connection._sock_recv()
+            assert data and not error
+            turns.append(bytes(data))
+    assert b"".join(turns) == sent
+    return turns
+
+
+def test_what_is_received_is_joined_of_small_pieces_upstream():
+    assert ".recv(4096)" in inspect.getsource(transport.KafkaTCPTransport._sock_recv)
+    size = 100_000  # more than the first buffer, less than the second
+    assert len(received(transport.KafkaTCPTransport, size)) == 1
+    first, _ = received(quirks.Plain, size)
+    assert len(first) == 1 << 16
+    # a transport's bytes are its own until its own next turn
+    ours, theirs = socket.socketpair()
+    others = socket.socketpair()
+    with ours, theirs, others[0], others[1]:
+        for end in (ours, others[0]):
+            end.setblocking(False)
+        theirs.sendall(b"mine")
+        others[1].sendall(b"hers")
+        mine, _ = quirks.Plain(Net(), ours)._sock_recv()
+        quirks.Plain(Net(), others[0])._sock_recv()
+        assert bytes(mine) == b"mine"
 
 
 def shake_hands(made):

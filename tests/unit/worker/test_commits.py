@@ -1,0 +1,136 @@
+"""Commits: due by time or by what a crash would lose, not too often, and written beside the counting."""
+
+import threading
+
+import pytest
+
+from worker.counting.ports import StateLost
+from worker.service.commits import REPLAY_SECONDS, SHARE, Commits
+
+
+class Ownership:
+    """Notes what is asked of it; `write` takes as long as the test says."""
+
+    def __init__(self):
+        self.calls, self.flushes = [], ["flush"]
+        self.go = threading.Event()
+        self.go.set()
+        self.now = 1000.0
+        self.takes = 0.0
+        self.lost = None
+
+    def prepare(self):
+        self.calls.append(("prepare", threading.current_thread() is threading.main_thread()))
+        return list(self.flushes)
+
+    def write(self, flushes):
+        assert self.go.wait(30)
+        self.now += self.takes
+        self.calls.append(("write", threading.current_thread() is threading.main_thread()))
+        return flushes
+
+    def settle(self, written):
+        self.calls.append(("settle", threading.current_thread() is threading.main_thread()))
+        assert written == self.flushes
+        if self.lost:
+            raise self.lost
+
+    def new(self):
+        calls, self.calls = self.calls, []
+        return calls
+
+
+PREPARE, WRITE, SETTLE = ("prepare", True), ("write", False), ("settle", True)
+
+
+@pytest.fixture
+def ownership():
+    return Ownership()
+
+
+@pytest.fixture
+def commits(ownership):
+    commits = Commits(ownership, 1.0, lambda: ownership.now)
+    yield commits
+    ownership.go.set()
+    commits.close()
+
+
+def written(commits):
+    """Waits until what is on its way is written."""
+    commits._writing.result(30)
+
+
+def test_a_commit_is_written_on_a_thread_of_its_own_while_the_other_goes_on(ownership, commits):
+    ownership.go.clear()
+    assert not commits.turn()
+    for _ in range(3):
+        ownership.now += 5
+        assert not commits.turn()  # one at a time
+    assert ownership.new() == [PREPARE]
+    ownership.go.set()
+    written(commits)
+    assert commits.turn()
+    assert ownership.new()[:2] == [WRITE, SETTLE]
+
+
+def test_commits_are_due_by_time(ownership, commits):
+    commits.turn()
+    written(commits)
+    ownership.now += 0.99
+    assert commits.turn()  # it is taken up at once
+    assert ownership.new() == [PREPARE, WRITE, SETTLE]
+    ownership.now += 0.02
+    assert not commits.turn()
+    assert ownership.new()[0] == PREPARE
+
+
+def test_commits_are_due_by_what_a_crash_would_lose(ownership):
+    commits = Commits(ownership, 3600.0, lambda: ownership.now)
+    commits.turn()
+    commits.settle()
+    ownership.new()
+    commits.counted(REPLAY_SECONDS - 1)
+    assert not commits.turn()
+    assert ownership.new() == []
+    commits.counted(1.0)
+    commits.turn()
+    commits.settle()
+    assert ownership.new() == [PREPARE, WRITE, SETTLE]
+    commits.counted(1.0)
+    assert not commits.turn()
+    assert ownership.new() == []
+    commits.close()
+
+
+def test_writing_has_at_most_its_share_of_the_time(ownership, commits):
+    ownership.takes = 7.0
+    commits.turn()
+    written(commits)
+    assert commits.turn()  # the next one is due already, as nobody knew how long it takes
+    written(commits)
+    begun = ownership.now - ownership.takes
+    commits.turn()
+    ownership.new()
+    ownership.takes = 0.0
+    ownership.now = begun + 7.0 / SHARE - 1
+    assert not commits.turn()
+    assert ownership.new() == []
+    ownership.now += 2
+    commits.turn()
+    written(commits)
+    assert ownership.new() == [PREPARE, WRITE]
+
+
+def test_where_nothing_is_to_be_written_a_turn_is_over_all_the_same(ownership, commits):
+    ownership.flushes = []
+    assert commits.turn()
+    assert ownership.new() == [PREPARE]
+
+
+def test_lost_counts_end_the_polling_thread_not_the_writing_one(ownership, commits):
+    ownership.lost = StateLost("gone")
+    commits.turn()
+    written(commits)
+    with pytest.raises(StateLost):
+        commits.turn()

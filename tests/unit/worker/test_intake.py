@@ -1,0 +1,109 @@
+"""Intake: fetches come out as they went in, decoded ahead, and what is forgotten never comes."""
+
+import threading
+from collections import deque
+
+import pytest
+
+from worker.kafka.intake import Intake
+from worker.kafka.records import Arena
+
+
+class Source:
+    """Hands out what it is given, one after the other; raises what is an error."""
+
+    def __init__(self, *stretches):
+        self.stretches, self.arenas = deque(stretches), []
+        self.began, self.go = threading.Event(), threading.Event()
+        self.go.set()
+
+    def read(self, arena):
+        self.began.set()
+        assert self.go.wait(30)
+        self.arenas.append(arena)
+        if not self.stretches:
+            return None
+        if isinstance(stretch := self.stretches.popleft(), Exception):
+            raise stretch
+        return stretch
+
+
+@pytest.fixture
+def intake():
+    intake = Intake("colours", 100)
+    yield intake
+    intake.close()
+
+
+def everything(intake):
+    found = []
+    while (taken := intake.next()) is not None:
+        found.append(taken)
+    return found
+
+
+def test_fetches_come_out_as_they_went_in(intake):
+    assert intake.empty
+    assert intake.next() is None
+    intake.add(3, Source("a", "b"), 10)
+    intake.add(1, Source(), 10)
+    intake.add(3, Source("c"), 10)
+    assert not intake.empty
+    assert everything(intake) == [(3, "a"), (3, "b"), (3, "c")]
+    assert intake.empty
+
+
+def test_it_is_full_at_its_budget_and_no_longer_below(intake):
+    intake.add(0, Source("a"), 99)
+    assert not intake.full
+    intake.add(0, Source("b"), 1)
+    assert intake.full
+    intake.next()
+    intake.next()
+    assert not intake.full
+    intake.add(0, Source("c"), 10**9)  # one fetch is always taken
+    assert intake.full
+    assert everything(intake) == [(0, "c")]
+    assert not intake.full
+
+
+def test_the_next_stretch_is_decoded_while_this_one_is_counted(intake):
+    source = Source("a", "b")
+    intake.add(0, source, 1)
+    assert intake.next() == (0, "a")
+    source.began.clear()
+    source.go.clear()  # as if decoding took long
+    following = Source("c")
+    intake.add(0, following, 1)
+    source.go.set()
+    assert everything(intake) == [(0, "b"), (0, "c")]
+
+
+def test_what_was_handed_out_stays_while_the_next_one_is_decoded(intake):
+    source = Source("a", "b", "c", "d")
+    intake.add(0, source, 1)
+    everything(intake)
+    assert all(isinstance(arena, Arena) for arena in source.arenas)
+    assert all(one is not other for one, other in zip(source.arenas[:4], source.arenas[1:4], strict=False))
+
+
+def test_what_is_forgotten_never_comes(intake):
+    for partition in (0, 1, 0, 2):
+        intake.add(partition, Source(f"{partition}a", f"{partition}b"), 30)
+    assert intake.next() == (0, "0a")
+    intake.forget([0])  # "0b" is on its way already
+    intake.add(0, Source("again"), 30)
+    assert everything(intake) == [(1, "1a"), (1, "1b"), (2, "2a"), (2, "2b"), (0, "again")]
+    intake.add(0, Source("x"), 30)
+    intake.forget()
+    assert intake.empty
+    assert not intake.full
+    assert intake.next() is None
+    intake.add(1, Source("y"), 30)
+    assert everything(intake) == [(1, "y")]
+
+
+def test_an_error_of_decoding_is_raised_where_it_is_asked_for(intake):
+    intake.add(0, Source(MemoryError()), 1)
+    with pytest.raises(MemoryError):
+        intake.next()

@@ -1,0 +1,98 @@
+"""The seam: where kafka-python makes objects of a fetch's records, its bytes are handed on as they came.
+
+The library keeps sessions, groups, epochs, rebalances and positions; only what it calls ``PartitionRecords``, which
+turns the bytes of one partition's fetch into records one by one, is replaced. That is a private name, so `unknown` asks
+first whether the library is the one that this was written for; where it is not, the library's own way is taken.
+
+What is replaced runs inside the library's poll, which an exception would leave in pieces: nothing here raises.
+"""
+
+import hashlib
+import inspect
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import kafka
+import numpy as np
+import numpy.typing as npt
+from kafka import KafkaConsumer
+from kafka.consumer.fetcher import Fetcher
+from kafka.record.memory_records import MemoryRecords
+
+from worker.kafka.batches import walk
+
+_VERSION = "3.0.12"
+_TRUSTED = {
+    "PartitionRecords": (Fetcher.PartitionRecords, "cf2214c6a21884be"),
+    "_append": (Fetcher._append, "341c09c715c59d8b"),
+    "fetched_records": (Fetcher.fetched_records, "bf91319f1a2fda46"),
+    "_parse_fetched_data": (Fetcher._parse_fetched_data, "3cd93b6d3b7b96e1"),
+    "MemoryRecords": (MemoryRecords, "7d13ee2c94696380"),
+}
+"""What the seam relies on, each with the SHA-256 of its source, cut to 16 digits."""
+
+
+@dataclass(frozen=True)
+class Fetched:
+    """What one fetch brought of one partition.
+
+    Attributes:
+        start: the offset that was asked for; the first batch may begin below it.
+        end: the offset behind the last batch.
+        data: whole record batches, uint8.
+        aborted: (producer id, first offset) of each aborted transaction that it touches.
+    """
+
+    start: int
+    end: int
+    data: npt.NDArray[np.uint8]
+    aborted: list[tuple[int, int]]
+
+    @property
+    def offset(self) -> int:
+        """Returns what the library takes for this record's offset: it passes over those below the one it asked for."""
+        return max(self.end - 1, self.start)
+
+
+class _Bytes(Fetcher.PartitionRecords):  # type: ignore[misc]  # kafka-python carries no types
+    """The records of one partition's fetch, as one `Fetched` or, of an empty one, as nothing."""
+
+    def _unpack_records(self, _tp: Any, records: Any, *_deserializers: Any) -> Iterator[Fetched]:
+        data = np.frombuffer(records._buffer, np.uint8)
+        size, end, epoch = walk(data)
+        if size:
+            aborted = [(said.producer_id, said.first_offset) for said in self.aborted_transactions]
+            self.bytes_read = size  # more than none: the next fetch begins with another partition
+            self.leader_epoch = epoch
+            self.next_fetch_offset = max(end, self.fetch_offset)
+            yield Fetched(self.fetch_offset, self.next_fetch_offset, data[:size], aborted)
+        self.drain()
+
+
+def unknown() -> str | None:
+    """Says why the library is not the one that the seam was made for; None where it is."""
+    if kafka.__version__ != _VERSION:
+        return f"kafka-python {kafka.__version__}, where {_VERSION} is known"
+    for name, (what, known) in _TRUSTED.items():
+        try:
+            found = fingerprint(what)
+        except OSError:
+            return f"the source of kafka-python's {name} cannot be read"
+        if found != known:
+            return f"kafka-python's {name} is another one than that of {_VERSION}"
+    return None
+
+
+def fingerprint(what: Any) -> str:
+    """Returns what stands for the source of a class or a function.
+
+    Raises:
+        OSError: there is no source.
+    """
+    return hashlib.sha256(inspect.getsource(what).encode()).hexdigest()[:16]
+
+
+def install(consumer: KafkaConsumer) -> None:
+    """Has the `poll` of a consumer of what is committed return one `Fetched` for a fetch of a partition."""
+    consumer._fetcher.PartitionRecords = _Bytes

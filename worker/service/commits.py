@@ -1,0 +1,77 @@
+"""Commits: when a stream's counts are written, on a thread of its own, so that counting goes on meanwhile."""
+
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+
+from worker.counting.ownership import Flush, Ownership
+from worker.counting.ports import Answer
+
+SHARE = 0.1
+"""What part of the time writing may take: large states, or many, are committed less often than is configured."""
+REPLAY_SECONDS = 10.0
+"""How much counting may be lost to a crash: a commit is due after it, however long ago the last one was."""
+
+
+class Commits:
+    """The commits of what one worker counts of a stream.
+
+    Called from the polling thread. What is written meanwhile is what was counted when it began; a partition that is let
+    go of is committed by `Ownership.release`, whatever is on its way: the same flush written twice changes nothing.
+
+    Args:
+        ownership: what commits.
+        every: seconds between two beginnings, where writing does not take long.
+        clock: seconds.
+    """
+
+    def __init__(
+        self, ownership: Ownership, every: float, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._ownership, self._every, self._clock = ownership, every, clock
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix="commit")
+        self._writing: Future[list[tuple[Flush, Answer]]] | None = None
+        self._due = clock()
+        self._took = self._counted = 0.0
+
+    def counted(self, seconds: float) -> None:
+        """Counting took so long, and is lost by a crash before the next commit."""
+        self._counted += seconds
+
+    def turn(self) -> bool:
+        """Takes up a commit that is written, and begins one that is due; returns whether one came to its end.
+
+        Raises:
+            StateLost: as `Ownership.commit` does.
+            Unavailable: the topic's id is not known.
+        """
+        ended = self._writing is not None and self._writing.done()
+        if ended:
+            self.settle()
+        if self._writing is None and (self._clock() >= self._due or self._counted >= REPLAY_SECONDS):
+            began, self._counted = self._clock(), 0.0
+            self._due = began + max(self._every, self._took / SHARE)
+            if flushes := self._ownership.prepare():
+                self._writing = self._executor.submit(self._write, flushes, began)
+            else:
+                ended = True
+        return ended
+
+    def settle(self) -> None:
+        """Waits for a commit that is being written, and takes it up.
+
+        Raises:
+            StateLost: as `Ownership.commit` does.
+        """
+        if self._writing is not None:
+            writing, self._writing = self._writing, None
+            self._ownership.settle(writing.result())
+
+    def close(self) -> None:
+        """Ends the thread, once what it writes is written or given up."""
+        self._executor.shutdown()
+
+    def _write(self, flushes: Sequence[Flush], began: float) -> list[tuple[Flush, Answer]]:
+        written = self._ownership.write(flushes)
+        self._took = self._clock() - began
+        return written
