@@ -16,6 +16,8 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import KafkaConnectionError, KafkaTimeoutError
 from kafka.net import manager
 from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
+from kafka.protocol import parser
+from kafka.protocol.frame import KafkaBytes
 from kafka.structs import MemberState
 
 # --- connections --------------------------------------------------------------------------------------------
@@ -97,9 +99,27 @@ class Tls(_Heard, KafkaSSLTransport):  # type: ignore[misc]  # kafka-python carr
         return None
 
 
+class Answer(KafkaBytes):  # type: ignore[misc]  # kafka-python carries no types
+    """The bytes of an answer, read where they lie.
+
+    Upstream copies all of them twice before it looks at them. Gone when ``read`` copies once.
+    """
+
+    def read(self, nbytes: int | None = None) -> bytes | memoryview:
+        """Returns the next bytes; all that are left as a view."""
+        if nbytes is not None:
+            return bytes(super().read(nbytes))
+        start, self._idx = self._idx, len(self)
+        return memoryview(self)[start:]
+
+
 def mend_connections() -> None:
-    """Has every client of this process connect by `Plain` and `Tls`: no client takes a transport as an argument."""
+    """Has every client of this process connect by `Plain` and `Tls`, and read an `Answer`.
+
+    No client takes a transport as an argument.
+    """
     manager.KafkaTCPTransport, manager.KafkaSSLTransport = Plain, Tls
+    parser.KafkaBytes = Answer
 
 
 CONNECTIONS = logging.getLogger("kafka.net.manager")

@@ -15,6 +15,7 @@ import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition, errors
 from kafka.net import manager, transport
 from kafka.producer.transaction_manager import TransactionManager
+from kafka.protocol.frame import KafkaBytes
 from kafka.structs import MemberState
 
 from worker.kafka import quirks
@@ -137,6 +138,21 @@ def test_what_is_received_is_joined_of_small_pieces_upstream():
         mine, _ = quirks.Plain(Net(), ours)._sock_recv()
         quirks.Plain(Net(), others[0])._sock_recv()
         assert bytes(mine) == b"mine"
+
+
+def test_an_answer_is_copied_whole_before_it_is_read_upstream():
+    views = []
+    for made in (KafkaBytes, quirks.Answer):
+        answer = made(8)
+        answer.write(b"12345678")
+        answer.seek(0)
+        assert answer.read(3) == b"123"
+        rest = answer.read()
+        assert bytes(rest) == b"45678"
+        assert (answer.tell(), bytes(answer.read())) == (8, b"")
+        answer[7] = 0
+        views.append(bytes(rest) == b"4567\x00")
+    assert views == [False, True]
 
 
 def shake_hands(made):
