@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from llvmlite import ir
-from numba import int64, njit, types
-from numba.extending import intrinsic
+from numba import int64, njit
+
+from worker.kafka.memory import Window, big16_at, big32_at, big64_at, byte_at, window
 
 
 class State(IntEnum):
@@ -61,47 +61,29 @@ _LAST_OFFSET = 2**63 - 1
 _HIGHEST_BASE = _LAST_OFFSET - 2**31
 
 
-def _big_endian(bits: int) -> Any:
-    """A signed number at any place, the first byte highest, as 64 bits; all of its bytes have to be inside."""
-
-    def load(_typing: Any, data: Any, at: Any) -> Any:
-        def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            array = context.make_array(signature.args[0])(context, builder, arguments[0])
-            place = builder.gep(array.data, [arguments[1]])
-            number = builder.load(builder.bitcast(place, ir.IntType(bits).as_pointer()), align=1)
-            return builder.sext(builder.bswap(number), ir.IntType(64)) if bits < 64 else builder.bswap(number)
-
-        return types.int64(data, at), build
-
-    return intrinsic(load)
-
-
-_int16, _int32, _int64 = _big_endian(16), _big_endian(32), _big_endian(64)
-
-
 @njit(cache=True, nogil=True)
-def _size_at(fetched: npt.NDArray[np.uint8], at: int) -> int:
+def _size_at(batches: Window, at: int) -> int:
     """The bytes of the batch that begins there, 0 if it is cut off; a negative length takes all that is left."""
-    left = fetched.size - at
+    left = batches[1] - at
     if left < LEAST:
         return 0
-    length = _int32(fetched, at + 8)
+    length = big32_at(batches, at + 8)
     if length < 0:
         return left
     return LEAST + length if length <= left - LEAST else 0
 
 
 @njit(cache=True, nogil=True)
-def _end_of(fetched: npt.NDArray[np.uint8], at: int, size: int) -> int:
+def _end_of(batches: Window, at: int, size: int) -> int:
     """The offset behind a whole batch: as its header claims, but not behind where the next one begins."""
-    base: int = _int64(fetched, at)
+    base = big64_at(batches, at)
     if base > _HIGHEST_BASE:
         return _LAST_OFFSET
     end = base + 1
-    if size >= HEADER and fetched[at + _MAGIC] > 1:  # of older ones the offset is the last one
-        end += max(_int32(fetched, at + 23), 0)
-    if fetched.size - at - size >= 8:
-        following = _int64(fetched, at + size)
+    if size >= HEADER and byte_at(batches, at + _MAGIC) > 1:  # of older ones the offset is the last one
+        end += max(big32_at(batches, at + 23), 0)
+    if _size_at(batches, at + size):
+        following = big64_at(batches, at + size)
         if following > base:
             end = min(end, following)
     return end
@@ -117,12 +99,13 @@ def walk(fetched: npt.NDArray[np.uint8]) -> tuple[int, int, int]:
     Returns:
         The bytes of whole batches, the offset behind them and the leader epoch of the last one, −1 if there is none.
     """
-    at, end, epoch, size = 0, -1, -1, _size_at(fetched, 0)
+    batches = window(fetched)
+    at, end, epoch, size = 0, -1, -1, _size_at(batches, 0)
     while size:
-        epoch = _int32(fetched, at + 12) if size >= HEADER else -1
-        end = max(end, _end_of(fetched, at, size))
+        epoch = big32_at(batches, at + 12) if size >= HEADER else -1
+        end = max(end, _end_of(batches, at, size))
         at += size
-        size = _size_at(fetched, at)
+        size = _size_at(batches, at)
     return at, end, epoch
 
 
@@ -146,34 +129,34 @@ def scan(
     Returns:
         How many rows there are, and the place behind the last one.
     """
-    n = 0
+    batches, n = window(fetched), 0
     while n < rows.size:
-        size = _size_at(fetched, at)
+        size = _size_at(batches, at)
         if not size:
             break
         row = rows[n]
         row.place = at
         row.size = size
-        row.base = _int64(fetched, at)
-        row.end = _end_of(fetched, at, size)
+        row.base = big64_at(batches, at)
+        row.end = _end_of(batches, at, size)
         c = caps.size - 1
         while c and cap_offsets[c] > row.base:
             c -= 1
         row.cap = caps[c]
         if size <= _MAGIC:
             row.state = State.LENGTH
-        elif fetched[at + _MAGIC] != 2:
+        elif byte_at(batches, at + _MAGIC) != 2:
             row.state = State.MAGIC
         elif size < HEADER:
             row.state = State.LENGTH
         else:
             row.state = State.READ
-            row.checksum = _int32(fetched, at + 17) & 0xFFFFFFFF
-            row.attributes = _int16(fetched, at + 21)
-            row.last = _int32(fetched, at + 23)
-            row.timestamp = _int64(fetched, at + (35 if row.attributes & APPEND_TIME else 27))
-            row.producer = _int64(fetched, at + 43)
-            row.count = _int32(fetched, at + 57)
+            row.checksum = big32_at(batches, at + 17) & 0xFFFFFFFF
+            row.attributes = big16_at(batches, at + 21)
+            row.last = big32_at(batches, at + 23)
+            row.timestamp = big64_at(batches, at + (35 if row.attributes & APPEND_TIME else 27))
+            row.producer = big64_at(batches, at + 43)
+            row.count = big32_at(batches, at + 57)
         at += size
         n += 1
     return n, at
@@ -212,6 +195,7 @@ def judge(
     Returns:
         The position behind the rows, and how many have begun now.
     """
+    batches = window(fetched)
     for i in range(n):
         row = rows[i]
         row.start = position
@@ -225,7 +209,7 @@ def judge(
                         begun += 1
                     p = np.searchsorted(producers, row.producer)
                     if p < producers.size and producers[p] == row.producer and aborting[p]:
-                        if _is_abort_marker(fetched, row):
+                        if _is_abort_marker(batches, row):
                             aborting[p] = False
                         elif row.attributes & TRANSACTIONAL:
                             row.state = State.PASSED
@@ -240,20 +224,20 @@ def judge(
 
 
 @njit(cache=True, nogil=True)
-def _is_abort_marker(fetched: npt.NDArray[np.uint8], row: Any) -> bool:
+def _is_abort_marker(batches: Window, row: Any) -> bool:
     """Whether a batch is a control batch whose record says ABORT: its key is a version and the type 0."""
     if not row.attributes & CONTROL or row.attributes & CODEC:
         return False
     end = row.place + row.size
-    _, at = _varint(fetched, row.place + HEADER, end, 5)
-    _, at = _varint(fetched, at + 1, end, 10)
-    _, at = _varint(fetched, at, end, 5)
-    length, at = _varint(fetched, at, end, 5)
-    return length >= 4 and end - at >= 4 and _int16(fetched, at) >= 0 and _int16(fetched, at + 2) == 0
+    _, at = _varint(batches, row.place + HEADER, end, 5)
+    _, at = _varint(batches, at + 1, end, 10)
+    _, at = _varint(batches, at, end, 5)
+    length, at = _varint(batches, at, end, 5)
+    return length >= 4 and end - at >= 4 and big16_at(batches, at) >= 0 and big16_at(batches, at + 2) == 0
 
 
 @njit(cache=True, nogil=True)
-def _varint(data: npt.NDArray[np.uint8], at: int, end: int, most: int) -> tuple[int, int]:
+def _varint(records: Window, at: int, end: int, most: int) -> tuple[int, int]:
     """A zigzag varint of at most so many bytes, 5 or 10, and the place behind it.
 
     One that is cut off, longer, or of more than 32 or 64 bits gives a place behind the end, and so does every one that
@@ -261,19 +245,26 @@ def _varint(data: npt.NDArray[np.uint8], at: int, end: int, most: int) -> tuple[
     """
     if at >= end:
         return 0, end + 1
-    byte = int64(data[at])
-    if byte < 0x80:
-        return byte >> 1 ^ -(byte & 1), at + 1
-    return _longer(data, at, end, most)
+    number = byte_at(records, at)
+    at += 1
+    if number >= 0x80:
+        if at >= end:
+            return 0, end + 1
+        byte = byte_at(records, at)
+        if byte >= 0x80:
+            return _longer(records, at - 1, end, most)
+        at += 1
+        number += (byte - 1) << 7
+    return number >> 1 ^ -(number & 1), at
 
 
 @njit(cache=True, nogil=True)
-def _longer(data: npt.NDArray[np.uint8], at: int, end: int, most: int) -> tuple[int, int]:
+def _longer(records: Window, at: int, end: int, most: int) -> tuple[int, int]:
     """The same of two bytes and more."""
     highest = 0x0F if most == 5 else 0x01  # what fits of the last byte
     number: Any = np.uint64(0)
     for k in range(min(most, end - at)):
-        byte = np.uint64(data[at + k])
+        byte = np.uint64(byte_at(records, at + k))
         if k == most - 1 and byte > np.uint64(highest):
             break
         number |= (byte & np.uint64(0x7F)) << np.uint64(7 * k)
@@ -308,72 +299,66 @@ def lay_out(
     Returns:
         How many records there are, and how many of them have a key or headers.
     """
+    records = window(data)
     m = keyed = 0
     for i in range(first, last):
         row = rows[i]
-        if row.state == State.READ:
-            found, with_key = _lay_out_batch(data, row, m, offsets, timestamps, begins, ends)
-            if found < 0:
-                row.state = State.LENGTH
-            else:
-                m = found
-                keyed += with_key
+        if row.state != State.READ:
+            continue
+        base, start, behind, at = row.base, row.start, row.end, row.begin
+        before, keyed_before, previous = m, keyed, -1
+        created = 0 if row.attributes & APPEND_TIME else 1
+        left = row.count if row.count <= (row.stop - at) // LEAST_RECORD else -1
+        while left > 0:
+            at, timestamp, delta, begins[m], ends[m], with_key = _record(records, at, row.stop)
+            if at < 0 or delta <= previous or delta > row.last:
+                break
+            previous = delta
+            offsets[m] = base + delta
+            timestamps[m] = row.timestamp + created * timestamp
+            wanted = start <= base + delta < behind
+            m += wanted
+            keyed += wanted and with_key
+            left -= 1
+        if left or at != row.stop:
+            row.state = State.LENGTH
+            m, keyed = before, keyed_before
     return m, keyed
 
 
 @njit(cache=True, nogil=True)
-def _lay_out_batch(
-    data: npt.NDArray[np.uint8],
-    row: Any,
-    m: int,
-    offsets: npt.NDArray[np.int64],
-    timestamps: npt.NDArray[np.int64],
-    begins: npt.NDArray[np.int64],
-    ends: npt.NDArray[np.int64],
-) -> tuple[int, int]:
-    """The same of one batch, from place m on: the place behind its last record, or −1, and how many have a key."""
-    at, stop = row.begin, row.stop
-    base, start, behind, last = row.base, row.start, row.end, row.last
-    first_timestamp, created = row.timestamp, 0 if row.attributes & APPEND_TIME else 1
-    keyed, previous = 0, -1
-    if row.count < 0 or row.count > (stop - at) // LEAST_RECORD:
-        return -1, 0
-    for _ in range(row.count):
-        length, at = _varint(data, at, stop, 5)
-        if length > stop - at:
-            return -1, 0
-        end = at + length
-        timestamp, at = _varint(data, at + 1, end, 10)  # behind the record's attributes
-        delta, at = _varint(data, at, end, 5)
-        key, at = _varint(data, at, end, 5)
-        value, at = _varint(data, at + max(key, 0), end, 5)
-        begins[m] = at
-        at += max(value, 0)
-        ends[m] = at
-        headers, at = _varint(data, at, end, 5)
-        if headers:
-            at = _behind_headers(data, at, end, headers)
-        if at != end or delta <= previous or delta > last:
-            return -1, 0
-        previous = delta
-        offsets[m] = base + delta
-        timestamps[m] = first_timestamp + created * timestamp
-        if start <= base + delta < behind:
-            m += 1
-            keyed += key >= 0 or headers > 0
-    return (m, keyed) if at == stop else (-1, 0)
+def _record(records: Window, at: int, stop: int) -> tuple[int, int, int, int, int, bool]:
+    """A record that begins there and ends at ``stop`` at most.
+
+    Returns:
+        The place behind it, −1 if it is damaged, its timestamp and offset deltas, where its value begins and ends, and
+        whether it has a key or headers.
+    """
+    length, at = _varint(records, at, stop, 5)
+    if length > stop - at:
+        return -1, 0, 0, 0, 0, False
+    stop = at + length
+    timestamp, at = _varint(records, at + 1, stop, 10)  # behind the record's attributes
+    delta, at = _varint(records, at, stop, 5)
+    key, at = _varint(records, at, stop, 5)
+    value, at = _varint(records, at + max(key, 0), stop, 5)
+    end = at + max(value, 0)
+    headers, behind = _varint(records, end, stop, 5)
+    if headers:
+        behind = _behind_headers(records, behind, stop, headers)
+    return behind if behind == stop else -1, timestamp, delta, at, end, key >= 0 or headers > 0
 
 
 @njit(cache=True, nogil=True)
-def _behind_headers(data: npt.NDArray[np.uint8], at: int, end: int, headers: int) -> int:
+def _behind_headers(records: Window, at: int, end: int, headers: int) -> int:
     """The place behind so many headers, behind the end if they do not fit."""
     if headers < 0:
         return end + 1
     for _ in range(headers):
-        key, at = _varint(data, at, end, 5)
+        key, at = _varint(records, at, end, 5)
         if key < 0:
             return end + 1
-        value, at = _varint(data, at + key, end, 5)
+        value, at = _varint(records, at + key, end, 5)
         at += max(value, 0)
         if at > end:
             return at

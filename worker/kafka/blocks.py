@@ -7,7 +7,8 @@ first. The checksum of the batch covers all of these bytes, so checksums inside 
 
 **snappy**, raw: the section is one block. A block is the length of what it holds (a varint of at most 32 bits in five
 bytes), then elements (Snappy's format description) that make exactly so many bytes out of exactly the rest. A copy
-reaches back to the beginning of its block at most, and not 0 bytes. A length that is over the cap is "size" at once.
+reaches back to the beginning of its block at most, and not 0 bytes. A length of more than 32 times the block's own is
+"codec", one that is over the cap "size", at once.
 
 **snappy**, framed as xerial's Java library does: the section begins with 82 53 4E 41 50 50 59 00 and eight bytes that
 are not looked at (a version; not all producers write it alike); then, until the section ends, blocks as above, each
@@ -20,22 +21,31 @@ the lowest first, and before four bytes of checksum, passed over, where FLG says
 four bytes of checksum, passed over, where FLG says so. A block is as it is if its length's highest bit is set, else
 sequences (LZ4's block format), the last of which ends with its literals; in neither way has it, packed or unpacked,
 more bytes than BD says. A match reaches back at most to the beginning of the frame, of the block if FLG says that
-blocks are independent, and not 0 bytes; there is no dictionary. A content's size over the cap is "size" at once; one
-that is not what the blocks made is "codec".
+blocks are independent, and not 0 bytes; there is no dictionary. A content's size of more than 256 times the frame's own
+is "codec", one that is over the cap "size", at once; one that is not what the blocks made is "codec".
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 import numpy.typing as npt
-from llvmlite import ir
-from numba import int64, njit, types
-from numba.extending import intrinsic
+from numba import njit
 
 from worker.kafka.batches import CODEC, HEADER, State
+from worker.kafka.memory import (
+    WIDE,
+    Window,
+    big32_at,
+    byte_at,
+    copy_wide,
+    little16_at,
+    little32_at,
+    little64_at,
+    window,
+    write_byte,
+)
 
 GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4
 
@@ -45,87 +55,67 @@ SLACK = 32
 DAMAGED, FULL = -1, -2
 """What unpacking says instead of where it ended: the bytes are no such format; they make more than they may."""
 
-_WIDE = 16
-_config: Any = numba.config
-_cgutils: Any = numba.core.cgutils
-_MOST_EXPANDED = 256  # no format here makes more than so many bytes of one
-
-
-def _copy_16_bytes(_typing: Any, to: Any, place: Any, of: Any, at: Any) -> Any:
-    """Copies 16 bytes at once from anywhere to anywhere; all of them have to be inside."""
-
-    def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        wide = ir.VectorType(ir.IntType(8), _WIDE)
-
-        def pointer(kind: Any, value: Any, index: Any) -> Any:
-            array = context.make_array(kind)(context, builder, value)
-            if _config.BOUNDSCHECK:
-                (size,) = _cgutils.unpack_tuple(builder, array.shape, 1)
-                last = builder.add(index, ir.Constant(index.type, _WIDE - 1))
-                _cgutils.do_boundscheck(context, builder, index, size, 0)
-                _cgutils.do_boundscheck(context, builder, last, size, 0)
-            return builder.bitcast(builder.gep(array.data, [index]), wide.as_pointer())
-
-        source = pointer(signature.args[2], arguments[2], arguments[3])
-        target = pointer(signature.args[0], arguments[0], arguments[1])
-        builder.store(builder.load(source, align=1), target, align=1)
-        return context.get_dummy_value()
-
-    return types.none(to, place, of, at), build
-
-
-_copy_wide: Any = intrinsic(_copy_16_bytes)
+_MOST_OF_SNAPPY, _MOST_OF_LZ4 = (
+    32,
+    256,
+)  # a byte cannot make so many: a copy of 64 takes three, a length of 255 one
 
 
 @njit(cache=True, nogil=True)
-def _copy(data: npt.NDArray[np.uint8], to: int, of: npt.NDArray[np.uint8], at: int, length: int) -> None:
+def _copy(data: Window, to: int, of: Window, at: int, length: int) -> None:
     """Copies literals."""
-    k = 0
-    if to + length + _WIDE <= data.size and at + length + _WIDE <= of.size:
+    if to + length + WIDE <= data[1] and at + length + WIDE <= of[1]:
+        copy_wide(data, to, of, at)  # most are short
+        k = WIDE
         while k < length:
-            _copy_wide(data, to + k, of, at + k)
-            k += _WIDE
+            copy_wide(data, to + k, of, at + k)
+            k += WIDE
     else:
-        while k < length:
-            data[to + k] = of[at + k]
-            k += 1
+        for k in range(length):
+            write_byte(data, to + k, byte_at(of, at + k))
 
 
 @njit(cache=True, nogil=True)
-def _repeat(data: npt.NDArray[np.uint8], to: int, distance: int, length: int) -> None:
+def _repeat(data: Window, to: int, distance: int, length: int) -> None:
     """Copies what came before, which may reach into what is being copied."""
-    k = 0
-    if to + length + _WIDE <= data.size:
-        if distance < _WIDE:  # a pattern: written out once it is wide enough, then repeated as a whole
-            wide = distance * ((_WIDE + distance - 1) // distance)
-            while k < min(length, wide):
-                data[to + k] = data[to + k - distance]
-                k += 1
-            distance = wide
+    if distance >= WIDE and to + length + WIDE <= data[1]:
+        copy_wide(data, to, data, to - distance)
+        k = WIDE
         while k < length:
-            _copy_wide(data, to + k, data, to + k - distance)
-            k += _WIDE
+            copy_wide(data, to + k, data, to + k - distance)
+            k += WIDE
     else:
-        while k < length:
-            data[to + k] = data[to + k - distance]
-            k += 1
+        _repeat_pattern(data, to, distance, length)
 
 
 @njit(cache=True, nogil=True)
-def _little_endian(of: npt.NDArray[np.uint8], at: int, n: int) -> int:
+def _repeat_pattern(data: Window, to: int, distance: int, length: int) -> None:
+    """The same of a short distance: a byte at a time, until what repeats is wide enough to be copied as a whole."""
+    wide = distance * ((WIDE + distance - 1) // distance)
+    k = 0
+    while k < length and (k < wide or to + length + WIDE > data[1]):
+        write_byte(data, to + k, byte_at(data, to + k - distance))
+        k += 1
+    while k < length:
+        copy_wide(data, to + k, data, to + k - wide)
+        k += WIDE
+
+
+@njit(cache=True, nogil=True)
+def _little_endian(of: Window, at: int, n: int) -> int:
     """A number of n bytes, the lowest first."""
-    number: Any = int64(0)
+    number = 0
     for k in range(n):
-        number |= int64(of[at + k]) << (8 * k)
-    return int(number)
+        number |= byte_at(of, at + k) << (8 * k)
+    return number
 
 
 @njit(cache=True, nogil=True)
-def _lz4_length(of: npt.NDArray[np.uint8], at: int, end: int) -> tuple[int, int]:
+def _lz4_length(of: Window, at: int, end: int) -> tuple[int, int]:
     """What the bytes behind a length of 15 add to it, and the place behind them, behind the end if they are cut off."""
     length = 0
     while at < end:
-        byte = int64(of[at])
+        byte = byte_at(of, at)
         at += 1
         length += byte
         if byte != 255:
@@ -135,17 +125,17 @@ def _lz4_length(of: npt.NDArray[np.uint8], at: int, end: int) -> tuple[int, int]
 
 @njit(cache=True, nogil=True)
 def _lz4_block(
-    of: npt.NDArray[np.uint8],
+    of: Window,
     at: int,
     end: int,
-    data: npt.NDArray[np.uint8],
+    data: Window,
     to: int,
     floor: int,
     limit: int,
 ) -> int:
     """Unpacks one block to the places from ``to`` up to ``limit``; matches reach back to ``floor``."""
     while at < end:
-        token = int64(of[at])
+        token = byte_at(of, at)
         at += 1
         length = token >> 4
         if length == 15:
@@ -162,7 +152,7 @@ def _lz4_block(
             return to
         if end - at < 2:
             return DAMAGED
-        distance = int64(of[at]) | int64(of[at + 1]) << 8
+        distance = little16_at(of, at)
         at += 2
         length = (token & 15) + 4
         if length == 19:
@@ -178,26 +168,24 @@ def _lz4_block(
 
 
 @njit(cache=True, nogil=True)
-def _lz4_header(of: npt.NDArray[np.uint8], at: int, end: int) -> tuple[int, int, int, int]:
+def _lz4_header(of: Window, at: int, end: int) -> tuple[int, int, int, int]:
     """A frame's (FLG, bytes of its largest block, content's size or −1, place behind the header), or all −1."""
-    if end - at < 7 or _little_endian(of, at, 4) != 0x184D2204:
+    if end - at < 7 or little32_at(of, at) != 0x184D2204:
         return -1, -1, -1, -1
-    flags, most = int64(of[at + 4]), int64(of[at + 5])
+    flags, most = byte_at(of, at + 4), byte_at(of, at + 5)
     size = 7 + 8 * (flags >> 3 & 1) + 4 * (flags & 1)
     if flags >> 6 != 1 or flags & 2 or most & 0x8F or most >> 4 < 4 or end - at < size:
         return -1, -1, -1, -1
     content = -1
     if flags & 8:
-        content = _little_endian(of, at + 6, 8)
-        if content < 0:  # above 2⁶³
-            content = 2**63 - 1
+        content = little64_at(of, at + 6)
+        if content < 0 or content > _MOST_OF_LZ4 * (end - at):  # or it is above 2⁶³
+            return -1, -1, -1, -1
     return flags, 1 << (2 * (most >> 4) + 8), content, at + size
 
 
 @njit(cache=True, nogil=True)
-def _lz4(
-    of: npt.NDArray[np.uint8], at: int, end: int, data: npt.NDArray[np.uint8], to: int, limit: int
-) -> int:
+def _lz4(of: Window, at: int, end: int, data: Window, to: int, limit: int) -> int:
     """Unpacks a frame."""
     flags, most, content, at = _lz4_header(of, at, end)
     if flags < 0:
@@ -206,7 +194,7 @@ def _lz4(
         return FULL
     checksum, first = 4 * (flags >> 4 & 1), to
     while end - at >= 4:
-        length = _little_endian(of, at, 4)
+        length = little32_at(of, at)
         at += 4
         if length == 0:
             behind = at + 4 * (flags >> 2 & 1)
@@ -229,11 +217,11 @@ def _lz4(
 
 
 @njit(cache=True, nogil=True)
-def _snappy_length(of: npt.NDArray[np.uint8], at: int, end: int) -> tuple[int, int]:
+def _snappy_length(of: Window, at: int, end: int) -> tuple[int, int]:
     """The length that heads a block, and the place behind it; −1 if it is none."""
     length = 0
     for k in range(min(5, end - at)):
-        byte = int64(of[at + k])
+        byte = byte_at(of, at + k)
         length |= (byte & 0x7F) << (7 * k)
         if byte < 0x80:
             return (length, at + k + 1) if length < 1 << 32 else (-1, at)
@@ -241,18 +229,17 @@ def _snappy_length(of: npt.NDArray[np.uint8], at: int, end: int) -> tuple[int, i
 
 
 @njit(cache=True, nogil=True)
-def _snappy_block(
-    of: npt.NDArray[np.uint8], at: int, end: int, data: npt.NDArray[np.uint8], to: int, limit: int
-) -> int:
+def _snappy_block(of: Window, at: int, end: int, data: Window, to: int, limit: int) -> int:
     """Unpacks one block to the places from ``to`` up to ``limit``."""
+    most = _MOST_OF_SNAPPY * (end - at)
     length, at = _snappy_length(of, at, end)
-    if length < 0:
+    if length < 0 or length > most:
         return DAMAGED
     if length > limit - to:
         return FULL
     first, limit = to, to + length
     while at < end:
-        tag = int64(of[at])
+        tag = byte_at(of, at)
         at += 1
         kind, length = tag & 3, (tag >> 2) + 1
         if kind == 0:
@@ -270,11 +257,12 @@ def _snappy_block(
             size = 4 if kind == 3 else kind
             if size > end - at:
                 return DAMAGED
-            distance = _little_endian(of, at, size)
-            at += size
             if kind == 1:
-                distance |= tag >> 5 << 8
+                distance = byte_at(of, at) | tag >> 5 << 8
                 length = (tag >> 2 & 7) + 4
+            else:
+                distance = little16_at(of, at) if kind == 2 else little32_at(of, at)
+            at += size
             if distance == 0 or distance > to - first or length > limit - to:
                 return DAMAGED
             _repeat(data, to, distance, length)
@@ -283,23 +271,21 @@ def _snappy_block(
 
 
 @njit(cache=True, nogil=True)
-def _is_framed(of: npt.NDArray[np.uint8], at: int, end: int) -> bool:
+def _is_framed(of: Window, at: int, end: int) -> bool:
     """Whether a section is framed as xerial's library does; a raw block never begins like that."""
-    return end - at >= 16 and _little_endian(of, at, 8) == 0x0059505041_4E5382
+    return end - at >= 16 and little64_at(of, at) == 0x0059505041_4E5382
 
 
 @njit(cache=True, nogil=True)
-def _snappy(
-    of: npt.NDArray[np.uint8], at: int, end: int, data: npt.NDArray[np.uint8], to: int, limit: int
-) -> int:
+def _snappy(of: Window, at: int, end: int, data: Window, to: int, limit: int) -> int:
     """Unpacks a section, raw or framed."""
     if not _is_framed(of, at, end):
         return _snappy_block(of, at, end, data, to, limit)
     at += 16
     while end - at >= 4:
-        length = int64(of[at]) << 24 | int64(of[at + 1]) << 16 | int64(of[at + 2]) << 8 | int64(of[at + 3])
+        length = big32_at(of, at)
         at += 4
-        if length > end - at:
+        if length < 0 or length > end - at:
             return DAMAGED
         to = _snappy_block(of, at, at + length, data, to, limit)
         if to < 0:
@@ -309,9 +295,7 @@ def _snappy(
 
 
 @njit(cache=True, nogil=True)
-def _none(
-    of: npt.NDArray[np.uint8], at: int, end: int, data: npt.NDArray[np.uint8], to: int, limit: int
-) -> int:
+def _none(of: Window, at: int, end: int, data: Window, to: int, limit: int) -> int:
     """Copies a section as it is."""
     if end - at > limit - to:
         return FULL
@@ -344,24 +328,25 @@ def unpack(
         The next row: one that is of another codec, or for which there is no room, or that the budget is spent before;
         how much is filled now; and what is left of the budget.
     """
+    of, made = window(fetched), window(data)
     while i < n and budget > 0:
         row = rows[i]
         if row.state == State.READ:
             codec, at, end = row.attributes & CODEC, row.place + HEADER, row.place + row.size
             most = min(row.cap, data.size - SLACK - to)
             if codec == 0:
-                stop = _none(fetched, at, end, data, to, to + most)
+                stop = _none(of, at, end, made, to, to + most)
             elif codec == SNAPPY:
-                stop = _snappy(fetched, at, end, data, to, to + most)
+                stop = _snappy(of, at, end, made, to, to + most)
             elif codec == LZ4:
-                stop = _lz4(fetched, at, end, data, to, to + most)
+                stop = _lz4(of, at, end, made, to, to + most)
             else:
                 break
             if stop == FULL and most < row.cap:
                 break
             if stop < 0:
                 row.state = State.SIZE if stop == FULL else State.CODEC
-                budget -= min(most, _MOST_EXPANDED * (end - at))
+                budget -= min(most, _MOST_OF_LZ4 * (end - at))
             else:
                 row.begin, row.stop = to, stop
                 budget -= stop - to

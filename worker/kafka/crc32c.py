@@ -14,10 +14,11 @@ import numba
 import numpy as np
 import numpy.typing as npt
 from llvmlite import ir
-from numba import njit, types, uint32
+from numba import njit, types
 from numba.extending import intrinsic
 
 from worker.kafka.batches import CHECKED_FROM, State
+from worker.kafka.memory import Window, byte_at, little32_at, little64_at, window
 
 _config: Any = numba.config
 HAS_INSTRUCTION = _config.CPU_NAME is None and bool(
@@ -29,7 +30,7 @@ _POLYNOMIAL = 0x82F63B78  # reflected
 _ONES = 0xFFFFFFFF
 
 
-def _tables() -> npt.NDArray[np.uint32]:
+def _tables() -> npt.NDArray[np.int64]:
     """Row j holds what a byte becomes that is followed by j others."""
     tables = np.zeros((8, 256), np.uint32)
     tables[0] = np.arange(256)
@@ -37,74 +38,69 @@ def _tables() -> npt.NDArray[np.uint32]:
         tables[0] = tables[0] >> 1 ^ (tables[0] & 1) * np.uint32(_POLYNOMIAL)
     for j in range(1, 8):
         tables[j] = tables[j - 1] >> 8 ^ tables[0][tables[j - 1] & 0xFF]
-    return tables
+    return tables.astype(np.int64)  # in kernels all numbers are of 64 bits
 
 
 _TABLES = _tables()
 
 
-def _load_word(_typing: Any, data: Any, at: Any) -> Any:
-    """Eight bytes at any place, the first one lowest; all of them have to be inside."""
+def _instruction(bits: int) -> Any:
+    """The instruction: a checksum on its way, and a word of so many bits more."""
 
-    def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        array = context.make_array(signature.args[0])(context, builder, arguments[0])
-        place = builder.bitcast(builder.gep(array.data, [arguments[1]]), ir.IntType(64).as_pointer())
-        return builder.load(place, align=1)
+    def step(_typing: Any, _crc: Any, _word: Any) -> Any:
+        def build(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+            crc, word = ir.IntType(max(bits, 32)), ir.IntType(bits)
+            kind = ir.FunctionType(crc, [crc, word])
+            name = f"llvm.x86.sse42.crc32.{crc.width}.{bits}"
+            instruction = builder.module.declare_intrinsic(name, fnty=kind)
+            if bits == 64:
+                return builder.call(instruction, arguments)
+            narrow = [builder.trunc(arguments[0], crc), builder.trunc(arguments[1], word)]
+            return builder.zext(builder.call(instruction, narrow), ir.IntType(64))
 
-    return types.uint64(data, at), build
+        return types.int64(types.int64, types.int64), build
 
-
-def _crc32_instruction(_typing: Any, _crc: Any, _word: Any) -> Any:
-    """The instruction: a checksum on its way, and eight bytes more."""
-
-    def build(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-        word = ir.IntType(64)
-        kind = ir.FunctionType(word, [word, word])
-        instruction = builder.module.declare_intrinsic("llvm.x86.sse42.crc32.64.64", fnty=kind)
-        return builder.call(instruction, arguments)
-
-    return types.uint64(types.uint64, types.uint64), build
+    return intrinsic(step)
 
 
-_word: Any = intrinsic(_load_word)
-_crc32_of_word: Any = intrinsic(_crc32_instruction)
+_with_word, _with_byte = _instruction(64), _instruction(8)
 
 
 @njit(cache=True, nogil=True)
-def _bytes(crc: np.uint32, data: npt.NDArray[np.uint8], begin: int, end: int) -> np.uint32:
-    """A checksum on its way, and some bytes more, one at a time."""
-    for at in range(begin, end):
-        crc = uint32(crc >> 8) ^ _TABLES[0, (crc ^ data[at]) & 0xFF]
-    return uint32(crc)
-
-
-@njit(cache=True, nogil=True)
-def by_instruction(data: npt.NDArray[np.uint8], begin: int, end: int) -> np.uint32:
-    """The checksum of data[begin:end] by the instruction; only where `HAS_INSTRUCTION`."""
-    crc = np.uint64(_ONES)
+def by_instruction(of: Window, begin: int, end: int) -> int:
+    """The checksum of the bytes from one place to another by the instruction; only where `HAS_INSTRUCTION`."""
+    crc = _ONES
     while end - begin >= 8:
-        crc = _crc32_of_word(crc, _word(data, begin))
+        crc = _with_word(crc, little64_at(of, begin))
         begin += 8
-    return uint32(_bytes(uint32(crc), data, begin, end) ^ _ONES)
+    while begin < end:
+        crc = _with_byte(crc, byte_at(of, begin))
+        begin += 1
+    return crc ^ _ONES
 
 
 @njit(cache=True, nogil=True)
-def by_tables(data: npt.NDArray[np.uint8], begin: int, end: int) -> np.uint32:
-    """The checksum of data[begin:end] by tables."""
-    crc = uint32(_ONES)
+def by_tables(of: Window, begin: int, end: int) -> int:
+    """The checksum of the bytes from one place to another by tables."""
+    crc = _ONES
     while end - begin >= 8:
+        low = crc ^ little32_at(of, begin)
+        high = little32_at(of, begin + 4)
         crc = (
-            _TABLES[7, (crc ^ data[begin]) & 0xFF]
-            ^ _TABLES[6, (crc >> 8 ^ data[begin + 1]) & 0xFF]
-            ^ _TABLES[5, (crc >> 16 ^ data[begin + 2]) & 0xFF]
-            ^ _TABLES[4, (crc >> 24 ^ data[begin + 3]) & 0xFF]
-            ^ _TABLES[3, data[begin + 4]]
-            ^ _TABLES[2, data[begin + 5]]
-            ^ _TABLES[1, data[begin + 6]]
-            ^ _TABLES[0, data[begin + 7]]
+            _TABLES[7, low & 0xFF]
+            ^ _TABLES[6, low >> 8 & 0xFF]
+            ^ _TABLES[5, low >> 16 & 0xFF]
+            ^ _TABLES[4, low >> 24]
+            ^ _TABLES[3, high & 0xFF]
+            ^ _TABLES[2, high >> 8 & 0xFF]
+            ^ _TABLES[1, high >> 16 & 0xFF]
+            ^ _TABLES[0, high >> 24]
         )
         begin += 8
-    return uint32(_bytes(crc, data, begin, end) ^ _ONES)
+    while begin < end:
+        crc = crc >> 8 ^ _TABLES[0, (crc ^ byte_at(of, begin)) & 0xFF]
+        begin += 1
+    return crc ^ _ONES
 
 
 _checksum = by_instruction if HAS_INSTRUCTION else by_tables
@@ -117,7 +113,12 @@ def crc32c(data: npt.NDArray[np.uint8]) -> int:
         >>> hex(crc32c(np.frombuffer(b"123456789", np.uint8)))
         '0xe3069283'
     """
-    return int(_checksum(data, 0, data.size))
+    return int(_of_all(data))
+
+
+@njit(cache=True, nogil=True)
+def _of_all(data: npt.NDArray[np.uint8]) -> int:
+    return _checksum(window(data), 0, data.size)
 
 
 @njit(cache=True, nogil=True)
@@ -129,10 +130,9 @@ def check(fetched: npt.NDArray[np.uint8], rows: Any, n: int) -> None:
         rows: from `batches.scan`; ``state`` is changed.
         n: how many rows there are.
     """
+    of = window(fetched)
     for i in range(n):
         row = rows[i]
-        if (
-            row.state == State.READ
-            and _checksum(fetched, row.place + CHECKED_FROM, row.place + row.size) != row.checksum
-        ):
+        begin, end = row.place + CHECKED_FROM, row.place + row.size
+        if row.state == State.READ and _checksum(of, begin, end) != row.checksum:
             row.state = State.CHECKSUM

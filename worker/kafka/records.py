@@ -34,8 +34,8 @@ whole, for the reason in quotes, and takes no memory but its cap's.
 
 A negative length of a key, a value or a header's value says that there is none; no value is read as an empty one. A
 batch ends behind its base offset and last offset delta (where that is negative, of magic 0 or 1, or not there, behind
-its base offset), but never behind the base offset of the batch that follows. Nothing is returned of what is below the
-fetch offset, or below the end of a batch before: records are left out, a batch that ends there is passed over.
+its base offset), but never behind the base offset of a whole batch that follows. Nothing is returned of what is below
+the fetch offset, or below the end of a batch before: records are left out, a batch that ends there is passed over.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ import zstandard
 
 from worker.counting.columns import Columns, Unreadable
 from worker.kafka.batches import CODEC, HEADER, LEAST_RECORD, ROW, State, judge, lay_out, scan, walk
-from worker.kafka.blocks import FULL, GZIP, SLACK, ZSTD, unpack
+from worker.kafka.blocks import DAMAGED, FULL, GZIP, SLACK, ZSTD, unpack
 from worker.kafka.crc32c import check
 from worker.kafka.streams import unpack_gzip, unpack_zstd
 
@@ -196,7 +196,7 @@ class Reader:
                 data = _data(min(int(row["cap"]), _GROWTH * room))
                 continue
             if made < 0:
-                row["state"] = State.SIZE if made == FULL else State.CODEC
+                row["state"] = State.CODEC if made == DAMAGED else State.SIZE
                 budget -= most
             else:
                 row["begin"], row["stop"] = to, to + made

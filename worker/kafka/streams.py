@@ -7,9 +7,10 @@ and its length, which are checked. Unpacking stops where the cap is passed: what
 
 **zstd**: the section is any number of frames (RFC 8878) and skippable frames, one behind the other and nothing else;
 there may be none. Before anything is unpacked all headers of frames and blocks are walked: reserved bits are clear, no
-block is larger than RFC 8878 lets it be, blocks tile the frames, and frames the section. A window of more than 2²⁷
-bytes is "size", and so is what frames up to there declare to hold, if that is over the cap. No dictionary is known, so
-a frame that names one is "codec". A checksum behind a frame is checked.
+block is larger than RFC 8878 lets it be, blocks tile the frames, and frames the section; no frame declares to hold
+more than its blocks can. A window of more than 2²⁷ bytes is "size", and so is what frames up to there declare to hold,
+if that is over the cap. No dictionary is known, so a frame that names one is "codec". A checksum behind a frame is
+checked.
 """
 
 from __future__ import annotations
@@ -26,6 +27,9 @@ from worker.kafka.blocks import DAMAGED, FULL
 
 MOST_WINDOW = 1 << 27
 """As Zstandard's own decoders and the Java client."""
+
+TOO_WIDE = -3
+"""What `unpack_zstd` says of a window that is larger."""
 
 _MOST_BLOCK = 1 << 17
 _PIECE = 1 << 16
@@ -75,7 +79,7 @@ def unpack_zstd(
         context: used again and again, by one thread.
 
     Returns:
-        How many bytes there are, DAMAGED or FULL.
+        How many bytes there are, DAMAGED, FULL or TOO_WIDE.
 
     Raises:
         MemoryError: there is no room for a window.
@@ -114,7 +118,7 @@ def walk_frames(of: npt.NDArray[np.uint8], at: int, end: int, most: int) -> int:
         most: bytes that they may declare to hold.
 
     Returns:
-        0, DAMAGED or FULL.
+        0, DAMAGED, FULL or TOO_WIDE.
     """
     while at < end:
         if end - at < 5:
@@ -131,14 +135,16 @@ def walk_frames(of: npt.NDArray[np.uint8], at: int, end: int, most: int) -> int:
         content, window, at = _frame_header(of, at, end, flags)
         if at < 0:
             return DAMAGED
-        if content > most or window > MOST_WINDOW:
-            return FULL
-        most -= max(content, 0)
-        at = _behind_blocks(of, at, end, min(window, _MOST_BLOCK))
+        at, held = _behind_blocks(of, at, end, min(window, _MOST_BLOCK))
         if flags & 4:
             at += 4
-        if at < 0 or at > end:
+        if at < 0 or at > end or content > held:
             return DAMAGED
+        if window > MOST_WINDOW:
+            return TOO_WIDE
+        if content > most:
+            return FULL
+        most -= max(content, 0)
     return 0
 
 
@@ -166,14 +172,16 @@ def _frame_header(of: npt.NDArray[np.uint8], at: int, end: int, flags: int) -> t
 
 
 @njit(cache=True, nogil=True)
-def _behind_blocks(of: npt.NDArray[np.uint8], at: int, end: int, most: int) -> int:
-    """The place behind the last block of a frame, far below 0 if a block is wrong."""
+def _behind_blocks(of: npt.NDArray[np.uint8], at: int, end: int, most: int) -> tuple[int, int]:
+    """The place behind the last block of a frame, far below 0 if one is wrong; the most that the blocks can hold."""
+    held = 0
     while end - at >= 3:
         header = _little_endian(of, at, 3)
         kind, size = header >> 1 & 3, header >> 3
         at += 3 + (1 if kind == 1 else size)
+        held += most if kind == 2 else size
         if kind == 3 or size > most or at > end:
             break
         if header & 1:
-            return at
-    return -8
+            return at, held
+    return -8, 0
