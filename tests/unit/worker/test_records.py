@@ -1,0 +1,227 @@
+"""Record batches as columns: against kafka-python's decoding, and against a slow reading of the same rules."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from kafka.record.memory_records import MemoryRecordsBuilder
+
+from tests import decoding
+from tests.batches import (
+    ABORT,
+    APPEND_TIME,
+    COMMIT,
+    NOW,
+    TRANSACTIONAL,
+    Maker,
+    batch,
+    by_kafka_python,
+    damaged,
+    drain,
+    marker,
+    record,
+    same_as_slowly,
+)
+from worker.kafka import records
+from worker.kafka.records import Arena, Reader, walk
+
+ROOT = Path(__file__).parents[3]
+
+
+def makers(seeds):
+    """Logs, and for each where to begin, and the aborted transactions that a broker tells of from there on."""
+    for seed in seeds:
+        rng = np.random.default_rng(seed)
+        maker = Maker(rng)
+        log = maker.log(20)
+        start = int(rng.integers(maker.offset)) if seed & 1 else 0
+        told = [(producer, first) for producer, first, last in maker.aborted if last >= start]
+        yield log, start, told if seed & 2 else None, rng
+
+
+def test_whole_batches_are_read_as_kafka_python_reads_them():
+    count = 0
+    for log, start, aborted, _ in makers(range(150)):
+        # the library begins at the batch that the offset is in, as a broker does
+        fetched = b"".join(one for one in log if decoding.end_of(one, b"") > start)
+        read, bad, end, _ = drain(fetched, start, aborted)
+        assert not bad
+        theirs, following = by_kafka_python(fetched, start, aborted)
+        assert read == theirs
+        assert end == following
+        count += len(read)
+    assert count > 5_000
+
+
+@pytest.mark.parametrize("codec", range(5))
+@pytest.mark.parametrize("n", [1, 10, 6_000])
+def test_batches_of_kafka_pythons_own_builder(codec, n):
+    builder = MemoryRecordsBuilder(2, codec, 1 << 30)
+    values = np.random.default_rng(n).integers(0, 256, (n, 3), np.uint8)
+    for i, value in enumerate(values):
+        headers = [("name", b"held"), ("none", None)] if i % 3 == 1 else []
+        builder.append(NOW + i, b"key" if i % 5 == 1 else None, b"\x01frame" + value.tobytes(), headers)
+    builder.close()
+    fetched = bytes(builder.buffer())
+    read, bad, end, keyed = drain(fetched)
+    assert (read, end) == by_kafka_python(fetched, 0, None)
+    assert not bad
+    assert keyed == sum(i % 3 == 1 or i % 5 == 1 for i in range(n))
+
+
+def test_damaged_batches_are_read_or_refused_by_the_words():
+    arena, refused = Arena(), set()
+    for log, start, aborted, rng in makers(range(1_000, 1_120)):
+        caps = sorted(
+            {int(rng.integers(1_000)): [None, 40, 100, 300][int(rng.integers(4))] for _ in range(2)}.items()
+        )
+        fetched = b"".join(damaged(one, rng) if rng.random() < 0.7 else one for one in log)
+        _, bad = same_as_slowly(fetched, start, aborted, caps, arena)
+        refused |= {one.why for one in bad}
+    assert refused >= {"checksum", "codec", "size", "length"}
+
+
+def test_what_is_read_does_not_depend_on_where_a_stretch_ends(monkeypatch):
+    for log, start, aborted, rng in makers(range(60)):
+        fetched = b"".join(damaged(one, rng) if rng.random() < 0.3 else one for one in log)
+        whole = drain(fetched, start, aborted, [(0, 300)])
+        for group, rows in ((1, 4096), (100, 3), (1 << 20, 1)):
+            monkeypatch.setattr(records, "GROUP", group)
+            monkeypatch.setattr(records, "_ROWS", rows)
+            assert drain(fetched, start, aborted, [(0, 300)]) == whole
+        monkeypatch.undo()
+
+
+def test_what_is_read_does_not_depend_on_where_a_fetch_ends():
+    for log, start, _, rng in makers(range(60)):
+        # also damaged ones, but none whose last offset lies: that shows by the next batch alone
+        worse = [damaged(one, rng) if rng.random() < 0.3 else one for one in log]
+        lies = [
+            bad[:8] != one[:8] or decoding.end_of(bad, b"") != decoding.end_of(one, b"")
+            for one, bad in zip(log, worse, strict=True)
+        ]
+        left = b"".join(one if lie else bad for one, bad, lie in zip(log, worse, lies, strict=True))
+        whole = drain(left, start, None, [(0, 300)])
+        read, bad, end, keyed = [], [], start, 0
+        while size := decoding.whole(left, 0):
+            cut = left[: size + int(rng.integers(500))]
+            more, refused, end, keys = drain(cut, end, None, [(0, 300)])
+            read, bad, keyed = read + more, bad + refused, keyed + keys
+            left = left[walk(np.frombuffer(cut, np.uint8))[0] :]
+        assert (read, bad, end, keyed) == whole
+
+
+def test_a_walk_is_as_far_as_the_reader_gets():
+    for log, _, _, rng in makers(range(100)):
+        fetched = b"".join(damaged(one, rng) if rng.random() < 0.3 else one for one in log)
+        fetched = np.frombuffer(fetched[: int(rng.integers(len(fetched)))], np.uint8)
+        size, end, _ = walk(fetched)
+        assert drain(fetched, 0)[2] == max(end, 0)
+        assert drain(fetched[:size], 0) == drain(fetched, 0)
+
+
+def test_nothing_fetched_is_nothing_read():
+    for fetched in (b"", b"\0" * 11, batch(3, b"", 0)[:-1]):
+        assert Reader(np.frombuffer(fetched, np.uint8), 0, [], [(0, 1)]).read(Arena()) is None
+        assert walk(np.frombuffer(fetched, np.uint8)) == (0, -1, -1)
+
+
+def test_a_batch_that_compaction_emptied_still_moves_the_end():
+    assert drain(batch(7, b"", 0, last=4), 7) == ([], [], 12, 0)
+
+
+def test_the_brokers_clock_is_the_time_of_all_records():
+    section = record(0, b"a", timestamp=5) + record(1, b"b", timestamp=9)
+    assert drain(batch(0, section, 2, first=100, highest=777))[0] == [(0, 105, b"a"), (1, 109, b"b")]
+    assert drain(batch(0, section, 2, first=100, highest=777, attributes=APPEND_TIME))[0] == [
+        (0, 777, b"a"),
+        (1, 777, b"b"),
+    ]
+
+
+def transactions():
+    """Two producers whose transactions overlap; producer 1 aborts one and commits the next."""
+    offsets = iter(range(100))
+    log = []
+    for producer, what in [
+        (1, "a"),
+        (2, "b"),
+        (1, "c"),
+        (1, ABORT),
+        (2, "d"),
+        (1, "e"),
+        (2, COMMIT),
+        (1, COMMIT),
+    ]:
+        base = next(offsets)
+        if isinstance(what, str):
+            section = record(0, what.encode())
+            log.append(batch(base, section, 1, attributes=TRANSACTIONAL, producer=producer))
+        else:
+            log.append(marker(base, producer, what))
+    return b"".join(log)
+
+
+def test_aborted_transactions_are_left_out_of_what_is_committed():
+    assert [value for _, _, value in drain(transactions(), 0, [(1, 0)])[0]] == [b"b", b"d", b"e"]
+    assert [value for _, _, value in drain(transactions(), 0, None)[0]] == [b"a", b"b", b"c", b"d", b"e"]
+    assert drain(transactions(), 0, [(1, 0)])[2] == 8
+
+
+def test_an_aborted_batch_is_not_asked_whether_it_can_be_read():
+    aborted = batch(0, b"no lz4", 1, attributes=TRANSACTIONAL | 3, producer=1)
+    assert drain(aborted, 0, [(1, 0)]) == ([], [], 1, 0)
+    assert [one.why for one in drain(aborted, 0, [(2, 0)])[1]] == ["codec"]
+    mended = aborted[:-1] + b"!"
+    assert [one.why for one in drain(mended, 0, [(1, 0)])[1]] == ["checksum"]
+
+
+def test_the_cap_of_a_batch_is_the_one_at_its_offset():
+    section = record(0, bytes(100))
+    fetched = b"".join(batch(base, section, 1) for base in (0, 10, 20, 30))
+    caps = [(5, 10), (15, None), (30, len(section) - 1)]
+    assert [(one.offset, one.why) for one in drain(fetched, 0, None, caps)[1]] == [
+        (0, "size"),
+        (10, "size"),
+        (30, "size"),
+    ]
+    assert drain(fetched, 0, None, [(30, len(section))])[1] == []
+
+
+def test_a_large_batch_has_arrays_of_its_own():
+    arena = Arena()
+    data = arena.data
+    section = b"".join(record(i, bytes(1000)) for i in range(5_000))
+    for fetched in (batch(0, section, 5_000), batch(0, section, 5_000) + batch(5_000, record(0, b"x"), 1)):
+        assert len(drain(fetched, arena=arena)[0]) in (5_000, 5_001)
+    assert arena.data is data
+    assert data.size < 2 * records.ROOM
+
+
+def test_a_stretch_is_some_half_a_mebibyte():
+    section = b"".join(record(i, bytes(90)) for i in range(1_000))
+    fetched = b"".join(batch(1_000 * k, section, 1_000) for k in range(40))
+    reader, arena, sizes = Reader(np.frombuffer(fetched, np.uint8), 0, [], [(0, None)]), Arena(), []
+    while stretch := reader.read(arena):
+        sizes.append(int(stretch.columns.ends[-1]))
+    assert sum(sizes) > 3 << 20
+    assert all(size + len(section) >= records.GROUP and size <= records.ROOM for size in sizes[:-1])
+
+
+def test_what_was_fetched_is_not_changed():
+    fetched = np.frombuffer(batch(0, record(0, b"a"), 1), np.uint8).copy()
+    before = fetched.copy()
+    Reader(fetched, 0, [], [(0, None)]).read(Arena())
+    assert np.array_equal(fetched, before)
+    assert fetched.flags.writeable
+
+
+@pytest.mark.slow
+def test_nothing_is_read_or_written_outside_an_array(tmp_path):
+    """The same damaged batches, with every index checked: numba compiles that in, and not from the usual cache."""
+    environment = {**os.environ, "NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(tmp_path)}
+    command = [sys.executable, "-m", "tests.fuzz", "--whole", "1000", "--damaged", "10000", "--seed", "5"]
+    subprocess.run(command, cwd=ROOT, env=environment, check=True, capture_output=True, timeout=300)
