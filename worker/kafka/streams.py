@@ -89,7 +89,7 @@ def unpack_zstd(
     to = 0
     try:
         with context.stream_reader(section.data, read_across_frames=True) as frames:
-            while made := frames.readinto(room[to:].data):
+            while to < room.size and (made := frames.readinto(room[to:].data)):
                 to += made
     except zstandard.ZstdError as error:
         if "memory" in str(error):
