@@ -8,7 +8,7 @@ LOCKS := requirements-dev.lock requirements.lock
 # Names, versions and hashes for every Python and platform at once, and nothing of where they came from.
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
 
-.PHONY: help venv demo test unit lint format package lock bench clean
+.PHONY: help venv demo test unit fuzz lint format package lock bench clean
 .DEFAULT_GOAL := help
 
 help: ## Say what each target does
@@ -32,6 +32,9 @@ test: venv ## Run all tests, on a real Kafka and a real Redis
 
 unit: venv ## Run the tests that need no services and little time
 	@$(BIN)/python -m pytest -n 2 --dist worksteal -m "not integration and not slow" tests/unit tests/faults ldp worker
+
+fuzz: venv ## Decode record batches by the million: whole ones as kafka-python does, damaged ones by the words
+	@$(BIN)/python -m tests.fuzz
 
 lint: venv ## Check style, formatting, types, the walls between rooms, and the files that GitHub reads
 	@$(BIN)/ruff check
