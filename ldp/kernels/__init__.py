@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ldp.kernels.bits import count_bits, count_ones
-from ldp.kernels.frames import Kind, classify_frames, copy_bodies
+from ldp.kernels.frames import Verdict, least_text, read_frames, room_for_frames
 from ldp.kernels.hadamard import walsh_hadamard
 from ldp.kernels.hashing import count_mul32, count_xxh32, hash_mul32, hash_xxh32
 from ldp.kernels.subsets import ascends, choose_subsets, count_indices
@@ -23,11 +23,9 @@ from ldp.kernels.subsets import ascends, choose_subsets, count_indices
 __all__ = [
     "COUNT",
     "HASH",
-    "Kind",
+    "Verdict",
     "ascends",
     "choose_subsets",
-    "classify_frames",
-    "copy_bodies",
     "count_bits",
     "count_indices",
     "count_mul32",
@@ -35,6 +33,9 @@ __all__ = [
     "count_xxh32",
     "hash_mul32",
     "hash_xxh32",
+    "least_text",
+    "read_frames",
+    "room_for_frames",
     "walsh_hadamard",
     "warm",
 ]
@@ -66,7 +67,9 @@ def warm() -> None:
     count_ones(bits)
     choose_subsets(np.zeros((1, 1), np.int64), values, np.zeros(1, np.bool_), 2)
     walsh_hadamard(state)
-    data, bounds = np.zeros(1, np.uint8), np.zeros(1, np.int64)
+    data, bounds = np.zeros(1, np.uint8), np.zeros(0, np.int64)
     data.flags.writeable = bounds.flags.writeable = False  # as decode passes them
-    kinds, counts = classify_frames(data, bounds, bounds, data.copy(), 1, 1)
-    copy_bodies(data, bounds, kinds, counts, 1)
+    room, fields = np.zeros(1, np.uint8), np.zeros((0, 2), np.int64)
+    read_frames(
+        data, bounds, bounds, data, (1, 1, 1), fields, room, np.zeros(0, np.int64), np.zeros(0, np.uint8)
+    )

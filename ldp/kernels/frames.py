@@ -1,105 +1,443 @@
-"""Frames of many records: which are sound, and their reports."""
+"""Frames of many records, binary and JSON: a verdict on each, and the reports of the sound ones.
+
+One pass over the bytes, whatever they are: nothing is allocated, nothing recurs, and a text is left at the first byte
+that no frame has there. Behind a record's end a reader sees NUL, which nothing in JSON begins or goes on with.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import IntEnum
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
+from numba import int64, njit, uint8, uint64
 
-from ldp.wire import JSON_BEGINS
+from ldp.wire import FINGERPRINT_BYTES, HEADER_BYTES, JSON_BEGINS, base64_bytes
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+_Bytes = npt.NDArray[np.uint8]
+
+# without reference counts, as nothing here owns an array: with them, each byte of a text costs five times as much
+_OPTIONS: dict[str, Any] = {"cache": True, "nogil": True, "_nrt": False}
+_compiled: Callable[[_F], _F] = njit(**_OPTIONS)
+_inlined: Callable[[_F], _F] = njit(forceinline=True, **_OPTIONS)
+
+_WORD = 8  # bytes that are copied together
+_HEAD = (1 << 8 * HEADER_BYTES) - 1
+
+_QUOTE, _COMMA, _MINUS, _COLON, _EQUALS, _BACKSLASH = map(ord, '",-:=\\')
+_LIST, _LIST_ENDS, _OBJECT_ENDS = map(ord, "[]}")
+_ZERO, _NINE, _SPACE, _U = map(ord, "09 u")
+_KEYS = (np.frombuffer(b"fingerprint", np.uint8), np.frombuffer(b"reports", np.uint8))
+_LARGE = 1 << 40  # an integer of so much or more is just large: no field holds it
+
+_HEX = np.full(128, -1)
+_HEX[list(b"0123456789ABCDEF")] = range(16)
+_HEX[list(b"abcdef")] = range(10, 16)
+_ESCAPES = np.full(128, -1)
+_ESCAPES[list(rb'"\/bfnrt')] = list(b'"\\/\b\f\n\r\t')
+_SIXES = np.full(256, -1)  # of base64, RFC 4648, section 4
+_SIXES[list(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/")] = range(64)
 
 
-class Kind(IntEnum):
-    """What `classify_frames` finds a record to be: a frame so far, or the first thing that is wrong."""
+class Verdict(IntEnum):
+    """What a record is found to be: a sound frame, or why it is rejected, in the order of `ldp.frames.Reason`."""
 
-    BINARY = 0
-    JSON = 1
-    EMPTY = 2
-    VERSION = 3
-    LENGTH = 4
-    FINGERPRINT = 5
-    MANY = 6
+    ACCEPTED = 0
+    EMPTY = 1
+    VERSION = 2
+    LENGTH = 3
+    FINGERPRINT = 4
+    MANY = 5
+    RANGE = 6
+    ONES = 7
+    JSON = 8
 
 
-@njit(cache=True, nogil=True)
-def classify_frames(
-    data: npt.NDArray[np.uint8],
+def room_for_frames(span: int, size: int, fields: int) -> int:
+    """How many bytes `read_frames` may write of records that lie within so many bytes.
+
+    Args:
+        span: bytes from where the first record begins to where the last one ends.
+        size: the bytes of a report.
+        fields: how many integers a report has; 0 if it is a vector.
+
+    Example:
+        >>> room_for_frames(80, size=4, fields=1)
+        172
+    """
+    # what is not kept goes where the next report would; and words are written whole
+    return max(span, span // least_text(size, fields) * size) + size + _WORD
+
+
+def least_text(size: int, fields: int) -> int:
+    """The fewest bytes that a report in JSON takes, with the comma or bracket behind it.
+
+    Example:
+        >>> least_text(4, fields=1), least_text(5, fields=2), least_text(125, fields=0)
+        (2, 6, 171)
+    """
+    return 2 if fields == 1 else 2 * fields + 2 if fields else base64_bytes(size) + 3
+
+
+@_compiled
+def read_frames(
+    data: _Bytes,
     begins: npt.NDArray[np.int64],
     ends: npt.NDArray[np.int64],
-    header: npt.NDArray[np.uint8],
-    size: int,
-    most: int,
-) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
-    """Tells sound binary frames from JSON and from malformed ones; nothing is said about the reports inside.
+    header: _Bytes,
+    rules: tuple[int, int, int],
+    fields: npt.NDArray[np.int64],
+    reports: _Bytes,
+    counts: npt.NDArray[np.int64],
+    verdicts: _Bytes,
+) -> int:
+    """Sorts records out, and copies the reports of the sound ones together; O(bytes).
+
+    Of binary reports and of vectors nothing is said but how many there are; integers in JSON are below their bounds.
 
     Args:
         data: what the records lie in.
         begins: (m,) int64, where they begin.
         ends: (m,) int64, where they end.
         header: the version byte and the fingerprint.
-        size: the bytes of a report.
-        most: how many reports a record may have.
+        rules: the bytes of a report, the `least_text` of one, and how many a record may have.
+        fields: (f, 2) int64, the bound of each integer of a report and its bytes; f is 0 for a vector.
+        reports: (`room_for_frames`,) uint8, written.
+        counts: (m,) int64, written: the number of reports of each accepted record, else 0.
+        verdicts: (m,) uint8, written: a `Verdict` each.
 
     Returns:
-        kinds: (m,) uint8, a `Kind` each.
-        counts: (m,) int64, the number of reports of a BINARY one, else 0.
+        The number of reports; or −1: the records do not lie within the data in ascending order, and the rest is noise.
     """
-    kinds = np.empty(begins.size, np.uint8)
-    counts = np.zeros(begins.size, np.int64)
-    for i in range(kinds.size):
-        start, length = begins[i], ends[i] - begins[i]
-        same = min(length, header.size)
-        while same and data[start + same - 1] == header[same - 1]:
-            same -= 1  # down to 0 when all bytes of the header agree
-        if length == 0:
-            kinds[i] = Kind.EMPTY
-        elif data[start] == JSON_BEGINS:
-            kinds[i] = Kind.JSON
-        elif data[start] != header[0]:
-            kinds[i] = Kind.VERSION
-        elif length < header.size:
-            kinds[i] = Kind.LENGTH
-        elif same:
-            kinds[i] = Kind.FINGERPRINT
-        elif length == header.size or (length - header.size) % size:
-            kinds[i] = Kind.LENGTH
-        elif (length - header.size) // size > most:
-            kinds[i] = Kind.MANY
+    size, _, most = rules
+    common = HEADER_BYTES + size if size <= _WORD and most else -1
+    head = uint64(0)
+    for k in range(HEADER_BYTES):
+        head |= uint64(header[k]) << uint64(8 * k)
+    total = before = 0
+    last = min(ends[-1], data.size) if ends.size else 0
+    for i in range(begins.size):
+        begin, end = begins[i], ends[i]
+        if begin < before or end < begin or end > last:
+            return -1
+        before = end
+        count, verdict = 1, Verdict.ACCEPTED.value
+        if end - begin == common and end + _WORD <= data.size and _word(data, begin) & uint64(_HEAD) == head:
+            _put(reports, total * size, _word(data, begin + HEADER_BYTES))
+        elif end > begin and data[begin] == JSON_BEGINS:
+            count, verdict = _read_json(data, begin, end, header, rules, fields, reports, total * size)
         else:
-            kinds[i] = Kind.BINARY
-            counts[i] = (length - header.size) // size
-    return kinds, counts
+            count, verdict = _read_binary(data, begin, end, header, rules, reports, total * size)
+        counts[i] = count
+        verdicts[i] = verdict
+        total += count
+    return total
 
 
-@njit(cache=True, nogil=True)
-def copy_bodies(
-    data: npt.NDArray[np.uint8],
-    ends: npt.NDArray[np.int64],
-    kinds: npt.NDArray[np.uint8],
-    counts: npt.NDArray[np.int64],
-    size: int,
-) -> npt.NDArray[np.uint8]:
-    """The reports of BINARY records, where they belong among the reports of all records.
+# Binary frames
 
-    Args:
-        data: what the records lie in.
-        ends: (m,) int64, where they end.
-        kinds: (m,) uint8, from `classify_frames`.
-        counts: (m,) int64, the number of reports of each record of any kind.
-        size: the bytes of a report.
 
-    Returns:
-        (counts.sum()·size,) uint8, with the places of other kinds still to be filled.
-    """
-    wire = np.empty(counts.sum() * size, np.uint8)
-    place = 0
-    for i in range(kinds.size):
-        length = counts[i] * size
-        if kinds[i] == Kind.BINARY:
-            start = ends[i] - length
-            for k in range(length):
-                wire[place + k] = data[start + k]
-        place += length
-    return wire
+@_compiled
+def _read_binary(
+    data: _Bytes,
+    begin: int,
+    end: int,
+    header: _Bytes,
+    rules: tuple[int, int, int],
+    reports: _Bytes,
+    place: int,
+) -> tuple[int, int]:
+    """Copies the reports of a binary frame; returns how many, and the verdict."""
+    size, _, most = rules
+    body = end - begin - HEADER_BYTES
+    if end == begin:
+        return 0, Verdict.EMPTY.value
+    if data[begin] != header[0]:
+        return 0, Verdict.VERSION.value
+    if body < 0:
+        return 0, Verdict.LENGTH.value
+    for k in range(1, HEADER_BYTES):
+        if data[begin + k] != header[k]:
+            return 0, Verdict.FINGERPRINT.value
+    if body == 0 or body % size:
+        return 0, Verdict.LENGTH.value
+    if body // size > most:
+        return 0, Verdict.MANY.value
+    start, left = end - body, body
+    while left > 0 and start + _WORD <= data.size:
+        _put(reports, place, _word(data, start))
+        start, place, left = start + _WORD, place + _WORD, left - _WORD
+    for k in range(left):
+        reports[place + k] = data[start + k]
+    return body // size, Verdict.ACCEPTED.value
+
+
+@_inlined
+def _word(data: _Bytes, start: int) -> Any:
+    """Eight bytes as an integer; written so that the compiler makes one load of it."""
+    at = uint64(start)
+    low = uint64(data[at]) | uint64(data[at + uint64(1)]) << uint64(8)
+    low |= uint64(data[at + uint64(2)]) << uint64(16) | uint64(data[at + uint64(3)]) << uint64(24)
+    low |= uint64(data[at + uint64(4)]) << uint64(32) | uint64(data[at + uint64(5)]) << uint64(40)
+    return low | uint64(data[at + uint64(6)]) << uint64(48) | uint64(data[at + uint64(7)]) << uint64(56)
+
+
+@_inlined
+def _put(reports: _Bytes, place: int, word: int) -> None:
+    """Writes an integer as eight bytes; the compiler makes one store of it."""
+    at = uint64(place)
+    for k in range(_WORD):
+        reports[at + uint64(k)] = uint8(word >> uint64(8 * k))
+
+
+# JSON frames: what begins at an index is read, and the index behind it returned; −1 if it is not there
+
+
+@_compiled
+def _read_json(
+    data: _Bytes,
+    begin: int,
+    end: int,
+    header: _Bytes,
+    rules: tuple[int, int, int],
+    fields: npt.NDArray[np.int64],
+    reports: _Bytes,
+    place: int,
+) -> tuple[int, int]:
+    """Writes the reports of a JSON frame; returns how many, and the verdict: what is no frame at all goes first."""
+    count, verdict, same, first = 0, Verdict.ACCEPTED.value, False, -1
+    at = _space(data, begin + 1, end)
+    for turn in range(2):
+        key = 0
+        behind = _key(data, at, end, _KEYS[0])
+        if behind < 0:
+            key = 1
+            behind = _key(data, at, end, _KEYS[1])
+        if behind < 0 or key == first:
+            return 0, Verdict.JSON.value
+        first = key
+        at = _mark(data, behind, end, _COLON)
+        if key == 0:
+            at, same = _fingerprint(data, at, end, header)
+        else:
+            at, count, verdict = _reports(data, at, end, rules, fields, reports, place)
+        at = _mark(data, at, end, _OBJECT_ENDS if turn else _COMMA)
+        if at < 0:
+            return 0, Verdict.JSON.value
+    if at != end:
+        return 0, Verdict.JSON.value
+    if not same:
+        return 0, Verdict.FINGERPRINT.value
+    return (count if verdict == Verdict.ACCEPTED else 0), verdict
+
+
+@_inlined
+def _reports(
+    data: _Bytes,
+    at: int,
+    end: int,
+    rules: tuple[int, int, int],
+    fields: npt.NDArray[np.int64],
+    reports: _Bytes,
+    place: int,
+) -> tuple[int, int, int]:
+    """A list of numbers, texts and lists of numbers; how many, and the verdict on them as this stream's reports."""
+    size, least, most = rules
+    kept = min(most, (end - at) // least)  # no sound text has more; what is beyond is read over
+    count, verdict = 0, Verdict.ACCEPTED.value
+    at = _mark(data, at, end, _LIST)
+    if _byte(data, at, end) == _LIST_ENDS:
+        return at + 1, 0, Verdict.LENGTH.value
+    while at >= 0:
+        to = place + min(count, kept) * size
+        if _byte(data, at, end) == _QUOTE:
+            at, wrong = _base64(data, at + 1, end, size, reports, to)
+            if len(fields):
+                wrong = Verdict.JSON.value
+        else:
+            at, wrong = _numbers(data, at, end, fields, reports, to)
+        verdict = max(verdict, wrong)  # JSON prevails over RANGE
+        count += 1
+        at = _space(data, at, end)
+        if _byte(data, at, end) == _LIST_ENDS:
+            return at + 1, count, Verdict.MANY.value if count > most else verdict
+        at = _mark(data, at, end, _COMMA)
+    return -1, 0, Verdict.JSON.value
+
+
+@_inlined
+def _numbers(
+    data: _Bytes, at: int, end: int, fields: npt.NDArray[np.int64], reports: _Bytes, to: int
+) -> tuple[int, int]:
+    """An integer or a list of some, written as a report; and the verdict on them as one."""
+    listed = _byte(data, at, end) == _LIST
+    found, verdict = 0, Verdict.ACCEPTED.value
+    if listed:
+        at = _space(data, at + 1, end)
+        if _byte(data, at, end) == _LIST_ENDS:
+            return at + 1, Verdict.JSON.value
+    while True:
+        at, number = _integer(data, at, end)
+        if at < 0:
+            return -1, Verdict.JSON.value
+        if found < len(fields):
+            if not 0 <= number < fields[found, 0]:
+                verdict = Verdict.RANGE.value
+            for k in range(fields[found, 1]):
+                reports[to + k] = uint8(number >> 8 * k & 255)
+            to += fields[found, 1]
+        found += 1
+        if not listed:
+            break
+        at = _space(data, at, end)
+        if _byte(data, at, end) == _LIST_ENDS:
+            at += 1
+            break
+        at = _mark(data, at, end, _COMMA)
+    fits = found == len(fields) and listed == (found > 1)
+    return at, verdict if fits else Verdict.JSON.value
+
+
+@_inlined
+def _integer(data: _Bytes, at: int, end: int) -> tuple[int, int]:
+    """An integer of any length, and its value where a field could hold it."""
+    negative = _byte(data, at, end) == _MINUS
+    at += negative
+    digit = _byte(data, at, end)
+    if not _ZERO <= digit <= _NINE:
+        return -1, 0
+    if digit == _ZERO:
+        return at + 1, 0
+    number = 0
+    while _ZERO <= digit <= _NINE:
+        number = min(10 * number + digit - _ZERO, _LARGE)
+        at += 1
+        digit = _byte(data, at, end)
+    return at, -number if negative else number
+
+
+@_inlined
+def _base64(data: _Bytes, at: int, end: int, size: int, reports: _Bytes, to: int) -> tuple[int, int]:
+    """The rest of a string, written as the bytes of a report; and the verdict on it as their one base64."""
+    whole, letters, length = size // 3 * 4, -(-size * 4 // 3), -(-size // 3) * 4
+    found = bits = word = 0
+    good = True
+    while True:
+        while found < whole and at + 4 <= end and bits == 0:  # four plain letters are three bytes
+            four = _SIXES[data[at]] << 18 | _SIXES[data[at + 1]] << 12 | _SIXES[data[at + 2]] << 6
+            four |= _SIXES[data[at + 3]]
+            if four < 0:
+                break
+            reports[to], reports[to + 1], reports[to + 2] = uint8(four >> 16), uint8(four >> 8), uint8(four)
+            at, to, found = at + 4, to + 3, found + 4
+        at, code = _character(data, at, end)
+        if code < 0:
+            break
+        six = _SIXES[code] if code < len(_SIXES) else -1
+        if found < letters:
+            good &= six >= 0
+            word, bits = (word << 6 | six & 63) & 4095, bits + 6
+            if bits >= 8:
+                bits -= 8
+                reports[to] = uint8(word >> bits)
+                to += 1
+        else:
+            good &= code == _EQUALS
+        found += 1
+    good &= found == length and word & ((1 << bits) - 1) == 0
+    behind = at + 1 if _byte(data, at, end) == _QUOTE else -1
+    return behind, Verdict.ACCEPTED.value if good else Verdict.JSON.value
+
+
+@_inlined
+def _fingerprint(data: _Bytes, at: int, end: int, header: _Bytes) -> tuple[int, bool]:
+    """A string that is a fingerprint, in lower case; and whether it is the stream's."""
+    if _byte(data, at, end) != _QUOTE:
+        return -1, False
+    at += 1
+    same = True
+    for k in range(2 * FINGERPRINT_BYTES):
+        at, code = _character(data, at, end)
+        if not 0 <= code < len(_HEX) or _HEX[code] < 0 or ord("A") <= code <= ord("F"):
+            return -1, False
+        same &= _HEX[code] == header[1 + k // 2] >> (0 if k % 2 else 4) & 15
+    return (at + 1 if _byte(data, at, end) == _QUOTE else -1), same
+
+
+@_inlined
+def _key(data: _Bytes, at: int, end: int, text: _Bytes) -> int:
+    """A string that is a text of plain letters, whatever of it is escaped."""
+    if _byte(data, at, end) != _QUOTE:
+        return -1
+    at += 1
+    for k in range(text.size):
+        at, code = _character(data, at, end)
+        if code != text[k]:
+            return -1
+    return at + 1 if _byte(data, at, end) == _QUOTE else -1
+
+
+@_inlined
+def _character(data: _Bytes, at: int, end: int) -> tuple[int, int]:
+    """A character within a string, and its code; −1, and where it would be, if there is none: the string ends there."""
+    byte = _byte(data, at, end)
+    if byte == _QUOTE or byte < _SPACE:
+        return at, -1
+    if byte >= 128:
+        return _wide(data, at, end)
+    if byte != _BACKSLASH:
+        return at + 1, byte
+    escape = _byte(data, at + 1, end)
+    if escape != _U:
+        code = _ESCAPES[escape] if escape < len(_ESCAPES) else -1
+        return (at + 2 if code >= 0 else at), code
+    code = 0
+    for k in range(at + 2, at + 6):
+        digit = _byte(data, k, end)
+        if digit >= len(_HEX) or _HEX[digit] < 0:
+            return at, -1
+        code = code << 4 | _HEX[digit]
+    return at + 6, code
+
+
+@_compiled
+def _wide(data: _Bytes, at: int, end: int) -> tuple[int, int]:
+    """A character of two to four bytes, as `_character`; not a longer writing than needed, nor half a pair."""
+    first = _byte(data, at, end)
+    more = 1 if first < 0xE0 else 2 if first < 0xF0 else 3
+    code = first & (0x3F >> more)
+    for k in range(at + 1, at + 1 + more):
+        byte = _byte(data, k, end)
+        if byte & 0xC0 != 0x80:
+            return at, -1
+        code = code << 6 | byte & 0x3F
+    least = 0x80 if more == 1 else 0x800 if more == 2 else 0x10000
+    if first < 0xC0 or first > 0xF7 or not least <= code <= 0x10FFFF or 0xD800 <= code <= 0xDFFF:
+        return at, -1
+    return at + 1 + more, code
+
+
+@_inlined
+def _mark(data: _Bytes, at: int, end: int, mark: int) -> int:
+    """One character of JSON's grammar, with white space on both sides."""
+    at = _space(data, at, end)
+    return _space(data, at + 1, end) if _byte(data, at, end) == mark else -1
+
+
+@_inlined
+def _space(data: _Bytes, at: int, end: int) -> int:
+    """White space, if there is any; −1 stays −1."""
+    while True:
+        byte = _byte(data, at, end)
+        if byte > _SPACE or byte not in (_SPACE, 0x0A, 0x0D, 0x09):
+            return at
+        at += 1
+
+
+@_inlined
+def _byte(data: _Bytes, at: int, end: int) -> int:
+    """A byte of a record; 0 behind its end, and where nothing was found."""
+    return int64(data[at]) if 0 <= at < end else int64(0)  # type: ignore[return-value]

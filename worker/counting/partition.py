@@ -117,7 +117,7 @@ class PartitionState:
                 most_reports=terms.most_reports,
                 judge_ones=terms.ones,
             )
-            accepted = decoded.counts > 0
+            accepted = end - begin - int(np.count_nonzero(decoded.verdicts))
             if len(decoded.reports):
                 window = self.windows[ALL]
                 at_once = max(1, MOST_WORK // stream.oracle.work)
@@ -126,9 +126,10 @@ class PartitionState:
                     on_alive()
                 window.reports += len(decoded.reports)
                 self.changed.add(ALL)
-                newest = int(columns.timestamps[begin:end][accepted].max())
+                times = columns.timestamps[begin:end]
+                newest = int((times if accepted == len(times) else times[decoded.verdicts == 0]).max())
                 self.watermark = newest if self.watermark is None else max(self.watermark, newest)
-            self.accepted += int(accepted.sum())
+            self.accepted += accepted
             verdicts[begin:end] = decoded.verdicts
         for reason, n in rejections.counted(verdicts, len(batch.unreadable)).items():
             self.rejected[reason] = self.rejected.get(reason, 0) + n

@@ -28,7 +28,7 @@ def counted(verdicts: npt.NDArray[np.uint8], unreadable: int = 0) -> Counter[str
         >>> counted(np.array([0, 2, 2], np.uint8), 1)
         Counter({'version': 2, 'batch': 1})
     """
-    found = np.bincount(verdicts, minlength=1)
+    found = np.bincount(verdicts[verdicts != 0], minlength=1)  # most often there is none
     reasons = {str(frames.VERDICTS[k]): int(found[k]) for k in (np.flatnonzero(found[1:]) + 1).tolist()}
     return Counter(reasons | ({UNREADABLE: unreadable} if unreadable else {}))
 

@@ -1,13 +1,9 @@
 """Frames: the vectors, a round trip, and `decode` against a decoder that reads one record at a time."""
 
+import base64
 import json
 import runpy
-import string
-import struct
 import sys
-from fractions import Fraction
-from functools import cache
-from math import comb
 from pathlib import Path
 
 import numpy as np
@@ -16,17 +12,17 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import ldp
-from ldp import frames
+from ldp import frames, kernels
 from ldp.oracles import ORACLES
 from ldp.oracles.olh import HASHES
+from tests.fuzz import json_frames
+from tests.reading import bounds_of, likely_ones, read_one, rows_of
 
 FOLDER = Path(__file__).parents[2] / "vectors"
 EVERY = json.loads((FOLDER / "oracles.json").read_text())["streams"]
 VECTORS = json.loads((FOLDER / "frames.json").read_text())["streams"] + EVERY
 STREAMS = {vector["name"]: ldp.Stream.from_document(vector["name"], vector["document"]) for vector in VECTORS}
 MOST = {vector["name"]: vector["most_reports"] for vector in VECTORS if "most_reports" in vector}
-ALPHABET = string.ascii_uppercase + string.ascii_lowercase + string.digits + "+/"
-FORMATS = {1: "<B", 2: "<H", 4: "<I", 5: "<IB", 6: "<IH"}
 
 
 def columns(records):
@@ -38,153 +34,8 @@ def decode(stream, *records):
     return frames.decode(stream, *columns(records), most_reports=MOST.get(stream.name))
 
 
-@cache
-def likely_ones(oracle):
-    """The fewest and the most ones of a unary report: beyond each is at most 5·10⁻¹³ of the law, in exact fractions."""
-    d, p, q = oracle.domain_size, oracle.p, oracle.q
-    rest = [comb(d - 1, k) * q**k * (1 - q) ** (d - 1 - k) for k in range(d)]
-    law = [(1 - p) * without + p * own for without, own in zip([*rest, 0], [0, *rest], strict=True)]
-    beyond = Fraction(1, 2 * 10**12)
-    low = max(k for k in range(d + 1) if sum(law[:k]) <= beyond)
-    return low, min(k for k in range(d + 1) if sum(law[k + 1 :]) <= beyond)
-
-
 def record_of(vector):
     return bytes.fromhex(vector["hex"]) if "hex" in vector else vector["text"].encode()
-
-
-def bounds_of(oracle):
-    """What the integers of a report stay below; None for a report that is a vector."""
-    match oracle.name:
-        case "grr":
-            return [oracle.domain_size]
-        case "olh":
-            return [2**32, oracle.g]
-        case "hadamard":
-            return [2 ** len(f"{oracle.domain_size:b}")]
-        case "pgr":
-            return [(oracle.prime**oracle.dimension - 1) // (oracle.prime - 1)]
-    return None
-
-
-def size_of(oracle):
-    bounds = bounds_of(oracle)
-    if bounds:
-        return sum(1 if bound <= 256 else 2 if bound <= 65536 else 4 for bound in bounds)
-    bits = -(-oracle.domain_size // 8)
-    return min(bits, oracle.k * width(oracle.domain_size)) if oracle.name == "subset" else bits
-
-
-def width(d):
-    return 1 if d <= 256 else 2 if d <= 65536 else 4
-
-
-def is_vector(oracle, wire):
-    """Whether bytes are a well-formed report that is a vector."""
-    d, bits = oracle.domain_size, -(-oracle.domain_size // 8)
-    if oracle.name == "subset" and oracle.k * width(d) <= bits:
-        form = struct.Struct("<" + str(oracle.k) + {1: "B", 2: "H", 4: "I"}[width(d)])
-        indices = list(form.unpack(wire))
-        return indices == sorted(set(indices)) and indices[-1] < d
-    ones = int.from_bytes(wire, "little")
-    return ones < 1 << d and (oracle.name != "subset" or ones.bit_count() == oracle.k)
-
-
-def read_one(stream, record):
-    """A frame's reports as tuples or bytes, or the reason for which it is rejected: record by record."""
-    oracle = stream.oracle
-    bounds, size = bounds_of(oracle), size_of(oracle)
-    if record == b"":
-        return "empty"
-    if record.startswith(b"{"):
-        rows = read_json(stream, record, len(bounds) if bounds else None, size)
-    elif record[0] != 1:
-        return "version"
-    elif len(record) < 5:
-        return "length"
-    elif record[1:5] != stream.fingerprint:
-        return "fingerprint"
-    else:
-        if len(record) == 5 or (len(record) - 5) % size:
-            return "length"
-        form = struct.Struct(FORMATS[size] if bounds else f"{size}s")
-        rows = list(form.iter_unpack(record[5:]))
-        if len(rows) > MOST.get(stream.name, len(rows)):
-            return "many"
-        rows = rows if bounds else [wire for (wire,) in rows]
-    if isinstance(rows, str):
-        return rows
-    if not bounds:
-        if not all(is_vector(oracle, wire) for wire in rows):
-            return "range"
-        if oracle.name == "subset":
-            return rows
-        low, high = likely_ones(oracle)
-        ones = [int.from_bytes(wire, "little").bit_count() for wire in rows]
-        return rows if low <= min(ones) <= max(ones) <= high else "ones"
-    if any(number < 0 or number >= bound for row in rows for number, bound in zip(row, bounds, strict=True)):
-        return "range"
-    return rows
-
-
-def read_json(stream, record, width, size):
-    class Bad:  # an object or a float, wherever it stands
-        def __init__(self, read):
-            self.read = read
-
-    try:
-        frame = json.loads(
-            str(record, "utf-8"),
-            object_pairs_hook=Bad,
-            parse_float=Bad,
-            parse_constant=Bad,
-            parse_int=lambda text: int(text[:30]),
-        )
-    except (ValueError, RecursionError):
-        return "json"
-    if len(frame.read) != 2 or {key for key, _ in frame.read} != {"fingerprint", "reports"}:
-        return "json"
-    frame = dict(frame.read)
-    mark, items = frame["fingerprint"], frame["reports"]
-    if (
-        type(mark) is not str
-        or len(mark) != 8
-        or set(mark) - set("0123456789abcdef")
-        or type(items) is not list
-        or any(type(x) not in (int, str) for item in items for x in (item if type(item) is list else [item]))
-        or any(type(x) is str for item in items if type(item) is list for x in item)
-    ):
-        return "json"
-    if mark != stream.fingerprint.hex():
-        return "fingerprint"
-    if not items:
-        return "length"
-    if len(items) > MOST.get(stream.name, len(items)):
-        return "many"
-    if width is None:
-        rows = [from_base64(item, size) if type(item) is str else None for item in items]
-        return "json" if None in rows else rows
-    rows = [(item,) if width == 1 else item for item in items]
-    if any(not isinstance(row, list | tuple) or [type(x) for x in row] != [int] * width for row in rows):
-        return "json"
-    return [tuple(row) for row in rows]
-
-
-def from_base64(text, size):
-    """The bytes of the one text that stands for them, by the alphabet."""
-    core = text.rstrip("=")
-    if len(core) != -(-size * 4 // 3) or len(text) != -(-size // 3) * 4 or set(core) - set(ALPHABET):
-        return None
-    number, spare = 0, 6 * len(core) - 8 * size
-    for character in core:
-        number = number * 64 + ALPHABET.index(character)
-    return None if number % (1 << spare) else (number >> spare).to_bytes(size, "big")
-
-
-def rows_of(reports):
-    """Reports as tuples, or as bytes where they are vectors."""
-    (name, *_) = reports.dtype.names
-    return [row.tobytes() for row in reports] if reports.dtype[name].shape else reports.tolist()
 
 
 def as_row(report):
@@ -193,7 +44,7 @@ def as_row(report):
 
 def check_against_one_by_one(stream, records):
     decoded = decode(stream, *records)
-    expected = [read_one(stream, record) for record in records]
+    expected = [read_one(stream, record, MOST.get(stream.name)) for record in records]
     assert decoded.reasons == {i: answer for i, answer in enumerate(expected) if isinstance(answer, str)}
     assert decoded.counts.dtype == np.int64
     assert decoded.counts.tolist() == [0 if isinstance(answer, str) else len(answer) for answer in expected]
@@ -449,6 +300,74 @@ def test_a_large_batch_of_damaged_records(name):
             del record[rng.integers(len(record)) :]
         records.append(bytes(record))
     check_against_one_by_one(STREAMS[name], records)
+
+
+def test_made_texts_are_read_as_one_by_one():
+    found = json_frames.fuzz(20_000, seed=7)
+    assert found.total() == 20_000
+    assert set(found) == {"accepted", *frames.Reason}
+    assert found["accepted"] > 5_000
+
+
+def test_the_kernels_verdicts_are_the_reasons_in_their_order():
+    assert [verdict.name for verdict in kernels.Verdict] == [
+        "ACCEPTED",
+        *(reason.name for reason in frames.Reason),
+    ]
+    assert [*kernels.Verdict] == [0, *(frames.VERDICTS.index(reason, 1) for reason in frames.Reason)]
+
+
+@pytest.mark.parametrize(
+    "oracle",
+    [ldp.GRR("1", 200), ldp.GRR("1", 70_000), ldp.OLH("1", 9), ldp.OUE("1", 12), ldp.OUE("1", 24)],
+    ids=str,
+)
+@pytest.mark.parametrize("most", [1, 1 << 62])
+def test_nothing_is_written_beyond_the_room_that_the_bytes_make(oracle, most):
+    """Records of as many and as short reports as there can be, and wrong ones among them, in a room that is watched."""
+    stream, size = ldp.Stream("s", oracle), oracle.report_bytes
+    fields = np.array(
+        [(bound, 4 if bound > 65536 else 1) for bound in bounds_of(oracle) or []], np.int64
+    ).reshape(-1, 2)
+    sound = {0: '"' + base64.b64encode(bytes(size)).decode() + '"', 1: "0", 2: "[0,0]"}[len(fields)]
+    head = '{"fingerprint":"' + stream.fingerprint.hex() + '","reports":['
+    parts = [
+        [sound] * 3000,
+        [sound] * 3000 + ["[]"],
+        ["[0,0]"] * 3000,
+        ["0"] * 3000,
+        ['"' + "A" * 9000 + '"'],
+        [sound],
+    ]
+    for texts in (parts, parts[:1], parts[2:3], parts[3:4], parts[:1] * 2):
+        records = [(head + ",".join(part) + "]}").encode() for part in texts]
+        records += [b"\x01" + stream.fingerprint + bytes(size * n) for n in (1, 1000) if len(texts) > 1]
+        data, begins, ends = columns(records)
+        room = kernels.room_for_frames(len(data), size, len(fields))
+        reports = np.full(room + 10_000, 0xA5, np.uint8)
+        counts, verdicts = np.empty(len(records), np.int64), np.empty(len(records), np.uint8)
+        rules = (size, kernels.least_text(size, len(fields)), most)
+        header = np.frombuffer(b"\x01" + stream.fingerprint, np.uint8)
+        total = kernels.read_frames(
+            np.frombuffer(data, np.uint8), begins, ends, header, rules, fields, reports, counts, verdicts
+        )
+        assert (reports[room:] == 0xA5).all()
+        assert total == counts.sum() == counts[verdicts == 0].sum()
+        assert counts[0] == (3000 if most > 1 and texts[0] == [sound] * 3000 else 0)
+        assert not reports[: total * size].any()
+
+
+def test_bounds_that_lie_are_found_before_anything_is_written_beyond_the_room():
+    stream = ldp.Stream("s", ldp.GRR("1", 200))
+    header = np.frombuffer(b"\x01" + stream.fingerprint, np.uint8)
+    data = np.frombuffer(header.tobytes() + bytes(5000), np.uint8)
+    reports, fields = np.full(10_000, 0xA5, np.uint8), np.array([[200, 1]])
+    begins, ends = np.array([0, 0]), np.array([5000, 8])
+    columns = np.empty(2, np.int64), np.empty(2, np.uint8)
+    assert kernels.read_frames(data, begins, ends, header, (1, 2, 1 << 62), fields, reports, *columns) == -1
+    assert (reports[kernels.room_for_frames(8, 1, 1) :] == 0xA5).all()
+    with pytest.raises(ValueError, match="ascend"):
+        frames.decode(stream, data, begins, ends)
 
 
 def test_the_file_is_what_the_script_makes():

@@ -1,0 +1,162 @@
+"""Frames, read one record at a time with Python's own parser: what `ldp.frames.decode` must say of each."""
+
+import json
+import string
+import struct
+from fractions import Fraction
+from functools import cache
+from math import comb
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+import ldp
+
+ALPHABET = string.ascii_uppercase + string.ascii_lowercase + string.digits + "+/"
+FORMATS = {1: "<B", 2: "<H", 4: "<I", 5: "<IB", 6: "<IH"}
+
+
+@cache
+def likely_ones(oracle: Any) -> tuple[int, int]:
+    """The fewest and the most ones of a unary report: beyond each is at most 5·10⁻¹³ of the law, in exact fractions."""
+    d, p, q = oracle.domain_size, oracle.p, oracle.q
+    rest = [comb(d - 1, k) * q**k * (1 - q) ** (d - 1 - k) for k in range(d)]
+    law = [(1 - p) * without + p * own for without, own in zip([*rest, 0], [0, *rest], strict=True)]
+    beyond = Fraction(1, 2 * 10**12)
+    low = max(k for k in range(d + 1) if sum(law[:k]) <= beyond)
+    return low, min(k for k in range(d + 1) if sum(law[k + 1 :]) <= beyond)
+
+
+def bounds_of(oracle: Any) -> list[int] | None:
+    """What the integers of a report stay below; None for a report that is a vector."""
+    match oracle.name:
+        case "grr":
+            return [oracle.domain_size]
+        case "olh":
+            return [2**32, oracle.g]
+        case "hadamard":
+            return [2 ** len(f"{oracle.domain_size:b}")]
+        case "pgr":
+            return [(oracle.prime**oracle.dimension - 1) // (oracle.prime - 1)]
+    return None
+
+
+def size_of(oracle: Any) -> Any:
+    bounds = bounds_of(oracle)
+    if bounds:
+        return sum(1 if bound <= 256 else 2 if bound <= 65536 else 4 for bound in bounds)
+    bits = -(-oracle.domain_size // 8)
+    return min(bits, oracle.k * width(oracle.domain_size)) if oracle.name == "subset" else bits
+
+
+def width(d: int) -> int:
+    return 1 if d <= 256 else 2 if d <= 65536 else 4
+
+
+def is_vector(oracle: Any, wire: bytes) -> Any:
+    """Whether bytes are a well-formed report that is a vector."""
+    d, bits = oracle.domain_size, -(-oracle.domain_size // 8)
+    if oracle.name == "subset" and oracle.k * width(d) <= bits:
+        form = struct.Struct("<" + str(oracle.k) + {1: "B", 2: "H", 4: "I"}[width(d)])
+        indices = list(form.unpack(wire))
+        return indices == sorted(set(indices)) and indices[-1] < d
+    ones = int.from_bytes(wire, "little")
+    return ones < 1 << d and (oracle.name != "subset" or ones.bit_count() == oracle.k)
+
+
+def read_one(stream: ldp.Stream, record: bytes, most: int | None) -> Any:
+    """A frame's reports as tuples or bytes, or the reason for which it is rejected: record by record."""
+    oracle = stream.oracle
+    bounds, size = bounds_of(oracle), size_of(oracle)
+    if record == b"":
+        return "empty"
+    if record.startswith(b"{"):
+        rows = read_json(stream, record, most, len(bounds) if bounds else None, size)
+    elif record[0] != 1:
+        return "version"
+    elif len(record) < 5:
+        return "length"
+    elif record[1:5] != stream.fingerprint:
+        return "fingerprint"
+    else:
+        if len(record) == 5 or (len(record) - 5) % size:
+            return "length"
+        form = struct.Struct(FORMATS[size] if bounds else f"{size}s")
+        rows = list(form.iter_unpack(record[5:]))
+        if len(rows) > (len(rows) if most is None else most):
+            return "many"
+        rows = rows if bounds else [wire for (wire,) in rows]
+    if isinstance(rows, str):
+        return rows
+    if not bounds:
+        if not all(is_vector(oracle, wire) for wire in rows):
+            return "range"
+        if oracle.name == "subset":
+            return rows
+        low, high = likely_ones(oracle)
+        ones = [int.from_bytes(wire, "little").bit_count() for wire in rows]
+        return rows if low <= min(ones) <= max(ones) <= high else "ones"
+    if any(number < 0 or number >= bound for row in rows for number, bound in zip(row, bounds, strict=True)):
+        return "range"
+    return rows
+
+
+def read_json(stream: ldp.Stream, record: bytes, most: int | None, width: int | None, size: int) -> Any:
+    class Bad:  # an object or a float, wherever it stands
+        def __init__(self, read: Any) -> None:
+            self.read = read
+
+    try:
+        frame = json.loads(
+            str(record, "utf-8"),
+            object_pairs_hook=Bad,
+            parse_float=Bad,
+            parse_constant=Bad,
+            parse_int=lambda text: int(text[:30]),
+        )
+    except (ValueError, RecursionError):
+        return "json"
+    if len(frame.read) != 2 or {key for key, _ in frame.read} != {"fingerprint", "reports"}:
+        return "json"
+    frame = dict(frame.read)
+    mark, items = frame["fingerprint"], frame["reports"]
+    if (
+        type(mark) is not str
+        or len(mark) != 8
+        or set(mark) - set("0123456789abcdef")
+        or type(items) is not list
+        or any(type(x) not in (int, str) for item in items for x in (item if type(item) is list else [item]))
+        or any(type(x) is str for item in items if type(item) is list for x in item)
+    ):
+        return "json"
+    if mark != stream.fingerprint.hex():
+        return "fingerprint"
+    if not items:
+        return "length"
+    if len(items) > (len(items) if most is None else most):
+        return "many"
+    if width is None:
+        reports = [from_base64(item, size) if type(item) is str else None for item in items]
+        return "json" if None in reports else reports
+    rows: list[Any] = [(item,) if width == 1 else item for item in items]
+    if any(not isinstance(row, list | tuple) or [type(x) for x in row] != [int] * width for row in rows):
+        return "json"
+    return [tuple(row) for row in rows]
+
+
+def from_base64(text: str, size: int) -> bytes | None:
+    """The bytes of the one text that stands for them, by the alphabet."""
+    core = text.rstrip("=")
+    if len(core) != -(-size * 4 // 3) or len(text) != -(-size // 3) * 4 or set(core) - set(ALPHABET):
+        return None
+    number, spare = 0, 6 * len(core) - 8 * size
+    for character in core:
+        number = number * 64 + ALPHABET.index(character)
+    return None if number % (1 << spare) else (number >> spare).to_bytes(size, "big")
+
+
+def rows_of(reports: npt.NDArray[np.void]) -> list[Any]:
+    """Reports as tuples, or as bytes where they are vectors."""
+    (name, *_) = reports.dtype.names or ()
+    return [row.tobytes() for row in reports] if reports.dtype[name].shape else reports.tolist()
