@@ -15,8 +15,8 @@ _NUMBER = 25
 """The longest float64 in JSON, such as -2.2250738585072014e-308, with its comma."""
 _OFFSET = 48
 """The longest entry of a snapshot's offsets, such as "2147483647":9223372036854775807, in JSON."""
-_RULES = 192
-"""Two rules of a partition in a snapshot's head, in JSON: few configurations change what counts more often."""
+_RULES = 384
+"""Three rules of a partition in a snapshot's head, in JSON: few configurations change what counts more often."""
 _ENVELOPE = 8192
 """A body without vectors, queries, offsets and document: its names, some dozens of gaps, key, headers, batch header."""
 

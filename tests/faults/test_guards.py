@@ -485,26 +485,47 @@ def test_counts_of_a_newer_layout_are_refused_and_left_alone(counted: bool) -> N
     world.send()
     process = world.member(1)
     count_all(world, process) if counted else turn(process, commit=False)
-    relabel(world, layout=2)
+    relabel(world, layout=3)
     stored, confirmed = world.stored[0], world.offsets[0]
     with pytest.raises(
-        NewerState, match=r"partition 0: the counts in Redis are of layout 2, .* Run that version"
+        NewerState, match=r"partition 0: the counts in Redis are of layout 3, .* Run that version"
     ):
         turn(alone(world, 2))
     assert world.stored[0] == stored
     assert world.offsets[0] == confirmed
 
 
-def test_an_owner_whose_partition_a_newer_version_took_over_writes_nothing() -> None:
+def test_an_owner_whose_partition_is_of_another_lineage_all_at_once_writes_nothing() -> None:
     world = Still()
     world.send()
     process = world.member(1)
     count_all(world, process)
-    relabel(world, layout=2)
+    relabel(world, layout=3)  # and the epoch is the same: no claim did that
     stored = world.stored[0]
     world.send()
     with pytest.raises(StateLost, match="replaced while this worker counted"):
         count_all(world, process)
+    assert world.stored[0] == stored
+
+
+@pytest.mark.parametrize("step", ["commit", "compare"])
+def test_an_owner_whose_partition_a_newer_version_claimed_is_fenced_and_then_says_why(step: str) -> None:
+    world = Still()
+    world.send()
+    process = world.member(1)
+    count_all(world, process)
+    relabel(world, layout=3)
+    world.stored[0] = replace(world.stored[0], metadata=replace(world.stored[0].metadata, epoch=2))
+    stored = world.stored[0]
+    if step == "commit":
+        world.send()
+        turn(process, commit=False)
+        turn(process)
+    else:
+        process.ownership.compare()
+    assert process.ownership.counted() == {}  # dropped, not stopped
+    with pytest.raises(NewerState, match="of layout 3, where this version reads up to 2"):
+        turn(process)
     assert world.stored[0] == stored
 
 

@@ -83,9 +83,14 @@ def commit(counts: RedisStore, before: Metadata, offset: int, flush: str, *windo
 
 
 def claimed(counts: RedisStore, epoch: int | None = None) -> Metadata:
-    loaded = counts.claim(0, epoch, fresh())
+    loaded = counts.claim(0, found(epoch), fresh())
     assert loaded is not None
     return loaded.metadata
+
+
+def found(epoch: int | None, lineage: str = LINEAGE) -> Metadata | None:
+    """What a worker found that now claims: nothing, or metadata of an epoch."""
+    return None if epoch is None else replace(fresh(lineage), epoch=epoch)
 
 
 def test_a_claim_begins_raises_and_loads(counts: RedisStore) -> None:
@@ -96,12 +101,50 @@ def test_a_claim_begins_raises_and_loads(counts: RedisStore) -> None:
     held = commit(counts, fresh(offset=7), 9, FLUSHES[1], "all")
     raised = replace(held, epoch=2)
     # what the claim would have begun with does not matter any more
-    assert counts.claim(0, 1, fresh("another", 3)) == StoredPartition(
+    assert counts.claim(0, held, fresh(offset=3)) == StoredPartition(
         raised, {"all": f"all 9 {FLUSHES[1]}".encode()}
     )
     assert counts.cut(0) == StoredPartition(raised, {"all": f"all 9 {FLUSHES[1]}".encode()})
     assert counts.peek(0) == raised
     assert counts.peek(1) is None
+
+
+def test_a_claim_replaces_the_lineage_that_it_found_and_no_other(
+    client: "redis.Redis", stream: str, counts: RedisStore
+) -> None:
+    held = commit(counts, claimed(counts), 9, FLUSHES[1], "all")
+    before = everything(client, stream)
+    assert counts.claim(0, found(1, "another"), fresh("newer")) is None
+    assert everything(client, stream) == before
+    loaded = counts.claim(0, held, fresh("newer", 3))
+    blobs = {"all": f"all 9 {FLUSHES[1]}".encode()}
+    assert loaded == StoredPartition(replace(held, epoch=2, lineage="newer"), blobs)
+    # the owner before is fenced, for all that its lineage is another, too
+    after, blobs = following(held, 12, FLUSHES[2], "all")
+    counts.stage(0, "attempt", blobs)
+    before = everything(client, stream)
+    assert counts.promote(0, "attempt", held, after) is Answer.FENCED
+    assert counts.compare(0, held) is Answer.FENCED
+    assert everything(client, stream) == before
+
+
+@pytest.mark.parametrize("script", ["promote", "compare"])
+def test_a_worker_of_layout_1_runs_its_own_scripts_and_is_refused_by_the_lineage(
+    client: "redis.Redis", stream: str, counts: RedisStore, script: str
+) -> None:
+    """The first lines of the scripts as that version has them; what follows them it never reaches."""
+    held = commit(counts, claimed(counts), 9, FLUSHES[1], "all")
+    assert counts.claim(0, held, fresh("layout 2")) is not None
+    before = everything(client, stream)
+    theirs = """
+        local stored = redis.call('HMGET', KEYS[1], 'lineage', 'epoch', 'offset', 'flush')
+        if stored[1] ~= ARGV[1] then
+          return 'lineage'
+        end
+    """
+    keys = [layout.meta_key(stream, 0), layout.window_key(stream, 0, "all")]
+    assert client.eval(theirs, 2, *keys, held.lineage, held.epoch, held.offset, held.flush) == b"lineage"
+    assert everything(client, stream) == before
 
 
 def test_a_commit_replaces_what_it_names_and_keeps_the_rest(counts: RedisStore) -> None:
@@ -321,7 +364,7 @@ def _at_once(count: int, work: Callable[[int], Any]) -> list[Any]:
 
 def test_of_claims_at_once_one_gets_the_partition(counts: RedisStore) -> None:
     for epoch in (None, *range(1, 20)):
-        won = [each for each in _at_once(6, lambda _: counts.claim(0, epoch, fresh())) if each]  # noqa: B023
+        won = [each for each in _at_once(6, lambda _: counts.claim(0, found(epoch), fresh())) if each]  # noqa: B023
         assert [each.metadata.epoch for each in won] == [(epoch or 0) + 1]
 
 
@@ -385,7 +428,7 @@ def test_metadata_without_an_epoch_are_state_loss_and_stay_as_they_are(
         counts.peek(0)
     with pytest.raises(Unavailable, match="without an epoch"):
         counts.claim(0, None, fresh())
-    assert counts.claim(0, 1, fresh()) is None
+    assert counts.claim(0, found(1), fresh()) is None
     assert everything(client, stream) == before
 
 
@@ -466,9 +509,10 @@ def test_the_store_in_memory_does_what_the_scripts_do(
         beliefs = known[partition]
         kind = rng.random()
         if kind < 0.15 or not beliefs:
-            epoch = rng.choice([None, *(held.epoch for held in beliefs[-3:])])
+            seen = rng.choice([None, *beliefs[-3:]])
+            lineage = "newer" if rng.random() < 0.2 else LINEAGE if seen is None else seen.lineage
             loaded = both(
-                lambda s: s.claim(partition, epoch, fresh())  # noqa: B023
+                lambda s: s.claim(partition, seen, fresh(lineage))  # noqa: B023
             )
             if loaded is not None:
                 beliefs.append(loaded.metadata)

@@ -13,14 +13,18 @@ from worker.kafka import topics
 
 pytestmark = pytest.mark.integration
 
-VECTORS = Path(__file__).parents[1] / "vectors" / "redis-layout-1"
+VECTORS = {
+    f"{layout}/{path.stem}": path
+    for layout in (1, 2)
+    for path in (Path(__file__).parents[1] / "vectors" / f"redis-layout-{layout}").glob("*.json")
+}
 NOTHING = ([0, 0, 0], 0, {})
-LEFT = {"claimed": ([6, 1, 3], 5, {"version": 1})}
+LEFT = dict.fromkeys(("1/claimed", "2/claimed"), ([6, 1, 3], 5, {"version": 1}))
 """What a vector's log has beyond what is counted of it, by hand: state, accepted and rejected records."""
 
 
 def put(world, vector):
-    """Brings a vector's log to Kafka and its partition to Redis; returns what is stored as its lineage.
+    """Brings a vector's log to Kafka and its partition to Redis; returns the lineage that it is to go on under.
 
     Only what a real topic and this test's group make otherwise is replaced.
     """
@@ -41,12 +45,12 @@ def put(world, vector):
     world.redis.hset(f"{tag}:meta", mapping=vector["fields"] | {"lineage": stored})
     for window, blob in vector["blobs"].items():
         world.redis.set(f"{tag}:window:{window}", bytes.fromhex(blob))
-    return stored
+    return json.dumps(json.loads(stored) | {"layout": 2}, sort_keys=True)
 
 
-@pytest.mark.parametrize("name", sorted(path.stem for path in VECTORS.glob("*.json")))
+@pytest.mark.parametrize("name", sorted(VECTORS))
 def test_a_worker_of_today_goes_on_with_it(name, kafka, redis_url, tmp_path):
-    vector = json.loads((VECTORS / f"{name}.json").read_text())
+    vector = json.loads(VECTORS[name].read_text())
     counted = vector["counted"]
     left, accepted, rejected = LEFT.get(name, NOTHING)
     with World(kafka, redis_url, tmp_path, partitions=1, protocol="grr", domain_size=3) as world:
@@ -60,7 +64,7 @@ def test_a_worker_of_today_goes_on_with_it(name, kafka, redis_url, tmp_path):
             key.decode(): said.decode()
             for key, said in world.redis.hgetall(f"{{{world.name}:0}}:meta").items()
         }
-        assert meta["lineage"] == lineage  # what is stored is carried on
+        assert meta["lineage"] == lineage
         assert int(meta["epoch"]) == int(vector["fields"]["epoch"]) + 1
         totals = json.loads(meta["totals"])
         assert totals["accepted"] == counted["accepted"] + accepted + 5
@@ -68,8 +72,10 @@ def test_a_worker_of_today_goes_on_with_it(name, kafka, redis_url, tmp_path):
         assert (totals["start"], totals["gaps"]) == (counted["start"], counted["gaps"])
         assert totals["rules"][: len(counted["rules"])] == counted["rules"]
         blob = world.redis.get(f"{{{world.name}:0}}:window:all")
-        magic, entries, offset, flush, reports, *state = struct.unpack("<4sIq16sq3q", blob)
-        assert (magic, entries, offset, flush.hex()) == (b"LDP1", 3, 15, meta["flush"])
+        width = 1 if max(counted["state"]) < 200 else 2
+        form = f"<4sIq16sqQ3{' BH'[width]}"
+        magic, entries, offset, flush, reports, each, *state = struct.unpack(form, blob)
+        assert (magic, entries, offset, flush.hex(), each) == (b"LDP2", 3, 15, meta["flush"], width)
         sent = np.bincount(world.sent.whole(world.stream)["index"], minlength=3).tolist()
         assert state == [a + b + c for a, b, c in zip(counted["state"], left, sent, strict=True)]
         assert reports == sum(state) == counted["reports"] + sum(left) + 15

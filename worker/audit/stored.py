@@ -46,9 +46,15 @@ class Stored:
 StoredCut = tuple[Mapping[str, str], Mapping[str, bytes | None]]
 """The fields of a partition's metadata, none if it has none; and the live blobs by window, None for a missing one."""
 
-_LAYOUT = 1
-"""The layout of what is stored, which its lineage names."""
-_BLOB = struct.Struct("<4sIq16sq")  # magic, state entries, offset, flush id, reports; then the entries
+_LAYOUT = 2
+"""The newest layout of what is stored, which its lineage names; layout 1 is read, too."""
+_BLOBS = {
+    # magic, state entries, offset, flush id, reports, and the bytes of an entry; then the entries
+    b"LDP2": (2, struct.Struct("<4sIq16sqQ")),
+    # in layout 1 entries have 8 bytes
+    b"LDP1": (1, struct.Struct("<4sIq16sq")),
+}
+"""What begins a blob: the layout that it is of, and its header."""
 
 
 def decode(
@@ -68,10 +74,11 @@ def decode(
         offset, flush = int(fields["offset"]), fields["flush"]
         if lineage["layout"] > _LAYOUT:
             raise Difference(
-                f"lineage: layout {lineage['layout']} in Redis, this audit reads {_LAYOUT}: audit with the version that"
-                " wrote it"
+                f"lineage: layout {lineage['layout']} in Redis, this audit reads up to {_LAYOUT}: audit with the"
+                " version that wrote it"
             )
-        due = {"fingerprint": fingerprint.hex(), "group": group, "layout": _LAYOUT, "windows": "cumulative"}
+        layout = max(1, lineage["layout"])
+        due = {"fingerprint": fingerprint.hex(), "group": group, "layout": layout, "windows": "cumulative"}
         for key, value in due.items():
             if lineage[key] != value:
                 raise Difference(
@@ -81,7 +88,9 @@ def decode(
         if flush:
             if list(named) != ["all"]:
                 raise Difference(f"metadata: the blobs named are {sorted(named)}, not 'all'")
-            reports, state = _decode_blob(blobs["all"], named["all"], offset, flush, size)
+            blob, reports, state = _decode_blob(blobs["all"], named["all"], offset, flush, size)
+            if blob > layout:
+                raise Difference(f"counts: the blob is of layout {blob}, the lineage says {layout}")
         elif blobs.get("all") is not None:
             raise Difference("metadata: of before the first commit, but there are counts")
         return Stored(
@@ -117,20 +126,29 @@ def _rules(totals: Mapping[str, Any]) -> list[tuple[int, Limits]]:
     return rules
 
 
-def _decode_blob(blob: bytes | None, named: str, offset: int, flush: str, size: int) -> tuple[int, State]:
-    """Returns the reports and the state of a live blob that is the one which the metadata name."""
+def _decode_blob(
+    blob: bytes | None, named: str, offset: int, flush: str, size: int
+) -> tuple[int, int, State]:
+    """Returns the layout, the reports and the state of a live blob that is the one which the metadata name."""
     if blob is None:
         raise Difference("counts: the blob that the metadata name is missing")
-    if len(blob) != _BLOB.size + 8 * size:
-        raise Difference(f"counts: the blob has {len(blob)} bytes, {_BLOB.size + 8 * size} are due")
-    magic, entries, written_at, written_by, reports = _BLOB.unpack_from(blob)
-    if (magic, entries) != (b"LDP1", size):
-        raise Difference(f"counts: the blob says {magic!r} and {entries} entries; b'LDP1' and {size} are due")
+    if blob[:4] not in _BLOBS:
+        raise Difference(f"counts: the blob begins with {blob[:4]!r}; b'LDP1' or b'LDP2' is due")
+    layout, header = _BLOBS[blob[:4]]
+    if len(blob) < header.size:
+        raise Difference(f"counts: the blob has {len(blob)} bytes, its header {header.size}")
+    _, entries, written_at, written_by, reports, *narrow = header.unpack_from(blob)
+    width = narrow[0] if narrow else 8
+    if entries != size or width not in (1, 2, 4, 8):
+        raise Difference(f"counts: the blob says {entries} entries of {width} bytes; {size} are due")
+    if len(blob) != header.size + width * size:
+        raise Difference(f"counts: the blob has {len(blob)} bytes, {header.size + width * size} are due")
     if written_by.hex() != named:
         raise Difference(f"counts: the blob is of flush {written_by.hex()}, the metadata name {named}")
     if written_at > offset or (named == flush and written_at != offset):
         raise Difference(f"counts: the blob is of offset {written_at}, the metadata of {offset}")
-    return reports, np.frombuffer(blob, "<i8", offset=_BLOB.size).astype(np.int64)
+    state = np.frombuffer(blob, f"<u{width}", offset=header.size).astype(np.int64)
+    return layout, reports, state
 
 
 def stretches_of(stored: Stored, begin: int, end: int) -> tuple[list[Stretch], list[Stretch]]:

@@ -138,7 +138,9 @@ def judge_blobs(config: Config, limit: int) -> list[Finding]:
         oracle = served.stream.oracle
         size = layout.HEADER_BYTES + 8 * oracle.state_size
         if size > limit:
-            text = f"a partition's counts are {size} bytes, proto-max-bulk-len is {limit}: Redis refuses them"
+            text = (
+                f"a partition's counts may be {size} bytes, proto-max-bulk-len is {limit}: Redis refuses them"
+            )
             todo = f"set proto-max-bulk-len {size} or more, or use a smaller domain or another protocol"
             findings.append(Finding(Level.ERROR, f"counts of {served.stream.name}", text, todo))
     return findings

@@ -6,31 +6,40 @@ All keys of a partition share the hash tag ``{stream:partition}``, so one script
 - ``{stream:partition}:window:<window>``: one blob per open window;
 - ``{stream:partition}:staged:<attempt>:<window>``: a blob on its way in, gone by itself if its writer is.
 
-A blob is little-endian: the magic ``LDP1``, a u32 count of state entries, the i64 offset and the 16 bytes of the flush
-that wrote it, the i64 number of reports, then the state as i64. Metadata name the flush that wrote each live blob, so a
-blob that is missing or of another flush is noticed.
+A blob is little-endian: the magic ``LDP2``, a u32 count of state entries, the i64 offset and the 16 bytes of the flush
+that wrote it, the i64 number of reports, the u64 width of an entry, then the state as unsigned integers of that width:
+the narrowest of 1, 2, 4 and 8 bytes that holds every one of them. Metadata name the flush that wrote each live blob, so
+a blob that is missing or of another flush is noticed.
 
-All this is layout 1, as what is stored says in its lineage. A layout is never changed. Another one has the next number;
-`parse` and `load` then read both, and a partition is rewritten where it is claimed, in the script that raises its
-epoch, so that no owner of before is left that could write the old one.
+All this is layout 2, as what is stored says in its lineage. In layout 1 a blob has the magic ``LDP1`` and no width, and
+its state is i64; and a rule has no limit for batches. A layout is never changed. Another one has the next number;
+`parse` and `load` then read all of them, and a partition is rewritten where it is claimed, in the script that raises
+its epoch, so that no owner of before is left that could write the old one. What is rewritten there is the lineage: it
+names the newest layout that any part of the partition is of. A blob of an older one is read as it is, and is written
+anew by the next commit that changes its window.
 """
 
 import json
 import struct
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 import ldp
 from worker.counting import rules
 from worker.counting.lineage import newer
-from worker.counting.partition import PartitionState, WindowCounts
+from worker.counting.partition import Counts, PartitionState, WindowCounts
 from worker.counting.ports import Metadata, NewerState, StateLost
 from worker.counting.rules import Rule
 
-_HEADER = struct.Struct("<4sIq16sq")
-_MAGIC = b"LDP1"
+_HEADER = struct.Struct("<4sIq16sqQ")
+_MAGIC = b"LDP2"
+_HEADER_1 = struct.Struct("<4sIq16sq")
+_MAGIC_1 = b"LDP1"
+_WIDTHS = (1, 2, 4, 8)
 
 HEADER_BYTES = _HEADER.size
 """What a blob has before its state."""
@@ -108,7 +117,7 @@ def initial(lineage: str, state: PartitionState) -> Metadata:
 
 
 def dump(state: PartitionState, before: Metadata, flush: str) -> tuple[Metadata, dict[str, bytes]]:
-    """Encodes a state as the metadata after a commit and the blobs of the windows that changed.
+    """Encodes a state as the metadata after a commit and the blobs of the windows that changed; O(state).
 
     Args:
         state: what to store.
@@ -118,15 +127,33 @@ def dump(state: PartitionState, before: Metadata, flush: str) -> tuple[Metadata,
     blobs = {}
     for name in state.changed:
         window = state.windows[name]
-        header = _HEADER.pack(_MAGIC, len(window.state), state.offset, bytes.fromhex(flush), window.reports)
-        blobs[name] = header + window.state.astype("<i8", copy=False).tobytes()
+        counts = narrowest(window.state)
+        said = (len(counts), state.offset, bytes.fromhex(flush), window.reports, counts.itemsize)
+        blobs[name] = _HEADER.pack(_MAGIC, *said) + counts.tobytes()
     written = {name: flush if name in state.changed else before.blobs[name] for name in state.windows}
     after = replace(before, offset=state.offset, flush=flush, blobs=written, totals=totals(state))
     return after, blobs
 
 
+def narrowest(state: Counts) -> npt.NDArray[np.unsignedinteger[Any]]:
+    """Returns counts in the narrowest unsigned little-endian integers that hold all of them; O(state).
+
+    Raises:
+        ValueError: one is negative, which is no count.
+
+    Example:
+        >>> [narrowest(np.array([0, most])).dtype.str for most in (255, 256, 65536, 2**32)]
+        ['|u1', '<u2', '<u4', '<u8']
+    """
+    least, most = int(state.min(initial=0)), int(state.max(initial=0))
+    if least < 0:
+        raise ValueError(f"a count of {least} given; counts are 0 or more")
+    width = next(width for width in _WIDTHS if most < 1 << 8 * width)
+    return state.astype(f"<u{width}")
+
+
 def load(stream: ldp.Stream, metadata: Metadata, blobs: Mapping[str, bytes]) -> PartitionState:
-    """Decodes what `dump` encoded.
+    """Decodes what `dump` encoded, in this layout or an older one; O(state).
 
     Raises:
         StateLost: a blob is missing, of another commit than the metadata name, or of another size.
@@ -158,14 +185,18 @@ def _window(stream: ldp.Stream, name: str, flush: str, blob: bytes | None) -> Wi
     if blob is None:
         raise StateLost(f"the counts of window {name!r} are missing")
     size = stream.oracle.state_size
-    if len(blob) != _HEADER.size + 8 * size:
+    header = _HEADER_1 if blob[:4] == _MAGIC_1 else _HEADER
+    if len(blob) < header.size:
         raise StateLost(
-            f"the counts of window {name!r} have {len(blob)} bytes; {_HEADER.size + 8 * size} are due"
+            f"the counts of window {name!r} have {len(blob)} bytes; {header.size} and more are due"
         )
-    magic, entries, _, written, reports = _HEADER.unpack_from(blob)
-    if (magic, entries, written.hex()) != (_MAGIC, size, flush):
+    magic, entries, _, written, reports, *narrow = header.unpack_from(blob)
+    if magic not in (_MAGIC, _MAGIC_1) or (entries, written.hex()) != (size, flush):
         raise StateLost(f"the counts of window {name!r} are of another commit than the metadata say")
-    return WindowCounts(reports, np.frombuffer(blob, "<i8", offset=_HEADER.size).astype(np.int64))
+    (width,) = narrow or (8,)
+    if width not in _WIDTHS or len(blob) != header.size + width * size:
+        raise StateLost(f"the counts of window {name!r} have {len(blob)} bytes for {size} entries of {width}")
+    return WindowCounts(reports, np.frombuffer(blob, f"<u{width}", offset=header.size).astype(np.int64))
 
 
 def recorded(metadata: Metadata) -> list[Rule]:

@@ -7,7 +7,8 @@ A lineage is stored with the counts, as canonical JSON. It has two parts:
 - how they are stored: the version of the layout and the rule of the windows. A worker reads its own version and every
   older one, and refuses a newer one.
 
-The store compares a lineage as it is stored, so a worker carries on the text that it found, not one of its own.
+The store compares a lineage as it is stored, so a worker carries on the text that it found, not one of its own; but for
+one of an older layout, which is replaced where a partition is claimed.
 """
 
 import json
@@ -16,7 +17,7 @@ from typing import Any
 
 import ldp
 
-LAYOUT = 1
+LAYOUT = 2
 """The version of `worker.counting.layout` that this worker writes, and the newest that it reads."""
 WINDOWS = "cumulative"
 """The only rule of windows so far: one window, of all records."""
@@ -29,7 +30,7 @@ def lineage_of(group: str, stream: ldp.Stream, topic_id: str) -> str:
 
     Example:
         >>> lineage_of("g", ldp.Stream("colours", ldp.GRR("1", 3)), "Xk")
-        '{"fingerprint": "8e9f39d0", "group": "g", "layout": 1, "topic_id": "Xk", "windows": "cumulative"}'
+        '{"fingerprint": "8e9f39d0", "group": "g", "layout": 2, "topic_id": "Xk", "windows": "cumulative"}'
     """
     return json.dumps(
         {
@@ -64,12 +65,25 @@ def differing(stored: str, ours: str) -> list[str]:
     return [f"{name} is {said.get(name)!r} there, {now[name]!r} here" for name in names]
 
 
+def carried_on(stored: str, ours: str) -> str:
+    """Returns the lineage under which a partition of our history goes on: ours if the stored layout is an older one.
+
+    Example:
+        >>> ours = '{"layout": 2, "topic_id": "Xk"}'
+        >>> carried_on('{"layout": 1, "topic_id": "Xk"}', ours)
+        '{"layout": 2, "topic_id": "Xk"}'
+        >>> carried_on('{"topic_id": "Xk", "layout": 2}', ours)
+        '{"topic_id": "Xk", "layout": 2}'
+    """
+    return ours if _said(stored)["layout"] < _said(ours)["layout"] else stored
+
+
 def newer(stored: str) -> str | None:
     """Says what of a stored lineage only a newer version of the worker can have written, or None.
 
     Example:
-        >>> newer('{"fingerprint": "8e9f39d0", "group": "g", "layout": 2, "topic_id": "Xk", "windows": "hourly"}')
-        'layout 2, where this version reads up to 1'
+        >>> newer('{"fingerprint": "8e9f39d0", "group": "g", "layout": 3, "topic_id": "Xk", "windows": "hourly"}')
+        'layout 3, where this version reads up to 2'
     """
     said = _said(stored)
     if isinstance(said.get("layout"), int) and said["layout"] > LAYOUT:

@@ -151,7 +151,8 @@ class Ownership:
         5. The logs' beginnings are read, and where each partition goes on is decided.
         6. Kafka confirms the ownership, by committing just that for a member of the noted generation.
         7. The membership is still the noted one.
-        8. A partition at a time, the store raises its epoch and loads it: no older owner can commit any more.
+        8. A partition at a time, the store raises its epoch, has it go on in this worker's layout if it was of an older
+           one, and loads it: no older owner can commit any more.
         9. The log's bounds are read, and what was loaded is judged by them and by the head.
         10. The partition is held, and read from where the loaded state ends.
 
@@ -218,8 +219,8 @@ class Ownership:
     ) -> None:
         """Claims one partition whose ownership Kafka has confirmed."""
         # Step 8.
-        initial = claim.initial(partition, confirmed[0], head)
-        loaded = self._store.claim(partition, None if found is None else found.epoch, initial)
+        initial = claim.initial(partition, confirmed[0], head, found)
+        loaded = self._store.claim(partition, found, initial)
         if loaded is None:
             self._postpone([partition])
             return

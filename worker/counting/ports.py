@@ -116,11 +116,16 @@ class Store(Protocol):
     def peek(self, partition: int) -> Metadata | None:
         """Returns a partition's metadata, or None."""
 
-    def claim(self, partition: int, epoch: int | None, initial: Metadata) -> StoredPartition | None:
-        """Raises the epoch if it still is ``epoch`` (None: if there are no metadata, writes ``initial``), then loads.
+    def claim(self, partition: int, found: Metadata | None, initial: Metadata) -> StoredPartition | None:
+        """Raises the epoch, if epoch and lineage still are those that were found, then loads.
+
+        Args:
+            partition: to be claimed.
+            found: what `peek` returned.
+            initial: what the partition begins with, if nothing was found; else its lineage replaces the one found.
 
         Returns:
-            The partition, its metadata with the raised epoch; None if the epoch was another.
+            The partition, its metadata with the raised epoch; None if another claimed it meanwhile.
         """
 
     def stage(self, partition: int, attempt: str, blobs: Mapping[str, bytes]) -> None:

@@ -1,6 +1,8 @@
 -- Raises a partition's epoch if it is still the expected one, and returns the partition as it stands.
--- KEYS: metadata. ARGV: prefix of the window keys, expected epoch ('' for none), then fields and values to begin with.
-local epoch = redis.call('HGET', KEYS[1], 'epoch') or ''
+-- KEYS: metadata. ARGV: prefix of the window keys, expected epoch and lineage ('' for none), lineage to go on under, then
+-- fields and values to begin with.
+local stored = redis.call('HMGET', KEYS[1], 'epoch', 'lineage')
+local epoch = stored[1] or ''
 if epoch ~= ARGV[2] then
   return false
 end
@@ -8,9 +10,13 @@ if epoch == '' then
   if redis.call('EXISTS', KEYS[1]) == 1 then
     return redis.error_reply('metadata without an epoch: ' .. KEYS[1])
   end
-  redis.call('HSET', KEYS[1], unpack(ARGV, 3))
+  redis.call('HSET', KEYS[1], unpack(ARGV, 5))
+elseif stored[2] ~= ARGV[3] then
+  return false
 else
+  -- together: who was the owner before is fenced off from the moment on that the layout may be another
   redis.call('HINCRBY', KEYS[1], 'epoch', 1)
+  redis.call('HSET', KEYS[1], 'lineage', ARGV[4])
 end
 local names, blobs = {}, {}
 for window in pairs(cjson.decode(redis.call('HGET', KEYS[1], 'blobs'))) do

@@ -1,11 +1,15 @@
 -- Says whether a partition still stands as its owner last read or wrote it.
 -- KEYS: metadata, then the live key of each window. ARGV: lineage, epoch, offset, flush.
 local stored = redis.call('HMGET', KEYS[1], 'lineage', 'epoch', 'offset', 'flush')
-if stored[1] ~= ARGV[1] then
+if not stored[1] then
   return 'lineage'
 end
+-- before the lineage: a claim may have replaced it by one of a newer layout
 if stored[2] ~= ARGV[2] then
   return 'fenced'
+end
+if stored[1] ~= ARGV[1] then
+  return 'lineage'
 end
 if stored[3] ~= ARGV[3] or stored[4] ~= ARGV[4] then
   return 'forked'

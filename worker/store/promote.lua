@@ -2,11 +2,15 @@
 -- KEYS: metadata, then for each changed window the staged key and the live key.
 -- ARGV: lineage, epoch, offset and flush that the writer started from; new offset, flush, blobs, totals.
 local stored = redis.call('HMGET', KEYS[1], 'lineage', 'epoch', 'offset', 'flush')
-if stored[1] ~= ARGV[1] then
+if not stored[1] then
   return 'lineage'
 end
+-- before the lineage: a claim may have replaced it by one of a newer layout
 if stored[2] ~= ARGV[2] then
   return 'fenced'
+end
+if stored[1] ~= ARGV[1] then
+  return 'lineage'
 end
 if stored[3] == ARGV[5] and stored[4] == ARGV[6] then
   return 'done' -- an earlier attempt of this very commit came through and its reply was lost

@@ -51,11 +51,12 @@ class RedisStore:
         fields: Any = _call(lambda: self._client.hgetall(self._meta(partition)))
         return _metadata(fields) if fields else None
 
-    def claim(self, partition: int, epoch: int | None, initial: Metadata) -> StoredPartition | None:
-        """Raises the epoch by compare-and-set and loads the partition, in one script."""
-        expected = "" if epoch is None else str(epoch)
+    def claim(self, partition: int, found: Metadata | None, initial: Metadata) -> StoredPartition | None:
+        """Raises the epoch and replaces the lineage by compare-and-set, and loads the partition, in one script."""
+        expected = ["", ""] if found is None else [str(found.epoch), found.lineage]
         fields = [item for pair in layout.fields(initial).items() for item in pair]
-        return _loaded(self._run(self._claim, partition, [], [self._prefix(partition), expected, *fields]))
+        args = [self._prefix(partition), *expected, initial.lineage, *fields]
+        return _loaded(self._run(self._claim, partition, [], args))
 
     def stage(self, partition: int, attempt: str, blobs: Mapping[str, bytes]) -> None:
         """Writes the attempt's blobs, to vanish by themselves."""

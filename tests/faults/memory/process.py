@@ -1,8 +1,10 @@
 """One worker process: the worker's own code on the log, the store and the topics in memory."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import cast
 
+from tests.faults.memory.layout_1 import Layout1Store
 from tests.faults.memory.log import MemoryLog
 from tests.faults.memory.scheduler import Member, Task
 from tests.faults.memory.store import MemoryStore
@@ -31,9 +33,12 @@ class Process(Member):
         self.world = world
         events = events or cast(Events, Silence())
         configured = world.rng.choice(world.configured)
+        if world.layout == 1:  # its workers knew no limit for batches
+            configured = replace(configured, terms=replace(configured.terms, max_batch_bytes=None))
         world.used.add(configured)
         self.log = MemoryLog(world, self)
-        store, outbox = MemoryStore(world), MemoryOutbox(world)
+        store = Layout1Store(world) if world.layout == 1 else MemoryStore(world)
+        outbox = MemoryOutbox(world)
         self.ownership = Ownership(
             "group",
             world.stream,

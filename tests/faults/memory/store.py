@@ -21,10 +21,11 @@ class MemoryStore:
 
         return self.world.call(effect)
 
-    def claim(self, partition: int, epoch: int | None, initial: Metadata) -> StoredPartition | None:
+    def claim(self, partition: int, found: Metadata | None, initial: Metadata) -> StoredPartition | None:
         def effect() -> StoredPartition | None:
             stored = self.world.stored.get(partition)
-            if (None if stored is None else stored.metadata.epoch) != epoch:
+            expected = None if found is None else (found.epoch, found.lineage)
+            if (None if stored is None else (stored.metadata.epoch, stored.metadata.lineage)) != expected:
                 return None
             if stored is None:
                 head = self.world.heads[-1] if self.world.heads else Head()
@@ -38,7 +39,10 @@ class MemoryStore:
                     self.world.starts.pop(partition, None)
                 stored = StoredPartition(initial, {})
             else:
-                stored = replace(stored, metadata=replace(stored.metadata, epoch=stored.metadata.epoch + 1))
+                raised = replace(stored.metadata, epoch=stored.metadata.epoch + 1, lineage=initial.lineage)
+                if raised.lineage != stored.metadata.lineage:
+                    self.world.note("layout replaced")
+                stored = replace(stored, metadata=raised)
             self.world.stored[partition] = stored
             return stored
 
@@ -55,12 +59,14 @@ class MemoryStore:
         def effect() -> Answer:
             world = self.world
             stored = world.stored.get(partition)
-            if stored is None or stored.metadata.lineage != before.lineage:
+            if stored is None:
                 return Answer.LINEAGE
             now = stored.metadata
             if now.epoch != before.epoch:
                 world.note("fenced")
                 return Answer.FENCED
+            if now.lineage != before.lineage:
+                return Answer.LINEAGE
             if (now.offset, now.flush) == (after.offset, after.flush):
                 world.note("own retry recognised")
                 return Answer.DONE
@@ -90,11 +96,13 @@ class MemoryStore:
     def compare(self, partition: int, held: Metadata) -> Answer:
         def effect() -> Answer:
             stored = self.world.stored.get(partition)
-            if stored is None or stored.metadata.lineage != held.lineage:
+            if stored is None:
                 return Answer.LINEAGE
             now = stored.metadata
             if now.epoch != held.epoch:
                 return Answer.FENCED
+            if now.lineage != held.lineage:
+                return Answer.LINEAGE
             if (now.offset, now.flush) != (held.offset, held.flush):
                 return Answer.FORKED
             return Answer.DONE if held.blobs.keys() <= stored.blobs.keys() else Answer.LINEAGE

@@ -69,6 +69,7 @@ class World(Scheduler):
     ) -> None:
         super().__init__(random.Random(seed))
         self.configured = configured
+        self.layout = 2  # which those write that begin from now on
         self.used: set[Configured] = set()
         self.stream, self.faults = stream, faults
         self.logs: list[list[Record]] = [[] for _ in range(partitions)]

@@ -45,12 +45,37 @@ def test_the_bytes_of_a_blob():
     _, metadata, blobs = committed()
     assert list(blobs) == ["all"]
     blob = blobs["all"]
-    assert blob[:4] == b"LDP1"
+    assert blob[:4] == b"LDP2"
     assert int.from_bytes(blob[4:8], "little") == 3
     assert int.from_bytes(blob[8:16], "little") == 12
     assert blob[16:32].hex() == FLUSH == metadata.flush
     assert int.from_bytes(blob[32:40], "little") == 6
-    assert [int.from_bytes(blob[40 + 8 * i : 48 + 8 * i], "little") for i in range(3)] == [2, 0, 4]
+    assert int.from_bytes(blob[40:48], "little") == 1
+    assert list(blob[48:]) == [2, 0, 4]
+
+
+@pytest.mark.parametrize(
+    ("most", "width"),
+    [(0, 1), (255, 1), (256, 2), (65_535, 2), (65_536, 4), (2**32 - 1, 4), (2**32, 8), (2**63 - 1, 8)],
+)
+def test_entries_are_as_wide_as_the_largest_needs(most, width):
+    state, metadata, _ = committed()
+    state.windows["all"].state[:] = [1, most, 0]
+    after, blobs = layout.dump(state, metadata, OTHER)
+    blob = blobs["all"]
+    assert int.from_bytes(blob[40:48], "little") == width
+    assert len(blob) == 48 + 3 * width
+    assert [int.from_bytes(blob[48 + width * i :][:width], "little") for i in range(3)] == [1, most, 0]
+    again = layout.load(STREAM, after, blobs).windows["all"].state
+    assert (again.tolist(), again.dtype) == ([1, most, 0], np.int64)
+    again[0] += 2**40  # counted on in full width
+
+
+def test_what_is_no_count_is_never_stored():
+    state, metadata, _ = committed()
+    state.windows["all"].state[1] = -1
+    with pytest.raises(ValueError, match="a count of -1 given"):
+        layout.dump(state, metadata, OTHER)
 
 
 def test_an_unchanged_window_keeps_its_blob():
@@ -70,6 +95,14 @@ def test_an_unchanged_window_keeps_its_blob():
     [
         (lambda m, b: (m, {}), "are missing"),
         (lambda m, b: (m, {"all": b["all"][:-8]}), "bytes"),
+        (lambda m, b: (m, {"all": b["all"][:-1]}), "bytes"),
+        (lambda m, b: (m, {"all": b["all"][:40] + b"\x02" + b["all"][41:]}), "bytes for 3 entries of 2"),
+        (
+            lambda m, b: (m, {"all": b["all"][:40] + b"\x03" + b["all"][41:] + bytes(6)}),
+            "bytes for 3 entries of 3",
+        ),
+        (lambda m, b: (m, {"all": b["all"][:40] + b"\x00" + b["all"][41:48]}), "bytes for 3 entries of 0"),
+        (lambda m, b: (m, {"all": b""}), "bytes"),
         (lambda m, b: (m, {"all": b["all"] + bytes(8)}), "bytes"),
         (lambda m, b: (m, {"all": b"XXXX" + b["all"][4:]}), "another commit"),
         (lambda m, b: (dataclasses.replace(m, blobs={"all": OTHER}), b), "another commit"),

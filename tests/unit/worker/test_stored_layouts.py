@@ -5,22 +5,29 @@ import json
 import struct
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import ldp
+from ldp import frames
 from worker.audit.comparison import judge
-from worker.counting import layout
+from worker.counting import layout, rules
 from worker.counting.columns import Batch, Columns
 from worker.counting.head import Head
-from worker.counting.lineage import differing, lineage_of, newer
+from worker.counting.lineage import carried_on, differing, lineage_of, newer
 from worker.counting.partition import PartitionState
 from worker.counting.ports import NewerState, StateLost
 
 VECTORS = Path(__file__).parents[2] / "vectors"
-STORED = {path.stem: json.loads(path.read_text()) for path in (VECTORS / "redis-layout-1").glob("*.json")}
+STORED = {
+    f"{layout}/{path.stem}": json.loads(path.read_text())
+    for layout in (1, 2)
+    for path in (VECTORS / f"redis-layout-{layout}").glob("*.json")
+}
 GROUP, TOPIC_ID = "ldp-worker-colours", "J9XkU2mHRxq0bVtnYd3Qpw"
 STREAM = ldp.Stream("colours", ldp.GRR("1", 3))
 OURS = lineage_of(GROUP, STREAM, TOPIC_ID)
+LAYOUT_1 = json.dumps(json.loads(OURS) | {"layout": 1}, sort_keys=True)
 
 
 @pytest.fixture(params=sorted(STORED))
@@ -54,7 +61,10 @@ def said(state):
 
 
 def test_there_is_one_of_each_kind():
-    assert set(STORED) == {"before-rules", "counted", "claimed"}
+    assert {name for name in STORED if name[0] == "1"} == {"1/before-rules", "1/counted", "1/claimed"}
+    assert {name for name in STORED if name[0] == "2"} == {"2/taken-over", "2/counted", "2/claimed", "2/wide"}
+    for name, vector in STORED.items():
+        assert vector["fields"]["lineage"] == (LAYOUT_1 if name[0] == "1" else OURS)
 
 
 def test_what_is_stored_is_read_as_it_was_counted(vector):
@@ -99,9 +109,20 @@ def test_the_vectors_blobs_are_the_bytes_that_the_layout_defines(vector):
     flush, offset = vector["fields"]["flush"], int(vector["fields"]["offset"])
     assert vector["blobs"].keys() == ({"all"} if flush else set())
     for blob in vector["blobs"].values():
-        magic, entries, at, written, reports, *state = struct.unpack("<4sIq16sq3q", bytes.fromhex(blob))
-        assert (magic, entries, at, written.hex()) == (b"LDP1", 3, offset, flush)
+        magic, entries, at, written, reports, *state = counts_of(bytes.fromhex(blob))
+        assert (entries, at, written.hex()) == (3, offset, flush)
+        if magic == b"LDP2":
+            assert vector["fields"]["lineage"] == OURS
+            assert len(blob) // 2 == 48 + 3 * (2 if max(state) > 255 else 1)
         assert (reports, state) == (vector["counted"]["reports"], vector["counted"]["state"])
+
+
+def counts_of(blob):
+    """What a blob of three entries says, by its layout's bytes as they are defined."""
+    if blob[:4] == b"LDP1":
+        return struct.unpack("<4sIq16sq3q", blob)
+    *said, width = struct.unpack_from("<4sIq16sqQ", blob)
+    return *said, *struct.unpack_from(f"<3{ {1: 'B', 2: 'H', 4: 'I', 8: 'Q'}[width] }", blob, 48)
 
 
 def test_what_is_carried_on_is_stored_as_today(vector):
@@ -110,7 +131,9 @@ def test_what_is_carried_on_is_stored_as_today(vector):
     assert layout.fields(metadata) == vector["fields"]
     state.apply(STREAM, Batch(0, state.offset, state.offset + 1, Columns.of([], [], [])))
     after, blobs = layout.dump(state, metadata, "ab" * 16)
-    assert after.lineage == vector["fields"]["lineage"] == OURS
+    assert (
+        after.lineage == vector["fields"]["lineage"]
+    )  # that of an older layout is replaced by the claim alone
     assert after.epoch == int(vector["fields"]["epoch"])
     assert after.offset == int(vector["fields"]["offset"]) + 1
     again = json.loads(after.totals)
@@ -122,11 +145,28 @@ def test_what_is_carried_on_is_stored_as_today(vector):
         assert (after.blobs, blobs) == ({"all": vector["fields"]["flush"]}, {})
 
 
+def test_a_window_that_changes_is_written_in_the_layout_of_today(vector):
+    metadata, state = read(vector)
+    frame = frames.encode(STREAM, np.array([(1,)] * 2, STREAM.oracle.report_dtype))
+    state.rules = [rules.before(state.start)]
+    state.apply(STREAM, Batch(0, state.offset, state.offset + 1, Columns.of([state.offset], [7], [frame])))
+    _, blobs = layout.dump(state, dataclasses.replace(metadata, lineage=OURS), "ab" * 16)
+    magic, _, _, _, reports, *counted = counts_of(blobs["all"])
+    a, b, c = vector["counted"]["state"]
+    assert (magic, reports, counted) == (b"LDP2", vector["counted"]["reports"] + 2, [a, b + 2, c])
+
+
+def test_a_partition_of_an_older_layout_goes_on_under_our_lineage():
+    assert carried_on(LAYOUT_1, OURS) == OURS
+    for stored in (OURS, json.dumps(json.loads(OURS), indent=1), OURS.replace('"layout": 2', '"layout": 3')):
+        assert carried_on(stored, OURS) == stored
+
+
 def test_a_lineage_is_compared_by_what_it_says_not_by_its_text():
     spaced = json.dumps(dict(reversed(json.loads(OURS).items())), indent=1)
     assert spaced != OURS
     assert differing(spaced, OURS) == []
-    vector = STORED["counted"]
+    vector = STORED["2/counted"]
     metadata = layout.parse(vector["fields"] | {"lineage": spaced})
     state = PartitionState.fresh(STREAM, 0)
     assert layout.dump(state, metadata, "ab" * 16)[0].lineage == spaced  # the store compares texts
@@ -138,9 +178,10 @@ def test_a_lineage_is_compared_by_what_it_says_not_by_its_text():
         ({"group": "other"}, ["group is 'other' there, 'ldp-worker-colours' here"]),
         ({"topic_id": "new"}, [f"topic_id is 'new' there, '{TOPIC_ID}' here"]),
         ({"fingerprint": "00c0ffee"}, ["fingerprint is '00c0ffee' there, '8e9f39d0' here"]),
-        ({"layout": "1"}, ["layout is '1' there, 1 here"]),
-        ({"layout": 0}, ["layout is 0 there, 1 here"]),
-        ({"layout": 2}, []),
+        ({"layout": "1"}, ["layout is '1' there, 2 here"]),
+        ({"layout": 0}, ["layout is 0 there, 2 here"]),
+        ({"layout": 1}, []),
+        ({"layout": 3}, []),
         ({"windows": "hourly"}, []),
     ],
 )
@@ -162,15 +203,15 @@ def test_what_is_no_lineage_differs_in_everything():
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({"layout": 2}, "layout 2, where this version reads up to 1"),
-        ({"layout": 7, "group": {"of": "another kind"}}, "layout 7, where this version reads up to 1"),
+        ({"layout": 3}, "layout 3, where this version reads up to 2"),
+        ({"layout": 7, "group": {"of": "another kind"}}, "layout 7, where this version reads up to 2"),
         ({"windows": "hourly"}, "windows 'hourly', where this version knows 'cumulative'"),
         ({"shard": 3}, "a lineage with shard, which this version does not know"),
     ],
 )
 def test_what_a_newer_version_wrote_is_refused_whatever_its_other_fields_are(change, why):
     stored = json.dumps(json.loads(OURS) | change)
-    for fields in ({"lineage": stored}, STORED["counted"]["fields"] | {"lineage": stored}):
+    for fields in ({"lineage": stored}, STORED["2/counted"]["fields"] | {"lineage": stored}):
         with pytest.raises(NewerState) as refused:
             layout.parse(fields)
         assert str(refused.value).startswith(f"the counts in Redis are of {why}: a newer version")
@@ -178,16 +219,22 @@ def test_what_a_newer_version_wrote_is_refused_whatever_its_other_fields_are(cha
     assert issubclass(NewerState, StateLost)
 
 
+GAP = (
+    "gap: offsets 2 to 3: recorded as lost, deleted before they were counted; not recountable: offsets 0 to 1: counted,"
+    " then deleted; nothing differs in what remains: 6 records"
+)
+
+
 @pytest.mark.parametrize(
     ("name", "outcome"),
     [
-        ("before-rules", None),
-        ("claimed", None),
-        (
-            "counted",
-            "gap: offsets 2 to 3: recorded as lost, deleted before they were counted; not recountable: offsets 0 to 1:"
-            " counted, then deleted; nothing differs in what remains: 6 records",
-        ),
+        ("1/before-rules", None),
+        ("1/claimed", None),
+        ("1/counted", GAP),
+        ("2/taken-over", None),
+        ("2/claimed", None),
+        ("2/counted", GAP),
+        ("2/wide", None),
     ],
 )
 def test_the_audit_which_shares_no_code_reads_them_too(name, outcome):
@@ -203,7 +250,7 @@ def test_the_audit_which_shares_no_code_reads_them_too(name, outcome):
         read=lambda first, last: log[first:last],
     )
     assert row.difference == outcome
-    newer = json.dumps(json.loads(OURS) | {"layout": 2})
+    newer = json.dumps(json.loads(OURS) | {"layout": 3})
     row = judge(
         STREAM.document(),
         0,
@@ -214,8 +261,15 @@ def test_the_audit_which_shares_no_code_reads_them_too(name, outcome):
     )
     assert (
         row.difference
-        == "lineage: layout 2 in Redis, this audit reads 1: audit with the version that wrote it"
+        == "lineage: layout 3 in Redis, this audit reads up to 2: audit with the version that wrote it"
     )
+
+
+def test_the_audit_sees_a_blob_of_a_newer_layout_than_the_lineage_says():
+    vector = STORED["2/counted"]
+    cut = vector["fields"] | {"lineage": LAYOUT_1}, {"all": bytes.fromhex(vector["blobs"]["all"])}
+    row = judge(STREAM.document(), 0, group=GROUP, cut=cut, bounds=(4, 10), read=lambda first, last: [])
+    assert row.difference == "counts: the blob is of layout 2, the lineage says 1"
 
 
 # --- the head
@@ -236,7 +290,7 @@ def test_a_head_of_before_rules_and_lineages_is_read():
 
 
 def test_a_head_of_today_is_read():
-    rules = STORED["counted"]["counted"]["rules"]
+    rules = STORED["1/counted"]["counted"]["rules"]
     read = Head.parse(head("head"))
     assert read == Head(
         sequence=12,

@@ -2,6 +2,7 @@
 
 import json
 import random
+import struct
 from collections import Counter
 
 import numpy as np
@@ -142,7 +143,16 @@ def test_metadata_and_counts_must_belong_together():
     assert difference({}) == "metadata: missing, but there are counts"
     assert difference(blob=None) == "counts: the blob that the metadata name is missing"
     assert difference(blob=blob[:-8]) == f"counts: the blob has {len(blob) - 8} bytes, {len(blob)} are due"
-    assert difference(blob=b"LDP2" + blob[4:]).startswith("counts: the blob says b'LDP2'")
+    assert difference(blob=blob[:47]) == "counts: the blob has 47 bytes, its header 48"
+    assert (
+        difference(blob=b"LDP3" + blob[4:])
+        == "counts: the blob begins with b'LDP3'; b'LDP1' or b'LDP2' is due"
+    )
+    assert difference(blob=b"LDP1" + blob[4:]).startswith(f"counts: the blob has {len(blob)} bytes, ")
+    few = blob[:4] + struct.pack("<I", 119) + blob[8:]
+    assert difference(blob=few) == "counts: the blob says 119 entries of 1 bytes; 120 are due"
+    odd = blob[:40] + struct.pack("<Q", 3) + blob[48:]
+    assert difference(blob=odd) == "counts: the blob says 120 entries of 3 bytes; 120 are due"
     other = fields | {"blobs": json.dumps({"all": "f" * 32})}
     assert difference(other) == f"counts: the blob is of flush {FLUSH}, the metadata name {'f' * 32}"
     assert difference(fields | {"offset": "149"}) == "counts: the blob is of offset 150, the metadata of 149"
