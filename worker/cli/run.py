@@ -1,25 +1,62 @@
 """Serves all streams."""
 
+import sys
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
+
+import click
 
 from worker.cli.command import command, complain
 
 if TYPE_CHECKING:
     from worker.config import Config
 
+_MOST_PROCESSES = 64
+_PROCESSES = "LDP_WORKER_PROCESSES"
+
 
 @command("run")
-def run(config: "Config") -> int:
+@click.option(
+    "--processes",
+    type=click.IntRange(1, _MOST_PROCESSES),
+    default=1,
+    show_default=True,
+    envvar=_PROCESSES,
+    show_envvar=True,
+    help="Workers on this machine, each a process, with one /metrics for all. Up to one a core and a partition helps.",
+)
+@click.option(
+    "--child", type=(int, int), hidden=True, help="Which of several this is, and its line to the parent."
+)
+def run(config: "Config", processes: int, child: tuple[int, int] | None) -> int:
     """Serve all streams until SIGTERM or SIGINT.
 
     Logs go to stderr: one line an event, in JSON unless stderr is a terminal.
     """
     from worker.observe import logs
 
-    logs.configure()
+    if child is None and processes > 1:
+        from worker.service import processes as several
+
+        logs.configure()
+        return several.run(config, processes, _command())
+    logs.configure(process=None if child is None else child[0])
     try:
         from worker.service import run as service
     except RuntimeError as error:  # numba's, of the first kernel: it has nowhere to keep compiled code
         complain(f"{error}\nset NUMBA_CACHE_DIR to a folder that can be written to")
         return 2
-    return service.run(config)
+    if child is None:
+        return service.run(config)
+    from worker.config.schema import Http
+    from worker.service.parent import Parent
+
+    return service.run(replace(config, http=Http(host="127.0.0.1", port=0)), Parent(child[1]))
+
+
+def _command() -> list[str]:
+    """Returns what a process of several runs: this command, of the same installation."""
+    here = [] if str(Path.cwd()) in sys.path else ["-P"]  # what lies in the folder is no module of ours
+    path = click.get_current_context().params["config"]
+    return [sys.executable, *here, "-m", "worker", "run", "--config", str(path)]

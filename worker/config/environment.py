@@ -18,7 +18,9 @@ from worker.config.schema import File
 
 PREFIX = "LDP_WORKER_"
 FILE_VARIABLE = "LDP_WORKER_CONFIG"
-"""Names the file; the one variable with the prefix that overrides nothing in it."""
+"""Names the file."""
+_NO_KEYS = (FILE_VARIABLE, "LDP_WORKER_PROCESSES")
+"""The variables with the prefix that override nothing in the file: they are options of commands."""
 _OF_A_SERVICE = re.compile(
     "LDP_WORKER_([A-Z0-9_]+_)?(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)"
     "|LDP_WORKER_([A-Z0-9_]+_)?PORT=(tcp|udp|sctp)://.*"
@@ -30,7 +32,7 @@ def override(tree: dict[str, Any], environ: Mapping[str, str]) -> dict[str, str]
     """Lays the environment's values over the file's; returns which key comes from which variable."""
     variables = {}
     for variable, text in environ.items():
-        if not variable.startswith(PREFIX) or variable == FILE_VARIABLE or _is_of_a_service(variable, text):
+        if not variable.startswith(PREFIX) or variable in _NO_KEYS or _is_of_a_service(variable, text):
             continue
         *tables, key = variable.removeprefix(PREFIX).lower().split("__")
         if [*tables, key][0] == "streams":

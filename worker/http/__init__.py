@@ -1,1 +1,1 @@
-"""HTTP: probes and metrics, for whoever may reach the port; all in `server`."""
+"""HTTP: probes and metrics, which `server` says to whoever may reach the port, and `client` asks a process for."""

@@ -20,6 +20,8 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
+from worker.config import PREFIX, Config, ConfigError
+
 MOST_CONNECTIONS = 64
 REQUEST_SECONDS = 5.0
 """How long a connection may last, from its beginning to the last byte of its answer."""
@@ -148,3 +150,18 @@ def serve(
     server = _Server((host, port), registry, {"/healthz": healthy, "/readyz": ready})
     threading.Thread(target=server.serve_forever, name="http", daemon=True).start()
     return server
+
+
+def listen(config: Config, registry: CollectorRegistry, healthy: Probe, ready: Probe) -> ThreadingHTTPServer:
+    """Answers as `serve` does, where the configuration says.
+
+    Raises:
+        ConfigError: the configured address cannot be listened on.
+    """
+    try:
+        return serve(config.http.host, config.http.port, registry, healthy, ready)
+    except OSError as error:
+        raise ConfigError(
+            f"http.port: {config.http.host}:{config.http.port} cannot be listened on ({error.strerror}); if it is"
+            f" another worker's, set {PREFIX}HTTP__PORT, 0 takes a free one"
+        ) from None

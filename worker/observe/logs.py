@@ -6,16 +6,25 @@ import sys
 import structlog
 
 
-def configure(level: int = logging.INFO) -> None:
+def configure(level: int = logging.INFO, process: int | None = None) -> None:
     """Routes structlog and the standard library's logging to stderr; time is UTC, RFC 3339.
 
     The libraries' own loggers, kafka-python's above all, are heard from WARNING on.
+
+    Args:
+        level: from which on the worker's own loggers are heard.
+        process: which of several this one is; each line says it.
     """
+
+    def number(_: object, __: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
+        return event if process is None else {"process": process, **event}
+
     shared: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
         structlog.stdlib.add_logger_name,
         structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
+        number,
     ]
     readable = sys.stderr.isatty()
     renderer: list[structlog.typing.Processor] = (

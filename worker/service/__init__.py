@@ -1,1 +1,4 @@
-"""The service, where the rooms are wired together: `stream`, one stream's two loops; `run`, the process around them."""
+"""The service, where the rooms are wired together.
+
+`stream` is one stream's two loops, `run` the process around them, `processes` several of those with their parent.
+"""

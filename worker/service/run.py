@@ -1,4 +1,4 @@
-"""The process: its streams, what probes are told, the watchdog, and how it ends."""
+"""A process: its streams, what probes are told, the watchdog, and how it ends."""
 
 import faulthandler
 import os
@@ -11,11 +11,12 @@ from http.server import ThreadingHTTPServer
 import structlog
 
 from ldp import kernels
-from worker.config import PREFIX, Config, ConfigError
+from worker.config import Config
 from worker.http import server as health
 from worker.kafka import records
 from worker.observe.metrics import Metrics
 from worker.observe.progress import SERVING
+from worker.service.parent import Parent
 from worker.service.stream import STOP_SECONDS, StreamWorker
 
 _STUCK_SECONDS = 120
@@ -24,12 +25,16 @@ _STUCK_SECONDS = 120
 logger = structlog.get_logger("worker.service")
 
 
-def run(config: Config) -> int:
+def run(config: Config, parent: Parent | None = None) -> int:
     """Serves every stream of the configuration until SIGTERM or SIGINT; returns the exit code.
 
     A stream whose counts are lost stops, and leaves the others running and the worker not ready; the worker stays until
     it is asked to stop, so that it can be seen, and its exit code then is 1. Asked to stop, it ends within five
     seconds, whether or not the brokers and Redis answer. A watchdog ends the process if a thread hangs.
+
+    Args:
+        config: the configuration.
+        parent: who started this process as one of several; without it, this one ends as if it was asked to stop.
     """
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -37,7 +42,7 @@ def run(config: Config) -> int:
     metrics = Metrics()
     workers = [StreamWorker(config, served, metrics, stopping) for served in config.streams]
     probes = _Probes(workers, config.snapshots.every_seconds)
-    server = _listen(config, metrics, probes)
+    server = health.listen(config, metrics.registry, probes.healthy, probes.ready)
     logger.info(
         "worker.started",
         host=config.http.host,
@@ -46,6 +51,9 @@ def run(config: Config) -> int:
     )
     kernels.warm()  # compiled or loaded before anything waits for them
     records.warm()
+    if parent is not None:
+        parent.serving(server.server_port)
+        parent.on_gone(stopping.set)
     for worker in workers:
         worker.start()
     while not stopping.wait(1):
@@ -77,23 +85,6 @@ class _Probes:
         """Returns whether every stream is served, and what each of them says."""
         states = {worker.name: worker.progress.says() for worker in self._workers}
         return all(state == SERVING for state in states.values()), {"streams": states}
-
-
-def _listen(config: Config, metrics: Metrics, probes: _Probes) -> ThreadingHTTPServer:
-    """Starts to answer over HTTP.
-
-    Raises:
-        ConfigError: the configured address cannot be listened on.
-    """
-    try:
-        return health.serve(
-            config.http.host, config.http.port, metrics.registry, probes.healthy, probes.ready
-        )
-    except OSError as error:
-        raise ConfigError(
-            f"http.port: {config.http.host}:{config.http.port} cannot be listened on ({error.strerror}); if it is"
-            f" another worker's, set {PREFIX}HTTP__PORT, 0 takes a free one"
-        ) from None
 
 
 def _stop(workers: Sequence[StreamWorker], server: ThreadingHTTPServer) -> int:

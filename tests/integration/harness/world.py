@@ -134,9 +134,10 @@ class World:
 
     # workers
 
-    def launch(self, toml: Path | None = None) -> Worker:
-        """Starts a worker and does not wait."""
-        worker = Worker.launch(toml or self.toml, self.folder / f"worker-{len(self.workers) + 1}.log")
+    def launch(self, toml: Path | None = None, *options: str) -> Worker:
+        """Starts a worker, by options of ``ldp-worker run``, and does not wait."""
+        log = self.folder / f"worker-{len(self.workers) + 1}.log"
+        worker = Worker.launch(toml or self.toml, log, *options)
         self.workers.append(worker)
         return worker
 

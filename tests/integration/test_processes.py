@@ -1,0 +1,140 @@
+"""``ldp-worker run --processes 2``: two members of the group behind one endpoint, and how they start and end."""
+
+import contextlib
+import json
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.integration.harness import Sending, assert_snapshot_topic, frozen, until
+
+pytestmark = pytest.mark.integration
+
+DEADLINE = 10.0
+"""Five seconds are promised; a machine under test may be slow."""
+
+
+def start(world):
+    """Starts two processes, and waits until they share the partitions."""
+    worker = world.launch(None, "--processes", "2")
+    until(worker.ready, "both serve")
+    until(lambda: shared(world, worker), "each owns two partitions")
+    return worker
+
+
+def shared(world, worker):
+    """Whether each of the two owns two partitions, and both all of them."""
+    owned = [sample.labels for sample in worker.samples("partition_owned")]
+    by_process = {n: {int(of["partition"]) for of in owned if of["process"] == n} for n in ("0", "1")}
+    return len(owned) == world.partitions and sorted(map(len, by_process.values())) == [2, 2]
+
+
+def pids(worker):
+    """The process ids of the two, as the log says them last."""
+    return {event["process"]: event["pid"] for event in worker.events("process.started")}
+
+
+def gone(pid):
+    """Whether a process is there no more, or only its exit code is."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
+def stop(worker):
+    """SIGTERM, and another one while it stops; returns the exit code of what ended in time."""
+    began = time.monotonic()
+    worker.process.terminate()
+    time.sleep(0.3)
+    with contextlib.suppress(ProcessLookupError):
+        worker.process.terminate()
+    code = worker.ended()
+    assert time.monotonic() - began < DEADLINE
+    assert all(gone(pid) for pid in pids(worker).values())
+    return code
+
+
+def test_two_processes_count_as_two_workers_and_one_that_is_killed_comes_back(world):
+    worker = start(world)
+    assert len(world.members()) == 2
+    with Sending(world) as sending:
+        sending.more()
+        before = pids(worker)
+        (victim,) = map(int, until(lambda: worker.by_label("publisher", "process"), "one of them publishes"))
+        os.kill(before[victim], signal.SIGKILL)
+        until(
+            lambda: worker.by_label("process_restarts_total", "process") == {str(victim): 1}, "started again"
+        )
+        until(worker.ready, "both serve again")
+        until(lambda: shared(world, worker), "each owns two partitions again")
+        assert pids(worker)[victim] != before[victim]
+        assert pids(worker)[1 - victim] == before[1 - victim]
+        sending.more()
+    last = world.covered()
+    world.assert_right(last)
+    assert last.complete
+    assert assert_snapshot_topic(world) == last.sequence
+
+    # one endpoint says it all
+    assert worker.by_label("process_up", "process") == {"0": 1, "1": 1}
+    assert worker.metric("stream_up") == 2
+    assert worker.metric("publisher") == 1
+    until(lambda: worker.metric("partition_offset") == sum(world.ends().values()), "all offsets are shown")
+    states = json.loads(worker.get("/readyz")[2])["processes"]
+    assert states == {n: {"streams": {world.name: "serving"}} for n in ("0", "1")}
+    assert {event["process"] for event in worker.events("partition.claimed")} == {0, 1}
+
+    assert stop(worker) == 0
+    assert {event.get("process") for event in worker.events("worker.stopped")} == {0, 1, None}
+    assert world.totals()["offsets"] == world.ends()
+
+
+def test_the_processes_of_a_killed_parent_end_and_lose_nothing(world):
+    worker = start(world)
+    world.send(20)
+    world.covered()
+    children = pids(worker).values()
+    world.send(20)
+    worker.kill()
+    until(lambda: all(map(gone, children)), "both are gone")
+    assert {event["process"] for event in worker.events("worker.stopped")} == {0, 1}
+    until(lambda: not world.members(), "they left the group")
+    start(world)
+    world.send(20)
+    world.assert_right(world.covered())
+
+
+def test_a_stream_that_stopped_is_named_and_is_the_exit_code(world):
+    worker = start(world)
+    world.send(8)
+    world.covered()
+    world.redis.flushall()
+    until(lambda: len(worker.events("stream.stopped")) == 2, "the stream stops in both")
+    status, _, body = worker.get("/readyz")
+    states = [said["streams"][world.name] for said in json.loads(body)["processes"].values()]
+    assert status == 503
+    assert all(state.startswith("StateLost: ") for state in states)
+    assert worker.get("/healthz")[0] == 200
+    assert worker.metric("stream_up") == 0
+    assert worker.metric("process_restarts_total") == 0
+    assert stop(worker) == 1
+
+
+def test_sigterm_while_the_servers_are_frozen(world, local_services):
+    worker = start(world)
+    world.send(8)
+    world.covered()
+    with frozen(local_services.kafka), frozen(local_services.redis):
+        assert stop(worker) == 0
+
+
+def test_sigint_while_they_start(world):
+    worker = world.launch(None, "--processes", "2")
+    until(lambda: pids(worker), "the first is started")
+    worker.process.send_signal(signal.SIGINT)
+    assert worker.ended() == 0
+    assert all(gone(pid) for pid in pids(worker).values())

@@ -1,0 +1,78 @@
+"""What several processes show, as one: each sample with the label ``process``, each family once.
+
+The processes are asked at each scrape. prometheus_client's own way is files, and from those nothing can be dropped: not
+the samples of a partition that another worker counts now, and not what a dead process said.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from prometheus_client import CollectorRegistry, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
+from prometheus_client.registry import Collector
+
+ACCEPTS = "application/openmetrics-text; version=1.0.0"
+"""The form in which a process is asked for its metrics: it keeps a counter's samples in one family."""
+
+
+def registry(
+    shown: Callable[[], Sequence[str | None]], restarts: Callable[[], Sequence[int]]
+) -> CollectorRegistry:
+    """Returns a registry that shows what several processes show, and of each whether it answers.
+
+    Args:
+        shown: asks the processes, in their order; what one that does not answer shows is None.
+        restarts: how often each was started again.
+    """
+    registry = CollectorRegistry()
+    registry.register(_Merged(shown, restarts))
+    return registry
+
+
+def merge(shown: Iterable[str | None]) -> list[Metric]:
+    r"""Returns the families of several processes, each once, in the order in which they come first.
+
+    Args:
+        shown: what each process shows, as OpenMetrics; None for one that does not answer.
+
+    Example:
+        >>> text = "# TYPE lag gauge\nlag 3.0\n# EOF\n"
+        >>> (lag,) = merge([text, None, text])
+        >>> [(sample.labels, sample.value) for sample in lag.samples]
+        [({'process': '0'}, 3.0), ({'process': '2'}, 3.0)]
+    """
+    families: dict[str, Metric] = {}
+    for process, text in enumerate(shown):
+        for family in () if text is None else text_string_to_metric_families(text):  # type: ignore[no-untyped-call]
+            merged = families.setdefault(
+                family.name, Metric(family.name, family.documentation, family.type, family.unit)
+            )
+            merged.samples += (
+                sample._replace(labels={**sample.labels, "process": str(process)})
+                for sample in family.samples
+            )
+    return list(families.values())
+
+
+class _Merged(Collector):
+    """Asks the processes at each scrape."""
+
+    def __init__(
+        self, shown: Callable[[], Sequence[str | None]], restarts: Callable[[], Sequence[int]]
+    ) -> None:
+        self._shown, self._restarts = shown, restarts
+
+    def collect(self) -> Iterator[Metric]:
+        shown = self._shown()
+        up = GaugeMetricFamily(
+            "ldp_worker_process_up", "1 for a process that answers, else 0.", labels=["process"]
+        )
+        restarts = CounterMetricFamily(
+            "ldp_worker_process_restarts", "Times that a process was started again.", labels=["process"]
+        )
+        for process, (text, times) in enumerate(zip(shown, self._restarts(), strict=True)):
+            up.add_metric([str(process)], float(text is not None))
+            restarts.add_metric([str(process)], times)
+        yield up
+        yield restarts
+        yield from merge(shown)
