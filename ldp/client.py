@@ -1,4 +1,4 @@
-"""The device's end of a stream: a value in, one report's frame out, with secret and exact coins.
+"""The device's end of a stream: a value in, one report's frame out, with secret and exact coins; frames made one.
 
 It needs the standard library alone; numpy, scipy and numba are never imported. What it sends is defined in
 README.md beside this file, for clients in other languages.
@@ -12,17 +12,23 @@ What a client must not do, this one or another:
 - report the same value again, every day say, without adding every report's ε to what the user was promised:
   each call of `Client.report` draws fresh coins, and k reports of one value spend k·ε. To send the same
   report again (a retry) keep its frame and send those bytes;
+- keep values until it is online: it keeps their frames, and packs those (`Client.pack`);
 - stay silent for some values: that somebody did not report tells. A domain needs a value for "none of these";
 - send the value beside the report, in a log, a record's key, or an error: so errors here do not repeat it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from base64 import b64encode
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ldp import wire
+from ldp.arguments import as_integer
 from ldp.stream import Stream
+
+_MOST = (1 << 31) - 1
 
 
 class Client:
@@ -66,6 +72,73 @@ class Client:
         """
         return self._header + self._oracle.pack(self._oracle.perturb_one(self._index(value)))
 
+    def pack(self, frames: Iterable[bytes], *, most_reports: int, as_json: bool = False) -> list[bytes]:
+        """The reports of many frames in as few frames as may be, in their order; it draws no coins and spends no ε.
+
+        For a device that keeps its reports until it is online. A record is accepted or rejected whole, has one time,
+        and shows that its reports came together. The version, the fingerprint and the length of each frame are
+        checked here, and not what is in a report: who packs what others sent decodes it first (`ldp.frames.decode`).
+
+        Args:
+            frames: binary frames of this stream, as `report` and this make them.
+            most_reports: how many reports a record may have: the operator says it (`streams.most_reports`).
+            as_json: whether JSON frames are made, for what carries nothing but text; they are several times as long.
+
+        Returns:
+            Frames of at most so many reports and 10⁶ bytes (`ldp.wire.LARGEST_FRAME`), which fit into a record under
+            Kafka's default limits; a longer report has a frame of its own. O(bytes).
+
+        Raises:
+            TypeError: a frame that is not bytes, or a most_reports that is no integer.
+            ValueError: a frame that is no binary frame of this stream; the message says which and why. Or a
+                most_reports below 1.
+
+        Example:
+            >>> client = Client({"protocol": "grr", "epsilon": "1/1", "domain_size": 3})
+            >>> kept = [client.report(value) for value in (2, 0, 1, 1, 2)]  # on the device's disk, say
+            >>> packed = client.pack(kept, most_reports=4)
+            >>> [len(frame) for frame in packed], packed[1] == kept[4]
+            ([9, 6], True)
+            >>> client.pack([bytes.fromhex("018e9f39d002")], most_reports=4, as_json=True)
+            [b'{"fingerprint":"8e9f39d0","reports":[2]}']
+        """
+        most = as_integer("most_reports", most_reports, 1, _MOST)
+        size = self._oracle.report_bytes
+        bodies = b"".join(self._body(i, frame) for i, frame in enumerate(frames))
+        reports = [bodies[at : at + size] for at in range(0, len(bodies), size)]
+        if as_json:
+            head = f'{{"fingerprint":"{self._header[1:].hex()}","reports":['.encode()
+            return _joined(head, [self._json(report) for report in reports], b",", b"]}", most)
+        return _joined(self._header, reports, b"", b"", most)
+
+    def _body(self, i: int, frame: bytes) -> bytes:
+        """The reports of frame i, checked to be this stream's and whole."""
+        if not isinstance(frame, bytes):
+            raise TypeError(
+                f"frame {i} is of type {type(frame).__name__}; it must be bytes, as report gives them"
+            )
+        header, body = frame[: wire.HEADER_BYTES], frame[wire.HEADER_BYTES :]
+        if header != self._header:
+            # another fingerprint is named; what is no frame at all might be the user's value, and is not
+            given = f"has the fingerprint {header[1:].hex()}" if header[:1] == self._header[:1] else "is none"
+            raise ValueError(
+                f"frame {i} {given}; a binary frame of this stream begins with {self._header.hex()}"
+            )
+        size = self._oracle.report_bytes
+        if not body or len(body) % size:
+            raise ValueError(
+                f"frame {i} has {len(frame)} bytes; allowed are {wire.HEADER_BYTES}, and {size} for each of one or "
+                "more reports"
+            )
+        return body
+
+    def _json(self, report: bytes) -> bytes:
+        """A report as it stands in a JSON frame."""
+        if self._oracle.length is not None:
+            return b'"' + b64encode(report) + b'"'
+        numbers = wire.integers(report, self._oracle.fields.values())
+        return json.dumps(numbers[0] if len(numbers) == 1 else numbers, separators=(",", ":")).encode()
+
     def _index(self, value: str | int) -> int:
         if isinstance(value, str):
             if value not in self._indices:
@@ -77,3 +150,17 @@ class Client:
         if not 0 <= value < self._oracle.domain_size:
             raise ValueError(f"the value is an index outside 0 to {self._oracle.domain_size - 1}")
         return value
+
+
+def _joined(head: bytes, items: list[bytes], between: bytes, tail: bytes, most: int) -> list[bytes]:
+    """Items in as few frames as may be: each has at most so many items and `wire.LARGEST_FRAME` bytes, or one item."""
+    frames: list[bytes] = []
+    begin, size = 0, len(head) + len(tail)
+    for end, item in enumerate(items):
+        if end > begin and (end - begin == most or size + len(item) > wire.LARGEST_FRAME):
+            frames.append(head + between.join(items[begin:end]) + tail)
+            begin, size = end, len(head) + len(tail)
+        size += len(item) + len(between)
+    if items:
+        frames.append(head + between.join(items[begin:]) + tail)
+    return frames

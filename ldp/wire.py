@@ -64,6 +64,25 @@ def report_bytes(bounds: Iterable[int], length: int | None) -> int:
     return (1 if length is None else length) * sum(map(bytes_below, bounds))
 
 
+def integers(report: bytes, bounds: Iterable[int]) -> list[int]:
+    """The integers of a report that is no vector, from its bytes.
+
+    Args:
+        report: as many bytes as `report_bytes` says.
+        bounds: what its integers stay below.
+
+    Example:
+        >>> integers(bytes.fromhex("0201000003"), [1 << 32, 4])
+        [258, 3]
+    """
+    numbers, at = [], 0
+    for bound in bounds:
+        size = bytes_below(bound)
+        numbers.append(int.from_bytes(report[at : at + size], "little"))
+        at += size
+    return numbers
+
+
 def frame_bytes(report: int, reports: int = 1) -> int:
     """The size of a binary frame.
 

@@ -19,6 +19,7 @@ STREAMS = [
     for name in ("frames.json", "oracles.json")
     for stream in json.loads((VECTORS / name).read_text(encoding="utf-8"))["streams"]
 ]
+REPORTS = json.loads((VECTORS / "reports.json").read_text(encoding="utf-8"))["streams"]
 over_streams = pytest.mark.parametrize("vector", STREAMS, ids=lambda vector: vector["name"])
 LABELLED = {"protocol": "grr", "epsilon": "64/1", "domain_size": 3, "labels": ["rouge", "vert", "bleu ciel"]}
 
@@ -133,12 +134,117 @@ def test_a_frame_begins_with_the_version_and_the_fingerprint():
     assert made.report(0)[: wire.HEADER_BYTES] == b"\x01" + Stream.from_document("s", LABELLED).fingerprint
 
 
+@over_streams
+def test_packed_frames_are_those_of_frames_encode(vector):
+    """The vectors' reports, packed by the client, against numpy's encoders; and cut where the operator says."""
+    stream = ldp.Stream.from_document("s", vector["document"])
+    client = Client(vector["document"])
+    good = [bytes.fromhex(r["hex"]) for r in vector["records"] if "hex" in r and "reports" in r]
+    bounds = np.cumsum([0, *map(len, good)])
+    reports = frames.decode(stream, b"".join(good), bounds[:-1], bounds[1:], judge_ones=False).reports
+    for most in (1, 2, 3, len(reports), len(reports) + 1, 10_000):
+        parts = [reports[first : first + most] for first in range(0, len(reports), most)]
+        assert client.pack(good, most_reports=most) == [frames.encode(stream, part) for part in parts]
+        as_json = client.pack(good, most_reports=most, as_json=True)
+        assert as_json == [frames.encode_json(stream, part) for part in parts]
+        assert [len(json.loads(frame)["reports"]) for frame in as_json] == [len(part) for part in parts]
+
+
+@pytest.mark.parametrize("stream", REPORTS, ids=lambda vector: vector["name"])
+def test_a_packed_report_is_in_json_what_the_vectors_say(stream):
+    """`reports.json` was made by a second client, which shares nothing with this one."""
+    client = Client(stream["document"])
+    cases = stream["cases"]
+    (packed,) = client.pack(
+        [bytes.fromhex(case["frame"]) for case in cases], most_reports=len(cases), as_json=True
+    )
+    assert json.loads(packed) == {
+        "fingerprint": stream["fingerprint"],
+        "reports": [case["json"] for case in cases],
+    }
+
+
+@pytest.mark.parametrize(
+    ("oracle", "as_json", "size"),
+    [
+        (ldp.OUE("1", domain_size=800), False, 100),
+        (ldp.SubsetSelection("5", domain_size=10_000), True, 179),  # 66 indices of two bytes, in base64
+        (ldp.OUE("1", domain_size=80_000), False, 10_000),
+        (ldp.OUE("1", domain_size=80_000), True, 13_339),  # base64 in quotes, and a comma
+        (ldp.OUE("1", domain_size=9_000_000), False, 1_125_000),  # longer than any frame should be
+    ],
+)
+def test_a_packed_frame_is_as_long_as_a_record_may_be(oracle, as_json, size):
+    client, stream = Client(oracle.parameters()), ldp.Stream("s", oracle)
+    ends = len('{"fingerprint":"01234567","reports":[]}') - 1 if as_json else 5
+    each = max(1, (1_000_000 - ends) // size)
+    reports = 2 * each + 1
+    frame = wire.header(stream.fingerprint) + bytes(oracle.report_bytes)
+    packed = client.pack([frame] * reports, most_reports=1 << 30, as_json=as_json)
+    assert [len(made) for made in packed] == [ends + size * each, ends + size * each, ends + size]
+
+
+def test_a_packed_frame_can_be_packed_again():
+    client = Client(LABELLED)
+    kept = [client.report(i % 3) for i in range(10)]
+    (together,) = client.pack(kept, most_reports=10)
+    assert together == kept[0] + b"".join(frame[5:] for frame in kept[1:])
+    again = client.pack([*client.pack(kept[:7], most_reports=3), *kept[7:]], most_reports=10)
+    assert again == [together]
+    assert client.pack([], most_reports=10) == client.pack([], most_reports=10, as_json=True) == []
+
+
+@pytest.mark.parametrize(
+    ("frame", "error", "says"),
+    [
+        (b"", ValueError, "frame 1 is none; a binary frame of this stream begins with 01890535f0"),
+        (b"\x01\x00\x00\x00\x00\x00", ValueError, "frame 1 has the fingerprint 00000000; .* with 01890535f0"),
+        (b'{"fingerprint":"890535f0","reports":[[1,0]]}', ValueError, "frame 1 is none; "),
+        (b"rouge", ValueError, "frame 1 is none; "),
+        ("the header alone", ValueError, "frame 1 has 5 bytes; allowed are 5, and 5 for each of one or more"),
+        (
+            "and half a report",
+            ValueError,
+            "frame 1 has 12 bytes; allowed are 5, and 5 for each of one or more",
+        ),
+        ("text", TypeError, "frame 1 is of type str"),
+    ],
+)
+def test_a_frame_that_is_none_is_not_packed(frame, error, says):
+    client = Client(ldp.OLH("1", domain_size=10).parameters())
+    good = client.report(3)
+    given = {"the header alone": good[:5], "and half a report": good + good[5:7]}.get(frame, frame)
+    for as_json in (False, True):
+        with pytest.raises(error, match=says) as caught:
+            client.pack([good, given], most_reports=10, as_json=as_json)
+        assert b"rouge".hex() not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("most", "error"), [(0, ValueError), (-1, ValueError), (True, TypeError), (1.0, TypeError)]
+)
+def test_how_many_reports_a_record_may_have_is_a_whole_number(most, error):
+    client = Client(LABELLED)
+    with pytest.raises(error, match="most_reports"):
+        client.pack([client.report(0)], most_reports=most)
+
+
+def test_packing_draws_no_coins(monkeypatch):
+    client = Client(LABELLED)
+    kept = [client.report(0) for _ in range(5)]
+    monkeypatch.setattr(type(client._oracle), "perturb_one", None)
+    monkeypatch.setattr("os.urandom", None)
+    assert len(client.pack(kept, most_reports=5)[0]) == 10
+
+
 def test_a_device_needs_the_standard_library_alone():
     code = (
         "import json, sys\n"
         "from ldp.client import Client\n"
         "for document in json.load(sys.stdin):\n"
-        "    Client(document).report(0)\n"
+        "    client = Client(document)\n"
+        "    kept = [client.report(0), client.report(0)]\n"
+        "    client.pack(kept, most_reports=2), client.pack(kept, most_reports=2, as_json=True)\n"
         "known = {*sys.stdlib_module_names, 'ldp', '__main__', *before}\n"
         "assert not {'numpy', 'scipy', 'numba'} & set(sys.modules)\n"
         "foreign = {name.partition('.')[0] for name in sys.modules} - known\n"
