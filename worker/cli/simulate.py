@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     "--users",
     type=click.IntRange(min=1),
     required=True,
-    help="How many users to draw; each sends one report.",
+    help="How many users to draw; each has one report.",
 )
 @click.option(
     "--seed",
@@ -45,10 +45,12 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--batch",
-    type=click.IntRange(1, 10_000),
+    type=click.IntRange(min=1),
     default=1,
     show_default=True,
-    help="Reports a record: 1 as devices send them, more as a web service in between would.",
+    metavar="N",
+    help="Reports a record: 1 as devices send them, more as a device that was offline would, or a web service in "
+    "between; streams.most_reports at most.",
 )
 @click.option(
     "--json-share", type=click.FloatRange(0, 1), default=0.0, metavar="F", help="Share of records in JSON."
@@ -88,7 +90,7 @@ def simulate(
     """Send reports of simulated users.
 
     Users are drawn from a file of counts, with a seed; each one's value is perturbed with secret coins, as a
-    device would, and sent as one report.
+    device would, and sent as one report: in a record of its own, or with others of --batch.
     """
     from worker.kafka import sender
     from worker.observe import logs
@@ -132,14 +134,23 @@ def simulate(
 
 
 def _refuse(served: "Served", batch: int, truth: Path | None) -> None:
-    """Sees that records of so many reports are counted, and that the truth can be written.
+    """Sees that records of so many reports can be sent and are counted, and that the truth can be written.
 
     Raises:
-        click.BadParameter: they are not, or it cannot.
+        click.BadParameter: they cannot or are not, or it cannot.
     """
+    from ldp import wire
+    from worker.kafka import sender
+
     if batch > (most := served.configured.terms.most_reports or batch):
         raise click.BadParameter(
             f"{batch} given; streams.most_reports is {most}, and a record of more is rejected",
+            param_hint="--batch",
+        )
+    size = served.stream.oracle.report_bytes
+    if batch > (most := max(1, (sender.LARGEST_RECORD - wire.HEADER_BYTES) // size)):
+        raise click.BadParameter(
+            f"{batch} given; a report has {size} bytes, and {most} of them are the most that a record is sent with",
             param_hint="--batch",
         )
     if truth is not None:

@@ -11,7 +11,7 @@ from kafka.errors import KafkaError, KafkaTimeoutError, MessageSizeTooLargeError
 
 from worker.config import Config, Served
 
-_LARGEST_RECORD = 8 << 20
+LARGEST_RECORD = 8 << 20
 """A request to the brokers, in bytes; their own limit for the topic is usually lower."""
 _IN_FLIGHT = 64 << 20
 """Records sent and not acknowledged yet, in bytes: the producer itself does not bound them."""
@@ -21,6 +21,8 @@ _SETTLE = 1 << 20
 """How often acknowledgements are taken in, in bytes sent."""
 _RUN = 64
 """Records in a row to one partition, so that batches fill."""
+_AHEAD = 0.05
+"""How far reports are sent ahead of their rate, in seconds."""
 
 
 class SendError(RuntimeError):
@@ -86,7 +88,7 @@ def send(
         config: where the brokers are.
         served: the stream and its topic.
         records: (value of a record, reports in it); 0 reports for a malformed one.
-        rate: reports a second at most, or None for as fast as it goes.
+        rate: reports a second at most, whatever number of them a record has, or None for as fast as it goes.
         on_acknowledged: told now and then how many reports are acknowledged.
 
     Raises:
@@ -100,7 +102,7 @@ def send(
         compression_type="lz4",
         linger_ms=20,
         batch_size=128 << 10,
-        max_request_size=_LARGEST_RECORD,
+        max_request_size=LARGEST_RECORD,
         max_block_ms=20_000,
         allow_auto_create_topics=False,
     )
@@ -109,7 +111,7 @@ def send(
         good, bad = _send(producer, served.topic, records, unacknowledged, rate)
     except (MessageSizeTooLargeError, RecordListTooLargeError) as error:
         raise SendError(
-            f"a record is larger than the max.message.bytes of topic {served.topic!r}, or than {_LARGEST_RECORD} bytes;"
+            f"a record is larger than the max.message.bytes of topic {served.topic!r}, or than {LARGEST_RECORD} bytes;"
             f" a report has {served.stream.oracle.report_bytes} bytes: put fewer in a record (--batch)"
         ) from error
     except KafkaError as error:
@@ -146,8 +148,9 @@ def _send(
         if unsettled >= _SETTLE:
             unsettled = 0
             unacknowledged.settle(_IN_FLIGHT)
-            if rate is not None:
-                time.sleep(max(0.0, began + sent / rate - time.monotonic()))
+        if rate is not None and (ahead := began + sent / rate - time.monotonic()) > _AHEAD:
+            unacknowledged.settle(_IN_FLIGHT)
+            time.sleep(ahead)
     producer.flush()
     unacknowledged.settle(0)
     return good, bad

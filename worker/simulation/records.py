@@ -32,7 +32,7 @@ def records(
         stream: whose reports.
         values: of the users; each is perturbed with secret coins.
         seed: of the shares only; their draws are not those of the crowd's.
-        batch: reports a record: 1 is what devices send; a web service in between would send more.
+        batch: reports a record: 1 is what devices send; one that was offline, or a web service in between, sends more.
         json_share: the probability of a record to be written as JSON.
         malformed_share: the probability that a malformed record goes before a good one.
     """

@@ -98,7 +98,17 @@ def test_point_16_no_more_reports_a_record_are_sent_than_are_taken(run, tmp_path
     given = ("simulate", "--counts", str(counts), "--column", "n", "--users", "5", "--batch", "3")
     result = run(GOOD + "most_reports = 2\n", *given)
     assert result.exit_code == 2
-    assert "streams.most_reports is 2" in result.stderr
+    assert "3 given; streams.most_reports is 2" in result.stderr
+
+
+def test_no_larger_records_are_sent_than_a_request_may_have(run, tmp_path):
+    counts = tmp_path / "c.csv"
+    counts.write_text("n\n1\n", encoding="utf-8")
+    given = ("simulate", "--counts", str(counts), "--column", "n", "--users", "5", "--batch", "65")
+    large = GOOD.replace("domain_size = 3", "domain_size = 1048576").replace('"grr"', '"oue"')
+    result = run(large, *given)
+    assert result.exit_code == 2
+    assert "65 given; a report has 131072 bytes, and 63 of them" in result.stderr
 
 
 @pytest.mark.parametrize("option", ["--column", "--label-column"])

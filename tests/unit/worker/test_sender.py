@@ -69,6 +69,30 @@ def test_what_is_in_flight_is_bounded(monkeypatch):
     assert 60 << 20 < producer.most <= 66 << 20
 
 
+@pytest.mark.parametrize("batch", [1, 100])
+def test_the_rate_is_one_of_reports_however_many_a_record_has(monkeypatch, batch):
+    """At 100 reports a second the i-th is not sent before i/100 s, but for what may be ahead: 50 ms and a record."""
+    now, moments, producer = [1000.0], [], Producer()
+
+    def sleep(seconds):
+        assert seconds > 0
+        now[0] += seconds
+
+    def records():
+        for i in range(1000 // batch):
+            moments.append(now[0] - 1000)
+            yield (b"spoilt", 0) if i % 7 == 3 else (b"value", batch)
+
+    monkeypatch.setattr(sender, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=sleep))
+    sent = send(monkeypatch, producer, records(), rate=100)
+    before = 0
+    for i, moment in enumerate(moments):
+        assert before / 100 - 0.05 <= moment + 1e-9 <= before / 100 + 2e-9
+        before += 0 if i % 7 == 3 else batch
+    assert sent.reports == before
+    assert before / 100 - 0.05 <= sent.seconds + 1e-9
+
+
 @pytest.mark.parametrize(
     ("error", "said"),
     [
