@@ -24,6 +24,7 @@ _CHECK = "ldp-worker check says what is wrong"
 _EXTRA = {
     "crc32c": "crc32c",
     "kafka-python": "kafka",
+    "llvmlite": "llvmlite",
     "lz4": "lz4",
     "prometheus-client": "prometheus_client",
     "pydantic": "pydantic",

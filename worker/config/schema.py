@@ -65,6 +65,8 @@ Broker = Annotated[
 Seconds = Annotated[
     StrictFloat, _must(lambda seconds: 0.05 <= seconds <= 3600, "allowed are 0.05 to 3600 seconds")
 ]
+PARTS = 16
+"""What part of a stream's memory a record batch may have: two are decoded, each with columns of four times its size."""
 Number = Annotated[StrictInt, _must(lambda number: 1 <= number < 1 << 31, "allowed is 1 to 2147483647")]
 
 
@@ -115,6 +117,15 @@ class Kafka(Table):
         if not self.security_protocol.startswith("SASL") and given != [None] * 3:
             raise ValueError(
                 f"sasl_* needs security_protocol SASL_SSL or SASL_PLAINTEXT, not {self.security_protocol}"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _room(self) -> Self:
+        if self.memory_bytes < PARTS * self.max_batch_bytes:
+            raise ValueError(
+                f"memory_bytes is {self.memory_bytes}; at least {PARTS} times max_batch_bytes is needed, here"
+                f" {PARTS * self.max_batch_bytes}"
             )
         return self
 

@@ -24,7 +24,7 @@ from worker.kafka import quirks, seam
 from worker.kafka.intake import Intake
 from worker.kafka.records import Arena, Reader, Stretch
 
-_FETCHED, _WAITING = 32, 8
+_FETCHED, _WAITING = 64, 8
 """What parts of the memory that a stream may use a fetch may have, and the fetches that wait to be decoded.
 
 Two stretches, each of up to a sixteenth once decompressed, and their columns have the rest.

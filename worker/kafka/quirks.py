@@ -109,7 +109,8 @@ class Answer(KafkaBytes):  # type: ignore[misc]  # kafka-python carries no types
         """Returns the next bytes; all that are left as a view."""
         if nbytes is not None:
             return bytes(super().read(nbytes))
-        start, self._idx = self._idx, len(self)
+        start: int = self.tell()
+        self.seek(len(self))
         return memoryview(self)[start:]
 
 
