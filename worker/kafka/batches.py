@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import int64, njit
+from numba import int64, njit, uint64
 
 from worker.kafka.memory import Window, big16_at, big32_at, big64_at, byte_at, window
 
@@ -54,6 +54,9 @@ LEAST = 12  # bytes by which a batch is known: base offset and length
 CHECKED_FROM = 21  # where the bytes begin that the checksum is of
 HEADER = 61  # bytes before the records
 LEAST_RECORD = 7  # bytes of a record: a byte for each of its fields
+AHEAD = (
+    36  # bytes that all fields of a record can have but key, value and headers: so far is read without a look
+)
 CODEC, APPEND_TIME, TRANSACTIONAL, CONTROL = 7, 8, 16, 32  # among the attributes' bits
 
 _MAGIC = 16
@@ -237,40 +240,35 @@ def _is_abort_marker(batches: Window, row: Any) -> bool:
 
 
 @njit(cache=True, nogil=True)
-def _varint(records: Window, at: int, end: int, most: int) -> tuple[int, int]:
+def _varint(of: Window, at: int, end: int, most: int) -> tuple[int, int]:
     """A zigzag varint of at most so many bytes, 5 or 10, and the place behind it.
 
     One that is cut off, longer, or of more than 32 or 64 bits gives a place behind the end, and so does every one that
-    is asked for there: whoever has read several has to look at the last place alone.
+    is asked for there: whoever reads several looks at the last place alone.
     """
-    if at >= end:
-        return 0, end + 1
-    number = byte_at(records, at)
-    at += 1
-    if number >= 0x80:
-        if at >= end:
-            return 0, end + 1
-        byte = byte_at(records, at)
-        if byte >= 0x80:
-            return _longer(records, at - 1, end, most)
-        at += 1
-        number += (byte - 1) << 7
-    return number >> 1 ^ -(number & 1), at
-
-
-@njit(cache=True, nogil=True)
-def _longer(records: Window, at: int, end: int, most: int) -> tuple[int, int]:
-    """The same of two bytes and more."""
-    highest = 0x0F if most == 5 else 0x01  # what fits of the last byte
+    highest = np.uint64(0x0F if most == 5 else 0x01)  # what fits of the last byte
     number: Any = np.uint64(0)
     for k in range(min(most, end - at)):
-        byte = np.uint64(byte_at(records, at + k))
-        if k == most - 1 and byte > np.uint64(highest):
+        byte = np.uint64(byte_at(of, at + k))
+        if k == most - 1 and byte > highest:
             break
         number |= (byte & np.uint64(0x7F)) << np.uint64(7 * k)
         if byte < np.uint64(0x80):
             return int64(number >> np.uint64(1)) ^ -int64(number & np.uint64(1)), at + k + 1
     return 0, end + 1
+
+
+@njit(cache=True, nogil=True, inline="always")  # else it is called, through memory
+def _next_varint(of: Window, at: int, end: int, most: int) -> tuple[int, int]:
+    """The same; of one or two bytes without asking whether they are before the end."""
+    first = byte_at(of, at)
+    if first < 0x80:
+        return first >> 1 ^ -(first & 1), at + 1
+    second = byte_at(of, at + 1)
+    if second < 0x80:
+        number = (second << 7) + first - 0x80
+        return number >> 1 ^ -(number & 1), at + 2
+    return _varint(of, at, end, most)
 
 
 @njit(cache=True, nogil=True)
@@ -287,7 +285,7 @@ def lay_out(
     """Lays the records of batches out as columns, each batch whole or not at all; O(bytes).
 
     Args:
-        data: (b,) uint8, decompressed records; a row's are those from ``begin`` to ``stop``.
+        data: (b,) uint8, decompressed records; a row's are those from ``begin`` to ``stop``, `AHEAD` of ``b``.
         rows: from `judge`; one whose records are damaged becomes LENGTH.
         first: the first row.
         last: the row behind the last one.
@@ -305,22 +303,30 @@ def lay_out(
         row = rows[i]
         if row.state != State.READ:
             continue
-        base, start, behind, at = row.base, row.start, row.end, row.begin
+        base, last_delta, start, behind, at, stop = (
+            row.base,
+            row.last,
+            row.start,
+            row.end,
+            row.begin,
+            row.stop,
+        )
         before, keyed_before, previous = m, keyed, -1
-        created = 0 if row.attributes & APPEND_TIME else 1
-        left = row.count if row.count <= (row.stop - at) // LEAST_RECORD else -1
+        first_timestamp, created = row.timestamp, 0 if row.attributes & APPEND_TIME else 1
+        left = row.count if row.count <= (stop - at) // LEAST_RECORD else -1
         while left > 0:
-            at, timestamp, delta, begins[m], ends[m], with_key = _record(records, at, row.stop)
-            if at < 0 or delta <= previous or delta > row.last:
+            k = uint64(m)  # a signed index is looked at for whether it is negative
+            at, timestamp, delta, begins[k], ends[k], with_key = _record(records, at, stop)
+            if at < 0 or delta <= previous or delta > last_delta:
                 break
             previous = delta
-            offsets[m] = base + delta
-            timestamps[m] = row.timestamp + created * timestamp
+            offsets[k] = base + delta
+            timestamps[k] = first_timestamp + created * timestamp
             wanted = start <= base + delta < behind
             m += wanted
             keyed += wanted and with_key
             left -= 1
-        if left or at != row.stop:
+        if left or at != stop:
             row.state = State.LENGTH
             m, keyed = before, keyed_before
     return m, keyed
@@ -330,20 +336,28 @@ def lay_out(
 def _record(records: Window, at: int, stop: int) -> tuple[int, int, int, int, int, bool]:
     """A record that begins there and ends at ``stop`` at most.
 
+    Only lengths are compared with the bytes that there are. What else is read behind the end lies within `AHEAD`, and
+    leads to a place that is not the end: every step is forward, or to the place behind it.
+
     Returns:
         The place behind it, −1 if it is damaged, its timestamp and offset deltas, where its value begins and ends, and
         whether it has a key or headers.
     """
-    length, at = _varint(records, at, stop, 5)
-    if length > stop - at:
-        return -1, 0, 0, 0, 0, False
+    damaged = -1, 0, 0, 0, 0, False
+    length, at = _next_varint(records, at, stop, 5)
+    if length < 0 or length > stop - at:
+        return damaged
     stop = at + length
-    timestamp, at = _varint(records, at + 1, stop, 10)  # behind the record's attributes
-    delta, at = _varint(records, at, stop, 5)
-    key, at = _varint(records, at, stop, 5)
-    value, at = _varint(records, at + max(key, 0), stop, 5)
+    timestamp, at = _next_varint(records, at + 1, stop, 10)  # behind the record's attributes
+    delta, at = _next_varint(records, at, stop, 5)
+    key, at = _next_varint(records, at, stop, 5)
+    if key > stop - at:
+        return damaged
+    value, at = _next_varint(records, at + max(key, 0), stop, 5)
+    if value > stop - at:
+        return damaged
     end = at + max(value, 0)
-    headers, behind = _varint(records, end, stop, 5)
+    headers, behind = _next_varint(records, end, stop, 5)
     if headers:
         behind = _behind_headers(records, behind, stop, headers)
     return behind if behind == stop else -1, timestamp, delta, at, end, key >= 0 or headers > 0

@@ -49,8 +49,8 @@ from worker.kafka.memory import (
 
 GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4
 
-SLACK = 32
-"""Bytes behind the room of an array to unpack into, so that copies need not be exact to its end."""
+SLACK = 64
+"""Bytes behind the room of an array to unpack into: copies need not be exact to its end, nor `batches.lay_out`."""
 
 DAMAGED, FULL = -1, -2
 """What unpacking says instead of where it ended: the bytes are no such format; they make more than they may."""
@@ -61,7 +61,7 @@ _MOST_OF_SNAPPY, _MOST_OF_LZ4 = (
 )  # a byte cannot make so many: a copy of 64 takes three, a length of 255 one
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def _copy(data: Window, to: int, of: Window, at: int, length: int) -> None:
     """Copies literals."""
     if to + length + WIDE <= data[1] and at + length + WIDE <= of[1]:
@@ -75,7 +75,7 @@ def _copy(data: Window, to: int, of: Window, at: int, length: int) -> None:
             write_byte(data, to + k, byte_at(of, at + k))
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def _repeat(data: Window, to: int, distance: int, length: int) -> None:
     """Copies what came before, which may reach into what is being copied."""
     if distance >= WIDE and to + length + WIDE <= data[1]:

@@ -225,3 +225,31 @@ def test_nothing_is_read_or_written_outside_an_array(tmp_path):
     environment = {**os.environ, "NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(tmp_path)}
     command = [sys.executable, "-m", "tests.fuzz", "--whole", "1000", "--damaged", "10000", "--seed", "5"]
     subprocess.run(command, cwd=ROOT, env=environment, check=True, capture_output=True, timeout=300)
+
+
+@pytest.mark.slow
+def test_under_boundscheck_memory_is_looked_at(tmp_path):
+    code = """
+import numpy as np
+from numba import njit
+from worker.kafka import memory
+
+@njit
+def read(data, at):
+    return memory.little32_at(memory.window(data), at)
+
+@njit
+def copy(data, to, at):
+    memory.copy_wide(memory.window(data), to, memory.window(data), at)
+
+data = np.zeros(20, np.uint8)
+read(data, 16), copy(data, 4, 0), copy(data, 0, 4)
+for call, places in ((read, (17,)), (read, (-1,)), (copy, (5, 0)), (copy, (0, 5)), (copy, (-1, 0))):
+    try:
+        call(data, *places)
+    except IndexError:
+        continue
+    raise SystemExit(f"{call.__name__}{places} is outside")
+"""
+    environment = {**os.environ, "NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(tmp_path)}
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=environment, check=True, timeout=120)
