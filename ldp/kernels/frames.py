@@ -33,6 +33,7 @@ _ZERO, _NINE, _SPACE, _U = map(ord, "09 u")
 _KEYS = (np.frombuffer(b"fingerprint", np.uint8), np.frombuffer(b"reports", np.uint8))
 _LARGE = 1 << 40  # an integer of so much or more is just large: no field holds it
 
+_PLAIN = np.array([_SPACE <= byte < 128 and byte not in (_QUOTE, _BACKSLASH) for byte in range(256)])
 _HEX = np.full(128, -1)
 _HEX[list(b"0123456789ABCDEF")] = range(16)
 _HEX[list(b"abcdef")] = range(10, 16)
@@ -384,12 +385,12 @@ def _key(data: _Bytes, at: int, end: int, text: _Bytes) -> int:
 def _character(data: _Bytes, at: int, end: int) -> tuple[int, int]:
     """A character within a string, and its code; −1, and where it would be, if there is none: the string ends there."""
     byte = _byte(data, at, end)
-    if byte == _QUOTE or byte < _SPACE:
-        return at, -1
+    if _PLAIN[byte]:
+        return at + 1, byte
     if byte >= 128:
         return _wide(data, at, end)
     if byte != _BACKSLASH:
-        return at + 1, byte
+        return at, -1
     escape = _byte(data, at + 1, end)
     if escape != _U:
         code = _ESCAPES[escape] if escape < len(_ESCAPES) else -1

@@ -309,6 +309,24 @@ def test_made_texts_are_read_as_one_by_one():
     assert found["accepted"] > 5_000
 
 
+def test_a_string_is_what_python_takes_for_one():
+    """In a frame for another stream, so that what is no string is told apart: UTF-8 at its edges, and all escapes."""
+    edges = [b"", *(bytes([byte]) for byte in b"\x00\x22\x5c\x7f\x80\x8f\x90\x9f\xa0\xbf\xc0\xff")]
+    wide = [
+        bytes([a]) + b + c + d for a in range(128, 256) for b in edges for c in edges[4:] for d in edges[4::3]
+    ]
+    escapes = [
+        b"\\" + bytes([a]) + tail
+        for a in range(256)
+        for tail in (b"", b"0041", b"004", b"00aF", b"0`41", b"00g1")
+    ]
+    digits = [b"\\u" + b"0" * k + bytes([a]) + b"0" * (3 - k) for a in range(256) for k in range(4)]
+    records = [b'{"fingerprint":"00000000","reports":["' + some + b'"]}' for some in wide + escapes + digits]
+    read = [read_one(STREAMS["oue"], record, None) for record in records]
+    assert decode(STREAMS["oue"], *records).reasons == dict(enumerate(read))
+    assert read.count("fingerprint") > 500
+
+
 def test_the_kernels_verdicts_are_the_reasons_in_their_order():
     assert [verdict.name for verdict in kernels.Verdict] == [
         "ACCEPTED",
