@@ -33,7 +33,7 @@ test: venv ## Run all tests, on a real Kafka and a real Redis
 unit: venv ## Run the tests that need no services and little time
 	@$(BIN)/python -m pytest -n 2 --dist worksteal -m "not integration and not slow" tests/unit tests/faults ldp worker
 
-fuzz: venv ## Decode record batches by the million: whole ones as kafka-python does, damaged ones by the words
+fuzz: venv ## Read record batches and JSON frames by the million, each by other code, too
 	@$(BIN)/python -m tests.fuzz
 
 lint: venv ## Check style, formatting, types, the walls between rooms, and the files that GitHub reads

@@ -221,9 +221,10 @@ def test_what_was_fetched_is_not_changed():
 
 @pytest.mark.slow
 def test_nothing_is_read_or_written_outside_an_array(tmp_path):
-    """The same damaged batches, with every index checked: numba compiles that in, and not from the usual cache."""
+    """Damaged batches and JSON frames with every index checked: numba compiles that in, not from the usual cache."""
     environment = {**os.environ, "NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(tmp_path)}
-    command = [sys.executable, "-m", "tests.fuzz", "--whole", "1000", "--damaged", "10000", "--seed", "5"]
+    sizes = ["--whole", "1000", "--damaged", "10000", "--texts", "10000"]
+    command = [sys.executable, "-m", "tests.fuzz", *sizes, "--seed", "5"]
     subprocess.run(command, cwd=ROOT, env=environment, check=True, capture_output=True, timeout=300)
 
 

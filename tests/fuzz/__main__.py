@@ -1,0 +1,32 @@
+"""What comes in, by the million: record batches and JSON frames, each read slowly once more, by other code.
+
+Run as ``python -m tests.fuzz``; one line each. What differs ends it, with what shows it.
+"""
+
+import argparse
+import time
+from functools import partial
+
+from tests.fuzz import batches, json_frames
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--whole", type=int, default=1_000_000, help="how many whole batches")
+    parser.add_argument("--damaged", type=int, default=1_000_000, help="how many damaged ones")
+    parser.add_argument("--texts", type=int, default=1_000_000, help="how many JSON frames")
+    parser.add_argument("--seed", type=int, default=0)
+    arguments = parser.parse_args()
+    for title, fuzz in (
+        ("whole batches", partial(batches.fuzz, arguments.whole, batches.whole)),
+        ("damaged batches", partial(batches.fuzz, arguments.damaged, batches.harmed)),
+        ("JSON frames", partial(json_frames.fuzz, arguments.texts)),
+    ):
+        start = time.process_time()
+        told = fuzz(arguments.seed)
+        outcomes = ", ".join(f"{count} {outcome}" for outcome, count in sorted(told.items()))
+        print(f"{told.total()} {title}: {outcomes}; {time.process_time() - start:.0f} s", flush=True)
+
+
+if __name__ == "__main__":
+    main()
