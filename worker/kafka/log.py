@@ -117,7 +117,7 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
         if (taken := self._intake.next()) is None:
             return []
         partition, stretch = taken
-        self._demand_twice(partition, stretch.unreadable)
+        self._demand_twice(partition, stretch)
         start, self._positions[partition] = self._positions[partition], stretch.end
         return [Batch(partition, start, stretch.end, stretch.columns, stretch.unreadable, stretch.keyed)]
 
@@ -188,19 +188,21 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
                 reader = Reader(fetched.data, fetched.start, fetched.aborted, self._caps[partition])
                 self._intake.add(partition, reader, fetched.data.size)
 
-    def _demand_twice(self, partition: int, unreadable: Sequence[Unreadable]) -> None:
+    def _demand_twice(self, partition: int, stretch: Stretch) -> None:
         """Lets a batch whose checksum fails be read again: only the same bytes twice are what the log holds.
 
         Raises:
             Unavailable: such a batch was never seen with these bytes.
         """
-        failing = {bad for bad in unreadable if bad.why == "checksum"}
-        seen, self._suspects[partition] = self._suspects[partition], failing
-        if new := failing - seen:
+        failing = {bad for bad in stretch.unreadable if bad.why == "checksum"}
+        new = failing - self._suspects[partition]
+        self._suspects[partition] |= failing
+        if new:
             raise Unavailable(
                 f"topic {self._topic!r}, partition {partition}: the checksum of the record batch at offset"
                 f" {min(bad.offset for bad in new)} fails; it is fetched again"
             )
+        self._suspects[partition] = {bad for bad in self._suspects[partition] if bad.offset >= stretch.end}
 
     def _reading(self) -> list[TopicPartition]:
         """Returns the started partitions that are still assigned."""
