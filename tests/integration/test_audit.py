@@ -79,3 +79,24 @@ def test_point_7_retention_passes_while_the_audit_reads(kafka, redis_url, tmp_pa
         assert 40 < begin < deleted_to == end - 3
         assert row.records == begin + 3
         assert passed[-1] == end
+
+
+def test_point_2_a_batch_over_the_limit_is_one_rejected_record_for_the_audit_too(kafka, redis_url, tmp_path):
+    with World(kafka, redis_url, tmp_path, partitions=1) as world:
+        world.toml.write_text("kafka.max_batch_bytes = 4096\n" + world.toml.read_text())
+        (worker,) = world.start()
+        world.send(20)
+        world.settle()
+        for codec in (None, "gzip", "snappy", "lz4", "zstd"):
+            producer = world.open_producer(compression_type=codec)
+            world.sent.futures += [producer.send(world.topic, bytes(5_000), partition=0)]
+            world.settle()
+            world.sent.futures += [producer.send(world.topic, bytes(3_000), partition=0)]
+            world.settle()
+        world.send(20)
+        world.covered()
+        assert worker.terminate() == 0
+        verdict = audit.verify(world.served, world.config)
+        assert verdict.difference is None
+        assert verdict.rejected == {"batch": 5, "version": 5}
+        assert verdict.reports == world.n

@@ -1,8 +1,8 @@
 """Audit: is what Redis holds exactly what the log says?
 
-An independent verifier: it reads the topic again up to the stored offsets, record by record, counts with its
-own parser, its own hashes and numpy, and compares with the stored state bit for bit. What is stored is what was
-counted before any decoding: of Hadamard Response and PGR the reports by their index.
+An independent verifier: it reads the topic again up to the stored offsets, record batch by record batch, unpacks and
+counts with its own parsers, its own hashes and numpy, and compares with the stored state bit for bit. What is stored
+is what was counted before any decoding: of Hadamard Response and PGR the reports by their index.
 
 Its wall: it shares no code with what it audits. Beside `worker.config`, which says where Kafka and Redis are and gives
 the stream's public document, nothing of this project is imported here (no frames, kernels, oracles, counting, store, or
@@ -17,8 +17,9 @@ Records that were counted and then deleted by the topic's retention cannot be co
 the audit counts what remains, and asks whether the rest can be counts of the deleted records: a loss may show in
 that, but that there was none is not proved.
 
-`parsing`, `protocols` and `hashes` say what a record's reports support, `recount` adds them up; `stored` decodes what
-Redis holds, `comparison` and `verdict` say what is between the two; only `reading` knows Kafka and Redis.
+`batches` and `codecs` make records of what was fetched; `parsing`, `protocols` and `hashes` say what a record's reports
+support, `recount` adds them up; `stored` decodes what Redis holds, `comparison` and `verdict` say what is between the
+two; only `reading` knows Kafka and Redis.
 """
 
 from worker.audit.errors import AuditError

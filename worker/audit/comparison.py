@@ -9,13 +9,13 @@ import numpy as np
 from worker.audit.errors import Difference
 from worker.audit.parsing import fingerprint_of
 from worker.audit.protocols import protocol_of
-from worker.audit.records import Deleted, Record, Stretch
+from worker.audit.records import Caps, Deleted, Records, Stretch
 from worker.audit.recount import Recount, recount
 from worker.audit.stored import Stored, StoredCut, decode, ruled, stretches_of
 from worker.audit.verdict import PartitionVerdict
 
-_Read = Callable[[int, int], Iterable[Record | Deleted]]
-"""The committed records of [from, to), and what of it was deleted while it was read."""
+_Read = Callable[[int, int, Caps], Iterable[Records | Deleted]]
+"""The committed records of [from, to), and what of it was deleted while it was read; of batches within the caps."""
 
 
 def judge(
@@ -37,7 +37,8 @@ def judge(
         group: the consumer group that counts the stream.
         cut: the metadata's fields and the blobs by window, as stored together.
         bounds: the log's first offset and its last stable one, read after the cut.
-        read: the committed records of [from, to), and what of it was deleted while it was read.
+        read: the committed records of [from, to), and what of it was deleted while it was read; a batch that is over
+            the cap at its first offset is unreadable.
         offset_metadata: the metadata of the offset that the group has committed; other than "claimed", progress was
             counted.
         published: the offset up to which the newest snapshot says it was counted, or 0.
@@ -92,9 +93,10 @@ def _recounted(
 ) -> tuple[Recount, list[Stretch]]:
     """Returns what the records that were counted amount to, and which of them are deleted, before or meanwhile."""
     stretches, deleted = stretches_of(stored, *bounds)
+    caps = [(offset, limits.batch) for offset, limits in stored.rules]
 
-    def remaining(first: int, last: int) -> Iterator[Record]:
-        for item in read(first, last):
+    def remaining(first: int, last: int) -> Iterator[Records]:
+        for item in read(first, last, caps):
             if isinstance(item, Deleted):
                 deleted.append(item.stretch)
             else:

@@ -86,11 +86,8 @@ def _of_numbers(entries: int, limits: tuple[int, ...], count: Callable[..., None
     columns = np.dtype([(f"f{i}", f"<u{1 << _width(limit)}") for i, limit in enumerate(limits)])
 
     def allowed(body: bytes) -> bool:
-        return all(
-            number < limit
-            for report in numbers.iter_unpack(body)
-            for number, limit in zip(report, limits, strict=True)
-        )
+        reports = np.frombuffer(body, columns)
+        return all(bool((reports[f"f{i}"] < limit).all()) for i, limit in enumerate(limits))
 
     return Protocol(
         entries, columns, numbers, 1 if len(limits) == 1 else None, allowed, lambda _: True, count

@@ -4,16 +4,19 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import dataclass
 from typing import Any
 
 import redis
 from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
+from kafka.consumer.fetcher import Fetcher
 from kafka.errors import OffsetOutOfRangeError, RetriableError
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from worker.audit import batches
 from worker.audit.errors import AuditError
-from worker.audit.records import Deleted, Record
+from worker.audit.records import Caps, Deleted, Records
 from worker.audit.stored import StoredCut
 from worker.config import Config
 
@@ -21,9 +24,10 @@ _STALL_SECONDS = 60.0
 _COORDINATOR_SECONDS = 10.0
 
 
-def connect_kafka(config: Config) -> KafkaConsumer:
+def connect_kafka(config: Config, most_records: int = 5000) -> KafkaConsumer:
     """Connects a consumer that reads committed records and neither joins a group nor makes up for lost offsets."""
     return KafkaConsumer(
+        max_poll_records=most_records,
         **config.kafka.client(),
         group_id=None,
         enable_auto_commit=False,
@@ -32,6 +36,13 @@ def connect_kafka(config: Config) -> KafkaConsumer:
         allow_auto_create_topics=False,
         max_partition_fetch_bytes=8 << 20,
     )
+
+
+def connect_log(config: Config) -> KafkaConsumer:
+    """Connects a consumer for `read`: what it polls are record batches as they were fetched."""
+    consumer = connect_kafka(config, most_records=1)  # a fetch, so that what follows it can be fetched again
+    consumer._fetcher.PartitionRecords = _AsFetched
+    return consumer
 
 
 def connect_redis(config: Config) -> "redis.Redis":
@@ -87,18 +98,68 @@ def cut_of(client: "redis.Redis", prefix: str) -> StoredCut:
         names = named
 
 
+@dataclass(frozen=True)
+class _Fetched:
+    """What one fetch brought of one partition: record batches as they came, and the aborted transactions among them."""
+
+    start: int
+    data: bytes
+    offset: int
+    """What the client takes for this one's offset: the last one of the batches."""
+    aborted: list[tuple[int, int]]
+
+
+class _AsFetched(Fetcher.PartitionRecords):  # type: ignore[misc]  # kafka-python carries no types
+    """In the place of the client's own decoding: a fetch is one item, its bytes; nothing here may raise."""
+
+    def _unpack_records(self, _tp: Any, records: Any, *_deserializers: Any) -> Iterator[_Fetched]:
+        data = bytes(records._buffer)
+        size, end = batches.reach(data)
+        if size:
+            self.bytes_read = size  # or else the client asks for this partition first, again and again
+            self.next_fetch_offset = max(end, self.fetch_offset)
+            aborted = [(said.producer_id, said.first_offset) for said in self.aborted_transactions]
+            yield _Fetched(self.fetch_offset, data[:size], max(end - 1, self.fetch_offset), aborted)
+        self.drain()
+
+
 def read(
-    consumer: KafkaConsumer, tp: TopicPartition, on_advance: Callable[[int], None], begin: int, end: int
-) -> Iterator[Record | Deleted]:
-    """Yields time and value of the committed records of [begin, end), and which offsets are deleted meanwhile."""
-    for item in _records(consumer, tp, on_advance, begin, end):
-        yield item if isinstance(item, Deleted) else (item.timestamp, item.value)
+    consumer: KafkaConsumer,
+    tp: TopicPartition,
+    on_advance: Callable[[int], None],
+    begin: int,
+    end: int,
+    caps: Caps,
+) -> Iterator[Records | Deleted]:
+    """Yields the committed records of [begin, end), and which offsets are deleted meanwhile.
+
+    A batch whose checksum is wrong is fetched a second time; one that comes with the same bytes again was written so.
+
+    Args:
+        consumer: from `connect_log`.
+        tp: whose log.
+        on_advance: told the offset that is reached.
+        begin: the first offset.
+        end: the one behind the last.
+        caps: how many bytes a batch may have after decompression; see `worker.audit.batches.read`.
+    """
+    seen = set[bytes]()
+    for item in _polled(consumer, tp, on_advance, begin, end):
+        if isinstance(item, Deleted):
+            yield item
+            continue
+        found = batches.whole(item.data)
+        if suspects := {batch.data for batch in found if batch.corrupt} - seen:
+            seen |= suspects
+            consumer.seek(tp, item.start)
+            continue
+        yield from batches.read(found, item.start, end, item.aborted, caps)
 
 
-def _records(
+def _polled(
     consumer: KafkaConsumer, tp: TopicPartition, on_advance: Callable[[int], None], begin: int, end: int
 ) -> Iterator[Any]:
-    """Yields the committed records of [begin, end); markers, aborted and compacted records are passed.
+    """Yields what is polled of [begin, end), until its end is reached.
 
     Where records are deleted while they are read, it says which offsets and goes on behind them.
     """
@@ -107,7 +168,7 @@ def _records(
     position, moved = begin, time.monotonic()
     while position < end:
         try:
-            polled = consumer.poll(timeout_ms=500, max_records=5000).get(tp, ())
+            polled = consumer.poll(timeout_ms=500).get(tp, ())
         except OffsetOutOfRangeError:
             first = consumer.beginning_offsets([tp])[tp]
             if first <= position:
@@ -119,9 +180,7 @@ def _records(
             consumer.seek(tp, first)
             position, moved = first, time.monotonic()
             continue
-        for record in polled:
-            if record.offset < end:
-                yield record
+        yield from polled
         if (now := consumer.position(tp)) > position:
             position, moved = now, time.monotonic()
             on_advance(min(position, end))
@@ -155,8 +214,12 @@ def published_offsets(consumer: KafkaConsumer, topic: str, stream: str) -> dict[
     while first < end:
         begin = max(first, end - step)
         newest = None
-        for record in _records(consumer, tp, lambda _: None, begin, end):
-            if not isinstance(record, Deleted) and record.key == f"{stream}/head".encode():
+        for record in _polled(consumer, tp, lambda _: None, begin, end):
+            if (
+                not isinstance(record, Deleted)
+                and record.offset < end
+                and record.key == f"{stream}/head".encode()
+            ):
                 newest = record
         if newest is not None:
             said = json.loads(newest.value)["offsets"] if newest.value else {}

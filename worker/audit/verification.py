@@ -25,7 +25,11 @@ def verify(
         redis.RedisError: Redis does not answer.
     """
     name, document, group = served.stream.name, served.stream.document(), config.consumer_group(served.stream)
-    with reading.connect_kafka(config) as consumer, reading.connect_redis(config) as client:
+    with (
+        reading.connect_kafka(config) as consumer,
+        reading.connect_log(config) as log,
+        reading.connect_redis(config) as client,
+    ):
         topic = reading.partitions_of(consumer, served.topic, config)
         metadata = reading.offset_metadata(config.kafka.client(), group, served.topic)
         published = reading.published_offsets(consumer, config.snapshots.topic, name)
@@ -48,7 +52,7 @@ def verify(
                     group=group,
                     cut=cut,
                     bounds=bounds,
-                    read=partial(reading.read, consumer, tp, advanced),
+                    read=partial(reading.read, log, tp, advanced),
                     offset_metadata=metadata.get(tp.partition, ""),
                     published=published.get(tp.partition, 0),
                 )

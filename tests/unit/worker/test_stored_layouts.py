@@ -11,6 +11,7 @@ import pytest
 import ldp
 from ldp import frames
 from worker.audit.comparison import judge
+from worker.audit.records import Records
 from worker.counting import layout, rules
 from worker.counting.columns import Batch, Columns
 from worker.counting.head import Head
@@ -247,7 +248,7 @@ def test_the_audit_which_shares_no_code_reads_them_too(name, outcome):
         group=GROUP,
         cut=(vector["fields"], blobs),
         bounds=(vector["log_begins"], 10),
-        read=lambda first, last: log[first:last],
+        read=lambda first, last, caps: [Records.of(log[first:last])],
     )
     assert row.difference == outcome
     newer = json.dumps(json.loads(OURS) | {"layout": 3})
@@ -257,7 +258,7 @@ def test_the_audit_which_shares_no_code_reads_them_too(name, outcome):
         group=GROUP,
         cut=(vector["fields"] | {"lineage": newer}, blobs),
         bounds=(vector["log_begins"], 10),
-        read=lambda first, last: log[first:last],
+        read=lambda first, last, caps: [Records.of(log[first:last])],
     )
     assert (
         row.difference
@@ -268,7 +269,7 @@ def test_the_audit_which_shares_no_code_reads_them_too(name, outcome):
 def test_the_audit_sees_a_blob_of_a_newer_layout_than_the_lineage_says():
     vector = STORED["2/counted"]
     cut = vector["fields"] | {"lineage": LAYOUT_1}, {"all": bytes.fromhex(vector["blobs"]["all"])}
-    row = judge(STREAM.document(), 0, group=GROUP, cut=cut, bounds=(4, 10), read=lambda first, last: [])
+    row = judge(STREAM.document(), 0, group=GROUP, cut=cut, bounds=(4, 10), read=lambda first, last, caps: [])
     assert row.difference == "counts: the blob is of layout 2, the lineage says 1"
 
 

@@ -1,5 +1,6 @@
 """The recount against brute force, against another package's counts and against the worker's own path."""
 
+import dataclasses
 import json
 import random
 import struct
@@ -15,6 +16,7 @@ from ldp.oracles import ORACLES
 from tests.unit.worker.audit.streams import STREAMS, counted_by_worker, every_stream, frame, some_reports
 from worker.audit import AuditError
 from worker.audit.parsing import Limits, fingerprint_of
+from worker.audit.records import Records
 from worker.audit.recount import recount as recount_of
 
 FOLDER = Path(__file__).parents[3] / "vectors"
@@ -24,7 +26,7 @@ ORACLE_VECTORS = json.loads((FOLDER / "oracles.json").read_text())["streams"]
 
 
 def recount(stream, records):
-    return recount_of(stream.document(), records)
+    return recount_of(stream.document(), [Records.of(records)])
 
 
 def assert_agree(stream, records, cuts=()):
@@ -38,6 +40,28 @@ def assert_agree(stream, records, cuts=()):
     assert mine.reports == theirs.windows["all"].reports
     np.testing.assert_array_equal(mine.state, theirs.windows["all"].state)
     return mine
+
+
+def test_records_that_are_alike_are_judged_at_once_as_each_alone():
+    """A good frame among many, a bad one among many, and few of a length: the outcome is that of each by itself."""
+    for stream in STREAMS.values():
+        rng = random.Random(7)
+        good = [(1000 + i, frame(stream, *some_reports(stream, rng, 1 + i % 2))) for i in range(60)]
+        assert_agree(stream, good)
+        for wrong in (b"\x02", b"\x01\0\0\0\0"):
+            i = rng.randrange(60)
+            mixed = [*good]
+            mixed[i] = (5, wrong + mixed[i][1][len(wrong) :])
+            assert assert_agree(stream, mixed).rejected.total() == 1
+        out_of_range = good[0][1][:5] + b"\xff" * (len(good[0][1]) - 5)
+        assert_agree(stream, [*good, (7, out_of_range)])
+
+
+def test_a_batch_that_cannot_be_read_is_one_rejected_record():
+    stream = STREAMS["grr-3"]
+    records = Records.of([(5, frame(stream, (1,)))])
+    found = recount_of(stream.document(), [records, dataclasses.replace(Records.of([]), unreadable=2)])
+    assert (found.accepted, dict(found.rejected), found.watermark) == (1, {"batch": 2}, 5)
 
 
 # --- what a report supports -------------------------------------------------------------------------------------------
@@ -91,7 +115,8 @@ def test_recount_is_the_same_however_the_work_is_cut(monkeypatch):
     whole = recount(stream, records).state
     monkeypatch.setattr("worker.audit.hashes._LANE", 64)
     monkeypatch.setattr("worker.audit.recount._PENDING_BYTES", 700)
-    np.testing.assert_array_equal(recount(stream, records).state, whole)
+    cut = [Records.of(records[i : i + 3]) for i in range(0, 20, 3)]
+    np.testing.assert_array_equal(recount_of(stream.document(), cut).state, whole)
 
 
 @every_stream
@@ -119,7 +144,7 @@ def test_reports_of_the_vectors_support_what_they_say(vector):
     head = b"\x01" + bytes.fromhex(vector["fingerprint"])
     said = json.dumps({"fingerprint": vector["fingerprint"], "reports": [r["json"] for r in reports]})
     for value in (head + wire, said.encode()):
-        result = recount_of(document, [(0, value)])
+        result = recount_of(document, [Records.of([(0, value)])])
         assert (result.accepted, result.reports) == (1, len(reports))
         if document["protocol"] in (
             "hadamard",
@@ -151,11 +176,11 @@ def test_the_state_of_an_index_has_an_entry_for_each(document, entries):
     mark = fingerprint_of(document)
     width = 1 if entries <= 256 else 2 if entries <= 65536 else 4
     last = (entries - 1).to_bytes(width, "little")
-    result = recount_of(document, [(0, b"\x01" + mark + last)])
+    result = recount_of(document, [Records.of([(0, b"\x01" + mark + last)])])
     assert len(result.state) == entries
     assert result.state[-1] == 1
     beyond = f'{{"fingerprint": "{mark.hex()}", "reports": [{entries}]}}'.encode()
-    assert dict(recount_of(document, [(0, beyond)]).rejected) == {"range": 1}
+    assert dict(recount_of(document, [Records.of([(0, beyond)])]).rejected) == {"range": 1}
 
 
 @pytest.mark.parametrize(
@@ -172,7 +197,8 @@ def test_the_state_of_an_index_has_an_entry_for_each(document, entries):
 def test_a_subset_is_written_in_the_shorter_way(d, k, good, bad):
     document = {"protocol": "subset", "epsilon": "1/1", "domain_size": d, "k": k}
     head = b"\x01" + fingerprint_of(document)
-    result = recount_of(document, [(0, head + bytes.fromhex(good)), (0, head + bytes.fromhex(bad))])
+    both = Records.of([(0, head + bytes.fromhex(good)), (0, head + bytes.fromhex(bad))])
+    result = recount_of(document, [both])
     assert (result.accepted, result.reports, result.rejected.total()) == (1, 1, 1)
     assert result.state[:k].sum() + result.state[-1] >= k
     assert result.state.sum() == k
@@ -268,7 +294,7 @@ def test_frame_vectors(vector):
     assert fingerprint_of(document).hex() == vector["fingerprint"]
     for item in vector["records"]:
         value = bytes.fromhex(item["hex"]) if "hex" in item else item["text"].encode()
-        result = recount_of(document, [(0, value)], Limits(vector.get("most_reports")))
+        result = recount_of(document, [Records.of([(0, value)])], Limits(vector.get("most_reports")))
         if "reason" in item:
             assert (result.accepted, dict(result.rejected)) == (0, {item["reason"]: 1}), item["what"]
         else:

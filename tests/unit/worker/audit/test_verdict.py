@@ -1,5 +1,6 @@
 """The verdict on what is stored: each difference is named, and none where there is none."""
 
+import dataclasses
 import json
 import random
 import struct
@@ -15,7 +16,7 @@ from worker.audit import PartitionVerdict
 from worker.audit.comparison import judge
 from worker.audit.parsing import Limits
 from worker.audit.protocols import likely_ones
-from worker.audit.records import Deleted
+from worker.audit.records import Deleted, Records
 from worker.audit.recount import recount as recount_of
 from worker.counting import layout, rules
 from worker.counting.columns import Batch, Columns
@@ -49,9 +50,9 @@ def stored(state, group=GROUP, stream=STREAM):
 
 
 def verify(cut, records, begin=START, end=None, stream=STREAM, read=None):
-    def there(first, last):
+    def there(first, last, caps):
         assert begin <= first <= last
-        return records[first - START : last - START]
+        return [Records.of(records[first - START : last - START])]
 
     bounds = (begin, START + len(records) if end is None else end)
     return judge(stream.document(), 0, group=GROUP, cut=cut, bounds=bounds, read=read or there)
@@ -308,11 +309,11 @@ def test_point_7_retention_that_passes_during_the_audit():
     records = log()
     cut = stored(counted_by_worker(STREAM, records, START))
 
-    def read(first, last):
+    def read(first, last, caps):
         assert (first, last) == (START + 5, START + 50)
-        yield from records[5:20]
+        yield Records.of(records[5:20])
         yield Deleted((START + 20, START + 30))
-        yield from records[30:50]
+        yield Records.of(records[30:50])
 
     row = verify(cut, records, begin=START + 5, read=read)
     assert (row.verdict, row.deleted) == ("not recountable", ((100, 105), (120, 130)))
@@ -389,7 +390,7 @@ def test_point_16_and_19_the_audit_follows_the_rule_recorded_for_each_offset(str
     by_hand = Counter()
     for i, (_, value) in enumerate(records):
         most, ones = [(None, False), (3, True), (1, False)][(i >= 10) + (i >= 25)]
-        by_hand.update(recount_of(stream.document(), [(0, value)], Limits(most, ones)).rejected)
+        by_hand.update(recount_of(stream.document(), [Records.of([(0, value)])], Limits(most, ones)).rejected)
     assert dict(by_hand) == state.rejected
     assert by_hand.keys() == ({"many", "ones"} if stream is UNARY else {"many"})
     for encoded in (state, *([] if stream is UNARY else [with_gap(records, START, START + 5, RULES)])):
@@ -399,10 +400,40 @@ def test_point_16_and_19_the_audit_follows_the_rule_recorded_for_each_offset(str
             group=GROUP,
             cut=stored(encoded, stream=stream),
             bounds=(START + 5 if encoded.gaps else START, START + 50),
-            read=lambda first, last: records[first - START : last - START],
+            read=lambda first, last, caps: [Records.of(records[first - START : last - START])],
         )
         assert row.verdict == ("gap" if encoded.gaps else "equal"), row.difference
         assert row.rejected == encoded.rejected
+
+
+def test_whoever_reads_the_log_is_told_the_recorded_limits_of_batches():
+    records = of_all_lengths(STREAM)
+    recorded = [Rule(START, 1, Terms(None, False, 5_000)), Rule(START + 10, 2, Terms(3, True, 100))]
+    told = []
+
+    def read(first, last, caps):
+        told.append((first, last, caps))
+        return [Records.of(records[first - START : last - START])]
+
+    state = counted_by_worker(STREAM, records, START, recorded=recorded)
+    assert verify(stored(state), records, read=read).verdict == "equal"
+    caps = [(START, 5_000), (START + 10, 100)]
+    assert told == [(START, START + 10, caps), (START + 10, START + 50, caps)]
+
+
+def test_batches_that_cannot_be_read_are_compared_as_every_rejected_record():
+    records = log()
+    state = counted_by_worker(STREAM, records, START)
+    state.rejected["batch"] = 2
+
+    def found(count):
+        def read(first, last, caps):
+            return [dataclasses.replace(Records.of(records[first - START : last - START]), unreadable=count)]
+
+        return verify(stored(state), records, read=read)
+
+    assert (found(2).verdict, found(2).rejected) == ("equal", {"batch": 2, "version": 10})
+    assert found(1).difference == "rejected as batch: 2 in Redis, 1 recounted"
 
 
 def test_point_16_old_counts_have_no_rules_and_everything_counted():
@@ -412,8 +443,7 @@ def test_point_16_old_counts_have_no_rules_and_everything_counted():
     totals = json.loads(fields["totals"])
     assert totals.pop("rules") == [{"offset": START, "revision": 0, "most_reports": None, "ones": False}]
     cut = fields | {"totals": json.dumps(totals)}, blobs
-    bounds, read = (START, START + 50), lambda first, last: records[first - START : last - START]
-    row = judge(UNARY.document(), 0, group=GROUP, cut=cut, bounds=bounds, read=read)
+    row = verify(cut, records, stream=UNARY)
     assert (row.verdict, row.records, row.malformed) == ("equal", 50, 0)
     assert layout.recorded(layout.parse(cut[0])) == [rules.before(START)]
 

@@ -1,0 +1,151 @@
+"""The audit's way to a log: what a fetch brings is handed on as it came, once more if a checksum is wrong."""
+
+from types import SimpleNamespace
+
+import pytest
+from kafka import TopicPartition
+from kafka.errors import OffsetOutOfRangeError
+from kafka.record.memory_records import MemoryRecords
+
+from tests.unit.worker.audit.test_batches import (
+    ABORT,
+    CONTROL,
+    LZ4,
+    NOW,
+    TRANSACTIONAL,
+    batch,
+    record,
+)
+from worker.audit import reading
+from worker.audit.errors import AuditError
+from worker.audit.records import Deleted
+
+TP = TopicPartition("reports", 3)
+
+
+class Consumer:
+    """A consumer as `connect_log` makes it, of a log that a test changes between two fetches.
+
+    Args:
+        answers: what a fetch brings, by turns, the last one for ever: the log's batches, or an error.
+        aborted: (producer id, first offset) of aborted transactions.
+    """
+
+    def __init__(self, *answers, aborted=(), fetch=1 << 20):
+        self.answers, self.aborted, self.fetch = list(answers), aborted, fetch
+        self.asked, self.at = [], 0
+
+    def assign(self, partitions):
+        assert partitions == [TP]
+
+    def seek(self, tp, offset):
+        self.at = offset
+
+    def position(self, tp):
+        return self.at
+
+    def beginning_offsets(self, partitions):
+        return {TP: self.first}
+
+    def poll(self, timeout_ms):
+        self.asked.append(self.at)
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        log = b"".join(one for one in answer if reading.batches.reach(one)[1] > self.at)[: self.fetch]
+        told = [SimpleNamespace(producer_id=producer, first_offset=first) for producer, first in self.aborted]
+        drained = []
+        found = reading._AsFetched(
+            self.at, TP, MemoryRecords(log), aborted_transactions=told, on_drain=drained.append
+        )
+        taken = found.take(1)
+        assert not found.take(1) if found else drained
+        if taken:
+            self.at = found.next_fetch_offset
+            assert taken[0].offset == self.at - 1
+        return {TP: taken} if taken else {}
+
+
+def read(consumer, begin, end, caps=((0, None),)):
+    """Values, how many batches cannot be read, and what is deleted."""
+    reached = []
+    items = [*reading.read(consumer, TP, reached.append, begin, end, list(caps))]
+    assert reached == sorted(reached)
+    values = [
+        item.data[begin:end].tobytes()
+        for item in items
+        if not isinstance(item, Deleted)
+        for begin, end in zip(item.begins, item.ends, strict=True)
+    ]
+    unreadable = sum(item.unreadable for item in items if not isinstance(item, Deleted))
+    return values, unreadable, [item.stretch for item in items if isinstance(item, Deleted)]
+
+
+def log(*bases, n=5):
+    return [batch(base, b"".join(record(i, b"%d" % (base + i)) for i in range(n)), n) for base in bases]
+
+
+def test_a_stretch_is_read_whatever_a_fetch_brings():
+    whole = log(*range(0, 100, 5))
+    for fetch in (100, 251, 1 << 20):
+        for begin, end in ((0, 100), (3, 97), (50, 51), (99, 100)):
+            values, unreadable, deleted = read(Consumer(whole, fetch=max(fetch, len(whole[-1]))), begin, end)
+            assert values == [b"%d" % i for i in range(begin, end)]
+            assert (unreadable, deleted) == (0, [])
+
+
+def test_a_wrong_checksum_is_fetched_again_and_read_as_it_then_comes():
+    good = log(0, 5, 10)
+    torn = [good[0], good[1][:-1] + b"\7", good[2]]
+    consumer = Consumer(torn, good)
+    assert read(consumer, 2, 15) == ([b"%d" % i for i in range(2, 15)], 0, [])
+    assert consumer.asked == [2, 2]
+
+
+def test_the_same_wrong_bytes_twice_are_what_the_log_holds():
+    good = log(0, 5, 10)
+    torn, other = (good[1][:-1] + end for end in (b"\7", b"\6"))
+    consumer = Consumer([good[0], torn, good[2]])
+    rest = [b"%d" % i for i in (0, 1, 2, 3, 4, 10, 11, 12, 13, 14)]
+    assert read(consumer, 0, 15) == (rest, 1, [])
+    assert consumer.asked == [0, 0]
+    consumer = Consumer([good[0], torn, good[2]], [good[0], other, good[2]], good)
+    assert read(consumer, 0, 15)[1] == 0
+    assert consumer.asked == [0, 0, 0]
+
+
+def test_what_is_aborted_is_passed_over_and_an_unreadable_batch_counts():
+    whole = [
+        batch(0, record(0, b"a"), 1, attributes=TRANSACTIONAL, producer=1),
+        batch(1, b"no records", 1, attributes=LZ4),
+        batch(2, record(0, b"", ABORT), 1, attributes=TRANSACTIONAL | CONTROL, producer=1),
+        batch(3, record(0, b"b"), 1),
+    ]
+    assert read(Consumer(whole, aborted=[(1, 0)]), 0, 4) == ([b"b"], 1, [])
+    assert read(Consumer(whole, aborted=[(1, 0)]), 2, 4) == ([b"b"], 0, [])
+    assert read(Consumer(whole, aborted=[(1, 0)]), 0, 4, [(0, None), (3, 1)]) == ([], 2, [])
+
+
+def test_what_is_deleted_meanwhile_is_named_and_the_rest_is_read():
+    consumer = Consumer(OffsetOutOfRangeError(), log(10))
+    consumer.first = 12
+    assert read(consumer, 3, 15) == ([b"12", b"13", b"14"], 0, [(3, 12)])
+    assert consumer.asked == [3, 12]
+
+
+def test_a_log_that_ends_before_is_no_reading():
+    consumer = Consumer(OffsetOutOfRangeError())
+    consumer.first = 0
+    with pytest.raises(AuditError, match="reports-3: the log now ends before offset 3"):
+        read(consumer, 3, 15)
+
+
+def test_a_log_that_stands_still_is_no_reading(monkeypatch):
+    monkeypatch.setattr(reading, "_STALL_SECONDS", 0.0)
+    with pytest.raises(AuditError, match="no progress at offset 0"):
+        read(Consumer([]), 0, 5)
+
+
+def test_timestamps_are_kept():
+    (item,) = reading.read(Consumer(log(0)), TP, lambda _: None, 0, 5, [(0, None)])
+    assert item.timestamps.tolist() == [NOW] * 5

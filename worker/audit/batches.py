@@ -1,0 +1,330 @@
+"""Record batches: the bytes that a fetch brought become records, and one that cannot be read is counted as that.
+
+Kafka's record batch of magic 2, and the rule which of them can be read, are what heads `worker.kafka.records`; they are
+followed here a second time. A batch is read as a whole or not at all, and whether it can be is a function of its bytes
+and of the cap that holds at its first offset.
+"""
+
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import crc32c
+import numpy as np
+import numpy.typing as npt
+
+from worker.audit.codecs import NO_LIMIT, Unreadable, unpack
+from worker.audit.records import Caps, Ints, Records
+
+_HEADER = struct.Struct(">qiibIhiqqqhii")
+_CODEC, _APPEND_TIME, _TRANSACTIONAL, _CONTROL = 7, 8, 16, 32
+_HIGHEST_BASE = 2**63 - 1 - 2**31
+_LEAST_RECORD = 7
+_TOGETHER = 1 << 20
+"""Bytes of records that are laid out at once."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A whole batch of a log.
+
+    Attributes:
+        data: its bytes.
+        base: its first offset.
+        end: the offset behind it, as far as can be told.
+        sound: whether header and checksum are such that it can be looked into.
+        corrupt: whether its checksum alone is wrong: the next fetch may bring it as it was written.
+    """
+
+    data: bytes
+    base: int
+    end: int
+    sound: bool
+    corrupt: bool
+
+
+def whole(fetched: bytes) -> list[Batch]:
+    """Cuts what was fetched into batches; one that is cut off at the end is left out. O(bytes)."""
+    found = []
+    for data, base, end in _cut_out(fetched):
+        due = len(data) >= _HEADER.size and data[16] == 2
+        intact = due and crc32c.crc32c(data[21:]) == int.from_bytes(data[17:21], "big")
+        found.append(Batch(data, base, end, intact, due and not intact))
+    return found
+
+
+def reach(fetched: bytes) -> tuple[int, int]:
+    """Returns how many bytes whole batches have, and the offset behind them, −1 if there is none; O(bytes)."""
+    size, reached = 0, -1
+    for data, _, end in _cut_out(fetched):
+        size, reached = size + len(data), max(reached, end)
+    return size, reached
+
+
+def _cut_out(fetched: bytes) -> Iterator[tuple[bytes, int, int]]:
+    """Yields each whole batch, its first offset, and the one behind it."""
+    at, size = 0, _size(fetched, 0)
+    while size:
+        data, at = fetched[at : at + size], at + size
+        size = _size(fetched, at)
+        base = int.from_bytes(data[:8], "big", signed=True)
+        following = int.from_bytes(fetched[at : at + 8], "big", signed=True) if size else base
+        yield data, base, _end(data, base, following)
+
+
+def _size(fetched: bytes, at: int) -> int:
+    """Returns the bytes of the batch that begins there, 0 if it is cut off."""
+    left = len(fetched) - at
+    if left < 12:
+        return 0
+    length = int.from_bytes(fetched[at + 8 : at + 12], "big", signed=True)
+    if length < 0:
+        return left
+    return 12 + length if length <= left - 12 else 0
+
+
+def _end(data: bytes, base: int, following: int) -> int:
+    """Returns the offset behind a batch, which is not behind a following one's first."""
+    if base > _HIGHEST_BASE:
+        return 2**63 - 1
+    last = 0
+    if len(data) >= _HEADER.size and data[16] > 1:
+        last = max(0, int.from_bytes(data[23:27], "big", signed=True))
+    return min(base + 1 + last, following) if following > base else base + 1 + last
+
+
+@dataclass
+class _Section:
+    """Records of a batch, among those of others.
+
+    Attributes:
+        base: its first offset.
+        last: its last offset delta.
+        count: how many records its header claims.
+        timestamp: what the records' own are to be added to, or that of all.
+        created: whether records have their own.
+        begin: the first offset that is wanted.
+        end: the first that is not.
+        counts: whether the batch counts here if it is unreadable.
+        place: where among the bytes its records begin.
+        stop: and where they end.
+    """
+
+    base: int
+    last: int
+    count: int
+    timestamp: int
+    created: bool
+    begin: int
+    end: int
+    counts: bool
+    place: int = 0
+    stop: int = 0
+
+
+@dataclass
+class _Group:
+    """Batches that are laid out together."""
+
+    data: bytearray = field(default_factory=bytearray)
+    sections: list[_Section] = field(default_factory=list)
+    unreadable: int = 0
+
+
+def read(
+    batches: Iterable[Batch], start: int, stop: int, aborted: Sequence[tuple[int, int]], caps: Caps
+) -> Iterator[Records]:
+    """Reads the committed records of [start, stop), some mebibyte of them or one larger batch at a time.
+
+    Control batches and those of aborted transactions are passed over, unless their checksum is wrong. A batch that
+    cannot be read is in the stretch that its end is in.
+
+    Args:
+        batches: those of one fetch, in their order.
+        start: the offset that was asked for.
+        stop: the first that is not wanted.
+        aborted: (producer id, first offset) of the aborted transactions that the fetch touches.
+        caps: the last one holds whose offset is not above a batch's first, or else the first.
+    """
+    pending, aborting = sorted(aborted, key=lambda transaction: transaction[1], reverse=True), set[int]()
+    group, position = _Group(), start
+    for batch in batches:
+        begin, position = position, max(position, batch.end)
+        try:
+            section = _section(batch, begin, stop, pending, aborting)
+            if section is not None:
+                cap = next((cap for offset, cap in reversed(caps) if offset <= batch.base), caps[0][1])
+                made = unpack(
+                    batch.data[22] & _CODEC,
+                    batch.data[_HEADER.size :],
+                    NO_LIMIT if cap is None else cap,
+                )
+                section.place, section.stop = len(group.data), len(group.data) + len(made)
+                group.data += made
+                group.sections.append(section)
+        except Unreadable:
+            group.unreadable += begin < batch.end <= stop
+        if len(group.data) >= _TOGETHER:
+            yield _laid_out(group)
+            group = _Group()
+    yield _laid_out(group)
+
+
+def _section(
+    batch: Batch, begin: int, stop: int, pending: list[tuple[int, int]], aborting: set[int]
+) -> _Section | None:
+    """Returns what the header says of a batch's records, or None if the batch is to be passed over.
+
+    Raises:
+        Unreadable: its header or its checksum is wrong.
+    """
+    if not batch.sound:
+        raise Unreadable
+    base, _, _, _, _, attributes, last, first, highest, producer, _, _, count = _HEADER.unpack_from(
+        batch.data
+    )
+    if last < 0 or not 0 <= base <= _HIGHEST_BASE:
+        raise Unreadable
+    if producer >= 0:
+        while pending and pending[-1][1] <= base + last:
+            aborting.add(pending.pop()[0])
+        if producer in aborting:
+            if _is_abort_marker(batch.data, attributes):
+                aborting.remove(producer)
+            elif attributes & _TRANSACTIONAL:
+                return None
+    if attributes & _CONTROL or batch.end <= begin or base >= stop:
+        return None
+    created = not attributes & _APPEND_TIME
+    timestamp, end = first if created else highest, min(batch.end, stop)
+    return _Section(base, last, count, timestamp, created, begin, end, batch.end <= stop)
+
+
+def _is_abort_marker(data: bytes, attributes: int) -> bool:
+    """Returns whether a batch is a control batch whose record says ABORT: its key is a version and the type 0."""
+    if not attributes & _CONTROL or attributes & _CODEC:
+        return False
+    at, end = _HEADER.size, len(data)
+    _, at = _varint(data, at, end, 5)
+    _, at = _varint(data, at + 1, end, 10)
+    _, at = _varint(data, at, end, 5)
+    length, at = _varint(data, at, end, 5)
+    return length >= 4 and end - at >= 4 and data[at] < 0x80 and data[at + 2 : at + 4] == b"\0\0"
+
+
+def _varint(data: bytes | bytearray, at: int, end: int, most: int) -> tuple[int, int]:
+    """Returns a zigzag varint of 5 or 10 bytes at most, and the place behind it; behind the end if it is none."""
+    number = 0
+    for k in range(most):
+        if at >= end:
+            break
+        byte = data[at]
+        at += 1
+        number |= (byte & 0x7F) << 7 * k
+        if byte < 0x80:
+            if number >> (32 if most == 5 else 64):
+                break
+            return number >> 1 ^ -(number & 1), at
+    return 0, end + 1
+
+
+def _laid_out(group: _Group) -> Records:
+    """Lays the records of batches out; one with a record that is damaged is unreadable as a whole. O(bytes)."""
+    begins, ends, sizes = list[int](), list[int](), list[int]()
+    unreadable, sections = group.unreadable, list[_Section]()
+    for section in group.sections:
+        known = len(begins)
+        if _cut(group.data, section, begins, ends):
+            sections.append(section)
+            sizes.append(len(begins) - known)
+        else:
+            del begins[known:], ends[known:]
+            unreadable += section.counts
+    data, stops = np.frombuffer(group.data, np.uint8), np.array(ends, np.int64)
+    of = np.repeat(np.arange(len(sections)), np.array(sizes, np.int64))
+
+    def of_its_batch(values: Iterable[int]) -> Ints:
+        return np.array([*values], np.int64)[of]
+
+    timestamps, at = _varints(data, np.array(begins, np.int64) + 1, 10)  # behind the record's attributes
+    deltas, at = _varints(data, at, 5)
+    keys, at = _varints(data, at, 5)
+    values, at = _varints(data, at + np.maximum(keys, 0), 5)
+    first, last = at, at + np.maximum(values, 0)
+    headers, at = _varints(data, last, 5)
+    for i in np.flatnonzero(headers).tolist():
+        at[i] = _behind_headers(group.data, int(at[i]), ends[i], int(headers[i]))
+    before = np.full(len(of), -1, np.int64)
+    before[1:][of[1:] == of[:-1]] = deltas[:-1][of[1:] == of[:-1]]
+    good = (at == stops) & (before < deltas) & (deltas <= of_its_batch(one.last for one in sections))
+    damaged = {*of[~good].tolist()}
+    unreadable += sum(sections[i].counts for i in damaged)
+    if damaged:
+        good = ~np.isin(of, [*damaged])
+    offsets = deltas + of_its_batch(one.base for one in sections)
+    good &= offsets >= of_its_batch(one.begin for one in sections)
+    good &= offsets < of_its_batch(one.end for one in sections)
+    created = of_its_batch(one.created for one in sections)
+    timestamps = timestamps * created + of_its_batch(one.timestamp for one in sections)
+    return Records(timestamps[good], data, first[good], last[good], unreadable)
+
+
+def _cut(data: bytearray, section: _Section, begins: list[int], ends: list[int]) -> bool:
+    """Appends where each record of a batch begins and ends; returns whether they are as many as claimed and fill it."""
+    at, stop = section.place, section.stop
+    if not 0 <= section.count <= (stop - at) // _LEAST_RECORD:
+        return False
+    for _ in range(section.count):
+        if at >= stop:
+            return False
+        length = data[at]
+        if length < 0x80 and not length & 1:
+            at, length = at + 1, length >> 1
+        else:
+            length, at = _varint(data, at, stop, 5)
+        begins.append(at)
+        at += length
+        ends.append(at)
+        if length < 0 or at > stop:
+            return False
+    return at == stop
+
+
+def _varints(data: npt.NDArray[np.uint8], at: Ints, most: int) -> tuple[Ints, Ints]:
+    """Returns zigzag varints of 5 or 10 bytes at most, and the places behind them, which are far if they are none."""
+    if not len(data):
+        return at, at
+    last, at = len(data) - 1, at.copy()
+    byte = data[np.minimum(at, last)]
+    number = (byte & 0x7F).astype(np.uint64)
+    at += 1
+    longer = np.flatnonzero(byte & 0x80)
+    for k in range(1, most):
+        if not len(longer):
+            break
+        byte = data[np.minimum(at[longer], last)]
+        at[longer] += 1
+        number[longer] |= (byte & 0x7F).astype(np.uint64) << np.uint64(7 * k)
+        if k == most - 1:
+            at[longer[byte > (0x0F if most == 5 else 1)]] = _FAR
+        longer = longer[byte >= 0x80]
+    at[longer] = _FAR
+    return (number >> np.uint64(1)).astype(np.int64) ^ -(number & np.uint64(1)).astype(np.int64), at
+
+
+_FAR = 1 << 48
+
+
+def _behind_headers(data: bytearray, at: int, end: int, headers: int) -> int:
+    """Returns the place behind so many headers, behind the end if they do not fit."""
+    if headers < 0:
+        return end + 1
+    for _ in range(headers):
+        key, at = _varint(data, at, end, 5)
+        if key < 0:
+            return end + 1
+        value, at = _varint(data, at + key, end, 5)
+        at += max(value, 0)
+        if at > end:
+            break
+    return at
