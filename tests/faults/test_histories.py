@@ -34,6 +34,8 @@ def produce(world: World, rng: random.Random, count: int) -> None:
         elif kind < 0.2:
             value = rng.choice(sorted(BAD))
             world.produce(partition, value, BAD[value])
+        elif kind < 0.24:
+            world.damage(partition, rng.randint(1, 3))
         else:
             indices = [rng.randrange(3) for _ in range(rng.randint(1, 3))]
             reports = np.array([(i,) for i in indices], STREAM.oracle.report_dtype)
@@ -139,6 +141,7 @@ def test_no_history_differs_from_a_recount(block: int) -> None:
         "lost without a word",
         "not decided yet",
         "offsets expired",
+        "a record batch could not be read",
     ):
         assert total[event] > 0, (event, total)
 

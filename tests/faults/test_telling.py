@@ -72,11 +72,12 @@ def usual() -> Iterator[list[Said]]:
     world = Still()
     world.send(2)
     world.produce(0, b"\x07noise", "version")
+    world.damage(0, 2)
     process, told = worker(world)
     turn(process)
     yield told.new()
     assert told.said == []
-    while process.ownership.counted() != {0: 3}:
+    while process.ownership.counted() != {0: 5}:
         turn(process, commit=False)
     counted = told.new()
     assert sum(said[1] for said in counted if said[0] == "counted") == 2
@@ -218,7 +219,12 @@ def uncounted() -> Iterator[list[Said]]:
 SCENES: dict[Callable[[], Iterator[list[Said]]], list[list[Said]]] = {
     usual: [
         [("claimed", 0, "fresh", 0, 1)],
-        [("malformed", {"version": 1}), ("rejected", {"version": 1}, 2, 0, 2), ("counted", 2, 1, 2)],
+        [
+            ("malformed", {"version": 1, "batch": 1}, 0),
+            ("rejected", {"version": 1, "batch": 1}, 0, 2, 0, 2),
+            ("keyed", 1),
+            ("counted", 2, 2, 2),
+        ],
         [("commit_ended", Answer.DONE, "a number")],
         [
             ("publishing", True),
@@ -339,3 +345,17 @@ def test_a_record_whose_letter_was_not_sent_is_not_told() -> None:
     with pytest.raises(Unavailable):
         process.ownership.apply(Batch(0, 0, 1, Columns.of([0], [0], [b"\x07noise"])))
     assert told.new() == [("dropped", 0)]
+
+
+def test_what_is_left_out_of_the_dead_letters_is_told() -> None:
+    world = Still()
+    process, told = worker(world)
+    turn(process)
+    told.new()
+    process.ownership._dead_letters.add = lambda *_: 2
+    process.ownership.apply(Batch(0, 0, 4, Columns.of(range(4), [0] * 4, [b"\x07noise"] * 4)))
+    assert told.new() == [
+        ("malformed", {"version": 4}, 2),
+        ("rejected", {"version": 4}, 2, 0, 0, 0),
+        ("counted", 0, 4, 0),
+    ]

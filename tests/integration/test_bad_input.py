@@ -12,6 +12,7 @@ from kafka.admin import ConfigResource, ConfigResourceType
 import ldp
 from ldp import frames
 from tests.integration.harness import World, assert_snapshot_topic, until
+from worker.kafka.sampling import LETTERS_A_SECOND
 
 pytestmark = pytest.mark.integration
 
@@ -192,6 +193,39 @@ def test_a_record_as_large_as_the_broker_takes(kafka, redis_url, tmp_path):
         assert_counted(world, worker, sent)
         for where, letter in dead_letters(world, 1).items():
             assert_letter(letter, sent[where], cut=True)
+
+
+def test_a_record_larger_than_any_letter(kafka, redis_url, tmp_path):
+    with World(kafka, redis_url, tmp_path, partitions=1) as world:
+        producer = world.open_producer(compression_type="lz4")
+        value = b"\x00" * (7 << 20)
+        world.sent.futures.append(world.put(value, 0, producer))
+        world.send(3)
+        (worker,) = world.start()
+        world.assert_right(world.covered())
+        assert worker.metric("dead_letters_total") == 1
+        (letter,) = dead_letters(world, 1).values()
+        assert_letter(letter, (value, "version"), cut=True)
+
+
+def test_of_a_flood_the_dead_letters_are_a_sample(kafka, redis_url, tmp_path):
+    with World(kafka, redis_url, tmp_path, partitions=1) as world:
+        flood = 5000
+        world.sent.futures += [world.put(b"\x00noise", 0) for _ in range(flood)]
+        world.sent.futures.append(world.put(None, 0))  # another reason, and a key
+        world.send(3)
+        world.settle()
+        worker = world.launch()  # so that it meets them all at once
+        world.assert_right(world.covered())
+        assert world.totals()["rejected"] == {"version": flood, "empty": 1}
+        sent, left_out = (worker.metric(f"dead_letters{name}_total") for name in ("", "_left_out"))
+        assert left_out > 0
+        assert sent + left_out == flood + 1
+        assert worker.metric("keyed_records_total") == 1
+        found = dead_letters(world, int(sent))
+        assert found.keys() >= {(0, offset) for offset in [*range(LETTERS_A_SECOND), flood]}
+        event, *_ = worker.events("records.rejected")
+        assert 0 < event["letters_left_out"] < sum(event["reasons"].values())
 
 
 def test_a_dead_letter_topic_with_a_small_limit(kafka, redis_url, tmp_path):

@@ -131,7 +131,8 @@ def _dead_letter_faults(config: Config, topic: Topic, there: Mapping[str, Topic]
     inputs = [
         there[served.topic].number("max.message.bytes") for served in config.streams if served.topic in there
     ]
-    largest = max((size for size in inputs if size is not None), default=0)
+    # whatever a record has, no letter is larger than what brokers allow by themselves
+    largest = min(max((size for size in inputs if size is not None), default=0), topics.BROKER_LIMIT)
     if limit is not None and limit < largest:
         yield Finding(
             Level.WARNING,

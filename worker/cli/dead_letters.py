@@ -31,7 +31,8 @@ def dead_letters(config: "Config", stream: str | None, last: int, value: bool, a
 
     Says how often each reason occurs among the newest 1,000 dead letters of each partition of their topic, fewer
     where they are large, then shows the newest of those: when, why, where the record came from, its size. What
-    a record held is shown only by --value: its first bytes, or in JSON all that was kept of it, in base64.
+    a record held is shown only by --value: its first bytes, or in JSON all that was kept of it, in base64. Where more
+    than 100 records a second are rejected for one reason, the letters are a sample of them.
     """
     from worker.kafka.letters import newest_letters
     from worker.observe import logs
@@ -79,7 +80,8 @@ def render(letters: "Sequence[Letter]", last: int, value: bool) -> "RenderableTy
             cut = letter.value[:_SHOWN_BYTES]
             rest = f" … {letter.size - len(cut):,} bytes more" if letter.size > len(cut) else ""
             record.append(f"\n{printable(cut)}{rest}", style="italic")
-        newest.add_row(letter.time, Text(letter.reason), record, f"{letter.size:,}")
+        why = f"{letter.reason}: {letter.why}" if letter.why else letter.reason
+        newest.add_row(letter.time, Text(why), record, f"{letter.size:,}")
     title = f"the newest {len(letters):,} dead letters"
     return Group(Text(title, style="bold"), reasons, Text(), newest)
 
@@ -114,6 +116,7 @@ def in_json(letters: "Sequence[Letter]", last: int, value: bool) -> str:
             "bytes": letter.size,
             "rejected_at": letter.time,
         }
+        row |= {"why": letter.why} if letter.why else {}
         listed.append(row | ({"base64": b64encode(letter.value).decode()} if value else {}))
     reasons = {reason: n for reason, _, n in _counts(letters)}
     tree = {"looked_at": len(letters), "reasons": reasons, "letters": listed}

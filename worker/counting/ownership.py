@@ -251,15 +251,17 @@ class Ownership:
             return
         before = sum(window.reports for window in held.state.windows.values())
         verdicts = held.state.apply(self._stream, batch, on_alive)
-        reasons = counted(verdicts, len(batch.unreadable))
+        reasons, left_out = counted(verdicts, len(batch.unreadable)), 0
         if reasons:
             try:
-                self._dead_letters.add(batch, verdicts)
+                left_out = self._dead_letters.add(batch, verdicts)
             except Unavailable:
                 self.drop([batch.partition])  # its offset is past letters that were never sent
                 raise
-            self._events.malformed(reasons)
-        self._rejections.add(batch, verdicts)
+            self._events.malformed(reasons, left_out)
+        self._rejections.add(batch, verdicts, left_out)
+        if batch.keyed:
+            self._events.keyed(batch.keyed)
         after = sum(window.reports for window in held.state.windows.values())
         accepted = len(verdicts) - int(np.count_nonzero(verdicts))
         self._events.counted(accepted, reasons.total(), after - before)

@@ -141,12 +141,15 @@ class Store(Protocol):
 class DeadLetters(Protocol):
     """Where malformed records go."""
 
-    def add(self, batch: Batch, verdicts: npt.NDArray[np.uint8]) -> None:
+    def add(self, batch: Batch, verdicts: npt.NDArray[np.uint8]) -> int:
         """Sends what a batch has of rejected records and of unreadable record batches, without waiting.
 
         Args:
             batch: a counted one.
             verdicts: on its records, as `ldp.frames.Decoded` has them.
+
+        Returns:
+            How many of them leave no letter, as too many come at once.
 
         Raises:
             Unavailable: they cannot be sent now; some may have been.
@@ -226,11 +229,19 @@ class Events(Protocol):
     def counted(self, accepted: int, rejected: int, reports: int) -> None:
         """A batch is counted: so many records, and so many reports in them."""
 
-    def malformed(self, reasons: Mapping[str, int]) -> None:
-        """So many records are malformed, by reason, and were sent to the dead letters."""
+    def keyed(self, records: int) -> None:
+        """So many records came with a key or headers, which nobody has looked at."""
 
-    def rejected(self, reasons: Mapping[str, int], accepted: int, partition: int, offset: int) -> None:
-        """So many records were rejected since the last time, the first of them there, and so many accepted."""
+    def malformed(self, reasons: Mapping[str, int], left_out: int) -> None:
+        """So many records are malformed, by reason, and but for those left out they were sent to the dead letters."""
+
+    def rejected(
+        self, reasons: Mapping[str, int], left_out: int, accepted: int, partition: int, offset: int
+    ) -> None:
+        """So many records were rejected since the last time, the first of them there, and so many accepted.
+
+        Of those that were rejected so many were left out of the dead letters.
+        """
 
     def moved(self, partition: int, counted: int, polled: int) -> None:
         """A polled batch does not begin where counting stopped."""

@@ -3,7 +3,7 @@
 What a worker needs, each the Kafka of a port or of a part of one:
 
 - `log`: reports in, as a member of a consumer group, and the offsets that mirror what was counted.
-- `dead_letters`: malformed records out.
+- `dead_letters`: malformed records out; `sampling`: which of them, where they are many.
 - `outbox`: snapshots out, a transaction each, and the head of the newest.
 - `group`: what the group knows of partitions without counts.
 

@@ -1,7 +1,9 @@
 """Dead letters: malformed records leave for a topic of their own, with where they came from and why in their headers.
 
 At least once: the letters are flushed before the offset that passes them is committed, so a crash in between sends
-them again. Their key is ``topic/partition/offset``; their headers are named as Kafka Connect names them.
+them again. Where more records are malformed than anybody reads, they are a sample. Their key is
+``topic/partition/offset``; their headers are named as Kafka Connect names them. A letter has a record's value, or of a
+large one the first bytes, its size and its hash; never its key or its headers.
 """
 
 import contextlib
@@ -10,6 +12,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,17 +26,44 @@ from worker.counting.columns import Batch, Unreadable
 from worker.counting.ports import Unavailable
 from worker.counting.rejections import REASONS, UNREADABLE
 from worker.kafka import quirks
+from worker.kafka.sampling import Sample
 
 ERRORS = "__connect.errors."
 """What the names of most headers begin with, after Kafka Connect's."""
+WHOLE_BYTES = (1 << 20) - (8 << 10)
+"""The largest record that is kept whole: with its headers no more than brokers let into a topic by themselves."""
 PREFIX_BYTES = 1024
-"""How much is kept of a record that is too large for the dead-letter topic."""
+"""How much is kept of a record that is larger than that, or too large for the dead-letter topic."""
 
 _FLUSH_SECONDS = 10
-_MOST_PENDING = 64 << 20
+_MOST_PENDING = 32 << 20
 """Bytes of letters that may wait for their acknowledgement, before counting waits for them."""
 
 _TOO_LARGE = (kafka_errors.MessageSizeTooLargeError, kafka_errors.RecordListTooLargeError)
+
+
+@dataclass(frozen=True)
+class _Letter:
+    """A letter on its way."""
+
+    key: bytes
+    value: bytes
+    headers: list[tuple[str, bytes]]
+
+    @property
+    def size(self) -> int:
+        return len(self.key) + len(self.value) + sum(len(name) + len(said) for name, said in self.headers)
+
+    def cut(self) -> "_Letter":
+        value, said = _cut(self.value)
+        return _Letter(self.key, value, self.headers + said)
+
+
+def _cut(value: bytes | memoryview) -> tuple[bytes, list[tuple[str, bytes]]]:
+    """Returns the first bytes of a value, and headers that say what it was; it is not copied."""
+    digest = hashlib.sha256(value).hexdigest()
+    said = [("truncated.sha256", digest.encode()), ("truncated.size", str(len(value)).encode())]
+    return bytes(value[:PREFIX_BYTES]), said
 
 
 class KafkaDeadLetters:
@@ -46,6 +76,7 @@ class KafkaDeadLetters:
         topic: the dead-letter topic.
         on_acknowledged: called for each letter that is safe.
         attempt: makes what a sending runs in, so that readiness hears how it went.
+        clock: seconds, for how many letters are sent.
     """
 
     def __init__(
@@ -56,10 +87,12 @@ class KafkaDeadLetters:
         topic: str,
         on_acknowledged: Callable[[], object],
         attempt: Callable[[], AbstractContextManager[None]],
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._stream, self._source, self._topic = stream, source, topic
         self._on_acknowledged, self._attempt = on_acknowledged, attempt
-        self._pending: deque[tuple[Any, bytes, bytes, list[tuple[str, bytes]]]] = deque()
+        self._sample = Sample(clock)
+        self._pending: deque[tuple[Any, _Letter]] = deque()
         self._waiting = 0
         try:
             self._producer = KafkaProducer(
@@ -70,32 +103,46 @@ class KafkaDeadLetters:
                 batch_size=1 << 14,
                 acks="all",
                 **quirks.OUTLIVES_REFUSALS,
-                max_request_size=1 << 30,  # the topic's own limit decides
+                max_request_size=2 << 20,  # more than any letter has: the topic's own limit decides
                 max_block_ms=_FLUSH_SECONDS * 1000,
                 allow_auto_create_topics=False,
             )
         except kafka_errors.RetriableError as error:
             raise Unavailable(f"Kafka: {error}") from error
 
-    def add(self, batch: Batch, verdicts: npt.NDArray[np.uint8]) -> None:
+    def add(self, batch: Batch, verdicts: npt.NDArray[np.uint8]) -> int:
         """Sends a batch's rejected records and unreadable record batches, without waiting for the broker's answer.
+
+        Of those that come too fast a sample, see `worker.kafka.sampling`: O(records) in arrays, and what each letter
+        that is sent costs.
+
+        Returns:
+            How many were left out.
 
         Raises:
             Unavailable: too many letters wait for an acknowledgement already, or the topic is not there.
         """
         columns = batch.columns
-        for i in np.flatnonzero(verdicts).tolist():
-            offset, reason = int(columns.offsets[i]), frames.VERDICTS[verdicts[i]]
-            self._add(batch.partition, offset, reason, columns.value(i))
-        for bad in batch.unreadable:
-            self._add(batch.partition, bad.offset, UNREADABLE, None, bad)
+        chosen = self._sample.choose(columns, verdicts)
+        unreadable = batch.unreadable[: self._sample.most(UNREADABLE)]
+        for i in chosen.tolist():
+            value = columns.data[columns.begins[i] : columns.ends[i]]
+            self._add(batch.partition, int(columns.offsets[i]), frames.VERDICTS[verdicts[i]], value)
+        for bad in unreadable:
+            self._add(batch.partition, bad.offset, UNREADABLE, np.empty(0, np.uint8), bad)
+        rejected = int(np.count_nonzero(verdicts)) + len(batch.unreadable)
+        return rejected - len(chosen) - len(unreadable)
 
     def _add(
-        self, partition: int, offset: int, reason: str, value: bytes | None, bad: Unreadable | None = None
+        self,
+        partition: int,
+        offset: int,
+        reason: str,
+        value: npt.NDArray[np.uint8],
+        bad: Unreadable | None = None,
     ) -> None:
         if self._waiting > _MOST_PENDING:
             self.flush()
-        key = f"{self._source}/{partition}/{offset}".encode()
         headers = [
             (f"{ERRORS}topic", self._source.encode()),
             (f"{ERRORS}partition", str(partition).encode()),
@@ -111,8 +158,10 @@ class KafkaDeadLetters:
                 ("batch.size", str(bad.size).encode()),
                 ("batch.sha256", bad.sha256.encode()),
             ]
+        kept, said = _cut(value.data) if len(value) > WHOLE_BYTES else (value.tobytes(), [])
         with self._attempt():
-            self._send(key, value or b"", headers)
+            self._send(_Letter(f"{self._source}/{partition}/{offset}".encode(), kept, headers + said))
+        self._sample.sent(reason, len(value))
 
     def flush(self) -> None:
         """Waits until every letter is acknowledged; one that is too large for the topic goes as its hash and prefix.
@@ -128,22 +177,20 @@ class KafkaDeadLetters:
     def _flush(self) -> None:
         deadline = time.monotonic() + _FLUSH_SECONDS
         while self._pending:
-            future, key, value, headers = self._pending[0]  # where it stays until it is safe
+            future, letter = self._pending[0]  # where it stays until it is safe
             try:
                 future.get(max(0.0, deadline - time.monotonic()))
                 self._on_acknowledged()
             except _TOO_LARGE:
-                if len(value) <= PREFIX_BYTES:
+                if len(letter.value) <= PREFIX_BYTES:
                     raise kafka_errors.MessageSizeTooLargeError(
-                        f"topic {self._topic!r} does not take a malformed record of {len(value)} bytes, nor the first"
-                        f" {PREFIX_BYTES} bytes of a longer one: raise its max.message.bytes"
+                        f"topic {self._topic!r} does not take a malformed record of {len(letter.value)} bytes, nor the"
+                        f" first {PREFIX_BYTES} bytes of a longer one: raise its max.message.bytes"
                     ) from None
-                digest = hashlib.sha256(value).hexdigest().encode()
-                cut = [("truncated.sha256", digest), ("truncated.size", str(len(value)).encode())]
-                self._send(key, value[:PREFIX_BYTES], headers + cut)
+                self._send(letter.cut())
             except kafka_errors.RetriableError as error:
                 if future.is_done:  # else it is still on its way
-                    self._send(key, value, headers)
+                    self._send(letter)
                     self._pop()
                 raise Unavailable(f"Kafka: dead letters are not acknowledged: {error}") from error
             self._pop()
@@ -154,13 +201,15 @@ class KafkaDeadLetters:
             self._producer.close(timeout=_FLUSH_SECONDS)
 
     def _pop(self) -> None:
-        _, _, value, _ = self._pending.popleft()
-        self._waiting -= len(value)
+        _, letter = self._pending.popleft()
+        self._waiting -= letter.size
 
-    def _send(self, key: bytes, value: bytes, headers: list[tuple[str, bytes]]) -> None:
+    def _send(self, letter: _Letter) -> None:
         try:
-            future = self._producer.send(self._topic, value=value, key=key, headers=headers)
+            future = self._producer.send(
+                self._topic, value=letter.value, key=letter.key, headers=letter.headers
+            )
         except (kafka_errors.RetriableError, quirks.TOPIC_MISSING) as error:
             raise Unavailable(f"Kafka: dead letters cannot be sent: {error}") from error
-        self._pending.append((future, key, value, headers))
-        self._waiting += len(value)
+        self._pending.append((future, letter))
+        self._waiting += letter.size

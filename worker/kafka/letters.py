@@ -20,21 +20,23 @@ class Letter:
     Attributes:
         reason: why the record was rejected.
         message: the reason for people.
+        why: of a record batch that cannot be read, what is wrong with it; else empty.
         stream: the stream that rejected it.
         topic: the topic that the record came from.
         partition: its partition there.
         offset: its offset there.
-        size: how many bytes the record's value had.
+        size: how many bytes the record's value had, or the record batch.
         written: when it was rejected, in milliseconds since the epoch.
         value: the record's value, or its first bytes where that was too large.
 
     Example:
-        >>> Letter("version", "...", "colours", "reports", 0, 17, 2, 0, b"{}").where
+        >>> Letter("version", "...", "", "colours", "reports", 0, 17, 2, 0, b"{}").where
         'reports/0/17'
     """
 
     reason: str
     message: str
+    why: str
     stream: str
     topic: str
     partition: int
@@ -59,6 +61,8 @@ class Letter:
 
 def newest_letters(config: Config, stream: str | None = None) -> list[Letter]:
     """Returns the newest dead letters of each partition of their topic, the newest of all first.
+
+    Of many malformed records they are a sample, see `worker.kafka.sampling`.
 
     Args:
         config: where they are.
@@ -87,11 +91,12 @@ def _letter(record: Any) -> Letter:
     return Letter(
         reason=said(f"{ERRORS}exception.class.name"),
         message=said(f"{ERRORS}exception.message"),
+        why=printable(headers.get("batch.why", b"")),
         stream=said("stream"),
         topic=said(f"{ERRORS}topic"),
         partition=number(f"{ERRORS}partition", -1),
         offset=number(f"{ERRORS}offset", -1),
-        size=number("truncated.size", len(value)),
+        size=number("truncated.size", number("batch.size", len(value))),
         written=record.timestamp,
         value=value,
     )

@@ -25,8 +25,6 @@ BROKER_LIMIT = 1_048_588
 
 _RECORD = 512
 """A report's record without the report: frame or JSON around it, key, headers, batch header."""
-_LETTER = 8192
-"""A dead letter without the record: key, headers with the reason and the origin, batch header."""
 _SEGMENT = 64 << 20
 
 
@@ -139,15 +137,7 @@ def specs(config: Config, partitions: int) -> list[TopicSpec]:
             },
         )
     )
-    largest = max(max(largest_report(served.stream)) for served in config.streams)
-    needed.append(
-        TopicSpec(
-            config.dead_letters.topic,
-            "dead letters",
-            1,
-            {"cleanup.policy": "delete"} | _room(largest + _LETTER),
-        )
-    )
+    needed.append(TopicSpec(config.dead_letters.topic, "dead letters", 1, {"cleanup.policy": "delete"}))
     return needed
 
 

@@ -85,15 +85,27 @@ class StreamEvents:
         self._metrics.records.labels(self._stream, "accepted").inc(accepted)
         self._metrics.reports.labels(self._stream).inc(reports)
 
-    def malformed(self, reasons: Mapping[str, int]) -> None:
-        """Counts them, by reason."""
+    def keyed(self, records: int) -> None:
+        """Counts them."""
+        self._metrics.keyed.labels(self._stream).inc(records)
+
+    def malformed(self, reasons: Mapping[str, int], left_out: int) -> None:
+        """Counts them, by reason, and those without a letter."""
         for reason, n in reasons.items():
             self._metrics.rejected.labels(self._stream, reason).inc(n)
+        self._metrics.left_out.labels(self._stream).inc(left_out)
 
-    def rejected(self, reasons: Mapping[str, int], accepted: int, partition: int, offset: int) -> None:
+    def rejected(
+        self, reasons: Mapping[str, int], left_out: int, accepted: int, partition: int, offset: int
+    ) -> None:
         """Says it, of many records at once."""
         self._logger.warning(
-            "records.rejected", reasons=reasons, accepted=accepted, partition=partition, offset=offset
+            "records.rejected",
+            reasons=reasons,
+            letters_left_out=left_out,
+            accepted=accepted,
+            partition=partition,
+            offset=offset,
         )
 
     def moved(self, partition: int, counted: int, polled: int) -> None:

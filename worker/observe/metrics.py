@@ -40,6 +40,14 @@ class Metrics:
         self.reports = counter("reports_total", "Reports counted by this process.")
         self.rejected = counter("rejected_total", "Malformed records, by reason.", ("stream", "reason"))
         self.dead_letters = counter("dead_letters_total", "Records sent to the dead-letter topic.")
+        self.left_out = counter(
+            "dead_letters_left_out_total",
+            "Malformed records that left no dead letter, as too many came at once; they are in rejected_total.",
+        )
+        self.keyed = counter(
+            "keyed_records_total",
+            "Records that came with a key or headers; either can link a report to a device or a session.",
+        )
         self.claims = counter("claims_total", "Partitions claimed, by how they began.", ("stream", "start"))
         self.commits = counter("commits_total", "Commits to Redis, by verdict.", ("stream", "verdict"))
         self.commit_seconds = histogram("commit_seconds", "Time of one partition's commit to Redis.")
@@ -113,6 +121,8 @@ class Metrics:
         ):
             for value in values:
                 metric.labels(stream, str(value))
+        for counted in (self.reports, self.dead_letters, self.left_out, self.keyed, self.snapshots):
+            counted.labels(stream)
 
     def forget_partition(self, stream: str, partition: int) -> None:
         """Drops a partition's gauges once another worker counts it."""

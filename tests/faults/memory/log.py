@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from tests.faults.memory.scheduler import Member
 from tests.faults.memory.world import World
-from worker.counting.columns import Batch, Columns
+from worker.counting.columns import Batch, Columns, Unreadable
 from worker.counting.ports import NotOwner, Unavailable
 from worker.counting.rules import Rule
 
@@ -36,13 +36,20 @@ class MemoryLog:
             if at < world.firsts[partition]:
                 self.revoked.add(partition)  # out of range: let go of, and claimed again
                 continue
-            end = min(len(log), at + world.rng.randint(0, 6))
+            end = world.whole(partition, min(len(log), at + world.rng.randint(0, 6)))
             if end > at:
-                seen = [i for i in range(at, end) if not log[i].marker]
-                columns = Columns.of(seen, [log[i].timestamp for i in seen], [log[i].value for i in seen])
-                batches.append(Batch(partition, at, end, columns))
+                batches.append(self._batch(partition, at, end))
                 self.positions[partition] = end
         return batches
+
+    def _batch(self, partition: int, at: int, end: int) -> Batch:
+        log = self.world.logs[partition]
+        seen = [i for i in range(at, end) if not log[i].marker and log[i].unreadable is None]
+        columns = Columns.of(seen, [log[i].timestamp for i in seen], [log[i].value for i in seen])
+        # one of which the log has lost the beginning is still there as a whole
+        bad = [(first, i + 1) for i in range(at, end) if (first := log[i].unreadable) is not None]
+        unreadable = tuple(Unreadable(first, to, 100, "00" * 32, "checksum") for first, to in bad)
+        return Batch(partition, at, end, columns, unreadable, sum(log[i].keyed for i in seen))
 
     def _join(self, assignment: Collection[int]) -> None:
         world, new = self.world, set(assignment)

@@ -12,6 +12,7 @@ from tests.faults.memory.world import World
 from worker.counting.columns import Batch
 from worker.counting.head import Head
 from worker.counting.ports import Unavailable
+from worker.counting.rejections import UNREADABLE
 
 
 class MemoryLetters:
@@ -21,9 +22,13 @@ class MemoryLetters:
         self.world = world
         self.pending: list[tuple[int, int]] = []
 
-    def add(self, batch: Batch, verdicts: npt.NDArray[np.uint8]) -> None:
+    def add(self, batch: Batch, verdicts: npt.NDArray[np.uint8]) -> int:
         for index in np.flatnonzero(verdicts).tolist():
             self.send(batch.partition, int(batch.columns.offsets[index]), VERDICTS[verdicts[index]])
+        for bad in batch.unreadable:
+            assert self.world.logs[batch.partition][bad.end - 1].unreadable == bad.offset
+            self.send(batch.partition, bad.end - 1, UNREADABLE)
+        return 0
 
     def send(self, partition: int, offset: int, reason: str) -> None:
         answer = self.world.answers[partition][offset]

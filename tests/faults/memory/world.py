@@ -38,11 +38,19 @@ class Faults:
 
 @dataclass
 class Record:
-    """An entry of a log; a marker is an offset that no consumer sees."""
+    """An entry of a log; a marker is an offset that no consumer sees.
+
+    Attributes:
+        unreadable: where the last offset of a record batch that cannot be read is, its first offset; those before it
+            are markers.
+        keyed: whether it came with a key or headers.
+    """
 
     value: bytes | None
     timestamp: int
     marker: bool = False
+    unreadable: int | None = None
+    keyed: bool = False
 
 
 @dataclass
@@ -182,8 +190,25 @@ class World(Scheduler):
     def produce(self, partition: int, value: bytes | None, answer: Any, *, marker: bool = False) -> None:
         """Appends a record; ``answer`` is what it must count as: a list of indices, or the reason of its rejection."""
         log = self.logs[partition]
-        log.append(Record(value, 1000 + self.rng.randrange(1000), marker))
+        log.append(Record(value, 1000 + self.rng.randrange(1000), marker, keyed=len(log) % 3 == 0))
         self.answers[partition].append(answer)
+
+    def damage(self, partition: int, records: int) -> None:
+        """Appends a record batch of so many records that cannot be read: it counts as one rejected record."""
+        log = self.logs[partition]
+        first = len(log)
+        log += [Record(None, 0, marker=True) for _ in range(records - 1)] + [
+            Record(None, 0, unreadable=first)
+        ]
+        self.answers[partition] += [[]] * (records - 1) + ["batch"]
+
+    def whole(self, partition: int, end: int) -> int:
+        """Returns the end of a stretch that ends inside no record batch that cannot be read."""
+        log = self.logs[partition]
+        for last in range(end, len(log)):
+            if (first := log[last].unreadable) is not None:
+                return last + 1 if first < end else end
+        return end
 
     def answer(self, partition: int, at: int, ruled: Sequence[Mapping[str, Any]]) -> Any:
         """Returns what a record must count as under the rule that is recorded for its offset."""
@@ -236,6 +261,8 @@ class World(Scheduler):
         assert state.offset <= len(self.logs[partition])
         counted = self.recount(partition, state.start, state.offset, state.gaps, ruled)
         window = state.windows[ALL]
+        if "batch" in counted.rejected:
+            self.note("a record batch could not be read")
         assert window.state.tolist() == counted.state
         assert (window.reports, state.accepted, state.rejected, state.late, state.watermark) == (
             counted.reports,

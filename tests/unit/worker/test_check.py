@@ -27,6 +27,7 @@ from worker.counting.partition import PartitionState
 from worker.counting.rules import Configured, Rule, Terms
 from worker.kafka import topics
 from worker.kafka.cluster import Brokers, Cluster
+from worker.kafka.dead_letters import WHOLE_BYTES
 from worker.kafka.undecided import Undecided
 
 CONFIG_TEXT = """
@@ -237,15 +238,35 @@ def test_topics_are_made_with_room_for_the_largest_record():
     # 2 MiB a report, 2.7 MiB as JSON: more than what brokers allow by themselves
     made = settings(large("oue", domain_size=1 << 24))
     least = (1 << 24) // 8 * 4 // 3
-    assert (
-        least < int(made["reports"]["max.message.bytes"]) < int(made["ldp-dead-letters"]["max.message.bytes"])
-    )
-    assert int(made["ldp-dead-letters"]["max.message.bytes"]) < least + 20_000
+    assert least < int(made["reports"]["max.message.bytes"]) < least + 20_000
+    # a dead letter of such a record is its beginning
+    assert "max.message.bytes" not in made["ldp-dead-letters"]
+    assert WHOLE_BYTES + 4096 < topics.BROKER_LIMIT
     for config in (large("oue", domain_size=1 << 20), large("pgr", domain_size=1 << 24), CONFIG):
         assert "max.message.bytes" not in settings(config)["reports"] | settings(config)["ldp-dead-letters"]
     # what was made so is not complained about
     there = {name: topics.Topic("id-1", 2, 3, SOUND | dict(settings)) for name, settings in made.items()}
     assert {f.level for f in judge_topics(large("oue", domain_size=1 << 24), there)} == {Level.OK}
+
+
+@pytest.mark.parametrize(
+    ("reports", "letters", "asked"),
+    [
+        (1_048_588, 1_048_588, None),
+        (8 << 20, 1_048_588, None),
+        (8 << 20, 9000, 1_048_588),
+        (7000, 6999, 7000),
+    ],
+)
+def test_dead_letters_need_no_more_room_than_the_largest_has(reports, letters, asked):
+    there = {
+        "reports": topic(max_message_bytes=str(reports)),
+        "ldp-dead-letters": topic(max_message_bytes=str(letters)),
+    }
+    found = [f for f in judge_topics(CONFIG, cluster() | there) if f.subject == "topic ldp-dead-letters"]
+    assert [f.todo for f in found] == [
+        "" if asked is None else f"set max.message.bytes={asked} to keep them whole"
+    ]
 
 
 @pytest.mark.parametrize("protocol", ORACLES)

@@ -61,13 +61,18 @@ CASES = {
             ("reports_total",): 9,
         },
     ),
-    "malformed": (({"json": 1},), None, {("rejected_total", "reason", "json"): 1}),
+    "keyed": ((4,), None, {("keyed_records_total",): 4}),
+    "malformed": (
+        ({"json": 3}, 2),
+        None,
+        {("rejected_total", "reason", "json"): 3, ("dead_letters_left_out_total",): 2},
+    ),
     "rejected": (
-        ({"json": 2}, 5, 3, 7),
+        ({"json": 2}, 1, 5, 3, 7),
         (
             "warning",
             "records.rejected",
-            {"reasons": {"json": 2}, "accepted": 5, "partition": 3, "offset": 7},
+            {"reasons": {"json": 2}, "letters_left_out": 1, "accepted": 5, "partition": 3, "offset": 7},
         ),
         {},
     ),
@@ -231,3 +236,13 @@ def test_an_attempt_without_an_answer_is_timed_and_not_counted():
     assert samples[keyed("commit_seconds_count")] == 1
     assert sum(value for (name, _), value in samples.items() if name == "commits_total") == 0
     assert keyed("snapshot_seconds_count") not in samples
+
+
+def test_every_counter_of_a_stream_is_0_before_its_first_event():
+    metrics = Metrics()
+    metrics.begin("s")
+    counters = {family.name: family for family in metrics.registry.collect() if family.type == "counter"}
+    for name, family in counters.items():
+        values = [sample.value for sample in family.samples if sample.name.endswith("_total")]
+        assert values, name
+        assert set(values) == {0}, name

@@ -43,33 +43,42 @@ class Said:
     def warn(self, event, **facts):
         self.events.append((event, facts))
 
+    def add(self, batch, verdicts, left_out=0):
+        self.rejections.add(batch, verdicts, left_out)
+
 
 def test_point_11_the_first_rejection_is_said_at_once_the_others_once_a_minute():
     said = Said()
-    said.rejections.add(*batch())
+    said.add(*batch())
     said.rejections.say()
     assert said.events == []
-    said.rejections.add(*batch(7, 3, partition=2, start=100))
-    facts = {"reasons": {"version": 2}, "accepted": 8, "partition": 2, "offset": 103}
+    said.add(*batch(7, 3, partition=2, start=100))
+    facts = {"reasons": {"version": 2}, "letters_left_out": 0, "accepted": 8, "partition": 2, "offset": 103}
     assert said.events == [("records.rejected", facts)]
     # what comes within the minute is said together, with the first of it
     for start in range(0, 500, 10):
         said.now += EVERY_SECONDS / 51
-        said.rejections.add(*batch(*range(10), partition=1, start=start))
+        said.add(*batch(*range(10), partition=1, start=start), left_out=3)
         said.rejections.say()
     assert len(said.events) == 1
     said.now += EVERY_SECONDS
     said.rejections.say()
-    facts = {"reasons": {"version": 500}, "accepted": 0, "partition": 1, "offset": 0}
+    facts = {"reasons": {"version": 500}, "letters_left_out": 150, "accepted": 0, "partition": 1, "offset": 0}
     assert said.events[1:] == [("records.rejected", facts)]
     # and silence when nothing more comes, or only good records
     said.now += 10 * EVERY_SECONDS
-    said.rejections.add(*batch())
+    said.add(*batch())
     said.rejections.say()
     assert len(said.events) == 2
     # what was accepted before is no part of it
-    said.rejections.add(*batch(9, start=70))
-    assert said.events[2][1] == {"reasons": {"version": 1}, "accepted": 9, "partition": 0, "offset": 79}
+    said.add(*batch(9, start=70))
+    assert said.events[2][1] == {
+        "reasons": {"version": 1},
+        "letters_left_out": 0,
+        "accepted": 9,
+        "partition": 0,
+        "offset": 79,
+    }
 
 
 def test_point_11_reasons_are_counted_by_the_streams_document():
@@ -137,6 +146,19 @@ def test_point_11_a_large_value_is_cut_and_its_size_said():
     )
     assert "x" * 256 + " … 999,744 bytes more" in text
     assert "1,000,000" in text
+
+
+def test_a_record_batch_that_cannot_be_read_says_what_is_wrong_with_it_and_how_large_it_is():
+    said = {
+        "__connect.errors.exception.class.name": "batch",
+        "batch.why": "check\x1bsum",
+        "batch.size": "70000",
+    }
+    found = letter(b"", **said)
+    rows = [line.split() for line in shown([found]).splitlines()]
+    assert ["1970-01-01T00:00:00Z", "batch:", r"check\x1bsum", "reports/3/17", "70,000"] in rows
+    (row,) = json.loads(dead_letters.in_json([found], 1, value=False))["letters"]
+    assert (row["reason"], row["why"], row["bytes"]) == ("batch", r"check\x1bsum", 70_000)
 
 
 def test_point_11_letters_of_others_do_no_harm():

@@ -1,0 +1,288 @@
+"""Dead letters: which are sent where too many come, what they hold of large records, and what waits for them."""
+
+import contextlib
+import hashlib
+import random
+import tracemalloc
+from pathlib import Path
+
+import numpy as np
+import pytest
+from kafka import errors as kafka_errors
+
+import ldp
+from ldp.frames import VERDICTS, Reason
+from worker.cli.dead_letters import dead_letters as command
+from worker.counting.columns import Batch, Columns, Unreadable
+from worker.counting.ports import Unavailable
+from worker.kafka import dead_letters
+from worker.kafka.dead_letters import PREFIX_BYTES, WHOLE_BYTES, KafkaDeadLetters
+from worker.kafka.sampling import BYTES_A_SECOND, BYTES_AT_ONCE, LETTERS_A_SECOND, Sample
+
+STREAM = ldp.Stream("colours", ldp.GRR("1", 3))
+VERSION, RANGE = VERDICTS.index(Reason.VERSION, 1), VERDICTS.index(Reason.RANGE, 1)
+
+
+class Future:
+    def __init__(self, error=None):
+        self.error, self.is_done = error, True
+
+    def get(self, _timeout):
+        if self.error is not None:
+            raise self.error
+
+
+class Topic:
+    """The dead-letter topic and its producer: keeps what is acknowledged, as (key, value, headers)."""
+
+    def __init__(self, limit=1 << 40):
+        self.limit, self.settings, self.sent, self.refusal = limit, {}, [], None
+        self.kept = {}
+
+    def __call__(self, **settings):
+        self.settings = settings
+        return self
+
+    def send(self, topic, *, value, key, headers):
+        assert topic == "dead"
+        if self.refusal is not None:
+            raise self.refusal
+        self.sent.append(key.decode())
+        if len(value) + sum(len(name) + len(said) for name, said in headers) > self.limit:
+            return Future(kafka_errors.MessageSizeTooLargeError())
+        self.kept[key.decode()] = value, {name: said.decode() for name, said in headers}
+        return Future()
+
+
+@pytest.fixture
+def topic(monkeypatch):
+    topic = Topic()
+    monkeypatch.setattr(dead_letters, "KafkaProducer", topic)
+    return topic
+
+
+class Open:
+    """Dead letters with a clock that stands still, and what is told of them."""
+
+    def __init__(self):
+        self.now, self.safe, self.attempts = 100.0, 0, 0
+        self.letters = KafkaDeadLetters(
+            {}, STREAM, "in", "dead", self.acknowledged, self.attempt, lambda: self.now
+        )
+
+    def acknowledged(self):
+        self.safe += 1
+
+    @contextlib.contextmanager
+    def attempt(self):
+        self.attempts += 1
+        yield
+
+    def add(self, values, verdict=VERSION, start=0, unreadable=()):
+        verdicts = np.broadcast_to(np.array(verdict, np.uint8), len(values))
+        columns = Columns.of(range(start, start + len(values)), [0] * len(values), values)
+        return self.letters.add(Batch(4, start, start + len(values), columns, tuple(unreadable)), verdicts)
+
+
+def bad_batch(offset):
+    return Unreadable(offset, offset + 3, 77, "ab" * 32, "codec")
+
+
+# --- which are sent ---------------------------------------------------------------------------------------------------
+
+
+def test_what_comes_slowly_leaves_a_letter_each(topic):
+    opened, sent = Open(), 0
+    for second in range(50):
+        opened.now = 100.0 + second
+        assert opened.add([b"\x07noise"] * LETTERS_A_SECOND, start=sent) == 0
+        sent += LETTERS_A_SECOND
+    opened.letters.flush()
+    assert topic.kept.keys() == {f"in/4/{offset}" for offset in range(sent)}
+    assert opened.safe == sent
+
+
+def test_of_a_flood_the_first_and_then_so_many_a_second(topic):
+    opened, added, left_out = Open(), 0, 0
+    for tick in range(201):  # ten seconds of 20,000 records a second
+        opened.now = 100.0 + tick / 20
+        left_out += opened.add([b"\x07noise"] * 1000, start=added)
+        added += 1000
+    offsets = sorted(int(key.rsplit("/", 1)[1]) for key in topic.kept)
+    assert len(offsets) == added - left_out
+    assert abs(len(offsets) - 11 * LETTERS_A_SECOND) <= 1  # those at once, and ten seconds'
+    assert offsets[:LETTERS_A_SECOND] == list(range(LETTERS_A_SECOND))
+    seconds = np.bincount(np.array(offsets[LETTERS_A_SECOND:]) // 20_000)
+    assert np.ptp(seconds[:10]) <= 10  # none goes without for long
+    # after a pause it is the first again
+    opened.now += 60
+    assert opened.add([b"\x07noise"] * LETTERS_A_SECOND, start=added) == 0
+
+
+def test_every_reason_keeps_some_whatever_floods_beside_it(topic):
+    opened = Open()
+    verdicts = np.full(100_000, VERSION, np.uint8)
+    verdicts[::10] = 0
+    verdicts[99_991] = RANGE
+    columns = Columns.of(range(100_000), [0] * 100_000, [b"\x07"] * 100_000)
+    batch = Batch(4, 0, 100_000, columns, tuple(bad_batch(n) for n in range(100_000, 100_300, 3)))
+    left_out = opened.letters.add(batch, verdicts)
+    reasons = [headers["__connect.errors.exception.class.name"] for _, headers in topic.kept.values()]
+    assert reasons == ["version"] * LETTERS_A_SECOND + ["range"] + ["batch"] * LETTERS_A_SECOND
+    assert left_out == 90_000 + 100 - len(reasons)
+    assert "in/4/99991" in topic.kept
+    assert "in/4/0" not in topic.kept  # accepted
+
+
+def test_which_record_is_chosen_has_nothing_to_do_with_what_it_holds():
+    """Another content of any one record never changes whether that record is chosen."""
+    rng = random.Random(3)
+    for _ in range(200):
+        sizes = [rng.choice([0, 10, 1 << 20, 6 << 20]) for _ in range(12)]
+        i, other = rng.randrange(12), rng.choice([0, 1 << 21, 1 << 24])
+        picked = []
+        for size in (sizes[i], other):
+            ends = np.cumsum([*sizes[:i], size, *sizes[i + 1 :]])
+            begins = np.r_[0, ends[:-1]]
+            columns = Columns(np.arange(12), np.zeros(12, np.int64), np.empty(0, np.uint8), begins, ends)
+            picked.append(i in Sample(lambda: 0.0).choose(columns, np.full(12, VERSION, np.uint8)))
+        assert picked[0] == picked[1]
+
+
+def first(sample, sizes, reason="version"):
+    """How many of records of these sizes the sample takes now, the first of them."""
+    ends = np.cumsum(np.array(sizes, np.int64))
+    zeros, empty = np.zeros(len(sizes), np.int64), np.empty(0, np.uint8)
+    columns = Columns(np.arange(len(sizes)), zeros, empty, np.r_[0, ends[:-1]], ends)
+    chosen = sample.choose(columns, np.full(len(sizes), VERDICTS.index(reason, 1), np.uint8)).tolist()
+    assert chosen == list(range(len(chosen)))
+    return len(chosen)
+
+
+def test_large_records_are_fewer_but_never_none():
+    now, sample, sent = 0.0, Sample(lambda: now), 0
+    for tick in range(1, 1002):  # a hundred seconds of records of 1 GiB
+        for _ in range(first(sample, [1 << 30] * 5)):
+            sample.sent("version", 1 << 30)
+            sent += 1
+        now = tick / 10
+    assert abs(sent - (100 + BYTES_AT_ONCE / BYTES_A_SECOND)) <= 1
+
+
+def test_bytes_are_bounded_over_time():
+    now, sample, sent = 0.0, Sample(lambda: now), 0
+    for tick in range(1, 601):  # a minute
+        for _ in range(first(sample, [200_000] * 50, "json")):
+            sample.sent("json", 200_000)
+            sent += 200_000
+        now = tick / 10
+    assert 60 * BYTES_A_SECOND * 0.95 < sent <= BYTES_AT_ONCE + 60 * BYTES_A_SECOND + 200_000
+
+
+def test_a_letter_that_could_not_be_sent_is_chosen_again(topic):
+    opened = Open()
+    topic.refusal = kafka_errors.KafkaTimeoutError("no topic")
+    for value in [b"\x07" * WHOLE_BYTES] * 6 + [b"\x07"] * (LETTERS_A_SECOND + 1):
+        with pytest.raises(Unavailable):
+            opened.add([value])
+    topic.refusal = None
+    assert opened.add([b"\x07noise"]) == 0
+    assert list(topic.kept) == ["in/4/0"]
+
+
+def test_readiness_hears_nothing_where_no_letter_is_due(topic):
+    opened = Open()
+    opened.add([b"\x07"] * LETTERS_A_SECOND)
+    before = opened.attempts
+    assert opened.add([b"\x07"] * 7) == 7
+    assert opened.attempts == before
+
+
+def test_the_readme_says_the_rate():
+    text = " ".join((Path(__file__).parents[3] / "README.md").read_text(encoding="utf-8").split())
+    at_once, a_second = BYTES_AT_ONCE >> 20, BYTES_A_SECOND >> 20
+    assert f"the first {LETTERS_A_SECOND} at once and then {LETTERS_A_SECOND} a second" in text
+    assert (
+        f"{at_once} MiB at once and then {a_second} MiB a second (a record counts as {a_second} MiB" in text
+    )
+    assert (
+        f"more than {WHOLE_BYTES:,} bytes or more than the topic takes, its first {PREFIX_BYTES:,} bytes"
+        in text
+    )
+    assert f"more than {LETTERS_A_SECOND} records a second" in " ".join(command.help.split())
+
+
+# --- what they hold ---------------------------------------------------------------------------------------------------
+
+
+def test_a_large_record_is_cut_before_it_is_copied(topic):
+    opened = Open()
+    large = np.random.default_rng(1).bytes(100 << 20)
+    columns = Columns.of([3, 5, 9], [0] * 3, [b"\x07", large, b"\x08"])
+    tracemalloc.start()
+    opened.letters.add(Batch(4, 0, 10, columns), np.full(3, VERSION, np.uint8))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 1 << 20
+    value, headers = topic.kept["in/4/5"]
+    assert value == large[:PREFIX_BYTES]
+    assert headers["truncated.size"] == str(100 << 20)
+    assert headers["truncated.sha256"] == hashlib.sha256(large).hexdigest()
+    assert [topic.kept[f"in/4/{offset}"][0] for offset in (3, 9)] == [b"\x07", b"\x08"]
+
+
+def test_up_to_a_stated_size_a_record_is_kept_whole(topic):
+    opened = Open()
+    values = [b"x" * WHOLE_BYTES, b"y" * (WHOLE_BYTES + 1)]
+    opened.add(values)
+    (whole, said), (cut, _) = topic.kept.values()
+    assert (len(whole), len(cut)) == (WHOLE_BYTES, PREFIX_BYTES)
+    assert "truncated.size" not in said
+    # and the client takes it, with the largest headers that there are
+    assert topic.settings["max_request_size"] > WHOLE_BYTES + 4096
+
+
+def test_what_the_topic_does_not_take_goes_as_its_beginning(topic):
+    topic.limit = 5000
+    opened = Open()
+    opened.add([b"a" * 100, b"b" * 6000])
+    opened.letters.flush()  # refused, and sent again
+    opened.letters.flush()
+    assert [len(value) for value, _ in topic.kept.values()] == [100, PREFIX_BYTES]
+    _, headers = topic.kept["in/4/1"]
+    assert headers["truncated.sha256"] == hashlib.sha256(b"b" * 6000).hexdigest()
+    # what was cut at once is not cut again
+    topic.limit = 1000
+    opened.add([b"c" * (WHOLE_BYTES + 1)], start=2)
+    with pytest.raises(kafka_errors.MessageSizeTooLargeError, match=r"raise its max\.message\.bytes"):
+        opened.letters.flush()
+
+
+def test_an_unreadable_batch_has_a_letter_without_a_value(topic):
+    opened = Open()
+    assert opened.add([], unreadable=[bad_batch(7)]) == 0
+    ((key, (value, headers)),) = topic.kept.items()
+    assert (key, value) == ("in/4/7", b"")
+    assert headers.items() >= {
+        ("__connect.errors.exception.class.name", "batch"),
+        ("batch.why", "codec"),
+        ("batch.end", "10"),
+        ("batch.size", "77"),
+        ("batch.sha256", "ab" * 32),
+    }
+
+
+# --- what waits -------------------------------------------------------------------------------------------------------
+
+
+def test_what_waits_is_bounded_with_its_headers(topic, monkeypatch):
+    monkeypatch.setattr(dead_letters, "_MOST_PENDING", 5000)
+    opened = Open()
+    opened.add([b"x"] * 40)
+    one = sum(len(name) + len(said) for name, said in topic.kept["in/4/11"][1].items()) + len("in/4/11") + 1
+    held = 40 - opened.safe
+    assert held * one <= 5000 + 2 * one
+    assert held >= 2
+    opened.letters.flush()
+    assert opened.safe == 40
+    assert opened.letters._waiting == 0

@@ -1,0 +1,96 @@
+"""The sample: which malformed records leave a dead letter where more of them come than anybody reads.
+
+A letter costs a thousand times what counting a record costs, so a flood of malformed records would slow counting down.
+Of each reason the first ones leave a letter, and from then on so many a second. What a record holds has no part in it:
+only its place, the reason, and the sizes of those before it that were chosen.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ldp import frames
+from worker.counting.columns import Columns
+
+LETTERS_A_SECOND = 100
+"""Of one reason, and as many at once after a second's pause: more than people read, and under 1 % of a core."""
+BYTES_A_SECOND = 1 << 20
+"""Of the records of one reason: a small part of what a connection carries. A larger record counts as so many."""
+BYTES_AT_ONCE = 4 << 20
+"""Of the records of one reason, after a pause: the few large ones that a broken client begins with are all kept."""
+
+
+@dataclass
+class _Bucket:
+    """What the letters of one reason may take now, refilled as time passes."""
+
+    at: float
+    letters: float = LETTERS_A_SECOND
+    room: float = BYTES_AT_ONCE
+
+    def most(self, now: float) -> int:
+        """Returns how many letters may go now, if they are small."""
+        passed, self.at = now - self.at, now
+        self.letters = min(LETTERS_A_SECOND, self.letters + passed * LETTERS_A_SECOND)
+        self.room = min(BYTES_AT_ONCE, self.room + passed * BYTES_A_SECOND)
+        return math.floor(self.letters) if self.room > 0 else 0
+
+
+class Sample:
+    """Chooses the records of one stream that leave a letter.
+
+    Args:
+        clock: seconds.
+
+    Example:
+        >>> now = [0.0]
+        >>> sample = Sample(lambda: now[0])
+        >>> columns = Columns.of(range(1000), [0] * 1000, [b"noise"] * 1000)
+        >>> verdicts = np.zeros(1000, np.uint8)
+        >>> verdicts[5:] = 2
+        >>> verdicts[900] = 3
+        >>> chosen = sample.choose(columns, verdicts)
+        >>> chosen[:3].tolist(), chosen[-2:].tolist(), len(chosen)
+        ([5, 6, 7], [104, 900], 101)
+        >>> for i in chosen.tolist():
+        ...     sample.sent(frames.VERDICTS[verdicts[i]], 5)
+        >>> now[0] = 0.02
+        >>> sample.choose(columns, verdicts).tolist()
+        [5, 6, 900]
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._buckets: dict[str, _Bucket] = {}
+
+    def choose(self, columns: Columns, verdicts: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
+        """Returns which rejected records of a batch leave a letter, ascending; O(records), in arrays.
+
+        Args:
+            columns: m records.
+            verdicts: (m,) as `ldp.frames.Decoded` has them.
+        """
+        chosen = []
+        for verdict, reason in enumerate(frames.VERDICTS[1:], 1):
+            if most := self.most(reason):  # in a flood there is none most of the time
+                these = np.flatnonzero(verdicts == verdict)[:most]
+                costs = np.minimum(columns.ends[these] - columns.begins[these], BYTES_A_SECOND)
+                # one goes while there is any room left, however large it is
+                chosen.append(these[np.cumsum(costs) - costs < self._bucket(reason).room])
+        return np.sort(np.concatenate(chosen)) if chosen else np.empty(0, np.int64)
+
+    def most(self, reason: str) -> int:
+        """Returns how many of the records that one reason rejects may leave a letter now, if they are small."""
+        return self._bucket(reason).most(self._clock())
+
+    def sent(self, reason: str, size: int) -> None:
+        """Takes note of a letter that was sent; what never was takes nothing from the next try."""
+        bucket = self._bucket(reason)
+        bucket.letters -= 1
+        bucket.room -= min(size, BYTES_A_SECOND)
+
+    def _bucket(self, reason: str) -> _Bucket:
+        return self._buckets.setdefault(reason, _Bucket(self._clock()))
