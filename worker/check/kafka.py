@@ -49,9 +49,9 @@ def look(
                         findings.append(_unread(served, error))
                     else:
                         findings.append(judge_head(config, served, there.topics.get(served.topic), head))
-            findings += [
-                _reports(config, served) for served in config.streams if served.topic in there.topics
-            ]
+            for served in config.streams:
+                if served.topic in there.topics:
+                    findings += _reports(config, served)
     except Unreachable as error:
         findings.append(Finding(Level.ERROR, "brokers", str(error), error.advice))
     return findings, there, heads
@@ -120,13 +120,35 @@ def judge_head(config: Config, served: Served, topic: Topic | None, head: Head) 
     return Finding(Level.OK, subject, text)
 
 
-def _reports(config: Config, served: Served) -> Finding:
+def _reports(config: Config, served: Served) -> list[Finding]:
     """Judges the newest records of a stream's topic, if they can be read."""
     try:
-        return judge_reports(served, [record.value for record in newest_records(config, served.topic)])
+        records = newest_records(config, served.topic)
     except BrokerError as error:
         text = f"the newest records of topic {served.topic} cannot be read: {error}"
-        return Finding(Level.WARNING, f"reports of {served.stream.name}", text, "run check again")
+        return [Finding(Level.WARNING, f"reports of {served.stream.name}", text, "run check again")]
+    found = [judge_reports(served, [record.value for record in records])]
+    if keyed := sum(record.key is not None or bool(record.headers) for record in records):
+        found.append(judge_keyed(served, keyed, len(records)))
+    return found
+
+
+def judge_keyed(served: Served, keyed: int, looked_at: int) -> Finding:
+    """Says that records come with a key or headers: a report hides its user's value, and those may say whose it is.
+
+    Args:
+        served: the stream.
+        keyed: how many of the newest records do; what they say is not looked at.
+        looked_at: how many are the newest.
+    """
+    return Finding(
+        Level.WARNING,
+        f"keys of {served.stream.name}",
+        f"{keyed:,} of the newest {looked_at:,} records come with a key or headers, which whoever reads the topic sees:"
+        " they can link a report to a device or a session",
+        "have producers send neither, and look for instrumentation that adds a traceparent header; keys that are random"
+        " do no harm",
+    )
 
 
 def judge_reports(served: Served, values: Sequence[bytes | None]) -> Finding:

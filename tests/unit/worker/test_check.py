@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from ldp.oracles import ORACLES
 from ldp.query import SetQuery, TopQuery
 from tests.estimates import estimated
 from worker.check import Finding, Level
+from worker.check import kafka as check_kafka
 from worker.check.counts import judge_counts
 from worker.check.kafka import judge_brokers, judge_head, judge_reports, judge_undecided
 from worker.check.machine import cache_folder, judge_cache
@@ -355,6 +357,26 @@ def test_point_11_what_share_of_the_newest_records_is_rejected_and_why():
         assert (finding.level, finding.subject, finding.text) == (level, "reports of colours", ours + text)
         assert ("ldp-worker dead-letters" in finding.todo) == (level is not Level.OK)
         assert ("ldp-worker document --stream colours" in finding.todo) == (foreign in values)
+
+
+def test_keys_and_headers_among_the_newest_records_are_warned_of(monkeypatch):
+    def record(key=None, headers=()):
+        return SimpleNamespace(value=None, key=key, headers=list(headers))
+
+    trace = ("traceparent", b"00-4bf92f35")
+    for records, keyed in (
+        ([record()] * 3, 0),
+        ([record(b"user-1"), record(b"", [trace]), record(), record(None, [trace])], 3),
+    ):
+        monkeypatch.setattr(check_kafka, "newest_records", lambda *_, records=records: records)
+        _, *found = check_kafka._reports(CONFIG, SERVED)
+        assert len(found) == (keyed > 0)
+        for finding in found:
+            assert (finding.level, finding.subject) == (Level.WARNING, "keys of colours")
+            assert f"{keyed} of the newest {len(records)} records come with a key or headers" in finding.text
+            assert "traceparent" in finding.todo
+            assert "user-1" not in str(finding)
+            assert "4bf92f35" not in str(finding)
 
 
 @pytest.mark.parametrize(
