@@ -75,7 +75,7 @@ def end_of(batch, following):
 
 
 def read_batch(batch, cap, aborting, pending, below):
-    if len(batch) < 17:
+    if len(batch) < 17 or struct.unpack_from(">i", batch, 8)[0] < 0:
         raise BadError("length")
     if batch[16] != 2:
         raise BadError("magic")

@@ -146,7 +146,7 @@ def scan(
         while c and cap_offsets[c] > row.base:
             c -= 1
         row.cap = caps[c]
-        if size <= _MAGIC:
+        if size <= _MAGIC or big32_at(batches, at + 8) < 0:
             row.state = State.LENGTH
         elif byte_at(batches, at + _MAGIC) != 2:
             row.state = State.MAGIC

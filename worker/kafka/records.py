@@ -11,7 +11,8 @@ A record batch of magic 2, numbers with the highest byte first::
     23  last offset delta     4      61  records, compressed as one
 
 Attributes: bits 0-2 codec, 3 the timestamps are the broker's (all are the max timestamp), 4 transactional, 5 control.
-A record, where a varint is zigzag, an int of at most 5 bytes, a long of at most 10::
+Else a timestamp is the base timestamp and a record's delta, modulo 2⁶⁴. A record, where a varint is zigzag and has at
+most 5 bytes, a varlong 10::
 
     length varint, attributes 1 byte, timestamp delta varlong, offset delta varint,
     key length varint (-1: none), key, value length varint (-1: none), value,
@@ -24,8 +25,11 @@ whole, for the reason in quotes, and takes no memory but its cap's.
 2. Its magic is not 2: "magic". (0 and 1 are message sets of before Kafka 0.11.)
 3. Its length field is below 49: "length".
 4. Its checksum is wrong: "checksum", whatever else its header says.
-5. Its last offset delta or its base offset is negative, or its last offset is above 2⁶³: "length".
-6. It is a control batch, or of an aborted transaction where those are left out: it is passed over.
+5. Its last offset delta or its base offset is negative, or its base offset is above 2⁶³ − 1 − 2³¹: "length".
+6. It is a control batch, or transactional and of an aborted transaction where those are left out: it is passed over.
+   Such a transaction begins at its first offset, as the broker tells it, and ends with its producer's next abort
+   marker: a control batch, not compressed, whose first record's key begins with a version (two bytes, not negative)
+   and the type 0 (two bytes).
 7. Its codec is above 4: "codec".
 8. What it holds is not as `worker.kafka.blocks` or `worker.kafka.streams` says: "codec"; it is over the cap: "size".
 9. Its records are not as many as it claims, do not fill what was decompressed exactly, have lengths that do not fit

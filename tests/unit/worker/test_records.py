@@ -1,6 +1,8 @@
 """Record batches as columns: against kafka-python's decoding, and against a slow reading of the same rules."""
 
+import hashlib
 import os
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -24,6 +26,7 @@ from tests.batches import (
     marker,
     record,
     same_as_slowly,
+    varint,
 )
 from worker.kafka import records
 from worker.kafka.records import Arena, Reader, walk
@@ -131,6 +134,95 @@ def test_nothing_fetched_is_nothing_read():
 
 def test_a_batch_that_compaction_emptied_still_moves_the_end():
     assert drain(batch(7, b"", 0, last=4), 7) == ([], [], 12, 0)
+
+
+ONE = record(0, b"v")
+WHOLE = batch(5, ONE, 1)
+
+
+def body(timestamp=b"\0", delta=b"\0", key=b"\1", value=b"\1", headers=b"\0"):
+    """A record of fields as they are written."""
+    made = b"\0" + timestamp + delta + key + value + headers
+    return varint(len(made)) + made
+
+
+def old(magic, codec):
+    """A message of before Kafka 0.11."""
+    builder = MemoryRecordsBuilder(magic, codec, 1 << 20)
+    builder.append(NOW, None, b"value" * 20)
+    builder.close()
+    return struct.pack(">q", 5) + bytes(builder.buffer())[8:]
+
+
+@pytest.mark.parametrize(
+    ("fetched", "end", "why"),
+    [
+        (struct.pack(">qi", 5, -1) + WHOLE, 6, "length"),
+        (struct.pack(">qi", 5, 0), 6, "length"),
+        (struct.pack(">qi", 5, 4) + b"....", 6, "length"),
+        (struct.pack(">qi", 5, 5) + b"....\2", 6, "length"),
+        (struct.pack(">qi", 5, 5) + b"....\1", 6, "magic"),
+        (
+            batch(5, b"", 0)[:11] + b"\x30" + batch(5, b"", 0)[12:60],
+            6,
+            "length",
+        ),  # 48 bytes behind the length
+        *((old(magic, codec), 6, "magic") for magic in (0, 1) for codec in (0, 1)),
+        (batch(5, ONE, 1, magic=3, last=7), 13, "magic"),
+        (batch(5, ONE, 1, magic=-1, last=7), 13, "magic"),
+        (WHOLE[:-1] + b"\1", 6, "checksum"),
+        (batch(5, ONE, 1, attributes=5), 6, "codec"),
+        (batch(5, ONE, 1, last=-1), 6, "length"),
+        (batch(2**63 - 1, ONE, 1), 2**63 - 1, "length"),
+        (batch(2**63 - 2**31, ONE, 1), 2**63 - 1, "length"),
+        (batch(5, ONE, 0, last=0), 6, "length"),
+        (batch(5, ONE, 2), 7, "length"),
+        (batch(5, ONE, -1, last=0), 6, "length"),
+        (batch(5, ONE, 2**31 - 1, last=0), 6, "length"),
+        (batch(5, ONE + b"\0", 1), 6, "length"),
+        (batch(5, ONE[:-1], 1), 6, "length"),
+        (batch(5, record(1, b"v"), 1), 6, "length"),  # behind the last offset
+        (batch(5, record(-1, b"v"), 1), 6, "length"),
+        (batch(5, ONE + ONE, 2), 7, "length"),
+        (batch(5, record(1, b"v") + ONE, 2), 7, "length"),
+        (batch(5, varint(-7) + ONE[1:], 1), 6, "length"),
+        (batch(5, varint(2**31 - 1) + ONE[1:], 1), 6, "length"),
+        (batch(5, b"\x90\x80\x80\x80\x10" + ONE[1:], 1), 6, "length"),  # 33 bits
+        (batch(5, b"\x90\x80\x80\x80\x80\x00" + ONE[1:], 1), 6, "length"),  # six bytes
+        (batch(5, body(timestamp=b"\xff" * 9 + b"\2"), 1), 6, "length"),  # 65 bits
+        (batch(5, body(delta=b"\x80\x80\x80\x80\x80\x00"), 1), 6, "length"),
+        (batch(5, body(key=varint(100)), 1), 6, "length"),
+        (batch(5, body(key=varint(2**31 - 1)), 1), 6, "length"),
+        (batch(5, body(value=varint(2**31 - 1)), 1), 6, "length"),
+        (batch(5, body(headers=varint(-1)), 1), 6, "length"),
+        (batch(5, body(headers=varint(2**31 - 1)), 1), 6, "length"),
+        (batch(5, body(headers=varint(1) + varint(-1) + varint(-1)), 1), 6, "length"),
+        (batch(5, body(headers=varint(1) + varint(-(2**31)) + varint(-1)), 1), 6, "length"),
+        (batch(5, body(headers=varint(1) + varint(0) + varint(2**31 - 1)), 1), 6, "length"),
+    ],
+)
+def test_what_cannot_be_read_says_why(fetched, end, why):
+    read, bad, behind, keyed = drain(fetched, 5)
+    assert (read, behind, keyed) == ([], end, 0)
+    assert [(one.offset, one.end, one.size, one.why) for one in bad] == [
+        (struct.unpack_from(">q", fetched)[0], end, len(fetched), why)
+    ]
+    assert bad[0].sha256 == hashlib.sha256(fetched).hexdigest()
+    same_as_slowly(fetched, 5, None, [(0, None)], Arena())
+
+
+@pytest.mark.parametrize(
+    "section",
+    [
+        body(timestamp=b"\xff" * 9 + b"\1"),  # the largest delta there is, which wraps
+        body(delta=b"\x80\x80\x80\x80\x00"),  # longer than it has to be
+        body(key=varint(-(2**31)), value=varint(-2)),
+        body(headers=varint(1) + varint(0) + varint(-5)),
+    ],
+)
+def test_what_is_strange_is_read(section):
+    assert [offset for offset, _, _ in drain(batch(5, section, 1), 5)[0]] == [5]
+    same_as_slowly(batch(5, section, 1), 5, None, [(0, None)], Arena())
 
 
 def test_the_brokers_clock_is_the_time_of_all_records():
