@@ -1,6 +1,7 @@
 """Record batches as columns: against kafka-python's decoding, and against a slow reading of the same rules."""
 
 import hashlib
+import json
 import os
 import struct
 import subprocess
@@ -57,6 +58,14 @@ def test_whole_batches_are_read_as_kafka_python_reads_them():
         assert end == following
         count += len(read)
     assert count > 5_000
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_batches_of_the_java_client(codec):
+    vectors = json.loads((ROOT / "tests/vectors/record_batches.json").read_text(encoding="utf-8"))
+    want = [(offset, timestamp, bytes.fromhex(value)) for offset, timestamp, value in vectors["records"]]
+    fetched = bytes.fromhex(vectors["batches"][codec])
+    assert drain(fetched, 1_000, [], [(0, 1 << 20)]) == (want, [], 1_012, vectors["keyed"])
 
 
 @pytest.mark.parametrize("codec", range(5))
