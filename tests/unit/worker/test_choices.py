@@ -1,0 +1,81 @@
+"""What a record costs: README's bytes are those of the encoders, in record batches that are written out once more."""
+
+from functools import partial
+from pathlib import Path
+
+import lz4.frame
+import pytest
+import zstandard
+
+from tests.bench import choices
+
+PAGE = (Path(__file__).parents[3] / "README.md").read_text(encoding="utf-8")
+TABLE = PAGE.partition("## What a record costs")[2].partition("\n## ")[0]
+BATCH_HEADER = 61
+BATCH = 128 << 10
+COMPRESS = {
+    "plain": bytes,
+    "lz4": partial(lz4.frame.compress, block_linked=False),  # as Kafka's clients do
+    "zstd": zstandard.compress,
+}
+
+
+def rows():
+    """The table's cells, by the row's name and the column's."""
+    lines = [line.strip("| ").split(" | ") for line in TABLE.splitlines() if line.startswith("| ")]
+    head, _, *body = lines[: 2 + len(choices.CHOICES)]
+    return {name: dict(zip(head[1:], cells, strict=True)) for name, *cells in body}
+
+
+def varint(number):
+    """A zigzag varint of a number from 0 on; −1 is 0x01."""
+    number, written = 1 if number == -1 else 2 * number, b""
+    while number > 127:
+        written += bytes([number & 127 | 128])
+        number >>= 7
+    return written + bytes([number])
+
+
+def record(i, value):
+    """Record i of a batch, at 512 records a millisecond, without key and headers."""
+    body = b"\0" + varint(i // 512) + varint(i) + varint(-1) + varint(len(value)) + value + b"\0"
+    return varint(len(body)) + body
+
+
+def derived(protocol, choice, codec):
+    """Bytes a report: of a batch that is filled to 128 KiB, or of one that is sent with one record."""
+    stream = choices.stream(protocol)
+    enough = 5 * BATCH // (4 * len(choices.values(stream, choice, choice.reports)[0]))
+    values = choices.values(stream, choice, enough * choice.reports)
+    if choice.alone:
+        return BATCH_HEADER + len(record(0, values[0]))  # too short to be worth compressing
+    records, n = b"", 0
+    while len(records) + len(one := record(n, values[n])) + BATCH_HEADER <= BATCH:
+        records, n = records + one, n + 1
+    return (BATCH_HEADER + len(COMPRESS[codec](records))) / n / choice.reports
+
+
+def test_the_table_has_every_choice():
+    assert list(rows()) == [choice.name for choice in choices.CHOICES]
+
+
+@pytest.mark.parametrize("protocol", choices.PROTOCOLS)
+@pytest.mark.parametrize("choice", choices.CHOICES, ids=lambda choice: choice.name)
+def test_the_bytes_are_right(protocol, choice):
+    for codec in choices.CODECS:
+        said = float(rows()[choice.name][f"`{protocol}`, {codec}"])
+        exact = derived(protocol, choice, codec)
+        # how well it compresses is the codec's version's matter
+        assert said == pytest.approx(exact, abs=0.06 if codec == "plain" else max(0.06, 0.03 * exact)), codec
+
+
+def test_the_command_prints_what_the_page_says():
+    printed = list(choices.table(with_speeds=False))
+    assert len(printed) == 2 + len(choices.CHOICES)
+    head, *body = (line.strip("| ").split(" | ") for line in (printed[0], *printed[2:]))
+    for name, *cells in body:
+        for column, cell in zip(head[1:], cells, strict=True):
+            assert float(cell) == pytest.approx(float(rows()[name][column]), abs=0.11, rel=0.03), (
+                name,
+                column,
+            )
