@@ -4,7 +4,8 @@ A line's ``ours`` and ``peer`` are medians in ``unit``, and ``ratio`` is ours / 
 than the peer, for seconds (s) below 1 is. A line about growth has ``costs`` in ``unit`` by the size of the domain, and
 the ``exponent`` of the power of the size that fits them best. A line about what must not depend on the value has
 ``costs`` by the value, and the ``ratio`` of the largest to the least. A line with ``skipped`` says what is missing.
-Everything runs on one core, servers that a benchmark starts included.
+Everything runs on one core, servers that a benchmark starts included; but `ingest` has its servers on another core. It
+is the short version of ``python -m tests.bench.ingest``, which says what its columns are.
 """
 
 import json
@@ -33,6 +34,7 @@ def main() -> None:
         solvers,
         store,
     )
+    from tests.bench.ingest import bench as ingest
 
     start = time.perf_counter()
     for module in (
@@ -50,6 +52,7 @@ def main() -> None:
         procedures,
         snapshot,
         store,
+        ingest,
     ):
         for line in module.lines():
             print(json.dumps(line, ensure_ascii=False), flush=True)

@@ -9,11 +9,8 @@ from ``pure-ldp==1.2.0``, ``multi-freq-ldpy==0.2.5``, and what the former needs 
 ``statsmodels``, ``bitarray``, ``bitstring`` and ``xxhash<4`` (newer ones refuse a `str`).
 """
 
-import hashlib
 import json
-import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,6 +19,7 @@ import numpy.typing as npt
 
 import ldp
 from ldp.consistency import METHODS
+from tests.bench.environment import environment
 from tests.bench.measure import Line, compare, instruction_set
 
 HERE = Path(__file__).parent
@@ -33,7 +31,7 @@ BENCHES = ("count OLH reports as pure-ldp does", "estimate from OLH reports as m
 def lines() -> Iterator[Line]:
     """Reports a second, for each package."""
     try:
-        python = environment()
+        python = environment(HERE / "packages.txt")
     except subprocess.CalledProcessError as error:
         reason = f"the peers' environment could not be built: {error.stderr.strip().splitlines()[-1:]}"
         yield from ({"bench": bench, "skipped": reason} for bench in BENCHES)
@@ -93,30 +91,3 @@ def measured(
         setup=setup,
         rate=rate,
     )
-
-
-def environment() -> str:
-    """The Python of an environment with the packages; it is built where there is none for this `packages.txt`."""
-    requirements = HERE / "packages.txt"
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ldp-worker"
-    kind = hashlib.sha256(requirements.read_bytes() + sys.version.encode()).hexdigest()[:12]
-    folder = cache / f"bench-peers-{kind}"
-    python, complete = str(folder / "bin" / "python"), folder / "complete"
-    if not complete.exists():
-        print(f"building {folder} from {requirements.name} ...", file=sys.stderr, flush=True)
-        install = [
-            python,
-            "-m",
-            "pip",
-            "install",
-            "--quiet",
-            "--disable-pip-version-check",
-            "--require-hashes",
-        ]
-        for command in (
-            [sys.executable, "-m", "venv", "--clear", str(folder)],
-            [*install, "-r", str(requirements)],
-        ):
-            subprocess.run(command, check=True, capture_output=True, text=True)
-        complete.touch()
-    return python
