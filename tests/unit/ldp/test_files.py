@@ -26,6 +26,7 @@ from ldp.cli import cli
 from ldp.consistency import METHODS
 from ldp.files import Aggregator, perturbed, values
 from ldp.oracles import ORACLES
+from worker.audit.records import Records
 from worker.audit.recount import recount
 
 ROOT = Path(__file__).parents[3]
@@ -76,7 +77,7 @@ def test_the_counts_are_those_of_an_independent_recount(protocol, domain_size):
     lines, frame = (written(stream, given, binary) for binary in (False, True))
     assert lines.count(b"\n") == len(given)
     for content, records in ((lines, lines.splitlines()), (frame, [frame])):
-        expected = recount(stream.document(), enumerate(records))
+        expected = recount(stream.document(), [Records.of(list(enumerate(records)))])
         aggregator, rejected = aggregated(stream, content)
         assert expected.reports == aggregator.reports == len(given)
         assert not expected.rejected
