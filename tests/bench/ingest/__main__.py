@@ -6,13 +6,13 @@ python -m tests.bench.ingest [--records N] [case ...]
 import argparse
 import json
 
-from tests.bench.ingest import bench
+from tests.bench.ingest import bench, processes
 from tests.bench.ingest.cases import CASES
 
 
 def main() -> None:
     """Runs the cases that are named, or all."""
-    names = [case.name for case in CASES]
+    names = [*(case.name for case in CASES), processes.CASE.name]
     parser = argparse.ArgumentParser(prog="python -m tests.bench.ingest")
     parser.add_argument("cases", nargs="*", metavar="case", help=f"of {', '.join(names)}; all without any")
     parser.add_argument("--records", type=int, help="at most so many a case")

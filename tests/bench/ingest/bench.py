@@ -26,6 +26,7 @@ import redis
 
 from deploy.local.services import Services, kafka_version
 from tests.bench.ingest import pool as pools
+from tests.bench.ingest import processes
 from tests.bench.ingest.beside import PEERS, FailedError
 from tests.bench.ingest.cases import CASES, Case
 from tests.bench.ingest.filled import Topic, filled
@@ -58,6 +59,9 @@ def lines(names: Sequence[str] = SHORT, records: int | None = SHORT_RECORDS) -> 
             if case.name in names:
                 short = replace(case, records=min(case.records, records or case.records))
                 yield from measured(short, services, store, cores)
+        if processes.CASE.name in names:
+            most = processes.CASE.records
+            yield from processes.lines(services, store, cores, min(most, records or most))
 
 
 def measured(case: Case, services: Services, store: "redis.Redis", cores: Cores) -> Iterator[Line]:

@@ -126,11 +126,11 @@ class Run:
 
     # what it needs
 
-    def start(self) -> Worker:
+    def start(self, *options: str) -> Worker:
         """Starts a worker on its core, and does not wait."""
         with on(self.cores.measured):
             log = self.folder / f"{self.name}-{uuid4().hex[:4]}.log"
-            return Worker.run(self.name, log, environment(), "--config", str(self.toml))
+            return Worker.run(self.name, log, environment(), "--config", str(self.toml), *options)
 
     def command(self, *words: str) -> str:
         """Runs a command of `ldp-worker` to its end; returns what it printed."""
