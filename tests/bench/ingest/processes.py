@@ -40,7 +40,7 @@ def lines(services: Services, store: "redis.Redis", cores: Cores, records: int) 
             "peer_name": "one process on one core",
             "unit": "records/s",
             "ratio": round(ours / peer, 3),
-            "setup": f"{pool.stream.oracle!r}, {topic.records} records, 2 partitions, Kafka and Redis on the same cores",
+            "setup": f"{pool.stream.oracle!r}, {topic.records} records, 2 partitions, Kafka on the same cores",
             "wrong": wrong + wrong_alone,
         }
 
