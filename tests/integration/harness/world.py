@@ -46,6 +46,8 @@ class World:
         folder: for configurations and logs.
         partitions: of the topic of reports.
         dead_letters: settings of the dead-letter topic, where they are not to be the usual ones.
+        reports: settings of the topic of reports, likewise.
+        client: keys of the configuration's table of Kafka beside the brokers.
         snapshots: the snapshot topic, where streams are to share one.
         stream: the keys of the stream's table beside name and topic.
     """
@@ -58,11 +60,13 @@ class World:
         *,
         partitions: int = 4,
         dead_letters: Mapping[str, str] | None = None,
+        reports: Mapping[str, str] | None = None,
+        client: Mapping[str, Any] | None = None,
         snapshots: str | None = None,
         **stream: Any,
     ) -> None:
         self.kafka, self.redis_url, self.folder, self.partitions = kafka, redis_url, folder, partitions
-        self._dead_letters = dead_letters
+        self._dead_letters, self._reports, self._client = dead_letters, reports, client or {}
         self.name = f"s{uuid4().hex[:10]}"
         self._snapshots = snapshots or f"{self.name}-snapshots"
         self._table = {"protocol": "olh", "epsilon": "1", "domain_size": 40} | stream
@@ -99,9 +103,13 @@ class World:
 
     def create_topics(self) -> None:
         """As ``ldp-worker create-topics`` does: those that are missing."""
-        if self._dead_letters:
-            new = {"num_partitions": 1, "replication_factor": 1, "configs": dict(self._dead_letters)}
-            self.admin.create_topics({self.config.dead_letters.topic: new}, wait_for_metadata=True)
+        for topic, partitions, settings in (
+            (self.config.dead_letters.topic, 1, self._dead_letters),
+            (self.topic, self.partitions, self._reports),
+        ):
+            if settings:
+                new = {"num_partitions": partitions, "replication_factor": 1, "configs": dict(settings)}
+                self.admin.create_topics({topic: new}, wait_for_metadata=True)
         topics.create(self.admin, self.config, self.partitions, 1)
 
     def configure(
@@ -120,6 +128,7 @@ class World:
             f'group = "{group}"',
             "commit_every_seconds = 0.2",
             f'kafka.bootstrap_servers = "{self.kafka}"',
+            *(f"kafka.{key} = {_toml(value)}" for key, value in self._client.items()),
             f'redis.url = "{redis_url or self.redis_url}"',
             "redis.timeout_seconds = 2",
             'http = {host = "127.0.0.1", port = 0}',
@@ -175,7 +184,7 @@ class World:
     def open_producer(self, **settings: Any) -> KafkaProducer:
         """A producer that is closed at the end."""
         producer = KafkaProducer(
-            bootstrap_servers=self.kafka, max_request_size=8 << 20, **({"linger_ms": 5} | settings)
+            bootstrap_servers=self.kafka, **({"max_request_size": 8 << 20, "linger_ms": 5} | settings)
         )
         self._closing.append(lambda: producer.close(timeout=5))
         return producer
