@@ -6,12 +6,11 @@ import random
 
 import numpy as np
 import pytest
-from kafka import KafkaConsumer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType
 
 import ldp
 from ldp import frames
-from tests.integration.harness import World, assert_snapshot_topic, until
+from tests.integration.harness import World, assert_snapshot_topic, dead_letters, until
 from worker.kafka.sampling import LETTERS_A_SECOND
 
 pytestmark = pytest.mark.integration
@@ -85,38 +84,6 @@ def send(world, bad, partition=None):
         where = future.get(10)
         sent[where.partition, where.offset] = (value, reason)
     return sent
-
-
-def dead_letters(world, count):
-    """Waits for so many dead letters and no more; returns them by (partition, offset) of the record."""
-    at = TopicPartition(world.config.dead_letters.topic, 0)
-    letters = []
-    consumer = KafkaConsumer(
-        bootstrap_servers=world.kafka, group_id=None, isolation_level="read_committed", fetch_max_wait_ms=50
-    )
-    try:
-        consumer.assign([at])
-        consumer.seek_to_beginning(at)
-
-        def read():
-            letters.extend(consumer.poll(100).get(at, ()))
-            return len(letters) >= count and consumer.position(at) == consumer.end_offsets([at])[at]
-
-        until(read, f"{count} dead letters")
-    finally:
-        consumer.close(autocommit=False)
-    assert len(letters) == count
-    found = {}
-    for letter in letters:
-        topic, partition, offset = letter.key.decode().rsplit("/", 2)
-        headers = {key: value.decode() for key, value in letter.headers}
-        assert topic == headers["__connect.errors.topic"] == world.topic
-        assert partition == headers["__connect.errors.partition"]
-        assert offset == headers["__connect.errors.offset"]
-        assert headers["__connect.errors.exception.message"]
-        assert headers["stream"] == world.name
-        found[int(partition), int(offset)] = (letter.value, headers)
-    return found
 
 
 def assert_counted(world, worker, sent):
