@@ -1,0 +1,175 @@
+"""Bombs: little on the topic that is much in memory. A stream counts on, stays ready, and keeps its limits."""
+
+import resource
+from pathlib import Path
+
+import pytest
+
+from ldp import frames
+from tests.integration.harness import Hostile, Watched, World, until
+from tests.integration.harness.batches import (
+    GZIP,
+    LZ4,
+    NONE,
+    SNAPPY,
+    ZSTD,
+    batch,
+    compressed,
+    large,
+    record,
+)
+
+pytestmark = pytest.mark.integration
+
+CODECS = [GZIP, SNAPPY, LZ4, ZSTD]
+MIB = 1 << 20
+CAP = 16 * MIB
+MEMORY = 1_000_000_000
+WIDE = {"max.message.bytes": str(96 * MIB)}
+"""Settings of a topic that takes what a codec that packs badly makes of a gibibyte."""
+
+
+@pytest.fixture
+def world(kafka, redis_url, tmp_path):
+    """A stream of three values, whose reports are a byte each."""
+    with World(
+        kafka, redis_url, tmp_path, partitions=1, reports=WIDE, protocol="grr", domain_size=3
+    ) as world:
+        yield world
+
+
+@pytest.fixture
+def hostile(world):
+    return Hostile(world)
+
+
+def bomb(codec, size):
+    return batch(compressed(codec, large(size)), codec=codec)
+
+
+def peak(worker):
+    """The most memory that a worker had so far, in bytes."""
+    status = Path(f"/proc/{worker.process.pid}/status").read_text(encoding="ascii")
+    said = dict(line.split(":", 1) for line in status.splitlines())
+    return int(said["VmHWM"].split()[0]) * 1024
+
+
+def limited(world):
+    """Starts a worker whose allocations fail beyond the limit."""
+    worker = world.launch()
+    resource.prlimit(worker.process.pid, resource.RLIMIT_DATA, (MEMORY, MEMORY))
+    return worker
+
+
+@pytest.mark.parametrize("size", [256 * MIB, 1024 * MIB], ids=["256 MiB", "1 GiB"])
+def test_a_record_of_this_size_in_every_codec(hostile, size):
+    worker = limited(hostile.world)
+    hostile.good()
+    with Watched(worker):
+        for codec in CODECS:
+            hostile.bad(bomb(codec, size), "size")
+        hostile.assert_outcome(worker)
+    assert peak(worker) < MEMORY
+
+
+def test_40_bombs_at_once(hostile):
+    hostile.good()
+    for made in [bomb(codec, 256 * MIB) for codec in CODECS]:
+        for _ in range(10):
+            hostile.bad(made, "size")
+    worker = limited(hostile.world)
+    with Watched(worker):
+        hostile.assert_outcome(worker)
+    assert peak(worker) < MEMORY
+
+
+def test_what_is_just_over_the_limit_and_what_is_just_within(hostile):
+    head = bytes([1]) + hostile.world.stream.fingerprint
+    hostile.good()
+    for codec in [NONE, *CODECS]:
+        hostile.bad(batch(compressed(codec, large(CAP)), codec=codec), "size")
+        inside = large(CAP - 64, head)
+        offset = hostile.throw(batch(compressed(codec, inside), codec=codec))
+        hostile.values[0, offset] = head + bytes(CAP - 64 - len(head)), "many"
+    worker = limited(hostile.world)
+    with Watched(worker):
+        hostile.assert_outcome(worker)
+    assert peak(worker) < MEMORY
+
+
+def test_53_million_reports_in_8_kilobytes(kafka, redis_url, tmp_path):
+    size = 53_000_000
+    client = {"max_batch_bytes": 64 * MIB, "memory_bytes": 1024 * MIB}
+    with World(
+        kafka, redis_url, tmp_path, partitions=1, client=client, protocol="grr", domain_size=3
+    ) as world:
+        hostile = Hostile(world)
+        hostile.good()
+        head = bytes([1]) + world.stream.fingerprint
+        made = batch(compressed(ZSTD, large(size, head)), codec=ZSTD)
+        assert len(made) < 10_000
+        hostile.values[0, hostile.throw(made)] = head + bytes(size - len(head)), "many"
+        worker = limited(world)
+        with Watched(worker):
+            hostile.assert_outcome(worker)
+        assert peak(worker) < MEMORY
+
+
+def test_16_million_reports_in_records_that_are_right(hostile):
+    """As many as a batch may bring: they are counted, a slice at a time."""
+    world, most, records = hostile.world, 10_000, 1_600
+    reports = world.draw(most)
+    value = frames.encode(world.stream, reports)
+    hostile.good()
+    made = [record(value, delta=i) for i in range(records)]
+    hostile.throw(batch(compressed(ZSTD, made), records, codec=ZSTD))
+    hostile.records += records
+    world.sent.reports += [reports] * records
+    worker = limited(world)
+    with Watched(worker):
+        hostile.assert_outcome(worker)
+    assert peak(worker) < MEMORY
+
+
+def test_json_bombs(hostile):
+    mark = f'{{"fingerprint":"{hostile.world.stream.fingerprint.hex()}","reports":'.encode()
+    size = CAP - 64
+
+    def filled(head, filling, tail=b""):
+        return (head + filling * (size // len(filling)))[: size - len(tail)] + tail
+
+    hostile.good()
+    hostile.malformed(
+        [
+            (filled(mark, b"["), "json"),
+            (filled(b"", b'{"a":'), "json"),
+            (filled(mark + b"[", b"9", b"]}"), "range"),
+            (filled(mark + b"[-", b"9", b"]}"), "range"),
+            (filled(b'{"', b"\\u0000"), "json"),
+            (filled(mark + b'["', b"A", b'"]}'), "json"),
+            (mark + b"[" + b"0," * 5_000_000 + b"0]}", "many"),
+        ]
+    )
+    worker = limited(hostile.world)
+    with Watched(worker):
+        hostile.assert_outcome(worker)
+    assert peak(worker) < MEMORY
+
+
+def test_bombs_move_with_their_partition(kafka, redis_url, tmp_path):
+    with World(
+        kafka, redis_url, tmp_path, partitions=2, reports=WIDE, protocol="grr", domain_size=3
+    ) as world:
+        hostile = Hostile(world)
+        hostile.good()
+        for made in [bomb(codec, 64 * MIB) for codec in CODECS]:
+            for _ in range(5):
+                hostile.bad(made, "size")
+        (owner,) = world.start()
+        (member,) = world.members()
+        until(lambda: world.totals()["rejected"].get("batch", 0) >= 1, "the first bomb is counted")
+        owner.kill()
+        world.expel([member])
+        (heir,) = world.start()
+        with Watched(heir):
+            hostile.assert_outcome(heir, once=False)
