@@ -11,7 +11,7 @@ import snappy
 import zstandard
 
 from ldp import frames
-from tests.integration.harness import Hostile, Watched, World, dead_letters
+from tests.integration.harness import Hostile, Watched, World, dead_letters, until
 from tests.integration.harness.batches import (
     GZIP,
     NONE,
@@ -24,6 +24,9 @@ from tests.integration.harness.batches import (
     mended,
     record,
 )
+from worker.counting.ports import Unavailable
+from worker.counting.rules import Rule, Terms
+from worker.kafka.log import KafkaLog
 
 pytestmark = pytest.mark.integration
 
@@ -217,3 +220,26 @@ def test_damage_in_the_log(hostile, local_services):
         hostile.assert_outcome(worker)
     (retry,) = worker.events("poll.retry")  # for the checksum, and once
     assert "checksum" in retry["error"]
+
+
+def test_a_checksum_that_fails_once_is_no_damage(hostile, local_services):
+    """As over a bad network: the batch is fetched again before it is judged."""
+    world = hostile.world
+    hostile.good()
+    segment = Segment.of(local_services.folder, world.topic, 0)
+    _, stored = segment.at(0)
+    segment.overwrite(0, damaged(stored)["checksum"])
+    log = KafkaLog({"bootstrap_servers": world.kafka}, world.group, world.topic, 1 << 28, stock=False)
+    try:
+        until(lambda: log.poll(50) == [] and log.assigned() and log.generation(), "it is assigned")
+        log.start(0, 0, [Rule(0, 1, Terms(None, ones=True))])
+        with pytest.raises(Unavailable, match="checksum of the record batch at offset 0 fails"):
+            until(lambda: log.poll(50), "a batch")
+        segment.overwrite(0, stored)
+        log.start(0, 0, [Rule(0, 1, Terms(None, ones=True))])
+        (read,) = until(lambda: log.poll(50), "a batch")
+    finally:
+        log.close()
+    assert not read.unreadable
+    assert (read.start, read.columns.offsets[0]) == (0, 0)
+    assert len(read.columns) > 0
