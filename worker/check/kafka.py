@@ -10,7 +10,7 @@ from worker.counting import rejections
 from worker.counting.head import Head
 from worker.counting.lineage import lineage_of
 from worker.counting.ports import StateLost, Unavailable
-from worker.kafka import cluster
+from worker.kafka import cluster, seam
 from worker.kafka.brokers import Unreachable
 from worker.kafka.cluster import Brokers, Cluster
 from worker.kafka.errors import BrokerError
@@ -32,7 +32,7 @@ def look(
     Returns:
         What was found; what Kafka has, or None if that could not be told; stream -> its newest snapshot's head.
     """
-    findings: list[Finding] = []
+    findings = judge_ingest(config.kafka.ingest, seam.unknown())
     there, heads = None, dict[str, Head]()
     try:
         with cluster.connect(config, wait_seconds, on_waiting) as admin:
@@ -55,6 +55,22 @@ def look(
     except Unreachable as error:
         findings.append(Finding(Level.ERROR, "brokers", str(error), error.advice))
     return findings, there, heads
+
+
+def judge_ingest(asked: str, unknown: str | None) -> list[Finding]:
+    """Judges what decodes record batches: only the worker's own decoding has limits.
+
+    Args:
+        asked: ``kafka.ingest``.
+        unknown: why the client library is not the one that the worker knows, or None if it is.
+    """
+    if unknown is None and asked != "stock":
+        return []
+    why, todo = f"kafka.ingest is {asked}", 'set kafka.ingest = "columns"'
+    if unknown is not None:
+        why, todo = unknown, "install the kafka-python that requirements.lock names"
+    text = f"decoded by the client library ({why}): slower, and one of them can take all memory or hold the stream up"
+    return [Finding(Level.WARNING, "record batches", text, todo)]
 
 
 def judge_brokers(brokers: Brokers) -> Finding:
@@ -126,7 +142,8 @@ def _reports(config: Config, served: Served) -> list[Finding]:
         records = newest_records(config, served.topic)
     except BrokerError as error:
         text = f"the newest records of topic {served.topic} cannot be read: {error}"
-        return [Finding(Level.WARNING, f"reports of {served.stream.name}", text, "run check again")]
+        todo = "run check again; of a record batch that cannot be read ldp-worker dead-letters says why"
+        return [Finding(Level.WARNING, f"reports of {served.stream.name}", text, todo)]
     found = [judge_reports(served, [record.value for record in records])]
     if keyed := sum(record.key is not None or bool(record.headers) for record in records):
         found.append(judge_keyed(served, keyed, len(records)))

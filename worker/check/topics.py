@@ -6,6 +6,7 @@ from ldp.snapshot import largest_message
 from worker.check.finding import Finding, Level
 from worker.config import Config, Served
 from worker.kafka import topics
+from worker.kafka.dead_letters import LEAST_ROOM
 from worker.kafka.topics import Topic
 
 DAY_MS = 24 * topics.HOUR_MS
@@ -73,21 +74,36 @@ def _input_faults(served: Served, topic: Topic) -> Iterator[Finding]:
             f"retention.bytes={size}: a burst of reports pushes out others that may not be counted yet",
             "limit by time only: set retention.bytes=-1",
         )
+    yield from _batch_faults(served, topic)
+
+
+def _batch_faults(served: Served, topic: Topic) -> Iterator[Finding]:
+    """Yields what of the stream the topic or the worker does not take, by the size of record batches."""
+    subject = f"topic {served.topic}"
     binary, as_json = topics.largest_report(served.stream)
-    limit = topic.number("max.message.bytes")
-    if limit is not None and limit < binary:
-        yield Finding(
-            Level.ERROR,
-            subject,
-            f"max.message.bytes={limit}: not even one report fits",
-            f"set max.message.bytes to {binary} at least, {as_json} for JSON",
-        )
-    elif limit is not None and limit < as_json:
+    limit, cap = topic.number("max.message.bytes"), served.configured.terms.max_batch_bytes
+    for key, most in (("max.message.bytes", limit), ("kafka.max_batch_bytes", cap)):
+        if most is not None and most < binary:
+            yield Finding(
+                Level.ERROR,
+                subject,
+                f"{key}={most}: not even one report fits",
+                f"set {key} to {binary} at least, {as_json} for JSON",
+            )
+        elif most is not None and most < as_json:
+            yield Finding(
+                Level.WARNING,
+                subject,
+                f"{key}={most}: a report fits as a binary frame, but not as JSON",
+                f"set {key} to {as_json} at least",
+            )
+    if limit is not None and cap is not None and limit > cap:
         yield Finding(
             Level.WARNING,
             subject,
-            f"max.message.bytes={limit}: a report fits as a binary frame, but not as JSON",
-            f"set max.message.bytes to {as_json} at least",
+            f"max.message.bytes={limit}, but record batches with more than kafka.max_batch_bytes={cap} are rejected,"
+            " each as one record",
+            f"set max.message.bytes={cap}, or raise kafka.max_batch_bytes, and kafka.memory_bytes with it",
         )
 
 
@@ -128,6 +144,15 @@ def _dead_letter_faults(config: Config, topic: Topic, there: Mapping[str, Topic]
             "set cleanup.policy=delete",
         )
     limit = topic.number("max.message.bytes")
+    if limit is not None and limit < LEAST_ROOM:
+        yield Finding(
+            Level.ERROR,
+            subject,
+            f"max.message.bytes={limit}: not even the dead letter of a record's first bytes fits, and counting waits for"
+            " it",
+            f"set max.message.bytes={topics.BROKER_LIMIT}, or {LEAST_ROOM} at least",
+        )
+        return
     inputs = [
         there[served.topic].number("max.message.bytes") for served in config.streams if served.topic in there
     ]

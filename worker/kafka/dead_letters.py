@@ -34,6 +34,8 @@ WHOLE_BYTES = (1 << 20) - (8 << 10)
 """The largest record that is kept whole: with its headers no more than brokers let into a topic by themselves."""
 PREFIX_BYTES = 1024
 """How much is kept of a record that is larger than that, or too large for the dead-letter topic."""
+LEAST_ROOM = 4096
+"""What the dead-letter topic has to take: so much and the longest headers, in a record batch of its own."""
 
 _FLUSH_SECONDS = 10
 _MOST_PENDING = 32 << 20

@@ -16,7 +16,7 @@ from tests.estimates import estimated
 from worker.check import Finding, Level
 from worker.check import kafka as check_kafka
 from worker.check.counts import judge_counts
-from worker.check.kafka import judge_brokers, judge_head, judge_reports, judge_undecided
+from worker.check.kafka import judge_brokers, judge_head, judge_ingest, judge_reports, judge_undecided
 from worker.check.machine import cache_folder, judge_cache
 from worker.check.redis import STRING_LIMIT, judge_blobs, judge_memory, judge_redis, judge_used
 from worker.check.topics import judge_topics
@@ -111,6 +111,7 @@ def test_every_missing_topic_is_an_error():
         ("ldp-snapshots", topic(cleanup_policy="compact", max_message_bytes="1000"), Level.ERROR),
         ("ldp-dead-letters", topic(cleanup_policy="compact"), Level.WARNING),
         ("ldp-dead-letters", topic(max_message_bytes="5000"), Level.WARNING),
+        ("ldp-dead-letters", topic(max_message_bytes="4095"), Level.ERROR),
     ],
 )
 def test_a_fault_of_a_topic_is_found_alone(name, found, level):
@@ -231,6 +232,40 @@ def test_a_large_report_must_fit_its_topic(limit, level):
     config = large("oue", domain_size=1 << 20)  # 131,072 bytes, 174,764 characters of base64
     found = judge_topics(config, cluster(reports=topic(max_message_bytes=str(limit))))
     assert levels(found, "topic reports") == ([] if level is None else [level])
+
+
+@pytest.mark.parametrize(
+    ("cap", "level"),
+    [(131_072, Level.ERROR), (140_000, Level.WARNING), (174_000, Level.WARNING), (176_000, None)],
+)
+def test_a_large_report_must_fit_a_batch_that_is_read(cap, level):
+    table = "name = 's'\ntopic = 'reports'\nprotocol = 'oue'\nepsilon = '1'\ndomain_size = 1048576"
+    config = parse(f"[kafka]\nmax_batch_bytes = {cap}\n[[streams]]\n{table}")
+    found = judge_topics(config, cluster(reports=topic(max_message_bytes="176000")))
+    # and the topic takes larger batches than are read
+    larger = [Level.WARNING] if cap < 176_000 else []
+    assert levels(found, "topic reports") == ([] if level is None else [level]) + larger
+
+
+@pytest.mark.parametrize(("limit", "warned"), [(16 << 20, False), ((16 << 20) + 1, True)])
+def test_a_topic_that_takes_larger_batches_than_are_read_is_warned_of(limit, warned):
+    found = judge_topics(CONFIG, cluster(reports=topic(max_message_bytes=str(limit))))
+    (one,) = [f for f in found if f.subject == "topic reports"]
+    assert (one.level is Level.WARNING) == warned
+    assert ("set max.message.bytes=16777216, or raise kafka.max_batch_bytes" in one.todo) == warned
+
+
+def test_decoding_by_the_client_library_is_warned_of():
+    assert judge_ingest("columns", None) == []
+    (asked,) = judge_ingest("stock", None)
+    (unknown,) = judge_ingest("columns", "kafka-python 4.0.0, where 3.0.12 is known")
+    assert {asked.level, unknown.level} == {Level.WARNING}
+    assert "(kafka.ingest is stock)" in asked.text
+    assert "(kafka-python 4.0.0, where 3.0.12 is known)" in unknown.text
+    assert (asked.todo, unknown.todo) == (
+        'set kafka.ingest = "columns"',
+        "install the kafka-python that requirements.lock names",
+    )
 
 
 def test_topics_are_made_with_room_for_the_largest_record():

@@ -15,8 +15,9 @@ from ldp.frames import VERDICTS, Reason
 from worker.cli.dead_letters import dead_letters as command
 from worker.counting.columns import Batch, Columns, Unreadable
 from worker.counting.ports import Unavailable
+from worker.counting.rejections import REASONS
 from worker.kafka import dead_letters
-from worker.kafka.dead_letters import PREFIX_BYTES, WHOLE_BYTES, KafkaDeadLetters
+from worker.kafka.dead_letters import LEAST_ROOM, PREFIX_BYTES, WHOLE_BYTES, KafkaDeadLetters
 from worker.kafka.sampling import BYTES_A_SECOND, BYTES_AT_ONCE, LETTERS_A_SECOND, Sample
 
 STREAM = ldp.Stream("colours", ldp.GRR("1", 3))
@@ -256,6 +257,18 @@ def test_what_the_topic_does_not_take_goes_as_its_beginning(topic):
     opened.add([b"c" * (WHOLE_BYTES + 1)], start=2)
     with pytest.raises(kafka_errors.MessageSizeTooLargeError, match=r"raise its max\.message\.bytes"):
         opened.letters.flush()
+
+
+def test_the_least_room_is_enough_for_any_beginning(topic):
+    name, source = "s" * 200, "t" * 249
+    stream = ldp.Stream(name, ldp.GRR("1", 3))
+    letters = KafkaDeadLetters({}, stream, source, "dead", lambda: None, contextlib.nullcontext)
+    columns = Columns.of([2**63 - 2], [0], [b"x" * (WHOLE_BYTES + 1)])
+    letters.add(Batch(2**31 - 1, 0, 2**63 - 1, columns), np.full(1, VERSION, np.uint8))
+    ((key, (value, headers)),) = topic.kept.items()
+    most = len(key) + len(value) + sum(len(name) + len(said) for name, said in headers.items())
+    most += max(map(len, REASONS.values())) + 20  # another reason, and a value of more digits
+    assert PREFIX_BYTES < most < LEAST_ROOM - 200  # 61 of the batch, and lengths
 
 
 def test_an_unreadable_batch_has_a_letter_without_a_value(topic):
