@@ -1,6 +1,9 @@
 """Bombs: little on the topic that is much in memory. A stream counts on, stays ready, and keeps its limits."""
 
+import ast
 import resource
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -70,6 +73,34 @@ def test_a_record_of_this_size_in_every_codec(hostile, size):
             hostile.bad(bomb(codec, size), "size")
         hostile.assert_outcome(worker)
     assert peak(worker) < MEMORY
+
+
+def test_check_and_watch_look_at_bombs_within_bounds(hostile):
+    """They read what whoever sends has sent, as the worker does: the newest records, of whatever is among them."""
+    world = hostile.world
+    hostile.good()
+    for codec in CODECS:
+        hostile.throw(bomb(codec, 2 * CAP))
+    hostile.throw(batch(record(b"", headers=[(b"\xff", b"")])))
+    world.settle()
+    looked = (
+        "import pathlib, resource, sys; from worker import config; from worker.kafka.reports import newest_reports;"
+        "config = config.load(pathlib.Path(sys.argv[1]), {}); found = newest_reports(config, config.streams[0]);"
+        "print(found.records, found.keyed, dict(found.reasons), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", looked, str(world.toml)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    records, keyed, rest = done.stdout.split(" ", 2)
+    reasons, peak_kib = rest.rsplit(" ", 1)
+    assert (int(records), int(keyed)) == (hostile.records + len(CODECS) + 1, 1)
+    assert ast.literal_eval(reasons) == {"batch": len(CODECS), "empty": 1}
+    assert int(peak_kib) * 1024 < MEMORY
 
 
 def test_40_bombs_at_once(hostile):

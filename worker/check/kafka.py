@@ -14,7 +14,7 @@ from worker.kafka import cluster, seam
 from worker.kafka.brokers import Unreachable
 from worker.kafka.cluster import Brokers, Cluster
 from worker.kafka.errors import BrokerError
-from worker.kafka.newest import newest_records
+from worker.kafka.reports import Judged, newest_reports
 from worker.kafka.topics import Topic
 from worker.kafka.undecided import LONG_SECONDS, Undecided
 
@@ -139,14 +139,13 @@ def judge_head(config: Config, served: Served, topic: Topic | None, head: Head) 
 def _reports(config: Config, served: Served) -> list[Finding]:
     """Judges the newest records of a stream's topic, if they can be read."""
     try:
-        records = newest_records(config, served.topic)
+        judged = newest_reports(config, served)
     except BrokerError as error:
         text = f"the newest records of topic {served.topic} cannot be read: {error}"
-        todo = "run check again; of a record batch that cannot be read ldp-worker dead-letters says why"
-        return [Finding(Level.WARNING, f"reports of {served.stream.name}", text, todo)]
-    found = [judge_reports(served, [record.value for record in records])]
-    if keyed := sum(record.key is not None or bool(record.headers) for record in records):
-        found.append(judge_keyed(served, keyed, len(records)))
+        return [Finding(Level.WARNING, f"reports of {served.stream.name}", text, "run check again")]
+    found = [judge_reports(served, judged)]
+    if judged.keyed:
+        found.append(judge_keyed(served, judged.keyed, judged.records))
     return found
 
 
@@ -168,24 +167,24 @@ def judge_keyed(served: Served, keyed: int, looked_at: int) -> Finding:
     )
 
 
-def judge_reports(served: Served, values: Sequence[bytes | None]) -> Finding:
+def judge_reports(served: Served, judged: Judged) -> Finding:
     """Judges whether clients send what the stream counts; all rejected means that nothing is counted.
 
     Args:
         served: the stream.
-        values: the newest records' values.
+        judged: what is said of the newest records.
     """
     name = served.stream.name
     subject, text = f"reports of {name}", f"fingerprint {served.stream.fingerprint.hex()}"
-    reasons = rejections.reasons(served.stream, served.configured.terms, values)
+    reasons, records = judged.reasons, judged.records
     if not reasons:
-        none = f"none of the newest {len(values):,} records is rejected" if values else "no record yet"
+        none = f"none of the newest {records:,} records is rejected" if records else "no record yet"
         return Finding(Level.OK, subject, f"{text}; {none}")
-    none_counted = reasons.total() == len(values)
-    share = "all" if none_counted else f"{min(99.9, 100 * reasons.total() / len(values)):.3g} %"
-    text += f"; {share} of the newest {len(values):,} records are rejected: {rejections.said(reasons)}"
+    none_counted = reasons.total() == records
+    share = "all" if none_counted else f"{min(99.9, 100 * reasons.total() / records):.3g} %"
+    text += f"; {share} of the newest {records:,} records are rejected: {rejections.said(reasons)}"
     (most, _), *_ = reasons.most_common(1)
-    todo = f"{most}: {frames.REASONS[most]}; ldp-worker dead-letters shows where they came from"
+    todo = f"{most}: {rejections.REASONS[most]}; ldp-worker dead-letters shows where they came from"
     if frames.Reason.FINGERPRINT in reasons:
         todo += f", ldp-worker document --stream {name} prints what clients need"
     return Finding(Level.ERROR if none_counted else Level.WARNING, subject, text, todo)

@@ -148,8 +148,8 @@ def _dead_letter_faults(config: Config, topic: Topic, there: Mapping[str, Topic]
         yield Finding(
             Level.ERROR,
             subject,
-            f"max.message.bytes={limit}: not even the dead letter of a record's first bytes fits, and counting waits for"
-            " it",
+            f"max.message.bytes={limit}: not even the dead letter of a record's first bytes fits, and counting waits"
+            " for it",
             f"set max.message.bytes={topics.BROKER_LIMIT}, or {LEAST_ROOM} at least",
         )
         return

@@ -192,7 +192,7 @@ def why_none(config: "Config", served: "Served") -> str:
     """
     from worker.counting import rejections
     from worker.kafka import brokers, topics
-    from worker.kafka.newest import newest_records
+    from worker.kafka.reports import newest_reports
 
     with brokers.connect(config) as admin:
         try:
@@ -200,14 +200,14 @@ def why_none(config: "Config", served: "Served") -> str:
         except topics.TopicError as error:
             return str(error)
     counted = "ldp-worker run publishes one once it has counted a report"
-    records = newest_records(config, served.topic)
-    if not records:
+    judged = newest_reports(config, served)
+    if not judged.records:
         return f"topic {served.topic} has no record yet; {counted}"
-    reasons = rejections.reasons(served.stream, served.configured.terms, [record.value for record in records])
+    reasons = judged.reasons
     if not reasons:
         return f"topic {served.topic} has reports; {counted}"
-    which = "all" if reasons.total() == len(records) else f"{reasons.total():,}"
-    rejected = f"{which} of the newest {len(records):,} records of topic {served.topic} are rejected"
+    which = "all" if reasons.total() == judged.records else f"{reasons.total():,}"
+    rejected = f"{which} of the newest {judged.records:,} records of topic {served.topic} are rejected"
     said = "\n".join(f"{reason} {n:,}: {rejections.REASONS[reason]}" for reason, n in reasons.most_common())
     return f"{rejected}; {counted}\n{said}\nldp-worker dead-letters shows where they came from"
 

@@ -1,7 +1,7 @@
 """Rejections: a client for another stream hears of it from nobody, so worker and commands say what is rejected."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import numpy.typing as npt
@@ -35,20 +35,21 @@ def counted(verdicts: npt.NDArray[np.uint8], unreadable: int = 0) -> Counter[str
     return +found
 
 
-def reasons(stream: ldp.Stream, terms: Terms, values: Sequence[bytes | None]) -> Counter[str]:
+def reasons(stream: ldp.Stream, terms: Terms, columns: Columns, unreadable: int = 0) -> Counter[str]:
     r"""Counts the reasons for which a stream rejects records; O(bytes).
 
     Args:
         stream: whose records they should be.
         terms: what is demanded of a record beside.
-        values: the records' values.
+        columns: the records.
+        unreadable: how many record batches among them cannot be read.
 
     Example:
         >>> stream = ldp.Stream("colours", ldp.GRR("1", domain_size=3))
-        >>> reasons(stream, Terms(1, ones=True), [b"\x01\x8e\x9f\x39\xd0\x02", b"noise", None, b"more noise"])
-        Counter({'version': 2, 'empty': 1})
+        >>> columns = Columns.of(range(4), [0] * 4, [b"\x01\x8e\x9f\x39\xd0\x02", b"noise", None, b"more noise"])
+        >>> reasons(stream, Terms(1, ones=True), columns, 1)
+        Counter({'version': 2, 'batch': 1, 'empty': 1})
     """
-    columns = Columns.of(range(len(values)), [0] * len(values), values)
     decoded = frames.decode(
         stream,
         columns.data,
@@ -57,7 +58,7 @@ def reasons(stream: ldp.Stream, terms: Terms, values: Sequence[bytes | None]) ->
         most_reports=terms.most_reports,
         judge_ones=terms.ones,
     )
-    return counted(decoded.verdicts)
+    return counted(decoded.verdicts, unreadable)
 
 
 def said(counts: Mapping[str, int]) -> str:

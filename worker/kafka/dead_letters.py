@@ -101,7 +101,7 @@ class KafkaDeadLetters:
                 **settings,
                 client_id=f"ldp-worker-{stream.name}-dead-letters",
                 compression_type="lz4",
-                linger_ms=5,
+                linger_ms=50,  # a request costs ten times what a letter does; and as long waits a commit
                 batch_size=1 << 14,
                 acks="all",
                 **quirks.OUTLIVES_REFUSALS,

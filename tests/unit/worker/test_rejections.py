@@ -82,12 +82,16 @@ def test_point_11_the_first_rejection_is_said_at_once_the_others_once_a_minute()
 
 
 def test_point_11_reasons_are_counted_by_the_streams_document():
-    values = [frame(STREAM), frame(OTHER), frame(OTHER), None, b"noise"]
-    assert reasons(STREAM, TERMS, values) == {"fingerprint": 2, "empty": 1, "version": 1}
-    assert reasons(STREAM, TERMS, []) == {}
-    many = frames.encode(STREAM, np.zeros(2, STREAM.oracle.report_dtype))
-    assert reasons(STREAM, TERMS, [many]) == {}
-    assert reasons(STREAM, Terms(1, ones=True), [many]) == {"many": 1}
+    def columns(*values):
+        return Columns.of(range(len(values)), [0] * len(values), values)
+
+    some = columns(frame(STREAM), frame(OTHER), frame(OTHER), None, b"noise")
+    assert reasons(STREAM, TERMS, some) == {"fingerprint": 2, "empty": 1, "version": 1}
+    assert reasons(STREAM, TERMS, some, 7)["batch"] == 7
+    assert reasons(STREAM, TERMS, columns()) == {}
+    many = columns(frames.encode(STREAM, np.zeros(2, STREAM.oracle.report_dtype)))
+    assert reasons(STREAM, TERMS, many) == {}
+    assert reasons(STREAM, Terms(1, ones=True), many) == {"many": 1}
 
 
 # --- dead letters, shown ----------------------------------------------------------------------------------------------

@@ -5,56 +5,30 @@ import random
 import struct
 import zlib
 
-import crc32c
-import lz4.block
 import lz4.frame
 import numpy as np
 import pytest
-import snappy
 import zstandard
-from kafka.codec import snappy_encode
 from kafka.record.memory_records import MemoryRecordsBuilder
 
+from tests.batches import (
+    GZIP,
+    LZ4,
+    NOW,
+    SNAPPY,
+    TRANSACTIONAL,
+    ZSTD,
+    Maker,
+    batch,
+    compressed,
+    damaged,
+    drain,
+    marker,
+    record,
+    varint,
+)
 from worker.audit import batches
 from worker.audit.codecs import Unreadable, unpack
-from worker.kafka.records import Arena, Reader
-
-NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
-TRANSACTIONAL, CONTROL, APPEND_TIME = 16, 32, 8
-NOW = 1_700_000_000_000
-ABORT, COMMIT = b"\0\0\0\0", b"\0\0\0\1"
-
-
-def varint(number):
-    number = number << 1 ^ number >> 63
-    made = bytearray()
-    while number > 0x7F:
-        made.append(number & 0x7F | 0x80)
-        number >>= 7
-    return bytes(made) + bytes([number])
-
-
-def sized(value):
-    return varint(-1) if value is None else varint(len(value)) + value
-
-
-def record(delta, value, key=None, headers=(), timestamp=0):
-    body = b"\0" + varint(timestamp) + varint(delta) + sized(key) + sized(value) + varint(len(headers))
-    body += b"".join(sized(name) + sized(held) for name, held in headers)
-    return varint(len(body)) + body
-
-
-def batch(base, section, count, last=None, attributes=0, producer=-1, first=NOW, highest=NOW, magic=2):
-    last = count - 1 if last is None else last
-    behind = struct.pack(">hiqqqhii", attributes, last, first, highest, producer, 0, 0, count) + section
-    header = struct.pack(">qiibI", base, len(behind) + 9, 0, magic, crc32c.crc32c(behind))
-    return header + behind
-
-
-def sealed(made):
-    """With the checksum and the length that belong to it."""
-    made = made[:8] + struct.pack(">i", len(made) - 12) + made[12:]
-    return made[:17] + struct.pack(">I", crc32c.crc32c(made[21:])) + made[21:]
 
 
 def ours(fetched, start=0, stop=1 << 62, aborted=(), caps=((0, None),)):
@@ -70,114 +44,20 @@ def ours(fetched, start=0, stop=1 << 62, aborted=(), caps=((0, None),)):
 
 def theirs(fetched, start=0, stop=1 << 62, aborted=(), caps=((0, None),)):
     """What the worker reads of it, up to an offset."""
-    reader = Reader(np.frombuffer(fetched, np.uint8), start, list(aborted), list(caps))
-    arena, found, unreadable = Arena(), [], 0
-    while (stretch := reader.read(arena)) is not None:
-        columns = stretch.columns
-        unreadable += sum(bad.end <= stop for bad in stretch.unreadable)
-        wanted = range(int(np.searchsorted(columns.offsets, stop)))
-        found += [(int(columns.timestamps[i]), columns.value(i)) for i in wanted]
-    return found, unreadable
+    found, bad, _, _ = drain(fetched, start, list(aborted), list(caps))
+    kept = [(timestamp, value) for offset, timestamp, value in found if offset < stop]
+    return kept, sum(one.end <= stop for one in bad)
 
 
-def compressed(data, codec, rng):
-    """The data as some producer writes them in a codec."""
-    way = rng.randrange(8)
-    if codec == GZIP:
-        half = len(data) // 2 if way == 7 else 0
-        return (gzip.compress(data[:half]) if half else b"") + gzip.compress(data[half:], 1 + way)
-    if codec == SNAPPY:
-        return (
-            snappy_encode(data, xerial_blocksize=(32 << 10, 16, 100)[way % 3])
-            if way & 1
-            else snappy.compress(data)
-        )
-    if codec == LZ4:
-        return lz4.frame.compress(
-            data,
-            block_size=4 + way % 4,
-            block_linked=bool(way & 1),
-            content_checksum=bool(way & 2),
-            block_checksum=bool(way & 4),
-            store_size=way > 5,
-        )
-    if codec == ZSTD:
-        return zstandard.ZstdCompressor(
-            level=1 + way, write_content_size=bool(way & 1), write_checksum=bool(way & 2)
-        ).compress(data)
-    return data
-
-
-def some_log(rng, n=12):
-    """Batches of every kind in the order of their offsets, and the aborted transactions among them."""
-    base, made, begun, aborted = rng.randrange(50), [], {}, []
-    for _ in range(n):
-        producer = rng.choice([-1, -1, 1, 2, 3])
-        if producer in begun and rng.random() < 0.5:
-            what = rng.choice([ABORT, COMMIT])
-            first = begun.pop(producer)
-            if what == ABORT:
-                aborted.append((producer, first))
-            made.append(batch(base, record(0, b"\0\0", what), 1, None, TRANSACTIONAL | CONTROL, producer))
-            base += 1
-            continue
-        attributes = APPEND_TIME if rng.random() < 0.2 else 0
-        if producer > 0 and (producer in begun or rng.random() < 0.6):
-            attributes |= TRANSACTIONAL
-            begun.setdefault(producer, base)
-        kept = [i for i in range(rng.randint(1, 150)) if rng.random() < 0.8]
-        section = b"".join(
-            record(
-                i,
-                None
-                if rng.random() < 0.05
-                else b"frame" * rng.randrange(9) + rng.randbytes(rng.randrange(9)),
-                rng.randbytes(3) if rng.random() < 0.1 else None,
-                [(b"name", rng.choice([None, b"", b"held"]))] * rng.randrange(3)
-                if rng.random() < 0.1
-                else (),
-                rng.choice([0, 1, -5, 10**5, 2**40, -(2**62)]),
-            )
-            for i in kept
-        )
-        codec = rng.randrange(5)
-        last = max([*kept, 0])
-        made.append(
-            batch(base, compressed(section, codec, rng), len(kept), last, attributes | codec, producer)
-        )
-        base += last + 1 + (3 if rng.random() < 0.1 else 0)
-    for producer, first in begun.items():
-        made.append(batch(base, record(0, b"", ABORT), 1, None, TRANSACTIONAL | CONTROL, producer))
-        aborted.append((producer, first))
-        base += 1
-    return made, aborted
-
-
-def damaged(whole, rng):
-    """A batch with something wrong, its checksum mended mostly."""
-    made = bytearray(whole)
-    for _ in range(rng.randint(1, 3)):
-        at = rng.randrange(21, len(made))
-        match rng.randrange(8):
-            case 0:
-                made[at] ^= 1 << rng.randrange(8)
-            case 1:
-                made[at] = rng.choice([0, 1, 0x7F, 0x80, 0xFF])
-            case 2 if at >= 61:
-                del made[at : at + rng.randint(1, 8)]
-            case 3 if at >= 61:
-                made[at:at] = rng.randbytes(rng.randint(1, 8))
-            case 4 if at >= 61:
-                del made[at:]
-            case 5:
-                field, size = rng.choice([(57, 4), (21, 2), (27, 8), (35, 8)])
-                made[field : field + size] = rng.randint(-3, 300).to_bytes(size, "big", signed=True)
-            case 6 if at >= 61:
-                made[at : at + 10] = b"\xff" * len(made[at : at + 10])
-            case 7 if len(made) > 70:
-                made[rng.randrange(61, 70)] ^= 1 << rng.randrange(8)
-    made = bytes(made)
-    return made if rng.random() < 0.05 else sealed(made)
+def some_log(seed, n):
+    """Batches of every kind in their order, where to begin and to stop, what is aborted, and the coins."""
+    rng = np.random.default_rng(seed)
+    maker = Maker(rng, most=int(rng.choice([12, 150])))
+    made = maker.log(n)
+    start = int(rng.integers(maker.offset)) if seed % 3 == 1 else 0
+    stop = int(rng.integers(start, maker.offset)) + 1 if seed % 5 == 1 else 1 << 62
+    told = [(producer, first) for producer, first, last in maker.aborted if last >= start]
+    return made, start, stop, told, rng
 
 
 @pytest.mark.parametrize("codec", range(5))
@@ -196,12 +76,10 @@ def test_what_kafka_pythons_own_builder_makes_is_read(codec, n):
 def test_both_readings_agree_on_whole_batches():
     records = 0
     for seed in range(80):
-        rng = random.Random(seed)
-        log, aborted = some_log(rng)
-        fetched = b"".join(log)[: -rng.randrange(20) or None]
-        start, stop = rng.choice([0, 60, 500]), rng.choice([1 << 62, 700, 900])
+        made, start, stop, aborted, rng = some_log(seed, 20)
+        fetched = b"".join(made)[: -int(rng.integers(20)) or None]
         found = ours(fetched, start, stop, aborted)
-        assert found == theirs(fetched, start, stop, aborted)
+        assert found == theirs(fetched, start, stop, aborted), seed
         assert found[1] == 0
         records += len(found[0])
     assert records > 20_000
@@ -211,11 +89,11 @@ def test_both_readings_agree_on_whole_batches():
 def test_both_readings_agree_on_damaged_batches(seeds):
     unreadable = readable = 0
     for seed in seeds:
-        rng = random.Random(f"damaged {seed}")
-        log, aborted = some_log(rng, 6)
-        fetched = b"".join(damaged(one, rng) if rng.random() < 0.7 else one for one in log)
-        start, stop = rng.choice([0, 0, 100]), rng.choice([1 << 62, 300])
-        caps = sorted({0: None, rng.randrange(400): rng.choice([None, 100, 1_000, 5_000])}.items())
+        made, start, stop, aborted, rng = some_log(seed, 8)
+        fetched = b"".join(damaged(one, rng) if rng.random() < 0.7 else one for one in made)
+        caps = sorted(
+            {0: None, int(rng.integers(1_000)): [None, 40, 300, 5_000][int(rng.integers(4))]}.items()
+        )
         found = ours(fetched, start, stop, aborted, caps)
         assert found == theirs(fetched, start, stop, aborted, caps), seed
         unreadable, readable = unreadable + found[1], readable + len(found[0])
@@ -224,9 +102,9 @@ def test_both_readings_agree_on_damaged_batches(seeds):
 
 @pytest.mark.parametrize("codec", [GZIP, SNAPPY, LZ4, ZSTD])
 def test_what_is_compressed_is_unpacked_up_to_the_cap(codec):
-    rng = random.Random(codec)
+    rng = np.random.default_rng(codec)
     for size in (0, 1, 20, 70_000, 300_000):
-        plain = bytes(size // 2) + rng.randbytes(50) * (size // 100) + rng.randbytes(size % 50)
+        plain = bytes(size // 2) + rng.bytes(50) * (size // 100) + rng.bytes(size % 50)
         for _ in range(4):
             section = compressed(plain, codec, rng)
             assert bytes(unpack(codec, section, len(plain))) == plain
@@ -339,14 +217,14 @@ def test_an_unknown_codec_is_unreadable(codec):
         ("magic", batch(0, record(0, b"a"), 1, magic=1)),
         ("a checksum", batch(0, record(0, b"a"), 1)[:-1] + b"\1"),
         ("a count", batch(0, record(0, b"a"), 2)),
-        ("a count below 0", batch(0, record(0, b"a"), -1, 0)),
-        ("a last offset below 0", batch(0, record(0, b"a"), 1, -1)),
-        ("an offset above the last", batch(0, record(1, b"a"), 1, 0)),
-        ("offsets that do not ascend", batch(0, record(1, b"a") + record(1, b"b"), 2, 3)),
+        ("a count below 0", batch(0, record(0, b"a"), -1, last=0)),
+        ("a last offset below 0", batch(0, record(0, b"a"), 1, last=-1)),
+        ("an offset above the last", batch(0, record(1, b"a"), 1, last=0)),
+        ("offsets that do not ascend", batch(0, record(1, b"a") + record(1, b"b"), 2, last=3)),
         ("bytes behind the records", batch(0, record(0, b"a") + b"\0", 1)),
         ("a base below 0", batch(-5, record(0, b"a"), 1)),
         ("headers below 0", batch(0, record(0, b"a")[:-1] + varint(-1), 1)),
-        ("a short length", sealed(batch(0, b"", 0)[:60])),
+        ("a short length", b"\0" * 11 + b"\x30" + batch(0, b"", 0)[12:60]),
     ],
 )
 def test_what_lies_is_one_unreadable_batch_and_the_next_is_read(what, made):
@@ -375,7 +253,7 @@ def test_aborted_transactions_are_passed_over_and_their_checksums_are_not():
     log = [
         batch(0, record(0, b"a"), 1, attributes=TRANSACTIONAL, producer=2),
         torn,
-        batch(2, record(0, b"", ABORT), 1, attributes=TRANSACTIONAL | CONTROL, producer=1),
+        marker(2, 1),
         batch(3, record(0, b"b"), 1, attributes=TRANSACTIONAL, producer=1),
     ]
     assert ours(b"".join(log), aborted=[(1, 1)]) == ([(NOW, b"a"), (NOW, b"b")], 0)
@@ -394,7 +272,7 @@ def test_many_small_batches_and_one_large_one():
 
 
 def test_reach_is_up_to_the_last_whole_batch():
-    one, two = batch(3, record(0, b"a"), 1, 4), batch(20, record(0, b"b"), 1)
+    one, two = batch(3, record(0, b"a"), 1, last=4), batch(20, record(0, b"b"), 1)
     assert batches.reach(one + two) == (len(one + two), 21)
     assert batches.reach((one + two)[:-1]) == (len(one), 8)
     assert batches.reach(one[:-1]) == (0, -1)

@@ -7,15 +7,7 @@ from kafka import TopicPartition
 from kafka.errors import OffsetOutOfRangeError
 from kafka.record.memory_records import MemoryRecords
 
-from tests.unit.worker.audit.test_batches import (
-    ABORT,
-    CONTROL,
-    LZ4,
-    NOW,
-    TRANSACTIONAL,
-    batch,
-    record,
-)
+from tests.batches import LZ4, NOW, TRANSACTIONAL, batch, marker, record
 from worker.audit import reading
 from worker.audit.errors import AuditError
 from worker.audit.records import Deleted
@@ -118,7 +110,7 @@ def test_what_is_aborted_is_passed_over_and_an_unreadable_batch_counts():
     whole = [
         batch(0, record(0, b"a"), 1, attributes=TRANSACTIONAL, producer=1),
         batch(1, b"no records", 1, attributes=LZ4),
-        batch(2, record(0, b"", ABORT), 1, attributes=TRANSACTIONAL | CONTROL, producer=1),
+        marker(2, 1),
         batch(3, record(0, b"b"), 1),
     ]
     assert read(Consumer(whole, aborted=[(1, 0)]), 0, 4) == ([b"b"], 1, [])
