@@ -100,12 +100,13 @@ def walk(fetched: npt.NDArray[np.uint8]) -> tuple[int, int, int]:
         fetched: (b,) uint8, record batches, the last one perhaps cut off.
 
     Returns:
-        The bytes of whole batches, the offset behind them and the leader epoch of the last one, −1 if there is none.
+        The bytes of whole batches, the offset behind them and the leader epoch of the last one, −1 if it has none.
     """
     batches = window(fetched)
     at, end, epoch, size = 0, -1, -1, _size_at(batches, 0)
     while size:
-        epoch = big32_at(batches, at + 12) if size >= HEADER else -1
+        has_epoch = size >= HEADER and byte_at(batches, at + _MAGIC) == 2  # where older ones have a checksum
+        epoch = big32_at(batches, at + 12) if has_epoch else -1
         end = max(end, _end_of(batches, at, size))
         at += size
         size = _size_at(batches, at)

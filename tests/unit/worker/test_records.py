@@ -220,6 +220,15 @@ def test_what_cannot_be_read_says_why(fetched, end, why):
     same_as_slowly(fetched, 5, None, [(0, None)], Arena())
 
 
+@pytest.mark.parametrize("magic", [0, 1])
+def test_the_checksum_of_an_old_message_is_no_leader_epoch(magic):
+    # the brokers would be asked for that epoch, and say that the log was truncated
+    fetched = old(magic, 0)
+    assert struct.unpack_from(">i", fetched, 12) != (-1,)
+    assert walk(np.frombuffer(batch(4, ONE, 1, leader=7) + fetched, np.uint8))[1:] == (6, -1)
+    assert walk(np.frombuffer(fetched + batch(6, ONE, 1, leader=7), np.uint8))[1:] == (7, 7)
+
+
 @pytest.mark.parametrize(
     "section",
     [
