@@ -17,11 +17,14 @@ from tests.batches import (
     ABORT,
     APPEND_TIME,
     COMMIT,
+    GZIP,
     NOW,
     TRANSACTIONAL,
+    ZSTD,
     Maker,
     batch,
     by_kafka_python,
+    compressed,
     damaged,
     drain,
     marker,
@@ -218,6 +221,15 @@ def test_what_cannot_be_read_says_why(fetched, end, why):
     ]
     assert bad[0].sha256 == hashlib.sha256(fetched).hexdigest()
     same_as_slowly(fetched, 5, None, [(0, None)], Arena())
+
+
+@pytest.mark.parametrize("codec", [GZIP, ZSTD])
+def test_a_stretch_of_what_unpacks_to_nothing_ends_by_what_is_read(codec):
+    section = compressed(b"", codec) * 20_000
+    fetched = b"".join(batch(base, section, 0, last=0, attributes=codec) for base in range(8))
+    stretch = Reader(np.frombuffer(fetched, np.uint8), 0, None, [(0, None)]).read(Arena())
+    assert stretch.end * len(section) <= records.GROUP + len(section)
+    assert drain(fetched) == ([], [], 8, 0)
 
 
 @pytest.mark.parametrize("magic", [0, 1])
