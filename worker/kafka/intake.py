@@ -54,6 +54,10 @@ class Intake:
         """Whether nothing waits."""
         return not self._pending
 
+    def holds(self, partition: int) -> bool:
+        """Whether something waits of a partition."""
+        return any(pending.partition == partition for pending in self._pending)
+
     def add(self, partition: int, source: Source, size: int) -> None:
         """Takes in a fetch of so many bytes."""
         self._pending.append(_Pending(partition, source, size))

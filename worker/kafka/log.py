@@ -32,6 +32,10 @@ Two stretches, each of up to a sixteenth once decompressed, and their columns ha
 _FETCH_SECONDS = 0.02
 """How long what waits is decoded before the client is asked for more."""
 _STOCK_RECORDS = 20_000
+_LEAST_FETCH = 64 << 10
+"""What a fetch is taken for that is smaller: what waits takes time, too, and so more comes in one fetch."""
+_LEAST_STOCK = 1 << 10
+"""What a record's object takes beside its value."""
 
 _TIMEOUT_MS = 10_000
 _JOIN_MS = 200
@@ -145,10 +149,13 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
             self._asked = time.monotonic()
             if not self._moved():
                 self._take_in(polled)
-        except kafka_errors.OffsetOutOfRangeError:
-            # retention overtook the position, or the log was truncated: claiming again finds out which
+        except kafka_errors.OffsetOutOfRangeError as error:
+            # retention overtook the position, or the log was truncated: claiming again finds out which, once what was
+            # fetched before is counted, which the log may have no longer
+            (offsets,) = error.args
+            partitions = {tp.partition for tp in offsets}
             with self._lock:
-                self._revoked.update(self._positions)
+                self._revoked |= {p for p in partitions & self._positions.keys() if not self._intake.holds(p)}
         except kafka_errors.LogTruncationError as error:
             raise StateLost(
                 f"topic {self._topic!r} was truncated below what had been read: {error}"
@@ -180,13 +187,17 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
         for partition in [p for p in self._positions if p in assigned]:
             tp = self._tp(partition)
             if self._stock:
+                records = polled.get(tp, ())
+                if not records and self._intake.holds(partition):
+                    continue  # markers behind what waits are passed once that is counted
                 end = self._consumer.position(tp, timeout_ms=_TIMEOUT_MS)
                 if end is not None and end > self._positions[partition]:
-                    self._intake.add(partition, _Stock(end, polled.get(tp, ())), 0)
+                    size = sum(_LEAST_STOCK + len(record.value or b"") for record in records)
+                    self._intake.add(partition, _Stock(end, records), max(size, _LEAST_FETCH))
                 continue
             for fetched in polled.get(tp, ()):
                 reader = Reader(fetched.data, fetched.start, fetched.aborted, self._caps[partition])
-                self._intake.add(partition, reader, fetched.data.size)
+                self._intake.add(partition, reader, max(fetched.data.size, _LEAST_FETCH))
 
     def _demand_twice(self, partition: int, stretch: Stretch) -> None:
         """Lets a batch whose checksum fails be read again: only the same bytes twice are what the log holds.

@@ -126,7 +126,7 @@ class Reader:
         self._fetched.flags.writeable = False  # whatever it was: a kernel is compiled for one kind
         self._at = 0
         self._position = start
-        self._rows: Any = np.empty(_ROWS, ROW)
+        self._rows: Any = np.empty(min(_ROWS, 1 + fetched.size // HEADER), ROW)
         self._next = self._last = 0
         self._committed = aborted is not None
         begins = sorted(aborted or [], key=lambda transaction: transaction[1])

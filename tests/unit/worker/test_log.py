@@ -1,0 +1,118 @@
+"""The log: what of a fetch waits, how much of it may, and what becomes of it, by a client that does as it is told."""
+
+from collections import deque
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from kafka import TopicPartition
+from kafka import errors as kafka_errors
+from kafka.structs import ConsumerGroupMetadata, MemberState
+
+from tests.batches import batch, record
+from worker.counting.rules import Configured, first
+from worker.kafka import log as kafka_log
+from worker.kafka.seam import Fetched
+
+BUDGET = 1 << 20
+MOST = BUDGET // kafka_log._LEAST_FETCH
+"""How many small fetches may wait."""
+
+
+class Consumer:
+    """A member that is assigned partitions 0 to 9; a poll brings what the test has made ready for what is not paused."""
+
+    def __init__(self, **_settings):
+        self._fetcher = SimpleNamespace()
+        self.ready, self.paused, self.positions = deque(), set(), {}
+
+    def subscribe(self, topics, listener):
+        (self.topic,) = topics
+
+    def group_metadata(self):
+        return ConsumerGroupMetadata("g", 1, "m", None, MemberState.STABLE)
+
+    def assignment(self):
+        return {TopicPartition(self.topic, partition) for partition in range(10)}
+
+    def poll(self, _timeout_ms):
+        if not self.ready or self.paused == self.assignment():
+            return {}
+        if isinstance(polled := self.ready.popleft(), Exception):
+            raise polled
+        tps = {TopicPartition(self.topic, partition): found for partition, found in polled.items()}
+        self.positions.update({tp: found[-1].offset + 1 for tp, found in tps.items()})
+        return tps
+
+    def seek(self, tp, offset):
+        self.positions[tp] = offset
+
+    def position(self, tp, timeout_ms):
+        return self.positions[tp]
+
+    def pause(self, *tps):
+        self.paused |= set(tps)
+
+    def resume(self, *tps):
+        self.paused -= set(tps)
+
+    def close(self, **_how):
+        pass
+
+
+@pytest.fixture(params=[False, True], ids=["columns", "stock"])
+def stock(request):
+    return request.param
+
+
+@pytest.fixture
+def log(monkeypatch, stock):
+    monkeypatch.setattr(kafka_log, "KafkaConsumer", Consumer)
+    monkeypatch.setattr(kafka_log, "_FETCH_SECONDS", 0)
+    log = kafka_log.KafkaLog({}, "g", "reports", kafka_log._WAITING * BUDGET, stock)
+    log.poll(0)  # notes the membership
+    for partition in range(10):
+        log.start(partition, 0, [first(Configured(), 0)])
+    yield log
+    log.close()
+
+
+def fetched(stock, *offsets):
+    """A record at each offset, as one fetch brings them."""
+    if stock:
+        return [SimpleNamespace(offset=at, timestamp=0, key=None, value=b"v", headers=[]) for at in offsets]
+    found = b"".join(batch(at, record(0, b"v"), 1) for at in offsets)
+    return [Fetched(offsets[0], offsets[-1] + 1, np.frombuffer(found, np.uint8), [])]
+
+
+def everything(log):
+    """What is handed out until nothing comes any more, as (partition, offset)."""
+    found, still = [], 0
+    while still < 3:
+        batches = log.poll(0)
+        still = 0 if batches else still + 1
+        found += [(batch.partition, offset) for batch in batches for offset in batch.columns.offsets.tolist()]
+    return found
+
+
+def test_however_small_fetches_are_no_more_wait_than_the_budget_has_room_for(log, stock):
+    for at in range(100):
+        log._consumer.ready.append({partition: fetched(stock, at) for partition in range(10)})
+    found = []
+    for _ in range(50):
+        for handed in log.poll(0):  # each of one partition, while ten come with each fetch
+            found += [(handed.partition, offset) for offset in handed.columns.offsets.tolist()]
+        assert len(log._intake._pending) <= MOST + 10
+    found += everything(log)
+    assert sorted(found) == [(partition, at) for partition in range(10) for at in range(100)]
+
+
+def test_what_was_fetched_before_retention_came_by_is_counted(log, stock):
+    late = kafka_errors.OffsetOutOfRangeError({TopicPartition("reports", 3): 7})
+    log._consumer.ready += [{3: fetched(stock, 5), 4: fetched(stock, 0)}, late, {4: fetched(stock, 1)}, late]
+    found = []
+    while log._consumer.ready:
+        found += [(one.partition, one.end) for one in log.poll(0)]
+        assert (log.take_revoked() == {3}) == (not log._consumer.ready)
+    found += [(one.partition, one.end) for one in log.poll(0)]
+    assert [taken for taken in found if taken[1] > 1] == [(3, 6), (4, 2)]
