@@ -18,6 +18,7 @@ class Ownership:
         self.now = 1000.0
         self.takes = 0.0
         self.lost = None
+        self.unavailable = False
 
     def prepare(self):
         self.calls.append(("prepare", threading.current_thread() is threading.main_thread()))
@@ -27,11 +28,11 @@ class Ownership:
         assert self.go.wait(30)
         self.now += self.takes
         self.calls.append(("write", threading.current_thread() is threading.main_thread()))
-        return flushes
+        return [] if self.unavailable else flushes
 
     def settle(self, written):
         self.calls.append(("settle", threading.current_thread() is threading.main_thread()))
-        assert written == self.flushes
+        assert written in ([], self.flushes)
         if self.lost:
             raise self.lost
 
@@ -120,6 +121,22 @@ def test_writing_has_at_most_its_share_of_the_time(ownership, commits):
     commits.turn()
     written(commits)
     assert ownership.new() == [PREPARE, WRITE]
+
+
+def test_a_store_that_did_not_answer_puts_nothing_off(ownership, commits):
+    ownership.takes, ownership.unavailable = 7.0, True
+    commits.turn()
+    written(commits)
+    commits.turn()  # it is tried again
+    written(commits)
+    ownership.takes, ownership.unavailable = 0.0, False
+    commits.turn()
+    written(commits)
+    ownership.new()
+    ownership.now += 1.01
+    commits.turn()
+    written(commits)
+    assert ownership.new() == [SETTLE, PREPARE, WRITE]
 
 
 def test_where_nothing_is_to_be_written_a_turn_is_over_all_the_same(ownership, commits):
