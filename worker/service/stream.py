@@ -252,9 +252,11 @@ class StreamWorker:
                 if now >= look_at or progress.partitions is None:
                     ownership.compare()
                     progress.over(Step.COMPARE)
-                    with progress.attempt(Step.LOOK):
-                        self._look(log, ownership)
-                    look_at = now + min(_LOOK_SECONDS, self._config.snapshots.every_seconds)
+                    try:
+                        with progress.attempt(Step.LOOK):
+                            self._look(log, ownership)
+                    finally:  # where it fails it takes long, and between two of them is time to count
+                        look_at = time.monotonic() + min(_LOOK_SECONDS, self._config.snapshots.every_seconds)
                 if now - began > READY_TIMEOUT_SECONDS:
                     progress.over(Step.SERVE)
             except Unavailable as error:

@@ -16,9 +16,11 @@ import structlog
 from kafka import TopicPartition
 
 from worker.config import parse
+from worker.counting.ports import Unavailable
 from worker.http import server as health
 from worker.kafka.log import KafkaLog
 from worker.observe.metrics import Metrics
+from worker.service import stream
 from worker.service.stream import StreamWorker
 
 CONFIG = parse('[[streams]]\nname = "s"\ntopic = "t"\nprotocol = "grr"\nepsilon = "1"\ndomain_size = 3')
@@ -250,6 +252,33 @@ def test_point_8_a_worker_that_counts_nothing_asks_the_brokers_too(partitions):
     worker = StreamWorker(CONFIG, CONFIG.streams[0], Metrics(), threading.Event())
     worker._look(log, nothing)
     assert asked == [[("t", min(partitions))]]
+
+
+def test_brokers_that_do_not_say_where_the_log_ends_leave_time_to_count(monkeypatch):
+    clock, looks, polls = [1000.0], [], []
+    stopping = SimpleNamespace(is_set=lambda: len(polls) == 20, wait=lambda seconds: None)
+    worker = StreamWorker(CONFIG, CONFIG.streams[0], Metrics(), stopping)
+    worker.progress.partitions = frozenset({0})
+
+    def look(log, ownership):
+        looks.append(len(polls))
+        clock[0] += 10  # its time-out
+        raise Unavailable("Kafka: KafkaTimeoutError")
+
+    log = SimpleNamespace(
+        poll=lambda timeout_ms: polls.append(clock[0]) or [],
+        take_revoked=set,
+        generation=lambda: 1,
+        assigned=set,
+    )
+    ownership = SimpleNamespace(
+        release=set, counted=dict, claim=lambda: None, compare=lambda: None, rewind=lambda: None
+    )
+    commits = SimpleNamespace(counted=lambda seconds: None, turn=lambda: False)
+    monkeypatch.setattr(worker, "_look", look)
+    monkeypatch.setattr(stream, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    worker._poll(log, ownership, commits, [])
+    assert looks == [1]
 
 
 def test_point_8_what_is_undecided_is_what_the_last_fetch_heard_beyond_the_stable_end():

@@ -20,7 +20,7 @@ MOST = BUDGET // kafka_log._LEAST_FETCH
 
 
 class Consumer:
-    """A member that is assigned partitions 0 to 9; a poll brings what the test has made ready for what is not paused."""
+    """A member that is assigned partitions 0 to 9; unless all are paused, a poll brings what is made ready."""
 
     def __init__(self, **_settings):
         self._fetcher = SimpleNamespace()
