@@ -54,9 +54,7 @@ LEAST = 12  # bytes by which a batch is known: base offset and length
 CHECKED_FROM = 21  # where the bytes begin that the checksum is of
 HEADER = 61  # bytes before the records
 LEAST_RECORD = 7  # bytes of a record: a byte for each of its fields
-AHEAD = (
-    36  # bytes that all fields of a record can have but key, value and headers: so far is read without a look
-)
+AHEAD = 36  # bytes that all fields of a record can have but key, value and headers, read without a look at the end
 CODEC, APPEND_TIME, TRANSACTIONAL, CONTROL = 7, 8, 16, 32  # among the attributes' bits
 
 _MAGIC = 16

@@ -55,10 +55,8 @@ SLACK = 64
 DAMAGED, FULL = -1, -2
 """What unpacking says instead of where it ended: the bytes are no such format; they make more than they may."""
 
-_MOST_OF_SNAPPY, _MOST_OF_LZ4 = (
-    32,
-    256,
-)  # a byte cannot make so many: a copy of 64 takes three, a length of 255 one
+# a byte cannot make so many: a copy of 64 takes three, a length of 255 one
+_MOST_OF_SNAPPY, _MOST_OF_LZ4 = 32, 256
 
 
 @njit(cache=True, nogil=True, inline="always")
