@@ -62,6 +62,17 @@ def test_what_the_image_copies_is_there_and_not_ignored() -> None:
         assert (ROOT / source).exists()
 
 
+def test_every_kernel_is_compiled_into_the_image() -> None:
+    sources = [path for package in ("ldp", "worker") for path in (ROOT / package).rglob("*.py")]
+    kernels = {path.parent for path in sources if "cache=True" in path.read_text(encoding="utf-8")}
+    touched = set(re.findall(r"/site-packages/(\S+)/\*\.py", DOCKERFILE))
+    assert touched == {folder.relative_to(ROOT).as_posix() for folder in kernels}
+    service = (ROOT / "worker/service/run.py").read_text(encoding="utf-8")
+    warm = r"\b\w+\.warm\(\)"
+    assert len(touched) == len(set(re.findall(warm, DOCKERFILE)))
+    assert set(re.findall(warm, DOCKERFILE)) == set(re.findall(warm, service))
+
+
 @contextmanager
 def answering(status: int) -> Iterator[int]:
     """A server on a free port whose /healthz answers with this status."""
