@@ -62,7 +62,7 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
         self._revoked: set[int] = set()
         self._positions: dict[int, int] = {}
         self._caps: dict[int, list[tuple[int, int | None]]] = {}
-        self._suspects: dict[int, set[Unreadable]] = defaultdict(set)
+        self._suspects: dict[int, dict[tuple[int, int], Unreadable]] = defaultdict(dict)
         self._membership: object = None
         self._intake = Intake(topic, memory // _WAITING)
         self._asked = 0.0
@@ -205,15 +205,17 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
         Raises:
             Unavailable: such a batch was never seen with these bytes.
         """
-        failing = {bad for bad in stretch.unreadable if bad.why == "checksum"}
-        new = failing - self._suspects[partition]
-        self._suspects[partition] |= failing
+        suspects = self._suspects[partition]
+        failing = {(bad.offset, bad.end): bad for bad in stretch.unreadable if bad.why == "checksum"}
+        new = [bad.offset for where, bad in failing.items() if suspects.get(where) != bad]
+        suspects |= failing  # the last bytes of each, however often they differ
         if new:
+            self._positions[partition] = self._positions.pop(partition)  # the others first, if it never ends
             raise Unavailable(
                 f"topic {self._topic!r}, partition {partition}: the checksum of the record batch at offset"
-                f" {min(bad.offset for bad in new)} fails; it is fetched again"
+                f" {min(new)} fails; it is fetched again"
             )
-        self._suspects[partition] = {bad for bad in self._suspects[partition] if bad.offset >= stretch.end}
+        self._suspects[partition] = {at: bad for at, bad in suspects.items() if bad.offset >= stretch.end}
 
     def _reading(self) -> list[TopicPartition]:
         """Returns the started partitions that are still assigned."""

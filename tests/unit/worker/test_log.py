@@ -1,6 +1,7 @@
 """The log: what of a fetch waits, how much of it may, and what becomes of it, by a client that does as it is told."""
 
 from collections import deque
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -10,6 +11,7 @@ from kafka import errors as kafka_errors
 from kafka.structs import ConsumerGroupMetadata, MemberState
 
 from tests.batches import batch, record
+from worker.counting.ports import Unavailable
 from worker.counting.rules import Configured, first
 from worker.kafka import log as kafka_log
 from worker.kafka.seam import Fetched
@@ -116,3 +118,40 @@ def test_what_was_fetched_before_retention_came_by_is_counted(log, stock):
         assert (log.take_revoked() == {3}) == (not log._consumer.ready)
     found += [(one.partition, one.end) for one in log.poll(0)]
     assert [taken for taken in found if taken[1] > 1] == [(3, 6), (4, 2)]
+
+
+@pytest.mark.parametrize("stock", [False], indirect=True)
+def test_a_partition_that_comes_damaged_each_time_lets_the_others_be_read(log, stock):
+    counted = []
+    for at in range(4):
+        (damaged,) = fetched(stock, 0)
+        bytewise = damaged.data.copy()
+        bytewise[-1] ^= 1 + at
+        log._consumer.ready.append({3: [replace(damaged, data=bytewise)], 4: fetched(stock, len(counted))})
+        with pytest.raises(Unavailable, match="partition 3: the checksum of the record batch at offset 0"):
+            while True:
+                counted += [one.partition for one in log.poll(0)]
+        for partition in range(10):
+            log.start(partition, counted.count(partition), [first(Configured(), 0)])
+    assert counted == [4, 4, 4]
+    assert len(log._suspects[3]) == 1
+
+
+@pytest.mark.parametrize("stock", [False], indirect=True)
+@pytest.mark.parametrize("again", ["the same", "as it was written"])
+def test_only_the_same_bytes_twice_are_what_the_log_holds(log, stock, again):
+    (written,) = fetched(stock, 0, 1)
+    bytewise = written.data.copy()
+    bytewise[-1] ^= 1
+    damaged = replace(written, data=bytewise)
+    log._consumer.ready.append({3: [damaged]})
+    with pytest.raises(Unavailable, match="at offset 1 fails"):
+        log.poll(0)
+    log.start(3, 0, [first(Configured(), 0)])
+    log._consumer.ready.append({3: [damaged if again == "the same" else written]})
+    (handed,) = log.poll(0)
+    assert (handed.start, handed.end, handed.columns.offsets.tolist()) == (
+        (0, 2, [0]) if again == "the same" else (0, 2, [0, 1])
+    )
+    assert [bad.offset for bad in handed.unreadable] == ([1] if again == "the same" else [])
+    assert log._suspects[3] == {}
