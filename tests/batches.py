@@ -82,7 +82,8 @@ def compressed(data, codec, rng=None):
     way = int(rng.integers(8)) if rng is not None else 0
     if codec == GZIP:
         half = len(data) // 2 if way == 7 else 0
-        return (gzip.compress(data[:half], 1) if half else b"") + gzip.compress(data[half:], 1 + way)
+        first = gzip.compress(data[:half], 1, mtime=0) if half else b""
+        return first + gzip.compress(data[half:], 1 + way, mtime=0)
     if codec == SNAPPY:
         if way & 1:
             return snappy_encode(data, xerial_blocksize=(32 << 10, 16, 100, 1000)[way >> 1])
