@@ -8,6 +8,8 @@ import contextlib
 import gc
 import os
 import secrets
+import subprocess
+import sys
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -66,6 +68,13 @@ def services(request: pytest.FixtureRequest) -> Iterator[Found]:
             )
         say(f"{found.how}; Kafka at {found.kafka}, Redis at {found.redis}")
         yield found
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Compiles the kernels once, before each process of the tests and each worker would, while tests wait for them."""
+    if not hasattr(session.config, "workerinput") and not session.config.option.collectonly:
+        warm = "from ldp import kernels; from worker.kafka import records; kernels.warm(); records.warm()"
+        subprocess.run([sys.executable, "-c", warm], cwd=session.config.rootpath, check=True)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
