@@ -150,6 +150,8 @@ class NoText(str):
 
 
 def test_point_10_what_a_client_cannot_read_is_tried_again(world, local_services, tmp_path):
+    """Where the client decodes: the worker's own reading rejects what it cannot read, and goes on."""
+    world._client = {"ingest": "stock"}
     with World(
         local_services.kafka.address,
         local_services.redis.address,

@@ -118,6 +118,8 @@ class Watched:
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
     def __enter__(self) -> Self:
+        # who has no partition yet is ready, too
+        until(lambda: self._worker.events("partition.claimed"), f"{self._worker.log.name} has a partition")
         until(self._worker.ready, f"{self._worker.log.name} ready")
         self._claims = len(self._worker.events("partition.claimed"))
         self._thread.start()
