@@ -53,7 +53,10 @@ def test_a_worker_of_today_goes_on_with_it(name, kafka, redis_url, tmp_path):
     vector = json.loads(VECTORS[name].read_text())
     counted = vector["counted"]
     left, accepted, rejected = LEFT.get(name, NOTHING)
-    with World(kafka, redis_url, tmp_path, partitions=1, protocol="grr", domain_size=3) as world:
+    for_ever = {"retention.ms": "-1"}  # the records are of 1970
+    with World(
+        kafka, redis_url, tmp_path, partitions=1, reports=for_ever, protocol="grr", domain_size=3
+    ) as world:
         lineage = put(world, vector)
         (worker,) = world.start()
         until(lambda: world.totals()["offsets"] == {0: 15}, "all is counted")
