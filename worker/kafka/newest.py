@@ -31,15 +31,7 @@ def newest_records(config: Config, topic: str) -> list[Any]:
     Raises:
         kafka.errors.KafkaError: the brokers do not answer, or a record batch cannot be read.
     """
-    consumer = KafkaConsumer(
-        **config.kafka.client(),
-        group_id=None,
-        enable_auto_commit=False,
-        auto_offset_reset="earliest",  # where retention passes meanwhile
-        isolation_level="read_committed",
-        allow_auto_create_topics=False,
-    )
-    with closing(consumer):
+    with closing(reader(config)) as consumer:
         deadline = time.monotonic() + _SECONDS
         partitions = [TopicPartition(topic, number) for number in consumer.partitions_for_topic(topic) or ()]
         firsts, ends = consumer.beginning_offsets(partitions), consumer.end_offsets(partitions)
@@ -58,6 +50,19 @@ def newest_records(config: Config, topic: str) -> list[Any]:
             before[tp] = (max(firsts[tp], begin - more), begin)
         older = _read(consumer, before, room, deadline)
     return [record for tp in sorted(found) for record in [*older.get(tp, ()), *found[tp]]]
+
+
+def reader(config: Config, **settings: Any) -> KafkaConsumer:
+    """Connects a consumer that reads what is committed, joins no group and commits nothing."""
+    return KafkaConsumer(
+        **config.kafka.client(),
+        **settings,
+        group_id=None,
+        enable_auto_commit=False,
+        auto_offset_reset="earliest",  # where retention passes meanwhile
+        isolation_level="read_committed",
+        allow_auto_create_topics=False,
+    )
 
 
 def _read(

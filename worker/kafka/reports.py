@@ -17,7 +17,7 @@ from worker.config import Config, Served
 from worker.counting import rejections
 from worker.counting.columns import Columns
 from worker.kafka import seam
-from worker.kafka.newest import MOST, newest_records
+from worker.kafka.newest import MOST, newest_records, reader
 from worker.kafka.records import Arena, Reader
 
 _FIRST = 4
@@ -55,18 +55,9 @@ def newest_reports(config: Config, served: Served) -> Judged:
     """
     if seam.unknown() is not None or config.kafka.ingest == "stock":
         return _as_the_library_reads(config, served)
-    consumer = KafkaConsumer(
-        **config.kafka.client(),
-        group_id=None,
-        enable_auto_commit=False,
-        auto_offset_reset="earliest",  # where retention passes meanwhile
-        isolation_level="read_committed",
-        allow_auto_create_topics=False,
-        fetch_max_bytes=_FETCH_BYTES,
-        max_partition_fetch_bytes=_FETCH_BYTES,
-    )
-    seam.install(consumer)
-    with closing(consumer):
+    fetches = {"fetch_max_bytes": _FETCH_BYTES, "max_partition_fetch_bytes": _FETCH_BYTES}
+    with closing(reader(config, **fetches)) as consumer:
+        seam.install(consumer)
         partitions = [
             TopicPartition(served.topic, p) for p in consumer.partitions_for_topic(served.topic) or ()
         ]
@@ -118,8 +109,8 @@ class _Reading:
 
     def _judge(self, fetched: seam.Fetched, end: int) -> None:
         terms = self._served.configured.terms
-        reader = Reader(fetched.data, fetched.start, fetched.aborted, [(0, terms.max_batch_bytes)])
-        while time.monotonic() < self._deadline and (stretch := reader.read(self._arena)) is not None:
+        decoder = Reader(fetched.data, fetched.start, fetched.aborted, [(0, terms.max_batch_bytes)])
+        while time.monotonic() < self._deadline and (stretch := decoder.read(self._arena)) is not None:
             unreadable = [bad for bad in stretch.unreadable if bad.offset < end]
             columns = stretch.columns.between(0, int((stretch.columns.offsets < end).sum()))
             self.judged.records += len(columns) + len(unreadable)

@@ -73,8 +73,7 @@ class Commits:
 
     def _write(self, flushes: Sequence[Flush], began: float) -> list[tuple[Flush, Answer]]:
         written = self._ownership.write(flushes)
-        if len(written) == len(
-            flushes
-        ):  # a store that does not answer says nothing of how long writing takes
+        # a store that does not answer says nothing of how long writing takes
+        if len(written) == len(flushes):
             self._took = self._clock() - began
         return written
