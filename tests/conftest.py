@@ -77,6 +77,11 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         subprocess.run([sys.executable, "-c", warm], cwd=session.config.rootpath, check=True)
 
 
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Names bytes by their argument: an id of what a codec wrote, with its time, differs between the processes."""
+    return argname if isinstance(val, bytes) else None
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Files that need services come first: they mostly wait, and others run meanwhile.
 
