@@ -123,6 +123,26 @@ def test_what_is_no_longer_assigned_is_let_go_of_without_a_word() -> None:
     assert process.ownership.epoch(0) is None
 
 
+def test_what_was_taken_away_is_let_go_of_though_it_cannot_be_committed() -> None:
+    """The log forgets at once where it read; a partition that is kept and comes back would be read no more."""
+    world = Still()
+    world.send()
+    process = world.member(1)
+    count_all(world, process)
+    world.send()
+    turn(process, commit=False)
+    process.log.mine, process.log.revoked = set(), {0}
+
+    def unknown() -> None:
+        raise Unavailable("the topic is not in the metadata (yet)")
+
+    during(process.log, "topic_id", unknown)
+    process.ownership.release(process.log.take_revoked())
+    process.log.mine = {0}
+    count_all(world, process)
+    world.verify(0)
+
+
 # --- state loss
 
 

@@ -163,9 +163,6 @@ def test_a_commit_cut_short_is_all_or_nothing_and_is_made_again(step: Step, faul
     if fault.startswith("dies"):
         with pytest.raises(Crash):
             process.ownership.commit()
-    elif step.number == 2:
-        with pytest.raises(Unavailable):
-            process.ownership.commit()
     else:
         process.ownership.commit()
     assert met == [fault]

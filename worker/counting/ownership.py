@@ -304,14 +304,14 @@ class Ownership:
         due = [held.flush for held in chosen.values() if held.flush is not None]
         if not due:
             return []
-        # Step 2.
-        lineage = lineage_of(self._group, self._stream, self._log.topic_id())
-        for flush in due:
-            if differing(flush.before.lineage, lineage):
-                why = f"the counts are of {flush.before.lineage}; this is {lineage}"
-                raise lost(self._stream, flush.partition, why)
-        # Step 3.
         try:
+            # Step 2.
+            lineage = lineage_of(self._group, self._stream, self._log.topic_id())
+            for flush in due:
+                if differing(flush.before.lineage, lineage):
+                    why = f"the counts are of {flush.before.lineage}; this is {lineage}"
+                    raise lost(self._stream, flush.partition, why)
+            # Step 3.
             self._dead_letters.flush()
         except Unavailable as error:
             self._events.commit_failed(error)
@@ -395,7 +395,8 @@ class Ownership:
     def release(self, partitions: Collection[int]) -> None:
         """Lets go of partitions that Kafka took away, told or untold.
 
-        What is counted is committed if the store still lets it in.
+        What is counted is committed if that can be done now; what is not, its next owner counts again. None is kept for
+        that: the log has forgotten where it read them.
         """
         gone = {*partitions, *(self._held.keys() - self._log.assigned())}
         if gone:

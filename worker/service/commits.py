@@ -43,7 +43,6 @@ class Commits:
 
         Raises:
             StateLost: as `Ownership.commit` does.
-            Unavailable: the topic's id is not known.
         """
         ended = self._writing is not None and self._writing.done()
         if ended:
