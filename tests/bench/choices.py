@@ -110,7 +110,7 @@ def counting(stream: ldp.Stream, choice: Choice) -> Callable[[], None]:
         reader = Reader(fetched, 0, [], [(0, None)])
         while (stretch := reader.read(arena)) is not None:
             state.apply(stream, Batch(0, state.offset, stretch.end, stretch.columns, stretch.unreadable))
-        assert state.windows[ALL].reports == COUNTED
+        assert state.cells[ALL].reports == COUNTED
 
     return count
 

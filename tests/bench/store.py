@@ -45,7 +45,7 @@ def line(client: "redis.Redis", d: int, sync: str) -> Line:
 
     def ours() -> None:
         nonlocal stored
-        window = state.windows[ALL]
+        window = state.cells[ALL]
         window.state += delta
         window.reports += REPORTS
         state.offset += REPORTS
@@ -81,7 +81,7 @@ def check(client: "redis.Redis", stream: ldp.Stream, store: RedisStore, delta: C
     cut = store.cut(0)
     assert cut is not None
     flushed = layout.load(stream, cut.metadata, cut.blobs)
-    assert np.array_equal(flushed.windows[ALL].state, delta * (flushed.offset // REPORTS))
+    assert np.array_equal(flushed.cells[ALL].state, delta * (flushed.offset // REPORTS))
     fields = client.hgetall("counts")
     flushes = int(fields.pop(b"offset")) // REPORTS
     assert [int(fields[str(v).encode()]) for v in range(len(delta))] == (delta * flushes).tolist()

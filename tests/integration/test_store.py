@@ -23,7 +23,7 @@ import ldp
 from tests.faults.memory import Faults, MemoryStore, World
 from worker import config
 from worker.counting import layout
-from worker.counting.partition import PartitionState, WindowCounts
+from worker.counting.partition import Cell, PartitionState
 from worker.counting.ports import Answer, Metadata, StateLost, StoredPartition, Unavailable
 from worker.store import redis as store
 from worker.store.redis import RedisStore
@@ -142,7 +142,7 @@ def test_a_worker_of_layout_1_runs_its_own_scripts_and_is_refused_by_the_lineage
           return 'lineage'
         end
     """
-    keys = [layout.meta_key(stream, 0), layout.window_key(stream, 0, "all")]
+    keys = [layout.meta_key(stream, 0), layout.cell_key(stream, 0, "all")]
     assert client.eval(theirs, 2, *keys, held.lineage, held.epoch, held.offset, held.flush) == b"lineage"
     assert everything(client, stream) == before
 
@@ -170,7 +170,7 @@ def test_staged_blobs_vanish_by_themselves_and_live_ones_do_not(
         left = client.ttl(layout.staged_key(stream, 0, attempt, "all"))
         assert store.STAGED_SECONDS - 60 < left <= store.STAGED_SECONDS
     assert counts.promote(0, "mine", held, after) is Answer.DONE
-    assert client.ttl(layout.window_key(stream, 0, "all")) == -1
+    assert client.ttl(layout.cell_key(stream, 0, "all")) == -1
     assert client.ttl(layout.meta_key(stream, 0)) == -1
     assert client.exists(layout.staged_key(stream, 0, "mine", "all")) == 0
     assert client.exists(layout.staged_key(stream, 0, "left behind", "all")) == 1
@@ -435,7 +435,7 @@ def test_metadata_without_an_epoch_are_state_loss_and_stay_as_they_are(
 def test_a_lost_blob_is_noticed(client: "redis.Redis", stream: str, counts: RedisStore) -> None:
     served = ldp.Stream(stream, ldp.GRR(epsilon="1", domain_size=3))
     state = PartitionState.fresh(served, 0)
-    state.offset, state.windows["all"] = 4, WindowCounts(4, np.array([1, 1, 2], np.int64))
+    state.offset, state.cells["all"] = 4, Cell(4, np.array([1, 1, 2], np.int64))
     base = layout.initial(LINEAGE, PartitionState.fresh(served, 0))
     assert counts.claim(0, None, base) == StoredPartition(base, {})
     after, blobs = layout.dump(state, base, FLUSHES[1])
@@ -443,8 +443,8 @@ def test_a_lost_blob_is_noticed(client: "redis.Redis", stream: str, counts: Redi
     assert counts.promote(0, "attempt", base, after) is Answer.DONE
     loaded = counts.cut(0)
     assert loaded is not None
-    assert layout.load(served, loaded.metadata, loaded.blobs).windows["all"].state.tolist() == [1, 1, 2]
-    key = layout.window_key(stream, 0, "all")
+    assert layout.load(served, loaded.metadata, loaded.blobs).cells["all"].state.tolist() == [1, 1, 2]
+    key = layout.cell_key(stream, 0, "all")
     whole = blobs["all"]
     for damaged, complaint in (
         (None, "missing"),
@@ -536,12 +536,12 @@ def test_the_store_in_memory_does_what_the_scripts_do(
             both(lambda s: s.compare(partition, held))  # noqa: B023
         elif kind < 0.82 and world.stored[partition].blobs:
             name = rng.choice(sorted(world.stored[partition].blobs))
-            client.delete(layout.window_key(stream, partition, name))
+            client.delete(layout.cell_key(stream, partition, name))
             _lose(world, partition, name)
         elif kind < 0.83:
             client.delete(layout.meta_key(stream, partition))
             for name in world.stored[partition].blobs:
-                client.delete(layout.window_key(stream, partition, name))
+                client.delete(layout.cell_key(stream, partition, name))
             del world.stored[partition]
             beliefs.clear()
         both(lambda s: s.peek(partition))  # noqa: B023

@@ -3,8 +3,8 @@
 All keys of a partition share the hash tag ``{stream:partition}``, so one script may touch them all on a cluster too:
 
 - ``{stream:partition}:meta``: a hash with the fields of `Metadata`;
-- ``{stream:partition}:window:<window>``: one blob per open window;
-- ``{stream:partition}:staged:<attempt>:<window>``: a blob on its way in, gone by itself if its writer is.
+- ``{stream:partition}:window:<cell>``: one blob a cell;
+- ``{stream:partition}:staged:<attempt>:<cell>``: a blob on its way in, gone by itself if its writer is.
 
 A blob is little-endian: the magic ``LDP2``, a u32 count of state entries, the i64 offset and the 16 bytes of the flush
 that wrote it, the i64 number of reports, the u64 width of an entry, then the state as unsigned integers of that width:
@@ -16,7 +16,7 @@ its state is i64; and a rule has no limit for batches. A layout is never changed
 `parse` and `load` then read all of them, and a partition is rewritten where it is claimed, in the script that raises
 its epoch, so that no owner of before is left that could write the old one. What is rewritten there is the lineage: it
 names the newest layout that any part of the partition is of. A blob of an older one is read as it is, and is written
-anew by the next commit that changes its window.
+anew by the next commit that changes its cell.
 """
 
 import json
@@ -31,7 +31,7 @@ import numpy.typing as npt
 import ldp
 from worker.counting import rules
 from worker.counting.lineage import newer
-from worker.counting.partition import Counts, PartitionState, WindowCounts
+from worker.counting.partition import Cell, Counts, PartitionState
 from worker.counting.ports import Metadata, NewerState, StateLost
 from worker.counting.rules import Rule
 
@@ -101,14 +101,14 @@ def meta_key(stream: str, partition: int) -> str:
     return f"{hash_tag(stream, partition)}:meta"
 
 
-def window_key(stream: str, partition: int, window: str) -> str:
-    """Returns the key of a window's live blob."""
-    return f"{hash_tag(stream, partition)}:window:{window}"
+def cell_key(stream: str, partition: int, cell: str) -> str:
+    """Returns the key of a cell's live blob."""
+    return f"{hash_tag(stream, partition)}:window:{cell}"
 
 
-def staged_key(stream: str, partition: int, attempt: str, window: str) -> str:
-    """Returns the key of a window's blob while one attempt of a commit stages it."""
-    return f"{hash_tag(stream, partition)}:staged:{attempt}:{window}"
+def staged_key(stream: str, partition: int, attempt: str, cell: str) -> str:
+    """Returns the key of a cell's blob while one attempt of a commit stages it."""
+    return f"{hash_tag(stream, partition)}:staged:{attempt}:{cell}"
 
 
 def initial(lineage: str, state: PartitionState) -> Metadata:
@@ -117,7 +117,7 @@ def initial(lineage: str, state: PartitionState) -> Metadata:
 
 
 def dump(state: PartitionState, before: Metadata, flush: str) -> tuple[Metadata, dict[str, bytes]]:
-    """Encodes a state as the metadata after a commit and the blobs of the windows that changed; O(state).
+    """Encodes a state as the metadata after a commit and the blobs of the cells that changed; O(state).
 
     Args:
         state: what to store.
@@ -126,11 +126,11 @@ def dump(state: PartitionState, before: Metadata, flush: str) -> tuple[Metadata,
     """
     blobs = {}
     for name in state.changed:
-        window = state.windows[name]
-        counts = narrowest(window.state)
-        said = (len(counts), state.offset, bytes.fromhex(flush), window.reports, counts.itemsize)
+        cell = state.cells[name]
+        counts = narrowest(cell.state)
+        said = (len(counts), state.offset, bytes.fromhex(flush), cell.reports, counts.itemsize)
         blobs[name] = _HEADER.pack(_MAGIC, *said) + counts.tobytes()
-    written = {name: flush if name in state.changed else before.blobs[name] for name in state.windows}
+    written = {name: flush if name in state.changed else before.blobs[name] for name in state.cells}
     after = replace(before, offset=state.offset, flush=flush, blobs=written, totals=totals(state))
     return after, blobs
 
@@ -174,29 +174,27 @@ def load(stream: ldp.Stream, metadata: Metadata, blobs: Mapping[str, bytes]) -> 
         raise StateLost(f"totals {metadata.totals!r} cannot be read ({error!r})") from None
     if not metadata.flush:
         fresh = PartitionState.fresh(stream, state.start)
-        state.windows, state.changed = fresh.windows, fresh.changed
+        state.cells, state.changed = fresh.cells, fresh.changed
         return state
     for name, flush in metadata.blobs.items():
-        state.windows[name] = _window(stream, name, flush, blobs.get(name))
+        state.cells[name] = _cell(stream, name, flush, blobs.get(name))
     return state
 
 
-def _window(stream: ldp.Stream, name: str, flush: str, blob: bytes | None) -> WindowCounts:
+def _cell(stream: ldp.Stream, name: str, flush: str, blob: bytes | None) -> Cell:
     if blob is None:
-        raise StateLost(f"the counts of window {name!r} are missing")
+        raise StateLost(f"the counts of {name!r} are missing")
     size = stream.oracle.state_size
     header = _HEADER_1 if blob[:4] == _MAGIC_1 else _HEADER
     if len(blob) < header.size:
-        raise StateLost(
-            f"the counts of window {name!r} have {len(blob)} bytes; {header.size} and more are due"
-        )
+        raise StateLost(f"the counts of {name!r} have {len(blob)} bytes; {header.size} and more are due")
     magic, entries, _, written, reports, *narrow = header.unpack_from(blob)
     if magic not in (_MAGIC, _MAGIC_1) or (entries, written.hex()) != (size, flush):
-        raise StateLost(f"the counts of window {name!r} are of another commit than the metadata say")
+        raise StateLost(f"the counts of {name!r} are of another commit than the metadata say")
     (width,) = narrow or (8,)
     if width not in _WIDTHS or len(blob) != header.size + width * size:
-        raise StateLost(f"the counts of window {name!r} have {len(blob)} bytes for {size} entries of {width}")
-    return WindowCounts(reports, np.frombuffer(blob, f"<u{width}", offset=header.size).astype(np.int64))
+        raise StateLost(f"the counts of {name!r} have {len(blob)} bytes for {size} entries of {width}")
+    return Cell(reports, np.frombuffer(blob, f"<u{width}", offset=header.size).astype(np.int64))
 
 
 def recorded(metadata: Metadata) -> list[Rule]:

@@ -249,7 +249,7 @@ class Ownership:
             self._events.moved(batch.partition, held.state.offset, batch.start)
             self.drop([batch.partition])
             return
-        before = sum(window.reports for window in held.state.windows.values())
+        before = sum(cell.reports for cell in held.state.cells.values())
         verdicts = held.state.apply(self._stream, batch, on_alive)
         reasons, left_out = counted(verdicts, len(batch.unreadable)), 0
         if reasons:
@@ -262,7 +262,7 @@ class Ownership:
         self._rejections.add(batch, verdicts, left_out)
         if batch.keyed:
             self._events.keyed(batch.keyed)
-        after = sum(window.reports for window in held.state.windows.values())
+        after = sum(cell.reports for cell in held.state.cells.values())
         accepted = len(verdicts) - int(np.count_nonzero(verdicts))
         self._events.counted(accepted, reasons.total(), after - before)
 

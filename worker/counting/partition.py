@@ -17,7 +17,7 @@ from worker.counting.columns import Batch
 from worker.counting.rules import Configured, Rule, Terms
 
 ALL = "all"
-"""The name of the one cumulative window."""
+"""The name of the one cell there is: of all time."""
 
 MOST_WORK = 1 << 30
 """Steps of counting (see `ldp.Oracle.work`) between two signs of life: a second's on a slow core."""
@@ -26,8 +26,8 @@ Counts = npt.NDArray[np.int64]
 
 
 @dataclass
-class WindowCounts:
-    """The counts of one window: how many reports, and the oracle's state vector."""
+class Cell:
+    """The counts of one part of what is counted: how many reports, and the oracle's state vector."""
 
     reports: int
     state: Counts
@@ -47,8 +47,8 @@ class PartitionState:
         late: records too late for their window (none while the only window is cumulative).
         watermark: the highest accepted timestamp in milliseconds, or None before the first.
         gaps: stretches [from, to) that the log had lost before they were counted.
-        windows: the open windows by name.
-        changed: names of the windows that differ from what is stored.
+        cells: the counts by the name of what they are of; together they are all.
+        changed: names of the cells that differ from what is stored.
 
     Example:
         >>> from worker.counting.columns import Batch, Columns
@@ -57,7 +57,7 @@ class PartitionState:
         >>> good = frames.encode(stream, np.array([(2,), (0,)], stream.oracle.report_dtype))
         >>> state.apply(stream, Batch(0, 5, 8, Columns.of([5, 6], [1000, 1001], [good, b"noise"])))
         array([0, 2], dtype=uint8)
-        >>> state.offset, state.accepted, dict(state.rejected), state.windows["all"].state.tolist()
+        >>> state.offset, state.accepted, dict(state.rejected), state.cells["all"].state.tolist()
         (8, 1, {'version': 1}, [1, 0, 1])
     """
 
@@ -69,7 +69,7 @@ class PartitionState:
     late: int = 0
     watermark: int | None = None
     gaps: list[tuple[int, int]] = field(default_factory=list)
-    windows: dict[str, WindowCounts] = field(default_factory=dict)
+    cells: dict[str, Cell] = field(default_factory=dict)
     changed: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
@@ -83,8 +83,8 @@ class PartitionState:
         configured: Configured = Configured(),  # noqa: B008  # frozen
     ) -> "PartitionState":
         """Returns the state of the empty prefix [start, start), to be counted by what the configuration asks for."""
-        window = WindowCounts(0, stream.oracle.zeros())
-        return cls(start, start, [rules.first(configured, start)], windows={ALL: window}, changed={ALL})
+        cell = Cell(0, stream.oracle.zeros())
+        return cls(start, start, [rules.first(configured, start)], cells={ALL: cell}, changed={ALL})
 
     def apply(
         self, stream: ldp.Stream, batch: Batch, on_alive: Callable[[], object] = lambda: None
@@ -119,12 +119,12 @@ class PartitionState:
             )
             accepted = end - begin - int(np.count_nonzero(decoded.verdicts))
             if len(decoded.reports):
-                window = self.windows[ALL]
+                cell = self.cells[ALL]
                 at_once = max(1, MOST_WORK // stream.oracle.work)
                 for first in range(0, len(decoded.reports), at_once):
-                    stream.oracle.accumulate(window.state, decoded.reports[first : first + at_once])
+                    stream.oracle.accumulate(cell.state, decoded.reports[first : first + at_once])
                     on_alive()
-                window.reports += len(decoded.reports)
+                cell.reports += len(decoded.reports)
                 self.changed.add(ALL)
                 times = columns.timestamps[begin:end]
                 newest = int((times if accepted == len(times) else times[decoded.verdicts == 0]).max())

@@ -174,8 +174,8 @@ class Publisher:
             state = layout.load(self._stream, stored.metadata, stored.blobs)
             offsets[partition], gaps[partition] = state.offset, state.gaps
             ruled[partition] = [rule.as_json() for rule in state.rules]
-            np.add(total, state.windows[ALL].state, out=total)
-            reports += state.windows[ALL].reports
+            np.add(total, state.cells[ALL].state, out=total)
+            reports += state.cells[ALL].reports
         asked = self._uncounted(without) if without else []
         # one that was committed meanwhile is no longer without
         uncounted = [p for p in asked if (found := self._cuts.peek(p)) is None or not found.flush]

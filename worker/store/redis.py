@@ -72,7 +72,7 @@ class RedisStore:
             if flush == after.flush:
                 keys += [
                     layout.staged_key(self._stream, partition, attempt, window),
-                    layout.window_key(self._stream, partition, window),
+                    layout.cell_key(self._stream, partition, window),
                 ]
         args = [before.lineage, before.epoch, before.offset, before.flush]
         fields = layout.fields(after)
@@ -81,7 +81,7 @@ class RedisStore:
 
     def compare(self, partition: int, held: Metadata) -> Answer:
         """Compares metadata and the presence of blobs in one script."""
-        keys = [layout.window_key(self._stream, partition, window) for window in held.blobs]
+        keys = [layout.cell_key(self._stream, partition, window) for window in held.blobs]
         args = [held.lineage, held.epoch, held.offset, held.flush]
         return Answer(self._run(self._compare, partition, keys, args).decode())
 
@@ -93,7 +93,7 @@ class RedisStore:
         return layout.meta_key(self._stream, partition)
 
     def _prefix(self, partition: int) -> str:
-        return layout.window_key(self._stream, partition, "")
+        return layout.cell_key(self._stream, partition, "")
 
     def _run(self, script: Any, partition: int, keys: list[str], args: list[Any]) -> Any:
         return _call(lambda: script(keys=[self._meta(partition), *keys], args=args))

@@ -165,7 +165,7 @@ class Run:
             assert cut is not None
             stored = layout.load(self.served.stream, cut.metadata, cut.blobs)
             reports, state = self.topic.pool.truth(stored.offset)
-            window = stored.windows[ALL]
+            window = stored.cells[ALL]
             wrong += int((window.state != state).sum()) + (window.reports != reports)
             wrong += (stored.accepted != stored.offset) + bool(stored.rejected)
         if wrong:

@@ -260,7 +260,7 @@ class World(Scheduler):
         assert self.starts.setdefault(partition, state.start) == state.start
         assert state.offset <= len(self.logs[partition])
         counted = self.recount(partition, state.start, state.offset, state.gaps, ruled)
-        window = state.windows[ALL]
+        window = state.cells[ALL]
         if "batch" in counted.rejected:
             self.note("a record batch could not be read")
         assert window.state.tolist() == counted.state

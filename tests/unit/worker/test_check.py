@@ -331,7 +331,7 @@ def test_no_record_of_one_report_is_larger_than_said(protocol, d):
 def test_a_partitions_counts_must_fit_into_a_string(protocol, entries):
     config = parse(f"[[streams]]\nname = 's'\ntopic = 'reports'\nepsilon = '1'\n{protocol}")
     state = PartitionState.fresh(config.streams[0].stream, 0)
-    state.windows["all"].state[0] = 1 << 32  # then an entry has 8 bytes
+    state.cells["all"].state[0] = 1 << 32  # then an entry has 8 bytes
     _, blobs = layout.dump(state, layout.initial("", state), "0" * 32)
     assert len(blobs["all"]) == 48 + 8 * entries
     assert judge_blobs(config, 48 + 8 * entries) == []

@@ -77,7 +77,7 @@ def test_point_9_a_state_is_the_same_however_its_batch_is_cut(protocol, monkeypa
     assert len(beats) >= sum(sizes) / 4  # also within the record of forty
     assert said == dict(zip(batch.columns.offsets.tolist(), reasons.tolist(), strict=True))
     assert [offset for offset, verdict in said.items() if verdict] == [15]
-    np.testing.assert_array_equal(cut.windows["all"].state, whole.windows["all"].state)
+    np.testing.assert_array_equal(cut.cells["all"].state, whole.cells["all"].state)
     for state in (cut, whole):
-        state.windows = {name: window.reports for name, window in state.windows.items()}
+        state.cells = {name: window.reports for name, window in state.cells.items()}
     assert cut == whole

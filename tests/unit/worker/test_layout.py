@@ -29,16 +29,16 @@ def committed():
 def test_round_trip():
     state, metadata, blobs = committed()
     again = layout.load(STREAM, layout.parse(layout.fields(metadata)), blobs)
-    assert dataclasses.replace(again, windows={}) == dataclasses.replace(state, windows={}, changed=set())
-    assert again.windows["all"].reports == 6
-    assert again.windows["all"].state.tolist() == [2, 0, 4]
+    assert dataclasses.replace(again, cells={}) == dataclasses.replace(state, cells={}, changed=set())
+    assert again.cells["all"].reports == 6
+    assert again.cells["all"].state.tolist() == [2, 0, 4]
     assert (again.accepted, again.rejected, again.watermark, again.gaps) == (
         2,
         {"version": 1},
         1009,
         [(5, 7)],
     )
-    again.windows["all"].state[0] = 9  # a loaded state can be counted on
+    again.cells["all"].state[0] = 9  # a loaded state can be counted on
 
 
 def test_the_bytes_of_a_blob():
@@ -60,20 +60,20 @@ def test_the_bytes_of_a_blob():
 )
 def test_entries_are_as_wide_as_the_largest_needs(most, width):
     state, metadata, _ = committed()
-    state.windows["all"].state[:] = [1, most, 0]
+    state.cells["all"].state[:] = [1, most, 0]
     after, blobs = layout.dump(state, metadata, OTHER)
     blob = blobs["all"]
     assert int.from_bytes(blob[40:48], "little") == width
     assert len(blob) == 48 + 3 * width
     assert [int.from_bytes(blob[48 + width * i :][:width], "little") for i in range(3)] == [1, most, 0]
-    again = layout.load(STREAM, after, blobs).windows["all"].state
+    again = layout.load(STREAM, after, blobs).cells["all"].state
     assert (again.tolist(), again.dtype) == ([1, most, 0], np.int64)
     again[0] += 2**40  # counted on in full width
 
 
 def test_what_is_no_count_is_never_stored():
     state, metadata, _ = committed()
-    state.windows["all"].state[1] = -1
+    state.cells["all"].state[1] = -1
     with pytest.raises(ValueError, match="a count of -1 given"):
         layout.dump(state, metadata, OTHER)
 
@@ -85,9 +85,7 @@ def test_an_unchanged_window_keeps_its_blob():
     after, changed = layout.dump(again, metadata, OTHER)
     assert changed == {}
     assert (after.offset, after.flush, after.blobs) == (14, OTHER, {"all": FLUSH})
-    assert (
-        layout.load(STREAM, after, blobs).windows["all"].state.tolist() == state.windows["all"].state.tolist()
-    )
+    assert layout.load(STREAM, after, blobs).cells["all"].state.tolist() == state.cells["all"].state.tolist()
 
 
 @pytest.mark.parametrize(
@@ -140,7 +138,7 @@ def test_lineage_tells_histories_apart():
 def test_all_keys_of_a_partition_share_a_hash_tag():
     keys = [
         layout.meta_key("s", 3),
-        layout.window_key("s", 3, "all"),
+        layout.cell_key("s", 3, "all"),
         layout.staged_key("s", 3, "attempt", "all"),
     ]
     assert {key[: key.index("}") + 1] for key in keys} == {"{s:3}"}

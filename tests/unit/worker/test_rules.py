@@ -95,14 +95,14 @@ def test_point_16_a_batch_is_counted_by_the_rule_of_each_offset():
             return most is None or sizes[offset] <= most
 
         for cut in (0, 5, 40):
-            state = PartitionState(0, 0, history, windows=PartitionState.fresh(STREAM, 0).windows)
+            state = PartitionState(0, 0, history, cells=PartitionState.fresh(STREAM, 0).cells)
             verdicts = [
                 *state.apply(STREAM, batch(sizes[:cut])),
                 *state.apply(STREAM, batch(sizes[cut:], cut)),
             ]
             many = frames.VERDICTS.index(frames.Reason.MANY)
             assert verdicts == [0 if fits(o) else many for o in range(40)]
-            assert state.windows["all"].reports == sum(sizes[o] for o in range(40) if fits(o))
+            assert state.cells["all"].reports == sum(sizes[o] for o in range(40) if fits(o))
             assert state.accepted + state.rejected.get("many", 0) == 40
             assert state.watermark == max(1000 + o for o in range(40) if fits(o))
 

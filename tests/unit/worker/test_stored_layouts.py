@@ -46,7 +46,7 @@ def read(vector):
 
 def said(state):
     """A state in JSON's types, as the vectors say it."""
-    window = state.windows["all"]
+    window = state.cells["all"]
     return {
         "start": state.start,
         "offset": state.offset,

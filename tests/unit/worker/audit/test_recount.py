@@ -37,8 +37,8 @@ def assert_agree(stream, records, cuts=()):
             assert reasons[0] == reasons[1], record[1]
     assert dict(mine.rejected) == theirs.rejected
     assert (mine.accepted, mine.watermark) == (theirs.accepted, theirs.watermark)
-    assert mine.reports == theirs.windows["all"].reports
-    np.testing.assert_array_equal(mine.state, theirs.windows["all"].state)
+    assert mine.reports == theirs.cells["all"].reports
+    np.testing.assert_array_equal(mine.state, theirs.cells["all"].state)
     return mine
 
 

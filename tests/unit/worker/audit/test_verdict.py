@@ -83,11 +83,11 @@ def changed(what, to):
 
 
 def add_to_entry(state):
-    state.windows["all"].state[[17, 60]] += 1
+    state.cells["all"].state[[17, 60]] += 1
 
 
 def add_report(state):
-    state.windows["all"].reports += 1
+    state.cells["all"].reports += 1
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_first_difference_is_named(change, difference):
 def test_a_single_entry_of_the_state_is_enough():
     records = log()
     state = counted_by_worker(STREAM, records, START)
-    was = int(state.windows["all"].state[17])
+    was = int(state.cells["all"].state[17])
     add_to_entry(state)
     row = verify(stored(state), records)
     assert row.difference == f"state[17]: {was + 1} in Redis, {was} recounted; 2 of 120 entries differ"
@@ -230,19 +230,19 @@ def test_point_7_whatever_was_deleted_right_counts_are_never_different(stream):
 
 
 def empty_state(state):
-    state.windows["all"].state[:] = 0
+    state.cells["all"].state[:] = 0
 
 
 def fill_state(state):
-    state.windows["all"].state[:] = state.windows["all"].reports + 1
+    state.cells["all"].state[:] = state.cells["all"].reports + 1
 
 
 def no_reports(state):
-    state.windows["all"].reports = 0
+    state.cells["all"].reports = 0
 
 
 def more_reports(state):
-    state.windows["all"].reports += 1000
+    state.cells["all"].reports += 1000
 
 
 @pytest.mark.parametrize(
@@ -287,7 +287,7 @@ def test_point_7_what_was_deleted_must_add_up_as_the_protocols_reports_do(name):
 
 
 def add_to_first(state):
-    state.windows["all"].state[0] += 1
+    state.cells["all"].state[0] += 1
 
 
 def test_point_7_records_that_were_all_malformed_have_no_reports():
