@@ -18,7 +18,8 @@ import ldp
 from ldp import frames
 from tests.bench.measure import compare
 from worker.counting.columns import Batch
-from worker.counting.partition import ALL, PartitionState
+from worker.counting.partition import PartitionState
+from worker.counting.windows import ALL
 from worker.kafka.records import Arena, Reader
 
 PROTOCOLS = ("pgr", "olh")

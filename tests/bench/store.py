@@ -13,8 +13,9 @@ from tests.bench.measure import Line, compare
 from worker.config import Redis
 from worker.counting import layout
 from worker.counting.lineage import lineage_of
-from worker.counting.partition import ALL, Counts, PartitionState
+from worker.counting.partition import Counts, PartitionState
 from worker.counting.ports import Answer
+from worker.counting.windows import ALL
 from worker.store.redis import RedisStore, connect
 
 REPORTS = 10_000

@@ -46,8 +46,8 @@ class Stored:
 StoredCut = tuple[Mapping[str, str], Mapping[str, bytes | None]]
 """The fields of a partition's metadata, none if it has none; and the live blobs by window, None for a missing one."""
 
-_LAYOUT = 2
-"""The newest layout of what is stored, which its lineage names; layout 1 is read, too."""
+_LAYOUT = 3
+"""The newest layout of what is stored, which its lineage names; the older ones are read, too."""
 _BLOBS = {
     # magic, state entries, offset, flush id, reports, and the bytes of an entry; then the entries
     b"LDP2": (2, struct.Struct("<4sIq16sqQ")),
@@ -78,7 +78,9 @@ def decode(
                 " version that wrote it"
             )
         layout = max(1, lineage["layout"])
-        due = {"fingerprint": fingerprint.hex(), "group": group, "layout": layout, "windows": "cumulative"}
+        due = {"fingerprint": fingerprint.hex(), "group": group, "layout": layout}
+        if layout < 3:
+            due["windows"] = "cumulative"
         for key, value in due.items():
             if lineage[key] != value:
                 raise Difference(
@@ -98,7 +100,7 @@ def decode(
             offset=offset,
             accepted=totals["accepted"],
             rejected=dict(totals["rejected"]),
-            late=totals["late"],
+            late=sum(dict(totals["late"] or {}).values()),
             watermark=totals["watermark"],
             gaps=[(begin, end) for begin, end in totals["gaps"]],
             rules=_rules(totals),

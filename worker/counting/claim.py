@@ -115,7 +115,7 @@ class Claim:
         fresh = PartitionState.fresh(self.stream, start, self.configured)
         # what is stored must not contradict what was published, by an earlier version too
         ruleless = head.offsets.get(partition, 0) > start
-        fresh.rules = head.judged(partition) or ([rules.before(start)] if ruleless else fresh.rules)
+        fresh.judge_by(head.judged(partition) or ([rules.before(start)] if ruleless else fresh.rules))
         lineage = self.lineage if found is None else carried_on(found.lineage, self.lineage)
         return layout.initial(lineage, fresh)
 
@@ -217,7 +217,7 @@ class Claim:
         # a rule that begins below what was counted without it cannot be taken over
         late = any(rule.offset < stored.offset for rule in published[len(state.rules) :])
         if published and (not stored.flush or (rules.continues(published, state.rules) and not late)):
-            state.rules = published
+            state.judge_by(published)
         elif not rules.continues(state.rules, published):
             theirs, ours = ([rule.as_json() for rule in listed] for listed in (published, state.rules))
             raise self._lost(
@@ -228,7 +228,7 @@ class Claim:
         since = max(state.offset, head.offsets.get(partition, 0), known)
         match rules.decide(state.rules, self.configured, since):
             case Rule() as rule:
-                state.rules.append(rule)
+                state.judge_by([*state.rules, rule])
                 self.events.rule_added(partition, rule)
             case Older() as older:
                 self.events.rule_older(partition, older)

@@ -11,12 +11,13 @@ that wrote it, the i64 number of reports, the u64 width of an entry, then the st
 the narrowest of 1, 2, 4 and 8 bytes that holds every one of them. Metadata name the flush that wrote each live blob, so
 a blob that is missing or of another flush is noticed.
 
-All this is layout 2, as what is stored says in its lineage. In layout 1 a blob has the magic ``LDP1`` and no width, and
-its state is i64; and a rule has no limit for batches. A layout is never changed. Another one has the next number;
-`parse` and `load` then read all of them, and a partition is rewritten where it is claimed, in the script that raises
-its epoch, so that no owner of before is left that could write the old one. What is rewritten there is the lineage: it
-names the newest layout that any part of the partition is of. A blob of an older one is read as it is, and is written
-anew by the next commit that changes its cell.
+All this is layout 3, as what is stored says in its lineage. In layout 2 there is one cell, `all`, and totals say
+nothing of windows. In layout 1, too, a blob has the magic ``LDP1`` and no width, and its state is i64; and a rule has
+no limit for batches. A layout is never changed. Another one has the next number; `parse` and `load` then read all of
+them, and a partition is rewritten where it is claimed, in the script that raises its epoch, so that no owner of before
+is left that could write the old one. What is rewritten there is the lineage: it names the newest layout that any part
+of the partition is of. A blob of an older one is read as it is, and is written anew by the next commit that changes its
+cell.
 """
 
 import json
@@ -34,12 +35,15 @@ from worker.counting.lineage import newer
 from worker.counting.partition import Cell, Counts, PartitionState
 from worker.counting.ports import Metadata, NewerState, StateLost
 from worker.counting.rules import Rule
+from worker.counting.windows import pane_of
 
 _HEADER = struct.Struct("<4sIq16sqQ")
 _MAGIC = b"LDP2"
 _HEADER_1 = struct.Struct("<4sIq16sq")
 _MAGIC_1 = b"LDP1"
 _WIDTHS = (1, 2, 4, 8)
+_EVER = (0, (1 << 63) - 1)
+"""The times around a gap of before there were windows: any."""
 
 HEADER_BYTES = _HEADER.size
 """What a blob has before its state."""
@@ -166,9 +170,15 @@ def load(stream: ldp.Stream, metadata: Metadata, blobs: Mapping[str, bytes]) -> 
             rules=recorded(metadata),
             accepted=said["accepted"],
             rejected=said["rejected"],
-            late=said["late"],
+            late=said["late"] or {},
+            undated=said.get("undated", 0),
             watermark=said["watermark"],
+            closed=said.get("closed", 0),
+            floor=said.get("floor"),
+            dropped=said.get("dropped", 0),
+            since=said.get("since", {}),
             gaps=[(begin, end) for begin, end in said["gaps"]],
+            around=[(line, first) for line, first in said.get("around", [_EVER] * len(said["gaps"]))],
         )
     except (KeyError, ValueError, TypeError) as error:
         raise StateLost(f"totals {metadata.totals!r} cannot be read ({error!r})") from None
@@ -177,6 +187,10 @@ def load(stream: ldp.Stream, metadata: Metadata, blobs: Mapping[str, bytes]) -> 
         state.cells, state.changed = fresh.cells, fresh.changed
         return state
     for name, flush in metadata.blobs.items():
+        try:
+            pane_of(name)
+        except ValueError as error:
+            raise StateLost(f"the metadata name the counts of {name!r} ({error})") from None
         state.cells[name] = _cell(stream, name, flush, blobs.get(name))
     return state
 
@@ -220,8 +234,14 @@ def totals(state: PartitionState) -> str:
             "accepted": state.accepted,
             "rejected": dict(sorted(state.rejected.items())),
             "late": state.late,
+            "undated": state.undated,
             "watermark": state.watermark,
+            "closed": state.closed,
+            "floor": state.floor,
+            "dropped": state.dropped,
+            "since": state.since,
             "gaps": state.gaps,
+            "around": state.around,
         },
         sort_keys=True,
     )

@@ -4,8 +4,8 @@ A lineage is stored with the counts, as canonical JSON. It has two parts:
 
 - what must never change: the group, the topic's id and the fingerprint of the stream. Counts of others are another
   history, never to be mixed;
-- how they are stored: the version of the layout and the rule of the windows. A worker reads its own version and every
-  older one, and refuses a newer one.
+- how they are stored: the version of the layout. A worker reads its own version and every older one, and refuses a
+  newer one.
 
 The store compares a lineage as it is stored, so a worker carries on the text that it found, not one of its own; but for
 one of an older layout, which is replaced where a partition is claimed.
@@ -17,10 +17,10 @@ from typing import Any
 
 import ldp
 
-LAYOUT = 2
+LAYOUT = 3
 """The version of `worker.counting.layout` that this worker writes, and the newest that it reads."""
-WINDOWS = "cumulative"
-"""The only rule of windows so far: one window, of all records."""
+_CUMULATIVE = "cumulative"
+"""What layouts 1 and 2 say of windows: one of all time. Since layout 3 windows are rules, and change."""
 IDENTITY = ("group", "topic_id", "fingerprint")
 """What must never change."""
 
@@ -30,7 +30,7 @@ def lineage_of(group: str, stream: ldp.Stream, topic_id: str) -> str:
 
     Example:
         >>> lineage_of("g", ldp.Stream("colours", ldp.GRR("1", 3)), "Xk")
-        '{"fingerprint": "8e9f39d0", "group": "g", "layout": 2, "topic_id": "Xk", "windows": "cumulative"}'
+        '{"fingerprint": "8e9f39d0", "group": "g", "layout": 3, "topic_id": "Xk"}'
     """
     return json.dumps(
         {
@@ -38,7 +38,6 @@ def lineage_of(group: str, stream: ldp.Stream, topic_id: str) -> str:
             "group": group,
             "layout": LAYOUT,
             "topic_id": topic_id,
-            "windows": WINDOWS,
         },
         sort_keys=True,
     )
@@ -88,8 +87,8 @@ def newer(stored: str) -> str | None:
     said = _said(stored)
     if isinstance(said.get("layout"), int) and said["layout"] > LAYOUT:
         return f"layout {said['layout']}, where this version reads up to {LAYOUT}"
-    if (windows := said.get("windows", WINDOWS)) != WINDOWS:
-        return f"windows {windows!r}, where this version knows {WINDOWS!r}"
+    if (windows := said.get("windows", _CUMULATIVE)) != _CUMULATIVE:
+        return f"windows {windows!r}, where this version knows {_CUMULATIVE!r}"
     if unknown := said.keys() - {*IDENTITY, "layout", "windows"}:
         return f"a lineage with {', '.join(sorted(unknown))}, which this version does not know"
     return None

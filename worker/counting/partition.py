@@ -1,28 +1,33 @@
 """PartitionState: everything kept of one partition, a pure function of its log's prefix [start, offset) and its rules.
 
 No worker's clock, configuration or order across partitions enters it, so whoever loads (state, offset) and reads on
-gets the same.
+gets the same. Two numbers come from the head, and are kept: where its windows begin (`floor`), and which of its panes
+no window needs any more (`dropped`). The counts of all time are the sum of its cells, whatever was dropped.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 
 import ldp
 from ldp import frames
-from worker.counting import rejections, rules
+from worker.counting import lateness, rejections, rules
 from worker.counting.columns import Batch
+from worker.counting.lateness import Placed
 from worker.counting.rules import Configured, Rule, Terms
-
-ALL = "all"
-"""The name of the one cell there is: of all time."""
+from worker.counting.windows import ALL, Pane, Windowing, pane_of
 
 MOST_WORK = 1 << 30
 """Steps of counting (see `ldp.Oracle.work`) between two signs of life: a second's on a slow core."""
 
 Counts = npt.NDArray[np.int64]
+
+_NOWHERE = np.array([lateness.LATE])
+"""Where records are without windows: in no pane, and not late."""
 
 
 @dataclass
@@ -40,14 +45,21 @@ class PartitionState:
     Attributes:
         start: the log offset that counting began at.
         offset: the next offset to count; the consumer's position, so it passes transaction markers.
-        rules: what decides whether a record counts, in the order of their offsets, which may lie ahead; there is one
-            for every offset. A state that is given none has the rule of before there were any.
+        rules: what decides whether and where a record counts, in the order of their offsets, which may lie ahead; there
+            is one for every offset. A state that is given none has the rule of before there were any.
         accepted: records counted.
         rejected: malformed records, by reason.
-        late: records too late for their window (none while the only window is cumulative).
+        late: accepted records that were too late for their pane, by age (`lateness.AGES`).
+        undated: accepted records without a timestamp, which are in no pane either.
         watermark: the highest accepted timestamp in milliseconds, or None before the first.
+        closed: a pane that ends at or before this line takes no more.
+        floor: the line at which its windows begin, as the head said when it admitted the partition; None before that.
+        dropped: panes that end at or before this line are in the cell of all time.
+        since: for each window of the rules the first start that may be published.
         gaps: stretches [from, to) that the log had lost before they were counted.
-        cells: the counts by the name of what they are of; together they are all.
+        around: for each gap the closed line before it, and the first timestamp accepted after it or None.
+        cells: the counts by the name of what they are of (`windows.pane_of`), each report in one of them. That of all
+            time has what is in no pane: everything, where there are no windows.
         changed: names of the cells that differ from what is stored.
 
     Example:
@@ -66,14 +78,21 @@ class PartitionState:
     rules: list[Rule] = field(default_factory=list)
     accepted: int = 0
     rejected: dict[str, int] = field(default_factory=dict)
-    late: int = 0
+    late: dict[str, int] = field(default_factory=dict)
+    undated: int = 0
     watermark: int | None = None
+    closed: int = 0
+    floor: int | None = None
+    dropped: int = 0
+    since: dict[str, int] = field(default_factory=dict)
     gaps: list[tuple[int, int]] = field(default_factory=list)
+    around: list[tuple[int, int | None]] = field(default_factory=list)
     cells: dict[str, Cell] = field(default_factory=dict)
     changed: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.rules = self.rules or [rules.before(self.start)]
+        self._begun = sum(rule.offset <= self.offset for rule in self.rules)
 
     @classmethod
     def fresh(
@@ -84,7 +103,41 @@ class PartitionState:
     ) -> "PartitionState":
         """Returns the state of the empty prefix [start, start), to be counted by what the configuration asks for."""
         cell = Cell(0, stream.oracle.zeros())
-        return cls(start, start, [rules.first(configured, start)], cells={ALL: cell}, changed={ALL})
+        fresh = cls(start, start, cells={ALL: cell}, changed={ALL})
+        fresh.judge_by([rules.first(configured, start)])
+        return fresh
+
+    @property
+    def windowing(self) -> Windowing | None:
+        """The windows of the newest rule, which may lie ahead."""
+        return self.rules[-1].terms.windowing
+
+    @property
+    def reports(self) -> int:
+        """How many reports it has."""
+        return sum(cell.reports for cell in self.cells.values())
+
+    def total(self, start: int | None = None, end: int | None = None) -> Cell:
+        """Returns the counts of the panes within a window, or without one those of all time; O(cells · state).
+
+        Args:
+            start: the window's first millisecond.
+            end: the first one behind it.
+        """
+        total = Cell(0, np.zeros_like(self.cells[ALL].state))
+        for name, cell in self.cells.items():
+            pane = pane_of(name)
+            if start is None or end is None or (pane is not None and pane.within(start, end)):
+                total.reports += cell.reports
+                np.add(total.state, cell.state, out=total.state)
+        return total
+
+    def judge_by(self, listed: list[Rule]) -> None:
+        """Takes rules in the place of those that it has, which they continue."""
+        if self.offset == self.start:
+            self._begun, self.since = 0, {}  # nothing was judged yet
+        self.rules = listed
+        self._follow(self.offset)
 
     def apply(
         self, stream: ldp.Stream, batch: Batch, on_alive: Callable[[], object] = lambda: None
@@ -92,7 +145,8 @@ class PartitionState:
         """Counts a batch that continues the prefix; returns the verdict on each of its records.
 
         Each record is judged by the rule that holds for its offset; a record batch that cannot be read is one rejected
-        record. Cost: the oracle's for the reports, plus O(bytes of the batch).
+        record. Where a record needs one more pane than there may be, counting ends before it: then the verdicts are
+        fewer, and the state goes on at that record. Cost: the oracle's for the reports, plus O(bytes of the batch).
 
         Args:
             stream: whose batch.
@@ -108,7 +162,9 @@ class PartitionState:
         if batch.start != self.offset:
             raise ValueError(f"a batch from offset {batch.start} given; the state continues at {self.offset}")
         columns, verdicts = batch.columns, np.zeros(len(batch.columns), np.uint8)
+        offset = batch.end
         for begin, end, terms in self._stretches(columns.offsets):
+            self._follow(int(columns.offsets[begin]))
             decoded = frames.decode(
                 stream,
                 columns.data,
@@ -117,24 +173,106 @@ class PartitionState:
                 most_reports=terms.most_reports,
                 judge_ones=terms.ones,
             )
-            accepted = end - begin - int(np.count_nonzero(decoded.verdicts))
-            if len(decoded.reports):
-                cell = self.cells[ALL]
-                at_once = max(1, MOST_WORK // stream.oracle.work)
-                for first in range(0, len(decoded.reports), at_once):
-                    stream.oracle.accumulate(cell.state, decoded.reports[first : first + at_once])
-                    on_alive()
-                cell.reports += len(decoded.reports)
-                self.changed.add(ALL)
-                times = columns.timestamps[begin:end]
-                newest = int((times if accepted == len(times) else times[decoded.verdicts == 0]).max())
-                self.watermark = newest if self.watermark is None else max(self.watermark, newest)
-            self.accepted += accepted
-            verdicts[begin:end] = decoded.verdicts
-        for reason, n in rejections.counted(verdicts, len(batch.unreadable)).items():
+            counted = self._count(stream, decoded, columns.timestamps[begin:end], terms.windowing, on_alive)
+            verdicts[begin : begin + counted] = decoded.verdicts[:counted]
+            if begin + counted < end:
+                verdicts, offset = verdicts[: begin + counted], int(columns.offsets[begin + counted])
+                break
+        unreadable = sum(bad.end <= offset for bad in batch.unreadable)
+        for reason, n in rejections.counted(verdicts, unreadable).items():
             self.rejected[reason] = self.rejected.get(reason, 0) + n
-        self.offset = batch.end
+        self.offset = offset
+        self._follow(offset)
         return verdicts
+
+    def _count(
+        self,
+        stream: ldp.Stream,
+        decoded: frames.Decoded,
+        times: npt.NDArray[np.int64],
+        windowing: Windowing | None,
+        on_alive: Callable[[], object],
+    ) -> int:
+        """Counts records that one rule judges; returns how many of them had room."""
+        index = None if not decoded.verdicts.any() else np.flatnonzero(decoded.verdicts == 0)
+        accepted, counts = (times, decoded.counts) if index is None else (times[index], decoded.counts[index])
+        if not len(accepted):
+            return len(times)
+        if windowing is None:
+            newest = int(accepted.max())
+            highest = newest if self.watermark is None else max(self.watermark, newest)
+            placed = Placed(_NOWHERE, Counter(), highest, self.closed)
+        else:
+            place = partial(
+                lateness.place,
+                watermark=self.watermark,
+                closed=self.closed,
+                hold=windowing.hold,
+                pane=windowing.pane,
+            )
+            placed = place(accepted)
+            if (left := self._room(placed.starts, windowing)) is not None:
+                if not left:
+                    return 0 if index is None else int(index[0])
+                accepted, counts = accepted[:left], counts[:left]
+                placed = place(accepted)
+                times = times[: left if index is None else int(index[left])]
+        self._add(stream, decoded.reports[: int(counts.sum())], counts, placed, windowing, on_alive)
+        self._pass(accepted, placed)
+        return len(times)
+
+    def _room(self, starts: npt.NDArray[np.int64], windowing: Windowing) -> int | None:
+        """Returns how many records come before one that needs a pane too many; None where all have room."""
+        found = np.unique(starts).tolist()
+        new = [start for start in found if start >= 0 and str(Pane(start, windowing.pane)) not in self.cells]
+        left = max(0, windowing.most_panes - (len(self.cells) - 1))
+        if len(new) <= left:
+            return None
+        return sorted(int(np.argmax(starts == start)) for start in new)[left]
+
+    def _add(
+        self,
+        stream: ldp.Stream,
+        reports: npt.NDArray[np.void],
+        counts: npt.NDArray[np.int64],
+        placed: Placed,
+        windowing: Windowing | None,
+        on_alive: Callable[[], object],
+    ) -> None:
+        """Adds reports to the cells of where their records were placed."""
+        starts = placed.starts
+        if len(starts) > 1 and len(reports) > len(starts):
+            starts = np.repeat(starts, counts)
+        at_once = max(1, MOST_WORK // stream.oracle.work)
+        for start, where in lateness.together(starts):
+            name = ALL if start < 0 or windowing is None else str(Pane(start, windowing.pane))
+            if name not in self.cells:
+                self.cells[name] = Cell(0, stream.oracle.zeros())
+            cell, own = self.cells[name], reports[where]
+            for first in range(0, len(own), at_once):
+                stream.oracle.accumulate(cell.state, own[first : first + at_once])
+                on_alive()
+            cell.reports += len(own)
+            self.changed.add(name)
+
+    def _pass(self, accepted: npt.NDArray[np.int64], placed: Placed) -> None:
+        """Takes up what accepted records say beside their reports."""
+        for age, n in placed.late.items():
+            self.late[age] = self.late.get(age, 0) + n
+        self.undated += int(np.count_nonzero(placed.starts == lateness.UNDATED))
+        if self.around and self.around[-1][1] is None:
+            self.around = [(line, int(accepted[0]) if at is None else at) for line, at in self.around]
+        self.watermark, self.closed = placed.watermark, placed.closed
+        self.accepted += len(accepted)
+
+    def _follow(self, offset: int) -> None:
+        """Begins with the rules that hold from an offset on: a window of a new one begins beyond all there is."""
+        while self._begun < len(self.rules) and self.rules[self._begun].offset <= offset:
+            windowing = self.rules[self._begun].terms.windowing
+            parsed = () if windowing is None else windowing.parsed
+            begin = {w.name: 0 if self.watermark is None else w.next_start(self.watermark) for w in parsed}
+            self.since = {name: self.since.get(name, start) for name, start in begin.items()}
+            self._begun += 1
 
     def _stretches(self, offsets: npt.NDArray[np.int64]) -> Iterator[tuple[int, int, Terms]]:
         """Yields the records [begin, end) of a batch that one rule judges, and its terms; most often there is one."""
@@ -148,4 +286,23 @@ class PartitionState:
     def skip(self, to: int) -> None:
         """Records that the log lost [offset, to) before it was counted, and goes on at ``to``."""
         self.gaps.append((self.offset, to))
+        self.around.append((self.closed, None))
         self.offset = to
+        self._follow(to)
+
+    def admit(self, floor: int) -> None:
+        """Takes the partition's floor from the head that names it: windows that end by then are final without it."""
+        self.floor = floor
+        self.closed = max(self.closed, floor)
+
+    def drop(self, line: int) -> None:
+        """Lets go of the panes that end at or before a line: their counts go to the cell of all time; O(state) each."""
+        rest = self.cells[ALL]
+        for name in list(self.cells):
+            pane = pane_of(name)
+            if pane is not None and pane.end <= line:
+                cell = self.cells.pop(name)
+                np.add(rest.state, cell.state, out=rest.state)
+                rest.reports += cell.reports
+                self.changed = {*self.changed, ALL} - {name}
+        self.dropped = max(self.dropped, line)

@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from worker.counting.windows import Windowing
+
 MOST_REPORTS = 10_000
 """How many reports a record may have where the configuration does not say."""
 MAX_BATCH_BYTES = 16 << 20
@@ -25,18 +27,21 @@ class Terms:
         ones: whether a unary report is rejected for a number of ones that no honest client would send.
         max_batch_bytes: how many bytes the record batch that it came in may have after decompression; None for any
             number. What holds at a batch's first offset holds for the whole of it.
+        windowing: the windows that it counts in; None for that of all time alone.
     """
 
     most_reports: int | None
     ones: bool
     max_batch_bytes: int | None = None
+    windowing: Windowing | None = None
 
     def __str__(self) -> str:
         most = (
             "any number of reports" if self.most_reports is None else f"at most {self.most_reports} reports"
         )
         batch = "of any size" if self.max_batch_bytes is None else f"of at most {self.max_batch_bytes} bytes"
-        return f"{most} a record" + ("" if self.ones else ", any number of ones") + f", in batches {batch}"
+        said = f"{most} a record" + ("" if self.ones else ", any number of ones") + f", in batches {batch}"
+        return said if self.windowing is None else f"{said}, {self.windowing}"
 
 
 @dataclass(frozen=True)
@@ -67,7 +72,7 @@ class Rule:
     terms: Terms
 
     def as_json(self) -> dict[str, Any]:
-        """Returns the rule in JSON's types; terms of before there was a limit for batches have none.
+        """Returns the rule in JSON's types; terms of before there was a limit for batches, or windows, have none.
 
         Example:
             >>> Rule(7, 1, Terms(100, ones=True)).as_json()
@@ -76,6 +81,9 @@ class Rule:
         terms = asdict(self.terms)
         if self.terms.max_batch_bytes is None:
             del terms["max_batch_bytes"]
+        del terms["windowing"]
+        if (windowing := self.terms.windowing) is not None:
+            terms |= asdict(windowing) | {"windows": list(windowing.windows)}
         return {"offset": self.offset, "revision": self.revision} | terms
 
 
@@ -125,11 +133,14 @@ def parse(listed: Sequence[Mapping[str, Any]], start: int) -> list[Rule]:
 
     Example:
         >>> parse([{"offset": 7, "revision": 1, "most_reports": 100, "ones": True}], start=7)
-        [Rule(offset=7, revision=1, terms=Terms(most_reports=100, ones=True, max_batch_bytes=None))]
+        [Rule(offset=7, revision=1, terms=Terms(most_reports=100, ones=True, max_batch_bytes=None, windowing=None))]
     """
     rules = []
     for said in listed:
         terms = dict(said)
+        if "windows" in terms:
+            windows = tuple(terms.pop("windows"))
+            terms["windowing"] = Windowing(windows, terms.pop("grace"), terms.pop("out_of_order"))
         rules.append(Rule(int(terms.pop("offset")), int(terms.pop("revision")), Terms(**terms)))
     offsets, revisions = [rule.offset for rule in rules], [rule.revision for rule in rules]
     if not rules or offsets[0] > start or offsets != sorted(offsets) or revisions != sorted({*revisions}):
@@ -155,7 +166,7 @@ def decide(recorded: Sequence[Rule], configured: Configured, offset: int) -> Rul
     Example:
         >>> recorded = [Rule(0, 1, Terms(100, ones=True)), Rule(9, 2, Terms(1, ones=True))]
         >>> decide(recorded, Configured(terms=Terms(50, ones=True)), offset=20)
-        Rule(offset=20, revision=3, terms=Terms(most_reports=50, ones=True, max_batch_bytes=None))
+        Rule(offset=20, revision=3, terms=Terms(most_reports=50, ones=True, max_batch_bytes=None, windowing=None))
         >>> decide(recorded, Configured(terms=Terms(1, ones=True)), offset=20)
         >>> decide(recorded, Configured(terms=Terms(100, ones=True)), offset=20).todo
         'to go back to it, set streams.revision to 3'

@@ -20,8 +20,8 @@ from ldp.snapshot import Cut
 from worker.counting import layout
 from worker.counting.head import Head, foreign, named
 from worker.counting.lineage import identity
-from worker.counting.partition import ALL
 from worker.counting.ports import Cuts, Events, Outbox, StateLost, Unavailable
+from worker.counting.windows import ALL
 from worker.publishing.recommender import Recommender
 
 PARTITION = 0

@@ -1,5 +1,5 @@
 -- Raises a partition's epoch if it is still the expected one, and returns the partition as it stands.
--- KEYS: metadata. ARGV: prefix of the window keys, expected epoch and lineage ('' for none), lineage to go on under, then
+-- KEYS: metadata. ARGV: prefix of the cells' keys, expected epoch and lineage ('' for none), lineage to go on under, then
 -- fields and values to begin with.
 local stored = redis.call('HMGET', KEYS[1], 'epoch', 'lineage')
 local epoch = stored[1] or ''
@@ -19,8 +19,8 @@ else
   redis.call('HSET', KEYS[1], 'lineage', ARGV[4])
 end
 local names, blobs = {}, {}
-for window in pairs(cjson.decode(redis.call('HGET', KEYS[1], 'blobs'))) do
-  names[#names + 1] = window
-  blobs[#blobs + 1] = redis.call('GET', ARGV[1] .. window)
+for cell in pairs(cjson.decode(redis.call('HGET', KEYS[1], 'blobs'))) do
+  names[#names + 1] = cell
+  blobs[#blobs + 1] = redis.call('GET', ARGV[1] .. cell)
 end
 return {redis.call('HGETALL', KEYS[1]), names, blobs}

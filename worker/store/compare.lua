@@ -1,5 +1,5 @@
 -- Says whether a partition still stands as its owner last read or wrote it.
--- KEYS: metadata, then the live key of each window. ARGV: lineage, epoch, offset, flush.
+-- KEYS: metadata, then the live key of each cell. ARGV: lineage, epoch, offset, flush.
 local stored = redis.call('HMGET', KEYS[1], 'lineage', 'epoch', 'offset', 'flush')
 if not stored[1] then
   return 'lineage'

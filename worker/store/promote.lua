@@ -1,6 +1,7 @@
 -- Commits: puts staged blobs and new metadata in the place of what the writer started from, or changes nothing.
--- KEYS: metadata, then for each changed window the staged key and the live key.
--- ARGV: lineage, epoch, offset and flush that the writer started from; new offset, flush, blobs, totals.
+-- KEYS: metadata, then for each changed cell the staged key and the live key, then the live keys of cells that are gone.
+-- ARGV: lineage, epoch, offset and flush that the writer started from; new offset, flush, blobs, totals; how many cells
+-- are changed.
 local stored = redis.call('HMGET', KEYS[1], 'lineage', 'epoch', 'offset', 'flush')
 if not stored[1] then
   return 'lineage'
@@ -18,15 +19,19 @@ end
 if stored[3] ~= ARGV[3] or stored[4] ~= ARGV[4] then
   return 'forked'
 end
-for i = 2, #KEYS, 2 do
+local last = 1 + 2 * tonumber(ARGV[9])
+for i = 2, last, 2 do
   if redis.call('EXISTS', KEYS[i]) == 0 then
     return 'unstaged'
   end
 end
 -- everything is read: from here on only writes, none of which can fail
-for i = 2, #KEYS, 2 do
+for i = 2, last, 2 do
   redis.call('RENAME', KEYS[i], KEYS[i + 1])
   redis.call('PERSIST', KEYS[i + 1])
+end
+for i = last + 1, #KEYS do
+  redis.call('DEL', KEYS[i])
 end
 redis.call('HSET', KEYS[1], 'offset', ARGV[5], 'flush', ARGV[6], 'blobs', ARGV[7], 'totals', ARGV[8])
 return 'done'

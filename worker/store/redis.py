@@ -1,6 +1,7 @@
 """The store: Redis. Every step is one command or one script beside this file; see `layout` for the keys."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -61,27 +62,28 @@ class RedisStore:
     def stage(self, partition: int, attempt: str, blobs: Mapping[str, bytes]) -> None:
         """Writes the attempt's blobs, to vanish by themselves."""
         pipeline = self._client.pipeline(transaction=False)
-        for window, blob in blobs.items():
-            pipeline.set(layout.staged_key(self._stream, partition, attempt, window), blob, ex=STAGED_SECONDS)
+        for cell, blob in blobs.items():
+            pipeline.set(layout.staged_key(self._stream, partition, attempt, cell), blob, ex=STAGED_SECONDS)
         _call(pipeline.execute)
 
     def promote(self, partition: int, attempt: str, before: Metadata, after: Metadata) -> Answer:
         """Compares and promotes in one script that reads everything before its first write."""
-        keys = []
-        for window, flush in after.blobs.items():
-            if flush == after.flush:
-                keys += [
-                    layout.staged_key(self._stream, partition, attempt, window),
-                    layout.cell_key(self._stream, partition, window),
-                ]
+        changed = [cell for cell, flush in after.blobs.items() if flush == after.flush]
+        live = partial(layout.cell_key, self._stream, partition)
+        keys = [
+            key
+            for cell in changed
+            for key in (layout.staged_key(self._stream, partition, attempt, cell), live(cell))
+        ]
+        keys += [live(cell) for cell in before.blobs.keys() - after.blobs.keys()]
         args = [before.lineage, before.epoch, before.offset, before.flush]
         fields = layout.fields(after)
         new = [fields[name] for name in ("offset", "flush", "blobs", "totals")]
-        return Answer(self._run(self._promote, partition, keys, args + new).decode())
+        return Answer(self._run(self._promote, partition, keys, [*args, *new, len(changed)]).decode())
 
     def compare(self, partition: int, held: Metadata) -> Answer:
         """Compares metadata and the presence of blobs in one script."""
-        keys = [layout.cell_key(self._stream, partition, window) for window in held.blobs]
+        keys = [layout.cell_key(self._stream, partition, cell) for cell in held.blobs]
         args = [held.lineage, held.epoch, held.offset, held.flush]
         return Answer(self._run(self._compare, partition, keys, args).decode())
 

@@ -28,7 +28,7 @@ from tests.integration.harness.reader import Snapshots
 from worker import config
 from worker.config import Config, Served
 from worker.counting import layout
-from worker.counting.partition import ALL
+from worker.counting.windows import ALL
 from worker.store.redis import RedisStore
 
 SECONDS = 900.0

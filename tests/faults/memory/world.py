@@ -11,9 +11,9 @@ import ldp
 from tests.faults.memory.scheduler import Crash, Member, Scheduler
 from worker.counting import layout
 from worker.counting.head import Head
-from worker.counting.partition import ALL
 from worker.counting.ports import COUNTED, NotOwner, StoredPartition, Unavailable
 from worker.counting.rules import Configured
+from worker.counting.windows import ALL
 
 T = TypeVar("T")
 
@@ -268,7 +268,7 @@ class World(Scheduler):
             counted.reports,
             counted.accepted,
             counted.rejected,
-            0,
+            {},
             counted.watermark,
         )
         for at in range(state.start, state.offset):

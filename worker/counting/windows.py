@@ -1,0 +1,230 @@
+"""Windows in event time: which there are, and the panes that they are made of.
+
+A window is named as it is configured: ``1h`` follow each other, ``24h every 1h`` overlap. Starts are multiples of the
+hop since the epoch, ends are exclusive, times are milliseconds. What is counted are panes, as long as the greatest
+common divisor of the hops: each window is a sum of panes, so a report is counted once, however many windows it is in.
+``all`` is the window of all time, which is made of everything.
+"""
+
+import functools
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+ALL = "all"
+"""The name of the window of all time."""
+UNITS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+"""Milliseconds of the units that a length is said in."""
+LONGEST = 366 * UNITS["d"]
+"""No length that is configured is longer."""
+_LENGTH = re.compile(r"(0|[1-9][0-9]{0,8})([smhd])", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Window:
+    """Windows of one length.
+
+    Attributes:
+        name: as it was given.
+        length: of each, in milliseconds.
+        every: from one's start to the next one's; the length is a multiple of it.
+
+    Example:
+        >>> day = parse("24h every 1h")
+        >>> day.length // day.every, day.next_start(7_200_000) // UNITS["h"], day.last_end(90_000_000) // UNITS["h"]
+        (24, 3, 25)
+        >>> [start // UNITS["h"] for start in day.ending(after=23 * UNITS["h"], until=25 * UNITS["h"])]
+        [0, 1]
+    """
+
+    name: str
+    length: int
+    every: int
+
+    def next_start(self, time: int) -> int:
+        """Returns the first start beyond a time."""
+        return (time // self.every + 1) * self.every
+
+    def last_end(self, line: int) -> int:
+        """Returns the last end at or before a line."""
+        return (line - self.length) // self.every * self.every + self.length
+
+    def first_open(self, line: int) -> int:
+        """Returns the start of the first window that ends beyond a line; it may lie before the epoch."""
+        return self.last_end(line) + self.every - self.length
+
+    def ending(self, after: int, until: int) -> Iterator[int]:
+        """Yields the starts of the windows that end beyond one line and not beyond another, from the epoch on."""
+        for end in range(self.last_end(after) + self.every, self.last_end(until) + 1, self.every):
+            if end >= self.length:
+                yield end - self.length
+
+
+@dataclass(frozen=True, order=True)
+class Pane:
+    """A stretch of time whose reports are counted together.
+
+    Attributes:
+        start: its first millisecond.
+        length: in milliseconds. It is another one than that of other panes where the windows were changed.
+    """
+
+    start: int
+    length: int
+
+    @property
+    def end(self) -> int:
+        """The first millisecond behind it."""
+        return self.start + self.length
+
+    def __str__(self) -> str:
+        """Returns its name, which `pane_of` reads."""
+        return f"{self.start}+{self.length}"
+
+    def within(self, start: int, end: int) -> bool:
+        """Returns whether a window from start to end has all of it."""
+        return start <= self.start and self.end <= end
+
+
+def pane_of(cell: str) -> Pane | None:
+    """Reads the name of a cell; None for that of all time.
+
+    Raises:
+        ValueError: it is no such name.
+
+    Example:
+        >>> pane_of(str(Pane(7_200_000, 3_600_000)))
+        Pane(start=7200000, length=3600000)
+    """
+    if cell == ALL:
+        return None
+    if not re.fullmatch(r"(0|[1-9][0-9]*)\+[1-9][0-9]*", cell, re.ASCII):
+        raise ValueError(
+            f"{cell!r} given; a cell is {ALL!r} or a pane's start and length, like '7200000+3600000'"
+        )
+    start, length = cell.split("+")
+    return Pane(int(start), int(length))
+
+
+def milliseconds(text: str) -> int:
+    """Reads a length of time.
+
+    Raises:
+        ValueError: it is none, or over `LONGEST`.
+
+    Example:
+        >>> milliseconds("90s"), milliseconds("1d"), milliseconds("0s")
+        (90000, 86400000, 0)
+    """
+    found = _LENGTH.fullmatch(text)
+    if found is None or (length := int(found[1]) * UNITS[found[2]]) > LONGEST:
+        raise ValueError(
+            f"{text!r} given; a length is a whole number with s, m, h or d, like '90s' or '1h', up to 366d"
+        )
+    return length
+
+
+def parse(text: str) -> Window:
+    """Reads what a window is configured as.
+
+    Raises:
+        ValueError: it is no window.
+
+    Example:
+        >>> parse("1h")
+        Window(name='1h', length=3600000, every=3600000)
+        >>> parse("1h every 25m")
+        Traceback (most recent call last):
+        ...
+        ValueError: '1h every 25m' given; a window's length is a multiple of its hop, so that it is whole panes
+    """
+    length, *every = text.split(" every ")
+    if len(every) > 1:
+        raise ValueError(f"{text!r} given; a window is like '1h' or '24h every 1h'")
+    window = Window(text, milliseconds(length), milliseconds(every[0] if every else length))
+    if not window.every or not window.length or window.length % window.every:
+        raise ValueError(
+            f"{text!r} given; a window's length is a multiple of its hop, so that it is whole panes"
+        )
+    return window
+
+
+@functools.lru_cache
+def parse_all(names: tuple[str, ...]) -> tuple[Window, ...]:
+    """Reads the windows of a stream, without that of all time.
+
+    Raises:
+        ValueError: there are none, one is no window, or two are the same.
+
+    Example:
+        >>> [window.every for window in parse_all(("all", "1h", "24h every 1h"))]
+        [3600000, 3600000]
+    """
+    if not names:
+        raise ValueError("no windows given; there is at least one, like 'all' or '1h'")
+    windows = tuple(parse(name) for name in names if name != ALL)
+    shapes = [(window.length, window.every) for window in windows]
+    if len({*shapes}) < len(shapes) or list(names).count(ALL) > 1:
+        raise ValueError(f"{list(names)} given; two of them are the same window")
+    return windows
+
+
+@dataclass(frozen=True)
+class Windowing:
+    """The windows of a stream, and how long they wait.
+
+    Attributes:
+        windows: their names; `ALL` may be one of them.
+        grace: milliseconds for which a window waits for reports that are delayed.
+        out_of_order: milliseconds by which the log's timestamps may be out of their order beside.
+
+    Example:
+        >>> hourly = Windowing(("all", "1h", "90m every 30m"), grace=600_000, out_of_order=60_000)
+        >>> hourly.pane // UNITS["m"], hourly.hold // UNITS["m"], hourly.most_panes, str(hourly)
+        (30, 11, 12, 'windows all, 1h, 90m every 30m, grace 600000 ms, out of order 60000 ms')
+    """
+
+    windows: tuple[str, ...]
+    grace: int = 0
+    out_of_order: int = 0
+
+    def __post_init__(self) -> None:
+        """Demands windows beside that of all time.
+
+        Raises:
+            ValueError: there are none, or they cannot be read.
+        """
+        if not self.parsed:
+            raise ValueError(
+                f"{list(self.windows)} given; without other windows than {ALL!r} there are no panes"
+            )
+
+    def __str__(self) -> str:
+        """Returns it as people read it."""
+        names = ", ".join(self.windows)
+        return f"windows {names}, grace {self.grace} ms, out of order {self.out_of_order} ms"
+
+    @property
+    def parsed(self) -> tuple[Window, ...]:
+        """Its windows but for that of all time."""
+        return parse_all(self.windows)
+
+    @property
+    def pane(self) -> int:
+        """How long a pane is, in milliseconds: each hop, and so each window, is whole panes."""
+        return math.gcd(*(window.every for window in self.parsed))
+
+    @property
+    def hold(self) -> int:
+        """How far the closed line is behind the highest timestamp, in milliseconds."""
+        return self.grace + self.out_of_order
+
+    @property
+    def most_panes(self) -> int:
+        """How many panes a partition may have before it waits until windows of before are final.
+
+        Twice what its own reports keep open: the longest window, both ways out of order, the grace, one at each end.
+        """
+        reach = max(window.length for window in self.parsed) + 2 * self.out_of_order + self.grace
+        return 2 * (-(-reach // self.pane) + 2)
