@@ -226,8 +226,11 @@ def way(request, secured, tmp_path):
 @pytest.mark.parametrize("way", CASES, indirect=True)
 def test_point_17_what_does_not_fit_is_said_with_what_to_do(way, monkeypatch):
     toml, reason, advice = way
-    monkeypatch.setattr(brokers, "TIMEOUT_SECONDS", 2.0)
-    (found,) = [f for f in check.findings(config.load(toml, {})) if f.subject == "brokers"]
+    for seconds in (2.0, 20.0):  # on a machine that has much to do a broker answers later
+        monkeypatch.setattr(brokers, "TIMEOUT_SECONDS", seconds)
+        (found,) = [f for f in check.findings(config.load(toml, {})) if f.subject == "brokers"]
+        if reason in found.text:
+            break
     assert found.level is check.Level.ERROR
     assert reason in found.text
     assert found.text.startswith("no answer from" if "ECONNREFUSED" in reason else "not let in by")
