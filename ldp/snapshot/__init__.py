@@ -18,11 +18,11 @@ message of one snapshot could pass for a part of another that has the same numbe
 """
 
 from ldp.snapshot.assembling import Incomplete, NewerSchema, Received, assemble
-from ldp.snapshot.contents import Body, Cut, Recommended, SetAnswer, Snapshot, TopAnswer
+from ldp.snapshot.contents import Body, Cut, Line, Period, Recommended, SetAnswer, Snapshot, TopAnswer
 from ldp.snapshot.documents import CHUNK, INLINE, SCHEMA, body_document, head_document
 from ldp.snapshot.encoding import FLOAT64, JSON, Message, encode
 from ldp.snapshot.largest import largest_message
-from ldp.snapshot.taking import take
+from ldp.snapshot.taking import announce, take
 
 __all__ = [
     "CHUNK",
@@ -33,13 +33,16 @@ __all__ = [
     "Body",
     "Cut",
     "Incomplete",
+    "Line",
     "Message",
     "NewerSchema",
+    "Period",
     "Received",
     "Recommended",
     "SetAnswer",
     "Snapshot",
     "TopAnswer",
+    "announce",
     "assemble",
     "body_document",
     "encode",

@@ -33,6 +33,41 @@ def _same(one: Any, other: Any) -> bool:
 
 
 @dataclass(frozen=True)
+class Period:
+    """What time a snapshot's reports are of.
+
+    Attributes:
+        name: of the windows, as they are configured; `all` for all time.
+        start: the window's first millisecond; None for all time.
+        end: the first millisecond behind it, or None.
+        final: whether it never changes any more.
+    """
+
+    name: str = "all"
+    start: int | None = None
+    end: int | None = None
+    final: bool = False
+
+
+ALL_TIME = Period()
+
+
+@dataclass(frozen=True)
+class Line:
+    """How far the windows of one name are closed.
+
+    Attributes:
+        closed: every window that ends at or before it is final, or bounded, and changes no more.
+        bounded: stretches [from, to) of ends that were closed before every partition had passed them.
+        starts: of the windows whose messages are on the topic.
+    """
+
+    closed: int
+    bounded: tuple[tuple[int, int], ...] = ()
+    starts: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
 class Cut:
     """Where a snapshot cuts the stream.
 
@@ -42,6 +77,8 @@ class Cut:
             partitions that have any are kept.
         uncounted: partitions that have records, or had, and no counts, in order; they are not in ``offsets``.
         rules: partition -> what decided which of its records count, in JSON's types; said in the head.
+        floors: partition -> the line at which its windows begin, for those that were admitted to a stream of windows.
+        lines: name of windows -> how far they are closed.
 
     Example:
         >>> Cut({1: 7, 0: 12}, {1: [(2, 5)], 0: []}).gaps
@@ -52,6 +89,8 @@ class Cut:
     gaps: Mapping[int, Sequence[tuple[int, int]]]
     uncounted: Sequence[int] = ()
     rules: Mapping[int, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
+    floors: Mapping[int, int] = field(default_factory=dict)
+    lines: Mapping[str, Line] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "offsets", dict(sorted(self.offsets.items())))
@@ -60,6 +99,8 @@ class Cut:
         object.__setattr__(self, "uncounted", tuple(sorted(self.uncounted)))
         rules = {p: [dict(rule) for rule in said] for p, said in sorted(self.rules.items())}
         object.__setattr__(self, "rules", rules)
+        object.__setattr__(self, "floors", dict(sorted(self.floors.items())))
+        object.__setattr__(self, "lines", dict(sorted(self.lines.items())))
 
     @property
     def complete(self) -> bool:
@@ -157,7 +198,8 @@ class Snapshot(_BitForBit):
         std_error: of Base, for a value of frequency 0 (Equation 5).
         level: the confidence level of Base's intervals.
         recommended: the method for a query, by its name; a query that is not in it has none.
-        bodies: method -> what it says.
+        bodies: method -> what it says; nothing where the head alone is published.
+        window: the time that the reports are of.
     """
 
     stream: str
@@ -174,6 +216,7 @@ class Snapshot(_BitForBit):
     level: float
     recommended: Mapping[str, Recommended]
     bodies: Mapping[str, Body]
+    window: Period = ALL_TIME
 
     def interval(self) -> tuple[Vector, Vector]:
         """Returns the ends of Base's score intervals, (d,) each.

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict
+from datetime import UTC, datetime
 from typing import Any
 
 from ldp.snapshot.contents import Body, Recommended, Snapshot
@@ -18,7 +19,8 @@ def shared_document(snapshot: Snapshot) -> dict[str, Any]:
         "schema": SCHEMA,
         "stream": snapshot.stream,
         "fingerprint": snapshot.fingerprint,
-        "window": {"name": "all", "start": None, "end": None, "final": False},
+        "window": asdict(snapshot.window)
+        | {"start": _date(snapshot.window.start), "end": _date(snapshot.window.end)},
         "sequence": snapshot.sequence,
         "reports": snapshot.reports,
         "offsets": {str(partition): offset for partition, offset in cut.offsets.items()},
@@ -29,10 +31,27 @@ def shared_document(snapshot: Snapshot) -> dict[str, Any]:
     return said if snapshot.identity is None else said | {"snapshot": snapshot.identity}
 
 
+def _date(milliseconds: int | None) -> str | None:
+    """Returns a time as RFC 3339 writes it."""
+    if milliseconds is None:
+        return None
+    return (
+        datetime.fromtimestamp(milliseconds / 1000, UTC)
+        .isoformat(timespec="milliseconds")
+        .replace("+00:00", "Z")
+    )
+
+
 def head_document(snapshot: Snapshot) -> dict[str, Any]:
     """Returns the head: number and cut, by what was counted, and of what."""
     rules = {str(partition): list(rules) for partition, rules in snapshot.cut.rules.items()}
     head = shared_document(snapshot) | {"rules": rules}
+    if snapshot.cut.lines:
+        floors = {str(partition): floor for partition, floor in snapshot.cut.floors.items()}
+        head |= {
+            "floors": floors,
+            "windows": {name: asdict(line) for name, line in snapshot.cut.lines.items()},
+        }
     return head if snapshot.lineage is None else head | {"lineage": dict(snapshot.lineage)}
 
 

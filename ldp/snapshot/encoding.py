@@ -56,16 +56,39 @@ def encode(snapshot: Snapshot, inline: int = INLINE, chunk: int = CHUNK) -> list
         ['colours/head', 'colours/domain', 'colours/all/base', 'colours/all/base-pos']
     """
     parts = [_json(f"{snapshot.stream}/head", head_document(snapshot)), *_domain(snapshot, inline)]
+    parts += _bodies(snapshot, inline, chunk)
+    return [replace(part, snapshot=snapshot.identity or "") for part in parts]
+
+
+def encode_window(snapshot: Snapshot, inline: int = INLINE, chunk: int = CHUNK) -> list[Message]:
+    """Returns the messages of one window's snapshot, which go with a head: the methods' bodies in their order.
+
+    Args:
+        snapshot: what to write.
+        inline: see `encode`.
+        chunk: see `encode`.
+
+    Raises:
+        ValueError: a number that is infinite or none at all.
+    """
+    return [replace(part, snapshot=snapshot.identity or "") for part in _bodies(snapshot, inline, chunk)]
+
+
+def _bodies(snapshot: Snapshot, inline: int, chunk: int) -> list[Message]:
+    """Returns the messages of each method."""
+    parts = []
+    window = snapshot.window
+    where = window.name if window.start is None else f"{window.name}/{window.start}"
     for method, body in snapshot.bodies.items():
         _check_finite(snapshot, method, body)
-        key, said = f"{snapshot.stream}/all/{method}", body_document(snapshot, method, inline, chunk)
+        key, said = f"{snapshot.stream}/{where}/{method}", body_document(snapshot, method, inline, chunk)
         longer = vectors(body) if said["chunks"] else {}
         parts.append(_json(key, said | dict.fromkeys(longer)))
         for name, vector in longer.items():
             for i in range(said["chunks"]):
                 data = vector[i * chunk : (i + 1) * chunk].astype("<f8", copy=False).tobytes()
                 parts.append(Message(f"{key}/{name}/{i}", FLOAT64, data))
-    return [replace(part, snapshot=snapshot.identity or "") for part in parts]
+    return parts
 
 
 def _domain(snapshot: Snapshot, inline: int) -> list[Message]:

@@ -11,7 +11,18 @@ import numpy as np
 from ldp.consistency import METHODS
 from ldp.consistency.together import by_method
 from ldp.query import Query, SetQuery, TopQuery, of_domain, read, top, top_interval
-from ldp.snapshot.contents import Body, Cut, Indices, Recommended, SetAnswer, Snapshot, TopAnswer, Vector
+from ldp.snapshot.contents import (
+    ALL_TIME,
+    Body,
+    Cut,
+    Indices,
+    Period,
+    Recommended,
+    SetAnswer,
+    Snapshot,
+    TopAnswer,
+    Vector,
+)
 from ldp.snapshot.documents import shared_document
 
 if TYPE_CHECKING:
@@ -30,6 +41,8 @@ def take(
     recommended: Mapping[str, Recommended] | None = None,
     lineage: Mapping[str, str] | None = None,
     identity: str | None = None,
+    window: Period = ALL_TIME,
+    complete: bool | None = None,
 ) -> Snapshot:
     """Returns what every method says of an estimate, at the methods' cost, O(d log d).
 
@@ -44,6 +57,8 @@ def take(
         recommended: the method for a query, by the query's name; names of no query are passed over.
         lineage: what the counts are of beside the fingerprint, where they come from a topic.
         identity: of this snapshot, 32 hex digits, where another could have its number; else made of what the head says.
+        window: the time that the estimate is of.
+        complete: whether it has all reports of that time, where the cut alone does not say it.
 
     Raises:
         ValueError: no method, or an unknown one; queries that do not go together or with the domain; a level that is
@@ -69,14 +84,54 @@ def take(
         identity=identity,
         lineage=None if lineage is None else dict(lineage),
         cut=cut,
-        complete=cut.complete,
+        complete=cut.complete if complete is None else complete,
         reports=estimate.n,
         std_error=estimate.sigma,
         level=level,
         recommended={name: found for name, found in (recommended or {}).items() if name in asked},
         bodies=bodies,
+        window=window,
     )
     return snapshot if identity else replace(snapshot, identity=_identity(snapshot))
+
+
+def announce(
+    stream: "Stream",
+    cut: Cut,
+    sequence: int,
+    lineage: Mapping[str, str] | None,
+    identity: str,
+    reports: int = 0,
+) -> Snapshot:
+    """Returns a snapshot that is a head alone: it says where the stream stands, and no frequencies.
+
+    Args:
+        stream: whose.
+        cut: what was counted.
+        sequence: the snapshot's number.
+        lineage: what the counts are of beside the fingerprint.
+        identity: of this snapshot, 32 hex digits.
+        reports: how many were counted.
+    """
+    document = {key: value for key, value in stream.document().items() if key != "labels"}
+    fingerprint = stream.fingerprint.hex()
+    said = dict(lineage) if lineage is not None else None
+    return Snapshot(
+        stream.name,
+        fingerprint,
+        document,
+        None,
+        sequence,
+        identity,
+        said,
+        cut,
+        cut.complete,
+        reports,
+        0.0,
+        0.0,
+        {},
+        {},
+    )
 
 
 def _identity(snapshot: Snapshot) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ldp.snapshot import SCHEMA, Cut, Snapshot
+from ldp.snapshot import SCHEMA, Cut, Line, Snapshot
 from worker.counting import rules
 from worker.counting.lineage import IDENTITY, identity
 from worker.counting.rules import Rule
@@ -26,6 +26,8 @@ class Head:
         uncounted: partitions that it left out though they have records.
         rules: partition -> by what its records were judged, in JSON's types; a head of an earlier version says none.
         lineage: what its counts are of, by the names of `IDENTITY`; an earlier version named the fingerprint only.
+        floors: partition -> the line at which its windows begin; those that a stream of windows has admitted.
+        lines: name of windows -> how far they are closed.
 
     Example:
         >>> head = Head.parse({"sequence": 3, "offsets": {"0": 7}, "reports": 5, "gaps": {}, "fingerprint": "8e9f39d0"})
@@ -42,6 +44,8 @@ class Head:
     uncounted: tuple[int, ...] = ()
     rules: Mapping[int, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
     lineage: Mapping[str, str] = field(default_factory=dict)
+    floors: Mapping[int, int] = field(default_factory=dict)
+    lines: Mapping[str, Line] = field(default_factory=dict)
 
     @classmethod
     def parse(cls, body: Mapping[str, Any]) -> "Head":
@@ -60,6 +64,8 @@ class Head:
             tuple(body.get("uncounted", ())),
             {int(partition): said for partition, said in body.get("rules", {}).items()},
             {"fingerprint": body["fingerprint"]} | body.get("lineage", {}),
+            {int(partition): floor for partition, floor in body.get("floors", {}).items()},
+            {name: _line(said) for name, said in body.get("windows", {}).items()},
         )
 
     @classmethod
@@ -74,6 +80,8 @@ class Head:
             tuple(cut.uncounted),
             cut.rules,
             {"fingerprint": snapshot.fingerprint} | dict(snapshot.lineage or {}),
+            cut.floors,
+            cut.lines,
         )
 
     def behind(self, cut: Cut) -> bool:
@@ -108,6 +116,11 @@ class Head:
             for name in IDENTITY
             if name in self.lineage and self.lineage[name] != ours[name]
         ]
+
+
+def _line(said: Mapping[str, Any]) -> Line:
+    bounded = tuple((begin, end) for begin, end in said["bounded"])
+    return Line(said["closed"], bounded, tuple(said["starts"]))
 
 
 def named(lineage: str) -> dict[str, str]:
