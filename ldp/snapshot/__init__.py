@@ -20,7 +20,7 @@ message of one snapshot could pass for a part of another that has the same numbe
 from ldp.snapshot.assembling import Incomplete, NewerSchema, Received, assemble
 from ldp.snapshot.contents import Body, Cut, Line, Period, Recommended, SetAnswer, Snapshot, TopAnswer
 from ldp.snapshot.documents import CHUNK, INLINE, SCHEMA, body_document, head_document
-from ldp.snapshot.encoding import FLOAT64, JSON, Message, encode
+from ldp.snapshot.encoding import FLOAT64, JSON, Message, delete_window, encode, encode_window
 from ldp.snapshot.largest import largest_message
 from ldp.snapshot.taking import announce, take
 
@@ -45,7 +45,9 @@ __all__ = [
     "announce",
     "assemble",
     "body_document",
+    "delete_window",
     "encode",
+    "encode_window",
     "head_document",
     "largest_message",
     "take",

@@ -46,7 +46,7 @@ def head_document(snapshot: Snapshot) -> dict[str, Any]:
     """Returns the head: number and cut, by what was counted, and of what."""
     rules = {str(partition): list(rules) for partition, rules in snapshot.cut.rules.items()}
     head = shared_document(snapshot) | {"rules": rules}
-    if snapshot.cut.lines:
+    if snapshot.cut.floors or snapshot.cut.lines:
         floors = {str(partition): floor for partition, floor in snapshot.cut.floors.items()}
         head |= {
             "floors": floors,

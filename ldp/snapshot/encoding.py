@@ -1,12 +1,13 @@
 """Writing a snapshot down: the object becomes messages."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import orjson
 
-from ldp.snapshot.contents import Body, Snapshot
+from ldp.snapshot.contents import Body, Period, Snapshot
 from ldp.snapshot.documents import CHUNK, INLINE, SCHEMA, body_document, head_document, vectors
 
 JSON = "application/json"
@@ -15,7 +16,10 @@ FLOAT64 = "application/vnd.ldp.float64"
 
 @dataclass(frozen=True)
 class Message:
-    """One message of a snapshot, ready for a topic; ``snapshot`` is the identity of the whole."""
+    """One message of a snapshot, ready for a topic; ``snapshot`` is the identity of the whole.
+
+    One with an empty body is a tombstone: it deletes what the key had.
+    """
 
     key: str
     content_type: str
@@ -72,6 +76,26 @@ def encode_window(snapshot: Snapshot, inline: int = INLINE, chunk: int = CHUNK) 
         ValueError: a number that is infinite or none at all.
     """
     return [replace(part, snapshot=snapshot.identity or "") for part in _bodies(snapshot, inline, chunk)]
+
+
+def delete_window(stream: str, window: Period, methods: Sequence[str], size: int) -> list[Message]:
+    """Returns the tombstones of all messages of a window.
+
+    Args:
+        stream: its name.
+        window: which.
+        methods: whose bodies there may be.
+        size: of the domain.
+    """
+    chunks = -(-size // CHUNK) if size > INLINE else 0
+    keys = [f"{stream}/{window.name}/{window.start}/{method}" for method in methods]
+    longer = [
+        f"{key}/{vector}/{i}"
+        for key in keys
+        for vector in ("frequencies", *(("low", "high") if key.endswith("/base") else ()))
+        for i in range(chunks)
+    ]
+    return [Message(key, JSON, b"") for key in (*keys, *longer)]
 
 
 def _bodies(snapshot: Snapshot, inline: int, chunk: int) -> list[Message]:

@@ -182,6 +182,12 @@ class Claim:
             self.events.gap_found(partition, state.offset, first)
             state.skip(first)
         self._follow(partition, state, head, stored, known)
+        if state.floor is not None and partition not in head.floors:
+            head = self.witness.head(decided=True)
+            if partition not in head.floors:
+                why = f"snapshot {head.sequence} does not name it, though an earlier one did: heads were deleted"
+                self._give_up(partition, why, head)
+                state.floor = None
         return gap
 
     def _demand_readable(self, partition: int, lineage: str) -> None:

@@ -103,6 +103,21 @@ class Batch:
     unreadable: tuple[Unreadable, ...] = ()
     keyed: int = 0
 
+    def until(self, offset: int) -> "Batch":
+        """Returns the part of the batch below an offset; no value is copied.
+
+        Example:
+            >>> batch = Batch(0, 5, 20, Columns.of([7, 9, 12], [0, 0, 0], [b"ab", b"cdef", b"gh"]))
+            >>> part = batch.until(12)
+            >>> part.start, part.end, len(part.columns)
+            (5, 12, 2)
+        """
+        if offset >= self.end:
+            return self
+        columns = self.columns.between(0, int(np.searchsorted(self.columns.offsets, offset)))
+        unreadable = tuple(bad for bad in self.unreadable if bad.end <= offset)
+        return Batch(self.partition, self.start, offset, columns, unreadable, self.keyed)
+
     def slices(self, header: int, size: int, work: int, most: int) -> list["Batch"]:
         """Cuts the batch between records into stretches that cost at most so much to count, or are one record.
 

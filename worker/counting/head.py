@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ldp.snapshot import SCHEMA, Cut, Line, Snapshot
-from worker.counting import rules
+from worker.counting import rules, windows
 from worker.counting.lineage import IDENTITY, identity
 from worker.counting.rules import Rule
 
@@ -106,6 +106,26 @@ class Head:
         """Returns by what a partition's records were judged, as far as this head says."""
         said = self.rules.get(partition)
         return rules.parse(said, said[0]["offset"]) if said else []
+
+    def needed_from(self, since: Mapping[str, int]) -> int:
+        """Returns the line below which no window that is still open begins.
+
+        Args:
+            since: the windows that there are, each with the first start that may be published.
+
+        Example:
+            >>> hour = 3_600_000
+            >>> head = Head(lines={"1h": Line(5 * hour), "3h every 1h": Line(5 * hour)})
+            >>> head.needed_from({"1h": 0, "3h every 1h": 0}) // hour, head.needed_from({"1h": 0}) // hour
+            (3, 5)
+        """
+        open_from = (
+            max(start, windows.parse(name).first_open(self.lines[name].closed))
+            if name in self.lines
+            else start
+            for name, start in since.items()
+        )
+        return min(open_from, default=0)
 
     def foreign(self, lineage: str) -> list[str]:
         """Names what differs between this head and a stored lineage; nothing for the same counts."""

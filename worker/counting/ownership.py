@@ -11,8 +11,7 @@ from. The epoch, raised by every claim, is for liveness: it tells an old owner e
 
 import random
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable
 from uuid import uuid4
 
 import numpy as np
@@ -22,8 +21,8 @@ from worker.counting import layout
 from worker.counting.claim import Claim, lost
 from worker.counting.columns import Batch
 from worker.counting.head import Head
+from worker.counting.held import LONGEST_WAIT, Flush, Held, Wait
 from worker.counting.lineage import differing, lineage_of
-from worker.counting.partition import PartitionState
 from worker.counting.ports import (
     COUNTED,
     Answer,
@@ -39,46 +38,6 @@ from worker.counting.ports import (
 )
 from worker.counting.rejections import Rejections, counted
 from worker.counting.rules import Configured
-
-_FIRST_WAIT, _LONGEST_WAIT = 0.1, 5.0
-
-
-@dataclass(frozen=True, eq=False)
-class Flush:
-    """One partition's commit under way; tried again, the same, until its outcome is known.
-
-    Attributes:
-        partition: whose counts.
-        before: the metadata that they started from.
-        after: the metadata that are to be stored.
-        blobs: what changed with them.
-    """
-
-    partition: int
-    before: Metadata
-    after: Metadata
-    blobs: Mapping[str, bytes]
-
-
-@dataclass
-class _HeldPartition:
-    """A partition that this worker counts: what is stored, and the state beyond it."""
-
-    metadata: Metadata
-    state: PartitionState
-    flush: Flush | None = None
-
-    @property
-    def ahead(self) -> bool:
-        """Whether the state is beyond what is stored: by records, or by a rule, if records were judged before it."""
-        ruled = self.metadata.flush != "" and self.metadata.totals != layout.totals(self.state)
-        return self.state.offset != self.metadata.offset or ruled
-
-
-@dataclass
-class _Wait:
-    until: float = 0.0
-    length: float = field(default=_FIRST_WAIT / 2)
 
 
 class Ownership:
@@ -116,8 +75,8 @@ class Ownership:
         self._witness, self._recount_after = witness, recount_after
         self._clock, self._events = clock, events
         self._rejections = Rejections(clock, events.rejected)
-        self._held: dict[int, _HeldPartition] = {}
-        self._waits: dict[int, _Wait] = {}
+        self._held: dict[int, Held] = {}
+        self._waits: dict[int, Wait] = {}
 
     def epoch(self, partition: int) -> int | None:
         """Returns the epoch under which this worker holds a partition, as far as it knows; safe from any thread."""
@@ -154,7 +113,8 @@ class Ownership:
         8. A partition at a time, the store raises its epoch, has it go on in this worker's layout if it was of an older
            one, and loads it: no older owner can commit any more.
         9. The log's bounds are read, and what was loaded is judged by them and by the head.
-        10. The partition is held, and read from where the loaded state ends.
+        10. The partition is held, and read from where the loaded state ends; in a stream of windows, once a head names
+            it.
 
         Raises:
             StateLost: counts are missing, of another lineage, ahead of the log, or behind it though more of them was
@@ -186,6 +146,7 @@ class Ownership:
                 return
             for p in wanted:
                 self._adopt(claim, p, found[p], starts[p], head)
+            self._heed(wanted)
         except NotOwner:
             self._postpone(wanted)
         except Unavailable as error:
@@ -230,9 +191,11 @@ class Ownership:
         known = confirmed[0] if confirmed[1] == COUNTED else 0
         gap = claim.resume(partition, state, loaded.metadata, known, bounds, head)
         # Step 10.
-        self._held[partition] = _HeldPartition(loaded.metadata, state)
+        waiting = state.windowing is not None and state.floor is None
+        self._held[partition] = Held(loaded.metadata, state, waiting=waiting)
         self._waits.pop(partition, None)
-        self._log.start(partition, state.offset, state.rules)
+        if not waiting:
+            self._log.start(partition, state.offset, state.rules)
         how = "gap" if gap else "fresh" if found is None else "resume"
         self._events.claimed(partition, how, state.offset, loaded.metadata.epoch)
 
@@ -242,15 +205,20 @@ class Ownership:
         ``on_alive`` is called again and again while that takes long.
         """
         held = self._held.get(batch.partition)
-        if held is None:
+        if held is None or held.waiting:
             return
         if batch.start != held.state.offset:
             # a batch before this one did not reach us: the store knows where to go on
             self._events.moved(batch.partition, held.state.offset, batch.start)
             self.drop([batch.partition])
             return
-        before = sum(cell.reports for cell in held.state.cells.values())
+        before = held.state.reports
         verdicts = held.state.apply(self._stream, batch, on_alive)
+        if held.state.offset < batch.end:
+            # the rest is read again once there is room
+            batch, held.waiting = batch.until(held.state.offset), True
+            self._log.stop(batch.partition)
+            self._events.full(batch.partition, len(held.state.cells) - 1)
         reasons, left_out = counted(verdicts, len(batch.unreadable)), 0
         if reasons:
             try:
@@ -262,9 +230,8 @@ class Ownership:
         self._rejections.add(batch, verdicts, left_out)
         if batch.keyed:
             self._events.keyed(batch.keyed)
-        after = sum(cell.reports for cell in held.state.cells.values())
         accepted = len(verdicts) - int(np.count_nonzero(verdicts))
-        self._events.counted(accepted, reasons.total(), after - before)
+        self._events.counted(accepted, reasons.total(), held.state.reports - before)
 
     def commit(self, partitions: Iterable[int] | None = None) -> None:
         """Commits what is counted and not stored yet; a commit whose outcome is unknown is tried again next time.
@@ -372,6 +339,7 @@ class Ownership:
             StateLost: the store no longer holds a partition, or of another lineage.
         """
         self._rejections.say()
+        self._heed(self._held)
         for partition, held in list(self._held.items()):
             if held.flush is None and not held.ahead:
                 try:
@@ -381,6 +349,40 @@ class Ownership:
                     return
                 if answer is not Answer.DONE:
                     self._refused(partition, answer)
+
+    def _heed(self, partitions: Collection[int]) -> None:
+        """Takes from the decided head what it says of partitions of a stream of windows; asks only where that matters.
+
+        One that it names for the first time begins with the floor that it states. Panes that no window needs any more
+        are let go of. Who waited for either goes on.
+
+        Raises:
+            StateLost: it does not name a partition that an earlier one did.
+        """
+        states = {
+            p: self._held[p].state for p in partitions if p in self._held and self._held[p].state.windowing
+        }
+        if not any(self._held[p].waiting or state.closed_panes for p, state in states.items()):
+            return
+        try:
+            head = self._witness.head(decided=True)
+        except Unavailable as error:
+            self._events.compare_failed(error)
+            return
+        for partition, state in states.items():
+            if state.floor is None and (floor := head.floors.get(partition)) is not None:
+                state.admit(floor)
+                self._events.admitted(partition, floor)
+            if state.floor is None:
+                continue
+            if partition not in head.floors:
+                why = f"snapshot {head.sequence} does not name it, though an earlier one did: heads were deleted"
+                raise lost(self._stream, partition, why)
+            state.drop(min(state.closed, head.needed_from(state.since)))
+            held = self._held[partition]
+            if held.waiting and not state.full:
+                held.waiting = False
+                self._log.start(partition, state.offset, state.rules)
 
     def _refused(self, partition: int, answer: Answer) -> None:
         """Acts on an answer other than DONE: the memory is dropped, and claimed again while Kafka still assigns it."""
@@ -409,7 +411,8 @@ class Ownership:
     def rewind(self) -> None:
         """Has the log go on where counting stopped: what a failed step had polled may not have been counted."""
         for partition, held in self._held.items():
-            self._log.start(partition, held.state.offset, held.state.rules)
+            if not held.waiting:
+                self._log.start(partition, held.state.offset, held.state.rules)
 
     def drop(self, partitions: Collection[int]) -> None:
         """Forgets what was counted beyond the store; the partitions are claimed again after a wait."""
@@ -419,11 +422,11 @@ class Ownership:
                 self._events.dropped(partition)
         self._postpone(partitions)
 
-    def _wait(self, partition: int) -> _Wait:
-        return self._waits.setdefault(partition, _Wait())
+    def _wait(self, partition: int) -> Wait:
+        return self._waits.setdefault(partition, Wait())
 
     def _postpone(self, partitions: Iterable[int]) -> None:
         for partition in partitions:
             wait = self._wait(partition)
-            wait.length = min(2 * wait.length, _LONGEST_WAIT)
+            wait.length = min(2 * wait.length, LONGEST_WAIT)
             wait.until = self._clock() + wait.length * (0.5 + random.random() / 2)  # noqa: S311  # spreads retries

@@ -113,6 +113,21 @@ class PartitionState:
         return self.rules[-1].terms.windowing
 
     @property
+    def panes(self) -> list[Pane]:
+        """Its panes."""
+        return [pane for pane in map(pane_of, self.cells) if pane is not None]
+
+    @property
+    def closed_panes(self) -> bool:
+        """Whether it has panes that take no more."""
+        return any(pane.end <= self.closed for pane in self.panes)
+
+    @property
+    def full(self) -> bool:
+        """Whether it has as many panes as it may."""
+        return self.windowing is not None and len(self.cells) - 1 >= self.windowing.most_panes
+
+    @property
     def reports(self) -> int:
         """How many reports it has."""
         return sum(cell.reports for cell in self.cells.values())

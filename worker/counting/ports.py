@@ -224,7 +224,13 @@ class Events(Protocol):
     def rule_older(self, partition: int, older: Older) -> None:
         """A partition's recorded rules are newer than the configuration's."""
 
+    def admitted(self, partition: int, floor: int) -> None:
+        """A head names a partition of a stream of windows: it is counted, its windows begin at that line."""
+
     # counting
+
+    def full(self, partition: int, panes: int) -> None:
+        """A partition has as many panes as it may; it waits until windows of before are final."""
 
     def counted(self, accepted: int, rejected: int, reports: int) -> None:
         """A batch is counted: so many records, and so many reports in them."""

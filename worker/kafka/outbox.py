@@ -84,7 +84,7 @@ class KafkaOutbox:
             sent = [
                 self._producer.send(
                     self._topic,
-                    value=message.body,
+                    value=message.body or None,
                     key=message.key.encode(),
                     headers=message.headers(sequence, len(messages)),
                     partition=PARTITION,

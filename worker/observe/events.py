@@ -108,6 +108,14 @@ class StreamEvents:
             offset=offset,
         )
 
+    def admitted(self, partition: int, floor: int) -> None:
+        """Says where its windows begin."""
+        self._logger.info("partition.admitted", partition=partition, floor=floor)
+
+    def full(self, partition: int, panes: int) -> None:
+        """Says how many panes it has."""
+        self._logger.warning("partition.full", partition=partition, panes=panes)
+
     def moved(self, partition: int, counted: int, polled: int) -> None:
         """Says both offsets."""
         self._logger.warning("partition.moved", partition=partition, counted=counted, polled=polled)

@@ -8,24 +8,28 @@ Partitions do not depend on each other, so any set of per-partition states, each
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from dataclasses import replace
+from functools import partial
 from uuid import uuid4
-
-import numpy as np
 
 import ldp
 from ldp import snapshot
 from ldp.query import Query
-from ldp.snapshot import Cut
-from worker.counting import layout
+from ldp.snapshot import Cut, Line, Message, Period, Snapshot
 from worker.counting.head import Head, foreign, named
-from worker.counting.lineage import identity
+from worker.counting.partition import Cell
 from worker.counting.ports import Cuts, Events, Outbox, StateLost, Unavailable
-from worker.counting.windows import ALL
+from worker.publishing import cuts, lines
+from worker.publishing.cuts import StoredCut
+from worker.publishing.lines import Due, Lines
 from worker.publishing.recommender import Recommender
+
+Written = tuple[frozenset[tuple[int, str, str]], bool]
 
 PARTITION = 0
 """Who counts this partition of a stream's topic publishes its snapshots."""
+IDLE_SECONDS = 300.0
+"""For how long a partition stands still before it is called idle, where the configuration does not say."""
 
 
 class Publisher:
@@ -44,6 +48,9 @@ class Publisher:
         fewest_new: a snapshot with fewer new reports than that, but some, is held back.
         recommender: what knows the method for each query.
         events: told what happens.
+        idle_after: for how many seconds a partition stands still before it is called idle.
+        retain: for how long after the newest line the messages of a window stay, in milliseconds; None for ever.
+        clock: seconds.
     """
 
     def __init__(
@@ -59,6 +66,9 @@ class Publisher:
         fewest_new: int,
         recommender: Recommender,
         events: Events,
+        idle_after: float = IDLE_SECONDS,
+        retain: int | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._stream, self._queries, self._level = stream, queries, level
         self._cuts, self._outbox = cuts, outbox
@@ -68,6 +78,9 @@ class Publisher:
         self._head: Head | None = None
         self._warned: Sequence[int] = ()
         self._methods: Mapping[str, str] = {}
+        self._idle_after, self._retain, self._clock = idle_after, retain, clock
+        self._moved: dict[int, tuple[int | None, float]] = {}
+        self._written: dict[Period, Written] = {}
 
     def run(self, stopping: threading.Event, every: float, on_alive: Callable[[], object]) -> None:
         """Ticks until stopped, then once more, so that what was committed last is published, too.
@@ -95,14 +108,17 @@ class Publisher:
             if self._head is None:
                 self._head = self._open(lineage)
             began = time.perf_counter()
-            cut, counts, reports = self._read()
+            stored = cuts.read(self._stream, self._cuts, self._partitions(), self._uncounted)
+            self._warn(stored.uncounted)
+            planned = lines.decide(self._head, stored.states, self._partitions(), self._still(stored))
+            cut, reports = _cut(stored, planned), sum(state.reports for state in stored.states.values())
             if self._head.behind(cut):
                 # the store went back: its owners notice, read the log again and catch up
                 self._events.behind(self._head, cut)
                 return
             seconds = None
             if self._is_new(cut, reports):
-                self._publish(self._head.sequence + 1, lineage, cut, counts, reports)
+                self._publish(lineage, cut, stored, planned, reports)
                 seconds = time.perf_counter() - began
             self._events.checked(seconds)
         except Unavailable as error:
@@ -145,69 +161,115 @@ class Publisher:
                 f"stream {self._stream.name!r}: Redis has {reports} reports, but snapshot {head.sequence} has"
                 f" {head.reports} and no more of the log is lost. Restore Redis, or give the stream another name."
             )
-        changed = reports != head.reports or cut.gaps != head.gaps
+        admits = cut.floors.keys() > head.floors.keys()
         if not reports or reports < self._fewest_new:
-            return False
+            return admits
+        changed = reports != head.reports or cut.gaps != head.gaps
         if changed and abs(reports - head.reports) < self._fewest_new:
-            return False
+            return admits
         if self._recommender.methods != self._methods:
             return True
-        said = head.offsets, head.gaps, head.uncounted, head.rules
-        return (cut.offsets, cut.gaps, cut.uncounted, cut.rules) != said
+        said = head.offsets, head.gaps, head.uncounted, head.rules, head.floors, _closed(head.lines)
+        return (cut.offsets, cut.gaps, cut.uncounted, cut.rules, cut.floors, _closed(cut.lines)) != said
 
-    def _read(self) -> tuple[Cut, Any, int]:
-        """Reads all partitions; returns the cut, the sum of their states and of their reports."""
-        offsets, gaps, without, ruled = {}, {}, {}, {}
-        total = self._stream.oracle.zeros()
-        reports, lineages = 0, list[str]()
-        for partition in sorted(self._partitions()):
-            stored = self._cuts.cut(partition)
-            if stored is None or not stored.metadata.flush:
-                without[partition] = stored is not None
-            if stored is None:
-                continue
-            lineages.append(stored.metadata.lineage)
-            if identity(lineages[-1]) != identity(lineages[0]):
-                raise StateLost(
-                    f"the partitions of stream {self._stream.name!r} are counted as {sorted({*lineages})}"
-                )
-            state = layout.load(self._stream, stored.metadata, stored.blobs)
-            offsets[partition], gaps[partition] = state.offset, state.gaps
-            ruled[partition] = [rule.as_json() for rule in state.rules]
-            np.add(total, state.cells[ALL].state, out=total)
-            reports += state.cells[ALL].reports
-        asked = self._uncounted(without) if without else []
-        # one that was committed meanwhile is no longer without
-        uncounted = [p for p in asked if (found := self._cuts.peek(p)) is None or not found.flush]
+    def _warn(self, uncounted: Sequence[int]) -> None:
         if uncounted != self._warned:
             self._warned = uncounted
             if uncounted:
                 self._events.uncounted(uncounted)
-        return Cut(offsets, gaps, uncounted, ruled), total, reports
 
-    def _publish(self, sequence: int, lineage: str, cut: Cut, total: Any, reports: int) -> None:
-        oracle = self._stream.oracle
-        estimate = oracle.estimate(oracle.support(total), reports)
-        taken = snapshot.take(
-            self._stream,
-            estimate,
-            cut,
-            sequence,
-            self._queries,
-            self._level,
-            recommended=self._recommender.latest,
-            lineage=named(lineage),
-            identity=uuid4().hex,
-        )
-        messages = snapshot.encode(taken)
-        if self._owns() != lineage:
+    def _still(self, stored: StoredCut) -> Callable[[int], bool]:
+        """Returns what says whether a partition has stood still for so long that it is idle, by this one's clock."""
+        now = self._clock()
+        for partition in self._partitions():
+            state = stored.states.get(partition)
+            at = None if state is None else state.offset
+            if self._moved.get(partition, (-1, now))[0] != at:
+                self._moved[partition] = at, now
+        return lambda partition: now - self._moved.get(partition, (None, now))[1] >= self._idle_after
+
+    def _publish(
+        self, lineage: str, cut: Cut, stored: StoredCut, planned: Lines | None, reports: int
+    ) -> None:
+        """Publishes the snapshot of all time, and those of the windows that are final now, or open and changed."""
+        assert self._head is not None
+        stream, sequence, unique = self._stream, self._head.sequence + 1, uuid4().hex
+        if reports < max(1, self._fewest_new):  # so early that only partitions are admitted
+            cut = replace(cut, lines=self._head.lines)
+            taken = snapshot.announce(stream, cut, sequence, named(lineage), unique)
+            self._send(lineage, taken, snapshot.encode(taken))
             return
-        self._outbox.publish(sequence, messages)
+        due = [] if planned is None else self._due(planned, stored)
+        after, gone = lines.kept(cut.lines, [one.period for one in due], self._retain)
+        take = partial(
+            snapshot.take,
+            stream,
+            cut=replace(cut, lines=after),
+            sequence=sequence,
+            queries=self._queries,
+            level=self._level,
+            lineage=named(lineage),
+            identity=unique,
+        )
+        estimate = self._estimate(stored.total(stream))
+        taken = take(estimate=estimate, recommended=self._recommender.latest)
+        messages = snapshot.encode(taken)
+        for one in due:
+            part = self._estimate(stored.total(stream, one.period.start, one.period.end))
+            whole = one.complete and not cut.uncounted
+            messages += snapshot.encode_window(take(estimate=part, window=one.period, complete=whole))
+        for period in gone:
+            messages += snapshot.delete_window(
+                stream.name, period, tuple(taken.bodies), estimate.frequencies.size
+            )
+        if self._send(lineage, taken, messages):
+            self._written |= {one.period: _written(stored, one) for one in due}
+            self._methods = {name: found.method for name, found in taken.recommended.items()}
+            self._events.published(taken, ldp.query.sum_deviation(estimate))
+            self._recommender.offer(sequence, estimate)
+
+    def _due(self, planned: Lines, stored: StoredCut) -> list[Due]:
+        """Returns the windows that are final now, and of those that are open the ones that have changed."""
+        planned_open = {due.period for due in planned.due}
+        self._written = {period: by for period, by in self._written.items() if period in planned_open}
+        return [due for due in planned.due if self._written.get(due.period) != _written(stored, due)]
+
+    def _estimate(self, counts: Cell) -> ldp.Estimate:
+        oracle = self._stream.oracle
+        return oracle.estimate(oracle.support(counts.state), counts.reports)
+
+    def _send(self, lineage: str, taken: Snapshot, messages: Sequence[Message]) -> bool:
+        """Sends a snapshot, if this worker still is the one to; returns whether it did."""
+        if self._owns() != lineage:
+            return False
+        self._outbox.publish(taken.sequence, messages)
         self._head = Head.of(taken)
-        self._methods = {name: found.method for name, found in taken.recommended.items()}
-        self._events.published(taken, ldp.query.sum_deviation(estimate))
-        self._recommender.offer(sequence, estimate)
+        return True
 
     def _let_go(self) -> None:
         self._head = None
+        self._written.clear()
         self._outbox.close()
+
+
+def _cut(stored: StoredCut, planned: Lines | None) -> Cut:
+    """Returns where a snapshot cuts the stream."""
+    return Cut(
+        {partition: state.offset for partition, state in stored.states.items()},
+        {partition: state.gaps for partition, state in stored.states.items()},
+        stored.uncounted,
+        {partition: [rule.as_json() for rule in state.rules] for partition, state in stored.states.items()},
+        {} if planned is None else planned.floors,
+        {} if planned is None else planned.lines,
+    )
+
+
+def _written(stored: StoredCut, due: Due) -> Written:
+    """Returns what tells a window from itself at another time: its panes' commits, and whether they are all."""
+    assert due.period.start is not None
+    assert due.period.end is not None
+    return stored.written(due.period.start, due.period.end), due.complete and not stored.uncounted
+
+
+def _closed(listed: Mapping[str, Line]) -> dict[str, int]:
+    return {name: line.closed for name, line in listed.items()}

@@ -4,7 +4,8 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
-from worker.counting.ownership import Flush, Ownership
+from worker.counting.held import Flush
+from worker.counting.ownership import Ownership
 from worker.counting.ports import Answer
 
 SHARE = 0.1

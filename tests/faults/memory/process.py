@@ -10,7 +10,8 @@ from tests.faults.memory.scheduler import Member, Task
 from tests.faults.memory.store import MemoryStore
 from tests.faults.memory.topics import MemoryLetters, MemoryOutbox
 from tests.faults.memory.world import World
-from worker.counting.ownership import Flush, Ownership
+from worker.counting.held import Flush
+from worker.counting.ownership import Ownership
 from worker.counting.ports import Answer, Events, Unavailable
 from worker.publishing.publisher import Publisher
 from worker.publishing.recommender import Recommender

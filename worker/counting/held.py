@@ -1,0 +1,59 @@
+"""What an owner holds of a partition: what is stored, the state beyond it, and the commit that is under way."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from worker.counting import layout
+from worker.counting.partition import PartitionState
+from worker.counting.ports import Metadata
+
+FIRST_WAIT, LONGEST_WAIT = 0.1, 5.0
+
+
+@dataclass(frozen=True, eq=False)
+class Flush:
+    """One partition's commit under way; tried again, the same, until its outcome is known.
+
+    Attributes:
+        partition: whose counts.
+        before: the metadata that they started from.
+        after: the metadata that are to be stored.
+        blobs: what changed with them.
+    """
+
+    partition: int
+    before: Metadata
+    after: Metadata
+    blobs: Mapping[str, bytes]
+
+
+@dataclass
+class Held:
+    """A partition that this worker counts: what is stored, and the state beyond it.
+
+    In a stream of windows it may have to wait: until a head names it, or until it has room for another pane.
+    """
+
+    metadata: Metadata
+    state: PartitionState
+    flush: Flush | None = None
+    waiting: bool = False
+
+    @property
+    def ahead(self) -> bool:
+        """Whether the state is beyond what is stored: by records; or by a rule or a drop, if records were judged."""
+        ruled = self.metadata.flush != "" and self.metadata.totals != layout.totals(self.state)
+        return self.state.offset != self.metadata.offset or ruled
+
+
+@dataclass
+class Wait:
+    """How long a partition that could not be claimed waits before it is claimed again.
+
+    Attributes:
+        until: the time at which it is over.
+        length: of the last one, in seconds; the next one is twice as long.
+    """
+
+    until: float = 0.0
+    length: float = field(default=FIRST_WAIT / 2)

@@ -1,0 +1,86 @@
+"""Reading a cut: all partitions of a stream as they stand in the store, each read in one step."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+import ldp
+from worker.counting import layout
+from worker.counting.lineage import identity
+from worker.counting.partition import Cell, PartitionState
+from worker.counting.ports import Cuts, StateLost
+
+
+@dataclass(frozen=True)
+class StoredCut:
+    """A stream as it stands in the store.
+
+    Attributes:
+        states: partition -> its state; without those that nobody claimed.
+        flushes: partition -> cell -> the commit that wrote it.
+        uncounted: partitions that ought to have counts and have none.
+    """
+
+    states: Mapping[int, PartitionState]
+    flushes: Mapping[int, Mapping[str, str]]
+    uncounted: Sequence[int]
+
+    def total(self, stream: ldp.Stream, start: int | None = None, end: int | None = None) -> Cell:
+        """Returns the counts of a window, or of all time; O(cells · state)."""
+        total = Cell(0, stream.oracle.zeros())
+        for state in self.states.values():
+            part = state.total(start, end)
+            total.reports += part.reports
+            np.add(total.state, part.state, out=total.state)
+        return total
+
+    def written(self, start: int, end: int) -> frozenset[tuple[int, str, str]]:
+        """Returns by which commits a window's panes were written: the same ones, and nothing of it has changed."""
+        within = {
+            str(pane) for state in self.states.values() for pane in state.panes if pane.within(start, end)
+        }
+        return frozenset(
+            (p, cell, flush)
+            for p, cells in self.flushes.items()
+            for cell, flush in cells.items()
+            if cell in within
+        )
+
+
+def read(
+    stream: ldp.Stream,
+    cuts: Cuts,
+    partitions: Sequence[int],
+    uncounted: Callable[[Mapping[int, bool]], Sequence[int]],
+) -> StoredCut:
+    """Reads all partitions; O(state) each.
+
+    Args:
+        stream: whose.
+        cuts: where they are.
+        partitions: of its topic.
+        uncounted: given the partitions that have no counts, each with whether it was claimed, returns those that ought
+            to have some; see `worker.kafka.group`.
+
+    Raises:
+        StateLost: one cannot be read, or they are counted as different histories.
+        Unavailable: they cannot be read now.
+    """
+    states, flushes, without = {}, {}, dict[int, bool]()
+    lineages = list[str]()
+    for partition in sorted(partitions):
+        stored = cuts.cut(partition)
+        if stored is None or not stored.metadata.flush:
+            without[partition] = stored is not None
+        if stored is None:
+            continue
+        lineages.append(stored.metadata.lineage)
+        if identity(lineages[-1]) != identity(lineages[0]):
+            raise StateLost(f"the partitions of stream {stream.name!r} are counted as {sorted({*lineages})}")
+        states[partition] = layout.load(stream, stored.metadata, stored.blobs)
+        flushes[partition] = stored.metadata.blobs
+    asked = uncounted(without) if without else []
+    # one that was committed meanwhile is no longer without
+    missing = [p for p in asked if (found := cuts.peek(p)) is None or not found.flush]
+    return StoredCut(states, flushes, missing)

@@ -1,0 +1,175 @@
+"""Lines: which windows of a stream are final at a cut, which go on, and what the next head says of them.
+
+A window is final once every partition has closed it, and then never again: the line of its name in the head has passed
+it. Nothing of this is decided by a clock but one label: where a partition has no room for more panes, and those that
+hold its windows back stand still, the oldest windows are closed as bounded, so that the others can go on.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from ldp.snapshot import Line, Period
+from worker.counting import windows
+from worker.counting.head import Head
+from worker.counting.partition import PartitionState
+from worker.counting.windows import Window
+
+MOST_AT_ONCE = 32
+"""How many windows of a name become final in one snapshot, which is one transaction; the others follow in the next."""
+
+
+@dataclass(frozen=True)
+class Due:
+    """A window that a snapshot may publish.
+
+    Attributes:
+        period: which.
+        complete: whether every report of it is counted, as far as the partitions have come.
+    """
+
+    period: Period
+    complete: bool
+
+
+@dataclass(frozen=True)
+class Lines:
+    """What a cut of a stream of windows says.
+
+    Attributes:
+        floors: partition -> its floor, for all that the next head names.
+        lines: name -> the line of the next head, with the starts that were on the topic before it.
+        due: the windows that become final, and those that are open and may have changed; each name's in their order.
+    """
+
+    floors: Mapping[int, int]
+    lines: Mapping[str, Line]
+    due: Sequence[Due]
+
+
+def decide(
+    head: Head,
+    states: Mapping[int, PartitionState],
+    partitions: Sequence[int],
+    still: Callable[[int], bool],
+) -> Lines | None:
+    """Decides how far the windows of a stream are closed; O(partitions · panes · windows).
+
+    What is published are the windows that every partition's state has recorded, never those of a configuration.
+
+    Args:
+        head: what was published.
+        states: the partitions that have a state.
+        partitions: all of the topic.
+        still: whether a partition has not moved for so long that it is idle.
+
+    Returns:
+        None where there are no windows but that of all time, and never were any.
+    """
+    shared = set.intersection(*({*state.since} for state in states.values())) if states else set()
+    if not shared and not head.lines and not head.floors:
+        return None
+    lines, due = dict(head.lines), list[Due]()
+    for name in sorted(shared):
+        window = windows.parse(name)
+        # windows that were added begin where they do in the last of the partitions
+        since = max(state.since[name] for state in states.values())
+        old = head.lines.get(name, Line(0))
+        before = Line(max(old.closed, since - window.every + window.length), old.bounded, old.starts)
+        lines[name] = _closed(window, before, head, states, partitions, still)
+        first = max(since, *(state.dropped for state in states.values()))
+        due += _due(window, before, lines[name], first, states)
+    # what is admitted now begins where every line has come to
+    highest = max((line.closed for line in head.lines.values()), default=0)
+    floors = {p: head.floors.get(p, highest) for p in {*partitions, *head.floors}}
+    return Lines(floors, lines, due)
+
+
+def _closed(
+    window: Window,
+    before: Line,
+    head: Head,
+    states: Mapping[int, PartitionState],
+    partitions: Sequence[int],
+    still: Callable[[int], bool],
+) -> Line:
+    """Returns the next line of one name's windows."""
+    # one without a state, or that no head names yet, has closed nothing
+    own = {
+        p: states[p].closed if p in states and p in head.floors else 0 for p in {*partitions, *head.floors}
+    }
+    most = before.closed + MOST_AT_ONCE * window.every
+    passed = min(max(before.closed, window.last_end(min(own.values(), default=0))), most)
+    oldest = [min(state.panes).start for state in states.values() if state.full]
+    if not oldest:
+        return Line(passed, before.bounded, before.starts)
+    # the last window that has the oldest pane of who has no room
+    wanted = min(window.last_end(min(oldest) + window.length), most)
+    holding = [p for p, closed in own.items() if closed < wanted]
+    if wanted <= passed or not all(map(still, holding)):
+        return Line(passed, before.bounded, before.starts)
+    *others, last = before.bounded or ((0, 0),)
+    begin, end = passed + window.every, wanted + window.every
+    stretches = (*others, (last[0], end)) if last[1] == begin else (*before.bounded, (begin, end))
+    return Line(wanted, stretches, before.starts)
+
+
+def _due(
+    window: Window, before: Line, after: Line, first: int, states: Mapping[int, PartitionState]
+) -> Iterator[Due]:
+    """Yields one name's windows that are to be published: those that become final, and those that are open."""
+    panes = sorted({pane for state in states.values() for pane in state.panes})
+    newest = max((pane.end for pane in panes), default=0)
+    for start in window.ending(before.closed, newest + window.length):
+        end = start + window.length
+        # windows without reports are passed by the line
+        if start >= first and any(pane.within(start, end) for pane in panes):
+            whole = complete(start, end, states) and not is_bounded(after, end)
+            yield Due(Period(window.name, start, end, end <= after.closed), whole)
+
+
+def is_bounded(line: Line, end: int) -> bool:
+    """Returns whether a window was closed before every partition had passed it."""
+    return any(begin <= end < to for begin, to in line.bounded)
+
+
+def complete(start: int, end: int, states: Mapping[int, PartitionState]) -> bool:
+    """Returns whether no gap of a partition's log can have had reports of a window.
+
+    A report that was lost was not late, so the line closed before the gap had not passed its pane. And it came before
+    the first one after the gap, so its time is at most that one's, but for what times may be delayed and out of order.
+    """
+    for state in states.values():
+        hold = max((rule.terms.windowing.hold for rule in state.rules if rule.terms.windowing), default=0)
+        for line, following in state.around:
+            if end > line and (following is None or start < following + hold):
+                return False
+    return True
+
+
+def kept(
+    lines: Mapping[str, Line], published: Sequence[Period], retain: int | None
+) -> tuple[dict[str, Line], list[Period]]:
+    """Brings up to date which windows are on the topic.
+
+    Args:
+        lines: of the next head, with the starts that were there before.
+        published: the windows that go there with it.
+        retain: for how long after the newest line a window stays, in milliseconds; None for ever, and then nothing is
+            noted.
+
+    Returns:
+        The lines with their starts; and the windows whose messages are to be deleted.
+    """
+    if retain is None:
+        return {name: Line(line.closed, line.bounded) for name, line in lines.items()}, []
+    newest = max((line.closed for line in lines.values()), default=0)
+    after, gone = dict(lines), list[Period]()
+    for name, line in lines.items():
+        length = windows.parse(name).length
+        starts = sorted(
+            {*line.starts, *(p.start for p in published if p.name == name and p.start is not None)}
+        )
+        old = [start for start in starts if start + length + retain <= newest]
+        gone += [Period(name, start, start + length, final=True) for start in old]
+        after[name] = Line(line.closed, line.bounded, tuple(start for start in starts if start not in old))
+    return after, gone
