@@ -1,6 +1,5 @@
 """Writing a snapshot down: the object becomes messages."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -78,15 +77,15 @@ def encode_window(snapshot: Snapshot, inline: int = INLINE, chunk: int = CHUNK) 
     return [replace(part, snapshot=snapshot.identity or "") for part in _bodies(snapshot, inline, chunk)]
 
 
-def delete_window(stream: str, window: Period, methods: Sequence[str], size: int) -> list[Message]:
+def delete_window(snapshot: Snapshot, window: Period) -> list[Message]:
     """Returns the tombstones of all messages of a window.
 
     Args:
-        stream: its name.
+        snapshot: the one of all time that they go with, by the same methods.
         window: which.
-        methods: whose bodies there may be.
-        size: of the domain.
     """
+    stream, methods = snapshot.stream, snapshot.bodies
+    size = len(next(iter(methods.values())).frequencies)
     chunks = -(-size // CHUNK) if size > INLINE else 0
     keys = [f"{stream}/{window.name}/{window.start}/{method}" for method in methods]
     longer = [
@@ -95,7 +94,7 @@ def delete_window(stream: str, window: Period, methods: Sequence[str], size: int
         for vector in ("frequencies", *(("low", "high") if key.endswith("/base") else ()))
         for i in range(chunks)
     ]
-    return [Message(key, JSON, b"") for key in (*keys, *longer)]
+    return [Message(key, JSON, b"", snapshot.identity or "") for key in (*keys, *longer)]
 
 
 def _bodies(snapshot: Snapshot, inline: int, chunk: int) -> list[Message]:

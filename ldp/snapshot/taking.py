@@ -61,8 +61,7 @@ def take(
         complete: whether it has all reports of that time, where the cut alone does not say it.
 
     Raises:
-        ValueError: no method, or an unknown one; queries that do not go together or with the domain; a level that is
-            not strictly between 0 and 1.
+        ValueError: no or an unknown method, queries that do not go together or with the domain, a level not in (0, 1).
 
     Example:
         >>> import ldp

@@ -3,6 +3,7 @@
 import collections
 import random
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from ldp import frames
 from tests.faults.memory import Faults, Process, World
 from worker.counting.ports import StateLost
 from worker.counting.rules import MAX_BATCH_BYTES, Configured, Terms
+from worker.counting.windows import Windowing
 
 STREAM = ldp.Stream("histories", ldp.GRR(epsilon="1", domain_size=3))
 BAD = {b"": "empty", b"\x07noise": "version", b"{}": "json"}
@@ -19,6 +21,13 @@ RULES = [
     Configured(revision, Terms(most, True, MAX_BATCH_BYTES))
     for revision in (None, 1, 2)
     for most in (1, 2, 3)
+]
+WINDOWS = [
+    None,
+    Windowing(("all", "1s"), grace=500, out_of_order=500),
+    Windowing(("all", "2s every 1s"), grace=0, out_of_order=1000),
+    Windowing(("all", "1s", "4s every 2s"), grace=1000, out_of_order=500),
+    Windowing(("all", "3s"), grace=1000, out_of_order=500),
 ]
 HISTORIES, BLOCKS = 1000, 20
 HAPPENED: dict[int, collections.Counter[str]] = {}
@@ -72,6 +81,9 @@ def history(seed: int) -> dict[str, int]:
     )
     # workers of several configurations take turns: one is rolled out, rolled back, or both at once
     some = [Configured()] if rng.random() < 0.3 else rng.sample(RULES, rng.randint(1, 4))
+    shown = random.Random(f"windows {seed}")
+    if shown.random() < 0.7:
+        some = [replace(c, terms=replace(c.terms, windowing=shown.choice(WINDOWS))) for c in some]
     world = World(seed, STREAM, rng.randint(1, 3), faults, some)
     world.recount_after = rng.choice([None, sys.maxsize])
     if rng.random() < 0.3:  # the log has lost its beginning before anyone counts

@@ -65,23 +65,31 @@ def decide(
     Returns:
         None where there are no windows but that of all time, and never were any.
     """
-    shared = set.intersection(*({*state.since} for state in states.values())) if states else set()
-    if not shared and not head.lines and not head.floors:
+    if not head.floors and not any(state.windowing for state in states.values()):
         return None
     lines, due = dict(head.lines), list[Due]()
-    for name in sorted(shared):
+    for name in sorted({name for state in states.values() for name in state.since}):
         window = windows.parse(name)
-        # windows that were added begin where they do in the last of the partitions
-        since = max(state.since[name] for state in states.values())
+        # windows that were added begin where they do in the last of the partitions, and will in those that lack them
+        since = max(_since(window, state) for state in states.values())
         old = head.lines.get(name, Line(0))
         before = Line(max(old.closed, since - window.every + window.length), old.bounded, old.starts)
-        lines[name] = _closed(window, before, head, states, partitions, still)
-        first = max(since, *(state.dropped for state in states.values()))
-        due += _due(window, before, lines[name], first, states)
+        lines[name] = before
+        if all(name in state.since for state in states.values()):
+            lines[name] = _closed(window, before, head, states, partitions, still)
+            first = max(since, *(state.dropped for state in states.values()))
+            due += _due(window, before, lines[name], first, states)
     # what is admitted now begins where every line has come to
     highest = max((line.closed for line in head.lines.values()), default=0)
     floors = {p: head.floors.get(p, highest) for p in {*partitions, *head.floors}}
     return Lines(floors, lines, due)
+
+
+def _since(window: Window, state: PartitionState) -> int:
+    """Returns the first start that a partition may publish, or may at the earliest once it has such windows."""
+    if window.name in state.since:
+        return state.since[window.name]
+    return 0 if state.watermark is None else window.next_start(state.watermark)
 
 
 def _closed(

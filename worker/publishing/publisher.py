@@ -219,9 +219,7 @@ class Publisher:
             whole = one.complete and not cut.uncounted
             messages += snapshot.encode_window(take(estimate=part, window=one.period, complete=whole))
         for period in gone:
-            messages += snapshot.delete_window(
-                stream.name, period, tuple(taken.bodies), estimate.frequencies.size
-            )
+            messages += snapshot.delete_window(taken, period)
         if self._send(lineage, taken, messages):
             self._written |= {one.period: _written(stored, one) for one in due}
             self._methods = {name: found.method for name, found in taken.recommended.items()}

@@ -64,6 +64,9 @@ class Process(Member):
             0,
             Recommender(world.stream, (), 0.0, events),
             events,
+            idle_after=2.0,
+            retain=8000,
+            clock=lambda: world.clock,
         )
         world.members[number] = self
         self.flushes, self.written = list[Flush](), list[tuple[Flush, Answer]]()

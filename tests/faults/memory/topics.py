@@ -1,14 +1,18 @@
 """The topics that a worker writes to, in memory: dead letters and snapshots."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ldp.frames import VERDICTS
 from ldp.snapshot import Message
-from tests.faults.memory.world import World
+from tests.faults.memory.windows import shape
+from tests.faults.memory.world import Counted, World
+from worker.counting import layout
 from worker.counting.columns import Batch
 from worker.counting.head import Head
 from worker.counting.ports import Unavailable
@@ -107,11 +111,14 @@ class MemoryOutbox:
                     offset,
                     head["gaps"].get(str(p), []),
                     head["rules"][str(p)],
+                    head.get("floors", {}).get(str(p)),
                 )
                 for p, offset in offsets.items()
             ]
             reports = sum(c.reports for c in counted)
-            assert head["reports"] == reports
+            bodies = [json.loads(m.body) for m in messages if m.key.endswith("/base") and m.body]
+            # one that admits partitions alone says nothing of reports
+            assert head["reports"] == (reports if bodies else 0), (head, reports, [c.panes for c in counted])
             if world.heads and reports < world.heads[-1].reports:
                 before = {str(p): [list(gap) for gap in gaps] for p, gaps in world.heads[-1].gaps.items()}
                 assert head["gaps"] != before, "reports fell and no gap says why"
@@ -121,15 +128,72 @@ class MemoryOutbox:
                 )
             assert head["complete"] == (not head["uncounted"] and not head["gaps"])
             assert {m.snapshot for m in messages} == {head["snapshot"]}
-            base = next(json.loads(m.body) for m in messages if m.key.endswith("/base"))["frequencies"]
-            p, q = float(world.stream.oracle.p), float(world.stream.oracle.q)
-            support = np.sum([c.state for c in counted], axis=0)
-            np.testing.assert_allclose(base, (support / reports - q) / (p - q), atol=1e-12)
+            for body in bodies:
+                window = body["window"]
+                name, whole = window["name"], window["start"] is None
+                start, end = milli(window["start"]), milli(window["end"])
+                parts = [c.state if whole else c.panes.window(start, end) for c in counted]
+                support, n = np.sum(parts, axis=0), int(np.sum(parts))
+                p, q = float(world.stream.oracle.p), float(world.stream.oracle.q)
+                assert body["reports"] == n
+                np.testing.assert_allclose(body["frequencies"], (support / n - q) / (p - q), atol=1e-12)
+                if not whole:
+                    self._window(head, body, name, start, end, counted)
+            self._lines(head, counted, offsets, bodies)
             world.snapshots.append((sequence, offsets))
             world.heads.append(Head.parse(head))
             world.note("snapshot")
 
         self.world.call(effect, remote=True)
 
+    def _window(
+        self, head: Any, body: Any, name: str, start: int, end: int, counted: Sequence[Counted]
+    ) -> None:
+        """Looks at a window that is published."""
+        world, line = self.world, head["windows"][name]
+        assert (name, start) not in world.finals, "a final window was published again"
+        assert body["window"]["final"] == (end <= line["closed"])
+        bounded = any(a <= end < b for a, b in line["bounded"])
+        if body["complete"]:
+            assert not bounded
+            assert not head["uncounted"]
+        world.note("window is final" if body["window"]["final"] else "window is provisional")
+        if body["window"]["final"]:
+            world.finals[name, start] = body["reports"], body["frequencies"]
+            if not bounded:
+                assert min(c.panes.closed for c in counted) >= end, "final before a partition closed it"
+                assert len(counted) == len(world.logs)
+
+    def _lines(
+        self, head: Any, counted: Sequence[Counted], offsets: Mapping[int, int], bodies: Sequence[Any]
+    ) -> None:
+        """Looks at the head's lines: they never go back, and pass no window that has reports without a word."""
+        world = self.world
+        before = world.heads[-1] if world.heads else Head()
+        for partition, floor in before.floors.items():
+            assert head["floors"][str(partition)] == floor, "a floor was changed"
+        if before.floors:
+            named = {int(p) for p in head["floors"]}
+            assert offsets.keys() <= named
+        for name, line in head.get("windows", {}).items():
+            old = before.lines[name].closed if name in before.lines else 0
+            assert line["closed"] >= old, "a line went back"
+            published = {milli(b["window"]["start"]) for b in bodies if b["window"]["name"] == name}
+            length, every = shape(name)
+            if not all(name in c.panes.since for c in counted):
+                continue
+            since = max(c.panes.since[name] for c in counted)
+            for start in range(since, line["closed"] - length + 1, every):
+                passed = old < start + length
+                if passed and any(sum(c.panes.window(start, start + length)) for c in counted):
+                    states = [layout.load(world.stream, s.metadata, s.blobs) for s in world.stored.values()]
+                    dropped = max(state.dropped for state in states)
+                    assert start in published or start < dropped, "a window was passed without a word"
+
     def close(self) -> None:
         self.fence = -1
+
+
+def milli(date: str | None) -> int:
+    """A time in milliseconds; 0 for none."""
+    return 0 if date is None else round(datetime.fromisoformat(date).timestamp() * 1000)

@@ -9,11 +9,11 @@ from typing import Any, TypeVar
 
 import ldp
 from tests.faults.memory.scheduler import Crash, Member, Scheduler
+from tests.faults.memory.windows import Panes
 from worker.counting import layout
 from worker.counting.head import Head
 from worker.counting.ports import COUNTED, NotOwner, StoredPartition, Unavailable
 from worker.counting.rules import Configured
-from worker.counting.windows import ALL
 
 T = TypeVar("T")
 
@@ -62,6 +62,7 @@ class Counted:
     accepted: int = 0
     rejected: dict[str, int] = field(default_factory=dict)
     watermark: int | None = None
+    panes: Panes = field(default_factory=lambda: Panes(0, 0))
 
 
 class World(Scheduler):
@@ -100,6 +101,8 @@ class World(Scheduler):
         self.publisher_fence = 0
         self.recount_after: int | None = None
         self.late: list[Callable[[], object]] = []
+        self.event_time = 1000
+        self.finals: dict[tuple[str, int], tuple[int, list[float]]] = {}
 
     def happen(self) -> None:
         rng, faults = self.rng, self.faults
@@ -190,8 +193,17 @@ class World(Scheduler):
     def produce(self, partition: int, value: bytes | None, answer: Any, *, marker: bool = False) -> None:
         """Appends a record; ``answer`` is what it must count as: a list of indices, or the reason of its rejection."""
         log = self.logs[partition]
-        log.append(Record(value, 1000 + self.rng.randrange(1000), marker, keyed=len(log) % 3 == 0))
+        log.append(Record(value, self.time(), marker, keyed=len(log) % 3 == 0))
         self.answers[partition].append(answer)
+
+    def time(self) -> int:
+        """A timestamp: it moves on, and is early, late, far off or missing."""
+        rng = self.rng
+        self.event_time += rng.randrange(400) if rng.random() < 0.9 else rng.randrange(6000)
+        if rng.random() < 0.02:
+            return -1
+        off = rng.choice([0, 0, 0, rng.randrange(500), -rng.randrange(1000), -rng.randrange(6000)])
+        return max(0, self.event_time + off)
 
     def damage(self, partition: int, records: int) -> None:
         """Appends a record batch of so many records that cannot be read: it counts as one rejected record."""
@@ -223,10 +235,13 @@ class World(Scheduler):
         offset: int,
         gaps: Collection[tuple[int, int]],
         ruled: Sequence[Mapping[str, Any]],
+        floor: int | None = None,
     ) -> Counted:
         """Counts [start, offset) without the gaps, from what was produced and by the recorded rules."""
         counted = Counted([0] * self.stream.oracle.domain_size)
+        counted.panes = Panes(floor or 0, self.stream.oracle.domain_size)
         for at in range(start, offset):
+            counted.panes.begin(ruled, at)
             record, answer = self.logs[partition][at], self.answer(partition, at, ruled)
             if record.marker or any(begin <= at < end for begin, end in gaps):
                 continue
@@ -237,7 +252,9 @@ class World(Scheduler):
                 counted.state[index] += 1
             counted.reports += len(answer)
             counted.accepted += 1
-            counted.watermark = max(counted.watermark or 0, record.timestamp)
+            counted.panes.add(record.timestamp, answer, [rule for rule in ruled if rule["offset"] <= at][-1])
+        counted.panes.begin(ruled, offset)
+        counted.watermark = counted.panes.newest
         return counted
 
     def compare_rules(self, before: StoredPartition, after: StoredPartition) -> None:
@@ -259,18 +276,28 @@ class World(Scheduler):
         assert len([rule for rule in ruled if rule["revision"]]) <= len(self.used), "a rule was added twice"
         assert self.starts.setdefault(partition, state.start) == state.start
         assert state.offset <= len(self.logs[partition])
-        counted = self.recount(partition, state.start, state.offset, state.gaps, ruled)
-        window = state.cells[ALL]
+        counted = self.recount(partition, state.start, state.offset, state.gaps, ruled, state.floor)
         if "batch" in counted.rejected:
             self.note("a record batch could not be read")
-        assert window.state.tolist() == counted.state
-        assert (window.reports, state.accepted, state.rejected, state.late, state.watermark) == (
+        assert state.total().state.tolist() == counted.state
+        assert (state.reports, state.accepted, state.rejected, state.watermark) == (
             counted.reports,
             counted.accepted,
             counted.rejected,
-            {},
             counted.watermark,
         )
+        panes = counted.panes
+        said = sum(state.late.values()), state.undated, state.closed, state.since
+        assert said == (panes.late, panes.undated, panes.closed, panes.since)
+        kept = {(p.start, p.end): state.cells[str(p)].state.tolist() for p in state.panes}
+        assert kept == {pane: n for pane, n in panes.counts.items() if pane[1] > state.dropped}
+        assert state.dropped <= state.closed
+        if panes.late:
+            self.note("late")
+        if state.dropped:
+            self.note("panes dropped")
+        if state.full:
+            self.note("panes are bounded")
         for at in range(state.start, state.offset):
             answer = self.answer(partition, at, ruled)
             if isinstance(answer, str) and not any(b <= at < e for b, e in state.gaps):

@@ -1,0 +1,69 @@
+"""Windows, recounted: the test's own reading of what a pane is, when it is closed and what a window has."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+SECOND = 1000
+
+
+def shape(name: str) -> tuple[int, int]:
+    """A window's length and hop in milliseconds; the tests say all of them in seconds."""
+    length, _, every = name.partition(" every ")
+    return int(length[:-1]) * SECOND, int((every or length)[:-1]) * SECOND
+
+
+@dataclass
+class Panes:
+    """What records are in which pane, record by record, as the recorded rules say.
+
+    Attributes:
+        closed: a pane that ends here or before takes no more.
+        counts: (start, end) -> how many reports support each value.
+        since: window -> its first start that may be published.
+    """
+
+    closed: int
+    domain: int
+    counts: dict[tuple[int, int], list[int]] = field(default_factory=dict)
+    since: dict[str, int] = field(default_factory=dict)
+    late: int = 0
+    undated: int = 0
+    newest: int | None = None
+    begun: int = 0
+
+    def begin(self, ruled: Sequence[Mapping[str, Any]], offset: int) -> None:
+        """Begins with the rules up to an offset: new windows begin beyond all that was accepted."""
+        for rule in ruled[self.begun :]:
+            if rule["offset"] > offset:
+                break
+            self.begun += 1
+            before, self.since = self.since, {}
+            for name in rule.get("windows", []):
+                if name != "all":
+                    every = shape(name)[1]
+                    first = 0 if self.newest is None else (self.newest // every + 1) * every
+                    self.since[name] = before.get(name, first)
+
+    def add(self, timestamp: int, indices: Sequence[int], rule: Mapping[str, Any]) -> None:
+        """Counts an accepted record."""
+        if names := [name for name in rule.get("windows", []) if name != "all"]:
+            length = math.gcd(*(shape(name)[1] for name in names))
+            start = timestamp // length * length
+            if timestamp < 0:
+                self.undated += 1
+            elif start + length <= self.closed:
+                self.late += 1
+            else:
+                pane = self.counts.setdefault((start, start + length), [0] * self.domain)
+                for index in indices:
+                    pane[index] += 1
+        self.newest = timestamp if self.newest is None else max(self.newest, timestamp)
+        if names:
+            self.closed = max(self.closed, self.newest - rule["grace"] - rule["out_of_order"])
+
+    def window(self, start: int, end: int) -> list[int]:
+        """What a window has."""
+        within = [counts for (a, b), counts in self.counts.items() if start <= a and b <= end]
+        return [sum(column) for column in zip(*within, strict=True)] or [0] * self.domain
