@@ -94,8 +94,11 @@ def history(seed: int) -> dict[str, int]:
     rolled_out = layouts.randrange(85) if layouts.random() < 0.3 else 0
     world.layout = 1 if rolled_out else 2
     number = 0
+    grows = shown.randrange(90) if shown.random() < 0.3 else None
     try:
         for turn in range(100):
+            if turn == grows:
+                world.grow()
             if turn == rolled_out and world.layout == 1:
                 world.layout = 2
                 for process in world.members.values():

@@ -57,7 +57,7 @@ class Process(Member):
             (),
             store,
             outbox,
-            lambda: range(len(world.logs)),
+            lambda: range(world.told),
             world.uncounted,
             lambda: self.ownership.epoch(0),
             0.95,

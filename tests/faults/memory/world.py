@@ -102,12 +102,15 @@ class World(Scheduler):
         self.recount_after: int | None = None
         self.late: list[Callable[[], object]] = []
         self.event_time = 1000
+        self.told = partitions  # how many partitions publishers have heard of
         self.finals: dict[tuple[str, int], tuple[int, list[float]]] = {}
 
     def happen(self) -> None:
         rng, faults = self.rng, self.faults
         if rng.random() < faults.rebalance:
             self.rebalance()
+        if self.told < len(self.logs) and rng.random() < 0.02:
+            self.told = len(self.logs)
         if rng.random() < faults.went_back:
             partition = rng.choice(sorted(self.past) or [0])
             if self.past.get(partition):
@@ -142,6 +145,14 @@ class World(Scheduler):
         self.past.pop(partition, None)
         if stored.blobs and self.rng.random() < 0.3:
             self.stored[partition] = replace(stored, blobs={})
+
+    def grow(self) -> None:
+        """The topic gets another partition, and the group hears of it."""
+        self.note("a partition was added")
+        self.logs.append([])
+        self.answers.append([])
+        self.firsts.append(0)
+        self.rebalance()
 
     def rebalance(self) -> None:
         """A new generation: partitions are dealt out anew among the living members."""
