@@ -23,10 +23,12 @@ from pathlib import Path
 from ldp.snapshot import Message
 from worker.config import load
 from worker.kafka.outbox import KafkaOutbox
+from worker.kafka.snapshot_topic import SnapshotTopic
 config = load(Path(sys.argv[1]), {})
 (served,) = config.streams
-topic, stream = config.snapshots.topic, served.stream
-outbox = KafkaOutbox(config.kafka.client(), config.transactional_id(stream), topic, stream)
+stream = served.stream
+topic = SnapshotTopic(config.kafka.client(), config.transactional_id(stream), config.snapshots.topic)
+outbox = KafkaOutbox(topic, stream)
 outbox.open()
 outbox._producer.commit_transaction = lambda: os.kill(os.getpid(), signal.SIGKILL)
 head = {"sequence": 1, "offsets": {}, "reports": 1, "gaps": {}, "fingerprint": stream.fingerprint.hex()}

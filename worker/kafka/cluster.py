@@ -12,6 +12,7 @@ from worker.config import Config, Served
 from worker.counting.head import Head
 from worker.kafka import brokers, topics
 from worker.kafka.outbox import KafkaOutbox
+from worker.kafka.snapshot_topic import SnapshotTopic
 from worker.kafka.topics import Topic
 from worker.kafka.undecided import Undecided, find_undecided
 
@@ -106,5 +107,5 @@ def head(config: Config, served: Served) -> Head:
         Unavailable: the brokers do not answer, or it stays undecided.
     """
     identity = config.transactional_id(served.stream)
-    outbox = KafkaOutbox(config.kafka.client(), identity, config.snapshots.topic, served.stream)
-    return outbox.head(decided=True, wait_seconds=brokers.TIMEOUT_SECONDS)
+    topic = SnapshotTopic(config.kafka.client(), identity, config.snapshots.topic)
+    return KafkaOutbox(topic, served.stream).head(decided=True, wait_seconds=brokers.TIMEOUT_SECONDS)

@@ -6,7 +6,7 @@ of their time. Two arenas take turns, so that what was handed out stays until th
 
 from collections import deque
 from collections.abc import Collection
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -33,16 +33,16 @@ class Intake:
     """The fetches of one stream between the poll and the counts, in their order.
 
     Args:
-        name: of the stream, for its thread.
         budget: bytes of fetches that may wait; one fetch may always.
+        executor: the thread that decodes.
     """
 
-    def __init__(self, name: str, budget: int) -> None:
+    def __init__(self, budget: int, executor: Executor) -> None:
         self._budget, self._size = budget, 0
         self._pending: deque[_Pending] = deque()
         self._arenas = [Arena(), Arena()]
         self._ahead: tuple[_Pending, Future[Stretch | None]] | None = None
-        self._executor = ThreadPoolExecutor(1, thread_name_prefix=f"decode-{name}")
+        self._executor = executor
 
     @property
     def full(self) -> bool:

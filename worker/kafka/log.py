@@ -9,6 +9,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import partial
 from typing import Any, TypeVar
 
@@ -49,24 +50,54 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
     sought to Kafka's own offset, and a slow listener would stop the heartbeats.
 
     Args:
-        settings: keyword arguments for every Kafka client.
-        group: the consumer group.
+        consumer: a member of the stream's group, from `connect`.
         topic: the stream's topic.
         memory: bytes that what is fetched, decompressed and not counted yet may have together.
         stock: whether the library decodes.
+        decoding: the thread that decodes; this log's own from now on.
+        clock: seconds.
     """
 
-    def __init__(self, settings: Mapping[str, Any], group: str, topic: str, memory: int, stock: bool) -> None:
-        self._topic, self._stock = topic, stock
+    def __init__(
+        self,
+        consumer: Any,
+        topic: str,
+        memory: int,
+        stock: bool,
+        decoding: Executor,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._consumer, self._topic, self._stock, self._clock = consumer, topic, stock, clock
         self._lock = threading.Lock()
         self._revoked: set[int] = set()
         self._positions: dict[int, int] = {}
         self._caps: dict[int, list[tuple[int, int | None]]] = {}
         self._suspects: dict[int, dict[tuple[int, int], Unreadable]] = defaultdict(dict)
         self._membership: object = None
-        self._intake = Intake(topic, memory // _WAITING)
+        self._intake = Intake(memory // _WAITING, decoding)
         self._asked = 0.0
-        self._consumer = _ask(
+        if not stock:
+            seam.install(self._consumer)
+        self._consumer.subscribe([topic], listener=self)
+        self._subscribed_ms = 1000 * clock()
+
+    @classmethod
+    def connect(
+        cls, settings: Mapping[str, Any], group: str, topic: str, memory: int, stock: bool
+    ) -> "KafkaLog":
+        """Connects a member of a group, which subscribes to a topic.
+
+        Args:
+            settings: keyword arguments for every Kafka client.
+            group: the consumer group.
+            topic: the stream's topic.
+            memory: see `KafkaLog`.
+            stock: see `KafkaLog`.
+
+        Raises:
+            Unavailable: the brokers do not answer.
+        """
+        consumer = _ask(
             lambda: KafkaConsumer(
                 **settings,
                 client_id=f"ldp-worker-{group}",
@@ -84,10 +115,8 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
                 metadata_max_age_ms=30_000,
             )
         )
-        if not stock:
-            seam.install(self._consumer)
-        self._consumer.subscribe([topic], listener=self)
-        self._subscribed_ms = 1000 * time.monotonic()
+        decoding = ThreadPoolExecutor(1, thread_name_prefix=f"decode-{topic}")
+        return cls(consumer, topic, memory, stock, decoding)
 
     # the listener, on the I/O thread
 
@@ -116,7 +145,7 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
         """
         if self._intake.full:
             self.keep()
-        elif self._intake.empty or time.monotonic() - self._asked >= _FETCH_SECONDS:
+        elif self._intake.empty or self._clock() - self._asked >= _FETCH_SECONDS:
             self._fetch(timeout_ms if self._intake.empty else 0)
         if (taken := self._intake.next()) is None:
             return []
@@ -133,7 +162,7 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
         """
         # a member that is joining has to be given time for it
         joining = self._consumer.group_metadata().state is not MemberState.STABLE
-        if not joining and time.monotonic() - self._asked < _FETCH_SECONDS:
+        if not joining and self._clock() - self._asked < _FETCH_SECONDS:
             return
         self._consumer.pause(*self._reading())
         try:
@@ -146,7 +175,7 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
         try:
             quirks.go_on_joining(self._consumer)
             polled = self._consumer.poll(timeout_ms)
-            self._asked = time.monotonic()
+            self._asked = self._clock()
             if not self._moved():
                 self._take_in(polled)
         except kafka_errors.OffsetOutOfRangeError as error:

@@ -7,12 +7,12 @@ committed records: who starts to publish waits until everything below the topic'
 import contextlib
 import json
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
-from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from kafka import TopicPartition
 from kafka import errors as kafka_errors
-from kafka.admin import KafkaAdminClient, OffsetSpec
+from kafka.admin import OffsetSpec
 from kafka.protocol.consumer.offsets import IsolationLevel
 
 import ldp
@@ -20,16 +20,27 @@ from ldp.snapshot import Message
 from worker.counting.head import Head
 from worker.counting.ports import StateLost, Unavailable
 from worker.kafka import quirks
+from worker.kafka.snapshot_topic import PARTITION, TIMEOUT_SECONDS
 
-PARTITION = 0
-"""All of a stream's snapshots go to this partition, so that a `read_committed` reader sees all of one or none."""
-
-_TIMEOUT_SECONDS = 30
-_LARGEST_REQUEST = 64 << 20
 _CLAIM_SECONDS = 2.0
 """How long a claim waits until what is open now is decided: of many streams one is always publishing."""
 _DECIDED_SECONDS = 0.05
 """How often is asked whether open transactions have ended."""
+
+
+class Topic(Protocol):
+    """The snapshot topic and its clients, which are kafka-python's or do as they do; see `SnapshotTopic`."""
+
+    name: str
+
+    def producer(self) -> Any:
+        """Connects a transactional producer."""
+
+    def admin(self) -> Any:
+        """Connects a client that can ask where the topic begins and ends."""
+
+    def consumer(self, level: str) -> Any:
+        """Connects a reader of one isolation level."""
 
 
 class KafkaOutbox:
@@ -39,37 +50,29 @@ class KafkaOutbox:
     read again.
 
     Args:
-        settings: keyword arguments for every Kafka client.
-        transactional_id: fences publishers of the same stream off each other.
-        topic: the snapshot topic.
+        topic: the snapshot topic, as it is reached for this stream.
         stream: whose snapshots.
+        clock: seconds, for how long is waited.
+        sleep: waits so many seconds.
     """
 
     def __init__(
-        self, settings: Mapping[str, Any], transactional_id: str, topic: str, stream: ldp.Stream
+        self,
+        topic: Topic,
+        stream: ldp.Stream,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], object] = time.sleep,
     ) -> None:
-        self._settings, self._id, self._topic, self._stream = settings, transactional_id, topic, stream
+        self._topic, self._stream, self._clock, self._sleep = topic, stream, clock, sleep
         self._producer: Any = None
 
     def open(self) -> Head:
         """Starts a transactional producer, which ends any transaction of an older one, then reads the head back."""
         self.close()
         try:
-            self._producer = KafkaProducer(
-                **self._settings,
-                client_id=f"ldp-worker-{self._id}-snapshots",
-                transactional_id=self._id,
-                transaction_timeout_ms=_TIMEOUT_SECONDS * 1000,
-                delivery_timeout_ms=_TIMEOUT_SECONDS * 1000,
-                request_timeout_ms=_TIMEOUT_SECONDS * 1000 // 2,
-                max_block_ms=_TIMEOUT_SECONDS * 1000,
-                compression_type="lz4",
-                linger_ms=5,
-                max_request_size=_LARGEST_REQUEST,
-                allow_auto_create_topics=False,
-            )
+            self._producer = self._topic.producer()
             self._producer.init_transactions()
-            return self.head(decided=True, wait_seconds=_TIMEOUT_SECONDS)
+            return self.head(decided=True, wait_seconds=TIMEOUT_SECONDS)
         except Unavailable:
             self.close()
             raise
@@ -84,7 +87,7 @@ class KafkaOutbox:
             self._producer.begin_transaction()
             sent = [
                 self._producer.send(
-                    self._topic,
+                    self._topic.name,
                     value=message.body or None,
                     key=message.key.encode(),
                     headers=message.headers(sequence, parts),
@@ -92,7 +95,7 @@ class KafkaOutbox:
                 )
                 for message in messages
             ]
-            quirks.commit_transaction(self._producer, sent, _TIMEOUT_SECONDS)
+            quirks.commit_transaction(self._producer, sent, TIMEOUT_SECONDS)
         except (kafka_errors.KafkaError, quirks.TOPIC_MISSING) as error:
             self.close()
             raise Unavailable(f"Kafka: {type(error).__name__}: {error}") from error
@@ -117,7 +120,7 @@ class KafkaOutbox:
             StateLost: it is no head.
         """
         try:
-            with contextlib.closing(KafkaAdminClient(**self._settings)) as admin:
+            with contextlib.closing(self._topic.admin()) as admin:
                 first, end = self._bounds(admin, decided=decided, wait_seconds=wait_seconds)
             level = "read_committed" if decided else "read_uncommitted"
             record = self._last(first, end, level) if first < end else None
@@ -131,68 +134,59 @@ class KafkaOutbox:
             if not decided:
                 return self.head(decided=True)
             raise StateLost(
-                f"topic {self._topic!r}: the head of stream {self._stream.name!r} at offset {record.offset} cannot be"
-                f" read ({error!r}): another program wrote it, or a newer version"
+                f"topic {self._topic.name!r}: the head of stream {self._stream.name!r} at offset {record.offset} cannot"
+                f" be read ({error!r}): another program wrote it, or a newer version"
             ) from None
 
-    def _bounds(self, admin: KafkaAdminClient, *, decided: bool, wait_seconds: float) -> tuple[int, int]:
+    def _bounds(self, admin: Any, *, decided: bool, wait_seconds: float) -> tuple[int, int]:
         """Returns the topic's first offset and its end, up to which all is decided if it is to be."""
-        tp = TopicPartition(self._topic, PARTITION)
+        tp = TopicPartition(self._topic.name, PARTITION)
 
         def ask(spec: OffsetSpec, level: IsolationLevel) -> int:
             return int(admin.list_partition_offsets({tp: spec}, isolation_level=level)[tp].offset)
 
         first = ask(OffsetSpec.EARLIEST, IsolationLevel.READ_UNCOMMITTED)
         end = ask(OffsetSpec.LATEST, IsolationLevel.READ_UNCOMMITTED)
-        deadline = time.monotonic() + wait_seconds
+        deadline = self._clock() + wait_seconds
         while decided and (stable := ask(OffsetSpec.LATEST, IsolationLevel.READ_COMMITTED)) < end:
-            if time.monotonic() >= deadline:
+            if self._clock() >= deadline:
                 raise Unavailable(
-                    f"Kafka: topic {self._topic!r}: a transaction is open since offset {stable} of {end}; it ends by"
-                    " itself, at the latest by its time-out"
+                    f"Kafka: topic {self._topic.name!r}: a transaction is open since offset {stable} of {end}; it ends"
+                    " by itself, at the latest by its time-out"
                 )
-            time.sleep(_DECIDED_SECONDS)
+            self._sleep(_DECIDED_SECONDS)
         return first, end
 
     def _last(self, first: int, end: int, level: str) -> Any:
         """Returns the newest record of the stream's head in [first, end), or None."""
-        consumer = KafkaConsumer(
-            **self._settings,
-            group_id=None,
-            auto_offset_reset="none",
-            enable_auto_commit=False,
-            isolation_level=level,
-            allow_auto_create_topics=False,
-            max_partition_fetch_bytes=_LARGEST_REQUEST,
-        )
+        consumer = self._topic.consumer(level)
         try:
-            tp = TopicPartition(self._topic, PARTITION)
+            tp = TopicPartition(self._topic.name, PARTITION)
             consumer.assign([tp])
             key = f"{self._stream.name}/head".encode()
             step, upper = 64, end
             while upper > first:
                 lower = max(first, upper - step)
-                if (record := _newest(consumer, tp, lower, upper, key)) is not None:
+                if (record := self._newest(consumer, tp, lower, upper, key)) is not None:
                     return record
                 upper, step = lower, 4 * step
             return None
         finally:
             consumer.close(autocommit=False)
 
+    def _newest(self, consumer: Any, tp: TopicPartition, lower: int, upper: int, key: bytes) -> Any:
+        """Returns the last record with a key in [lower, upper), or None.
 
-def _newest(consumer: Any, tp: TopicPartition, lower: int, upper: int, key: bytes) -> Any:
-    """Returns the last record with a key in [lower, upper), or None.
-
-    Raises:
-        KafkaTimeoutError: the records do not come.
-    """
-    consumer.seek(tp, lower)
-    deadline = time.monotonic() + _TIMEOUT_SECONDS
-    newest = None
-    while consumer.position(tp) < upper:
-        if time.monotonic() > deadline:
-            raise kafka_errors.KafkaTimeoutError(f"{tp}: records before offset {upper} do not come")
-        for record in consumer.poll(100).get(tp, []):
-            if record.key == key and record.offset < upper:
-                newest = record
-    return newest
+        Raises:
+            KafkaTimeoutError: the records do not come.
+        """
+        consumer.seek(tp, lower)
+        deadline = self._clock() + TIMEOUT_SECONDS
+        newest = None
+        while consumer.position(tp) < upper:
+            if self._clock() > deadline:
+                raise kafka_errors.KafkaTimeoutError(f"{tp}: records before offset {upper} do not come")
+            for record in consumer.poll(100).get(tp, []):
+                if record.key == key and record.offset < upper:
+                    newest = record
+        return newest

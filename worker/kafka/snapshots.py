@@ -6,7 +6,7 @@ from kafka import KafkaConsumer, TopicPartition
 
 from ldp.snapshot import Incomplete, Snapshot, assemble
 from worker.config import Config
-from worker.kafka.outbox import PARTITION
+from worker.kafka.snapshot_topic import PARTITION
 
 _POLL_MS = 200
 

@@ -4,6 +4,7 @@ What happens in usual service is logged as info, what should not happen often as
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Protocol
 
 from ldp.snapshot import Cut, Snapshot
@@ -25,7 +26,7 @@ class Logger(Protocol):
 
 
 class StreamEvents:
-    """What happens to one stream, as `worker.counting.ports.Events` describes it.
+    """What happens to one stream, as `worker.counting.ports.Events` describes it, and what its loop tells.
 
     Args:
         stream: its name.
@@ -119,6 +120,35 @@ class StreamEvents:
     def moved(self, partition: int, counted: int, polled: int) -> None:
         """Says both offsets."""
         self._logger.warning("partition.moved", partition=partition, counted=counted, polled=polled)
+
+    def counting(self) -> AbstractContextManager[object]:
+        """Returns what a slice is counted in, which measures how long that takes."""
+        return self._metrics.count_seconds.labels(self._stream).time()
+
+    # polling
+
+    def poll_failed(self, error: Unavailable) -> None:
+        """Counts it; the loop goes on with what is stored."""
+        self._metrics.errors.labels(self._stream, "poll").inc()
+        self._logger.warning("poll.retry", error=str(error))
+
+    def topic_missing(self, topic: str) -> None:
+        """Says what makes it."""
+        self._logger.warning("topic.missing", topic=topic, todo="ldp-worker create-topics")
+
+    def looked(self, partition: int, stored: int, end: int, high: int, watermark: int | None) -> None:
+        """Shows how a partition stands: its stored offset, its last stable one and its high watermark."""
+        metrics, labels = self._metrics, (self._stream, str(partition))
+        metrics.owned.labels(*labels).set(1)
+        metrics.offset.labels(*labels).set(stored)
+        metrics.lag.labels(*labels).set(max(0, end - stored))
+        metrics.undecided.labels(*labels).set(high - end)
+        if watermark is not None:
+            metrics.watermark.labels(*labels).set(watermark / 1000)
+
+    def finished(self, committed: bool) -> None:
+        """Says whether all that was counted is stored."""
+        self._logger.info("stream.finished", committed=committed)
 
     # a commit
 

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future
 
 from worker.counting.held import Flush
 from worker.counting.ownership import Ownership
@@ -23,14 +23,19 @@ class Commits:
     Args:
         ownership: what commits.
         every: seconds between two beginnings, where writing does not take long.
+        executor: the thread that writes; closed with the commits.
         clock: seconds.
     """
 
     def __init__(
-        self, ownership: Ownership, every: float, clock: Callable[[], float] = time.monotonic
+        self,
+        ownership: Ownership,
+        every: float,
+        executor: Executor,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._ownership, self._every, self._clock = ownership, every, clock
-        self._executor = ThreadPoolExecutor(1, thread_name_prefix="commit")
+        self._executor = executor
         self._writing: Future[list[tuple[Flush, Answer]]] | None = None
         self._due = clock()
         self._took = self._counted = 0.0

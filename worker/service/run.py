@@ -16,8 +16,9 @@ from worker.http import server as health
 from worker.kafka import records
 from worker.observe.metrics import Metrics
 from worker.observe.progress import SERVING
+from worker.service.loop import STOP_SECONDS
 from worker.service.parent import Parent
-from worker.service.stream import STOP_SECONDS, StreamWorker
+from worker.service.stream import StreamWorker
 
 _STUCK_SECONDS = 120
 """A step of the loop takes a second at most; one this long means that the client spins or hangs: a restart helps."""

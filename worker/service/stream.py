@@ -1,39 +1,32 @@
-"""One stream's loops: they wire log, counts, store and publisher; nothing else knows more than two of them."""
+"""One stream's threads: here log, counts, store and publisher are wired; nothing else knows more than two of them."""
 
 import contextlib
 import threading
 import time
-from collections import deque
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import structlog
 
-from ldp import wire
 from worker.config import Config, Served
-from worker.counting.columns import Batch
 from worker.counting.ownership import Ownership
-from worker.counting.partition import MOST_WORK
 from worker.counting.ports import StateLost, Unavailable
 from worker.kafka import brokers, seam
 from worker.kafka.dead_letters import KafkaDeadLetters
 from worker.kafka.group import KafkaGroup
 from worker.kafka.log import KafkaLog
 from worker.kafka.outbox import KafkaOutbox
+from worker.kafka.snapshot_topic import SnapshotTopic
 from worker.observe.events import StreamEvents
 from worker.observe.metrics import Metrics
-from worker.observe.progress import READY_TIMEOUT_SECONDS, SERVING, Progress, Step
+from worker.observe.progress import Progress, Step
 from worker.publishing.publisher import Publisher
 from worker.publishing.recommender import Recommender
 from worker.service.commits import Commits
+from worker.service.loop import Loop
 from worker.store.redis import RedisStore, connect
 
-_POLL_MS = 200
-_COUNT_SECONDS = 1.0
-"""How long is counted between two looks at the group, at what is to be committed, and at what is to be shown."""
-_LOOK_SECONDS = 5.0
-STOP_SECONDS = 4.0
-"""What finishing may take: what is not stored by then is counted again by the next owner."""
 _FIRST_RETRY, _LONGEST_RETRY = 1.0, 60.0
 _CLOSE_SECONDS = 15
 """How long a publishing thread that is told to end is waited for, before the stream begins again without it."""
@@ -113,7 +106,8 @@ class StreamWorker:
         log, dead_letters = connected
         client = connect(config.redis)
         kafka_group = KafkaGroup(settings, group, self._served.topic)
-        outbox = KafkaOutbox(settings, config.transactional_id(stream), config.snapshots.topic, stream)
+        snapshots = SnapshotTopic(settings, config.transactional_id(stream), config.snapshots.topic)
+        outbox = KafkaOutbox(snapshots, stream)
         with contextlib.ExitStack() as ending:
             # the last is closed first
             for close in (client.close, log.close, dead_letters.close, kafka_group.close, outbox.close):
@@ -132,8 +126,11 @@ class StreamWorker:
                 self._events,
             )
             publisher = self._publisher(store, outbox, kafka_group, ownership)
-            commits = Commits(ownership, config.commit_every_seconds)
+            commits = Commits(
+                ownership, config.commit_every_seconds, ThreadPoolExecutor(1, thread_name_prefix="commit")
+            )
             ending.callback(commits.close)
+            loop = self._loop(log, ownership, commits)
             ended, errors = threading.Event(), list[Exception]()
 
             def publish() -> None:
@@ -146,8 +143,8 @@ class StreamWorker:
             self.progress.tick()
             publishing.start()
             try:
-                self._poll(log, ownership, commits, errors)
-                self._finish(ownership, commits)
+                loop.run(errors)
+                loop.finish()
             finally:
                 ended.set()
                 publishing.join(_CLOSE_SECONDS)
@@ -174,6 +171,20 @@ class StreamWorker:
             self._events,
         )
 
+    def _loop(self, log: KafkaLog, ownership: Ownership, commits: Commits) -> Loop:
+        """Returns what the polling thread does."""
+        return Loop(
+            self._served.stream,
+            self._served.topic,
+            log,
+            ownership,
+            commits,
+            self.progress,
+            self._events,
+            self._config.snapshots.every_seconds,
+            self._stopping,
+        )
+
     def _forget(self, ownership: Ownership) -> None:
         """Shows nothing of what is no longer counted here."""
         for partition in ownership.counted():
@@ -196,7 +207,9 @@ class StreamWorker:
         with brokers.listening() as reason:
             try:
                 with self.progress.attempt(Step.CONNECT):
-                    log = KafkaLog(settings, group, topic, self._config.kafka.memory_bytes, self._stock())
+                    log = KafkaLog.connect(
+                        settings, group, topic, self._config.kafka.memory_bytes, self._stock()
+                    )
                     try:
                         dead_letters = KafkaDeadLetters(
                             settings,
@@ -225,105 +238,3 @@ class StreamWorker:
                 "ingest.stock", why=why, todo="limits of record batches do not hold meanwhile"
             )
         return stock
-
-    def _poll(self, log: KafkaLog, ownership: Ownership, commits: Commits, errors: list[Exception]) -> None:
-        """Polls, counts, claims and commits until asked to stop or until the publishing thread ends with an error.
-
-        What one poll brings may take long to count: then it is counted in slices, and between them the worker stays in
-        the group, lets go of what others are to count, and commits. While it counts, what comes next is fetched and
-        decoded, and what was counted is written.
-        """
-        progress = self.progress
-        began = look_at = time.monotonic()
-        polled: deque[Batch] = deque()
-        while not self._stopping.is_set() and not errors:
-            try:
-                with progress.attempt(Step.POLL):
-                    if polled:
-                        log.keep()
-                    else:
-                        polled.extend(log.poll(_POLL_MS))
-                ownership.release(log.take_revoked())
-                commits.counted(self._count(ownership, polled))
-                ownership.claim()
-                if commits.turn():
-                    progress.over(Step.COMMIT)
-                now = time.monotonic()
-                if now >= look_at or progress.partitions is None:
-                    ownership.compare()
-                    progress.over(Step.COMPARE)
-                    try:
-                        with progress.attempt(Step.LOOK):
-                            self._look(log, ownership)
-                    finally:  # where it fails it takes long, and between two of them is time to count
-                        look_at = time.monotonic() + min(_LOOK_SECONDS, self._config.snapshots.every_seconds)
-                if now - began > READY_TIMEOUT_SECONDS:
-                    progress.over(Step.SERVE)
-            except Unavailable as error:
-                self._metrics.errors.labels(self.name, "poll").inc()
-                self._logger.warning("poll.retry", error=str(error))
-                polled.clear()
-                ownership.rewind()
-                self._stopping.wait(0.5)
-            progress.state = self._state(log, ownership)
-            if progress.state == SERVING:
-                progress.over(Step.CLAIM)  # an attempt that is put off is not one that went well
-            progress.beat()
-
-    def _count(self, ownership: Ownership, polled: deque[Batch]) -> float:
-        """Counts what was polled, for `_COUNT_SECONDS` or a slice, the rest stays in the queue; returns the seconds."""
-        oracle = self._served.stream.oracle
-        size, work = oracle.report_bytes, oracle.work
-        began = time.monotonic()
-        while polled and not self._stopping.is_set() and time.monotonic() < began + _COUNT_SECONDS:
-            first, *rest = polled.popleft().slices(wire.HEADER_BYTES, size, work, MOST_WORK)
-            polled.extendleft(reversed(rest))
-            with self._metrics.count_seconds.labels(self.name).time():
-                ownership.apply(first, self.progress.beat)
-            self.progress.beat()
-        # of a partition that is let go of nothing is left over: whoever claims it reads it again
-        held = ownership.counted()
-        left = [batch for batch in polled if batch.partition in held]
-        polled.clear()
-        polled.extend(left)
-        return time.monotonic() - began
-
-    def _state(self, log: KafkaLog, ownership: Ownership) -> str:
-        """Returns what readiness says: serving is to count every partition that the group assigns to this worker."""
-        if self.progress.partitions is None:
-            return f"not known yet whether topic {self._served.topic} exists"
-        if not self.progress.partitions:
-            return f"topic {self._served.topic} is missing"
-        if log.generation() is None:
-            return "joining"
-        return SERVING if log.assigned() <= ownership.counted().keys() else "claiming"
-
-    def _look(self, log: KafkaLog, ownership: Ownership) -> None:
-        """Brings the gauges up to date."""
-        partitions = log.partitions()
-        self.progress.partitions = None if partitions is None else frozenset(partitions)
-        if partitions is not None and not partitions:
-            self._logger.warning("topic.missing", topic=self._served.topic, todo="ldp-worker create-topics")
-        stored, watermarks = ownership.stored(), ownership.watermarks()
-        # one that counts nothing asks, too: it is to know whether the brokers would answer
-        ends = log.ends(stored.keys() or sorted(partitions or ())[:1])
-        for partition in stored:
-            (end, high), labels = ends[partition], (self.name, str(partition))
-            self._metrics.owned.labels(*labels).set(1)
-            self._metrics.offset.labels(*labels).set(stored[partition])
-            self._metrics.lag.labels(*labels).set(max(0, end - stored[partition]))
-            self._metrics.undecided.labels(*labels).set(high - end)
-            if partition in watermarks:
-                self._metrics.watermark.labels(*labels).set(watermarks[partition] / 1000)
-
-    def _finish(self, ownership: Ownership, commits: Commits) -> None:
-        """Commits what is counted; a store that does not answer is asked again, but not forever."""
-        deadline = time.monotonic() + STOP_SECONDS
-        commits.settle()
-        ownership.commit()
-        while ownership.counted() != ownership.stored() and time.monotonic() < deadline:
-            time.sleep(0.2)
-            self.progress.beat()
-            ownership.commit()
-        behind = {p: n for p, n in ownership.counted().items() if n != ownership.stored()[p]}
-        self._logger.info("stream.finished", committed=not behind)

@@ -1,6 +1,7 @@
 """Commits: due by time or by what a crash would lose, not too often, and written beside the counting."""
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -51,7 +52,7 @@ def ownership():
 
 @pytest.fixture
 def commits(ownership):
-    commits = Commits(ownership, 1.0, lambda: ownership.now)
+    commits = Commits(ownership, 1.0, ThreadPoolExecutor(1), lambda: ownership.now)
     yield commits
     ownership.go.set()
     commits.close()
@@ -87,7 +88,7 @@ def test_commits_are_due_by_time(ownership, commits):
 
 
 def test_commits_are_due_by_what_a_crash_would_lose(ownership):
-    commits = Commits(ownership, 3600.0, lambda: ownership.now)
+    commits = Commits(ownership, 3600.0, ThreadPoolExecutor(1), lambda: ownership.now)
     commits.turn()
     commits.settle()
     ownership.new()

@@ -20,7 +20,6 @@ from worker.counting.ports import Unavailable
 from worker.http import server as health
 from worker.kafka.log import KafkaLog
 from worker.observe.metrics import Metrics
-from worker.service import stream
 from worker.service.stream import StreamWorker
 
 CONFIG = parse('[[streams]]\nname = "s"\ntopic = "t"\nprotocol = "grr"\nepsilon = "1"\ndomain_size = 3')
@@ -232,8 +231,9 @@ def test_readiness_does_not_call_a_topic_missing_that_it_has_not_heard_of():
         worker = StreamWorker(CONFIG, CONFIG.streams[0], Metrics(), threading.Event())
 
         def state(log):
-            worker._look(log, nothing)
-            return worker._state(log, nothing)
+            loop = worker._loop(log, nothing, None)
+            loop._look()
+            return loop._state()
 
         assert state(log_that(None, heard_ms=900.0)) == "not known yet whether topic t exists"
         assert worker.progress.partitions is None  # so that it looks again at once
@@ -250,7 +250,7 @@ def test_point_8_a_worker_that_counts_nothing_asks_the_brokers_too(partitions):
     asked = []
     log._consumer.end_offsets = lambda tps, timeout_ms: asked.append(tps) or dict.fromkeys(tps, 0)
     worker = StreamWorker(CONFIG, CONFIG.streams[0], Metrics(), threading.Event())
-    worker._look(log, nothing)
+    worker._loop(log, nothing, None)._look()
     assert asked == [[("t", min(partitions))]]
 
 
@@ -260,7 +260,7 @@ def test_brokers_that_do_not_say_where_the_log_ends_leave_time_to_count(monkeypa
     worker = StreamWorker(CONFIG, CONFIG.streams[0], Metrics(), stopping)
     worker.progress.partitions = frozenset({0})
 
-    def look(log, ownership):
+    def look():
         looks.append(len(polls))
         clock[0] += 10  # its time-out
         raise Unavailable("Kafka: KafkaTimeoutError")
@@ -275,9 +275,10 @@ def test_brokers_that_do_not_say_where_the_log_ends_leave_time_to_count(monkeypa
         release=set, counted=dict, claim=lambda: None, compare=lambda: None, rewind=lambda: None
     )
     commits = SimpleNamespace(counted=lambda seconds: None, turn=lambda: False)
-    monkeypatch.setattr(worker, "_look", look)
-    monkeypatch.setattr(stream, "time", SimpleNamespace(monotonic=lambda: clock[0]))
-    worker._poll(log, ownership, commits, [])
+    loop = worker._loop(log, ownership, commits)
+    monkeypatch.setattr(loop, "_look", look)
+    monkeypatch.setattr(loop, "_clock", lambda: clock[0])
+    loop.run([])
     assert looks == [1]
 
 

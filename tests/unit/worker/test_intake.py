@@ -2,6 +2,7 @@
 
 import threading
 from collections import deque
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -30,7 +31,7 @@ class Source:
 
 @pytest.fixture
 def intake():
-    intake = Intake("colours", 100)
+    intake = Intake(100, ThreadPoolExecutor(1))
     yield intake
     intake.close()
 

@@ -1,6 +1,7 @@
 """The log: what of a fetch waits, how much of it may, and what becomes of it, by a client that does as it is told."""
 
 from collections import deque
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -24,7 +25,7 @@ MOST = BUDGET // kafka_log._LEAST_FETCH
 class Consumer:
     """A member that is assigned partitions 0 to 9; unless all are paused, a poll brings what is made ready."""
 
-    def __init__(self, **_settings):
+    def __init__(self):
         self._fetcher = SimpleNamespace()
         self.ready, self.paused, self.positions = deque(), set(), {}
 
@@ -69,9 +70,8 @@ def stock(request):
 
 @pytest.fixture
 def log(monkeypatch, stock):
-    monkeypatch.setattr(kafka_log, "KafkaConsumer", Consumer)
     monkeypatch.setattr(kafka_log, "_FETCH_SECONDS", 0)
-    log = kafka_log.KafkaLog({}, "g", "reports", kafka_log._WAITING * BUDGET, stock)
+    log = kafka_log.KafkaLog(Consumer(), "reports", kafka_log._WAITING * BUDGET, stock, ThreadPoolExecutor(1))
     log.poll(0)  # notes the membership
     for partition in range(10):
         log.start(partition, 0, [first(Configured(), 0)])

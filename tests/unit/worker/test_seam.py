@@ -61,7 +61,7 @@ def connected(monkeypatch, ingest):
         asked.append(stock)
         raise Unavailable("not here")
 
-    monkeypatch.setattr(stream, "KafkaLog", log)
+    monkeypatch.setattr(stream.KafkaLog, "connect", log)
     config, metrics = parse(CONFIG.format(ingest)), Metrics()
     with structlog.testing.capture_logs() as logged:
         worker = StreamWorker(config, config.streams[0], metrics, threading.Event())

@@ -308,7 +308,7 @@ from worker.service import stream as service
 def fail(settings, *_):
     password = settings["sasl_plain_password"]
     raise RuntimeError("made to fail")
-service.KafkaLog = fail
+service.KafkaLog.connect = fail
 from worker.cli import main
 main()
 """

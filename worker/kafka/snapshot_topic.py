@@ -1,0 +1,60 @@
+"""The clients of the snapshot topic: what `worker.kafka.outbox` speaks to brokers with, and how they are set."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from kafka import KafkaConsumer, KafkaProducer
+from kafka.admin import KafkaAdminClient
+
+PARTITION = 0
+"""All of a stream's snapshots go to this partition, so that a `read_committed` reader sees all of one or none."""
+
+TIMEOUT_SECONDS = 30
+"""How long a transaction may stay open, and an answer be waited for."""
+
+_LARGEST_REQUEST = 64 << 20
+
+
+class SnapshotTopic:
+    """The snapshot topic, as it is written and read for one stream.
+
+    Args:
+        settings: keyword arguments for every Kafka client.
+        transactional_id: fences publishers of the same stream off each other.
+        name: the topic's.
+    """
+
+    def __init__(self, settings: Mapping[str, Any], transactional_id: str, name: str) -> None:
+        self._settings, self._id, self.name = settings, transactional_id, name
+
+    def producer(self) -> Any:
+        """Connects a transactional producer; its `init_transactions` fences the one before it off."""
+        return KafkaProducer(
+            **self._settings,
+            client_id=f"ldp-worker-{self._id}-snapshots",
+            transactional_id=self._id,
+            transaction_timeout_ms=TIMEOUT_SECONDS * 1000,
+            delivery_timeout_ms=TIMEOUT_SECONDS * 1000,
+            request_timeout_ms=TIMEOUT_SECONDS * 1000 // 2,
+            max_block_ms=TIMEOUT_SECONDS * 1000,
+            compression_type="lz4",
+            linger_ms=5,
+            max_request_size=_LARGEST_REQUEST,
+            allow_auto_create_topics=False,
+        )
+
+    def admin(self) -> Any:
+        """Connects a client that can ask where the topic begins and ends."""
+        return KafkaAdminClient(**self._settings)
+
+    def consumer(self, level: str) -> Any:
+        """Connects a reader of one isolation level, which joins no group and commits nothing."""
+        return KafkaConsumer(
+            **self._settings,
+            group_id=None,
+            auto_offset_reset="none",
+            enable_auto_commit=False,
+            isolation_level=level,
+            allow_auto_create_topics=False,
+            max_partition_fetch_bytes=_LARGEST_REQUEST,
+        )

@@ -1,0 +1,195 @@
+"""The loop of one stream's polling thread: polls, releases, counts, claims, commits and compares, again and again.
+
+It knows neither brokers nor Redis, and waits only by what it is given, so a world in memory runs it, too.
+"""
+
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Mapping
+from typing import Protocol
+
+import ldp
+from ldp import wire
+from worker.counting.columns import Batch
+from worker.counting.ownership import Ownership
+from worker.counting.partition import MOST_WORK
+from worker.counting.ports import Log, Unavailable
+from worker.observe.events import StreamEvents
+from worker.observe.progress import READY_TIMEOUT_SECONDS, SERVING, Progress, Step
+from worker.service.commits import Commits
+
+_POLL_MS = 200
+_COUNT_SECONDS = 1.0
+"""How long is counted between two looks at the group, at what is to be committed, and at what is to be shown."""
+_LOOK_SECONDS = 5.0
+_RETRY_SECONDS = 0.5
+_FINISH_SECONDS = 0.2
+STOP_SECONDS = 4.0
+"""What finishing may take: what is not stored by then is counted again by the next owner."""
+
+
+class Polled(Log, Protocol):
+    """A log that is polled: what the loop needs of it beside what claims and commits do."""
+
+    def poll(self, timeout_ms: int) -> list[Batch]:
+        """Returns what comes next of one started partition."""
+
+    def keep(self) -> None:
+        """Stays in the group without fetching on."""
+
+    def take_revoked(self) -> set[int]:
+        """Returns the partitions taken away since the last call."""
+
+    def partitions(self) -> set[int] | None:
+        """Returns all partitions of the topic, none if it is missing, or None while that is not known."""
+
+    def ends(self, partitions: Collection[int]) -> Mapping[int, tuple[int, int]]:
+        """Returns each log's last stable offset and its high watermark."""
+
+
+class Stopping(Protocol):
+    """Whether the worker is asked to stop; a `threading.Event`, or what does as one does."""
+
+    def is_set(self) -> bool:
+        """Returns whether it is."""
+
+    def wait(self, timeout: float) -> bool:
+        """Waits until it is, or for so many seconds; returns whether it is."""
+
+
+class Loop:
+    """What a stream's polling thread does.
+
+    Args:
+        stream: what is counted.
+        topic: the stream's topic, by name.
+        log: where its records are polled.
+        ownership: what counts them.
+        commits: what writes the counts.
+        progress: what readiness is told.
+        events: told what happens.
+        look_every: seconds between two looks at the gauges, at most.
+        stopping: whether to stop.
+        clock: seconds.
+        sleep: waits so many seconds, when it is to stop already.
+    """
+
+    def __init__(
+        self,
+        stream: ldp.Stream,
+        topic: str,
+        log: Polled,
+        ownership: Ownership,
+        commits: Commits,
+        progress: Progress,
+        events: StreamEvents,
+        look_every: float,
+        stopping: Stopping,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], object] = time.sleep,
+    ) -> None:
+        self._stream, self._topic, self._log = stream, topic, log
+        self._ownership, self._commits = ownership, commits
+        self._progress, self._events = progress, events
+        self._look_every = min(_LOOK_SECONDS, look_every)
+        self._stopping, self._clock, self._sleep = stopping, clock, sleep
+
+    def run(self, errors: Collection[Exception]) -> None:
+        """Polls, counts, claims and commits until asked to stop or until the publishing thread ends with an error.
+
+        What one poll brings may take long to count: then it is counted in slices, and between them the worker stays in
+        the group, lets go of what others are to count, and commits. While it counts, what comes next is fetched and
+        decoded, and what was counted is written.
+
+        Args:
+            errors: the publishing thread's.
+
+        Raises:
+            StateLost: see `Ownership`.
+        """
+        log, ownership, commits, progress = self._log, self._ownership, self._commits, self._progress
+        began = look_at = self._clock()
+        polled: deque[Batch] = deque()
+        while not self._stopping.is_set() and not errors:
+            try:
+                with progress.attempt(Step.POLL):
+                    if polled:
+                        log.keep()
+                    else:
+                        polled.extend(log.poll(_POLL_MS))
+                ownership.release(log.take_revoked())
+                commits.counted(self._count(polled))
+                ownership.claim()
+                if commits.turn():
+                    progress.over(Step.COMMIT)
+                now = self._clock()
+                if now >= look_at or progress.partitions is None:
+                    ownership.compare()
+                    progress.over(Step.COMPARE)
+                    try:
+                        with progress.attempt(Step.LOOK):
+                            self._look()
+                    finally:  # where it fails it takes long, and between two of them is time to count
+                        look_at = self._clock() + self._look_every
+                if now - began > READY_TIMEOUT_SECONDS:
+                    progress.over(Step.SERVE)
+            except Unavailable as error:
+                self._events.poll_failed(error)
+                polled.clear()
+                ownership.rewind()
+                self._stopping.wait(_RETRY_SECONDS)
+            progress.state = self._state()
+            if progress.state == SERVING:
+                progress.over(Step.CLAIM)  # an attempt that is put off is not one that went well
+            progress.beat()
+
+    def finish(self) -> None:
+        """Commits what is counted; a store that does not answer is asked again, but not forever."""
+        ownership, deadline = self._ownership, self._clock() + STOP_SECONDS
+        self._commits.settle()
+        ownership.commit()
+        while ownership.counted() != ownership.stored() and self._clock() < deadline:
+            self._sleep(_FINISH_SECONDS)
+            self._progress.beat()
+            ownership.commit()
+        self._events.finished(ownership.counted() == ownership.stored())
+
+    def _count(self, polled: deque[Batch]) -> float:
+        """Counts what was polled, for `_COUNT_SECONDS` or a slice, the rest stays in the queue; returns the seconds."""
+        oracle = self._stream.oracle
+        size, work = oracle.report_bytes, oracle.work
+        began = self._clock()
+        while polled and not self._stopping.is_set() and self._clock() < began + _COUNT_SECONDS:
+            first, *rest = polled.popleft().slices(wire.HEADER_BYTES, size, work, MOST_WORK)
+            polled.extendleft(reversed(rest))
+            with self._events.counting():
+                self._ownership.apply(first, self._progress.beat)
+            self._progress.beat()
+        # of a partition that is let go of nothing is left over: whoever claims it reads it again
+        held = self._ownership.counted()
+        left = [batch for batch in polled if batch.partition in held]
+        polled.clear()
+        polled.extend(left)
+        return self._clock() - began
+
+    def _state(self) -> str:
+        """Returns what readiness says: serving is to count every partition that the group assigns to this worker."""
+        if self._progress.partitions is None:
+            return f"not known yet whether topic {self._topic} exists"
+        if not self._progress.partitions:
+            return f"topic {self._topic} is missing"
+        if self._log.generation() is None:
+            return "joining"
+        return SERVING if self._log.assigned() <= self._ownership.counted().keys() else "claiming"
+
+    def _look(self) -> None:
+        """Brings the gauges up to date."""
+        partitions = self._log.partitions()
+        self._progress.partitions = None if partitions is None else frozenset(partitions)
+        if partitions is not None and not partitions:
+            self._events.topic_missing(self._topic)
+        stored, watermarks = self._ownership.stored(), self._ownership.watermarks()
+        # one that counts nothing asks, too: it is to know whether the brokers would answer
+        ends = self._log.ends(stored.keys() or sorted(partitions or ())[:1])
+        for partition, offset in stored.items():
+            self._events.looked(partition, offset, *ends[partition], watermarks.get(partition))
