@@ -72,7 +72,7 @@ class KafkaDeadLetters:
     """The dead letters of one stream, as `worker.counting.ports.DeadLetters` describes them.
 
     Args:
-        settings: keyword arguments for every Kafka client.
+        producer: as `connect` makes it; closed with the letters.
         stream: whose records they are.
         source: the topic that the records come from.
         topic: the dead-letter topic.
@@ -83,7 +83,7 @@ class KafkaDeadLetters:
 
     def __init__(
         self,
-        settings: Mapping[str, Any],
+        producer: Any,
         stream: ldp.Stream,
         source: str,
         topic: str,
@@ -91,13 +91,29 @@ class KafkaDeadLetters:
         attempt: Callable[[], AbstractContextManager[None]],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._stream, self._source, self._topic = stream, source, topic
+        self._producer, self._stream, self._source, self._topic = producer, stream, source, topic
         self._on_acknowledged, self._attempt = on_acknowledged, attempt
         self._sample = Sample(clock)
         self._pending: deque[tuple[Any, _Letter]] = deque()
         self._waiting = 0
+
+    @classmethod
+    def connect(
+        cls,
+        settings: Mapping[str, Any],
+        stream: ldp.Stream,
+        source: str,
+        topic: str,
+        on_acknowledged: Callable[[], object],
+        attempt: Callable[[], AbstractContextManager[None]],
+    ) -> "KafkaDeadLetters":
+        """Connects a producer; ``settings`` are keyword arguments for every Kafka client, the rest as above.
+
+        Raises:
+            Unavailable: the brokers do not answer.
+        """
         try:
-            self._producer = KafkaProducer(
+            producer = KafkaProducer(
                 **settings,
                 client_id=f"ldp-worker-{stream.name}-dead-letters",
                 compression_type="lz4",
@@ -111,6 +127,7 @@ class KafkaDeadLetters:
             )
         except kafka_errors.RetriableError as error:
             raise Unavailable(f"Kafka: {error}") from error
+        return cls(producer, stream, source, topic, on_acknowledged, attempt)
 
     def add(self, batch: Batch, verdicts: npt.NDArray[np.uint8]) -> int:
         """Sends a batch's rejected records and unreadable record batches, without waiting for the broker's answer.

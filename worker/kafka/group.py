@@ -1,10 +1,9 @@
 """The group: what Kafka knows of the counting of partitions that have no counts in this store."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from kafka import errors as kafka_errors
-from kafka.admin import KafkaAdminClient
 
 from worker.counting.ports import CLAIMED, Unavailable
 from worker.kafka import topics
@@ -14,14 +13,14 @@ class KafkaGroup:
     """One stream's topic and group, asked over a connection that is kept while it works; for one thread.
 
     Args:
-        settings: keyword arguments for every Kafka client.
+        connect: connects an administrator's client; see `worker.kafka.topics.connect`.
         group: the consumer group.
         topic: the stream's topic.
     """
 
-    def __init__(self, settings: Mapping[str, Any], group: str, topic: str) -> None:
-        self._settings, self._group, self._topic = settings, group, topic
-        self._admin: KafkaAdminClient | None = None
+    def __init__(self, connect: Callable[[], Any], group: str, topic: str) -> None:
+        self._connect, self._group, self._topic = connect, group, topic
+        self._admin: Any = None
 
     def uncounted(self, without: Mapping[int, bool]) -> list[int]:
         """Returns which of the partitions without counts ought to have some, in ascending order.
@@ -37,7 +36,7 @@ class KafkaGroup:
         """
         try:
             if self._admin is None:
-                self._admin = KafkaAdminClient(**self._settings)
+                self._admin = self._connect()
             metadata = topics.offset_metadata(self._admin, self._group, self._topic)
             unclaimed = [partition for partition, claimed in without.items() if not claimed]
             logs = topics.bounds(self._admin, self._topic, unclaimed) if unclaimed else {}

@@ -146,6 +146,11 @@ def _room(largest: int) -> dict[str, str]:
     return {"max.message.bytes": str(largest)} if largest > BROKER_LIMIT else {}
 
 
+def connect(settings: Mapping[str, Any]) -> KafkaAdminClient:
+    """Connects an administrator's client, which waits as long for brokers as its settings say."""
+    return KafkaAdminClient(**settings)
+
+
 def require(admin: KafkaAdminClient, name: str) -> None:
     """Sees that a topic exists.
 

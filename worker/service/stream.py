@@ -12,7 +12,7 @@ import structlog
 from worker.config import Config, Served
 from worker.counting.ownership import Ownership
 from worker.counting.ports import StateLost, Unavailable
-from worker.kafka import brokers, seam
+from worker.kafka import brokers, seam, topics
 from worker.kafka.dead_letters import KafkaDeadLetters
 from worker.kafka.group import KafkaGroup
 from worker.kafka.log import KafkaLog
@@ -105,7 +105,7 @@ class StreamWorker:
                 return
         log, dead_letters = connected
         client = connect(config.redis)
-        kafka_group = KafkaGroup(settings, group, self._served.topic)
+        kafka_group = KafkaGroup(partial(topics.connect, settings), group, self._served.topic)
         snapshots = SnapshotTopic(settings, config.transactional_id(stream), config.snapshots.topic)
         outbox = KafkaOutbox(snapshots, stream)
         with contextlib.ExitStack() as ending:
@@ -211,7 +211,7 @@ class StreamWorker:
                         settings, group, topic, self._config.kafka.memory_bytes, self._stock()
                     )
                     try:
-                        dead_letters = KafkaDeadLetters(
+                        dead_letters = KafkaDeadLetters.connect(
                             settings,
                             stream,
                             topic,

@@ -67,9 +67,8 @@ class Open:
 
     def __init__(self):
         self.now, self.safe, self.attempts = 100.0, 0, 0
-        self.letters = KafkaDeadLetters(
-            {}, STREAM, "in", "dead", self.acknowledged, self.attempt, lambda: self.now
-        )
+        self.letters = KafkaDeadLetters.connect({}, STREAM, "in", "dead", self.acknowledged, self.attempt)
+        self.letters._sample = Sample(lambda: self.now)
 
     def acknowledged(self):
         self.safe += 1
@@ -262,7 +261,7 @@ def test_what_the_topic_does_not_take_goes_as_its_beginning(topic):
 def test_the_least_room_is_enough_for_any_beginning(topic):
     name, source = "s" * 200, "t" * 249
     stream = ldp.Stream(name, ldp.GRR("1", 3))
-    letters = KafkaDeadLetters({}, stream, source, "dead", lambda: None, contextlib.nullcontext)
+    letters = KafkaDeadLetters.connect({}, stream, source, "dead", lambda: None, contextlib.nullcontext)
     columns = Columns.of([2**63 - 2], [0], [b"x" * (WHOLE_BYTES + 1)])
     letters.add(Batch(2**31 - 1, 0, 2**63 - 1, columns), np.full(1, VERSION, np.uint8))
     ((key, (value, headers)),) = topic.kept.items()
