@@ -16,6 +16,7 @@ from worker.counting.columns import Batch, Columns
 from worker.counting.head import Head
 from worker.counting.ports import Answer, Events, NotOwner, Unavailable
 from worker.counting.rules import Configured, Older, Rule, Terms
+from worker.counting.windows import Windowing
 
 Said = tuple[Any, ...]
 
@@ -181,6 +182,24 @@ def moved() -> Iterator[list[Said]]:
     yield told.new()
 
 
+def windowed() -> Iterator[list[Said]]:
+    world = Still()
+    windowing = Windowing(("all", "1s"), 0, 0)
+    world.configured = (Configured(1, Terms(1, ones=True, windowing=windowing)),)
+    world.send(windowing.most_panes + 1)
+    for at, record in enumerate(world.logs[0]):
+        record.timestamp = 1000 * at
+    process, told = worker(world)
+    turn(process)
+    process.publisher.tick()
+    told.new()
+    process.ownership.compare()
+    yield told.new()
+    for _ in range(50):
+        turn(process)
+    yield [said for said in told.new() if said[0] == "full"]
+
+
 def behind() -> Iterator[list[Said]]:
     world = Still()
     world.send()
@@ -250,6 +269,7 @@ SCENES: dict[Callable[[], Iterator[list[Said]]], list[list[Said]]] = {
         [("publishing", True), ("opened", 0), ("publish_failed", "no")],
     ],
     moved: [[("moved", 0, 5, 7), ("dropped", 0)]],
+    windowed: [[("admitted", 0, 0)], [("full", 0, 6)]],
     behind: [
         [("publishing", True), ("behind", 1, {0: 5})],
         [("refused", 0, Answer.FORKED), ("dropped", 0)],

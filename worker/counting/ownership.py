@@ -40,6 +40,10 @@ from worker.counting.rejections import Rejections, counted
 from worker.counting.rules import Configured
 
 
+_SHARE = 0.1
+"""What part of the time reading heads may take."""
+
+
 class Ownership:
     """The partitions of one stream that this worker counts.
 
@@ -77,6 +81,7 @@ class Ownership:
         self._rejections = Rejections(clock, events.rejected)
         self._held: dict[int, Held] = {}
         self._waits: dict[int, Wait] = {}
+        self._heed_at = 0.0
 
     def epoch(self, partition: int) -> int | None:
         """Returns the epoch under which this worker holds a partition, as far as it knows; safe from any thread."""
@@ -362,13 +367,18 @@ class Ownership:
         states = {
             p: self._held[p].state for p in partitions if p in self._held and self._held[p].state.windowing
         }
-        if not any(self._held[p].waiting or state.closed_panes for p, state in states.items()):
+        began = self._clock()
+        heeds = any(self._held[p].waiting or state.closed_panes for p, state in states.items())
+        if not heeds or began < self._heed_at:
             return
         try:
             head = self._witness.head(decided=True)
         except Unavailable as error:
             self._events.compare_failed(error)
             return
+        finally:
+            # of many heads most say nothing new of these partitions
+            self._heed_at = self._clock() + (self._clock() - began) / _SHARE
         for partition, state in states.items():
             if state.floor is None and (floor := head.floors.get(partition)) is not None:
                 state.admit(floor)

@@ -101,6 +101,8 @@ CASES = {
         ("warning", "commit.refused", {"partition": 3, "verdict": "fenced"}),
         {},
     ),
+    "admitted": ((3, 7000), ("info", "partition.admitted", {"partition": 3, "floor": 7000}), {}),
+    "full": ((3, 54), ("warning", "partition.full", {"partition": 3, "panes": 54}), {}),
     "dropped": ((3,), None, {("partition_lag", "partition", "3"): None}),
     "released": (
         (3,),

@@ -1,0 +1,270 @@
+"""Each rule of windows alone: where its absence costs more than a history would show."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ldp import frames
+from tests.faults.memory import Process
+from tests.faults.memory.topics import milli
+from tests.faults.still import STREAM, Still, alone, count_all, turn
+from worker.counting import layout
+from worker.counting.partition import PartitionState
+from worker.counting.ports import StateLost, Unavailable
+from worker.counting.rules import MAX_BATCH_BYTES, Configured, Terms
+from worker.counting.windows import Windowing
+
+HOURLY = Windowing(("all", "1s"), grace=500, out_of_order=500)
+
+
+def configured(windowing: Windowing | None = HOURLY, revision: int = 1) -> Configured:
+    return Configured(revision, Terms(100, True, MAX_BATCH_BYTES, windowing))
+
+
+class Windowed(Still):
+    """A world whose workers count windows of a second."""
+
+    def __init__(self, partitions: int = 1, windowing: Windowing | None = HOURLY) -> None:
+        super().__init__(partitions)
+        self.configured = (configured(windowing),)
+        self.published: list[dict[str, Any]] = []
+        self.messages: list[Any] = []
+
+    def at(self, partition: int, *times: int) -> None:
+        """Sends a report of value 1 at each time."""
+        value = frames.encode(STREAM, np.array([(1,)], STREAM.oracle.report_dtype))
+        for time in times:
+            self.produce(partition, value, [1])
+            self.logs[partition][-1].timestamp = time
+
+    def state(self, partition: int = 0) -> PartitionState:
+        stored = self.stored[partition]
+        return layout.load(self.stream, stored.metadata, stored.blobs)
+
+
+def settle(world: Windowed, *processes: Process, turns: int = 12) -> None:
+    """Turns and ticks until nothing more is to be said."""
+    for _ in range(turns):
+        for process in processes:
+            process.ownership.compare()
+            turn(process)
+            listen(world, process)
+            process.publisher.tick()
+
+
+def listen(world: Windowed, process: Process) -> None:
+    """Notes what its publisher sends."""
+    outbox: Any = process.publisher._outbox
+    if not hasattr(outbox, "heard"):
+        publish = outbox.publish
+
+        def heard(sequence: int, messages: Sequence[Any]) -> None:
+            publish(sequence, messages)
+            world.messages.append(messages)
+            world.published += [json.loads(m.body) for m in messages if m.key.endswith("/base") and m.body]
+
+        outbox.heard, outbox.publish = True, heard
+
+
+def windows(world: Windowed, name: str = "1s") -> list[tuple[int, bool, bool, int]]:
+    """What was published of windows of a name: start in seconds, final, complete, reports."""
+    return [
+        (milli(said["window"]["start"]) // 1000, said["window"]["final"], said["complete"], said["reports"])
+        for said in world.published
+        if said["window"]["name"] == name
+    ]
+
+
+def finals(world: Windowed, name: str = "1s") -> list[tuple[int, bool, int]]:
+    return [(start, whole, n) for start, final, whole, n in windows(world, name) if final]
+
+
+def test_rule_8_a_partition_counts_nothing_until_a_head_names_it() -> None:
+    world = Windowed()
+    world.at(0, 100, 1100)
+    process = world.member(1)
+    for _ in range(10):
+        turn(process)
+    assert (process.ownership.counted(), world.heads) == ({0: 0}, [])
+    process.publisher.tick()
+    assert (world.heads[-1].floors, world.heads[-1].reports) == ({0: 0}, 0)
+    process.ownership.compare()
+    count_all(world, process)
+    assert world.state().floor == 0
+
+
+def test_rule_8_one_that_joins_begins_at_the_line_and_holds_finals_back_until_it_has_begun() -> None:
+    world = Windowed()
+    world.at(0, 100, 1100, 2100, 5000)
+    process = world.member(1)
+    settle(world, process)
+    assert finals(world) == [(0, True, 1), (1, True, 1), (2, True, 1)]
+    assert world.heads[-1].lines["1s"].closed == 4000
+    world.grow()
+    world.told = 2
+    world.at(0, 7000)
+    settle(world, process)
+    assert world.heads[-1].floors == {0: 0, 1: 4000}
+    assert len(finals(world)) == 3  # it has no counts yet
+    world.at(1, 3900, 4100, 9000)  # the first of them is late for what is final
+    settle(world, process)
+    assert (world.state(1).floor, world.state(1).late) == (4000, {"1m": 1})
+    assert finals(world)[3:] == [(4, True, 1), (5, True, 1)]
+    world.verify(0)
+    world.verify(1)
+
+
+def test_rule_4_a_pane_is_dropped_once_it_is_closed_here_and_final_in_a_decided_head() -> None:
+    world = Windowed(partitions=2)
+    process = world.member(1)
+    world.at(0, 100, 1100, 5000)
+    world.at(1, 200, 1200)
+    settle(world, process)
+    assert world.state(0).closed == 4000
+    assert [pane.start for pane in world.state(0).panes] == [0, 1000, 5000]  # no head has closed them
+    world.at(1, 9000)
+    process.publisher._outbox.close()
+    settle(world, process)
+    assert [pane.start for pane in world.state(0).panes] == [5000]
+    assert [pane.start for pane in world.state(1).panes] == [9000]  # at an unchanged offset, too
+    assert (world.state(0).total().reports, world.state(1).total().reports) == (3, 3)
+    assert finals(world) == [(0, True, 2), (1, True, 2)]
+
+
+def test_rule_4_what_is_not_decided_drops_nothing() -> None:
+    world = Windowed()
+    process = world.member(1)
+    world.at(0, 100)
+    settle(world, process)
+    world.at(0, 5000)
+    count_all(world, process)
+    asked = []
+
+    def head(*, decided: bool) -> Any:
+        asked.append(decided)
+        raise Unavailable("a transaction is open")
+
+    process.ownership._witness = type("Open", (), {"head": staticmethod(head)})()  # type: ignore[assignment]
+    process.ownership.compare()
+    assert asked == [True]
+    assert [pane.start for pane in process.ownership._held[0].state.panes] == [0, 5000]
+
+
+def test_rule_6_a_partition_without_room_waits_and_goes_on_once_those_that_stand_still_are_passed() -> None:
+    world = Windowed(partitions=2)
+    process = world.member(1)
+    world.at(0, 100)
+    world.at(1, 100)
+    settle(world, process)
+    most = HOURLY.most_panes
+    world.at(0, *range(1100, 1000 * (most + 4), 1000))
+    for _ in range(20):
+        process.ownership.compare()
+        turn(process)
+    state = process.ownership._held[0].state
+    assert (len(state.panes), state.full, state.offset) == (most, True, most)
+    assert finals(world) == []
+    settle(world, process, turns=60)
+    assert process.ownership.counted() == {0: len(world.logs[0]), 1: 1}
+    head = world.heads[-1].lines["1s"]
+    assert finals(world)[0] == (0, False, 2)
+    assert all(not whole for _, whole, _ in finals(world))
+    for start, _, _ in finals(world):
+        assert any(a <= 1000 * start + 1000 < b for a, b in head.bounded)
+    world.verify(0)
+    world.verify(1)
+
+
+def test_rule_12_a_head_that_was_deleted_stops_a_stream_of_windows() -> None:
+    world = Windowed()
+    world.at(0, 100, 5000)
+    process = world.member(1)
+    settle(world, process)
+    world.heads.clear()
+    world.said = None
+    with pytest.raises(StateLost, match="does not name it, though an earlier one did"):
+        turn(alone(world, 2))
+
+
+def test_rule_10_a_final_is_published_once_whoever_publishes() -> None:
+    world = Windowed()
+    world.at(0, 100, 1100, 5000)
+    for number in range(1, 4):
+        settle(world, alone(world, number))
+    assert finals(world) == [(0, True, 1), (1, True, 1)]
+    assert (5, False, True, 1) in windows(world)
+
+
+def test_rule_5_what_is_published_is_what_every_partition_has() -> None:
+    world = Windowed(partitions=2)
+    world.at(0, 100, 3500, 6000)
+    world.at(1, 100, 4500)
+    old = world.member(1)
+    settle(world, old)
+    world.configured = (configured(Windowing(("all", "1s", "2s"), 500, 500), revision=2),)
+    new = alone(world, 2)
+    new.log.poll()
+    new.log.mine = {0}
+    new.ownership.claim()
+    assert new.ownership._held[0].state.since == {"1s": 0, "2s": 8000}
+    new.ownership.release([0])
+    world.published.clear()
+    settle(world, old)
+    assert windows(world, "2s") == []
+    last = alone(world, 3)
+    settle(world, last)
+    assert world.state(1).since == {"1s": 0, "2s": 6000}
+    world.at(0, 7000, 8500, 14000)
+    world.at(1, 7500, 8600, 14000)
+    settle(world, last)
+    assert finals(world, "2s") == [(8, True, 2)]  # the latest over all partitions
+    world.verify(0)
+    world.verify(1)
+
+
+def test_rule_13_a_gap_taints_the_windows_that_it_can_have_had_reports_of() -> None:
+    world = Windowed()
+    world.at(0, 100, 1100, 2100)
+    process = world.member(1)
+    settle(world, process)
+    assert world.state().closed == 1100
+    world.at(0, 2200, 3300, 3400, 6000, 9000)
+    world.firsts[0] = 5
+    settle(world, alone(world, 2))
+    state = world.state()
+    assert (state.gaps, state.around) == ([(3, 5)], [(1100, 3400)])
+    assert finals(world) == [(0, True, 1), (1, False, 1), (2, False, 1), (3, False, 1), (6, True, 1)]
+
+
+def test_windows_go_from_the_topic_once_they_are_older_than_is_retained() -> None:
+    world = Windowed()
+    world.at(0, 100, 1100, 5000)
+    process = world.member(1)
+    settle(world, process)
+    assert world.heads[-1].lines["1s"].starts == (0, 1000, 5000)
+    world.at(0, 12_000)
+    settle(world, process)
+    gone = [m.key for m in world.messages[-1] if not m.body]
+    assert {key.rsplit("/", 1)[0] for key in gone} == {"guards/1s/0", "guards/1s/1000"}
+    assert len(gone) == 2 * 11
+    assert world.heads[-1].lines["1s"].starts == (5000, 12_000)
+
+
+def test_windows_that_are_configured_no_more_are_published_no_more() -> None:
+    world = Windowed()
+    world.at(0, 100, 1100, 2900)
+    settle(world, world.member(1))
+    world.configured = (configured(None, revision=2),)
+    process = alone(world, 2)
+    settle(world, process)
+    world.published.clear()
+    world.at(0, 9000)
+    settle(world, process)
+    assert windows(world) == []
+    assert [said["reports"] for said in world.published] == [4]
+    assert replace(world.state(), cells={}).since == {}
+    world.verify(0)
