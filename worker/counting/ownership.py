@@ -39,7 +39,6 @@ from worker.counting.ports import (
 from worker.counting.rejections import Rejections, counted
 from worker.counting.rules import Configured
 
-
 _SHARE = 0.1
 """What part of the time reading heads may take."""
 
