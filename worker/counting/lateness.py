@@ -57,14 +57,17 @@ def place(times: Ints, watermark: int | None, closed: int, hold: int, pane: int)
         ([0, 30, -1, -2, 10], {'1m': 1}, 31, 11)
     """
     low, high = int(times.min()), int(times.max())
-    before = -1 if watermark is None else watermark
+    before = high if watermark is None else watermark
     newest = max(before, high)
     line = max(closed, newest - hold)
     start = low // pane * pane
-    if low >= 0 and high < start + pane > closed:
+    if low >= 0 and high < start + pane > max(closed, before - hold):
         return Placed(np.array([start]), Counter(), newest, line)
-    seen = np.maximum.accumulate(np.concatenate([[before], times[:-1]]))
-    lines = np.maximum(closed, seen - hold)
+    seen = np.maximum.accumulate(times[:-1])
+    if watermark is not None:
+        seen = np.maximum(seen, watermark)
+    # the line moves behind a record: the first one meets that of before, though a new rule may hold less
+    lines = np.concatenate([[closed], np.maximum(closed, seen - hold)])
     starts = times // pane * pane
     over = lines - starts - pane
     late = (over >= 0) & (times >= 0)

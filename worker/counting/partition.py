@@ -275,8 +275,8 @@ class PartitionState:
         for age, n in placed.late.items():
             self.late[age] = self.late.get(age, 0) + n
         self.undated += int(np.count_nonzero(placed.starts == lateness.UNDATED))
-        if self.around and self.around[-1][1] is None:
-            self.around = [(line, int(accepted[0]) if at is None else at) for line, at in self.around]
+        if self.around and self.around[-1][1] is None and len(dated := accepted[accepted >= 0]):
+            self.around = [(line, int(dated[0]) if at is None else at) for line, at in self.around]
         self.watermark, self.closed = placed.watermark, placed.closed
         self.accepted += len(accepted)
 
