@@ -22,6 +22,7 @@ from pydantic import (
 
 from worker.config.redaction import is_broker, is_redis_url
 from worker.counting.rules import MAX_BATCH_BYTES, MOST_REPORTS
+from worker.counting.windows import ALL, milliseconds, parse
 
 
 def _split(value: object) -> object:
@@ -67,6 +68,43 @@ Seconds = Annotated[
 ]
 PARTS = 16
 """What part of a stream's memory a record batch may have: two are decoded, each with columns of four times its size."""
+FOREVER = "forever"
+"""What `streams.retain` says where nothing is to be deleted."""
+
+
+def _window(name: str) -> str:
+    """Demands the name of a window."""
+    try:
+        if name != ALL:
+            parse(name)
+    except ValueError as error:
+        raise ValueError(str(error).rpartition(" given; ")[2]) from None
+    return name
+
+
+def _is_length(text: str, least: int = 0) -> bool:
+    """Returns whether a text is a length of time, of at least so many milliseconds."""
+    try:
+        return milliseconds(text) >= least
+    except ValueError:
+        return False
+
+
+Length = Annotated[
+    str,
+    _must(_is_length, "allowed is a whole number with s, m, h or d, such as 90s or 1h, up to 366d"),
+]
+Lasting = Annotated[
+    str,
+    _must(lambda text: _is_length(text, 1), "allowed are 1s to 366d, a whole number with s, m, h or d"),
+]
+Retention = Annotated[
+    str,
+    _must(
+        lambda text: text == FOREVER or _is_length(text, 1),
+        "allowed are 1s to 366d, a whole number with s, m, h or d, and forever",
+    ),
+]
 Number = Annotated[StrictInt, _must(lambda number: 1 <= number < 1 << 31, "allowed is 1 to 2147483647")]
 
 
@@ -245,6 +283,11 @@ class StreamTable(Table):
     labels_file: Path | None = None
     most_reports: Number = MOST_REPORTS
     revision: Number | None = None
+    windows: Annotated[list[Annotated[str, AfterValidator(_window)]], Field(min_length=1)] = [ALL]
+    grace: Length = "0s"
+    out_of_order: Length = "10s"
+    idle_after: Lasting = "5m"
+    retain: Retention = "7d"
     queries: list[QueryTable] = []
 
 

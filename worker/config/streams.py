@@ -12,7 +12,9 @@ from ldp.oracles import ORACLES
 from worker.config.faults import ConfigError, reason
 from worker.config.redaction import is_showable, shown_path
 from worker.config.schema import QueryTable, StreamTable
+from worker.config.windows import cost, refuse_absurd, retained, windowing_of
 from worker.counting.rules import Configured, Terms
+from worker.counting.windows import UNITS, milliseconds
 
 
 @dataclass(frozen=True)
@@ -25,6 +27,8 @@ class Served:
         queries: what its snapshots answer.
         configured: the rule by which they are to be counted.
         recount_after: see `worker.counting.ownership.Ownership`.
+        idle_after: for how many seconds a partition that has windows stands still before it is called idle.
+        retain: for how many milliseconds a final window stays on the snapshot topic; None for ever.
     """
 
     stream: ldp.Stream
@@ -32,6 +36,8 @@ class Served:
     queries: tuple[ldp.query.Query, ...] = ()
     configured: Configured = Configured()  # noqa: RUF009  # frozen
     recount_after: int | None = None
+    idle_after: float = 300.0
+    retain: int | None = None
 
 
 def served_from(table: StreamTable, key: str, folder: Path, max_batch_bytes: int) -> Served:
@@ -46,17 +52,7 @@ def served_from(table: StreamTable, key: str, folder: Path, max_batch_bytes: int
     Raises:
         ConfigError: the first fault.
     """
-    labels = table.labels
-    if table.labels_file is not None:
-        if labels is not None:
-            raise ConfigError(f"{key}: give labels or labels_file, not both")
-        path = folder / table.labels_file
-        try:
-            labels = files.labels(path)
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(
-                f"{key}.labels_file: {shown_path(path)} cannot be read ({reason(error)})"
-            ) from None
+    labels = _labels(table, key, folder)
     size = table.domain_size if table.domain_size is not None else len(labels or ())
     if not size:
         given = "nothing" if table.domain_size is None else "0"
@@ -74,14 +70,38 @@ def served_from(table: StreamTable, key: str, folder: Path, max_batch_bytes: int
         oracle = ldp.oracle(table.protocol, epsilon=table.epsilon, domain_size=size, **parameters)
         stream = ldp.Stream(table.name, oracle, labels=None if labels is None else tuple(labels))
         queries = _queries(table.queries, stream)
-        configured = Configured(table.revision, Terms(table.most_reports, True, max_batch_bytes))
-        return Served(stream, table.topic, queries, configured, table.recount_after)
     except (TypeError, ValueError) as error:
         what = re.sub(r"^streams.*?: ", "", str(error))
         for text in (table.protocol, table.hash, str(table.epsilon)):
             if text is not None and not is_showable(text):
                 what = what.replace(repr(text), "a text").replace(text, "a text")
         raise ConfigError(f"{key}: {what}") from None
+    windowing, retain = windowing_of(table, key), retained(table)
+    if windowing is not None:
+        refuse_absurd(windowing, cost(windowing, oracle.state_size, retain), key)
+    terms = Terms(table.most_reports, True, max_batch_bytes, windowing)
+    return Served(
+        stream,
+        table.topic,
+        queries,
+        Configured(table.revision, terms),
+        table.recount_after,
+        milliseconds(table.idle_after) / UNITS["s"],
+        retain,
+    )
+
+
+def _labels(table: StreamTable, key: str, folder: Path) -> list[str] | None:
+    """Returns a stream's labels, from the table or from the file that it names."""
+    if table.labels_file is None:
+        return table.labels
+    if table.labels is not None:
+        raise ConfigError(f"{key}: give labels or labels_file, not both")
+    path = folder / table.labels_file
+    try:
+        return files.labels(path)
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{key}.labels_file: {shown_path(path)} cannot be read ({reason(error)})") from None
 
 
 def _queries(tables: Sequence[QueryTable], stream: ldp.Stream) -> tuple[ldp.query.Query, ...]:

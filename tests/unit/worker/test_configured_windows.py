@@ -1,0 +1,185 @@
+"""Windows as they are configured: what is read, what is refused and with which numbers, and what they cost."""
+
+import pytest
+
+from worker.config import ConfigError, parse
+from worker.config.windows import MOST_KEPT, MOST_OPEN, MOST_PANES, cost, duration
+from worker.counting.rules import Terms
+from worker.counting.windows import Pane, Windowing, milliseconds
+
+STREAM = """
+[[streams]]
+name = "colours"
+topic = "colour-reports"
+protocol = "grr"
+epsilon = "1"
+domain_size = 845
+"""
+SECOND, MINUTE, HOUR, DAY = 1000, 60_000, 3_600_000, 86_400_000
+
+
+def served(more="", size=845):
+    return parse(STREAM.replace("845", str(size)) + more).streams[0]
+
+
+def fault(more, size=845):
+    with pytest.raises(ConfigError) as caught:
+        served(more, size)
+    return str(caught.value)
+
+
+def test_without_windows_everything_is_as_it_was():
+    for more in ("", 'windows = ["all"]'):
+        assert served(more).configured.terms == Terms(10_000, True, 16 << 20)
+        assert served(more).configured.terms.windowing is None
+
+
+@pytest.mark.parametrize(
+    ("windows", "recorded"),
+    [
+        ('["1h"]', ("all", "1h")),
+        ('["all", "1h"]', ("all", "1h")),
+        ('["1h", "all"]', ("all", "1h")),
+        ('["24h every 1h", "1h"]', ("all", "1h", "24h every 1h")),
+        ('["24h", "24h every 1h", "90m every 30m"]', ("all", "90m every 30m", "24h every 1h", "24h")),
+    ],
+)
+def test_all_time_is_always_there_and_the_order_means_nothing(windows, recorded):
+    found = served(f"windows = {windows}").configured.terms.windowing
+    assert found is not None
+    assert found.windows == recorded
+    assert (found.grace, found.out_of_order) == (0, 10 * SECOND)
+
+
+def test_what_waits_and_what_stays():
+    more = 'windows = ["1h"]\ngrace = "10m"\nout_of_order = "90s"\nidle_after = "1m"\nretain = "2d"'
+    found = served(more)
+    assert found.configured.terms.windowing == Windowing(("all", "1h"), 10 * MINUTE, 90 * SECOND)
+    assert (found.idle_after, found.retain) == (60.0, 2 * DAY)
+    assert (served('windows = ["1h"]').idle_after, served('windows = ["1h"]').retain) == (300.0, 7 * DAY)
+    assert served('windows = ["1h"]\nretain = "forever"').retain is None
+
+
+def test_idle_after_and_retain_are_no_rules():
+    plain = served('windows = ["1h"]').configured
+    assert served('windows = ["1h"]\nidle_after = "1m"\nretain = "2d"').configured == plain
+
+
+LENGTH = "allowed is a whole number with s, m, h or d, such as 90s or 1h, up to 366d"
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ("windows = []", "streams[0].windows: an empty list given; at least one is needed"),
+        ('windows = "1h"', "streams[0].windows: '1h' given; a list is needed, in square brackets"),
+        ("windows = [1]", "streams[0].windows[0]: 1 given; a string is needed, in quotes"),
+        (
+            'windows = ["all", "1x"]',
+            "streams[0].windows[1]: '1x' given; a length is a whole number with s, m",
+        ),
+        (
+            'windows = ["1h every 25m"]',
+            "streams[0].windows[0]: '1h every 25m' given; a window's length is a mult",
+        ),
+        ('windows = ["0h"]', "streams[0].windows[0]: '0h' given; a window's length is"),
+        (
+            'windows = ["1h every 1h every 1h"]',
+            "streams[0].windows[0]: '1h every 1h every 1h' given; a window is",
+        ),
+        (
+            'windows = ["1h", "60m"]',
+            "streams[0].windows: ['1h', '60m'] given; two of them are the same window",
+        ),
+        ('windows = ["all", "all"]', "streams[0].windows: ['all', 'all'] given; two of them are the same"),
+        ('windows = ["1h"]\ngrace = "10"', f"streams[0].grace: '10' given; {LENGTH}"),
+        ('windows = ["1h"]\ngrace = 10', "streams[0].grace: 10 given; a string is needed, in quotes"),
+        ('windows = ["1h"]\nout_of_order = "-1s"', f"streams[0].out_of_order: '-1s' given; {LENGTH}"),
+        ('windows = ["1h"]\nidle_after = "0s"', "streams[0].idle_after: '0s' given; allowed are 1s to 366d"),
+        ('windows = ["1h"]\nretain = "0s"', "streams[0].retain: '0s' given; allowed are 1s to 366d, a whole"),
+        (
+            'windows = ["1h"]\nretain = "ever"',
+            "streams[0].retain: 'ever' given; allowed are 1s to 366d, a whole",
+        ),
+        ('grace = "10m"', "streams[0].grace: '10m' given; it is of no use without other windows than 'all'"),
+        ('windows = ["all"]\nretain = "7d"', "streams[0].retain: '7d' given; it is of no use without other"),
+    ],
+)
+def test_what_is_wrong_is_named_with_what_is_allowed(more, said):
+    assert fault(more).startswith(said)
+
+
+def test_the_absurd_is_refused_with_its_numbers():
+    # 7 days hold 10,080 minutes; beside them 10 s out of order on both sides, and a pane at either end; twice that
+    assert 2 * (10_080 + 1 + 2) == 20_166
+    assert "could have 20,166 panes of 1m, and at most 4,096 are allowed" in fault(
+        'windows = ["7d every 1m"]'
+    )
+    # 2 * (24 + 1 + 2) panes, and all time, of 2^22 counters of 8 bytes: 1.7 GiB
+    found = fault('windows = ["24h every 1h"]', size=1 << 22)
+    assert f"could have 54 panes of 1h, each of {8 << 22:,} bytes, and at most {1 << 30:,} bytes" in found
+    found = fault('windows = ["24h every 2m"]')
+    assert "721 windows would be open at once, 7,942 messages a snapshot, and at most 512" in found
+    found = fault('windows = ["10m"]\nretain = "366d"')
+    assert found.startswith(
+        "streams[0].retain: 52,704 windows would stay on the snapshot topic, and at most 20,000"
+    )
+    assert "panes of 1h" in fault('windows = ["1h"]\ngrace = "366d"')
+
+
+def test_what_is_not_absurd_is_taken():
+    for windows in (
+        '["1h"]',
+        '["24h every 1h"]',
+        '["7d every 1h", "1h"]',
+        '["24h every 5m"]',
+        '["30d every 1d"]',
+    ):
+        assert served(f"windows = {windows}").configured.terms.windowing is not None
+
+
+@pytest.mark.parametrize(
+    ("windows", "grace", "out_of_order"),
+    [
+        (("all", "1h"), "0s", "0s"),
+        (("all", "1h"), "0s", "10s"),
+        (("all", "1h", "24h every 1h"), "10m", "1m"),
+        (("all", "90m every 30m"), "2h", "0s"),
+    ],
+)
+def test_costs_are_what_a_walk_through_time_finds(windows, grace, out_of_order):
+    """Which windows are neither passed by the line nor begun beyond the newest time, each quarter of an hour."""
+    windowing = Windowing(windows, milliseconds(grace), milliseconds(out_of_order))
+    most = 0
+    for quarter in range(200, 400):
+        for newest in (quarter * 15 * MINUTE, quarter * 15 * MINUTE + 5 * SECOND):
+            line = newest - windowing.grace - windowing.out_of_order
+            starts = [(w, n * w.every) for w in windowing.parsed for n in range(newest // w.every + 1)]
+            most = max(most, sum(start + window.length > line for window, start in starts))
+    found = cost(windowing, state_size=845, retain=7 * DAY)
+    assert found.open == most
+    assert found.messages == 11 * (1 + most)
+    assert found.kept == sum(7 * DAY // window.every for window in windowing.parsed)
+    assert found.panes == windowing.most_panes
+    assert found.partition_bytes == (found.panes + 1) * 845 * 8
+    assert cost(windowing, 845, None).kept is None
+
+
+def test_bounds_are_allowed_themselves():
+    kept = f"{MOST_KEPT}m"
+    assert served(f'windows = ["1m"]\nretain = "{kept}"').retain == MOST_KEPT * MINUTE
+    assert f"{MOST_KEPT + 1:,} windows would stay" in fault(f'windows = ["1m"]\nretain = "{MOST_KEPT + 1}m"')
+    # without anything out of order a window has as many panes as minutes, and one at either end
+    exact = 'out_of_order = "0s"'
+    most = MOST_PANES // 2 - 2
+    assert "would be open at once" in fault(f'windows = ["{most}m every 1m"]\n{exact}')
+    assert f"{MOST_PANES + 2:,} panes" in fault(f'windows = ["{most + 1}m every 1m"]\n{exact}')
+    assert served(f'windows = ["{MOST_OPEN}m every 1m"]\n{exact}')
+    assert f"{MOST_OPEN + 1} windows would" in fault(f'windows = ["{MOST_OPEN + 1}m every 1m"]\n{exact}')
+
+
+def test_lengths_are_said_as_they_are_configured():
+    for text in ("0s", "90s", "10m", "36h", "7d"):
+        assert duration(milliseconds(text)) == text
+    assert Pane(0, milliseconds("60m")).end == HOUR
+    assert duration(HOUR) == "1h"

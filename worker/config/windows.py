@@ -1,0 +1,140 @@
+"""Windows: what a stream's table says of them, and what they cost; the absurd is refused with its numbers."""
+
+from dataclasses import dataclass
+
+from ldp.consistency import METHODS
+from worker.config.faults import ConfigError
+from worker.config.schema import FOREVER, StreamTable
+from worker.counting.windows import ALL, UNITS, Windowing, milliseconds, parse_all
+
+MOST_PANES = 4096
+"""Panes of a partition: its metadata, which each commit writes, name every one of them."""
+MOST_BYTES = 1 << 30
+"""Counts of a partition, in bytes: whoever claims it loads them in one step."""
+MOST_OPEN = 512
+"""Windows that are open at once: a snapshot estimates each that has changed, and is one transaction."""
+MOST_KEPT = 20_000
+"""Windows that stay on the snapshot topic: the head, which is one message, names every one of them."""
+_OWN_KEYS = ("grace", "out_of_order", "idle_after", "retain")
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What the windows of a stream cost, at most.
+
+    Attributes:
+        panes: of a partition, where it waits for others; its own reports keep half of them open.
+        cell_bytes: of the counts of a pane, and of all time; mostly a half or a quarter is needed.
+        open: windows that are open at once where all partitions are equally far, besides that of all time.
+        kept: final windows that stay on the snapshot topic; None where they do so for ever.
+
+    Example:
+        >>> day = Windowing(("all", "24h every 1h"), grace=0, out_of_order=10_000)
+        >>> found = cost(day, state_size=845, retain=7 * UNITS["d"])
+        >>> found.panes, found.partition_bytes, found.open, found.messages, found.kept
+        (54, 371800, 25, 286, 168)
+    """
+
+    panes: int
+    cell_bytes: int
+    open: int
+    kept: int | None
+
+    @property
+    def partition_bytes(self) -> int:
+        """The counts of a partition, in bytes."""
+        return (1 + self.panes) * self.cell_bytes
+
+    @property
+    def messages(self) -> int:
+        """A snapshot's messages that hold frequencies, before a large domain's are chunks."""
+        return (1 + self.open) * len(METHODS)
+
+
+def cost(windowing: Windowing, state_size: int, retain: int | None) -> Cost:
+    """Returns what windows cost a stream.
+
+    Args:
+        windowing: which, and how long they wait.
+        state_size: counters of the oracle's state.
+        retain: milliseconds that a final window stays on the snapshot topic; None for ever.
+    """
+    windows = windowing.parsed
+    # whose start is not beyond the newest timestamp, and whose end is beyond the closed line
+    still_open = sum(-(-(window.length + windowing.hold) // window.every) for window in windows)
+    kept = None if retain is None else sum(-(-retain // window.every) for window in windows)
+    return Cost(windowing.most_panes, 8 * state_size, still_open, kept)
+
+
+def windowing_of(table: StreamTable, key: str) -> Windowing | None:
+    """Returns the windows of a stream; None where there is only that of all time.
+
+    They are put in order, all time first: the order in which they are listed means nothing, so another is no change.
+
+    Raises:
+        ConfigError: they do not go together, or what waits for them has none to wait for.
+    """
+    given = tuple(table.windows)
+    try:
+        windows = parse_all(given)
+    except ValueError as error:
+        raise ConfigError(f"{key}.windows: {error}") from None
+    if not windows:
+        for name in _OWN_KEYS:
+            if name in table.model_fields_set:
+                said = f"{key}.{name}: {getattr(table, name)!r} given"
+                raise ConfigError(
+                    f"{said}; it is of no use without other windows than {ALL!r}: set streams.windows"
+                )
+        return None
+    names = [window.name for window in sorted(windows, key=lambda window: (window.length, window.every))]
+    return Windowing((ALL, *names), milliseconds(table.grace), milliseconds(table.out_of_order))
+
+
+def retained(table: StreamTable) -> int | None:
+    """Returns for how many milliseconds a final window stays on the snapshot topic; None for ever."""
+    return None if table.retain == FOREVER else milliseconds(table.retain)
+
+
+def refuse_absurd(windowing: Windowing, found: Cost, key: str) -> None:
+    """Sees that windows can be had.
+
+    Raises:
+        ConfigError: they cost more than any worker should; says how much.
+    """
+    pane = duration(windowing.pane)
+    many = f"{found.panes:,} panes of {pane}"
+    less = "let windows hop by more, or be shorter, or wait less"
+    if found.panes > MOST_PANES:
+        why = f"a partition could have {many}, and at most {MOST_PANES:,} are allowed; {less}"
+    elif found.partition_bytes > MOST_BYTES:
+        why = (
+            f"a partition could have {many}, each of {found.cell_bytes:,} bytes, and at most {MOST_BYTES:,} bytes are"
+            f" allowed in all; {less}, or make the domain smaller"
+        )
+    elif found.open > MOST_OPEN:
+        why = (
+            f"{found.open:,} windows would be open at once, {found.messages:,} messages a snapshot, and at most"
+            f" {MOST_OPEN:,} windows are allowed; let long windows hop by more"
+        )
+    elif found.kept is not None and found.kept > MOST_KEPT:
+        raise ConfigError(
+            f"{key}.retain: {found.kept:,} windows would stay on the snapshot topic, and at most {MOST_KEPT:,} are"
+            f" allowed; retain them for less long, or let windows hop by more"
+        )
+    else:
+        return
+    raise ConfigError(f"{key}.windows: {list(windowing.windows)} given; {why}")
+
+
+def duration(length: int) -> str:
+    """Says a length of time as it is configured.
+
+    Example:
+        >>> [duration(length) for length in (0, 90_000, 3_600_000, 172_800_000, 1_500)]
+        ['0s', '90s', '1h', '2d', '1.5s']
+    """
+    for unit, size in reversed(UNITS.items()):
+        if length and length % size == 0:
+            return f"{length // size}{unit}"
+    return f"{length / UNITS['s']:g}s"
