@@ -3,8 +3,9 @@
 from collections.abc import Callable, Sequence
 
 from ldp import frames
-from worker.check import topics
+from worker.check import machine, topics
 from worker.check.finding import Finding, Level
+from worker.check.windows import judge_windows
 from worker.config import Config, Served
 from worker.counting import rejections
 from worker.counting.head import Head
@@ -39,6 +40,7 @@ def look(
             findings.append(judge_brokers(cluster.describe_brokers(admin)))
             there = cluster.describe(admin, config)
             findings += topics.judge_topics(config, there.topics)
+            findings += judge_windows(config, there.topics, machine.memory_bytes())
             for topic, held in there.undecided.items():
                 findings += judge_undecided(topic, held)
             if config.snapshots.topic in there.topics:

@@ -1,8 +1,22 @@
-"""This machine: the folder in which compiled kernels are kept."""
+"""This machine: its memory, and the folder in which compiled kernels are kept."""
 
+import os
 from pathlib import Path
 
 from worker.check.finding import Finding, Level
+
+_LIMIT = Path("/sys/fs/cgroup/memory.max")
+"""Where a container's memory is said."""
+
+
+def memory_bytes() -> int:
+    """Returns the memory of this machine, or of the container that it is."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    try:
+        limit = _LIMIT.read_text(encoding="ascii").strip()
+    except OSError:  # no container, or an older kernel's
+        return memory
+    return min(memory, int(limit)) if limit.isdigit() else memory
 
 
 def cache_folder() -> str | None:

@@ -9,6 +9,7 @@ import redis
 
 from worker.check.counts import judge_counts
 from worker.check.finding import Finding, Level
+from worker.check.sizes import said_bytes
 from worker.config import Config, Served
 from worker.config.redaction import redacted
 from worker.counting import layout
@@ -24,6 +25,8 @@ _NEARLY = 0.9
 """The share of its memory from which on Redis is said to be nearly full."""
 _KEYS = 4096
 """What Redis needs of a partition beside its blobs, in bytes: keys and metadata."""
+_PANE = 512
+"""And of each of its panes: a key, and what the metadata say of it."""
 
 
 def look(
@@ -152,7 +155,10 @@ def judge_used(info: Mapping[str, Any]) -> list[Finding]:
     used = int(info.get("used_memory", 0)) - int(info.get("mem_not_counted_for_evict", 0))
     if not limit or used <= _NEARLY * limit:
         return []
-    text, todo = f"{_size(used)} of {_size(limit)} are used", "raise maxmemory, or remove what is not needed"
+    text, todo = (
+        f"{said_bytes(used)} of {said_bytes(limit)} are used",
+        "raise maxmemory, or remove what is not needed",
+    )
     if used > limit:
         return [
             Finding(Level.ERROR, "redis memory", f"{text}: Redis refuses writes, nothing is committed", todo)
@@ -161,27 +167,31 @@ def judge_used(info: Mapping[str, Any]) -> list[Finding]:
 
 
 def judge_memory(config: Config, there: Mapping[str, Topic], info: Mapping[str, Any]) -> Finding:
-    """Judges whether the counts fit in Redis, where staged and live blobs stand side by side during a commit."""
-    need = 2 * sum(
-        (8 * served.stream.oracle.state_size + _KEYS) * there[served.topic].partitions
-        for served in config.streams
-        if served.topic in there
-    )
+    """Judges whether the counts fit in Redis, where staged and live blobs stand side by side during a commit.
+
+    Of the panes that a partition may have it is the half that its own reports keep open; the rest waits for others.
+    """
+    known = [served for served in config.streams if served.topic in there]
+    need, most = (sum(_needed(served, there[served.topic], share) for served in known) for share in (2, 1))
     limit = int(info.get("maxmemory", 0)) or int(info.get("total_system_memory", 0))
-    text = f"all counts need up to {_size(need)}"
+    text = f"all counts need up to {said_bytes(need)}"
+    if most > need:
+        text += f", {said_bytes(most)} where partitions wait for others with all the panes that they may have"
     if not limit:
         return Finding(Level.OK, "redis memory", text)
-    text += f", Redis may use {_size(limit)}"
+    text += f", Redis may use {said_bytes(limit)}"
     level = Level.ERROR if need > limit else Level.WARNING if 2 * need > limit else Level.OK
-    todo = "" if level is Level.OK else f"set maxmemory to {_size(2 * need)} or more"
+    todo = "" if level is Level.OK else f"set maxmemory to {said_bytes(2 * need)} or more"
+    if level is not Level.OK and most > need:
+        todo += ", or let windows hop by more"
     return Finding(level, "redis memory", text, todo)
 
 
-def _size(count: int) -> str:
-    for unit, power in (("GiB", 30), ("MiB", 20), ("KiB", 10)):
-        if count >= 1 << power:
-            return f"{count / (1 << power):.1f} {unit}"
-    return f"{count} B"
+def _needed(served: Served, topic: Topic, share: int) -> int:
+    """Returns the bytes that a stream's counts need, with one in so many of the panes that there may be."""
+    panes = 0 if served.cost is None else served.cost.panes // share
+    size = 8 * served.stream.oracle.state_size
+    return 2 * topic.partitions * (size + _KEYS + panes * (size + _PANE))
 
 
 def _judge_state(

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
-from ldp.snapshot import largest_message
+from worker.check.clocks import judge_clock
 from worker.check.finding import Finding, Level
 from worker.config import Config, Served
 from worker.kafka import topics
@@ -43,21 +43,7 @@ def _input_faults(served: Served, topic: Topic) -> Iterator[Finding]:
             " counted, and no recount is possible",
             "set cleanup.policy=delete",
         )
-    ahead = topic.number("message.timestamp.after.max.ms")
-    if topic.settings.get("message.timestamp.type") != "LogAppendTime" and (
-        ahead is None or ahead > topics.HOUR_MS
-    ):
-        allowed = (
-            "any time ahead"
-            if ahead is None or ahead > 1000 * DAY_MS
-            else f"{ahead / topics.HOUR_MS:g} h ahead"
-        )
-        yield Finding(
-            Level.WARNING,
-            subject,
-            f"timestamps may lie {allowed} of the broker's clock: one device with a wrong clock moves the watermark",
-            f"set message.timestamp.after.max.ms={topics.HOUR_MS}",
-        )
+    yield from judge_clock(served, topic)
     retention = topic.number("retention.ms")
     if retention is not None and 0 <= retention < DAY_MS:
         yield Finding(
@@ -118,9 +104,7 @@ def _snapshot_faults(config: Config, topic: Topic, there: Mapping[str, Topic]) -
             "set cleanup.policy=compact",
         )
     need = max(
-        largest_message(
-            served.stream, served.queries, there[served.topic].partitions if served.topic in there else 1
-        )
+        topics.largest_of_snapshots(served, there[served.topic].partitions if served.topic in there else 1)
         for served in config.streams
     )
     limit = topic.number("max.message.bytes")

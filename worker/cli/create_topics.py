@@ -29,8 +29,16 @@ if TYPE_CHECKING:
     show_default="the broker's default",
     help="Of all topics.",
 )
+@click.option(
+    "--event-time",
+    is_flag=True,
+    help="Streams with windows go by the time that producers give to their records, which may be ahead by "
+    "streams.out_of_order; else by that of the brokers.",
+)
 @json_option
-def create_topics(config: "Config", partitions: int, replication_factor: int | None, as_json: bool) -> int:
+def create_topics(
+    config: "Config", partitions: int, replication_factor: int | None, event_time: bool, as_json: bool
+) -> int:
     """Create the topics that are missing.
 
     They get the right settings; a topic that exists is never changed, see check.
@@ -40,7 +48,9 @@ def create_topics(config: "Config", partitions: int, replication_factor: int | N
 
     logs.silence()
     with brokers.connect(config, on_waiting=complain) as admin:
-        created = topics.create(admin, config, partitions, replication_factor or topics.BROKERS_DEFAULT)
+        created = topics.create(
+            admin, config, partitions, replication_factor or topics.BROKERS_DEFAULT, event_time
+        )
     if as_json:
         rows = [
             {

@@ -12,7 +12,7 @@ from ldp.oracles import ORACLES
 from worker.config.faults import ConfigError, reason
 from worker.config.redaction import is_showable, shown_path
 from worker.config.schema import QueryTable, StreamTable
-from worker.config.windows import cost, refuse_absurd, retained, windowing_of
+from worker.config.windows import Cost, cost, refuse_absurd, retained, windowing_of
 from worker.counting.rules import Configured, Terms
 from worker.counting.windows import UNITS, milliseconds
 
@@ -38,6 +38,12 @@ class Served:
     recount_after: int | None = None
     idle_after: float = 300.0
     retain: int | None = None
+
+    @property
+    def cost(self) -> Cost | None:
+        """What its windows cost; None where there is only that of all time."""
+        windowing = self.configured.terms.windowing
+        return None if windowing is None else cost(windowing, self.stream.oracle.state_size, self.retain)
 
 
 def served_from(table: StreamTable, key: str, folder: Path, max_batch_bytes: int) -> Served:
@@ -77,10 +83,8 @@ def served_from(table: StreamTable, key: str, folder: Path, max_batch_bytes: int
                 what = what.replace(repr(text), "a text").replace(text, "a text")
         raise ConfigError(f"{key}: {what}") from None
     windowing, retain = windowing_of(table, key), retained(table)
-    if windowing is not None:
-        refuse_absurd(windowing, cost(windowing, oracle.state_size, retain), key)
     terms = Terms(table.most_reports, True, max_batch_bytes, windowing)
-    return Served(
+    served = Served(
         stream,
         table.topic,
         queries,
@@ -89,6 +93,9 @@ def served_from(table: StreamTable, key: str, folder: Path, max_batch_bytes: int
         milliseconds(table.idle_after) / UNITS["s"],
         retain,
     )
+    if windowing is not None and served.cost is not None:
+        refuse_absurd(windowing, served.cost, key)
+    return served
 
 
 def _labels(table: StreamTable, key: str, folder: Path) -> list[str] | None:

@@ -15,9 +15,13 @@ from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient, Of
 import ldp
 from ldp import wire
 from ldp.snapshot import largest_message
-from worker.config import Config
+from worker.config import Config, Served
 
 HOUR_MS = 3_600_000
+APPEND_TIME = "LogAppendTime"
+"""The ``message.timestamp.type`` of a topic whose records have the broker's time."""
+_ANY_MS = 1000 * 24 * HOUR_MS
+"""A bound of timestamps beyond this is none; Kafka's own default is the largest number."""
 BROKERS_DEFAULT = -1
 """The replication factor that leaves it to the brokers."""
 BROKER_LIMIT = 1_048_588
@@ -26,6 +30,8 @@ BROKER_LIMIT = 1_048_588
 _RECORD = 512
 """A report's record without the report: frame or JSON around it, key, headers, batch header."""
 _SEGMENT = 64 << 20
+_START = 16
+"""What a head says of a window that stays on the topic: its start, in JSON."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +72,21 @@ class Topic:
         text = self.settings.get(key)
         return None if text is None else int(text)
 
+    @property
+    def append_time(self) -> bool:
+        """Whether its records have the broker's time, whatever producers say."""
+        return self.settings.get("message.timestamp.type") == APPEND_TIME
+
+    @property
+    def ahead(self) -> int | None:
+        """How far timestamps may be ahead of the broker's clock, in milliseconds; None for any time."""
+        if self.append_time:
+            return 0
+        bound = self.number("message.timestamp.after.max.ms")
+        if bound is None:  # before Kafka 3.6 one setting bounds both sides
+            bound = self.number("message.timestamp.difference.max.ms")
+        return None if bound is None or bound > _ANY_MS else bound
+
 
 @dataclass(frozen=True)
 class Creation:
@@ -99,29 +120,49 @@ def largest_report(stream: ldp.Stream) -> tuple[int, int]:
     return size + _RECORD, wire.base64_bytes(size) + _RECORD
 
 
-def specs(config: Config, partitions: int) -> list[TopicSpec]:
+def largest_of_snapshots(served: Served, partitions: int) -> int:
+    """Returns an upper bound of the bytes of the largest message in any snapshot of a stream."""
+    kept = served.cost.kept if served.cost is not None else None
+    return largest_message(served.stream, served.queries, partitions) + _START * (kept or 0)
+
+
+def clock(served: Served, event_time: bool) -> dict[str, str]:
+    """Returns the settings of a topic of reports that say whose clock its records have their time from.
+
+    Windows are of the brokers' clock, which no device can set wrong, unless they are to be of the producers'. Those
+    must not be further ahead than the windows take timestamps to be out of order.
+
+    Args:
+        served: the stream.
+        event_time: whether it is the producers' time.
+    """
+    windowing = served.configured.terms.windowing
+    if windowing is not None and not event_time:
+        return {"message.timestamp.type": APPEND_TIME}
+    ahead = HOUR_MS if windowing is None else windowing.out_of_order
+    return {"message.timestamp.type": "CreateTime", "message.timestamp.after.max.ms": str(ahead)}
+
+
+def specs(config: Config, partitions: int, event_time: bool = False) -> list[TopicSpec]:
     """Returns the topics that a configuration needs, with the settings to create them with.
 
     Args:
         config: the configuration.
         partitions: of each topic of reports.
+        event_time: whether windows are of the time that producers give to their records.
     """
     needed = [
         TopicSpec(
             served.topic,
             f"reports of {served.stream.name}",
             partitions,
-            {
-                "cleanup.policy": "delete",
-                # the record's timestamp is the event time: a device's clock may not run ahead by more than this
-                "message.timestamp.type": "CreateTime",
-                "message.timestamp.after.max.ms": str(HOUR_MS),
-            }
+            {"cleanup.policy": "delete"}
+            | clock(served, event_time)
             | _room(max(largest_report(served.stream))),
         )
         for served in config.streams
     ]
-    largest = max(largest_message(served.stream, served.queries, partitions) for served in config.streams)
+    largest = max(largest_of_snapshots(served, partitions) for served in config.streams)
     needed.append(
         TopicSpec(
             config.snapshots.topic,
@@ -208,7 +249,11 @@ def offset_metadata(admin: KafkaAdminClient, group: str, topic: str) -> dict[int
 
 
 def create(
-    admin: KafkaAdminClient, config: Config, partitions: int = 4, replication_factor: int = BROKERS_DEFAULT
+    admin: KafkaAdminClient,
+    config: Config,
+    partitions: int = 4,
+    replication_factor: int = BROKERS_DEFAULT,
+    event_time: bool = False,
 ) -> list[Creation]:
     """Creates the topics that are missing, and leaves those that exist as they are.
 
@@ -217,11 +262,12 @@ def create(
         config: whose topics.
         partitions: of each new topic of reports.
         replication_factor: of each new topic.
+        event_time: whether windows are of the time that producers give to their records.
 
     Raises:
         TopicError: the cluster refused to create a topic.
     """
-    needed = specs(config, partitions)
+    needed = specs(config, partitions, event_time)
     there = describe(admin, [topic.name for topic in needed])
     missing = {
         topic.name: {

@@ -1,0 +1,170 @@
+"""check and create-topics for streams with windows: whose clock they go by, and what they cost."""
+
+from pathlib import Path
+
+import pytest
+
+from worker.check import Finding, Level, machine
+from worker.check.redis import judge_memory
+from worker.check.topics import judge_topics
+from worker.check.windows import judge_windows
+from worker.config import Config, parse
+from worker.kafka import topics
+
+MINUTE, HOUR = 60_000, 3_600_000
+PLAIN = """
+[[streams]]
+name = "colours"
+topic = "reports"
+protocol = "grr"
+epsilon = "1"
+domain_size = 1000
+"""
+HOURLY = parse(PLAIN + 'windows = ["24h every 1h", "1h"]\ngrace = "10m"\nout_of_order = "1m"\nretain = "2d"')
+SOUND = {
+    "cleanup.policy": "delete",
+    "retention.ms": "604800000",
+    "retention.bytes": "-1",
+    "max.message.bytes": "16777216",
+    "min.insync.replicas": "2",
+}
+APPEND = {"message.timestamp.type": "LogAppendTime", "message.timestamp.after.max.ms": str((1 << 63) - 1)}
+
+
+def topic(settings: dict[str, str] = APPEND) -> topics.Topic:
+    return topics.Topic("id-1", 2, 3, SOUND | settings)
+
+
+def event_time(ahead: int | None) -> topics.Topic:
+    bound = {} if ahead is None else {"message.timestamp.after.max.ms": str(ahead)}
+    return topic({"message.timestamp.type": "CreateTime"} | bound)
+
+
+def about(reports: topics.Topic, config: Config = HOURLY) -> list[Finding]:
+    return [f for f in judge_topics(config, {"reports": reports}) if f.subject == "topic reports"]
+
+
+def made(config: Config, event_time: bool = False) -> dict[str, str]:
+    return dict(topics.specs(config, 4, event_time)[0].settings)
+
+
+def test_windows_are_made_to_go_by_the_brokers_time() -> None:
+    assert made(HOURLY)["message.timestamp.type"] == "LogAppendTime"
+    assert "message.timestamp.after.max.ms" not in made(HOURLY)
+    for asked in (False, True):
+        assert made(parse(PLAIN), asked)["message.timestamp.type"] == "CreateTime"
+        assert made(parse(PLAIN), asked)["message.timestamp.after.max.ms"] == str(HOUR)
+
+
+def test_event_time_is_made_with_the_bound_that_check_demands() -> None:
+    settings = made(HOURLY, event_time=True)
+    assert settings["message.timestamp.type"] == "CreateTime"
+    assert settings["message.timestamp.after.max.ms"] == str(MINUTE)
+    assert [f.level for f in about(topic(settings))] == [Level.OK]
+
+
+def test_what_is_made_is_not_complained_about() -> None:
+    assert [f.level for f in about(topic(made(HOURLY)))] == [Level.OK]
+    assert [f.level for f in about(topic())] == [Level.OK]
+
+
+@pytest.mark.parametrize("ahead", [MINUTE + 1, HOUR, (1 << 63) - 1, None])
+def test_event_time_that_no_broker_bounds_is_an_error(ahead: int | None) -> None:
+    (found,) = about(event_time(ahead))
+    assert found.level is Level.ERROR
+    assert "streams.out_of_order is 1m" in found.text
+    assert ("any time ahead" in found.text) == (ahead not in (MINUTE + 1, HOUR))
+    assert f"message.timestamp.after.max.ms={MINUTE}" in found.todo
+    assert "message.timestamp.type=LogAppendTime" in found.todo
+
+
+@pytest.mark.parametrize("ahead", [0, MINUTE - 1, MINUTE])
+def test_event_time_that_the_broker_bounds_is_said(ahead: int) -> None:
+    assert [f.level for f in about(event_time(ahead))] == [Level.OK]
+    (found,) = judge_windows(HOURLY, {"reports": event_time(ahead)}, memory=1 << 40)
+    assert (
+        "uses up streams.out_of_order, 1m, and honest delay is covered by streams.grace alone, 10m"
+        in found.text
+    )
+
+
+def test_a_broker_of_before_kafka_3_6_bounds_both_sides_by_one_setting() -> None:
+    def old(bound: int) -> topics.Topic:
+        times = {"message.timestamp.type": "CreateTime", "message.timestamp.difference.max.ms": str(bound)}
+        return topic(times)
+
+    assert [f.level for f in about(old(MINUTE))] == [Level.OK]
+    assert [f.level for f in about(old(HOUR))] == [Level.ERROR]
+
+
+def test_event_time_without_grace_is_warned_of() -> None:
+    config = parse(PLAIN + 'windows = ["1h"]\nout_of_order = "1m"')
+    (found,) = about(event_time(MINUTE), config)
+    assert (found.level, "streams.grace is 0s" in found.text) == (Level.WARNING, True)
+    assert [f.level for f in about(topic(), config)] == [Level.OK]
+
+
+def test_windows_and_their_costs_are_said() -> None:
+    (found,) = judge_windows(HOURLY, {"reports": topic()}, memory=1 << 40)
+    assert (found.level, found.subject) == (Level.OK, "windows of colours")
+    # 24 panes of 1 h, one for 12 minutes of waiting, one at either end; twice that. 2 partitions, 8,000 bytes a pane
+    assert "1h, 24h every 1h, by the broker's time; up to 54 panes of 1h a partition" in found.text
+    assert f"{2 * 55 * 8000 / 1024:.1f} KiB in all" in found.text
+    # 24 and 1 of them are open at once, in the 11 minutes of waiting one more each; and all time: 28 times 11
+    assert (
+        "27 open at once, 308 messages a snapshot at most; final ones stay for 2d, 96 of them" in found.text
+    )
+    assert "late for its 1h is late for the longer windows, too" in found.text
+
+
+def test_windows_as_long_as_their_panes_are_late_by_themselves() -> None:
+    config = parse(PLAIN + 'windows = ["1h"]\nretain = "forever"')
+    (found,) = judge_windows(config, {"reports": topic()}, memory=1 << 40)
+    assert "final ones stay for ever" in found.text
+    assert "is late for the longer" not in found.text
+
+
+def test_nothing_is_said_without_windows() -> None:
+    assert judge_windows(parse(PLAIN), {"reports": topic()}, memory=0) == []
+    assert judge_windows(HOURLY, {}, memory=0) == []
+
+
+def test_panes_that_this_machine_has_no_room_for() -> None:
+    need = 2 * 2 * 55 * 8000  # what an owner of both partitions holds, and what a publisher reads
+    there = {"reports": topic()}
+    assert [f.subject for f in judge_windows(HOURLY, there, memory=need)] == ["windows of colours"]
+    _, found = judge_windows(HOURLY, there, memory=need - 1)
+    assert (found.level, found.subject) == (Level.WARNING, "memory")
+    assert f"{need / (1 << 20):.1f} MiB" in found.text
+
+
+def test_redis_needs_room_for_the_panes_that_are_open() -> None:
+    there = {"reports": topic()}
+    half, all_of_them = (2 * 2 * (1 + panes) * 8000 for panes in (27, 54))
+    for room, level in ((half - 1, Level.ERROR), (all_of_them, Level.WARNING), (2 * all_of_them, Level.OK)):
+        found = judge_memory(HOURLY, there, {"maxmemory": room})
+        assert found.level is level
+        assert "where partitions wait for others" in found.text
+    assert "windows" in judge_memory(HOURLY, there, {"maxmemory": half - 1}).todo
+    assert "where partitions" not in judge_memory(parse(PLAIN), there, {"maxmemory": half}).text
+
+
+def test_the_head_has_room_for_the_windows_that_stay() -> None:
+    one = parse(PLAIN + 'windows = ["10m"]\nretain = "30d"').streams[0]
+    plain = parse(PLAIN).streams[0]
+    # a start of 13 digits, a comma and a space
+    assert topics.largest_of_snapshots(one, 4) - topics.largest_of_snapshots(plain, 4) >= 30 * 144 * 15
+    ever = parse(PLAIN + 'windows = ["10m"]\nretain = "forever"').streams[0]
+    assert topics.largest_of_snapshots(ever, 4) == topics.largest_of_snapshots(plain, 4)
+
+
+def test_the_memory_of_this_machine_is_its_containers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limit = tmp_path / "memory.max"
+    monkeypatch.setattr(machine, "_LIMIT", limit)
+    whole = machine.memory_bytes()
+    assert whole > 1 << 28
+    for said, found in (("max\n", whole), ("4096\n", 4096), (f"{1 << 62}\n", whole)):
+        limit.write_text(said, encoding="ascii")
+        assert machine.memory_bytes() == found

@@ -1,0 +1,50 @@
+"""Windows: which a stream has, and what they cost where it is counted and published."""
+
+from collections.abc import Mapping
+
+from worker.check.clocks import said_clock
+from worker.check.finding import Finding, Level
+from worker.check.sizes import said_bytes
+from worker.config import Config
+from worker.config.windows import duration
+from worker.counting.windows import ALL
+from worker.kafka.topics import Topic
+
+
+def judge_windows(config: Config, there: Mapping[str, Topic], memory: int) -> list[Finding]:
+    """Says what windows the streams have, and judges whether a worker has room for their panes; nothing without any.
+
+    Args:
+        config: what to check against.
+        there: the topics that the cluster has.
+        memory: of this machine, in bytes, as if it were a worker's.
+    """
+    findings, need = [], 0
+    for served in config.streams:
+        windowing, found, topic = served.configured.terms.windowing, served.cost, there.get(served.topic)
+        if windowing is None or found is None or topic is None:
+            continue
+        names = ", ".join(name for name in windowing.windows if name != ALL)
+        kept = (
+            "for ever"
+            if found.kept is None
+            else f"for {duration(served.retain or 0)}, {found.kept:,} of them"
+        )
+        text = (
+            f"{names}, {said_clock(windowing, topic)}; up to {found.panes:,} panes of {duration(windowing.pane)} a"
+            f" partition, {said_bytes(topic.partitions * found.partition_bytes)} in all; {found.open:,} open at once,"
+            f" {found.messages:,} messages a snapshot at most; final ones stay {kept}"
+        )
+        if any(window.length > windowing.pane for window in windowing.parsed):
+            text += (
+                f"; a report that is late for its {duration(windowing.pane)} is late for the longer windows, too: they"
+                " are sums of the same panes"
+            )
+        findings.append(Finding(Level.OK, f"windows of {served.stream.name}", text))
+        # what an owner of all partitions holds, and what a publisher reads
+        need += 2 * topic.partitions * found.partition_bytes
+    if need > memory:
+        text = f"a worker may need {said_bytes(need)} for all panes; this machine has {said_bytes(memory)}"
+        todo = "let windows hop by more, or give workers more memory; workers that share partitions need less each"
+        findings.append(Finding(Level.WARNING, "memory", text, todo))
+    return findings
