@@ -1,6 +1,8 @@
 """Sends reports of simulated users."""
 
 import json
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +13,7 @@ from worker.cli.command import amount, bar, command, complain, reach, stream_opt
 if TYPE_CHECKING:
     from worker.config import Config, Served
     from worker.kafka.sender import Sent
+    from worker.kafka.topics import Topic
     from worker.simulation.crowd import Crowd
 
 
@@ -69,6 +72,20 @@ if TYPE_CHECKING:
     help="Reports a second at most; else as fast as it goes.",
 )
 @click.option(
+    "--hours",
+    type=click.FloatRange(min=0, min_open=True, max=24 * 366),
+    metavar="H",
+    help="Give the records times spread over the last H hours, in order; else they are of now. Only for a topic that "
+    "takes its producers' times.",
+)
+@click.option(
+    "--jitter",
+    default="0s",
+    show_default=True,
+    metavar="LENGTH",
+    help="With --hours: how far a record's time may be behind that of one before it, such as 90s.",
+)
+@click.option(
     "--truth",
     type=click.Path(path_type=Path, dir_okay=False),
     help="Write the drawn histogram here, as JSON.",
@@ -85,6 +102,8 @@ def simulate(
     json_share: float,
     malformed_share: float,
     rate: float | None,
+    hours: float | None,
+    jitter: str,
     truth: Path | None,
 ) -> int:
     """Send reports of simulated users.
@@ -100,23 +119,19 @@ def simulate(
     logs.silence()
     served = config.served(stream)
     _refuse(served, batch, truth)
+    jitter_ms = _jitter(hours, jitter)
     try:
         crowd = _crowd(served, counts, column, label_column, users, seed)
-        reach(config, served.topic)
-        made = records(
-            served.stream,
-            crowd.values,
-            seed=seed,
-            batch=batch,
-            json_share=json_share,
-            malformed_share=malformed_share,
-        )
+        at = _times(config, served, users, hours, jitter_ms, seed)
+        shares = {"json_share": json_share, "malformed_share": malformed_share}
+        made = records(served.stream, crowd.values, seed=seed, batch=batch, **shares)
         with bar("sending", "reports") as move:
             sent = sender.send(
                 config,
                 served,
                 made,
                 rate=rate,
+                at=at,
                 on_acknowledged=lambda acknowledged: move(acknowledged, users),
             )
     except NoSuchColumnError as error:
@@ -131,6 +146,66 @@ def simulate(
         truth.write_text(_truth(served, crowd, sent, seed), encoding="utf-8")
     click.echo(_outcome(sent))
     return 0
+
+
+def _jitter(hours: float | None, jitter: str) -> int:
+    """Reads the jitter, in milliseconds.
+
+    Raises:
+        click.BadParameter: it is no length, or there are no hours for it.
+    """
+    from worker.counting.windows import milliseconds
+
+    try:
+        length = milliseconds(jitter)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--jitter") from None
+    if length and hours is None:
+        raise click.BadParameter(
+            f"{jitter!r} given; records that are of now have none: give --hours", param_hint="--jitter"
+        )
+    return length
+
+
+def _times(
+    config: "Config", served: "Served", users: int, hours: float | None, jitter: int, seed: int
+) -> "Callable[[int], int] | None":
+    """Returns what gives the records their times, None for the present, once the topic is there and takes them.
+
+    Raises:
+        SimulationError: it does not.
+    """
+    if hours is None:
+        reach(config, served.topic)
+        return None
+    from worker.kafka import brokers, topics
+    from worker.simulation.crowd import SimulationError
+    from worker.simulation.times import spread
+
+    with brokers.connect(config, on_waiting=complain) as admin:
+        topics.require(admin, served.topic)
+        topic = topics.describe(admin, [served.topic])[served.topic]
+    span = round(hours * topics.HOUR_MS)
+    if (why := refused(topic, span)) is not None:
+        raise SimulationError(f"--hours: {hours:g} given; topic {served.topic!r} {why}")
+    now = time.time_ns() // 1_000_000
+    return spread(users, begin=now - span, end=now, jitter=jitter, seed=seed)
+
+
+def refused(topic: "Topic", span: int) -> str | None:
+    """Returns why a topic does not keep records of so many milliseconds ago with that time; None if it does."""
+    if topic.append_time:
+        return (
+            "has message.timestamp.type=LogAppendTime, which makes all records of now; ldp-worker create-topics"
+            " --event-time makes one that takes other times"
+        )
+    behind = topic.number("message.timestamp.before.max.ms")
+    if behind is not None and behind < span:
+        return f"has message.timestamp.before.max.ms={behind}, and its brokers refuse older records"
+    retention = topic.number("retention.ms")
+    if retention is not None and 0 <= retention < span:
+        return f"has retention.ms={retention}, and its brokers delete older records"
+    return None
 
 
 def _refuse(served: "Served", batch: int, truth: Path | None) -> None:

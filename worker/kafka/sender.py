@@ -80,15 +80,17 @@ def send(
     records: Iterable[tuple[bytes, int]],
     *,
     rate: float | None = None,
+    at: Callable[[int], int] | None = None,
     on_acknowledged: Callable[[int], object] = lambda _: None,
 ) -> Sent:
-    """Sends records with the present time, and waits for their acknowledgements.
+    """Sends records, and waits for their acknowledgements.
 
     Args:
         config: where the brokers are.
         served: the stream and its topic.
         records: (value of a record, reports in it); 0 reports for a malformed one.
         rate: reports a second at most, whatever number of them a record has, or None for as fast as it goes.
+        at: given how many reports were sent before a record, returns its time in milliseconds; None for the present.
         on_acknowledged: told now and then how many reports are acknowledged.
 
     Raises:
@@ -108,7 +110,7 @@ def send(
     )
     unacknowledged = _Unacknowledged(on_acknowledged)
     try:
-        good, bad = _send(producer, served.topic, records, unacknowledged, rate)
+        good, bad = _send(producer, served.topic, records, unacknowledged, rate, at)
     except (MessageSizeTooLargeError, RecordListTooLargeError) as error:
         raise SendError(
             f"a record is larger than the max.message.bytes of topic {served.topic!r}, or than {LARGEST_RECORD} bytes;"
@@ -127,6 +129,7 @@ def _send(
     records: Iterable[tuple[bytes, int]],
     unacknowledged: _Unacknowledged,
     rate: float | None,
+    at: Callable[[int], int] | None,
 ) -> tuple[int, int]:
     """Sends records and waits for their acknowledgements; returns how many were well-formed, and how many were not."""
     try:
@@ -140,7 +143,9 @@ def _send(
     for i, (value, reports) in enumerate(records):
         partition = partitions[i // _RUN % len(partitions)]
         size = len(value) + _OVERHEAD
-        unacknowledged.add(producer.send(topic, value, partition=partition), reports, size)
+        time_ms = None if at is None else at(sent)
+        future = producer.send(topic, value, partition=partition, timestamp_ms=time_ms)
+        unacknowledged.add(future, reports, size)
         sent += reports
         good += reports > 0
         bad += not reports

@@ -111,6 +111,22 @@ def test_no_larger_records_are_sent_than_a_request_may_have(run, tmp_path):
     assert "65 given; a report has 131072 bytes, and 63 of them" in result.stderr
 
 
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (("--jitter", "90s"), "'90s' given; records that are of now have none: give --hours"),
+        (("--hours", "6", "--jitter", "90"), "'90' given; a length is a whole number with s, m, h or d"),
+        (("--hours", "0"), "--hours"),
+    ],
+)
+def test_hours_and_jitter_that_are_none_are_usage_errors(run, tmp_path, args, said):
+    counts = tmp_path / "c.csv"
+    counts.write_text("n\n1\n", encoding="utf-8")
+    result = run(GOOD, "simulate", "--counts", str(counts), "--column", "n", "--users", "5", *args)
+    assert result.exit_code == 2
+    assert said in result.stderr
+
+
 @pytest.mark.parametrize("option", ["--column", "--label-column"])
 def test_a_column_that_is_not_there_is_a_usage_error(run, tmp_path, option):
     counts = tmp_path / "c.csv"

@@ -16,7 +16,7 @@ class Producer:
     """A producer whose records are acknowledged only when somebody waits for them; notes what happens."""
 
     def __init__(self, error=None):
-        self.sent, self.error = [], error
+        self.sent, self.times, self.error = [], [], error
         self.waiting = self.most = 0
         self.closed = False
 
@@ -25,8 +25,9 @@ class Producer:
             raise self.error
         return {2, 0, 1}
 
-    def send(self, topic, value, partition):
+    def send(self, topic, value, partition, timestamp_ms):
         self.sent.append((topic, value, partition))
+        self.times.append(timestamp_ms)
         self.waiting += len(value)
         self.most = max(self.most, self.waiting)
 
@@ -58,6 +59,7 @@ def test_records_go_to_all_partitions_in_runs(monkeypatch):
     sent = send(monkeypatch, producer, iter(records), on_acknowledged=told.append)
     assert [value for _, value, _ in producer.sent] == [value for value, _ in records]
     assert [partition for *_, partition in producer.sent] == [i // 64 % 3 for i in range(400)]
+    assert set(producer.times) == {None}  # of now
     assert (sent.reports, sent.records, sent.malformed) == (720, 360, 40)
     assert told[-1] == 720
 
@@ -104,3 +106,10 @@ def test_the_rate_is_one_of_reports_however_many_a_record_has(monkeypatch, batch
 def test_what_is_not_acknowledged_is_an_error(monkeypatch, error, said):
     with pytest.raises(sender.SendError, match=said):
         send(monkeypatch, Producer(error), [(b"value", 1)])
+
+
+def test_records_have_the_time_that_as_many_reports_before_them_say(monkeypatch):
+    producer = Producer()
+    records = [(b"good", 2), (b"spoilt", 0), (b"good", 3), (b"good", 1)]
+    send(monkeypatch, producer, records, at=lambda before: 1000 + before)
+    assert producer.times == [1000, 1002, 1002, 1005]

@@ -9,7 +9,9 @@ import pytest
 import ldp
 from ldp import frames
 from ldp.oracles import ORACLES
-from worker.simulation import crowd
+from worker.cli.simulate import refused
+from worker.kafka.topics import Topic
+from worker.simulation import crowd, times
 from worker.simulation.records import records
 
 STREAM = ldp.Stream("colours", ldp.GRR("1", 3), labels=["red", "green", "blue"])
@@ -118,3 +120,41 @@ def test_the_demos_labels_are_the_csvs():
         emoji = [row["emoji"] for row in csv.DictReader(file)]
     assert (DEMO / "emoji.txt").read_text(encoding="utf-8").splitlines() == emoji
     assert len(emoji) == 845
+
+
+@pytest.mark.parametrize("jitter", [0, 1, 700, 10_000])
+def test_times_are_spread_in_order_but_for_the_jitter(jitter):
+    begin, end, users = 5_000, 65_000, 3000
+    at = times.spread(users, begin=begin, end=end, jitter=jitter, seed=4)
+    given = np.array([at(before) for before in range(users)])
+    even = np.linspace(begin, end, users, endpoint=False)
+    assert given.min() >= begin
+    assert given.max() <= end
+    assert (given <= even).all()
+    assert (given > even - 1 - jitter).all()
+    newest = np.maximum.accumulate(given)
+    assert (newest - given).max() <= jitter
+    assert jitter < 700 or (newest - given).max() > jitter / 2
+    again = times.spread(users, begin=begin, end=end, jitter=jitter, seed=4)
+    assert [again(before) for before in range(users)] == given.tolist()
+    assert at(users + 7) <= end  # a malformed record behind the last one
+
+
+TOPIC = {"message.timestamp.type": "CreateTime", "message.timestamp.before.max.ms": str((1 << 63) - 1)}
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({}, None),
+        ({"retention.ms": "-1"}, None),
+        ({"retention.ms": "7200000"}, None),
+        ({"message.timestamp.type": "LogAppendTime"}, "create-topics --event-time"),
+        ({"message.timestamp.before.max.ms": "7199999"}, "refuse older records"),
+        ({"retention.ms": "7199999"}, "delete older records"),
+    ],
+)
+def test_a_topic_that_does_not_keep_the_hours_is_refused(changed, said):
+    why = refused(Topic("id", 1, 1, TOPIC | changed), 7_200_000)
+    assert (why is None) == (said is None)
+    assert said is None or said in why
