@@ -67,10 +67,7 @@ class Stream:
         Canonical is JSON in UTF-8 with sorted keys and no spaces; labels are replaced by the SHA-256 (in
         hexadecimal) of their own canonical form. The name does not enter it.
         """
-        document = self.document()
-        if self.labels is not None:
-            document["labels"] = hashlib.sha256(_canonical(document["labels"])).hexdigest()
-        return hashlib.sha256(_canonical(document)).digest()[:4]
+        return fingerprint(self.document())
 
     def where(self, *predicates: str | Callable[[str], object]) -> tuple[int, ...]:
         """The set of the values whose label satisfies at least one of some predicates, each value once.
@@ -147,6 +144,14 @@ class Stream:
                 f"in lowest terms it is {oracle.parameters()['epsilon']!r}"
             )
         return cls(name, oracle, tuple(labels) if "labels" in document else None)
+
+
+def fingerprint(document: Mapping[str, Any]) -> bytes:
+    """Returns the fingerprint of a public document; see `Stream.fingerprint`."""
+    if "labels" in document:
+        labels = hashlib.sha256(_canonical(document["labels"])).hexdigest()
+        document = {**document, "labels": labels}
+    return hashlib.sha256(_canonical(document)).digest()[:4]
 
 
 def _canonical(document: object) -> bytes:

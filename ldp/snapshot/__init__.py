@@ -17,14 +17,33 @@ All messages of a snapshot carry one identity, as the header ``snapshot`` and in
 message of one snapshot could pass for a part of another that has the same number.
 """
 
-from ldp.snapshot.assembling import Incomplete, NewerSchema, Received, assemble
-from ldp.snapshot.contents import Body, Cut, Line, Period, Recommended, SetAnswer, Snapshot, TopAnswer
-from ldp.snapshot.documents import CHUNK, INLINE, SCHEMA, body_document, head_document
+from ldp.snapshot.assembling import (
+    Incomplete,
+    NewerSchema,
+    Received,
+    assemble,
+    assemble_window,
+    window_of,
+    windows,
+)
+from ldp.snapshot.contents import (
+    ALL_TIME,
+    Body,
+    Cut,
+    Line,
+    Period,
+    Recommended,
+    SetAnswer,
+    Snapshot,
+    TopAnswer,
+)
+from ldp.snapshot.documents import CHUNK, INLINE, SCHEMA, body_document, head_document, lines
 from ldp.snapshot.encoding import FLOAT64, JSON, Message, delete_window, encode, encode_window
 from ldp.snapshot.largest import largest_message
 from ldp.snapshot.taking import announce, take
 
 __all__ = [
+    "ALL_TIME",
     "CHUNK",
     "FLOAT64",
     "INLINE",
@@ -44,11 +63,15 @@ __all__ = [
     "TopAnswer",
     "announce",
     "assemble",
+    "assemble_window",
     "body_document",
     "delete_window",
     "encode",
     "encode_window",
     "head_document",
     "largest_message",
+    "lines",
     "take",
+    "window_of",
+    "windows",
 ]

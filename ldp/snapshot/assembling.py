@@ -1,14 +1,15 @@
 """Reading a snapshot back: the newest messages of a stream become the object again."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import orjson
 
 from ldp.query import SetQuery, TopQuery
-from ldp.snapshot.contents import Body, Cut, Recommended, SetAnswer, Snapshot, TopAnswer, Vector
-from ldp.snapshot.documents import SCHEMA
+from ldp.snapshot.contents import Body, Cut, Period, Recommended, SetAnswer, Snapshot, TopAnswer, Vector
+from ldp.snapshot.documents import SCHEMA, lines, period
+from ldp.stream import fingerprint
 
 Received = Mapping[str, tuple[Mapping[str, bytes], bytes]]
 """The newest message of each key: its headers and its value."""
@@ -25,15 +26,15 @@ class NewerSchema(ValueError):  # noqa: N818  # named for what was found
 
 
 def assemble(stream: str, received: Received) -> Snapshot:
-    """Puts a stream's newest snapshot together from the newest message of each key, as a compacted topic gives them.
+    """Puts a stream's newest snapshot of all time together from the newest message of each key, as a topic gives them.
 
     Args:
         stream: the stream's name.
-        received: key -> (headers, value).
+        received: key -> (headers, value); messages of windows may be among them.
 
     Raises:
         Incomplete: a message is missing, or of another snapshot than the head: of another number or identity, or a
-            body whose own identity, number, reports or offsets are not the head's.
+            body whose own identity, number, reports or offsets are not the head's; or the head is alone.
         NewerSchema: the head is of a newer version of the schema.
 
     Example:
@@ -41,8 +42,7 @@ def assemble(stream: str, received: Received) -> Snapshot:
         >>> from ldp.snapshot import encode, take
         >>> s = ldp.Stream("colours", ldp.GRR(epsilon="1", domain_size=2))
         >>> taken = take(s, s.oracle.estimate(np.array([5, 5]), n=10), Cut({0: 10}, {}), sequence=3)
-        >>> parts = encode(taken)
-        >>> topic = {part.key: (dict(part.headers(3, len(parts))), part.body) for part in parts}
+        >>> topic = {part.key: (dict(part.headers(3)), part.body) for part in encode(taken)}
         >>> assemble("colours", topic) == taken
         True
     """
@@ -50,35 +50,155 @@ def assemble(stream: str, received: Received) -> Snapshot:
     if not value:
         raise Incomplete(f"the message '{stream}/head' is missing")
     head, mark = orjson.loads(value), _mark(headers)
-    if (schema := head.get("schema", SCHEMA)) > SCHEMA:
-        raise NewerSchema(
-            f"snapshot {head.get('sequence')} of {stream!r} is of schema {schema}, where this version reads up to"
-            f" {SCHEMA}: a newer version wrote it"
-        )
-    ours = [
-        key for key, (said, _) in received.items() if key.startswith(f"{stream}/") and _mark(said) == mark
-    ]
+    _check_schema(stream, head)
+    ours = [key for key, (said, _) in received.items() if _mark(said) == mark and _of_all_time(stream, key)]
     if len(ours) != (parts := int(headers["parts"])):
         raise Incomplete(
             f"snapshot {head['sequence']} of {stream!r} has {parts} messages; {len(ours)} are here"
         )
+    bodies = _bodies(received, f"{stream}/all/", ours, mark)
+    if not bodies:
+        why = (
+            "has no method's body"
+            if head["reports"]
+            else "is a head alone: there are no reports yet, or too few"
+        )
+        raise Incomplete(f"snapshot {head['sequence']} of {stream!r} {why}")
+    for method, body in bodies.items():
+        for shared in ("snapshot", "sequence", "reports", "offsets"):
+            if body.get(shared) != head.get(shared):
+                raise Incomplete(
+                    f"the message '{stream}/all/{method}' is of another snapshot: {shared} is not the head's"
+                )
+    return _snapshot(head, _labels(stream, received, mark), bodies)
+
+
+def assemble_window(stream: str, received: Received, name: str, start: int) -> Snapshot:
+    """Puts the newest snapshot of one window together; heads of later snapshots may have left it as it is.
+
+    A window's snapshot says neither rules nor lineage, floors nor lines: those are the stream's, and its head's.
+
+    Args:
+        stream: the stream's name.
+        received: key -> (headers, value), as for `assemble`.
+        name: of the windows, as they are configured.
+        start: the window's first millisecond.
+
+    Raises:
+        Incomplete: no message of the window is there; one is missing, or of another snapshot or window; or the labels
+            are missing, or another stream's.
+        NewerSchema: it is of a newer version of the schema.
+
+    Example:
+        >>> import ldp
+        >>> from ldp.snapshot import encode_window, take
+        >>> s = ldp.Stream("colours", ldp.GRR(epsilon="1", domain_size=2))
+        >>> second, estimate = Period("1s", 1000, 2000, final=True), s.oracle.estimate(np.array([5, 5]), n=10)
+        >>> taken = take(s, estimate, Cut({0: 10}, {}), sequence=3, window=second)
+        >>> topic = {part.key: (dict(part.headers(3)), part.body) for part in encode_window(taken)}
+        >>> assemble_window("colours", topic, "1s", 1000) == taken
+        True
+    """
+    prefix = f"{stream}/{name}/{start}/"
+    there = {key: headers for key, (headers, value) in received.items() if value and key.startswith(prefix)}
+    what = f"window {name!r} of {stream!r} that starts at {start}"
+    if not there:
+        raise Incomplete(f"no message of the {what} is here")
+    newest = _newest(there.values())
+    mark = _mark(newest)
+    ours = [key for key, headers in there.items() if _mark(headers) == mark]
+    if len(ours) != (parts := int(newest["parts"])):
+        raise Incomplete(f"the {what} has {parts} messages; {len(ours)} are here")
+    bodies = _bodies(received, prefix, ours, mark)
+    if not bodies:
+        raise Incomplete(f"the {what} has no method's body")
+    one = next(iter(bodies.values()))
+    _check_schema(stream, one)
+    if (period(one["window"]).name, period(one["window"]).start) != (name, start):
+        raise Incomplete(f"the messages of the {what} say that they are of {one['window']}")
+    said = {"snapshot": newest["snapshot"].decode() or None, "sequence": int(newest["sequence"])}
+    said |= {shared: one[shared] for shared in ("window", "reports", "offsets")}
+    for method, body in bodies.items():
+        for shared, value in said.items():
+            if body.get(shared) != value:
+                raise Incomplete(f"the message {prefix + method!r} is of another snapshot: its {shared}")
+    return _snapshot(one, _known_labels(stream, received, one), bodies)
+
+
+def windows(stream: str, received: Received) -> list[Period]:
+    """Lists the windows of a stream whose messages are all there, by their names, then starts; O(messages).
+
+    Args:
+        stream: the stream's name.
+        received: key -> (headers, value), as for `assemble`.
+
+    Example:
+        >>> import ldp
+        >>> from ldp.snapshot import encode_window, take
+        >>> s = ldp.Stream("colours", ldp.GRR(epsilon="1", domain_size=2))
+        >>> second, estimate = Period("1s", 1000, 2000, final=True), s.oracle.estimate(np.array([5, 5]), n=10)
+        >>> parts = encode_window(take(s, estimate, Cut({0: 10}, {}), sequence=3, window=second))
+        >>> topic = {part.key: (dict(part.headers(3)), part.body) for part in parts}
+        >>> windows("colours", topic), windows("colours", {key: topic[key] for key in list(topic)[1:]})
+        ([Period(name='1s', start=1000, end=2000, final=True)], [])
+    """
+    there: dict[tuple[str, int], list[Mapping[str, bytes]]] = {}
+    found: dict[tuple[str, int], Period] = {}
+    for key, (headers, value) in received.items():
+        if value and key.startswith(f"{stream}/") and (window := window_of(key, headers)) is not None:
+            assert window.start is not None
+            there.setdefault((window.name, window.start), []).append(headers)
+    for which, messages in sorted(there.items()):
+        newest = _newest(messages)
+        if sum(_mark(headers) == _mark(newest) for headers in messages) == int(newest["parts"]):
+            found[which] = Period(*which, int(newest["end"]), newest["final"] == b"true")
+    return list(found.values())
+
+
+def window_of(key: str, headers: Mapping[str, bytes]) -> Period | None:
+    """Returns what window a message is of, by its key and headers alone; None for one of all time.
+
+    Example:
+        >>> window_of("colours/1s/1000/base", {"end": b"2000", "final": b"false"})
+        Period(name='1s', start=1000, end=2000, final=False)
+        >>> window_of("colours/all/base", {})
+    """
+    if "end" not in headers:
+        return None
+    _, name, start, *_ = key.split("/")
+    return Period(name, int(start), int(headers["end"]), headers["final"] == b"true")
+
+
+def _newest(messages: Iterable[Mapping[str, bytes]]) -> Mapping[str, bytes]:
+    """Returns the headers of the highest number."""
+    return max(messages, key=lambda headers: int(headers["sequence"]))
+
+
+def _of_all_time(stream: str, key: str) -> bool:
+    return key.startswith((f"{stream}/all/", f"{stream}/domain")) or key == f"{stream}/head"
+
+
+def _check_schema(stream: str, document: Mapping[str, Any]) -> None:
+    if (schema := document.get("schema", SCHEMA)) > SCHEMA:
+        raise NewerSchema(
+            f"snapshot {document.get('sequence')} of {stream!r} is of schema {schema}, where this version reads up to"
+            f" {SCHEMA}: a newer version wrote it"
+        )
+
+
+def _bodies(received: Received, prefix: str, ours: Iterable[str], mark: Mark) -> dict[str, dict[str, Any]]:
+    """Returns the documents of the methods, their vectors as arrays."""
     bodies = {}
     for key in ours:
-        _, kind, *rest = key.split("/")
-        if kind == "all" and len(rest) == 1:
-            body = orjson.loads(_part(received, key, mark))
-            for shared in ("snapshot", "sequence", "reports", "offsets"):
-                if body.get(shared) != head.get(shared):
-                    raise Incomplete(
-                        f"the message {key!r} is of another snapshot: {shared} is not the head's"
-                    )
-            for vector in ("frequencies", "low", "high"):
-                if vector in body:
-                    body[vector] = _vector(received, f"{key}/{vector}", body[vector], body["chunks"], mark)
-            bodies[rest[0]] = body
-    if not bodies:
-        raise Incomplete(f"snapshot {head['sequence']} of {stream!r} has no method's body")
-    return _snapshot(head, _labels(stream, received, mark), bodies)
+        method = key.removeprefix(prefix)
+        if method == key or "/" in method:
+            continue
+        body = orjson.loads(_part(received, key, mark))
+        for vector in ("frequencies", "low", "high"):
+            if vector in body:
+                body[vector] = _vector(received, f"{key}/{vector}", body[vector], body["chunks"], mark)
+        bodies[method] = body
+    return bodies
 
 
 def _mark(headers: Mapping[str, bytes]) -> Mark:
@@ -109,6 +229,18 @@ def _labels(stream: str, received: Received, mark: Mark) -> tuple[str, ...] | No
     return tuple(label for chunk in chunks for label in orjson.loads(chunk))
 
 
+def _known_labels(stream: str, received: Received, said: Mapping[str, Any]) -> tuple[str, ...] | None:
+    """Returns the labels that a window's body has its fingerprint with, out of whatever snapshot's messages."""
+    headers, value = received.get(f"{stream}/domain", ({}, b""))
+    if not value:
+        if fingerprint(said["document"]).hex() != said["fingerprint"]:
+            raise Incomplete(f"the message '{stream}/domain' is missing")
+        return None
+    if orjson.loads(value)["fingerprint"] != said["fingerprint"]:
+        raise Incomplete(f"the message '{stream}/domain' has the labels of another stream")
+    return _labels(stream, received, _mark(headers))
+
+
 def _snapshot(
     head: Mapping[str, Any], labels: tuple[str, ...] | None, bodies: Mapping[str, Mapping[str, Any]]
 ) -> Snapshot:
@@ -128,6 +260,8 @@ def _snapshot(
             {int(partition): gaps for partition, gaps in head["gaps"].items()},
             head.get("uncounted", ()),
             {int(partition): rules for partition, rules in head.get("rules", {}).items()},
+            {int(partition): floor for partition, floor in head.get("floors", {}).items()},
+            lines(head),
         ),
         complete=head["complete"],
         reports=head["reports"],
@@ -139,6 +273,7 @@ def _snapshot(
             if (found := said.get("recommended")) is not None
         },
         bodies={method: _body(body, queries) for method, body in bodies.items()},
+        window=period(head["window"]),
     )
 
 

@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ldp.estimate import Estimate
 from ldp.query import SetQuery, TopQuery
+from ldp.stream import Stream
 
 Vector = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
@@ -218,13 +220,45 @@ class Snapshot(_BitForBit):
     bodies: Mapping[str, Body]
     window: Period = ALL_TIME
 
+    def estimate(self) -> Estimate:
+        """Returns Base as an estimate again, of its window: estimates of windows that are apart merge.
+
+        Raises:
+            ValueError: Base is not among the methods, or there are no reports.
+
+        Example:
+            >>> import ldp
+            >>> stream = ldp.Stream("s", ldp.GRR(epsilon="1", domain_size=2))
+            >>> def taken(start, counts):
+            ...     second = Period("1s", start, start + 1000)
+            ...     return ldp.snapshot.take(stream, stream.oracle.estimate(counts, 10), Cut({}, {}), 1, window=second)
+            >>> first, second = taken(1000, [6, 4]), taken(2000, [3, 7])
+            >>> both = first.estimate().merge(second.estimate())
+            >>> both.n, both.windows, (both.frequencies == stream.oracle.estimate([9, 11], 20).frequencies).all()
+            (20, ((1000, 3000),), np.True_)
+        """
+        oracle = Stream.from_document(self.stream, self.document).oracle
+        estimate = Estimate(self._base().frequencies, self.reports, oracle)
+        window = self.window
+        return (
+            estimate
+            if window.start is None or window.end is None
+            else estimate.within(window.start, window.end)
+        )
+
     def interval(self) -> tuple[Vector, Vector]:
         """Returns the ends of Base's score intervals, (d,) each.
 
         Raises:
             ValueError: Base is not among the methods.
         """
-        base = self.bodies.get("base")
-        if base is None or base.low is None or base.high is None:
-            raise ValueError(f"there are intervals of base, which is not among {', '.join(self.bodies)}")
+        base = self._base()
+        if base.low is None or base.high is None:
+            raise ValueError(f"base has no intervals in snapshot {self.sequence} of {self.stream!r}")
         return base.low, base.high
+
+    def _base(self) -> Body:
+        base = self.bodies.get("base")
+        if base is None:
+            raise ValueError(f"base is needed, which is not among {', '.join(self.bodies) or 'none'}")
+        return base

@@ -2,14 +2,15 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from ldp.snapshot.contents import Body, Recommended, Snapshot
+from ldp.snapshot.contents import Body, Line, Period, Recommended, Snapshot
 
 SCHEMA = 1
 INLINE = 8192
 CHUNK = 65536
+_EPOCH = datetime.fromtimestamp(0, UTC)
 
 
 def shared_document(snapshot: Snapshot) -> dict[str, Any]:
@@ -35,11 +36,32 @@ def _date(milliseconds: int | None) -> str | None:
     """Returns a time as RFC 3339 writes it."""
     if milliseconds is None:
         return None
-    return (
-        datetime.fromtimestamp(milliseconds / 1000, UTC)
-        .isoformat(timespec="milliseconds")
-        .replace("+00:00", "Z")
+    date = _EPOCH + timedelta(milliseconds=milliseconds)
+    return date.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def period(said: Mapping[str, Any]) -> Period:
+    """Reads a document's window."""
+    start, end = (
+        None
+        if said[end] is None
+        else (datetime.fromisoformat(said[end]) - _EPOCH) // timedelta(milliseconds=1)
+        for end in ("start", "end")
     )
+    return Period(said["name"], start, end, said["final"])
+
+
+def lines(head: Mapping[str, Any]) -> dict[str, Line]:
+    """Reads how far a head says that windows are closed; one without windows says nothing.
+
+    Example:
+        >>> lines({"windows": {"1s": {"closed": 5000, "bounded": [[2000, 4000]], "starts": [1000, 2000]}}})
+        {'1s': Line(closed=5000, bounded=((2000, 4000),), starts=(1000, 2000))}
+    """
+    return {
+        name: Line(said["closed"], tuple((a, b) for a, b in said["bounded"]), tuple(said["starts"]))
+        for name, said in head.get("windows", {}).items()
+    }
 
 
 def head_document(snapshot: Snapshot) -> dict[str, Any]:

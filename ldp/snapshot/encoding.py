@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import orjson
 
-from ldp.snapshot.contents import Body, Period, Snapshot
+from ldp.snapshot.contents import ALL_TIME, Body, Period, Snapshot
 from ldp.snapshot.documents import CHUNK, INLINE, SCHEMA, body_document, head_document, vectors
 
 JSON = "application/json"
@@ -15,25 +15,37 @@ FLOAT64 = "application/vnd.ldp.float64"
 
 @dataclass(frozen=True)
 class Message:
-    """One message of a snapshot, ready for a topic; ``snapshot`` is the identity of the whole.
+    """One message of a snapshot, ready for a topic.
 
-    One with an empty body is a tombstone: it deletes what the key had.
+    Attributes:
+        key: of the message on the topic.
+        content_type: of the body.
+        body: what it says; an empty one is a tombstone, and deletes what the key had.
+        snapshot: the identity of the whole; empty for one that has none.
+        parts: how many messages the whole has.
+        window: the time that the whole is of.
     """
 
     key: str
     content_type: str
     body: bytes
     snapshot: str = ""
+    parts: int = 1
+    window: Period = ALL_TIME
 
-    def headers(self, sequence: int, parts: int) -> list[tuple[str, bytes]]:
-        """Returns the message's headers; ``parts`` is how many messages the whole snapshot has."""
-        return [
+    def headers(self, sequence: int) -> list[tuple[str, bytes]]:
+        """Returns the message's headers; those of a window's say its end and whether it is final, too."""
+        said = [
             ("content-type", self.content_type.encode()),
             ("schema", str(SCHEMA).encode()),
             ("sequence", str(sequence).encode()),
-            ("parts", str(parts).encode()),
+            ("parts", str(self.parts).encode()),
             ("snapshot", self.snapshot.encode()),
         ]
+        if self.window.start is None:
+            return said
+        final = b"true" if self.window.final else b"false"
+        return [*said, ("end", str(self.window.end).encode()), ("final", final)]
 
 
 def encode(snapshot: Snapshot, inline: int = INLINE, chunk: int = CHUNK) -> list[Message]:
@@ -60,11 +72,14 @@ def encode(snapshot: Snapshot, inline: int = INLINE, chunk: int = CHUNK) -> list
     """
     parts = [_json(f"{snapshot.stream}/head", head_document(snapshot)), *_domain(snapshot, inline)]
     parts += _bodies(snapshot, inline, chunk)
-    return [replace(part, snapshot=snapshot.identity or "") for part in parts]
+    return _whole(snapshot, parts)
 
 
 def encode_window(snapshot: Snapshot, inline: int = INLINE, chunk: int = CHUNK) -> list[Message]:
-    """Returns the messages of one window's snapshot, which go with a head: the methods' bodies in their order.
+    """Returns the messages of one window's snapshot: the methods' bodies in their order.
+
+    They are a whole by themselves, with an identity of their own, and stay on the topic when later heads leave the
+    window as it is.
 
     Args:
         snapshot: what to write.
@@ -72,9 +87,27 @@ def encode_window(snapshot: Snapshot, inline: int = INLINE, chunk: int = CHUNK) 
         chunk: see `encode`.
 
     Raises:
-        ValueError: a number that is infinite or none at all.
+        ValueError: a number that is infinite or none at all; or it is of all time.
+
+    Example:
+        >>> import ldp
+        >>> from ldp.snapshot import Cut, Period, take
+        >>> stream = ldp.Stream("colours", ldp.GRR(epsilon="1", domain_size=3))
+        >>> estimate = stream.oracle.estimate(np.array([50, 30, 20]), n=100)
+        >>> hour = Period("1h", 7_200_000, 10_800_000, final=True)
+        >>> parts = encode_window(take(stream, estimate, Cut({0: 100}, {}), sequence=1, window=hour))
+        >>> parts[0].key, parts[0].parts, dict(parts[0].headers(1))["final"]
+        ('colours/1h/7200000/base', 11, b'true')
     """
-    return [replace(part, snapshot=snapshot.identity or "") for part in _bodies(snapshot, inline, chunk)]
+    if snapshot.window.start is None:
+        raise ValueError(f"snapshot {snapshot.sequence} of {snapshot.stream!r} is of all time, of no window")
+    return _whole(snapshot, _bodies(snapshot, inline, chunk))
+
+
+def _whole(snapshot: Snapshot, parts: list[Message]) -> list[Message]:
+    """Returns messages that say of which whole they are."""
+    identity, window = snapshot.identity or "", snapshot.window
+    return [replace(part, snapshot=identity, parts=len(parts), window=window) for part in parts]
 
 
 def delete_window(snapshot: Snapshot, window: Period) -> list[Message]:
@@ -83,6 +116,14 @@ def delete_window(snapshot: Snapshot, window: Period) -> list[Message]:
     Args:
         snapshot: the one of all time that they go with, by the same methods.
         window: which.
+
+    Example:
+        >>> import ldp
+        >>> from ldp.snapshot import Cut, take
+        >>> stream = ldp.Stream("colours", ldp.GRR(epsilon="1", domain_size=3))
+        >>> taken = take(stream, stream.oracle.estimate(np.array([5, 3, 2]), n=10), Cut({}, {}), 9, methods=["base"])
+        >>> [(part.key, part.body) for part in delete_window(taken, Period("1h", 7_200_000, 10_800_000))]
+        [('colours/1h/7200000/base', b'')]
     """
     stream, methods = snapshot.stream, snapshot.bodies
     size = len(next(iter(methods.values())).frequencies)

@@ -1,7 +1,8 @@
 """The largest message that the encoder can make of a stream, for what has to let it pass."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from ldp.consistency import METHODS
@@ -17,15 +18,33 @@ _OFFSET = 48
 """The longest entry of a snapshot's offsets, such as "2147483647":9223372036854775807, in JSON."""
 _RULES = 384
 """Three rules of a partition in a snapshot's head, in JSON: few configurations change what counts more often."""
+_WINDOWED = 72
+"""Of a rule with windows in JSON, all that is beside their names."""
+_START = 16
+"""The longest start of a window in a head, such as 253402300799000, with its comma."""
+_LINE = 64
+"""What a head says of the windows of one name, beside that and the starts, in JSON."""
 _ENVELOPE = 8192
 """A body without vectors, queries, offsets and document: its names, some dozens of gaps, key, headers, batch header."""
 
 
-def largest_message(stream: "Stream", queries: Iterable[Query], partitions: int) -> int:
+def largest_message(
+    stream: "Stream",
+    queries: Iterable[Query],
+    partitions: int,
+    windows: Mapping[str, int] = MappingProxyType({}),
+) -> int:
     """Returns an upper bound of the bytes of the largest message in any snapshot of a stream.
 
-    Counted at their longest: all numbers, the offsets of all partitions, the document, the queries, the labels; only
-    compression, which is not counted on, and more than some dozens of gaps or changes of rules could prove it wrong.
+    Counted at their longest: all numbers, the offsets of all partitions, the document, the queries, the labels, the
+    starts of the windows; only compression, which is not counted on, and more than some dozens of gaps, of stretches
+    of bounded windows, or of changes of rules could prove it wrong.
+
+    Args:
+        stream: whose snapshots.
+        queries: what they answer.
+        partitions: how many the stream's topic has.
+        windows: name of windows -> how many of them are on the topic at most.
 
     Example:
         >>> import ldp
@@ -48,7 +67,9 @@ def largest_message(stream: "Stream", queries: Iterable[Query], partitions: int)
     chunk = _ENVELOPE + 8 * min(d, CHUNK) if d > INLINE else 0
     labels = stream.labels or ()
     parts = [_json(labels[i : i + INLINE]) for i in range(0, len(labels), INLINE)]
-    head = _ENVELOPE + (_OFFSET + _RULES) * partitions
+    named = 3 * (_WINDOWED + _json(list(windows))) + _OFFSET if windows else 0  # in the rules; and a floor
+    listed = sum(_LINE + _json(name) + _START * starts for name, starts in windows.items())
+    head = _ENVELOPE + (_OFFSET + _RULES + named) * partitions + listed
     return max(body, head, chunk, _ENVELOPE + max(parts, default=0))
 
 

@@ -50,14 +50,16 @@ def take(
         stream: whose snapshot it is.
         estimate: Base over the whole domain.
         cut: what was counted.
-        sequence: the snapshot's number.
+        sequence: its number.
         queries: what is to be answered.
-        level: the confidence level of Base's intervals.
+        level: of confidence, of Base's intervals.
         methods: the names of those that are wanted, at least one.
         recommended: the method for a query, by the query's name; names of no query are passed over.
-        lineage: what the counts are of beside the fingerprint, where they come from a topic.
+        lineage: what counts from a topic are of beside the fingerprint.
         identity: of this snapshot, 32 hex digits, where another could have its number; else made of what the head says.
-        window: the time that the estimate is of.
+            A window's is another, made of the given one.
+        window: the time that the estimate is of. Of the cut's rules, floors and lines, and of the lineage, only the
+            snapshot of all time has any: its head says them.
         complete: whether it has all reports of that time, where the cut alone does not say it.
 
     Raises:
@@ -71,20 +73,15 @@ def take(
         >>> snapshot.reports, round(snapshot.bodies["norm-sub"].sum, 9)
         (100, 1.0)
     """
-    bodies = _bodies(estimate, queries, methods, level)
-    one = next(iter(bodies.values()))
-    asked = {answer.query.name for answer in one.sets} | {answer.query.name for answer in one.tops}
-    snapshot = Snapshot(
-        stream=stream.name,
-        fingerprint=stream.fingerprint.hex(),
-        document={key: value for key, value in stream.document().items() if key != "labels"},
+    if window.start is not None:
+        cut, lineage = Cut(cut.offsets, cut.gaps, cut.uncounted), None
+        identity = identity and _digest([identity, window.name, window.start])
+    bodies = _bodies(estimate, queries := tuple(queries), methods, level)
+    asked = {query.name for query in queries}
+    snapshot = replace(
+        announce(stream, cut, sequence, lineage, identity, estimate.n),
         labels=stream.labels,
-        sequence=sequence,
-        identity=identity,
-        lineage=None if lineage is None else dict(lineage),
-        cut=cut,
         complete=cut.complete if complete is None else complete,
-        reports=estimate.n,
         std_error=estimate.sigma,
         level=level,
         recommended={name: found for name, found in (recommended or {}).items() if name in asked},
@@ -99,7 +96,7 @@ def announce(
     cut: Cut,
     sequence: int,
     lineage: Mapping[str, str] | None,
-    identity: str,
+    identity: str | None,
     reports: int = 0,
 ) -> Snapshot:
     """Returns a snapshot that is a head alone: it says where the stream stands, and no frequencies.
@@ -112,30 +109,30 @@ def announce(
         identity: of this snapshot, 32 hex digits.
         reports: how many were counted.
     """
-    document = {key: value for key, value in stream.document().items() if key != "labels"}
-    fingerprint = stream.fingerprint.hex()
-    said = dict(lineage) if lineage is not None else None
     return Snapshot(
-        stream.name,
-        fingerprint,
-        document,
-        None,
-        sequence,
-        identity,
-        said,
-        cut,
-        cut.complete,
-        reports,
-        0.0,
-        0.0,
-        {},
-        {},
+        stream=stream.name,
+        fingerprint=stream.fingerprint.hex(),
+        document={key: value for key, value in stream.document().items() if key != "labels"},
+        labels=None,
+        sequence=sequence,
+        identity=identity,
+        lineage=None if lineage is None else dict(lineage),
+        cut=cut,
+        complete=cut.complete,
+        reports=reports,
+        std_error=0.0,
+        level=0.0,
+        recommended={},
+        bodies={},
     )
 
 
 def _identity(snapshot: Snapshot) -> str:
     """Returns what is made of all that the head says."""
-    said = shared_document(replace(snapshot, identity=None))
+    return _digest(shared_document(replace(snapshot, identity=None)))
+
+
+def _digest(said: object) -> str:
     return hashlib.sha256(json.dumps(said).encode()).hexdigest()[:32]
 
 

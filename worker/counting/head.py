@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ldp.snapshot import SCHEMA, Cut, Line, Snapshot
+from ldp.snapshot import SCHEMA, Cut, Line, Snapshot, lines
 from worker.counting import rules, windows
 from worker.counting.lineage import IDENTITY, identity
 from worker.counting.rules import Rule
@@ -65,7 +65,7 @@ class Head:
             {int(partition): said for partition, said in body.get("rules", {}).items()},
             {"fingerprint": body["fingerprint"]} | body.get("lineage", {}),
             {int(partition): floor for partition, floor in body.get("floors", {}).items()},
-            {name: _line(said) for name, said in body.get("windows", {}).items()},
+            lines(body),
         )
 
     @classmethod
@@ -136,11 +136,6 @@ class Head:
             for name in IDENTITY
             if name in self.lineage and self.lineage[name] != ours[name]
         ]
-
-
-def _line(said: Mapping[str, Any]) -> Line:
-    bounded = tuple((begin, end) for begin, end in said["bounded"])
-    return Line(said["closed"], bounded, tuple(said["starts"]))
 
 
 def named(lineage: str) -> dict[str, str]:

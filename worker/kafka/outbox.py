@@ -83,14 +83,13 @@ class KafkaOutbox:
     def publish(self, sequence: int, messages: Sequence[Message]) -> None:
         """Publishes all messages in one transaction, each one's acknowledgement checked before the commit."""
         try:
-            parts = sum(bool(message.body) for message in messages)  # tombstones are none
             self._producer.begin_transaction()
             sent = [
                 self._producer.send(
                     self._topic.name,
                     value=message.body or None,
                     key=message.key.encode(),
-                    headers=message.headers(sequence, parts),
+                    headers=message.headers(sequence),
                     partition=PARTITION,
                 )
                 for message in messages

@@ -127,7 +127,7 @@ class MemoryOutbox:
                     "what was published was judged otherwise"
                 )
             assert head["complete"] == (not head["uncounted"] and not head["gaps"])
-            assert {m.snapshot for m in messages} == {head["snapshot"]}
+            assert {m.snapshot for m in messages if m.window.start is None} == {head["snapshot"]}
             for body in bodies:
                 window = body["window"]
                 name, whole = window["name"], window["start"] is None

@@ -32,7 +32,7 @@ def messages(*given, **more):
 
 
 def topic(messages, sequence):
-    return {m.key: (dict(m.headers(sequence, len(messages))), m.body) for m in messages}
+    return {m.key: (dict(m.headers(sequence)), m.body) for m in messages}
 
 
 @pytest.mark.parametrize(
@@ -185,7 +185,7 @@ def test_an_incomplete_snapshot_is_not_read():
 
 def test_another_stream_on_the_topic_does_not_matter():
     _, _, parts = make(3)
-    other = {f"other/{m.key}": (dict(m.headers(4, 1)), m.body) for m in parts}
+    other = {f"other/{m.key}": (dict(m.headers(4)), m.body) for m in parts}
     assert snapshot.assemble("s", topic(parts, 4) | other).sequence == 4
 
 
@@ -265,21 +265,30 @@ def test_what_cannot_be_taken_is_named():
             snapshot.take(stream, estimate, CUT, 4, methods=methods)
     with pytest.raises(ValueError, match="two queries are named 'q'"):
         snapshot.take(stream, estimate, CUT, 4, [SetQuery("q", (0,)), TopQuery("q", 1)])
-    with pytest.raises(ValueError, match="intervals of base, which is not among norm"):
+    with pytest.raises(ValueError, match="base is needed, which is not among norm"):
         snapshot.take(stream, estimate, CUT, 4, methods=["norm"]).interval()
 
 
 def test_a_head_alone_is_no_snapshot():
-    _, _, parts = make(3)
+    stream, _, older = make(3, labels=("a", "b", "c"))
+    lineage = {"group": "g", "topic_id": "t"}
+    (head,) = snapshot.encode(snapshot.announce(stream, CUT, 4, lineage, "ab" * 16))
+    jsonschema.Draft202012Validator(SCHEMA).validate(json.loads(head.body))
+    for others in ({}, topic(older, 3)):
+        with pytest.raises(
+            Incomplete, match="snapshot 4 of 's' is a head alone: there are no reports yet, or too few"
+        ):
+            snapshot.assemble("s", others | topic([head], 4))
+    (head,) = snapshot.encode(snapshot.announce(stream, CUT, 4, lineage, "ab" * 16, reports=3))
     with pytest.raises(Incomplete, match="snapshot 4 of 's' has no method's body"):
-        snapshot.assemble("s", topic(parts[:1], 4))
+        snapshot.assemble("s", topic([head], 4))
 
 
 def test_a_snapshot_of_a_newer_schema_is_refused_as_one():
     stream = ldp.Stream("s", ldp.GRR("1", 2))
     taken = snapshot.take(stream, stream.oracle.estimate(np.array([5, 5]), 10), Cut({0: 10}, {}), 3)
     parts = snapshot.encode(taken)
-    topic = {part.key: (dict(part.headers(3, len(parts))), part.body) for part in parts}
+    topic = {part.key: (dict(part.headers(3)), part.body) for part in parts}
     headers, body = topic["s/head"]
     topic["s/head"] = headers, json.dumps(json.loads(body) | {"schema": 2}).encode()
     with pytest.raises(

@@ -78,7 +78,7 @@ SIZES = st.integers(1, 16), st.integers(1, 5)
 
 
 def topic(parts, sequence):
-    return {part.key: (dict(part.headers(sequence, len(parts))), part.body) for part in parts}
+    return {part.key: (dict(part.headers(sequence)), part.body) for part in parts}
 
 
 def as_python_writes(text):

@@ -1,0 +1,296 @@
+"""The messages of windows: each window's are a whole by themselves, whatever heads follow them."""
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import jsonschema
+import numpy as np
+import pytest
+
+import ldp
+from ldp import snapshot
+from ldp.consistency import METHODS
+from ldp.query import SetQuery, TopQuery
+from ldp.snapshot import Cut, Incomplete, Line, Period
+from tests.unit.ldp.test_snapshot import SCHEMA, topic
+
+HOUR = 3_600_000
+CUT = Cut(
+    {0: 12, 1: 7},
+    {1: [(2, 5)]},
+    rules={0: [{"offset": 0, "revision": 1, "windows": ["1h"], "grace": 5, "out_of_order": 0}]},
+    floors={0: 0, 1: HOUR},
+    lines={"1h": Line(5 * HOUR, ((3 * HOUR, 4 * HOUR),), (HOUR, 5 * HOUR)), "24h every 1h": Line(HOUR)},
+)
+QUERIES = [SetQuery("pair", (0, 2)), TopQuery("most", 2)]
+LINEAGE = {"group": "g", "topic_id": "t"}
+VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
+
+
+def stream(d=5, labels=None):
+    return ldp.Stream("s", ldp.OLH("1", d), labels)
+
+
+def taken(window=snapshot.ALL_TIME, sequence=4, d=5, n=1000, labels=None, **more):
+    one = stream(d, labels)
+    counts = np.random.default_rng(n).binomial(n, 0.27, d)
+    return snapshot.take(
+        one, one.oracle.estimate(counts, n), CUT, sequence, QUERIES, lineage=LINEAGE, window=window, **more
+    )
+
+
+def hour(start, *, final=False, name="1h", hours=1):
+    return Period(name, start * HOUR, (start + hours) * HOUR, final)
+
+
+def written(taken, *sizes):
+    encode = snapshot.encode if taken.window.start is None else snapshot.encode_window
+    return topic(encode(taken, *sizes), taken.sequence)
+
+
+def read(received, window):
+    return snapshot.assemble_window("s", received, window.name, window.start)
+
+
+@pytest.mark.parametrize("labels", [None, tuple("abcde")])
+@pytest.mark.parametrize("sizes", [(), (4, 2)])
+def test_each_window_is_read_as_it_was_written_whatever_follows(labels, sizes):
+    final = taken(hour(1, final=True), 2, n=10, labels=labels, complete=True)
+    day = taken(hour(1, name="24h every 1h", hours=24), 3, n=30, labels=labels)
+    early, later = (taken(hour(2), sequence, n=20 * sequence, labels=labels) for sequence in (2, 4))
+    everything = taken(sequence=4, labels=labels)
+    received = {}
+    for one in (taken(sequence=2, labels=labels), final, early, taken(sequence=3, labels=labels), day):
+        received |= written(one, *sizes)
+    assert read(received, hour(2)) == early
+    received |= written(everything, *sizes) | written(later, *sizes)
+    for one in (final, day, later):
+        assert read(received, one.window) == one
+        assert list(read(received, one.window).bodies) == list(METHODS)
+    assert snapshot.assemble("s", received) == everything
+    assert snapshot.windows("s", received) == [final.window, later.window, day.window]
+    assert (final.complete, everything.complete, final.reports) == (True, False, 10)
+    # what the head alone says, a window's snapshot does not have
+    assert (final.lineage, final.cut) == (None, Cut(CUT.offsets, CUT.gaps))
+    assert (everything.lineage, everything.cut) == (LINEAGE, CUT)
+
+
+def test_large_domains_have_the_vectors_of_windows_in_chunks():
+    d = snapshot.INLINE + 1
+    one = taken(hour(7), d=d)
+    parts = snapshot.encode_window(one)
+    assert [part.key for part in parts if part.content_type == snapshot.FLOAT64][:3] == [
+        f"s/1h/{7 * HOUR}/base/{vector}/0" for vector in ("frequencies", "low", "high")
+    ]
+    assert {part.parts for part in parts} == {len(parts)} == {2 * len(METHODS) + 2}
+    assert read(written(one), hour(7)) == one
+
+
+def test_every_message_that_is_not_there_is_missed():
+    one, others = taken(hour(1)), taken(hour(2)) and written(taken(hour(2)))
+    whole = written(one, 4, 3)
+    assert read(whole | others, hour(1)) == one
+    for key in whole:
+        without = others | {other: message for other, message in whole.items() if other != key}
+        with pytest.raises(Incomplete, match=rf"window '1h' of 's' .*{HOUR} has 37 messages; 36 are here"):
+            read(without, hour(1))
+        assert snapshot.windows("s", without) == [hour(2)]
+        with pytest.raises(Incomplete):  # as a tombstone, too
+            read(whole | {key: (whole[key][0], b"")}, hour(1))
+    with pytest.raises(Incomplete, match=f"no message of the window '1h' of 's' that starts at {3 * HOUR}"):
+        read(whole | others, hour(3))
+    with pytest.raises(Incomplete, match="no message of the window '2h'"):
+        snapshot.assemble_window("s", whole, "2h", HOUR)
+
+
+def test_two_snapshots_of_a_window_are_never_mixed():
+    old, new = written(taken(hour(1), 4, n=10)), written(taken(hour(1), 5, n=20))
+    assert old.keys() == new.keys()
+    for key in new:
+        with pytest.raises(Incomplete):
+            read(old | {key: new[key]}, hour(1))
+        with pytest.raises(Incomplete):
+            read(new | {key: old[key]}, hour(1))
+    # messages that a later snapshot has no use for may stay: they are of an older number
+    assert read(written(taken(hour(1), 4), 2, 1) | new, hour(1)) == taken(hour(1), 5, n=20)
+
+
+@pytest.mark.parametrize(
+    ("field", "wrong"),
+    [
+        ("snapshot", "0" * 32),
+        ("sequence", 5),
+        ("reports", 99),
+        ("offsets", {"0": 1}),
+        ("window", {"name": "1h", "start": "1970-01-01T02:00:00.000Z", "end": None, "final": False}),
+    ],
+)
+def test_a_body_must_say_what_its_headers_and_the_others_say(field, wrong):
+    for method in ("base", "norm-sub"):
+        received = written(taken(hour(1)))
+        key = f"s/1h/{HOUR}/{method}"
+        headers, value = received[key]
+        received[key] = headers, json.dumps(json.loads(value) | {field: wrong}).encode()
+        with pytest.raises(Incomplete, match=r"is of another snapshot: its|say that they are of"):
+            read(received, hour(1))
+
+
+def test_messages_under_the_key_of_another_window_are_refused():
+    moved = {key.replace(str(HOUR), str(2 * HOUR)): said for key, said in written(taken(hour(1))).items()}
+    with pytest.raises(Incomplete, match=rf"starts at {2 * HOUR} say that they are of .*T01:00:00.000Z"):
+        read(moved, hour(2))
+    renamed = {key.replace("/1h/", "/2h/"): said for key, said in written(taken(hour(1))).items()}
+    with pytest.raises(Incomplete, match="say that they are of"):
+        snapshot.assemble_window("s", renamed, "2h", HOUR)
+
+
+def test_a_window_without_the_labels_that_it_has_is_not_read():
+    one = taken(hour(1), labels=tuple("abcde"))
+    with pytest.raises(Incomplete, match="'s/domain' is missing"):
+        read(written(one), hour(1))
+    with pytest.raises(Incomplete, match="'s/domain' has the labels of another stream"):
+        read(written(taken(labels=tuple("abcdf"))) | written(one), hour(1))
+    assert read(written(taken(labels=tuple("abcde"))) | written(one), hour(1)) == one
+    chunked = written(taken(labels=tuple("abcde")), 2)
+    del chunked["s/domain/labels/1"]
+    with pytest.raises(Incomplete, match="'s/domain/labels/1' is missing"):
+        read(chunked | written(one), hour(1))
+
+
+def test_a_window_of_a_newer_schema_is_refused_as_one():
+    received = {
+        key: (headers, json.dumps(json.loads(value) | {"schema": 2}).encode())
+        for key, (headers, value) in written(taken(hour(1), 9)).items()
+    }
+    with pytest.raises(
+        snapshot.NewerSchema, match=r"snapshot 9 of 's' is of schema 2, .* a newer version wrote"
+    ):
+        read(received, hour(1))
+
+
+def test_windows_have_identities_of_their_own_so_that_older_readers_count_right():
+    """Who reads all time as before there were windows takes all messages with the head's identity."""
+    received = written(taken()) | written(taken(hour(1))) | written(taken(hour(2)))
+    headers, head = received["s/head"]
+    same = [key for key, (said, _) in received.items() if said["snapshot"] == headers["snapshot"]]
+    assert len(same) == int(headers["parts"]) == 1 + len(METHODS)
+    assert headers["snapshot"].decode() == json.loads(head)["snapshot"]
+    assert not [key for key in same if "1h" in key]
+
+
+def test_the_headers_of_a_window_say_when_it_ends_and_whether_it_is_final():
+    for final in (False, True):
+        for headers, _ in written(taken(hour(1, final=final))).values():
+            assert list(headers) == [
+                "content-type",
+                "schema",
+                "sequence",
+                "parts",
+                "snapshot",
+                "end",
+                "final",
+            ]
+            assert (headers["end"], headers["final"]) == (str(2 * HOUR).encode(), str(final).lower().encode())
+            assert headers["parts"] == str(len(METHODS)).encode()
+    assert "final" not in written(taken())["s/all/base"][0]
+
+
+@pytest.mark.parametrize("start", [0, HOUR, 1_700_000_000_123, 253_402_300_799_000 - HOUR])
+def test_times_are_written_to_the_millisecond_and_read_back(start):
+    window = Period("1h", start, start + HOUR)
+    one = taken(window)
+    said = json.loads(snapshot.encode_window(one)[0].body)["window"]
+    seconds, rest = divmod(start, 1000)
+    date = datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    assert said["start"] == f"{date}.{rest:03}Z"
+    assert read(written(one), window).window == window
+
+
+def test_every_message_follows_the_schema():
+    for one in (taken(), taken(hour(1, final=True)), taken(hour(3, name="24h every 1h", hours=24))):
+        for part, (_, value) in written(one).items():
+            assert not list(VALIDATOR.iter_errors(json.loads(value))), part
+    head = json.loads(written(taken())["s/head"][1])
+    assert head["floors"] == {"0": 0, "1": HOUR}
+    assert head["windows"] == {
+        "1h": {"closed": 5 * HOUR, "bounded": [[3 * HOUR, 4 * HOUR]], "starts": [HOUR, 5 * HOUR]},
+        "24h every 1h": {"closed": HOUR, "bounded": [], "starts": []},
+    }
+    assert snapshot.lines(head) == CUT.lines
+    for wrong in (
+        {"windows": {"all": head["windows"]["1h"]}},
+        {"windows": {"1h": {"closed": 1}}},
+        {"windows": {"1h": head["windows"]["1h"] | {"closed": "1970"}}},
+        {"windows": {"1h": head["windows"]["1h"] | {"bounded": [[1]]}}},
+        {"floors": {"0": None}},
+    ):
+        assert not VALIDATOR.is_valid(head | wrong), wrong
+    body = json.loads(written(taken(hour(1)))[f"s/1h/{HOUR}/base"][1])
+    for wrong in (
+        {"start": None},
+        {"end": None},
+        {"start": "1970-01-01T01:00:00Z"},
+        {"start": HOUR},
+        {"name": "all"},
+        {"final": "yes"},
+    ):
+        assert not VALIDATOR.is_valid(body | {"window": body["window"] | wrong}), wrong
+    assert not VALIDATOR.is_valid(body | {"reports": 0})
+
+
+def test_a_head_without_windows_says_nothing_of_them():
+    one = replace(taken(), cut=Cut({0: 3}, {}))
+    head = json.loads(snapshot.encode(one)[0].body)
+    assert not {"floors", "windows"} & head.keys()
+    assert snapshot.lines(head) == {}
+
+
+def test_all_time_is_no_window():
+    with pytest.raises(ValueError, match="snapshot 4 of 's' is of all time, of no window"):
+        snapshot.encode_window(taken())
+
+
+def test_windows_that_were_read_merge_to_what_was_counted():
+    one, two = (taken(hour(start, final=True), n=n) for start, n in ((1, 700), (2, 301)))
+    received = written(one) | written(two)
+    merged = read(received, hour(1)).estimate().merge(read(received, hour(2)).estimate())
+    counts = sum(np.random.default_rng(n).binomial(n, 0.27, 5) for n in (700, 301))
+    again = stream().oracle.estimate(counts, 1001)
+    assert merged.frequencies.tobytes() == again.frequencies.tobytes()
+    assert (merged.n, merged.windows) == (1001, ((HOUR, 3 * HOUR),))
+    with pytest.raises(ValueError, match="overlap: reports in both would be counted twice"):
+        merged.merge(taken(hour(2, name="24h every 1h", hours=24)).estimate())
+    with pytest.raises(ValueError, match="an estimate of the whole stream does not merge"):
+        merged.merge(taken().estimate())
+    with pytest.raises(ValueError, match="their counts mean different things"):
+        merged.merge(taken(hour(9), d=6).estimate())
+    with pytest.raises(ValueError, match="base is needed, which is not among norm"):
+        taken(hour(1), methods=["norm"]).estimate()
+
+
+@pytest.mark.parametrize("d", [5, snapshot.INLINE + 1])
+def test_a_window_that_is_deleted_leaves_no_message(d):
+    one, everything = taken(hour(1, final=True), 3, d=d), taken(sequence=9, d=d)
+    gone = snapshot.delete_window(everything, one.window)
+    assert [part.key for part in gone if part.body] == []
+    assert sorted(part.key for part in gone) == sorted(written(one))
+    received = written(one) | written(everything)
+    for message in gone:
+        received[message.key] = dict(message.headers(9)), message.body
+    assert snapshot.windows("s", received) == []
+    assert snapshot.assemble("s", received) == everything
+    with pytest.raises(Incomplete, match="no message of the window"):
+        read(received, one.window)
+
+
+def test_a_window_has_an_identity_made_of_the_given_one():
+    everything, *windows = (
+        taken(window, identity="ab" * 16) for window in (snapshot.ALL_TIME, hour(1), hour(2))
+    )
+    again = taken(hour(1), identity="ab" * 16)
+    assert everything.identity == "ab" * 16
+    assert len({one.identity for one in (everything, *windows)}) == 3
+    assert again == windows[0]
+    assert windows[0].identity != taken(hour(1), identity="cd" * 16).identity
+    assert all(VALIDATOR.is_valid(json.loads(part.body)) for part in snapshot.encode_window(again))
