@@ -61,12 +61,21 @@ class Line:
     Attributes:
         closed: every window that ends at or before it is final, or bounded, and changes no more.
         bounded: stretches [from, to) of ends that were closed before every partition had passed them.
-        starts: of the windows whose messages are on the topic.
+        starts: of the windows whose messages are on the topic, if they are to be deleted some day.
+
+    Example:
+        >>> line = Line(3000, bounded=((2000, 3000),))
+        >>> line.is_bounded(2000), line.is_bounded(3000)
+        (True, False)
     """
 
     closed: int
     bounded: tuple[tuple[int, int], ...] = ()
     starts: tuple[int, ...] = ()
+
+    def is_bounded(self, end: int) -> bool:
+        """Returns whether the window with that end was closed before every partition had passed it."""
+        return any(begin <= end < to for begin, to in self.bounded)
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,8 @@ oracle = cache(ldp.oracle)
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8)
 OFFSET = st.integers(0, 2**63 - 1)
 PARTITIONS = st.integers(0, 2**31 - 1)
+TIMES = st.integers(0, 200_000_000_000_000)  # in the year 8307; the dates of JSON end in 9999
+NAMES = st.sampled_from(["1s", "1h", "24h every 1h", "366d"])
 DOUBLES = (
     st.integers(0, 2**64 - 1).map(lambda bits: float(np.uint64(bits).view(np.float64))).filter(np.isfinite)
 )
@@ -34,14 +36,33 @@ def cuts(draw):
             "revision": st.integers(0, 2**31),
             "most_reports": st.none() | OFFSET,
             "ones": st.booleans(),
-        }
+        },
+        optional={"windows": st.lists(NAMES, min_size=1), "grace": TIMES, "out_of_order": TIMES},
+    )
+    lines = st.builds(
+        snapshot.Line,
+        TIMES,
+        st.lists(st.tuples(TIMES, TIMES), max_size=2).map(tuple),
+        st.lists(TIMES, max_size=3).map(tuple),
     )
     return snapshot.Cut(
         draw(st.dictionaries(PARTITIONS, OFFSET, max_size=4)),
         draw(st.dictionaries(PARTITIONS, st.lists(gap, max_size=2), max_size=3)),
         draw(st.lists(PARTITIONS, max_size=3)),
         draw(st.dictionaries(PARTITIONS, st.lists(rule, max_size=2), max_size=3)),
+        *draw(
+            st.just(({}, {}))
+            | st.tuples(
+                st.dictionaries(PARTITIONS, TIMES, max_size=3), st.dictionaries(NAMES, lines, max_size=2)
+            )
+        ),
     )
+
+
+@st.composite
+def periods(draw):
+    start, length = draw(TIMES), draw(st.integers(1, 366 * 86_400_000))
+    return snapshot.Period(draw(NAMES), start, start + length, draw(st.booleans()))
 
 
 @st.composite
@@ -71,6 +92,8 @@ def snapshots(draw):
         draw(st.dictionaries(names, found)),
         draw(st.none() | st.fixed_dictionaries({"group": TEXT, "topic_id": TEXT})),
         draw(st.none() | st.just("0123456789abcdef" * 2)),
+        draw(st.just(snapshot.ALL_TIME) | periods()),
+        draw(st.none() | st.booleans()),
     )
 
 
@@ -79,6 +102,18 @@ SIZES = st.integers(1, 16), st.integers(1, 5)
 
 def topic(parts, sequence):
     return {part.key: (dict(part.headers(sequence)), part.body) for part in parts}
+
+
+def written_and_read(taken, inline, chunk):
+    """The messages of a snapshot, of all time or of a window, and what is read of them."""
+    window, everything = taken.window, replace(taken, window=snapshot.ALL_TIME, identity=None)
+    if window.start is None:
+        parts = snapshot.encode(taken, inline, chunk)
+        return parts, snapshot.assemble(taken.stream, topic(parts, taken.sequence))
+    parts, others = snapshot.encode_window(taken, inline, chunk), snapshot.encode(everything, inline, chunk)
+    received = topic(others, 1) | topic(parts, taken.sequence)
+    assert snapshot.windows(taken.stream, received) == [window]
+    return parts, snapshot.assemble_window(taken.stream, received, window.name, window.start)
 
 
 def as_python_writes(text):
@@ -95,13 +130,12 @@ def as_python_writes(text):
 @given(snapshots(), *SIZES)
 @settings(max_examples=150, deadline=None)
 def test_what_is_taken_and_written_is_what_is_read(taken, inline, chunk):
-    parts = snapshot.encode(taken, inline, chunk)
+    parts, read = written_and_read(taken, inline, chunk)
     assert len({part.key for part in parts}) == len(parts)
-    read = snapshot.assemble(taken.stream, topic(parts, taken.sequence))
     assert type(read) is type(taken)
     assert read == taken
     assert list(read.bodies) == list(taken.bodies)
-    again = snapshot.encode(read, inline, chunk)
+    again, _ = written_and_read(read, inline, chunk)
     assert again == parts
     for part in parts:
         if part.content_type == snapshot.JSON:
@@ -156,6 +190,10 @@ def test_snapshots_differ_by_a_bit():
         {"queries": queries[:1]},
         {"level": 0.9},
         {"methods": ["base"]},
+        {"complete": True},
+        {"window": snapshot.Period("1s", 1000, 2000)},
+        {"cut": replace(cut, floors={0: 1})},
+        {"cut": replace(cut, lines={"1s": snapshot.Line(5)})},
     ):
         assert one != take(**other)
     base = one.bodies["base"]

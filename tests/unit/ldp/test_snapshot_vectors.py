@@ -5,15 +5,19 @@ from base64 import b64decode
 from dataclasses import replace
 from pathlib import Path
 
+import jsonschema
 import numpy as np
 import pytest
 
 import ldp
 from ldp import snapshot
 from ldp.query import SetQuery, TopQuery
+from tests.unit.ldp.test_snapshot import SCHEMA
 from tests.unit.ldp.test_snapshot_roundtrip import as_python_writes
 
-VECTORS = json.loads((Path(__file__).parents[2] / "vectors" / "snapshots.json").read_text(encoding="utf-8"))
+STORED = Path(__file__).parents[2] / "vectors"
+VECTORS = json.loads((STORED / "snapshots.json").read_text(encoding="utf-8"))
+WITH_WINDOWS = json.loads((STORED / "snapshot-schema-1" / "windows.json").read_text(encoding="utf-8"))
 SNAPSHOTS = [pytest.param(vector, id=vector["name"]) for vector in VECTORS["snapshots"]]
 
 
@@ -105,3 +109,77 @@ def numbers(body):
     for answer in body.tops:
         vectors += [answer.values, answer.frequencies, answer.low, answer.high]
     return [np.array(vector, np.float64) for vector in vectors]
+
+
+def read_window(said):
+    everything = topic(WITH_WINDOWS)
+    if said["start"] is None:
+        return snapshot.assemble("colours", everything)
+    return snapshot.assemble_window("colours", everything, said["name"], said["start"])
+
+
+WINDOWS = [pytest.param(said, id=f"{said['name']} {said['sequence']}") for said in WITH_WINDOWS["windows"]]
+
+
+@pytest.mark.parametrize("said", WINDOWS)
+def test_windows_that_were_published_are_read(said):
+    read = read_window(said)
+    assert (read.window, read.sequence) == (
+        snapshot.Period(said["name"], said["start"], said["end"], said["final"]),
+        said["sequence"],
+    )
+    assert (read.reports, read.complete) == (sum(said["counts"]), said["complete"])
+    assert list(read.labels) == WITH_WINDOWS["document"]["labels"]
+    # GRR: e to a user's own value, 1 to each other one, so that count / n = f·e / (e + 2) + (1 - f) / (e + 2)
+    e, n = float(np.e), read.reports
+    expected = [(count / n * (e + 2) - 1) / (e - 1) for count in said["counts"]]
+    np.testing.assert_allclose(read.bodies["base"].frequencies, expected, atol=1e-9)
+    assert read.bodies["base"].sets[0].frequency == pytest.approx(expected[0])
+    assert read.estimate().windows == (() if said["start"] is None else ((said["start"], said["end"]),))
+
+
+@pytest.mark.parametrize("said", WINDOWS)
+def test_windows_that_were_published_are_written_again_to_the_byte(said):
+    read = read_window(said)
+    encode = snapshot.encode if said["start"] is None else snapshot.encode_window
+    messages = {message["key"]: message for message in WITH_WINDOWS["messages"]}
+    for part in encode(read, said["inline"], said["chunk"]):
+        message = messages[part.key]
+        assert {name: text.decode() for name, text in part.headers(read.sequence)} == message["headers"]
+        assert part.body == value(message)
+
+
+def test_a_topic_with_windows_follows_the_schema_and_lists_them():
+    received = topic(WITH_WINDOWS)
+    assert snapshot.windows("colours", received) == sorted(
+        (read_window(said).window for said in WITH_WINDOWS["windows"] if said["start"] is not None),
+        key=lambda window: (window.name, window.start),
+    )
+    validator = jsonschema.Draft202012Validator(SCHEMA)
+    for headers, body in received.values():
+        if headers["content-type"] == b"application/json":
+            validator.validate(json.loads(body))
+
+
+def test_the_head_of_a_stream_with_windows_is_read():
+    hour, midnight = 3_600_000, 1_795_305_600_000  # the 22nd of November 2026
+    cut = snapshot.assemble("colours", topic(WITH_WINDOWS)).cut
+    assert cut.floors == {0: 0, 1: midnight + hour}
+    assert cut.lines == {
+        "1h": snapshot.Line(
+            midnight + 2 * hour,
+            ((midnight + 2 * hour, midnight + 3 * hour),),
+            (midnight, midnight + 2 * hour),
+        ),
+        "24h every 1h": snapshot.Line(midnight - 22 * hour, (), (midnight - 22 * hour,)),
+    }
+    assert cut.rules[1][1] == {
+        "offset": 0,
+        "revision": 2,
+        "most_reports": 100,
+        "ones": True,
+        "max_batch_bytes": 16777216,
+        "windows": ["all", "1h", "24h every 1h"],
+        "grace": 600000,
+        "out_of_order": 60000,
+    }

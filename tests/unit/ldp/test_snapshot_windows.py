@@ -21,7 +21,7 @@ CUT = Cut(
     {1: [(2, 5)]},
     rules={0: [{"offset": 0, "revision": 1, "windows": ["1h"], "grace": 5, "out_of_order": 0}]},
     floors={0: 0, 1: HOUR},
-    lines={"1h": Line(5 * HOUR, ((3 * HOUR, 4 * HOUR),), (HOUR, 5 * HOUR)), "24h every 1h": Line(HOUR)},
+    lines={"1h": Line(5 * HOUR, ((4 * HOUR, 5 * HOUR),), (HOUR, 5 * HOUR)), "24h every 1h": Line(HOUR)},
 )
 QUERIES = [SetQuery("pair", (0, 2)), TopQuery("most", 2)]
 LINEAGE = {"group": "g", "topic_id": "t"}
@@ -214,7 +214,7 @@ def test_every_message_follows_the_schema():
     head = json.loads(written(taken())["s/head"][1])
     assert head["floors"] == {"0": 0, "1": HOUR}
     assert head["windows"] == {
-        "1h": {"closed": 5 * HOUR, "bounded": [[3 * HOUR, 4 * HOUR]], "starts": [HOUR, 5 * HOUR]},
+        "1h": {"closed": 5 * HOUR, "bounded": [[4 * HOUR, 5 * HOUR]], "starts": [HOUR, 5 * HOUR]},
         "24h every 1h": {"closed": HOUR, "bounded": [], "starts": []},
     }
     assert snapshot.lines(head) == CUT.lines
@@ -294,3 +294,36 @@ def test_a_window_has_an_identity_made_of_the_given_one():
     assert again == windows[0]
     assert windows[0].identity != taken(hour(1), identity="cd" * 16).identity
     assert all(VALIDATOR.is_valid(json.loads(part.body)) for part in snapshot.encode_window(again))
+
+
+@pytest.mark.parametrize("partitions", [1, 64])
+@pytest.mark.parametrize("starts", [0, 500, 20_000])
+def test_no_message_of_a_stream_with_windows_is_larger_than_said(partitions, starts):
+    latest = 253_402_300_799_000
+    names = ["366d every 1s", "24h every 1h", "1h"]
+    everywhere = range(2**31 - partitions, 2**31)
+    rule = {
+        "offset": 2**63 - 1,
+        "revision": 2**31 - 1,
+        "most_reports": 2**31 - 1,
+        "ones": False,
+        "max_batch_bytes": 2**31 - 1,
+        "windows": ["all", *names],
+        "grace": 366 * 24 * HOUR,
+        "out_of_order": 366 * 24 * HOUR,
+    }
+    cut = Cut(
+        dict.fromkeys(everywhere, 2**63 - 1),
+        {},
+        rules=dict.fromkeys(everywhere, [rule] * 3),
+        floors=dict.fromkeys(everywhere, latest),
+        lines={name: Line(latest, ((latest, latest),) * 8, (latest,) * starts) for name in names},
+    )
+    one = replace(taken(), cut=cut)
+    later = taken(Period("366d every 1s", latest - 366 * 24 * HOUR, latest, final=True))
+    parts = snapshot.encode(one) + snapshot.encode_window(
+        replace(later, cut=replace(cut, rules={}, lines={}))
+    )
+    largest = max(len(part.body) + len(part.key) for part in parts)
+    bound = snapshot.largest_message(stream(), QUERIES, partitions, dict.fromkeys(names, starts))
+    assert largest <= bound <= 2 * largest + 16_384
