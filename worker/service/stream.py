@@ -169,6 +169,8 @@ class StreamWorker:
             snapshots.fewest_new,
             Recommender(stream, self._served.queries, snapshots.recommend_every_seconds, self._events),
             self._events,
+            self._served.idle_after,
+            self._served.retain,
         )
 
     def _loop(self, log: KafkaLog, ownership: Ownership, commits: Commits) -> Loop:
