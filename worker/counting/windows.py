@@ -9,7 +9,6 @@ common divisor of the hops: each window is a sum of panes, so a report is counte
 import functools
 import math
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 ALL = "all"
@@ -34,8 +33,8 @@ class Window:
         >>> day = parse("24h every 1h")
         >>> day.length // day.every, day.next_start(7_200_000) // UNITS["h"], day.last_end(90_000_000) // UNITS["h"]
         (24, 3, 25)
-        >>> [start // UNITS["h"] for start in day.ending(after=23 * UNITS["h"], until=25 * UNITS["h"])]
-        [0, 1]
+        >>> [start // UNITS["h"] for start in day.starts(Pane(25 * UNITS["h"], UNITS["h"]))][::23]
+        [2, 25]
     """
 
     name: str
@@ -54,11 +53,10 @@ class Window:
         """Returns the start of the first window that ends beyond a line; it may lie before the epoch."""
         return self.last_end(line) + self.every - self.length
 
-    def ending(self, after: int, until: int) -> Iterator[int]:
-        """Yields the starts of the windows that end beyond one line and not beyond another, from the epoch on."""
-        for end in range(self.last_end(after) + self.every, self.last_end(until) + 1, self.every):
-            if end >= self.length:
-                yield end - self.length
+    def starts(self, pane: "Pane") -> range:
+        """Returns the starts of the windows that a pane is in, from the epoch on."""
+        first = -(-(pane.end - self.length) // self.every) * self.every
+        return range(max(0, first), pane.start + 1, self.every)
 
 
 @dataclass(frozen=True, order=True)

@@ -105,15 +105,18 @@ def _closed(
     own = {
         p: states[p].closed if p in states and p in head.floors else 0 for p in {*partitions, *head.floors}
     }
-    most = before.closed + MOST_AT_ONCE * window.every
-    passed = min(max(before.closed, window.last_end(min(own.values(), default=0))), most)
+    passed = max(before.closed, window.last_end(min(own.values(), default=0)))
+    # as many as one snapshot takes; windows without reports are passed at once
+    ends = sorted({start + window.length for start in _starts(window, states)})
+    ends = [end for end in ends if before.closed < end <= passed]
+    passed = ends[MOST_AT_ONCE - 1] if len(ends) > MOST_AT_ONCE else passed
     oldest = [min(state.panes).start for state in states.values() if state.full]
     if not oldest:
         return Line(passed, before.bounded, before.starts)
     # the last window that has the oldest pane of who has no room
-    wanted = min(window.last_end(min(oldest) + window.length), most)
+    wanted = window.last_end(min(oldest) + window.length)
     holding = [p for p, closed in own.items() if closed < wanted]
-    if wanted <= passed or not all(map(still, holding)):
+    if wanted <= passed or not holding or not all(map(still, holding)):
         return Line(passed, before.bounded, before.starts)
     *others, last = before.bounded or ((0, 0),)
     begin, end = passed + window.every, wanted + window.every
@@ -125,14 +128,20 @@ def _due(
     window: Window, before: Line, after: Line, first: int, states: Mapping[int, PartitionState]
 ) -> Iterator[Due]:
     """Yields one name's windows that are to be published: those that become final, and those that are open."""
-    panes = sorted({pane for state in states.values() for pane in state.panes})
-    newest = max((pane.end for pane in panes), default=0)
-    for start in window.ending(before.closed, newest + window.length):
+    for start in sorted(_starts(window, states)):
         end = start + window.length
         # windows without reports are passed by the line
-        if start >= first and any(pane.within(start, end) for pane in panes):
+        if start >= first and end > before.closed:
             whole = complete(start, end, states) and not is_bounded(after, end)
             yield Due(Period(window.name, start, end, end <= after.closed), whole)
+
+
+def _starts(window: Window, states: Mapping[int, PartitionState]) -> set[int]:
+    """Returns the starts of the windows that have reports."""
+    panes = {pane for state in states.values() for pane in state.panes}
+    return {
+        start for pane in panes for start in window.starts(pane) if pane.within(start, start + window.length)
+    }
 
 
 def is_bounded(line: Line, end: int) -> bool:
