@@ -505,10 +505,10 @@ def test_counts_of_a_newer_layout_are_refused_and_left_alone(counted: bool) -> N
     world.send()
     process = world.member(1)
     count_all(world, process) if counted else turn(process, commit=False)
-    relabel(world, layout=3)
+    relabel(world, layout=4)
     stored, confirmed = world.stored[0], world.offsets[0]
     with pytest.raises(
-        NewerState, match=r"partition 0: the counts in Redis are of layout 3, .* Run that version"
+        NewerState, match=r"partition 0: the counts in Redis are of layout 4, .* Run that version"
     ):
         turn(alone(world, 2))
     assert world.stored[0] == stored
@@ -520,7 +520,7 @@ def test_an_owner_whose_partition_is_of_another_lineage_all_at_once_writes_nothi
     world.send()
     process = world.member(1)
     count_all(world, process)
-    relabel(world, layout=3)  # and the epoch is the same: no claim did that
+    relabel(world, layout=4)  # and the epoch is the same: no claim did that
     stored = world.stored[0]
     world.send()
     with pytest.raises(StateLost, match="replaced while this worker counted"):
@@ -534,7 +534,7 @@ def test_an_owner_whose_partition_a_newer_version_claimed_is_fenced_and_then_say
     world.send()
     process = world.member(1)
     count_all(world, process)
-    relabel(world, layout=3)
+    relabel(world, layout=4)
     world.stored[0] = replace(world.stored[0], metadata=replace(world.stored[0].metadata, epoch=2))
     stored = world.stored[0]
     if step == "commit":
@@ -544,7 +544,7 @@ def test_an_owner_whose_partition_a_newer_version_claimed_is_fenced_and_then_say
     else:
         process.ownership.compare()
     assert process.ownership.counted() == {}  # dropped, not stopped
-    with pytest.raises(NewerState, match="of layout 3, where this version reads up to 2"):
+    with pytest.raises(NewerState, match="of layout 4, where this version reads up to 3"):
         turn(process)
     assert world.stored[0] == stored
 

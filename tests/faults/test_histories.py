@@ -89,20 +89,23 @@ def history(seed: int) -> dict[str, int]:
     if rng.random() < 0.3:  # the log has lost its beginning before anyone counts
         produce(world, rng, 6)
         world.firsts = [rng.randint(0, len(log)) for log in world.logs]
-    # some workers of layout 1 counted before, and then were replaced at once; what they sent may still be on its way
+    # some workers of older layouts counted before, then were replaced at once; what they sent may be on its way yet
     layouts = random.Random(f"layout {seed}")
-    rolled_out = layouts.randrange(85) if layouts.random() < 0.3 else 0
-    world.layout = 1 if rolled_out else 2
+    rolled_out = [0, 0]  # the turns at which those of layouts 2 and 3 begin
+    if layouts.random() < 0.3:
+        two = layouts.choice([0, layouts.randrange(85)])
+        rolled_out = [two, layouts.choice([two, layouts.randrange(two, 85)])]
     number = 0
     grows = shown.randrange(90) if shown.random() < 0.3 else None
     try:
         for turn in range(100):
             if turn == grows:
                 world.grow()
-            if turn == rolled_out and world.layout == 1:
-                world.layout = 2
+            layout = 1 + sum(turn >= begun for begun in rolled_out)
+            if layout != world.layout:
                 for process in world.members.values():
                     process.dead = True
+            world.layout = layout
             # nothing comes after the last records: they must be counted though they meet faults, too
             if turn < 90 and (turn > 85 or rng.random() < 0.3):
                 produce(world, rng, rng.randint(1, 5))

@@ -74,6 +74,11 @@ def following(before: Metadata, offset: int, flush: str, *windows: str) -> tuple
     return replace(before, offset=offset, flush=flush, blobs=names, totals=f'{{"at": {offset}}}'), blobs
 
 
+def without(after: Metadata, *cells: str) -> Metadata:
+    """The metadata of a commit that drops some cells, too."""
+    return replace(after, blobs={cell: flush for cell, flush in after.blobs.items() if cell not in cells})
+
+
 def commit(counts: RedisStore, before: Metadata, offset: int, flush: str, *windows: str) -> Metadata:
     """Commits to partition 0; what is held then."""
     after, blobs = following(before, offset, flush, *windows)
@@ -236,15 +241,18 @@ def _one_staged_blob_gone(client: "redis.Redis", stream: str, counts: RedisStore
         (_one_staged_blob_gone, Answer.UNSTAGED),
     ],
 )
+@pytest.mark.parametrize("dropped", [(), ("0+10", "10+10")])
 def test_a_refused_commit_writes_nothing(
     client: "redis.Redis",
     stream: str,
     counts: RedisStore,
     meanwhile: Callable[["redis.Redis", str, RedisStore, Metadata], Metadata],
     verdict: Answer,
+    dropped: tuple[str, ...],
 ) -> None:
-    held = commit(counts, claimed(counts), 3, FLUSHES[1], "all", "b")
+    held = commit(counts, claimed(counts), 3, FLUSHES[1], "all", "b", *dropped)
     after, blobs = following(held, 10, FLUSHES[2], "all", "b")
+    after = without(after, *dropped)
     counts.stage(0, "attempt", blobs)
     held = meanwhile(client, stream, counts, held)
     if verdict is not Answer.UNSTAGED:
@@ -294,6 +302,64 @@ def test_a_commit_whose_reply_is_lost_is_sent_once_and_recognised(
         with pytest.raises(Unavailable, match="Error"):
             proxy.refuse()
             doubtful.peek(0)
+
+
+@pytest.mark.parametrize("offset", [9, 12])
+def test_a_pane_that_is_dropped_goes_with_the_commit_at_an_unchanged_offset_too(
+    client: "redis.Redis", stream: str, counts: RedisStore, offset: int
+) -> None:
+    held = commit(counts, claimed(counts), 9, FLUSHES[1], "all", "0+10", "10+10", "20+10")
+    other = counts.claim(1, None, fresh())
+    assert other is not None
+    theirs, theirs_staged = following(other.metadata, 9, FLUSHES[1], "all", "0+10")
+    counts.stage(1, "attempt", theirs_staged)
+    assert counts.promote(1, "attempt", other.metadata, theirs) is Answer.DONE
+    counts.stage(0, "left behind", {"0+10": b"staged"})
+    client.set(layout.cell_key(f"{stream}s", 0, "0+10"), "another stream's")
+    before = everything(client, stream)
+    after, blobs = following(held, offset, FLUSHES[2], "all")
+    after = without(after, "0+10", "10+10")
+    counts.stage(0, "attempt", blobs)
+    assert counts.promote(0, "attempt", held, after) is Answer.DONE
+    now = everything(client, stream)
+    gone = {layout.cell_key(stream, 0, cell).encode() for cell in ("0+10", "10+10")}
+    assert before.keys() - now.keys() == gone
+    assert now.keys() <= before.keys()
+    changed = {layout.meta_key(stream, 0).encode(), layout.cell_key(stream, 0, "all").encode()}
+    assert {key for key in now if now[key] != before[key]} == changed
+    assert client.getdel(layout.cell_key(f"{stream}s", 0, "0+10")) == b"another stream's"
+    kept = {"all": blobs["all"], "20+10": f"20+10 9 {FLUSHES[1]}".encode()}
+    assert counts.cut(0) == StoredPartition(after, kept)
+    assert counts.compare(0, after) is Answer.DONE
+    assert counts.compare(0, held) is Answer.FORKED
+    # one that drops the last pane without a change of any other cell
+    last = without(replace(after, flush=FLUSHES[3]), "20+10")
+    assert counts.promote(0, "nothing staged", after, last) is Answer.DONE
+    assert counts.cut(0) == StoredPartition(last, {"all": blobs["all"]})
+    assert client.exists(layout.cell_key(stream, 0, "20+10")) == 0
+
+
+def test_a_drop_whose_reply_is_lost_is_recognised_when_it_is_sent_again(
+    client: "redis.Redis", redis_url: str, stream: str, counts: RedisStore
+) -> None:
+    held = commit(counts, claimed(counts), 9, FLUSHES[1], "all", "0+10", "10+10")
+    after, blobs = following(held, 9, FLUSHES[2], "all")
+    after = without(after, "0+10")
+    with _Proxy(redis_url) as proxy:
+        doubtful = RedisStore(store.connect(config.Redis(url=proxy.url, timeout_seconds=0.3)), stream)
+        doubtful.stage(0, "first", blobs)
+        assert doubtful.peek(0) == held
+        proxy.replies.clear()
+        with pytest.raises(Unavailable, match="Timeout"):
+            doubtful.promote(0, "first", held, after)
+        proxy.replies.set()
+        assert counts.peek(0) == after
+        assert client.exists(layout.cell_key(stream, 0, "0+10")) == 0
+        doubtful.stage(0, "second", blobs)
+        before = everything(client, stream)
+        assert doubtful.promote(0, "second", held, after) is Answer.DONE
+        assert everything(client, stream) == before
+        proxy.refuse()
 
 
 def _calls(client: "redis.Redis") -> int:
@@ -520,7 +586,10 @@ def test_the_store_in_memory_does_what_the_scripts_do(
             before = rng.choice(beliefs[-4:])
             before = replace(before, lineage="other") if rng.random() < 0.05 else before
             windows = rng.sample(["a", "b", "c"], rng.randint(0, 2))
-            after, blobs = following(before, before.offset + rng.randint(0, 3), rng.choice(FLUSHES), *windows)
+            after, blobs = following(before, before.offset + rng.randint(0, 3), f"{turn:032x}", *windows)
+            if rng.random() < 0.3:
+                kept = [name for name in after.blobs if name not in windows]
+                after = without(after, *rng.sample(kept, rng.randint(0, len(kept))))
             attempt = f"attempt {turn}"
             staged = {name: blob for name, blob in blobs.items() if rng.random() < 0.85}
             if staged:

@@ -57,23 +57,19 @@ def place(times: Ints, watermark: int | None, closed: int, hold: int, pane: int)
         ([0, 30, -1, -2, 10], {'1m': 1}, 31, 11)
     """
     low, high = int(times.min()), int(times.max())
-    before = high if watermark is None else watermark
-    newest = max(before, high)
+    newest = high if watermark is None else max(watermark, high)
     line = max(closed, newest - hold)
     start = low // pane * pane
-    if low >= 0 and high < start + pane > max(closed, before - hold):
+    if low >= 0 and high < start + pane > closed:
         return Placed(np.array([start]), Counter(), newest, line)
-    seen = np.maximum.accumulate(times[:-1])
-    if watermark is not None:
-        seen = np.maximum(seen, watermark)
-    # the line moves behind a record: the first one meets that of before, though a new rule may hold less
-    lines = np.concatenate([[closed], np.maximum(closed, seen - hold)])
+    lines = np.maximum.accumulate(np.maximum(times, max(0, watermark or 0))) - hold
+    lines = np.maximum(closed, np.concatenate([[closed], lines[:-1]])) - pane
     starts = times // pane * pane
-    over = lines - starts - pane
-    late = (over >= 0) & (times >= 0)
+    late = (lines >= starts) & (times >= 0)
+    over = (lines - starts)[late]
     starts[late] = LATE
     starts[times < 0] = UNDATED
-    ages = np.bincount(np.searchsorted(_AGES, over[late]), minlength=len(AGES) + 1).tolist()
+    ages = np.bincount(np.searchsorted(_AGES, over), minlength=len(AGES) + 1).tolist()
     return Placed(starts, +Counter(dict(zip((*AGES, OLDER), ages, strict=True))), newest, line)
 
 

@@ -81,8 +81,8 @@ def newer(stored: str) -> str | None:
     """Says what of a stored lineage only a newer version of the worker can have written, or None.
 
     Example:
-        >>> newer('{"fingerprint": "8e9f39d0", "group": "g", "layout": 3, "topic_id": "Xk", "windows": "hourly"}')
-        'layout 3, where this version reads up to 2'
+        >>> newer('{"fingerprint": "8e9f39d0", "group": "g", "layout": 4, "topic_id": "Xk"}')
+        'layout 4, where this version reads up to 3'
     """
     said = _said(stored)
     if isinstance(said.get("layout"), int) and said["layout"] > LAYOUT:

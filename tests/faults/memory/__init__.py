@@ -5,11 +5,11 @@ two steps any other worker may run, a rebalance may come, a process may die, or 
 history.
 """
 
-from tests.faults.memory.layout_1 import Layout1Store
 from tests.faults.memory.log import MemoryLog
+from tests.faults.memory.older import OlderStore
 from tests.faults.memory.process import Process
 from tests.faults.memory.scheduler import Crash
 from tests.faults.memory.store import MemoryStore
 from tests.faults.memory.world import Faults, World, rules_of
 
-__all__ = ["Crash", "Faults", "Layout1Store", "MemoryLog", "MemoryStore", "Process", "World", "rules_of"]
+__all__ = ["Crash", "Faults", "MemoryLog", "MemoryStore", "OlderStore", "Process", "World", "rules_of"]

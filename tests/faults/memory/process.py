@@ -4,13 +4,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import cast
 
-from tests.faults.memory.layout_1 import Layout1Store
 from tests.faults.memory.log import MemoryLog
+from tests.faults.memory.older import OlderStore
 from tests.faults.memory.scheduler import Member, Task
 from tests.faults.memory.store import MemoryStore
 from tests.faults.memory.topics import MemoryLetters, MemoryOutbox
 from tests.faults.memory.world import World
 from worker.counting.held import Flush
+from worker.counting.lineage import LAYOUT
 from worker.counting.ownership import Ownership
 from worker.counting.ports import Answer, Events, Unavailable
 from worker.publishing.publisher import Publisher
@@ -38,7 +39,7 @@ class Process(Member):
             configured = replace(configured, terms=replace(configured.terms, max_batch_bytes=None))
         world.used.add(configured)
         self.log = MemoryLog(world, self)
-        store = Layout1Store(world) if world.layout == 1 else MemoryStore(world)
+        store = OlderStore(world, world.layout) if world.layout < LAYOUT else MemoryStore(world)
         outbox = MemoryOutbox(world)
         self.ownership = Ownership(
             "group",

@@ -12,6 +12,7 @@ from tests.faults.memory.scheduler import Crash, Member, Scheduler
 from tests.faults.memory.windows import Panes
 from worker.counting import layout
 from worker.counting.head import Head
+from worker.counting.lineage import LAYOUT
 from worker.counting.ports import COUNTED, NotOwner, StoredPartition, Unavailable
 from worker.counting.rules import Configured
 
@@ -78,7 +79,7 @@ class World(Scheduler):
     ) -> None:
         super().__init__(random.Random(seed))
         self.configured = configured
-        self.layout = 2  # which those write that begin from now on
+        self.layout = LAYOUT  # which those write that begin from now on
         self.used: set[Configured] = set()
         self.stream, self.faults = stream, faults
         self.logs: list[list[Record]] = [[] for _ in range(partitions)]

@@ -467,11 +467,11 @@ def stored(offset: int, group: str = "g-colours") -> dict[str, str]:
 
 def test_counts_of_a_newer_version_are_named_as_such():
     fields = stored(3)
-    newer = fields | {"lineage": json.dumps(json.loads(fields["lineage"]) | {"layout": 3})}
+    newer = fields | {"lineage": json.dumps(json.loads(fields["lineage"]) | {"layout": 4})}
     (finding,) = counts({0: newer, 1: fields})
     assert finding.level is Level.ERROR
     assert finding.text == (
-        "partition 0: of layout 3, where this version reads up to 2: a newer version of ldp-worker wrote them"
+        "partition 0: of layout 4, where this version reads up to 3: a newer version of ldp-worker wrote them"
     )
     assert finding.todo == "run that version, or a newer one: it goes on with them"
     spaced = fields | {"lineage": json.dumps(json.loads(fields["lineage"]), indent=1)}
