@@ -60,7 +60,7 @@ def place(times: Ints, watermark: int | None, closed: int, hold: int, pane: int)
     newest = high if watermark is None else max(watermark, high)
     line = max(closed, newest - hold)
     start = low // pane * pane
-    if low >= 0 and high < start + pane > closed:
+    if low >= 0 and high < start + pane > line:
         return Placed(np.array([start]), Counter(), newest, line)
     lines = np.maximum.accumulate(np.maximum(times, max(0, watermark or 0))) - hold
     lines = np.maximum(closed, np.concatenate([[closed], lines[:-1]])) - pane

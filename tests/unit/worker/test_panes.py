@@ -1,0 +1,357 @@
+"""Where each report of a windowed partition counts, against a counter that looks at one record at a time."""
+
+import dataclasses
+import itertools
+import random
+
+import numpy as np
+import pytest
+
+import ldp
+from ldp import frames
+from worker.counting import lateness, layout
+from worker.counting.columns import Batch, Columns, Unreadable
+from worker.counting.lineage import lineage_of
+from worker.counting.partition import PartitionState
+from worker.counting.rules import Rule, Terms
+from worker.counting.windows import Windowing
+
+STREAM = ldp.Stream("panes", ldp.GRR("1", 3))
+LINEAGE = lineage_of("group", STREAM, "topic")
+MINUTE = 60_000
+PANES = {
+    ("1h",): 60,
+    ("all", "1h", "3h every 1h"): 60,
+    ("3h every 1h", "90m every 30m"): 30,
+    ("90m every 30m", "40m"): 10,
+    ("40m", "1h"): 20,
+}
+"""Sets of windows, and by hand how many minutes their panes have."""
+HOPS = {"1h": 60, "3h every 1h": 60, "90m every 30m": 30, "40m": 40}
+BAD = {b"": "empty", b"\x07noise": "version", b"{}": "json"}
+
+
+def frame(indices):
+    return frames.encode(STREAM, np.array([(i,) for i in indices], STREAM.oracle.report_dtype))
+
+
+def make_log(rng, length):
+    """Offsets, times and what each record is: indices, or a bad value. Time moves, stands, jumps and goes back."""
+    log, offset, now = [], rng.randint(0, 5), 1_700_000_000_000
+    for _ in range(length):
+        now += rng.choice([0, 1, MINUTE, 7 * MINUTE, rng.randrange(20 * MINUTE)])
+        if rng.random() < 0.02:
+            now += rng.randint(1, 9) * 60 * MINUTE  # nothing came for hours
+        time = now - rng.choice([0, 0, 0, rng.randrange(5 * MINUTE), rng.randrange(600 * MINUTE)])
+        time = rng.choice([time, time, time - time % (10 * MINUTE), now // (60 * MINUTE) * 60 * MINUTE - 1])
+        if rng.random() < 0.03:
+            time = -1
+        what = [rng.randrange(3) for _ in range(rng.choice([1, 1, 1, 2, 5]))]
+        if rng.random() < 0.1:
+            what = rng.choice(sorted(BAD))
+        log.append((offset, time, what))
+        offset += rng.choice([1, 1, 1, 3])
+    return log
+
+
+def make_rules(rng, log):
+    """One to five rules: windows come, go and come again, panes and grace change, and now and then there are none."""
+    offsets = [0, *sorted(rng.sample(range(1, log[-1][0] + 2), rng.randint(0, 4)))]
+    if rng.random() < 0.3:
+        offsets.append(offsets[-1])  # two at once
+    listed = []
+    for revision, offset in enumerate(offsets, 1):
+        windowing = Windowing(
+            rng.choice(list(PANES)),
+            grace=rng.choice([0, MINUTE, 90 * MINUTE]),
+            out_of_order=rng.choice([0, MINUTE, 12 * MINUTE]),
+        )
+        terms = Terms(rng.choice([3, 10]), True, None, rng.choice([windowing] * 5 + [None]))
+        listed.append(Rule(offset, revision, terms))
+    return listed
+
+
+class Plain:
+    """The counter: numbers and dicts, a record at a time."""
+
+    def __init__(self, listed, start):
+        self.rules, self.begun = listed, 0
+        self.cells, self.rejected, self.late, self.since = {"all": [0, 0, 0]}, {}, {}, {}
+        self.accepted = self.undated = self.closed = self.dropped = 0
+        self.watermark = None
+        self.begin(start)
+
+    def begin(self, offset):
+        for rule in self.rules[self.begun :]:
+            if rule.offset > offset:
+                return
+            self.begun += 1
+            names = [] if rule.terms.windowing is None else rule.terms.windowing.windows
+            since = {}
+            for name in names:
+                if name == "all":
+                    continue
+                hop = HOPS[name] * MINUTE
+                first = 0
+                while self.watermark is not None and first <= self.watermark:
+                    first += hop * max(1, (self.watermark - first) // hop)
+                since[name] = self.since.get(name, first)
+            self.since = since
+
+    def place(self, time):
+        """The cell of an accepted record, and by how much it is late."""
+        windowing = self.rules[self.begun - 1].terms.windowing
+        if windowing is None or time < 0:
+            return "all", None
+        pane = PANES[windowing.windows] * MINUTE
+        start = time - time % pane
+        if start + pane <= self.closed:
+            return "all", self.closed - start - pane
+        return f"{start}+{pane}", None
+
+    def needs_room(self, time):
+        windowing = self.rules[self.begun - 1].terms.windowing
+        cell = self.place(time)[0]
+        return cell not in self.cells and len(self.cells) - 1 >= windowing.most_panes
+
+    def count(self, offset, time, what):
+        """Counts a record; returns whether there was room."""
+        self.begin(offset)
+        terms = self.rules[self.begun - 1].terms
+        if isinstance(what, bytes) or len(what) > terms.most_reports:
+            reason = BAD[what] if isinstance(what, bytes) else "many"
+            self.rejected[reason] = self.rejected.get(reason, 0) + 1
+            return True
+        if self.needs_room(time):
+            return False
+        cell, behind = self.place(time)
+        if behind is not None:
+            minutes = {1: "1m", 10: "10m", 60: "1h", 360: "6h", 1440: "1d", 10080: "7d"}
+            age = next((age for most, age in minutes.items() if behind <= most * MINUTE), "older")
+            self.late[age] = self.late.get(age, 0) + 1
+        if terms.windowing is not None and time < 0:
+            self.undated += 1
+        for index in what:
+            self.cells.setdefault(cell, [0, 0, 0])[index] += 1
+        self.accepted += 1
+        self.watermark = time if self.watermark is None or time > self.watermark else self.watermark
+        if terms.windowing is not None:
+            line = self.watermark - terms.windowing.grace - terms.windowing.out_of_order
+            self.closed = max(self.closed, line)
+        return True
+
+    def drop(self, line):
+        for name in [name for name in self.cells if name != "all" and sum(map(int, name.split("+"))) <= line]:
+            self.cells["all"] = [a + b for a, b in zip(self.cells["all"], self.cells.pop(name), strict=True)]
+        self.dropped = max(self.dropped, line)
+
+    def said(self):
+        names = (
+            "rejected",
+            "late",
+            "undated",
+            "accepted",
+            "watermark",
+            "closed",
+            "since",
+            "dropped",
+            "cells",
+        )
+        return {name: getattr(self, name) for name in names}
+
+
+def said(state):
+    cells = {name: cell.state.tolist() for name, cell in state.cells.items()}
+    assert {name: cell.reports for name, cell in state.cells.items()} == {n: sum(c) for n, c in cells.items()}
+    assert state.total().state.tolist() == [sum(entries) for entries in zip(*cells.values(), strict=True)]
+    names = ("rejected", "late", "undated", "accepted", "watermark", "closed", "since", "dropped")
+    return {name: getattr(state, name) for name in names} | {"cells": cells}
+
+
+def batch_of(log, start, end):
+    part = [one for one in log if start <= one[0] < end]
+    values = [what if isinstance(what, bytes) else frame(what) for _, _, what in part]
+    columns = Columns.of([one[0] for one in part], [one[1] for one in part], values)
+    return Batch(0, start, end, columns)
+
+
+def stored_and_loaded(state):
+    """The state as the next owner has it."""
+    state = dataclasses.replace(state, changed=set(state.cells))
+    metadata, blobs = layout.dump(state, layout.initial(LINEAGE, state), "ab" * 16)
+    again = layout.load(STREAM, layout.parse(layout.fields(metadata)), blobs)
+    assert said(again) == said(state)
+    return again
+
+
+@pytest.mark.parametrize("seed", range(120))
+def test_every_report_is_where_a_record_at_a_time_puts_it_however_the_log_is_cut(seed):
+    rng = random.Random(f"panes {seed}")
+    log = make_log(rng, rng.choice([5, 40, 150]))
+    listed, start, end = make_rules(rng, log), log[0][0], log[-1][0] + 1
+    state, plain = PartitionState.fresh(STREAM, start), Plain(listed, start)
+    state.judge_by(listed)
+    longest = rng.choice([1, 4, 30, 200])
+    while state.offset < end:
+        until = min(end, state.offset + rng.randint(1, longest))
+        at = state.offset
+        verdicts = state.apply(STREAM, batch_of(log, at, until))
+        counted = [one for one in log if at <= one[0] < state.offset]
+        assert len(verdicts) == len(counted)
+        for one in counted:
+            assert plain.count(*one), "counted without room"
+        plain.begin(state.offset)
+        assert said(state) == plain.said()
+        if state.offset < until:  # there was no room for the next one
+            following = next(one for one in log if one[0] == state.offset)
+            assert not plain.count(*following)
+            assert len(state.apply(STREAM, batch_of(log, state.offset, until))) == 0
+            line = sorted(sum(map(int, name.split("+"))) for name in state.cells if name != "all")[
+                rng.choice([0, -1])
+            ]
+            state.drop(line)
+            plain.drop(line)
+        elif rng.random() < 0.1:
+            line = state.closed - rng.choice([0, 120 * MINUTE])
+            if line > 0:
+                state.drop(line)
+                plain.drop(line)
+        if rng.random() < 0.2:
+            state = stored_and_loaded(state)
+    accepted = state.accepted + sum(state.rejected.values())
+    assert accepted == len(log)
+    assert sum(state.late.values()) + state.undated <= state.accepted
+
+
+def test_the_random_logs_have_all_that_is_to_be_seen():
+    """Else the test above would prove little."""
+    seen = {"late": 0, "undated": 0, "many panes": 0, "lengths": 0}
+    for seed in range(120):
+        rng = random.Random(f"panes {seed}")
+        log = make_log(rng, rng.choice([5, 40, 150]))
+        listed = make_rules(rng, log)
+        plain = Plain(listed, log[0][0])
+        full = False
+        for one in log:
+            full = not plain.count(*one) or full
+        seen["late"] += len(plain.late)
+        seen["undated"] += plain.undated
+        seen["many panes"] += full
+        seen["lengths"] += len({name.split("+")[1] for name in plain.cells if name != "all"}) > 1
+    assert seen["late"] > 100
+    assert min(seen.values()) >= 10, seen
+
+
+def run(times, windowing, cuts=(), before=None):
+    """Counts a report at each of some times; the state."""
+    state = PartitionState.fresh(STREAM, 0)
+    state.judge_by(before or [Rule(0, 1, Terms(None, True, None, windowing))])
+    log = [(offset, time, [offset % 3]) for offset, time in enumerate(times)]
+    for a, b in itertools.pairwise([0, *cuts, len(times)]):
+        state.apply(STREAM, batch_of(log, a, b))
+    return state
+
+
+HOURLY = Windowing(("1h",))
+HOUR = 60 * MINUTE
+
+
+@pytest.mark.parametrize("cuts", [(), (1,), (2,), (1, 2)])
+def test_a_changed_grace_moves_the_line_only_behind_its_first_record(cuts):
+    """The line is kept, and not worked out anew from what the rules have become."""
+    rules = [
+        Rule(0, 1, Terms(None, True, None, Windowing(("1h",), grace=3 * HOUR))),
+        Rule(1, 2, Terms(None, True, None, HOURLY)),
+    ]
+    state = run([5 * HOUR, 3 * HOUR, 4 * HOUR - 1], None, cuts, rules)
+    assert state.cells.keys() == {"all", f"{5 * HOUR}+{HOUR}", f"{3 * HOUR}+{HOUR}"}
+    assert state.late == {"1h": 1}
+    assert state.closed == 5 * HOUR
+
+
+@pytest.mark.parametrize("cuts", [(), (1,), (2,), (1, 2)])
+@pytest.mark.parametrize("far", [2**63 - 1, 2**63 - HOUR])
+def test_a_time_at_the_end_of_all_time_wraps_nowhere(far, cuts):
+    state = run([HOUR, far, -(2**63)], HOURLY, cuts)
+    pane = far - far % HOUR
+    assert state.cells.keys() == {"all", f"{HOUR}+{HOUR}", f"{pane}+{HOUR}"}
+    assert (state.late, state.undated, state.watermark, state.closed) == ({}, 1, far, far)
+
+
+@pytest.mark.parametrize("cuts", [(), (1,)])
+def test_records_without_a_time_are_accepted_and_move_no_line(cuts):
+    state = run([-1, -1], HOURLY, cuts)
+    assert (state.accepted, state.undated, state.watermark, state.closed) == (2, 2, -1, 0)
+    assert state.cells.keys() == {"all"}
+
+
+def test_a_gap_keeps_the_line_before_it_and_the_first_time_behind_it():
+    state = run([2 * HOUR], HOURLY)
+    state.skip(4)
+    state.skip(6)
+    assert state.around == [(2 * HOUR, None)] * 2
+    log = [(6, -1, [0]), (7, 3 * HOUR, b""), (8, 4 * HOUR, [0]), (9, 3 * HOUR, [0])]
+    state.apply(STREAM, batch_of(log, 6, 8))
+    assert state.around == [(2 * HOUR, None)] * 2
+    state.apply(STREAM, batch_of(log, 8, 10))
+    assert state.around == [(2 * HOUR, 4 * HOUR)] * 2
+    assert state.gaps == [(1, 4), (4, 6)]
+
+
+def test_an_admitted_partition_has_the_floor_for_a_line_at_least():
+    state = PartitionState.fresh(STREAM, 0)
+    state.judge_by([Rule(0, 1, Terms(None, True, None, HOURLY))])
+    state.admit(2 * HOUR)
+    log = [(0, 2 * HOUR - 1, [0]), (1, 2 * HOUR, [1])]
+    state.apply(STREAM, batch_of(log, 0, 2))
+    assert (state.floor, state.closed, state.late) == (2 * HOUR, 2 * HOUR, {"1m": 1})
+    assert state.cells.keys() == {"all", f"{2 * HOUR}+{HOUR}"}
+    state.admit(HOUR)
+    assert state.closed == 2 * HOUR  # it never falls
+
+
+def test_a_window_is_the_sum_of_its_panes_of_whatever_length():
+    rules = [
+        Rule(0, 1, Terms(None, True, None, Windowing(("1h", "30m"), grace=9 * HOUR))),
+        Rule(3, 2, Terms(None, True, None, Windowing(("1h",), grace=9 * HOUR))),
+    ]
+    times = [HOUR, HOUR + 29 * MINUTE, HOUR + 30 * MINUTE, HOUR + 59 * MINUTE, 2 * HOUR, -1]
+    state = run(times, None, before=rules)
+    hour = state.total(HOUR, 2 * HOUR)
+    assert (hour.reports, hour.state.tolist()) == (4, [2, 1, 1])  # offsets 0 to 3
+    assert state.total(HOUR, HOUR + 30 * MINUTE).reports == 2
+    assert state.total().reports == 6
+    assert state.since == {"1h": 0}
+
+
+def test_counting_stops_exactly_at_the_record_that_needs_a_pane_too_many():
+    windowing = Windowing(("1h",))
+    assert windowing.most_panes == 6
+    state = PartitionState.fresh(STREAM, 0)
+    state.judge_by([Rule(0, 1, Terms(None, True, None, windowing))])
+    log = [(at, at * HOUR, [0]) for at in range(6)]
+    log += [(6, 0, b""), (7, 5 * HOUR, [1]), (8, 9 * HOUR, [2]), (9, 0, b"\x07noise")]
+    bad = Unreadable(10, 12, 5, "", "codec")
+    batch = dataclasses.replace(batch_of(log, 0, 12), unreadable=(bad,))
+    assert state.apply(STREAM, batch).tolist()[:6] == [0] * 6
+    assert (state.offset, state.accepted, state.rejected) == (8, 7, {"empty": 1})
+    assert state.cells[f"{5 * HOUR}+{HOUR}"].state.tolist() == [1, 1, 0]
+    state.drop(HOUR)
+    rest = dataclasses.replace(batch_of(log, 8, 12), unreadable=(bad,))
+    assert len(state.apply(STREAM, rest)) == 2
+    assert (state.offset, state.accepted) == (12, 8)
+    assert state.rejected == {"empty": 1, "version": 1, "batch": 1}
+    assert f"{9 * HOUR}+{HOUR}" in state.cells
+
+
+def test_the_ages_are_up_to_and_with_their_name():
+    edges = [0, 1, 10, 60, 360, 1440, 10080]
+    names = ["1m", "1m", "10m", "1h", "6h", "1d", "7d"]
+    for minutes, name in zip(edges, names, strict=True):
+        end = 20_000 * MINUTE - minutes * MINUTE
+        for more, age in (
+            (0, name),
+            (1, (*lateness.AGES, "older")[lateness.AGES.index(name) + (minutes > 0)]),
+        ):
+            placed = lateness.place(np.array([end - 1]), 0, 20_000 * MINUTE + more, 0, MINUTE)
+            assert (placed.starts.tolist(), dict(placed.late)) == ([lateness.LATE], {age: 1}), minutes

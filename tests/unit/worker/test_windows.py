@@ -1,0 +1,102 @@
+"""Windows and panes, by looking at every millisecond of small ones."""
+
+import pytest
+
+from worker.counting.windows import LONGEST, Pane, Window, Windowing, milliseconds, pane_of, parse, parse_all
+
+SHAPES = [(1, 1), (3, 3), (6, 2), (6, 3), (10, 5), (12, 4)]
+
+
+@pytest.mark.parametrize(("length", "every"), SHAPES)
+def test_what_is_said_of_a_window_is_so_of_all_that_there_are(length, every):
+    window = Window("w", length, every)
+    starts = range(-40 * every, 50 * every, every)
+    for time in range(40):
+        assert window.next_start(time) == min(start for start in starts if start > time)
+        assert window.last_end(time) == max(s + length for s in starts if s + length <= time)
+        assert window.first_open(time) == min(start for start in starts if start + length > time)
+        for until in range(40):
+            ending = [s for s in starts if s >= 0 and time < s + length <= until]
+            assert list(window.ending(time, until)) == ending
+
+
+@pytest.mark.parametrize(
+    "names", [("1h",), ("all", "6h every 2h"), ("6h every 2h", "9h every 3h"), ("1h", "40m")]
+)
+def test_every_window_is_whole_panes_and_no_longer_pane_would_do(names):
+    windowing = Windowing(names, grace=60_000)
+    minute = 60_000
+    edges = {
+        time // minute
+        for w in windowing.parsed
+        for s in range(0, 72 * 60 * minute, w.every)
+        for time in (s, s + w.length)
+    }
+    pane = windowing.pane // minute
+    assert all(edge % pane == 0 for edge in edges)
+    longer = range(pane + 1, max(edges))
+    assert not any(all(edge % other == 0 for edge in edges) for other in longer)
+
+
+def test_the_bound_has_room_for_what_a_partitions_own_reports_keep_open():
+    """Twice (longest window + 2 · out of order + grace) / pane + 2, rounded up."""
+    for names, grace, out_of_order, most in [
+        (("1h",), 0, 0, 2 * (1 + 2)),
+        (("24h every 1h",), 0, 0, 2 * (24 + 2)),
+        (("24h every 1h",), 1, 0, 2 * (25 + 2)),
+        (("24h every 1h", "90m every 30m"), 600_000, 1_200_000, 2 * (48 + 2 + 2)),
+    ]:
+        windowing = Windowing(names, grace, out_of_order)
+        assert (windowing.most_panes, windowing.hold) == (most, grace + out_of_order)
+
+
+@pytest.mark.parametrize("start", [0, 1, 3_600_000, 2**62])
+def test_a_panes_name_is_read_again(start):
+    pane = Pane(start, 1_200_000)
+    assert pane_of(str(pane)) == pane
+    assert pane.end == start + 1_200_000
+    assert pane_of("all") is None
+
+
+@pytest.mark.parametrize(
+    "name", ["", "All", "0", "-1+5", "01+5", "5+0", "5+05", "5+", "+5", "5+5+5", " 5+5", "5+5\n", "٥+5"]
+)
+def test_what_names_no_cell_is_refused(name):
+    with pytest.raises(ValueError, match="a cell is 'all' or"):
+        pane_of(name)
+
+
+@pytest.mark.parametrize(
+    ("text", "length"),
+    [("0s", 0), ("1s", 1000), ("90s", 90_000), ("5m", 300_000), ("36h", 129_600_000), ("366d", LONGEST)],
+)
+def test_lengths(text, length):
+    assert milliseconds(text) == length
+
+
+@pytest.mark.parametrize(
+    "text", ["", "1", "h", "01h", "-1h", "+1h", "1.5h", "1H", "1h ", "1ms", "367d", "1e3s", "١h"]
+)
+def test_what_is_no_length_is_named(text):
+    with pytest.raises(ValueError, match="a length is a whole number with s, m, h or d") as refused:
+        milliseconds(text)
+    assert repr(text) in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "text", ["0s", "1h every 0s", "1h every 25m", "1h every 2h", "1h every 10m every 5m", "1hevery 10m"]
+)
+def test_what_is_no_window_is_refused(text):
+    with pytest.raises(ValueError, match="given; a"):
+        parse(text)
+
+
+@pytest.mark.parametrize("names", [(), ("1h", "60m"), ("1h", "1h every 1h"), ("all", "all", "1h")])
+def test_windows_that_are_none_or_twice_the_same_are_refused(names):
+    with pytest.raises(ValueError, match=r"given; two of them are the same window|no windows given"):
+        parse_all(names)
+
+
+def test_windowing_has_windows():
+    with pytest.raises(ValueError, match="there are no panes"):
+        Windowing(("all",))
