@@ -73,7 +73,10 @@ def services(request: pytest.FixtureRequest) -> Iterator[Found]:
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Compiles the kernels once, before each process of the tests and each worker would, while tests wait for them."""
     if not hasattr(session.config, "workerinput") and not session.config.option.collectonly:
-        warm = "from ldp import kernels; from worker.kafka import records; kernels.warm(); records.warm()"
+        warm = (
+            "from ldp import kernels; from worker.counting import lateness; from worker.kafka import records;"
+            " kernels.warm(); records.warm(); lateness.warm()"
+        )
         subprocess.run([sys.executable, "-c", warm], cwd=session.config.rootpath, check=True)
 
 

@@ -33,6 +33,7 @@ def main() -> None:
         snapshot,
         solvers,
         store,
+        windows,
     )
     from tests.bench.ingest import bench as ingest
 
@@ -47,6 +48,7 @@ def main() -> None:
         growth,
         frames,
         records,
+        windows,
         consistency,
         solvers,
         procedures,

@@ -8,6 +8,7 @@ where a batch begins or ends changes nothing.
 from collections import Counter
 from dataclasses import dataclass
 
+import numba
 import numpy as np
 import numpy.typing as npt
 
@@ -62,24 +63,59 @@ def place(times: Ints, watermark: int | None, closed: int, hold: int, pane: int)
     start = low // pane * pane
     if low >= 0 and high < start + pane > line:
         return Placed(np.array([start]), Counter(), newest, line)
-    lines = np.maximum.accumulate(np.maximum(times, max(0, watermark or 0))) - hold
-    lines = np.maximum(closed, np.concatenate([[closed], lines[:-1]])) - pane
-    starts = times // pane * pane
-    late = (lines >= starts) & (times >= 0)
-    over = (lines - starts)[late]
-    starts[late] = LATE
-    starts[times < 0] = UNDATED
+    starts, over = np.empty_like(times), np.empty_like(times)
+    late = _walk(times, max(0, watermark or 0), closed, hold, pane, starts, over)
+    return Placed(starts, _by_age(over[:late]) if late else Counter(), newest, line)
+
+
+def _by_age(over: Ints) -> Counter[str]:
     ages = np.bincount(np.searchsorted(_AGES, over), minlength=len(AGES) + 1).tolist()
-    return Placed(starts, +Counter(dict(zip((*AGES, OLDER), ages, strict=True))), newest, line)
+    return +Counter(dict(zip((*AGES, OLDER), ages, strict=True)))
+
+
+@numba.njit(cache=True, nogil=True)
+def _walk(times: Ints, seen: int, line: int, hold: int, pane: int, starts: Ints, over: Ints) -> int:
+    """Fills in where each record is, and by how much the late ones are late; returns how many those are."""
+    start, late = 0, 0
+    for i in range(len(times)):
+        time = times[i]
+        if time < 0:
+            starts[i] = UNDATED
+        else:
+            if time < start or time - start >= pane:
+                start = time - time % pane
+            if start <= line - pane:
+                starts[i], over[late] = LATE, line - pane - start
+                late += 1
+            else:
+                starts[i] = start
+        seen = max(seen, time)
+        line = max(line, seen - hold)
+    return late
+
+
+def warm() -> None:
+    """Compiles what places records, before work begins."""
+    place(np.array([0, 1]), watermark=0, closed=0, hold=0, pane=1)
+
+
+def firsts(starts: Ints) -> dict[int, int]:
+    """Returns each start that there is, and where it is first."""
+    if len(starts) == 1:
+        return {int(starts[0]): 0}
+    last = np.flatnonzero(starts[1:] != starts[:-1])[::-1]  # so that of each start the first one stays
+    return dict(zip(starts[last + 1].tolist(), (last + 1).tolist(), strict=True)) | {int(starts[0]): 0}
 
 
 def together(starts: Ints) -> list[tuple[int, npt.NDArray[np.intp] | slice]]:
     """Returns each start that there is, and where, in order; one that stands for all is everywhere."""
     if len(starts) == 1:
         return [(int(starts[0]), slice(None))]
-    found = np.unique(starts)
+    found = sorted(firsts(starts))
+    if len(found) == 1:
+        return [(found[0], slice(None))]
     if len(found) <= _FEW:
-        return [(start, np.flatnonzero(starts == start)) for start in found.tolist()]
+        return [(start, np.flatnonzero(starts == start)) for start in found]
     order = np.argsort(starts, kind="stable")
     ends = np.searchsorted(starts[order], found, side="right").tolist()
-    return [(start, order[a:b]) for start, a, b in zip(found.tolist(), [0, *ends], ends, strict=False)]
+    return [(start, order[a:b]) for start, a, b in zip(found, [0, *ends], ends, strict=False)]

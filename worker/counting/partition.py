@@ -238,12 +238,13 @@ class PartitionState:
 
     def _room(self, starts: npt.NDArray[np.int64], windowing: Windowing) -> int | None:
         """Returns how many records come before one that needs a pane too many; None where all have room."""
-        found = np.unique(starts).tolist()
-        new = [start for start in found if start >= 0 and str(Pane(start, windowing.pane)) not in self.cells]
+        pane, cells = windowing.pane, self.cells
+        found = lateness.firsts(starts).items()
+        new = [at for start, at in found if start >= 0 and str(Pane(start, pane)) not in cells]
         left = max(0, windowing.most_panes - (len(self.cells) - 1))
         if len(new) <= left:
             return None
-        return sorted(int(np.argmax(starts == start)) for start in new)[left]
+        return sorted(new)[left]
 
     def _add(
         self,

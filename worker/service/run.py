@@ -12,6 +12,7 @@ import structlog
 
 from ldp import kernels
 from worker.config import Config
+from worker.counting import lateness
 from worker.http import server as health
 from worker.kafka import records
 from worker.observe.metrics import Metrics
@@ -52,6 +53,7 @@ def run(config: Config, parent: Parent | None = None) -> int:
     )
     kernels.warm()  # compiled or loaded before anything waits for them
     records.warm()
+    lateness.warm()
     if parent is not None:
         parent.serving(server.server_port)
         parent.on_gone(stopping.set)
