@@ -238,10 +238,11 @@ class PartitionState:
 
     def _room(self, starts: npt.NDArray[np.int64], windowing: Windowing) -> int | None:
         """Returns how many records come before one that needs a pane too many; None where all have room."""
-        pane, cells = windowing.pane, self.cells
-        found = lateness.firsts(starts).items()
-        new = [at for start, at in found if start >= 0 and str(Pane(start, pane)) not in cells]
+        found, pane = lateness.firsts(starts), windowing.pane
         left = max(0, windowing.most_panes - (len(self.cells) - 1))
+        if len(found) <= left:
+            return None
+        new = [at for start, at in found.items() if start >= 0 and str(Pane(start, pane)) not in self.cells]
         if len(new) <= left:
             return None
         return sorted(new)[left]
