@@ -74,6 +74,58 @@ def test_simulate_sends_every_report_to_all_partitions(run, kafka, tmp_path):
     assert min(ends.values()) > 0
 
 
+def records_of(kafka, topic, many):
+    with closing(
+        KafkaConsumer(topic, bootstrap_servers=kafka, group_id=None, auto_offset_reset="earliest")
+    ) as consumer:
+        found, deadline = [], time.monotonic() + 60
+        while len(found) < many and time.monotonic() < deadline:
+            found += [record for records in consumer.poll(200).values() for record in records]
+    return found
+
+
+def test_windows_go_by_the_brokers_time_unless_they_are_to_go_by_the_producers(run, kafka, admin, tmp_path):
+    with run.path.open("a", encoding="utf-8") as file:
+        file.write('windows = ["1h"]\ngrace = "10m"\nout_of_order = "5m"\n')
+    counts = tmp_path / "counts.csv"
+    counts.write_text("label,n\nred,5\nblue,3\n", encoding="utf-8")
+    sending = ("simulate", "--counts", str(counts), "--column", "n", "--users", "3000")
+    spread = (*sending, "--hours", "6", "--jitter", "90s")
+    reports = f"{run.name}-reports"
+
+    run("create-topics", "--partitions", "2")
+    checked = run("check", "--json")
+    assert checked.exit_code == 0, checked.stdout
+    (said,) = [row["text"] for row in json.loads(checked.stdout) if row["subject"].startswith("windows of")]
+    assert "by the broker's time" in said
+    refused = run(*spread)
+    assert refused.exit_code == 1
+    assert "6 given" in refused.stderr
+    assert "create-topics --event-time" in refused.stderr
+
+    admin.delete_topics([reports])
+    deadline = time.monotonic() + 60
+    while reports in admin.list_topics() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    run("create-topics", "--partitions", "2", "--event-time")
+    checked = run("check", "--json")
+    assert checked.exit_code == 0, checked.stdout
+    began = time.time() * 1000
+    sent = run(*spread)
+    assert sent.exit_code == 0, sent.output
+    ended = time.time() * 1000
+    found = records_of(kafka, reports, 3000)
+    assert len(found) == 3000
+    hour = 3_600_000
+    assert began - 6 * hour <= min(record.timestamp for record in found) <= ended - 6 * hour + 5 * 60_000
+    assert began - 5 * 60_000 <= max(record.timestamp for record in found) <= ended
+    for partition in range(2):
+        newest = 0
+        for record in (record for record in found if record.partition == partition):
+            assert record.timestamp >= newest - 90_000
+            newest = max(newest, record.timestamp)
+
+
 def test_watch_without_a_snapshot_says_so(run):
     run("create-topics")
     result = run("watch", "--once", "--timeout", "0.5")
