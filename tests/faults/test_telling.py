@@ -4,6 +4,7 @@ What becomes of it, in log, metrics and readiness, is tested in `tests/unit/work
 """
 
 import inspect
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any, cast
 
@@ -200,6 +201,28 @@ def windowed() -> Iterator[list[Said]]:
     yield [said for said in told.new() if said[0] == "full"]
 
 
+def misplaced() -> Iterator[list[Said]]:
+    """A pane is closed as soon as one of its successors begins: two records are late by seconds, one by an hour."""
+    world = Still()
+    world.configured = (Configured(1, Terms(1, ones=True, windowing=Windowing(("all", "1s"), 0, 0))),)
+    world.send(6)
+    for record, timestamp in zip(world.logs[0], [5000, 4000, 100, -1, 3_605_000, 200], strict=True):
+        record.timestamp = timestamp
+    process, told = worker(world)
+    turn(process)
+    process.publisher.tick()
+    process.ownership.compare()
+    assert "lines" not in [said[0] for said in told.new()]
+    while process.ownership.stored() != {0: 6}:
+        turn(process)
+    found = [said for said in told.new() if said[0] == "misplaced"]
+    late = sum((Counter(said[1]) for said in found), Counter())
+    yield [("misplaced", dict(late), sum(said[2] for said in found))]
+    for _ in range(2):
+        process.publisher.tick()
+        yield [said for said in told.new() if said[0] == "lines"]
+
+
 def behind() -> Iterator[list[Said]]:
     world = Still()
     world.send()
@@ -270,6 +293,12 @@ SCENES: dict[Callable[[], Iterator[list[Said]]], list[list[Said]]] = {
     ],
     moved: [[("moved", 0, 5, 7), ("dropped", 0)]],
     windowed: [[("admitted", 0, 0)], [("full", 0, 6)]],
+    misplaced: [
+        [("misplaced", {"1m": 2, "6h": 1}, 1)],
+        # a snapshot closes 32 windows of a name at most
+        [("lines", {"1s": 32_000}, 3_605_000)],
+        [("lines", {"1s": 64_000}, 3_605_000)],
+    ],
     behind: [
         [("publishing", True), ("behind", 1, {0: 5})],
         [("refused", 0, Answer.FORKED), ("dropped", 0)],

@@ -11,6 +11,7 @@ from. The epoch, raised by every claim, is for liveness: it tells an old owner e
 
 import random
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 from uuid import uuid4
 
@@ -23,6 +24,7 @@ from worker.counting.columns import Batch
 from worker.counting.head import Head
 from worker.counting.held import LONGEST_WAIT, Flush, Held, Wait
 from worker.counting.lineage import differing, lineage_of
+from worker.counting.partition import PartitionState
 from worker.counting.ports import (
     COUNTED,
     Answer,
@@ -95,10 +97,9 @@ class Ownership:
         """Returns the offset up to which each held partition's counts stand in the store."""
         return {partition: held.metadata.offset for partition, held in self._held.items()}
 
-    def watermarks(self) -> dict[int, int]:
-        """Returns the highest accepted timestamp of each held partition that has one, in milliseconds."""
-        marks = {partition: held.state.watermark for partition, held in self._held.items()}
-        return {partition: mark for partition, mark in marks.items() if mark is not None}
+    def states(self) -> dict[int, PartitionState]:
+        """Returns the held partitions as they are counted in memory, to be looked at by who counts them."""
+        return {partition: held.state for partition, held in self._held.items()}
 
     def claim(self) -> None:
         """Claims the assigned partitions that are not held; one that cannot be claimed now is tried again later.
@@ -216,7 +217,7 @@ class Ownership:
             self._events.moved(batch.partition, held.state.offset, batch.start)
             self.drop([batch.partition])
             return
-        before = held.state.reports
+        before, late, undated = held.state.reports, Counter(held.state.late), held.state.undated
         verdicts = held.state.apply(self._stream, batch, on_alive)
         if held.state.offset < batch.end:
             # the rest is read again once there is room
@@ -234,6 +235,9 @@ class Ownership:
         self._rejections.add(batch, verdicts, left_out)
         if batch.keyed:
             self._events.keyed(batch.keyed)
+        late, undated = Counter(held.state.late) - late, held.state.undated - undated
+        if late or undated:
+            self._events.misplaced(late, undated)
         accepted = len(verdicts) - int(np.count_nonzero(verdicts))
         self._events.counted(accepted, reasons.total(), held.state.reports - before)
 

@@ -235,6 +235,9 @@ class Events(Protocol):
     def counted(self, accepted: int, rejected: int, reports: int) -> None:
         """A batch is counted: so many records, and so many reports in them."""
 
+    def misplaced(self, late: Mapping[str, int], undated: int) -> None:
+        """So many accepted records were too late for their pane, by age, and so many have no timestamp."""
+
     def keyed(self, records: int) -> None:
         """So many records came with a key or headers, which nobody has looked at."""
 
@@ -288,6 +291,9 @@ class Events(Protocol):
 
     def published(self, snapshot: Snapshot, sum_deviation: float) -> None:
         """A snapshot is published; the deviation is that of Base's sum, see `ldp.query.sum_deviation`."""
+
+    def lines(self, closed: Mapping[str, int], watermark: int) -> None:
+        """How far the windows of each name are closed in the newest head; and the highest timestamp that is counted."""
 
     def checked(self, seconds: float | None) -> None:
         """The newest snapshot covers all that is counted; publishing took so long, where there was something new."""

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from ldp.snapshot import Cut, Snapshot
 from worker.counting.head import Head
+from worker.counting.partition import PartitionState
 from worker.counting.ports import Answer, Unavailable
 from worker.counting.rules import Older, Rule
 from worker.observe.metrics import Metrics
@@ -48,6 +49,7 @@ class StreamEvents:
 
     def __init__(self, stream: str, metrics: Metrics, progress: Progress, logger: Logger) -> None:
         self._stream, self._metrics, self._progress, self._logger = stream, metrics, progress, logger
+        self._windows: set[str] = set()
 
     # a claim
 
@@ -85,6 +87,12 @@ class StreamEvents:
         self._metrics.records.labels(self._stream, "rejected").inc(rejected)
         self._metrics.records.labels(self._stream, "accepted").inc(accepted)
         self._metrics.reports.labels(self._stream).inc(reports)
+
+    def misplaced(self, late: Mapping[str, int], undated: int) -> None:
+        """Counts them."""
+        for age, n in late.items():
+            self._metrics.late.labels(self._stream, age).inc(n)
+        self._metrics.undated.labels(self._stream).inc(undated)
 
     def keyed(self, records: int) -> None:
         """Counts them."""
@@ -145,6 +153,14 @@ class StreamEvents:
         metrics.undecided.labels(*labels).set(high - end)
         if watermark is not None:
             metrics.watermark.labels(*labels).set(watermark / 1000)
+
+    def panes(self, partition: int, state: PartitionState) -> None:
+        """Shows how a partition of a stream of windows stands, and what it waits for."""
+        metrics, labels = self._metrics, (self._stream, str(partition))
+        metrics.closed.labels(*labels).set(state.closed / 1000)
+        metrics.panes.labels(*labels).set(len(state.panes))
+        metrics.waiting.labels(*labels, "admission").set(state.floor is None)
+        metrics.waiting.labels(*labels, "room").set(state.full)
 
     def finished(self, committed: bool) -> None:
         """Says whether all that was counted is stored."""
@@ -219,6 +235,17 @@ class StreamEvents:
             reports=snapshot.reports,
             complete=snapshot.complete,
         )
+
+    def lines(self, closed: Mapping[str, int], watermark: int) -> None:
+        """Shows them, and how far they are behind what is counted; those of windows that are no more are not shown."""
+        metrics, name = self._metrics, self._stream
+        for window in self._windows - closed.keys():
+            metrics.window_closed.remove(name, window)
+            metrics.window_delay.remove(name, window)
+        self._windows = {*closed}
+        for window, line in closed.items():
+            metrics.window_closed.labels(name, window).set(line / 1000)
+            metrics.window_delay.labels(name, window).set(max(0, watermark - line) / 1000)
 
     def checked(self, seconds: float | None) -> None:
         """Shows when, and how long publishing took."""

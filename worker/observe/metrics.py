@@ -2,6 +2,7 @@
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from worker.counting.lateness import AGES, OLDER
 from worker.counting.rejections import REASONS
 
 _PARTITION = ("stream", "partition")
@@ -48,6 +49,14 @@ class Metrics:
             "keyed_records_total",
             "Records that came with a key or headers; either can link a report to a device or a session.",
         )
+        self.late = counter(
+            "late_records_total",
+            "Accepted records that were too late for their windows, by how long before their pane was closed at most.",
+            ("stream", "age"),
+        )
+        self.undated = counter(
+            "undated_records_total", "Accepted records without a timestamp, which are in no window."
+        )
         self.claims = counter("claims_total", "Partitions claimed, by how they began.", ("stream", "start"))
         self.commits = counter("commits_total", "Commits to Redis, by verdict.", ("stream", "verdict"))
         self.commit_seconds = histogram("commit_seconds", "Time of one partition's commit to Redis.")
@@ -73,6 +82,17 @@ class Metrics:
         )
         self.watermark = gauge(
             "partition_watermark_timestamp_seconds", "Highest timestamp of an accepted record.", _PARTITION
+        )
+        self.closed = gauge(
+            "partition_closed_timestamp_seconds",
+            "Up to when a partition's panes are closed: the highest timestamp less what may be out of order and grace.",
+            _PARTITION,
+        )
+        self.panes = gauge("partition_panes", "Panes of windows that a partition has.", _PARTITION)
+        self.waiting = gauge(
+            "partition_waiting",
+            "1 for a partition that is not counted meanwhile: until a head admits it, or there is room for a pane.",
+            (*_PARTITION, "reason"),
         )
         self.stock = gauge(
             "ingest_stock",
@@ -103,6 +123,16 @@ class Metrics:
             "snapshot_sum_deviation",
             "Distance of Base's sum from 1 in standard errors; 0 where it is always 1.",
         )
+        self.window_closed = gauge(
+            "window_closed_timestamp_seconds",
+            "Up to when windows are closed in the newest snapshot's head: those that end by then are final.",
+            ("stream", "window"),
+        )
+        self.window_delay = gauge(
+            "window_delay_seconds",
+            "How far that is behind the highest timestamp that is counted.",
+            ("stream", "window"),
+        )
         self.query = gauge(
             "snapshot_query_frequency",
             "A configured query's answer, by method.",
@@ -115,16 +145,27 @@ class Metrics:
         for metric, values in (
             (self.records, ("accepted", "rejected")),
             (self.rejected, tuple(REASONS)),
+            (self.late, (*AGES, OLDER)),
             (self.claims, ("fresh", "resume", "gap")),
             (self.commits, ("done", "lineage", "fenced", "forked", "unstaged")),
             (self.errors, ("poll", "claim", "commit", "compare", "publish", "recommend", "serve")),
         ):
             for value in values:
                 metric.labels(stream, str(value))
-        for counted in (self.reports, self.dead_letters, self.left_out, self.keyed, self.snapshots):
+        for counted in (
+            self.undated,
+            self.reports,
+            self.dead_letters,
+            self.left_out,
+            self.keyed,
+            self.snapshots,
+        ):
             counted.labels(stream)
 
     def forget_partition(self, stream: str, partition: int) -> None:
         """Drops a partition's gauges once another worker counts it."""
-        for metric in (self.owned, self.offset, self.lag, self.undecided, self.watermark):
+        held = (self.owned, self.offset, self.lag, self.undecided, self.watermark, self.closed, self.panes)
+        for metric in held:
             metric.remove(stream, str(partition))
+        for reason in ("admission", "room"):
+            self.waiting.remove(stream, str(partition), reason)

@@ -120,6 +120,7 @@ class Publisher:
             if self._is_new(cut, reports):
                 self._publish(lineage, cut, stored, planned, reports)
                 seconds = time.perf_counter() - began
+            self._tell(stored)
             self._events.checked(seconds)
         except Unavailable as error:
             self._events.publish_failed(error)
@@ -177,6 +178,14 @@ class Publisher:
             self._warned = uncounted
             if uncounted:
                 self._events.uncounted(uncounted)
+
+    def _tell(self, stored: StoredCut) -> None:
+        """Tells how far the windows are closed that every partition counts."""
+        marks = [state.watermark for state in stored.states.values() if state.watermark is not None]
+        names = [{*state.since} for state in stored.states.values()]
+        if self._head is not None and marks and (shared := set.intersection(*names)):
+            closed = _closed(self._head.lines)
+            self._events.lines({name: closed[name] for name in sorted(shared & closed.keys())}, max(marks))
 
     def _still(self, stored: StoredCut) -> Callable[[int], bool]:
         """Returns what says whether a partition has stood still for so long that it is idle, by this one's clock."""

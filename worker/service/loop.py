@@ -188,8 +188,10 @@ class Loop:
         self._progress.partitions = None if partitions is None else frozenset(partitions)
         if partitions is not None and not partitions:
             self._events.topic_missing(self._topic)
-        stored, watermarks = self._ownership.stored(), self._ownership.watermarks()
+        stored, states = self._ownership.stored(), self._ownership.states()
         # one that counts nothing asks, too: it is to know whether the brokers would answer
         ends = self._log.ends(stored.keys() or sorted(partitions or ())[:1])
         for partition, offset in stored.items():
-            self._events.looked(partition, offset, *ends[partition], watermarks.get(partition))
+            self._events.looked(partition, offset, *ends[partition], states[partition].watermark)
+            if states[partition].windowing is not None:
+                self._events.panes(partition, states[partition])

@@ -10,8 +10,10 @@ import ldp
 from ldp.query import SetQuery
 from ldp.snapshot import Cut, take
 from worker.counting.head import Head
+from worker.counting.partition import Cell, PartitionState
 from worker.counting.ports import Answer, Events, Unavailable
-from worker.counting.rules import Older, Rule, Terms
+from worker.counting.rules import Configured, Older, Rule, Terms
+from worker.counting.windows import Pane, Windowing
 from worker.observe.events import StreamEvents
 from worker.observe.metrics import Metrics
 from worker.observe.progress import READY_TIMEOUT_SECONDS, SERVING, Progress, Step
@@ -103,6 +105,15 @@ CASES = {
     ),
     "admitted": ((3, 7000), ("info", "partition.admitted", {"partition": 3, "floor": 7000}), {}),
     "full": ((3, 54), ("warning", "partition.full", {"partition": 3, "panes": 54}), {}),
+    "misplaced": (
+        ({"1m": 2, "older": 1}, 4),
+        None,
+        {
+            ("late_records_total", "age", "1m"): 2,
+            ("late_records_total", "age", "older"): 1,
+            ("undated_records_total",): 4,
+        },
+    ),
     "dropped": ((3,), None, {("partition_lag", "partition", "3"): None}),
     "released": (
         (3,),
@@ -129,6 +140,16 @@ CASES = {
             ("snapshot_sum_deviation",): 1.5,
             ("snapshot_query_frequency", "query", "both", "method", "base"): pytest.approx(1),
             ("snapshot_query_frequency", "query", "both", "method", "norm"): pytest.approx(1),
+        },
+    ),
+    "lines": (
+        ({"1h": 3_600_000, "24h": 0}, 5_400_500),
+        None,
+        {
+            ("window_closed_timestamp_seconds", "window", "1h"): 3600,
+            ("window_closed_timestamp_seconds", "window", "24h"): 0,
+            ("window_delay_seconds", "window", "1h"): 1800.5,
+            ("window_delay_seconds", "window", "24h"): 5400.5,
         },
     ),
     "checked": ((0.5,), None, {("snapshot_seconds_sum",): 0.5, ("snapshot_seconds_count",): 1}),
@@ -238,6 +259,47 @@ def test_an_attempt_without_an_answer_is_timed_and_not_counted():
     assert samples[keyed("commit_seconds_count")] == 1
     assert sum(value for (name, _), value in samples.items() if name == "commits_total") == 0
     assert keyed("snapshot_seconds_count") not in samples
+
+
+def test_windows_that_are_no_more_are_not_shown():
+    listening = Listening()
+    listening.events.lines({"1h": 0, "24h": 0}, 1000)
+    listening.events.lines({"1h": 5000}, 4000)
+    shown = {key: value for key, value in listening.samples().items() if key[0].startswith("window_")}
+    assert shown == {
+        keyed("window_closed_timestamp_seconds", "window", "1h"): 5,
+        keyed("window_delay_seconds", "window", "1h"): 0,
+    }
+
+
+def test_how_a_partition_of_windows_stands():
+    windowing = Windowing(("all", "1h"), grace=0, out_of_order=0)
+    configured = Configured(terms=Terms(1, ones=True, windowing=windowing))
+    state = PartitionState.fresh(STREAM, 0, configured)
+    listening = Listening()
+
+    def shown():
+        listening.events.panes(3, state)
+        said = {
+            name: listening.samples()[keyed(name, "partition", "3")]
+            for name in ("partition_closed_timestamp_seconds", "partition_panes")
+        }
+        return [
+            *said.values(),
+            *(
+                listening.samples()[keyed("partition_waiting", "partition", "3", "reason", reason)]
+                for reason in ("admission", "room")
+            ),
+        ]
+
+    assert shown() == [0, 0, 1, 0]
+    state.admit(7_200_000)
+    assert shown() == [7200, 0, 0, 0]
+    for hour in range(windowing.most_panes):
+        state.cells[str(Pane(hour * 3_600_000, 3_600_000))] = Cell(0, STREAM.oracle.zeros())
+    assert shown() == [7200, windowing.most_panes, 0, 1]
+    listening.events.released(3)
+    assert not [key for key in listening.samples() if ("partition", "3") in key[1]]
 
 
 def test_every_counter_of_a_stream_is_0_before_its_first_event():

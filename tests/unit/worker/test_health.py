@@ -226,7 +226,7 @@ def test_a_topic_is_missing_only_once_the_client_was_told_about_it(log, partitio
 
 
 def test_readiness_does_not_call_a_topic_missing_that_it_has_not_heard_of():
-    nothing = SimpleNamespace(counted=dict, stored=dict, watermarks=dict)
+    nothing = SimpleNamespace(counted=dict, stored=dict, states=dict)
     with structlog.testing.capture_logs() as logged:
         worker = StreamWorker(CONFIG, CONFIG.streams[0], Metrics(), threading.Event())
 
@@ -246,7 +246,7 @@ def test_readiness_does_not_call_a_topic_missing_that_it_has_not_heard_of():
 
 @pytest.mark.parametrize("partitions", [{0, 1}, {3}])
 def test_point_8_a_worker_that_counts_nothing_asks_the_brokers_too(partitions):
-    log, nothing = log_that(partitions, heard_ms=1001.0), SimpleNamespace(stored=dict, watermarks=dict)
+    log, nothing = log_that(partitions, heard_ms=1001.0), SimpleNamespace(stored=dict, states=dict)
     asked = []
     log._consumer.end_offsets = lambda tps, timeout_ms: asked.append(tps) or dict.fromkeys(tps, 0)
     worker = StreamWorker(CONFIG, CONFIG.streams[0], Metrics(), threading.Event())
