@@ -33,7 +33,7 @@ def judge_windows(config: Config, there: Mapping[str, Topic], memory: int) -> li
         text = (
             f"{names}, {said_clock(windowing, topic)}; up to {found.panes:,} panes of {duration(windowing.pane)} a"
             f" partition, {said_bytes(topic.partitions * found.partition_bytes)} in all; {found.open:,} open at once,"
-            f" {found.messages:,} messages a snapshot at most; final ones stay {kept}"
+            f" {found.messages:,} messages a snapshot where all is new; final ones stay {kept}"
         )
         if any(window.length > windowing.pane for window in windowing.parsed):
             text += (

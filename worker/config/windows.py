@@ -1,5 +1,6 @@
 """Windows: what a stream's table says of them, and what they cost; the absurd is refused with its numbers."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ldp.consistency import METHODS
@@ -25,8 +26,8 @@ class Cost:
     Attributes:
         panes: of a partition, where it waits for others; its own reports keep half of them open.
         cell_bytes: of the counts of a pane, and of all time; mostly a half or a quarter is needed.
-        open: windows that are open at once where all partitions are equally far, besides that of all time.
-        kept: final windows that stay on the snapshot topic; None where they do so for ever.
+        open_of: windows of each name that are open at once, where all partitions are equally far.
+        kept_of: final windows of each name that stay on the snapshot topic; None where they do so for ever.
 
     Example:
         >>> day = Windowing(("all", "24h every 1h"), grace=0, out_of_order=10_000)
@@ -37,8 +38,24 @@ class Cost:
 
     panes: int
     cell_bytes: int
-    open: int
-    kept: int | None
+    open_of: Mapping[str, int]
+    kept_of: Mapping[str, int] | None
+
+    @property
+    def open(self) -> int:
+        """Windows that are open at once, besides that of all time."""
+        return sum(self.open_of.values())
+
+    @property
+    def kept(self) -> int | None:
+        """Final windows that stay on the snapshot topic; None where they do so for ever."""
+        return None if self.kept_of is None else sum(self.kept_of.values())
+
+    @property
+    def named(self) -> Mapping[str, int]:
+        """Windows of each name that the head names: those that are on the topic, unless they stay for ever."""
+        kept = self.kept_of
+        return {name: 0 if kept is None else n + kept[name] for name, n in self.open_of.items()}
 
     @property
     def partition_bytes(self) -> int:
@@ -61,8 +78,8 @@ def cost(windowing: Windowing, state_size: int, retain: int | None) -> Cost:
     """
     windows = windowing.parsed
     # whose start is not beyond the newest timestamp, and whose end is beyond the closed line
-    still_open = sum(-(-(window.length + windowing.hold) // window.every) for window in windows)
-    kept = None if retain is None else sum(-(-retain // window.every) for window in windows)
+    still_open = {w.name: -(-(w.length + windowing.hold) // w.every) for w in windows}
+    kept = None if retain is None else {w.name: -(-retain // w.every) for w in windows}
     return Cost(windowing.most_panes, 8 * state_size, still_open, kept)
 
 

@@ -30,8 +30,6 @@ BROKER_LIMIT = 1_048_588
 _RECORD = 512
 """A report's record without the report: frame or JSON around it, key, headers, batch header."""
 _SEGMENT = 64 << 20
-_START = 16
-"""What a head says of a window that stays on the topic: its start, in JSON."""
 
 
 @dataclass(frozen=True)
@@ -122,8 +120,8 @@ def largest_report(stream: ldp.Stream) -> tuple[int, int]:
 
 def largest_of_snapshots(served: Served, partitions: int) -> int:
     """Returns an upper bound of the bytes of the largest message in any snapshot of a stream."""
-    kept = served.cost.kept if served.cost is not None else None
-    return largest_message(served.stream, served.queries, partitions) + _START * (kept or 0)
+    named = {} if served.cost is None else served.cost.named
+    return largest_message(served.stream, served.queries, partitions, named)
 
 
 def clock(served: Served, event_time: bool) -> dict[str, str]:

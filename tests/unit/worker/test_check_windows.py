@@ -112,7 +112,8 @@ def test_windows_and_their_costs_are_said() -> None:
     assert f"{2 * 55 * 8000 / 1024:.1f} KiB in all" in found.text
     # 24 and 1 of them are open at once, in the 11 minutes of waiting one more each; and all time: 28 times 11
     assert (
-        "27 open at once, 308 messages a snapshot at most; final ones stay for 2d, 96 of them" in found.text
+        "27 open at once, 308 messages a snapshot where all is new; final ones stay for 2d, 96 of them"
+        in found.text
     )
     assert "late for its 1h is late for the longer windows, too" in found.text
 
@@ -153,9 +154,10 @@ def test_the_head_has_room_for_the_windows_that_stay() -> None:
     one = parse(PLAIN + 'windows = ["10m"]\nretain = "30d"').streams[0]
     plain = parse(PLAIN).streams[0]
     # a start of 13 digits, a comma and a space
-    assert topics.largest_of_snapshots(one, 4) - topics.largest_of_snapshots(plain, 4) >= 30 * 144 * 15
+    assert topics.largest_of_snapshots(one, 4) > 30 * 144 * 15
+    assert topics.largest_of_snapshots(plain, 4) < 120_000
     ever = parse(PLAIN + 'windows = ["10m"]\nretain = "forever"').streams[0]
-    assert topics.largest_of_snapshots(ever, 4) == topics.largest_of_snapshots(plain, 4)
+    assert topics.largest_of_snapshots(ever, 4) < 120_000  # then it names none
 
 
 def test_the_memory_of_this_machine_is_its_containers(

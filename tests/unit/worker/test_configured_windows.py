@@ -160,9 +160,11 @@ def test_costs_are_what_a_walk_through_time_finds(windows, grace, out_of_order):
     assert found.open == most
     assert found.messages == 11 * (1 + most)
     assert found.kept == sum(7 * DAY // window.every for window in windowing.parsed)
+    assert found.named == {w.name: found.open_of[w.name] + 7 * DAY // w.every for w in windowing.parsed}
     assert found.panes == windowing.most_panes
     assert found.partition_bytes == (found.panes + 1) * 845 * 8
     assert cost(windowing, 845, None).kept is None
+    assert set(cost(windowing, 845, None).named.values()) == {0}
 
 
 def test_bounds_are_allowed_themselves():
