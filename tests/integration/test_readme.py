@@ -24,7 +24,7 @@ def blocks(language):
 @pytest.mark.integration
 def test_run_your_own(tmp_path, kafka, redis_url):
     own = secrets.token_hex(4)
-    (toml,), (producer, consumer) = blocks("toml"), blocks("python")
+    (toml, _), (producer, consumer) = blocks("toml"), blocks("python")
 
     def here(text):
         for name in ("colour-reports", "ldp-snapshots"):

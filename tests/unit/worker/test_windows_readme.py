@@ -1,0 +1,71 @@
+"""README's section on windows says what its own commands compute, and what the configuration takes."""
+
+import contextlib
+import io
+import re
+from pathlib import Path
+
+from worker.config import parse
+from worker.config.schema import StreamTable
+from worker.config.windows import MOST_BYTES, MOST_KEPT, MOST_OPEN, MOST_PANES
+from worker.counting.windows import Windowing
+from worker.observe.metrics import Metrics
+
+README = (Path(__file__).parents[3] / "README.md").read_text(encoding="utf-8")
+SECTION = README[README.index("## Windows\n") : README.index("## How long to keep which topic")]
+STREAM = '[[streams]]\nname = "s"\ntopic = "t"\nprotocol = "grr"\nepsilon = "1"\ndomain_size = 3\n'
+
+
+def printed(number):
+    """What the section's command of this number prints."""
+    code = re.findall(r"^```sh\n\.venv/bin/python -c '\n(.*?)'\n```$", SECTION, re.MULTILINE | re.DOTALL)[
+        number
+    ]
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        exec(code, {})  # what README has its readers run
+    return out.getvalue()
+
+
+def test_the_configuration_is_taken():
+    (toml,) = re.findall(r"^```toml\n(.*?)^```$", SECTION, re.MULTILINE | re.DOTALL)
+    (served,) = parse(toml.replace("[[streams]]\n", STREAM)).streams
+    wanted = Windowing(("all", "1h", "24h every 1h"), grace=600_000, out_of_order=60_000)
+    assert served.configured.terms.windowing == wanted
+
+
+def test_the_costs_are_those_that_the_command_prints():
+    rows = re.findall(r"^\| (`.*`) \| (.*) \| (.*) B \| (.*) \| (.*) \| (.*) \|$", SECTION, re.MULTILINE)
+    said = [
+        (tuple(re.findall(r'`"(.*?)"`', names)), *(int(number.replace(",", "")) for number in numbers))
+        for names, *numbers in rows
+    ]
+    found = [f"{names} {' '.join(map(str, numbers))}" for names, *numbers in said]
+    assert "\n".join(found) + "\n" == printed(0)
+    assert len(found) == 4
+
+
+def test_the_size_of_a_window_is_that_which_the_command_prints():
+    (said,) = re.findall(r"(\d+) kB of JSON at d = 1,024", SECTION)
+    assert int(said) == round(int(printed(1)) / 1000)
+
+
+def test_the_bounds_are_those_of_the_configuration():
+    text = " ".join(SECTION.split())
+    assert f"more than {MOST_PANES:,} panes or {MOST_BYTES >> 30} GiB of counts a partition" in text
+    assert f"{MOST_OPEN} windows open at once, {MOST_KEPT:,} finals that stay" in text
+
+
+def test_the_defaults_are_those_of_the_configuration():
+    for key in ("windows", "grace", "out_of_order", "idle_after", "retain"):
+        (said,) = re.findall(rf"^\| `streams\.{key}` \| `(.*?)` \|", README, re.MULTILINE)
+        default = StreamTable.model_fields[key].default
+        assert said == str(default if isinstance(default, list) else f'"{default}"').replace("'", '"')
+
+
+def test_metrics_and_alerts_that_are_named_are_there():
+    there = {f"{family.name}_total" for family in Metrics().registry.collect()}
+    assert set(re.findall(r"ldp_worker_\w+", SECTION)) <= there
+    rules = (Path(__file__).parents[3] / "deploy/prometheus/rules.yml").read_text(encoding="utf-8")
+    named = set(re.findall(r"Ldp[A-Z]\w+", SECTION))
+    assert named
+    assert all(f"- alert: {alert}\n" in rules for alert in named)
