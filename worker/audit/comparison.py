@@ -4,13 +4,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
+from worker.audit.differences import compare
 from worker.audit.errors import Difference
+from worker.audit.history import History
 from worker.audit.parsing import fingerprint_of
 from worker.audit.protocols import protocol_of
 from worker.audit.records import Caps, Deleted, Records, Stretch
 from worker.audit.recount import Recount, recount
+from worker.audit.remains import compare_partly
 from worker.audit.stored import Stored, StoredCut, decode, ruled, stretches_of
 from worker.audit.verdict import PartitionVerdict
 
@@ -57,7 +58,7 @@ def judge(
                 f"offset: {stored.offset} in Redis, {published} in the newest snapshot, and the log begins at {begin}:"
                 " what was counted in between is lost"
             )
-        counted, deleted = _recounted(document, stored, bounds, read)
+        counted, history, deleted = _recounted(document, stored, bounds, read)
         verdict = replace(
             verdict,
             records=counted.accepted + counted.rejected.total(),
@@ -65,9 +66,9 @@ def judge(
             rejected=dict(sorted(counted.rejected.items())),
         )
         if deleted:
-            _compare_partly(stored, counted, deleted, protocol.ones)
+            compare_partly(stored, counted, history, deleted, protocol.ones)
         else:
-            _compare(stored, counted)
+            compare(stored, counted, history)
         said = _said(stored.gaps, deleted, verdict.records)
         return replace(verdict, gaps=tuple(stored.gaps), deleted=tuple(deleted), difference=said)
     except Difference as difference:
@@ -90,7 +91,7 @@ def _expect_uncounted(offset_metadata: str, published: int) -> None:
 
 def _recounted(
     document: Mapping[str, Any], stored: Stored, bounds: tuple[int, int], read: _Read
-) -> tuple[Recount, list[Stretch]]:
+) -> tuple[Recount, History, list[Stretch]]:
     """Returns what the records that were counted amount to, and which of them are deleted, before or meanwhile."""
     stretches, deleted = stretches_of(stored, *bounds)
     caps = [(offset, limits.batch) for offset, limits in stored.rules]
@@ -102,10 +103,13 @@ def _recounted(
             else:
                 yield item
 
-    counted = recount(document, ())
+    history = History(stored)
+    counted = Recount.of_nothing(document, stored.floor or 0, stored.dropped)
     for first, last, limits in ruled(stored, stretches):
-        counted = recount(document, remaining(first, last), limits, onto=counted)
-    return counted, deleted
+        history.reach(first, counted)
+        counted = recount(document, remaining(first, last), limits, counted, stored.cells.keys())
+    history.reach(stored.offset, counted)
+    return counted, history, deleted
 
 
 def _said(gaps: Sequence[Stretch], deleted: Sequence[Stretch], records: int) -> str | None:
@@ -126,86 +130,3 @@ def _said(gaps: Sequence[Stretch], deleted: Sequence[Stretch], records: int) -> 
 def _lost(begin: int, end: int) -> str:
     """Names the offsets of [begin, end)."""
     return f"offset {begin}" if end == begin + 1 else f"offsets {begin} to {end - 1}"
-
-
-def _compare(stored: Stored, counted: Recount) -> None:
-    """Compares everything that is kept of a partition, but for its gaps.
-
-    Raises:
-        Difference: the first one.
-    """
-    reasons = sorted({*stored.rejected, *counted.rejected})
-    for what, held, found in (
-        ("accepted", stored.accepted, counted.accepted),
-        *(
-            (f"rejected as {reason}", stored.rejected.get(reason, 0), counted.rejected[reason])
-            for reason in reasons
-        ),
-        ("late", stored.late, 0),
-        ("watermark", stored.watermark, counted.watermark),
-        ("reports", stored.reports, counted.reports),
-    ):
-        if held != found:
-            raise Difference(f"{what}: {held} in Redis, {found} recounted")
-    differing = np.flatnonzero(stored.state != counted.state)
-    if len(differing):
-        v = int(differing[0])
-        raise Difference(
-            f"state[{v}]: {stored.state[v]} in Redis, {counted.state[v]} recounted; "
-            f"{len(differing)} of {len(stored.state)} entries differ"
-        )
-
-
-def _compare_partly(stored: Stored, counted: Recount, deleted: Sequence[Stretch], ones: int | None) -> None:
-    """Compares what is kept of a partition with what remains of its records: can the rest be counts of records, too?
-
-    Args:
-        stored: what is kept.
-        counted: what the remaining records amount to.
-        deleted: the stretches whose records are gone.
-        ones: what each report adds to the state's sum, if that is the same for all.
-
-    Raises:
-        Difference: what remains is more than what is stored, or no records of the deleted stretches make the rest.
-    """
-    reasons = sorted({*stored.rejected, *counted.rejected})
-    for what, held, found in (
-        ("accepted", stored.accepted, counted.accepted),
-        *(
-            (f"rejected as {reason}", stored.rejected.get(reason, 0), counted.rejected[reason])
-            for reason in reasons
-        ),
-        ("reports", stored.reports, counted.reports),
-    ):
-        if held < found:
-            raise Difference(f"{what}: {held} in Redis, {found} recounted of what remains")
-    if stored.late:
-        raise Difference(f"late: {stored.late} in Redis, 0 recounted")
-    if len(fewer := np.flatnonzero(stored.state < counted.state)):
-        v = int(fewer[0])
-        raise Difference(
-            f"state[{v}]: {stored.state[v]} in Redis, {counted.state[v]} recounted of what remains; "
-            f"{len(fewer)} of {len(stored.state)} entries are too small"
-        )
-    # the rest: what the deleted records must have amounted to
-    accepted = stored.accepted - counted.accepted
-    records = accepted + sum(stored.rejected.values()) - counted.rejected.total()
-    reports, state = stored.reports - counted.reports, stored.state - counted.state
-    offsets = sum(end - begin for begin, end in deleted)
-    watermark, least = stored.watermark, counted.watermark
-    marks = (
-        (watermark is not None and (least is None or watermark >= least)) if accepted else watermark == least
-    )
-    if records > offsets:
-        raise Difference(f"records: {offsets} offsets were deleted, {records} records were counted there")
-    if reports < accepted or (reports and not accepted):
-        raise Difference(f"reports: {reports} of {accepted} accepted records that were deleted")
-    if not marks:
-        raise Difference(f"watermark: {watermark} in Redis, {least} recounted of what remains")
-    if len(more := np.flatnonzero(state > reports)):
-        v = int(more[0])
-        raise Difference(
-            f"state[{v}]: {state[v]} of {reports} deleted reports; {len(more)} of {len(state)} entries are too large"
-        )
-    if ones is not None and (total := int(state.sum())) != ones * reports:
-        raise Difference(f"state: the sum of {reports} deleted reports is {total}, {ones * reports} is due")

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from worker.audit.protocols import Protocol
+from worker.audit.windows import Windows
 
 
 @dataclass(frozen=True)
@@ -20,11 +21,13 @@ class Limits:
         most: how many reports a record may have, or None for any number.
         ones: whether the number of ones in a unary report is judged.
         batch: how many bytes a record batch may have after decompression, or None for any number.
+        windows: the windows that they count in, or None for all time alone.
     """
 
     most: int | None = None
     ones: bool = True
     batch: int | None = None
+    windows: Windows | None = None
 
 
 class Malformed(Exception):  # noqa: N818  # an outcome of parsing, not an error of the audit

@@ -7,11 +7,35 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from worker.audit.errors import Difference
 from worker.audit.hashes import State
 from worker.audit.parsing import Limits
 from worker.audit.records import Stretch
+from worker.audit.windows import Windows, ends_of
+
+
+@dataclass(frozen=True)
+class StoredCell:
+    """The counts of some of the reports.
+
+    Attributes:
+        reports: how many they are.
+        entries: (K,) unsigned, as they are stored.
+    """
+
+    reports: int
+    entries: npt.NDArray[Any]
+
+    @property
+    def state(self) -> State:
+        """The counts, (K,) int64."""
+        return self.entries.astype(np.int64)
+
+
+EVER = (0, 2**63 - 1)
+"""What is stored of a gap of before there were windows: it may be of any time."""
 
 
 @dataclass(frozen=True)
@@ -23,24 +47,49 @@ class Stored:
         offset: the next one to count.
         accepted: records counted.
         rejected: malformed records by reason.
-        late: records that came too late for their window.
+        late: records that came too late for their pane, by age.
+        undated: records without a timestamp that were counted in windows.
         watermark: the highest accepted timestamp in milliseconds, or None.
+        closed: panes that end at or before this line take no more.
+        floor: the line that it began with, as a head said, or None.
+        dropped: panes that end at or before this line are counted in none any more, as a head said.
+        since: for each window of the rules the first start that may be published.
         gaps: the stretches that are recorded as lost, ascending.
+        around: for each of them the closed line before it, and the first timestamp accepted after it or None.
         rules: by what records are judged, each with the offset that it holds from, ascending.
-        reports: reports counted.
-        state: (K,) int64.
+        cells: the counts by the name of their pane, and those in none by `all`.
     """
 
     start: int
     offset: int
     accepted: int
     rejected: Mapping[str, int]
-    late: int
+    late: Mapping[str, int]
+    undated: int
     watermark: int | None
+    closed: int
+    floor: int | None
+    dropped: int
+    since: Mapping[str, int]
     gaps: list[Stretch]
+    around: list[tuple[int, int | None]]
     rules: list[tuple[int, Limits]]
-    reports: int
-    state: State
+    cells: Mapping[str, StoredCell]
+
+    @property
+    def reports(self) -> int:
+        """Reports counted."""
+        return sum(cell.reports for cell in self.cells.values())
+
+    @property
+    def state(self) -> State:
+        """The counts of all time, (K,) int64; O(cells · K)."""
+        return sum((cell.state for cell in self.cells.values()), np.zeros(1, np.int64))
+
+    @property
+    def windowed(self) -> bool:
+        """Whether a rule that holds for some of what was counted names windows."""
+        return any(limits.windows is not None for offset, limits in self.rules if offset <= self.offset)
 
 
 StoredCut = tuple[Mapping[str, str], Mapping[str, bytes | None]]
@@ -55,6 +104,8 @@ _BLOBS = {
     b"LDP1": (1, struct.Struct("<4sIq16sq")),
 }
 """What begins a blob: the layout that it is of, and its header."""
+_OF_WINDOWS = {"windows", "grace", "out_of_order"}
+"""What a rule says of windows, if it names any."""
 
 
 def decode(
@@ -86,26 +137,23 @@ def decode(
                 raise Difference(
                     f"lineage: {key} is {lineage[key]!r} in Redis, {value!r} by the configuration"
                 )
-        reports, state = 0, np.zeros(size, np.int64)
-        if flush:
-            if list(named) != ["all"]:
-                raise Difference(f"metadata: the blobs named are {sorted(named)}, not 'all'")
-            blob, reports, state = _decode_blob(blobs["all"], named["all"], offset, flush, size)
-            if blob > layout:
-                raise Difference(f"counts: the blob is of layout {blob}, the lineage says {layout}")
-        elif blobs.get("all") is not None:
-            raise Difference("metadata: of before the first commit, but there are counts")
+        gaps = [(begin, end) for begin, end in totals["gaps"]]
         return Stored(
             start=int(totals["start"]),
             offset=offset,
             accepted=totals["accepted"],
             rejected=dict(totals["rejected"]),
-            late=sum(dict(totals["late"] or {}).values()),
+            late=dict(totals["late"] or {}),
+            undated=int(totals.get("undated", 0)),
             watermark=totals["watermark"],
-            gaps=[(begin, end) for begin, end in totals["gaps"]],
+            closed=int(totals.get("closed", 0)),
+            floor=None if (floor := totals.get("floor")) is None else int(floor),
+            dropped=int(totals.get("dropped", 0)),
+            since=dict(totals.get("since", {})),
+            gaps=gaps,
+            around=[(line, first) for line, first in totals.get("around", [EVER] * len(gaps))],
             rules=_rules(totals),
-            reports=reports,
-            state=state,
+            cells=_cells(named, blobs, offset, flush, size, layout),
         )
     except (KeyError, ValueError, TypeError) as error:
         raise Difference(f"metadata: {dict(fields)} cannot be read ({error!r})") from None
@@ -115,42 +163,74 @@ def _rules(totals: Mapping[str, Any]) -> list[tuple[int, Limits]]:
     """Returns each recorded rule with the offset that it holds from; before there were any, everything counted."""
     if "rules" not in totals:
         return [(totals["start"], Limits(None, ones=False))]
-    rules = [
-        (int(said["offset"]), Limits(said["most_reports"], said["ones"], said.get("max_batch_bytes")))
-        for said in totals["rules"]
-    ]
+    rules, known = list[tuple[int, Limits]](), {"offset", "revision", "most_reports", "ones"}
+    for said in map(dict, totals["rules"]):
+        windows = None
+        if "windows" in said:
+            windows = Windows.of(said["windows"], said["grace"], said["out_of_order"])
+        if said.keys() - {"max_batch_bytes"} != known | (_OF_WINDOWS if windows else set()):
+            raise ValueError("rules that the audit does not know")
+        limits = Limits(said["most_reports"], said["ones"], said.get("max_batch_bytes"), windows)
+        rules.append((int(said["offset"]), limits))
     offsets = [offset for offset, _ in rules]
     if not rules or offsets[0] > totals["start"] or offsets != sorted(offsets):
         raise ValueError(f"rules of the offsets {offsets}")
-    known = {"offset", "revision", "most_reports", "ones"}
-    if any(said.keys() - {"max_batch_bytes"} != known for said in totals["rules"]):
-        raise ValueError("rules that the audit does not know")
     return rules
+
+
+def _cells(
+    named: Mapping[str, str],
+    blobs: Mapping[str, bytes | None],
+    offset: int,
+    flush: str,
+    size: int,
+    layout: int,
+) -> dict[str, StoredCell]:
+    """Returns the counts that the metadata name, where something was committed."""
+    if not flush:
+        if any(blob is not None for blob in blobs.values()):
+            raise Difference("metadata: of before the first commit, but there are counts")
+        return {"all": StoredCell(0, np.zeros(size, np.uint8))}
+    panes = [name for name in named if name != "all"]
+    if "all" not in named or (panes and layout < 3):
+        due = "not 'all'" if layout < 3 else "'all' is not among them"
+        raise Difference(f"metadata: the blobs named are {sorted(named)}, {due}")
+    for pane in panes:
+        ends_of(pane)
+    cells = {}
+    for name, by in named.items():
+        where = "counts" if name == "all" else f"counts of pane {name}"
+        try:
+            blob, cells[name] = _decode_blob(blobs.get(name), by, offset, flush, size)
+        except Difference as difference:
+            raise Difference(f"{where}: {difference}") from None
+        if blob > layout:
+            raise Difference(f"{where}: the blob is of layout {blob}, the lineage says {layout}")
+    return cells
 
 
 def _decode_blob(
     blob: bytes | None, named: str, offset: int, flush: str, size: int
-) -> tuple[int, int, State]:
-    """Returns the layout, the reports and the state of a live blob that is the one which the metadata name."""
+) -> tuple[int, StoredCell]:
+    """Returns the layout and the counts of a live blob that is the one which the metadata name."""
     if blob is None:
-        raise Difference("counts: the blob that the metadata name is missing")
+        raise Difference("the blob that the metadata name is missing")
     if blob[:4] not in _BLOBS:
-        raise Difference(f"counts: the blob begins with {blob[:4]!r}; b'LDP1' or b'LDP2' is due")
+        raise Difference(f"the blob begins with {blob[:4]!r}; b'LDP1' or b'LDP2' is due")
     layout, header = _BLOBS[blob[:4]]
     if len(blob) < header.size:
-        raise Difference(f"counts: the blob has {len(blob)} bytes, its header {header.size}")
+        raise Difference(f"the blob has {len(blob)} bytes, its header {header.size}")
     _, entries, written_at, written_by, reports, *narrow = header.unpack_from(blob)
     width = narrow[0] if narrow else 8
     if entries != size or width not in (1, 2, 4, 8):
-        raise Difference(f"counts: the blob says {entries} entries of {width} bytes; {size} are due")
+        raise Difference(f"the blob says {entries} entries of {width} bytes; {size} are due")
     if len(blob) != header.size + width * size:
-        raise Difference(f"counts: the blob has {len(blob)} bytes, {header.size + width * size} are due")
+        raise Difference(f"the blob has {len(blob)} bytes, {header.size + width * size} are due")
     if written_by.hex() != named:
-        raise Difference(f"counts: the blob is of flush {written_by.hex()}, the metadata name {named}")
+        raise Difference(f"the blob is of flush {written_by.hex()}, the metadata name {named}")
     if written_at > offset or (named == flush and written_at != offset):
-        raise Difference(f"counts: the blob is of offset {written_at}, the metadata of {offset}")
-    state = np.frombuffer(blob, f"<u{width}", offset=header.size).astype(np.int64)
-    return layout, reports, state
+        raise Difference(f"the blob is of offset {written_at}, the metadata of {offset}")
+    return layout, StoredCell(reports, np.frombuffer(blob, f"<u{width}", offset=header.size))
 
 
 def stretches_of(stored: Stored, begin: int, end: int) -> tuple[list[Stretch], list[Stretch]]:

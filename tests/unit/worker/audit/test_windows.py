@@ -1,0 +1,335 @@
+"""Windows: what the worker keeps of them is what the audit recounts, and nothing in it can be another unnoticed."""
+
+import random
+
+import pytest
+
+from tests.unit.worker.audit.streams import STREAMS, frame, some_reports
+from worker.audit.comparison import judge
+from worker.audit.records import Records
+from worker.counting import layout
+from worker.counting.columns import Batch, Columns
+from worker.counting.lineage import lineage_of
+from worker.counting.partition import Cell, PartitionState
+from worker.counting.rules import Configured, Rule, Terms
+from worker.counting.windows import Windowing
+
+GROUP, START, FLUSH = "ldp-worker-s", 100, "0123456789abcdef" * 2
+STREAM = STREAMS["grr-3"]
+PLAIN = Terms(3, ones=True)
+TENS = Terms(3, ones=True, windowing=Windowing(("all", "10s"), grace=4_000, out_of_order=2_000))
+SHORTER = Terms(3, ones=True, windowing=Windowing(("10s",), grace=0, out_of_order=1_000))
+HOPS = Terms(2, ones=True, windowing=Windowing(("10s", "40s every 20s", "all"), grace=30_000))
+MANY = Terms(3, ones=True, windowing=Windowing(("30s every 5s",), grace=10_000, out_of_order=9_000))
+TERMS = [PLAIN, TENS, SHORTER, HOPS, MANY]
+
+
+def log(rng, n=120, stream=STREAM):
+    """Records whose time goes on, with some that are late, early, undated or malformed, and of all lengths."""
+    records, now = [], 0
+    for _ in range(n):
+        now += rng.choice((0, 200, 900, 3_000))
+        time = now + rng.choice((0, 0, 0, -1_000, -12_000, 5_000, -90_000))
+        time = -1 if rng.randrange(12) == 0 else max(0, time)
+        reports = some_reports(stream, rng, rng.randrange(1, 5))
+        records.append((time, b"noise" if rng.randrange(10) == 0 else frame(stream, *reports)))
+    return records
+
+
+class Counting:
+    """A worker that counts a log as it pleases: in batches of any length, while panes are dropped."""
+
+    def __init__(self, rng, records, terms, changes=(), stream=STREAM, start=START):
+        self.rng, self.records, self.stream = rng, records, stream
+        self.state = PartitionState.fresh(stream, start, Configured(1, terms))
+        if changes:
+            rules = [Rule(offset, 2 + i, other) for i, (offset, other) in enumerate(changes)]
+            self.state.judge_by([*self.state.rules, *rules])
+
+    def to(self, end, droppings=True):
+        state = self.state
+        while state.offset < end:
+            last = min(end, state.offset + self.rng.randrange(1, 20))
+            part = self.records[state.offset - START : last - START]
+            columns = Columns.of(range(state.offset, last), [t for t, _ in part], [v for _, v in part])
+            state.apply(self.stream, Batch(0, state.offset, last, columns))
+            if state.offset < last:  # there was no room
+                before = len(state.cells)
+                state.drop(state.closed)
+                if len(state.cells) == before:
+                    break
+            if droppings and state.closed and self.rng.randrange(3) == 0:
+                state.drop(self.rng.randrange(state.closed + 1))
+        return self
+
+
+def stored(state, stream=STREAM):
+    before = layout.initial(lineage_of(GROUP, stream, "t"), PartitionState.fresh(stream, state.start))
+    state.changed = {*state.cells}
+    metadata, blobs = layout.dump(state, before, FLUSH)
+    return layout.fields(metadata), dict(blobs)
+
+
+def verify(state, records, begin=START, stream=STREAM):
+    def there(first, last, caps):
+        return [Records.of(records[at - START : at + 7 - START][: last - at]) for at in range(first, last, 7)]
+
+    bounds = (begin, START + len(records))
+    return judge(stream.document(), 0, group=GROUP, cut=stored(state, stream), bounds=bounds, read=there)
+
+
+def histories(seeds, *salt):
+    for seed in seeds:
+        rng = random.Random(f"{seed} {salt}")
+        offsets = sorted(rng.randrange(START, START + 121) for _ in range(rng.randrange(4)))
+        changes = [(offset, rng.choice(TERMS)) for offset in offsets]
+        yield rng, log(rng), rng.choice(TERMS), changes
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_whatever_was_counted_in_windows_is_recounted(seed):
+    for rng, records, terms, changes in histories(range(10 * seed, 10 * seed + 10), "equal"):
+        counting = Counting(rng, records, terms, changes)
+        if rng.randrange(2):
+            counting.state.admit(rng.choice((0, 7_000, 30_000)))
+        state = counting.to(START + rng.randrange(121)).state
+        assert verify(state, records).difference is None
+
+
+@pytest.mark.parametrize("stream", STREAMS.values(), ids=STREAMS.keys())
+def test_panes_of_every_protocol_are_recounted(stream):
+    rng = random.Random(f"panes {stream.fingerprint.hex()}")
+    records = log(rng, 60, stream)
+    state = Counting(rng, records, TENS, [(START + 40, HOPS)], stream).to(START + 60).state
+    assert len(state.cells) > 1
+    assert verify(state, records, stream=stream).difference is None
+
+
+def test_the_panes_and_lines_of_a_log_by_hand():
+    """Windows of 10 s that wait for 6 s: what each record comes to was written down, not computed."""
+    times = [1_000, 12_000, 9_000, -1, 16_000, 9_999, 31_000, 19_999, 20_000]
+    #        0+     10+     0+    none 10+     late   30+     late    late? its pane ends at 30 s, the line is 25 s
+    records = [(time, frame(STREAM, (i % 3,))) for i, time in enumerate(times)]
+    state = Counting(random.Random(1), records, TENS).to(START + 9, droppings=False).state
+    assert {name: cell.reports for name, cell in state.cells.items()} == {
+        "all": 3,
+        "0+10000": 2,
+        "10000+10000": 2,
+        "30000+10000": 1,
+        "20000+10000": 1,
+    }
+    assert (state.closed, state.late, state.undated) == (25_000, {"1m": 2}, 1)
+    assert verify(state, records).difference is None
+    # of the hopping windows that come at the end, the first whole one begins beyond 31 s
+    state.judge_by([*state.rules, Rule(START + 9, 2, HOPS)])
+    assert state.since == {"10s": 0, "40s every 20s": 40_000}
+    assert verify(state, records).difference is None
+
+
+def rich():
+    """A state with everything in it: panes, late and undated reports, dropped panes, a floor, two rules."""
+    rng = random.Random(11)
+    records = log(rng)
+    counting = Counting(rng, records, TENS, [(START + 60, HOPS)])
+    counting.state.admit(12_000)
+    state = counting.to(START + 90, droppings=False).state
+    state.drop(20_000)
+    state = counting.to(START + 120, droppings=False).state
+    assert state.late and state.undated and len(state.cells) > 4
+    return state, records
+
+
+def moved(state):
+    """A report goes from one pane to the next."""
+    one, other = [cell for name, cell in state.cells.items() if name != "all"][:2]
+    v = int(one.state.argmax())
+    one.reports, other.reports = one.reports - 1, other.reports + 1
+    one.state[v] -= 1
+    other.state[v] += 1
+
+
+def exchanged(state):
+    """Two panes exchange a report each, so that only their vectors differ."""
+    cells = [cell for name, cell in state.cells.items() if name != "all"]
+    one, other = next((a, b) for a in cells for b in cells if a is not b and b.state[1] > 0 < a.state[0])
+    one.state += [-1, 1, 0]
+    other.state += [1, -1, 0]
+
+
+def taken_out(state):
+    """A report of a pane is said to be late."""
+    cell = next(cell for name, cell in state.cells.items() if name != "all")
+    v = int(cell.state.argmax())
+    cell.reports, cell.state[v] = cell.reports - 1, cell.state[v] - 1
+    state.cells["all"].reports += 1
+    state.cells["all"].state[v] += 1
+
+
+def without_a_pane(state):
+    cell = state.cells.pop(max(state.cells.keys() - {"all"}, key=lambda name: int(name.split("+")[0])))
+    state.cells["all"].reports += cell.reports
+    state.cells["all"].state += cell.state
+
+
+def one_more_pane(state):
+    state.cells["990000+10000"] = Cell(0, STREAM.oracle.zeros())
+
+
+def renamed(state):
+    name = next(name for name in state.cells if name != "all")
+    start, length = map(int, name.split("+"))
+    state.cells[f"{start}+{2 * length}"] = state.cells.pop(name)
+
+
+def other_rules(**terms):
+    def change(state):
+        first, last = state.rules
+        windowing = Windowing(**{"windows": HOPS.windowing.windows, "grace": 30_000} | terms)
+        state.rules = [first, Rule(last.offset, last.revision, Terms(2, ones=True, windowing=windowing))]
+
+    return change
+
+
+def by(what, change):
+    def changed(state):
+        setattr(state, what, change(getattr(state, what)))
+
+    return changed
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (by("accepted", lambda n: n + 1), "accepted: "),
+        (by("rejected", lambda said: {**said, "version": 1}), "rejected as version: 1 in Redis, "),
+        (by("late", lambda said: {**said, "1m": said["1m"] + 1}), "late by 1m: "),
+        (by("late", lambda said: {**said, "older": 1}), "late by older: 1 in Redis, 0 recounted"),
+        (by("late", lambda said: {}), "late by 1m: 0 in Redis, "),
+        (by("undated", lambda n: n - 1), "undated: "),
+        (by("watermark", lambda time: time + 1), "watermark: "),
+        (by("closed", lambda line: line - 1), "closed: "),
+        (by("closed", lambda line: line + 1), "closed: "),
+        (by("floor", lambda _: 200_000), "late by "),
+        (by("floor", lambda _: None), "late by "),
+        (by("dropped", lambda _: 500_000), "dropped: 500000 in Redis, beyond the closed line "),
+        (by("dropped", lambda line: line - 10_000), "reports of pane 10000+10000: none in Redis, "),
+        (
+            by("dropped", lambda line: line + 10_000),
+            "pane 20000+10000: in Redis, but those that end by 30000 were",
+        ),
+        (by("since", lambda said: said | {"10s": said["10s"] + 10_000}), "since of window 10s: "),
+        (by("since", lambda said: {"10s": said["10s"]}), "since of window 40s every 20s: none in Redis, "),
+        (by("since", lambda said: said | {"1h": 0}), "since of window 1h: 0 in Redis, none recounted"),
+        (
+            by("gaps", lambda _: [(START, START + 1)]),
+            f"gaps: [{START}, {START + 1}) in Redis, but the log still",
+        ),
+        (by("around", lambda _: [(0, 5)]), "around: 1 in Redis, of 0 gaps"),
+        (by("offset", lambda offset: offset - 1), ""),
+        (by("start", lambda offset: offset + 1), "start: "),
+        (other_rules(grace=29_000), ""),
+        (other_rules(out_of_order=1_000), ""),
+        (other_rules(windows=("10s", "40s every 20s", "1m")), "since of window 1m: none in Redis, "),
+        (other_rules(windows=("5s", "40s every 20s")), ""),
+        (moved, "reports of pane "),
+        (exchanged, "state[0] of pane "),
+        (taken_out, "reports of pane "),
+        (without_a_pane, "reports of pane "),
+        (one_more_pane, "reports of pane 990000+10000: 0 in Redis, none recounted"),
+        (renamed, "reports of pane "),
+    ],
+)
+def test_every_field_that_is_another_is_found(change, said):
+    state, records = rich()
+    assert verify(state, records).difference is None
+    change(state)
+    row = verify(state, records)
+    assert row.verdict == "different"
+    assert row.difference.startswith(said)
+
+
+def test_what_is_around_a_gap_is_recounted():
+    records = log(random.Random(5))
+    for admitted in (None, 3_000, 9_000):
+        counting = Counting(random.Random(5), records, TENS)
+        state = counting.state
+        if admitted == 3_000:
+            state.admit(3_000)
+        state.skip(START + 10)
+        state.skip(START + 12)
+        if admitted == 9_000:  # the head was there only after the gap was recorded
+            state.admit(9_000)
+        counting.to(START + 120)
+        first = next(t for t, value in records[12:] if t >= 0 and len(value) <= 9 and value != b"noise")
+        assert state.around == [(3_000 if admitted == 3_000 else 0, first)] * 2
+        assert verify(state, records, begin=START + 12).verdict == "gap"
+        around = state.around
+        for wrong in ((around[0][0] + 1, first), (around[0][0], first + 1), (around[0][0], None)):
+            state.around = [around[0], wrong]
+            difference = verify(state, records, begin=START + 12).difference
+            assert difference.startswith(
+                ("closed before the gap [110, 112]: ", "first after the gap [110, 112]: ")
+            )
+
+
+def test_a_gap_of_before_there_were_windows_may_be_of_any_time():
+    records = log(random.Random(6))
+    counting = Counting(random.Random(6), records, PLAIN, [(START + 50, TENS)])
+    counting.state.skip(START + 10)
+    counting.to(START + 120)
+    first = counting.state.around[0][1]
+    assert verify(counting.state, records, begin=START + 10).verdict == "gap"
+    counting.state.around = [(0, (1 << 63) - 1)]
+    assert verify(counting.state, records, begin=START + 10).verdict == "gap"
+    counting = Counting(random.Random(6), records, TENS)
+    counting.state.skip(START + 10)
+    counting.to(START + 120)
+    counting.state.around = [(0, (1 << 63) - 1)]
+    said = f"first after the gap [{START}, {START + 10}]: 9223372036854775807 in Redis, {first} recounted"
+    assert verify(counting.state, records, begin=START + 10).difference == said
+
+
+# --- where retention deleted what was counted -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_whatever_was_deleted_right_counts_in_windows_are_never_different(seed):
+    for rng, records, terms, changes in histories(range(5 * seed, 5 * seed + 5), "deleted"):
+        counting = Counting(rng, records, terms, changes)
+        if rng.randrange(2):
+            counting.state.admit(rng.choice((0, 7_000, 30_000)))
+        counting.to(lost := START + rng.randrange(1, 60))
+        found = lost
+        if rng.randrange(2) and counting.state.offset == lost:
+            counting.state.skip(found := lost + rng.randrange(1, 30))
+        counting.to(START + 120)
+        for begin in {found, found + 1, found + 10, counting.state.offset}:
+            row = verify(counting.state, records, begin=min(begin, counting.state.offset))
+            assert row.verdict in ("not recountable", "gap"), row.difference
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (by("late", lambda said: {}), "late: 0 in Redis, "),
+        (by("late", lambda said: {"1m": 1_000}), "late: 1000 in Redis, "),
+        (by("undated", lambda n: 0), "undated: 0 in Redis, "),
+        (by("undated", lambda n: 1_000), "undated: 1000 in Redis, "),
+        (by("closed", lambda line: 20_000), "closed: 20000 in Redis, "),
+        (by("closed", lambda line: 10**6), "closed: 1000000 in Redis, "),
+        (by("dropped", lambda _: 10**6), "dropped: 1000000 in Redis, beyond the closed line "),
+        (by("since", lambda said: {"10s": said["10s"]}), "since of window 40s every 20s: none in Redis, "),
+        (
+            by("since", lambda said: said | {"40s every 20s": 10**6}),
+            "since of window 40s every 20s: 1000000 in ",
+        ),
+        (without_a_pane, "reports of pane "),
+        (one_more_pane, None),
+    ],
+)
+def test_a_loss_in_windows_that_shows_in_what_remains_is_a_difference(change, said):
+    state, records = rich()
+    change(state)
+    row = verify(state, records, begin=START + 5)
+    assert row.verdict == ("different" if said else "not recountable")
+    assert row.difference.startswith(said or "not recountable: ")

@@ -1,0 +1,49 @@
+"""What rules and gaps leave behind: where each window begins, and what was known on either side of each gap."""
+
+from worker.audit.recount import Recount
+from worker.audit.stored import Stored
+
+Around = tuple[set[int], int | None]
+"""What the closed line before a gap may be, and the first timestamp accepted after it."""
+
+
+class History:
+    """Follows a recount from offset to offset.
+
+    A window that the rule before did not have begins at its first start beyond the highest timestamp accepted so far;
+    one that the rule does not have any more is forgotten.
+
+    Args:
+        stored: whose rules and gaps.
+
+    Attributes:
+        since: for each window of the rules so far its first start.
+        around: of each gap so far.
+    """
+
+    def __init__(self, stored: Stored) -> None:
+        self.since: dict[str, int] = {}
+        self.around: list[Around] = []
+        self._rules, self._gaps = [*stored.rules], [*stored.gaps]
+        self._waiting = 0
+
+    def reach(self, offset: int, counted: Recount) -> None:
+        """Takes up what lies at an offset or before it, where everything before that is counted."""
+        while self._rules and self._rules[0][0] <= offset:
+            _, limits = self._rules.pop(0)
+            begin = {} if limits.windows is None else limits.windows.begin_beyond(counted.watermark)
+            self.since = {name: self.since.get(name, start) for name, start in begin.items()}
+        self._fill(counted)
+        while self._gaps and self._gaps[0][0] <= offset:
+            self._gaps.pop(0)
+            # before the first record in a window the line may have been at the floor already, or not yet
+            self.around.append(({counted.closed} | (set() if counted.in_windows else {0}), None))
+            self._waiting += 1
+            counted.first = None
+
+    def _fill(self, counted: Recount) -> None:
+        """Says of the gaps that wait for it what came after them."""
+        if self._waiting and counted.first is not None:
+            done = len(self.around) - self._waiting
+            self.around[done:] = [(lines, counted.first) for lines, _ in self.around[done:]]
+            self._waiting = 0
