@@ -266,7 +266,7 @@ def _laid_out(group: _Group) -> Records:
     good &= offsets < of_its_batch(one.end for one in sections)
     created = of_its_batch(one.created for one in sections)
     timestamps = timestamps * created + of_its_batch(one.timestamp for one in sections)
-    return Records(timestamps[good], data, first[good], last[good], unreadable)
+    return Records(offsets[good], timestamps[good], data, first[good], last[good], unreadable)
 
 
 def _cut(data: bytearray, section: _Section, begins: list[int], ends: list[int]) -> bool:

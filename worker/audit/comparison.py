@@ -6,6 +6,7 @@ from typing import Any
 
 from worker.audit.differences import compare
 from worker.audit.errors import Difference
+from worker.audit.finals import Finals, Partly
 from worker.audit.history import History
 from worker.audit.parsing import fingerprint_of
 from worker.audit.protocols import protocol_of
@@ -17,6 +18,8 @@ from worker.audit.verdict import PartitionVerdict
 
 _Read = Callable[[int, int, Caps], Iterable[Records | Deleted]]
 """The committed records of [from, to), and what of it was deleted while it was read; of batches within the caps."""
+Published = tuple[int, int | None]
+"""What the newest snapshot says of a partition: the offset up to which it was counted, or 0, and its floor, if any."""
 
 
 def judge(
@@ -28,7 +31,8 @@ def judge(
     bounds: tuple[int, int],
     read: _Read,
     offset_metadata: str = "",
-    published: int = 0,
+    published: Published = (0, None),
+    finals: Finals | None = None,
 ) -> PartitionVerdict:
     """Judges what is stored of one partition; knows neither Kafka nor Redis.
 
@@ -42,7 +46,8 @@ def judge(
             the cap at its first offset is unreadable.
         offset_metadata: the metadata of the offset that the group has committed; other than "claimed", progress was
             counted.
-        published: the offset up to which the newest snapshot says it was counted, or 0.
+        published: what the newest snapshot says of it.
+        finals: the stream's final windows, which are told what this partition has of them.
     """
     begin, end = bounds
     verdict = PartitionVerdict(partition, None, 0, end - begin)
@@ -50,22 +55,24 @@ def judge(
         protocol = protocol_of(document)
         stored = decode(*cut, group, fingerprint_of(document), protocol.entries)
         if stored is None:
-            _expect_uncounted(offset_metadata, published)
+            _expect_uncounted(offset_metadata, published[0])
             return verdict
         verdict = replace(verdict, start=stored.start, offset=stored.offset, lag=max(0, end - stored.offset))
-        if stored.offset < min(begin, published):
-            raise Difference(
-                f"offset: {stored.offset} in Redis, {published} in the newest snapshot, and the log begins at {begin}:"
-                " what was counted in between is lost"
-            )
-        counted, history, deleted = _recounted(document, stored, bounds, read)
+        _expect_published(stored, begin, *published)
+        finals = finals or Finals(document, (), 0)
+        counted, history, deleted = _recounted(
+            document, stored, bounds, read, finals.of(partition, stored.rules, stored.cells.keys())
+        )
         verdict = replace(
             verdict,
             records=counted.accepted + counted.rejected.total(),
             reports=counted.reports,
             rejected=dict(sorted(counted.rejected.items())),
+            late=counted.late.total(),
+            panes=len(stored.cells) - 1,
         )
         if deleted:
+            finals.spoiled.add(partition)
             compare_partly(stored, counted, history, deleted, protocol.ones)
         else:
             compare(stored, counted, history)
@@ -89,8 +96,23 @@ def _expect_uncounted(offset_metadata: str, published: int) -> None:
         )
 
 
+def _expect_published(stored: Stored, begin: int, offset: int, floor: int | None) -> None:
+    """Sees that what the newest snapshot says can come of what is stored, in a log that begins there.
+
+    Raises:
+        Difference: it cannot.
+    """
+    if stored.offset < min(begin, offset):
+        raise Difference(
+            f"offset: {stored.offset} in Redis, {offset} in the newest snapshot, and the log begins at {begin}:"
+            " what was counted in between is lost"
+        )
+    if stored.floor is not None and floor is not None and stored.floor != floor:
+        raise Difference(f"floor: {stored.floor} in Redis, {floor} in the newest snapshot")
+
+
 def _recounted(
-    document: Mapping[str, Any], stored: Stored, bounds: tuple[int, int], read: _Read
+    document: Mapping[str, Any], stored: Stored, bounds: tuple[int, int], read: _Read, finals: Partly
 ) -> tuple[Recount, History, list[Stretch]]:
     """Returns what the records that were counted amount to, and which of them are deleted, before or meanwhile."""
     stretches, deleted = stretches_of(stored, *bounds)
@@ -107,7 +129,11 @@ def _recounted(
     counted = Recount.of_nothing(document, stored.floor or 0, stored.dropped)
     for first, last, limits in ruled(stored, stretches):
         history.reach(first, counted)
-        counted = recount(document, remaining(first, last), limits, counted, stored.cells.keys())
+        records = finals.cut(remaining(first, last), last)
+        counted = recount(document, records, limits, counted, finals.wanted)
+    # what final windows name may lie where nothing is read, too
+    counted = recount(document, finals.cut((), stored.offset), onto=counted, kept=finals.wanted)
+    finals.end(counted)
     history.reach(stored.offset, counted)
     return counted, history, deleted
 

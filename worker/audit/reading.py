@@ -205,8 +205,8 @@ def offset_metadata(settings: dict[str, Any], group: str, topic: str) -> dict[in
     return {tp.partition: committed.metadata for tp, committed in offsets.items() if tp.topic == topic}
 
 
-def published_offsets(consumer: KafkaConsumer, topic: str, stream: str) -> dict[int, int]:
-    """Returns the offsets that the newest snapshot of a stream says were counted; none if there is no snapshot."""
+def newest_head(consumer: KafkaConsumer, topic: str, stream: str) -> dict[str, Any]:
+    """Returns the head of the newest snapshot of a stream, an empty document if there is none."""
     if not consumer.partitions_for_topic(topic):
         return {}
     tp = TopicPartition(topic, 0)
@@ -222,7 +222,27 @@ def published_offsets(consumer: KafkaConsumer, topic: str, stream: str) -> dict[
             ):
                 newest = record
         if newest is not None:
-            said = json.loads(newest.value)["offsets"] if newest.value else {}
-            return {int(partition): offset for partition, offset in said.items()}
+            return dict(json.loads(newest.value)) if newest.value else {}
         end, step = begin, 2 * step
     return {}
+
+
+def published_windows(consumer: KafkaConsumer, topic: str, stream: str) -> dict[str, bytes]:
+    """Returns the newest messages of the plain estimate of each window of a stream, but for that of all time.
+
+    The whole topic is read for it. Keys are without the stream: `1h/7200000/base`, and what follows that for the parts
+    of a longer vector.
+    """
+    tp = TopicPartition(topic, 0)
+    first, end = consumer.beginning_offsets([tp])[tp], consumer.end_offsets([tp])[tp]
+    found = dict[str, bytes]()
+    for record in _polled(consumer, tp, lambda _: None, first, end):
+        if isinstance(record, Deleted) or record.offset >= end or record.key is None:
+            continue
+        owner, _, key = record.key.decode(errors="replace").partition("/")
+        if owner == stream and key.split("/")[2:3] == ["base"]:
+            if record.value:
+                found[key] = record.value
+            else:
+                found.pop(key, None)
+    return found

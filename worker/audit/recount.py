@@ -1,7 +1,7 @@
 """The recount: records in, counts out."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,7 +11,7 @@ from worker.audit.hashes import State
 from worker.audit.parsing import Limits, Malformed, body_of, fingerprint_of
 from worker.audit.protocols import Protocol, protocol_of
 from worker.audit.records import Ints, Records
-from worker.audit.windows import NOWHERE, place
+from worker.audit.windows import NOWHERE, ends_of, place
 
 _PENDING_BYTES = 1 << 20
 _FEW, _LONG = 8, 4096
@@ -81,10 +81,29 @@ class Recount:
                 total += cell.state
         return total
 
+    def release(self, pane: str) -> None:
+        """Lets go of a pane's state, which is wanted no more: it goes to those that are in none, or to the strays."""
+        cell = self.panes.get(pane)
+        if cell is None or cell.state is None:
+            return
+        if ends_of(pane)[1] <= self.dropped:
+            self.state += cell.state
+            del self.panes[pane]
+        else:
+            self.stray += cell.state
+            cell.state = None
+
+
+@dataclass(frozen=True)
+class Mark:
+    """What comes between records where something is to be done with what they amount to so far."""
+
+    reached: Callable[[Recount], object]
+
 
 def recount(
     document: Mapping[str, Any],
-    records: Iterable[Records],
+    records: Iterable[Records | Mark],
     limits: Limits = Limits(),  # noqa: B008  # frozen
     onto: Recount | None = None,
     kept: Collection[str] | None = None,
@@ -93,7 +112,7 @@ def recount(
 
     Args:
         document: the stream's public document.
-        records: in the log's order.
+        records: in the log's order, and marks among them.
         limits: by what they are judged.
         onto: an earlier recount, to which they are added; without it counting begins from nothing.
         kept: the names of the panes whose state is wanted; None for all.
@@ -113,6 +132,10 @@ def recount(
     result = onto or Recount.of_nothing(document)
     pending = _Pending(result, protocol, kept)
     for read in records:
+        if isinstance(read, Mark):
+            pending.count()
+            read.reached(result)
+            continue
         if read.unreadable:
             result.rejected["batch"] += read.unreadable
         good = list[tuple[Ints, bytes]]()

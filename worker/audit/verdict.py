@@ -25,6 +25,8 @@ class PartitionVerdict:
         gaps: the stretches [from, to) that are recorded as lost, if nothing else differs.
         deleted: the stretches [from, to) that were counted and then deleted, if nothing else differs.
         difference: the first disagreement, else what cannot be recounted or is recorded as lost, or None.
+        late: accepted records among them that came too late for their pane.
+        panes: how many panes are kept.
     """
 
     partition: int
@@ -37,6 +39,8 @@ class PartitionVerdict:
     gaps: tuple[Stretch, ...] = ()
     deleted: tuple[Stretch, ...] = ()
     difference: str | None = None
+    late: int = 0
+    panes: int = 0
 
     @property
     def counted(self) -> bool:
@@ -64,6 +68,13 @@ class PartitionVerdict:
 class StreamVerdict:
     """What an audit of one stream found.
 
+    Attributes:
+        stream: its name.
+        partitions: the verdicts on its partitions.
+        finals: how many final windows are published.
+        recounted: how many of them were recounted, to the offsets that they name, and compared.
+        published: the first disagreement between what is published of them and the log, or None.
+
     Example:
         >>> good = PartitionVerdict(0, start=0, offset=9, lag=2, records=9, reports=18)
         >>> StreamVerdict("colours", (good,)).equal
@@ -75,16 +86,23 @@ class StreamVerdict:
 
     stream: str
     partitions: tuple[PartitionVerdict, ...]
+    finals: int = 0
+    recounted: int = 0
+    published: str | None = None
 
     @property
     def difference(self) -> str | None:
-        """What the first partition of the stream's verdict says, or None where all are equal."""
+        """What the first partition of the stream's verdict says, or what is published, or None where all are equal."""
+        if self.published is not None and all(each.verdict != "different" for each in self.partitions):
+            return self.published
         gravest = (each for each in self.partitions if each.difference and each.verdict == self.verdict)
         return next((f"partition {each.partition}: {each.difference}" for each in gravest), None)
 
     @property
     def verdict(self) -> str:
-        """The verdict on the stream: the gravest of its partitions'."""
+        """The verdict on the stream: the gravest of its partitions', or that what is published differs."""
+        if self.published is not None:
+            return "different"
         found = {each.verdict for each in self.partitions}
         return next((verdict for verdict in VERDICTS if verdict in found), "none yet")
 
@@ -107,6 +125,16 @@ class StreamVerdict:
     def reports(self) -> int:
         """Reports counted again."""
         return sum(each.reports for each in self.partitions)
+
+    @property
+    def late(self) -> int:
+        """Accepted records among those read again that came too late for their pane."""
+        return sum(each.late for each in self.partitions)
+
+    @property
+    def panes(self) -> int:
+        """How many panes are kept."""
+        return sum(each.panes for each in self.partitions)
 
     @property
     def malformed(self) -> int:

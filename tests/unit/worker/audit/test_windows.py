@@ -55,7 +55,7 @@ class Counting:
             state.apply(self.stream, Batch(0, state.offset, last, columns))
             if state.offset < last:  # there was no room
                 before = len(state.cells)
-                state.drop(state.closed)
+                state.drop(state.closed if droppings else 0)
                 if len(state.cells) == before:
                     break
             if droppings and state.closed and self.rng.randrange(3) == 0:

@@ -1,0 +1,117 @@
+"""Decoding: from a state to the support of each value, and to Base's frequencies, as exactly as they are published.
+
+The chances p and q, with which a report supports the own value and another, are fractions of E, the largest multiple of
+2^-64 that is not above e^ε; a frequency is (count / reports − q) / (p − q), where q and p − q are rounded once.
+"""
+
+import decimal
+from collections.abc import Mapping
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from worker.audit.hashes import State
+
+_LARGEST = 1 << 25
+"""So many vectors of a projective geometry are transformed, at most."""
+
+
+def power_of(epsilon: str, halves: int = 1) -> Fraction:
+    """Returns e^ε, or its root, rounded down to a multiple of 2^-64.
+
+    Example:
+        >>> float(power_of("1/1"))
+        2.718281828459045
+    """
+    with decimal.localcontext(prec=80, Emin=decimal.MIN_EMIN, Emax=decimal.MAX_EMAX):
+        numerator, denominator = map(Decimal, epsilon.split("/"))
+        power = (numerator / denominator / halves).exp() * 2**64
+        return Fraction(int(power.to_integral_value(decimal.ROUND_FLOOR)), 2**64)
+
+
+def chances_of(document: Mapping[str, Any]) -> tuple[Fraction, Fraction]:
+    """Returns the chance that a report supports the own value, and that it supports another.
+
+    Example:
+        >>> p, q = chances_of({"protocol": "grr", "epsilon": "1/1", "domain_size": 3})
+        >>> p + 2 * q
+        Fraction(1, 1)
+    """
+    d: int = document["domain_size"]
+    e = power_of(document["epsilon"])
+    match document:
+        case {"protocol": "olh", "g": g}:
+            return e / (e + g - 1), Fraction(1, g)
+        case {"protocol": "oue"}:
+            return Fraction(1, 2), 1 / (e + 1)
+        case {"protocol": "sue"}:
+            root = power_of(document["epsilon"], 2)
+            return root / (root + 1), 1 / (root + 1)
+        case {"protocol": "subset", "k": k}:
+            p = k * e / (k * e + d - k)
+            return p, (p * (k - 1) + (1 - p) * k) / (d - 1)
+        case {"protocol": "hadamard"}:
+            return e / (e + 1), Fraction(1, 2)
+        case {"protocol": "pgr", "prime": prime, "dimension": t}:
+            # points of the whole, on a hyperplane, and on two
+            of_all, of_one, of_two = ((prime ** (t - i) - 1) // (prime - 1) for i in range(3))
+            weight = (e - 1) * of_one + of_all
+            return e * of_one / weight, ((e - 1) * of_two + of_one) / weight
+    return e / (e + d - 1), 1 / (e + d - 1)
+
+
+def frequencies(document: Mapping[str, Any], counts: State, reports: int) -> npt.NDArray[np.float64]:
+    """Returns Base's frequency of each value, (d,)."""
+    p, q = chances_of(document)
+    return (counts / reports - float(q)) / float(p - q)
+
+
+def support(document: Mapping[str, Any], state: State) -> State | None:
+    """Returns how many reports support each value, (d,); None of a geometry that is too large to be transformed here.
+
+    O(K) where the state is that, else O(K log K).
+    """
+    d: int = document["domain_size"]
+    match document:
+        case {"protocol": "hadamard"}:
+            return _walsh_hadamard(state)[1 : d + 1]
+        case {"protocol": "pgr", "prime": prime, "dimension": 2}:
+            return _on_a_line(state, prime)[:d]
+        case {"protocol": "pgr", "prime": prime, "dimension": t}:
+            return _orthogonal(state, prime, t)[:d] if prime**t <= _LARGEST else None
+    return state
+
+
+def _walsh_hadamard(state: State) -> State:
+    """Returns, for each row of the matrix, how many reports are columns where it has +1."""
+    sums: State = state.copy()
+    half = 1
+    while half < len(sums):
+        pairs = sums.reshape(-1, 2, half)
+        sums = np.stack([pairs[:, 0] + pairs[:, 1], pairs[:, 0] - pairs[:, 1]], axis=1).reshape(-1)
+        half *= 2
+    both: State = sums + state.sum()
+    return both // 2
+
+
+def _on_a_line(state: State, prime: int) -> State:
+    """Returns, for each point of a line, how many reports are the one point that is orthogonal to it."""
+    # the points are (0, 1), (1, 0), (1, 1), ...; (1, a) and (1, b) are orthogonal if a·b is −1
+    others = [1, 0, *(1 + -pow(a, -1, prime) % prime for a in range(1, prime))]
+    return state[others]
+
+
+def _orthogonal(state: State, prime: int, t: int) -> State:
+    """Returns, for each point, how many reports are orthogonal to it: the mean of a transform on its multiples."""
+    words = np.concatenate([np.arange(prime**m, 2 * prime**m) for m in range(t)])
+    everything = np.zeros(prime**t, np.float64)
+    everything[words] = state
+    waves = np.fft.fftn(everything.reshape((prime,) * t)).real.reshape(-1)
+    digits = [words // prime**m % prime for m in range(t)]
+    sums = np.zeros(len(state))
+    for factor in range(prime):
+        sums += waves[sum(factor * digit % prime * prime**m for m, digit in enumerate(digits))]
+    return np.rint(sums / prime).astype(np.int64)
