@@ -41,11 +41,15 @@ def audit(config: "Config", stream: str | None, as_json: bool) -> int:
     3          not recountable: retention deleted records after they were
                counted; in what remains nothing differs
 
+    Of a stream with windows the panes are recounted, too, and what is published of each final window, up to the
+    offsets that it names; those in which something was deleted are not recountable, and passed over.
+
     --json prints, for the stream and for each of its partitions: verdict; equal; counted, whether anything was
     yet; difference, the first one, or what else keeps it from being equal, or null; records, reports, malformed,
-    which were read again; rejected, the malformed ones by reason; lag, offsets not counted yet. For a partition
-    also its number, start and offset, and the stretches [from, to) of gaps, recorded as lost, and deleted, which
-    cannot be recounted.
+    which were read again; rejected, the malformed ones by reason; late, records that came too late for their pane;
+    panes, how many are kept; lag, offsets not counted yet. For a partition also its number, start and offset, and
+    the stretches [from, to) of gaps, recorded as lost, and deleted, which cannot be recounted. For the stream also
+    finals, how many final windows are published, and recounted, how many of them were recounted.
     """  # noqa: D301
     from worker.audit import AuditError, verify
     from worker.observe import logs
@@ -73,14 +77,16 @@ def render(verdict: "StreamVerdict") -> "RenderableType":
     from rich.text import Text
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for heading in ("partition", "offset", "lag", "reports", "malformed"):
+    windowed = bool(verdict.panes or verdict.late)
+    for heading in ("partition", "offset", "lag", "reports", "malformed", *(("late", "panes") * windowed)):
         table.add_column(heading, justify="right", overflow="fold")
     table.add_column("verdict")
     for each in verdict.partitions:
-        numbers = (each.offset, each.lag, each.reports, each.malformed)
+        numbers = (each.offset, each.lag, each.reports, each.malformed, *((each.late, each.panes) * windowed))
         style = _STYLES.get(each.verdict, "")
         table.add_row(str(each.partition), *(f"{n:,}" for n in numbers), Text(each.verdict, style=style))
     said = [Text(f"partition {r.partition}: {r.difference}") for r in verdict.partitions if r.difference]
+    said += [Text(verdict.published)] if verdict.published else []
     reasons = [_reasons(verdict)] if verdict.malformed else []
     title = Text(f"audit of {verdict.stream}", style="bold")
     return Group(title, table, *reasons, *said, Text(outcome(verdict)))
@@ -117,8 +123,12 @@ def outcome(verdict: "StreamVerdict") -> str:
     """
     counted = f"{amount(verdict.reports, 'report')} in {amount(verdict.records, 'record')}"
     counted += f", {verdict.malformed:,} malformed"
+    if verdict.finals:
+        counted += f"; {verdict.recounted:,} of {amount(verdict.finals, 'final window')}"
     if different := [str(each.partition) for each in verdict.partitions if each.verdict == "different"]:
         return f"different in partition {', '.join(different)}"
+    if verdict.published:
+        return "different in what is published"
     gaps = " except for the recorded gaps" if verdict.verdict == "gap" else ""
     if deleted := [str(each.partition) for each in verdict.partitions if each.deleted]:
         remains = f"nothing differs{gaps} in what remains: {counted}"
@@ -132,9 +142,11 @@ def in_json(verdict: "StreamVerdict") -> dict[str, Any]:
     For the stream and, under ``partitions``, for each one: ``verdict``, one of `EXIT_CODES`; ``equal``, whether all was
     recounted, nothing differs and nothing is recorded as lost; ``counted``, whether anything was counted yet;
     ``difference``, the first one, or what else keeps it from being equal, or null; ``lag``, offsets not counted yet;
-    ``records``, ``reports`` and ``malformed``, how many were read again; ``rejected``, the malformed ones by reason.
+    ``records``, ``reports`` and ``malformed``, how many were read again; ``rejected``, the malformed ones by reason;
+    ``late``, records that came too late for their pane; ``panes``, how many are kept.
     For each partition too: ``partition``, ``start``, ``offset``, and, if nothing else differs, the stretches [from, to)
-    of ``gaps``, which are recorded as lost, and ``deleted``, which were counted and then deleted.
+    of ``gaps``, which are recorded as lost, and ``deleted``, which were counted and then deleted. For the stream too:
+    ``finals``, how many final windows are published, and ``recounted``, how many of them were recounted.
 
     Example:
         >>> from worker.audit import PartitionVerdict, StreamVerdict
@@ -153,6 +165,8 @@ def in_json(verdict: "StreamVerdict") -> dict[str, Any]:
             "reports": of.reports,
             "malformed": of.malformed,
             "rejected": dict(of.rejected),
+            "late": of.late,
+            "panes": of.panes,
             "lag": of.lag,
         }
 
@@ -162,4 +176,5 @@ def in_json(verdict: "StreamVerdict") -> dict[str, Any]:
         | {"gaps": [list(gap) for gap in each.gaps], "deleted": [list(gone) for gone in each.deleted]}
         for each in verdict.partitions
     ]
-    return {"stream": verdict.stream} | common(verdict) | {"partitions": rows}
+    finals = {"finals": verdict.finals, "recounted": verdict.recounted}
+    return {"stream": verdict.stream} | common(verdict) | finals | {"partitions": rows}

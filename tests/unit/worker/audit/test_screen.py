@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from worker.audit import VERDICTS, PartitionVerdict, StreamVerdict
-from worker.cli.audit import EXIT_CODES, in_json, render
+from worker.cli.audit import EXIT_CODES, in_json, outcome, render
 
 EQUAL = PartitionVerdict(0, 100, 150, 7, records=50, reports=120, rejected={"json": 2, "version": 8})
 UNCOUNTED = PartitionVerdict(1, None, 0, 4)
@@ -133,9 +133,10 @@ def test_json_has_the_same_fields_for_the_stream_and_its_partitions():
     )
     rows = tree["partitions"]
     own = {"partition", "start", "offset", "gaps", "deleted"}
-    assert all(row.keys() - own == tree.keys() - {"stream", "partitions"} for row in rows)
+    of_stream = {"stream", "partitions", "finals", "recounted"}
+    assert all(row.keys() - own == tree.keys() - of_stream for row in rows)
     for key, value in tree.items():
-        if key not in ("stream", "partitions", "difference"):
+        if key not in {*of_stream, "difference"}:
             assert {type(row[key]) for row in rows} == {type(value)}, key
     assert (tree["equal"], tree["counted"], tree["malformed"]) == (False, True, 11)
     assert tree["rejected"] == {"json": 3, "version": 8}
@@ -160,10 +161,50 @@ def test_json_has_the_same_fields_for_the_stream_and_its_partitions():
         "reports": 120,
         "malformed": 10,
         "rejected": {"json": 2, "version": 8},
+        "late": 0,
+        "panes": 0,
         "lag": 7,
         "gaps": [],
         "deleted": [],
     }
+
+
+WINDOWED = PartitionVerdict(5, 0, 50, 1, 30, 40, late=4, panes=26)
+
+
+def test_panes_and_late_records_are_shown_where_there_are_windows():
+    lines = shown(EQUAL, WINDOWED)
+    assert lines[1].split() == [
+        "partition",
+        "offset",
+        "lag",
+        "reports",
+        "malformed",
+        "late",
+        "panes",
+        "verdict",
+    ]
+    assert [line.split() for line in lines[2:4]] == [
+        ["0", "150", "7", "120", "10", "0", "0", "equal"],
+        ["5", "50", "1", "40", "0", "4", "26", "equal"],
+    ]
+    assert lines[1].split()[-2:] != shown(EQUAL)[1].split()[-2:]
+    tree = in_json(StreamVerdict("colours", (EQUAL, WINDOWED), finals=9, recounted=7))
+    assert (tree["late"], tree["panes"], tree["finals"], tree["recounted"]) == (4, 26, 9, 7)
+
+
+def test_what_is_published_of_final_windows_has_its_say():
+    good = StreamVerdict("colours", (EQUAL, WINDOWED), finals=9, recounted=7)
+    assert outcome(good) == "equal: 160 reports in 80 records, 10 malformed; 7 of 9 final windows"
+    said = "window 1h/0: 5 reports published, 4 recounted"
+    bad = StreamVerdict("colours", (EQUAL, DELETED), finals=9, recounted=2, published=said)
+    console = Console(width=100, force_terminal=False)
+    with console.capture() as captured:
+        console.print(render(bad))
+    assert captured.get().splitlines()[-2:] == [said, "different in what is published"]
+    assert (EXIT_CODES[bad.verdict], in_json(bad)["difference"]) == (1, said)
+    both = StreamVerdict("colours", (DIFFERENT,), finals=9, recounted=2, published=said)
+    assert outcome(both) == "different in partition 2"
 
 
 def test_every_verdict_has_an_exit_code():
