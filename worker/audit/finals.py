@@ -109,7 +109,7 @@ def _final(
             int(said["reports"]),
             {int(partition): int(offset) for partition, offset in said["offsets"].items()},
             vector,
-            any(first <= end <= last for first, last in bounded),
+            any(first <= end < last for first, last in bounded),
         )
     except (KeyError, ValueError, TypeError) as error:
         raise Difference(f"window {name}/{start}: what is published cannot be read ({error!r})") from None

@@ -49,8 +49,9 @@ class World:
             if any(name not in state.since for state in states):
                 continue
             window, closed = parse(name), min(state.closed for state in states)
-            for start in window.ending(self.lines.get(name, 0), closed):
-                if start >= max(state.since[name] for state in states):
+            since, line = max(state.since[name] for state in states), self.lines.get(name, 0)
+            for start in range(since, closed - window.length + 1, window.every):
+                if start + window.length > line:
                     self._publish(name, start, start + window.length)
             self.lines[name] = max(closed, self.lines.get(name, 0))
             begins.append(window.first_open(self.lines[name]))
