@@ -15,9 +15,10 @@ def test_what_is_said_of_a_window_is_so_of_all_that_there_are(length, every):
         assert window.next_start(time) == min(start for start in starts if start > time)
         assert window.last_end(time) == max(s + length for s in starts if s + length <= time)
         assert window.first_open(time) == min(start for start in starts if start + length > time)
-        for until in range(40):
-            ending = [s for s in starts if s >= 0 and time < s + length <= until]
-            assert list(window.ending(time, until)) == ending
+    for start in range(40):
+        for size in range(1, 6):
+            having = [s for s in starts if 0 <= s <= start and start + size <= s + length]
+            assert [s for s in window.starts(Pane(start, size)) if s <= start] == having
 
 
 @pytest.mark.parametrize(
