@@ -1,10 +1,23 @@
-"""The snapshot topic, read as any consumer would: the latest complete snapshot of a stream."""
+"""The snapshot topic, read as any consumer would: the latest complete snapshot of a stream or of one of its windows."""
 
+import json
 import time
+from collections.abc import Mapping
+from typing import Any
 
 from kafka import KafkaConsumer, TopicPartition
 
-from ldp.snapshot import Incomplete, Snapshot, assemble
+from ldp.snapshot import (
+    ALL_TIME,
+    Incomplete,
+    Line,
+    Period,
+    Snapshot,
+    assemble,
+    assemble_window,
+    lines,
+    window_of,
+)
 from worker.config import Config
 from worker.kafka.snapshot_topic import PARTITION
 
@@ -15,17 +28,26 @@ class SnapshotReader:
     """The snapshots of one stream, from the topic's beginning on; a context manager.
 
     A snapshot is one transaction in one partition, so a reader of committed records that keeps the newest message of
-    each key has all of a snapshot or none of it.
+    each key has all of a snapshot or none of it. What is kept are the messages of all time, or of one window, and of
+    the other windows that they are there: memory for two snapshots, and some words a window.
 
     Args:
         config: where the snapshots are.
         stream: the stream's name.
+        window: whose; the name of the windows as they are configured.
+        start: the first millisecond of the window; None for the newest that there is.
     """
 
-    def __init__(self, config: Config, stream: str) -> None:
-        self._stream = stream
+    def __init__(
+        self, config: Config, stream: str, window: str = ALL_TIME.name, start: int | None = None
+    ) -> None:
+        self._stream, self._window, self._start = stream, window, start
         self._newest: dict[str, tuple[dict[str, bytes], bytes]] = {}
-        self._shown = 0
+        self._windows: dict[str, Period] = {}
+        of_newest = start is None and window != ALL_TIME.name
+        self._followed = None if of_newest else self._prefix(start)
+        self._changed = False
+        self._shown: tuple[int | None, int] | None = None
         self.published = 0.0
         """When the latest snapshot was published, by its message's timestamp, in seconds since the epoch."""
         self._partition = TopicPartition(config.snapshots.topic, PARTITION)
@@ -47,7 +69,11 @@ class SnapshotReader:
         self._consumer.close()
 
     def latest(self, timeout_seconds: float) -> Snapshot | None:
-        """Returns the latest snapshot as soon as there is one not returned before, or None if none comes in time."""
+        """Returns the latest snapshot as soon as there is one not returned before, or None if none comes in time.
+
+        Raises:
+            NewerSchema: a newer version wrote it.
+        """
         deadline = time.monotonic() + timeout_seconds
         while True:
             wait = int(max(0, min(_POLL_MS, 1000 * (deadline - time.monotonic()))))
@@ -57,6 +83,38 @@ class SnapshotReader:
                 return snapshot
             if time.monotonic() >= deadline:
                 return None
+
+    def catch_up(self, timeout_seconds: float) -> bool:
+        """Reads all that is on the topic now; returns whether it came in time."""
+        deadline = time.monotonic() + timeout_seconds
+        end = self._consumer.end_offsets([self._partition])[self._partition]
+        while self._consumer.position(self._partition) < end:
+            if time.monotonic() >= deadline:
+                return False
+            self._read(_POLL_MS)
+        return True
+
+    @property
+    def is_there(self) -> bool:
+        """Whether the window that is asked for is on the topic, as far as it was read; or a snapshot of all time."""
+        return self._followed is not None and any(key.startswith(self._followed) for key in self._newest)
+
+    @property
+    def windows(self) -> list[Period]:
+        """The windows of the stream that are on the topic, as far as it was read, by name and start."""
+        return sorted(self._windows.values(), key=lambda window: (window.name, window.start))
+
+    @property
+    def head(self) -> Mapping[str, Any] | None:
+        """What the newest head says, as far as the topic was read; None for none."""
+        _, value = self._newest.get(f"{self._stream}/head", ({}, b""))
+        said: dict[str, Any] | None = json.loads(value) if value else None
+        return said
+
+    @property
+    def lines(self) -> Mapping[str, Line]:
+        """How far the windows of each name are closed, by the newest head."""
+        return lines(self.head or {})
 
     def age(self) -> float:
         """Returns the seconds since the latest snapshot was published."""
@@ -68,27 +126,63 @@ class SnapshotReader:
         for records in polled.values():
             for record in records:
                 key = (record.key or b"").decode(errors="replace")
-                if not key.startswith(f"{self._stream}/"):
-                    continue
-                if record.value is None:
-                    self._newest.pop(key, None)
-                    continue
-                self._newest[key] = (dict(record.headers), record.value)
-                if key == f"{self._stream}/head":
-                    self.published = record.timestamp / 1000
+                if key.startswith(f"{self._stream}/"):
+                    self._take(key, dict(record.headers), record.value, record.timestamp)
         return bool(polled)
+
+    def _take(self, key: str, headers: dict[str, bytes], value: bytes | None, timestamp: int) -> None:
+        """Keeps a message if it is of what is read, and forgets what it takes the place of."""
+        _, kind, *rest = key.split("/")
+        prefix = f"{self._stream}/{kind}/{rest[0]}/" if len(rest) > 1 else ""
+        if value is None:
+            self._newest.pop(key, None)
+            self._windows.pop(prefix, None)
+            return
+        if (window := window_of(key, headers)) is not None:
+            self._windows[prefix] = window
+            if window.name == self._window and self._start is None:
+                self._follow_newest()
+        mine = self._followed is not None and key.startswith(self._followed)
+        if mine:
+            self.published = timestamp / 1000
+        if mine or kind in ("head", "domain"):
+            self._newest[key] = headers, value
+            self._changed |= mine or self._shown is None  # the labels may come after a window that has them
+
+    def _follow_newest(self) -> None:
+        """Turns to the newest window of the name that is asked for."""
+        before, starts = self._followed, (w.start for w in self._windows.values() if w.name == self._window)
+        self._followed = self._prefix(max(start for start in starts if start is not None))
+        if before not in (None, self._followed):
+            self._newest = {key: said for key, said in self._newest.items() if not key.startswith(before)}
+
+    def _prefix(self, start: int | None) -> str:
+        """Returns how the keys begin of what is read."""
+        return f"{self._stream}/{self._window}/" + ("" if start is None else f"{start}/")
 
     def _caught_up(self) -> bool:
         end = self._consumer.highwater(self._partition)
         return end is not None and self._consumer.position(self._partition) >= end
 
     def _fresh(self) -> Snapshot | None:
-        head = self._newest.get(f"{self._stream}/head")
-        if head is None or (sequence := int(head[0]["sequence"])) == self._shown:
+        """Returns the latest snapshot, if it is another than the last one."""
+        if not self._changed:
             return None
+        self._changed = False
         try:
-            snapshot = assemble(self._stream, self._newest)
+            snapshot = self._assembled()
         except Incomplete:
             return None
-        self._shown = sequence
+        shown = snapshot.window.start, snapshot.sequence
+        if shown == self._shown:
+            return None
+        self._shown = shown
         return snapshot
+
+    def _assembled(self) -> Snapshot:
+        if self._window == ALL_TIME.name:
+            return assemble(self._stream, self._newest)
+        if self._followed is None:
+            raise Incomplete(f"no message of windows {self._window!r} of {self._stream!r} is here")
+        start = int(self._followed.split("/")[2])
+        return assemble_window(self._stream, self._newest, self._window, start)

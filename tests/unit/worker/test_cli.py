@@ -198,7 +198,9 @@ CONFIGURED = parse(GOOD).streams[0].stream
 class Topic:
     """Snapshots of a stream, as `SnapshotReader` gives them."""
 
-    def __init__(self, stream, config, name):
+    head, lines, windows, is_there = None, {}, [], True
+
+    def __init__(self, stream, config, name, window, start):
         estimate = stream.oracle.estimate(stream.oracle.zeros() + 5, 15)
         self._snapshots = [snapshot.take(stream, estimate, snapshot.Cut({0: 9}, {}), sequence=4)]
 

@@ -1,0 +1,312 @@
+"""The reader of the snapshot topic: what is asked for is read, of the rest it keeps nothing but that it is there."""
+
+import json
+from collections import namedtuple
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import ldp
+from ldp import snapshot
+from ldp.snapshot import Cut, Line, Period
+from tests.unit.worker.test_cli import GOOD as WITHOUT_LABELS
+from worker import config as configuration
+from worker.cli import cli
+from worker.cli import watch as command
+from worker.kafka import snapshots
+
+GOOD = WITHOUT_LABELS.replace("domain_size = 3", 'labels = ["red", "green", "blue"]')
+HOUR = 3_600_000
+STREAM = ldp.Stream("s", ldp.GRR("1", 3), ["red", "green", "blue"])
+Record = namedtuple("Record", "key value headers timestamp")
+
+
+def hour(start, *, final=False, name="1h", hours=1):
+    return Period(name, start * HOUR, (start + hours) * HOUR, final)
+
+
+def taken(window=snapshot.ALL_TIME, sequence=1, lines=None, n=15, stream=STREAM):
+    estimate = stream.oracle.estimate(np.array([n // 3] * 3), n)
+    cut = Cut({0: sequence}, {}, floors={0: 0}, lines=lines or {})
+    return snapshot.take(stream, estimate, cut, sequence, window=window)
+
+
+class Topic:
+    """The consumer of a topic, whose records come a few a poll."""
+
+    def __init__(self, **settings):
+        assert settings["isolation_level"] == "read_committed"
+        self._at, self.records, self.a_poll = 0, Topic.log, Topic.a_poll
+
+    def assign(self, partitions):
+        (self._partition,) = partitions
+
+    def seek_to_beginning(self, partition):
+        assert partition == self._partition
+
+    def poll(self, timeout_ms):
+        came = self.records[self._at : self._at + self.a_poll]
+        self._at += len(came)
+        return {self._partition: came} if came else {}
+
+    def highwater(self, partition):
+        return len(self.records)
+
+    def position(self, partition):
+        return self._at
+
+    def end_offsets(self, partitions):
+        return {self._partition: len(self.records)}
+
+    def close(self):
+        pass
+
+
+@pytest.fixture
+def log(monkeypatch):
+    """What the topic has, in its order."""
+    monkeypatch.setattr(snapshots, "KafkaConsumer", Topic)
+    monkeypatch.setattr(Topic, "log", [], raising=False)
+    monkeypatch.setattr(Topic, "a_poll", 5, raising=False)
+    return Topic.log
+
+
+@pytest.fixture
+def config(tmp_path):
+    path = tmp_path / "worker.toml"
+    path.write_text(GOOD, encoding="utf-8")
+    return configuration.load(path, {})
+
+
+def publish(log, *many, gone=()):
+    """One transaction of the first's sequence: snapshots, and tombstones of windows."""
+    messages = []
+    for one in many:
+        messages += (snapshot.encode if one.window.start is None else snapshot.encode_window)(one)
+    for window in gone:
+        messages += snapshot.delete_window(many[0], window)
+    sequence = many[0].sequence
+    for message in messages:
+        headers = message.headers(sequence)
+        log.append(Record(message.key.encode(), message.body or None, headers, 1000 * sequence))
+
+
+def reads(config, *asked):
+    return snapshots.SnapshotReader(config, "s", *asked)
+
+
+def test_all_time_is_read_without_the_windows_in_between(config, log):
+    publish(log, taken(sequence=1), taken(hour(1)))
+    publish(log, taken(sequence=2), taken(hour(1, final=True), 2), taken(hour(2), 2))
+    with reads(config) as reader:
+        assert reader.latest(1) == taken(sequence=2)
+        assert reader.latest(0) is None
+        assert reader.windows == [hour(1, final=True), hour(2)]
+        publish(log, taken(sequence=3), taken(hour(2), 3), gone=[hour(1)])
+        assert reader.latest(1) == taken(sequence=3)
+        assert reader.windows == [hour(2)]
+        assert reader.published == 3
+
+
+def test_a_final_is_read_though_many_heads_came_since(config, log):
+    final = taken(hour(1, final=True), 2)
+    publish(log, taken(sequence=1))
+    publish(log, taken(sequence=2), final)
+    for sequence in range(3, 30):
+        publish(log, taken(sequence=sequence), taken(hour(2), sequence))
+    with reads(config, "1h", HOUR) as reader:
+        assert reader.latest(1) == final
+        assert reader.published == 2
+        publish(log, taken(sequence=30))
+        assert reader.latest(0.05) is None  # nothing new of it
+
+
+def test_the_newest_window_is_followed(config, log):
+    publish(log, taken(sequence=1), taken(hour(1)), taken(hour(9, name="24h every 1h", hours=24)))
+    with reads(config, "1h") as reader:
+        assert reader.latest(1) == taken(hour(1))
+        publish(log, taken(sequence=2), taken(hour(1), 2))
+        assert reader.latest(1) == taken(hour(1), 2)
+        publish(log, taken(sequence=3), taken(hour(1), 3), taken(hour(2), 3))
+        assert reader.latest(1) == taken(hour(2), 3)
+        # the one before becomes final after it: that is not the newest
+        publish(log, taken(sequence=4), taken(hour(1, final=True), 4))
+        assert reader.latest(0.05) is None
+        publish(log, taken(sequence=5), taken(hour(2, final=True), 5))
+        assert reader.latest(1) == taken(hour(2, final=True), 5)
+
+
+@pytest.mark.parametrize("asked", [(), ("1h",), ("1h", 3 * HOUR)])
+def test_nothing_is_kept_of_windows_that_are_not_read(config, log, asked):
+    for sequence in range(1, 40):
+        publish(
+            log,
+            taken(sequence=sequence),
+            *(taken(hour(sequence, name=name), sequence) for name in ("1h", "24h every 1h")),
+        )
+    with reads(config, *asked) as reader:
+        assert reader.latest(1) is not None
+        assert reader.catch_up(1)
+        assert len(reader._newest) == 2 + len(ldp.consistency.METHODS)  # head, domain, and what is read
+        assert len(reader.windows) == 2 * 39
+
+
+def test_labels_may_come_after_the_window_that_has_them(config, log):
+    """A compacted topic has a final where it was written, and the labels in the newest snapshot of all time."""
+    final = taken(hour(1, final=True), 2)
+    publish(log, taken(sequence=2), final)
+    log[:] = [record for record in log if record.key.startswith(b"s/1h/")]
+    with reads(config, "1h") as reader:
+        assert reader.latest(0.05) is None
+        publish(log, taken(sequence=7))
+        assert reader.latest(1) == final
+
+
+def test_a_window_that_is_deleted_is_not_there(config, log):
+    publish(log, taken(sequence=1), taken(hour(1)))
+    publish(log, taken(sequence=2), taken(hour(2), 2), gone=[hour(1)])
+    with reads(config, "1h", HOUR) as reader:
+        assert reader.latest(0.05) is None
+        assert not reader.is_there
+        assert reader.windows == [hour(2)]
+
+
+def test_another_streams_windows_are_not_read(config, log):
+    other = ldp.Stream("s2", STREAM.oracle, STREAM.labels)
+    publish(log, taken(stream=other), taken(hour(5), stream=other))
+    publish(log, taken(), taken(hour(1)))
+    with reads(config, "1h") as reader:
+        assert reader.latest(1) == taken(hour(1))
+        assert reader.windows == [hour(1)]
+
+
+# --- ldp-worker watch
+
+
+@pytest.fixture
+def watch(monkeypatch, tmp_path, log):
+    monkeypatch.setattr("worker.cli.watch.reach", lambda config, topic: None)
+    monkeypatch.setattr("worker.cli.watch.why_none", lambda config, served: "nobody knows")
+    path = tmp_path / "worker.toml"
+    path.write_text(GOOD, encoding="utf-8")
+    return lambda *args: CliRunner().invoke(cli, ["watch", "--config", str(path), "--timeout", "0.1", *args])
+
+
+@pytest.fixture
+def there(log):
+    lines = {"1h": Line(3 * HOUR, ((3 * HOUR, 4 * HOUR),)), "24h every 1h": Line(HOUR)}
+    publish(
+        log,
+        taken(sequence=4, lines=lines),
+        *(taken(hour(start, final=start < 3), 4) for start in (1, 2, 3)),
+        taken(hour(3, name="24h every 1h", hours=24), 4),
+    )
+    return log
+
+
+def test_watch_says_whether_a_window_is_final(watch, there):
+    for start, said in (("01:00Z", "final"), ("02:00", "final, bounded"), ("05:00+02:00", "provisional")):
+        result = watch("--once", "--window", "1h", "--start", f"1970-01-01T{start}")
+        assert result.exit_code == 0, result.output
+        first, second, *_ = result.stdout.splitlines()
+        assert first.startswith("1h from 1970-01-01T0")
+        assert first.endswith(f":00:00Z, {said}")
+        assert second.startswith("s: snapshot 4, 15 reports, ")
+    newest = watch("--once", "--window", "24h every 1h").stdout.splitlines()[0]
+    assert newest == "24h every 1h from 1970-01-01T03:00:00Z to 1970-01-02T03:00:00Z, provisional"
+    assert "from" not in watch("--once").stdout.splitlines()[0]
+
+
+def test_watch_prints_a_window_as_json(watch, there):
+    said = json.loads(watch("--once", "--json", "--window", "1h", "--start", "1970-01-01T02:00Z").stdout)
+    assert said["window"] == {
+        "name": "1h",
+        "start": "1970-01-01T02:00:00Z",
+        "end": "1970-01-01T03:00:00Z",
+        "final": True,
+        "bounded": True,
+    }
+    assert said["head"]["windows"]["24h every 1h"]["closed"] == HOUR
+    assert said["labels"] == ["red", "green", "blue"]
+    assert set(said["bodies"]) == set(ldp.consistency.METHODS)
+    assert {body["window"]["start"] for body in said["bodies"].values()} == {"1970-01-01T02:00:00.000Z"}
+    assert "window" not in json.loads(watch("--once", "--json").stdout)
+
+
+def test_watch_lists_the_windows(watch, there, log):
+    rows = [line.split("  ") for line in watch("--list").stdout.splitlines()[1:]]
+    assert [[cell.strip() for cell in row if cell.strip()] for row in rows] == [
+        ["1h", "1970-01-01T01:00:00Z", "1970-01-01T02:00:00Z", "final"],
+        ["1h", "1970-01-01T02:00:00Z", "1970-01-01T03:00:00Z", "final, bounded"],
+        ["1h", "1970-01-01T03:00:00Z", "1970-01-01T04:00:00Z", "provisional"],
+        ["24h every 1h", "1970-01-01T03:00:00Z", "1970-01-02T03:00:00Z", "provisional"],
+    ]
+    said = json.loads(watch("--list", "--json").stdout)
+    assert [(row["name"], row["final"], row["bounded"]) for row in said] == [
+        ("1h", True, False),
+        ("1h", True, True),
+        ("1h", False, False),
+        ("24h every 1h", False, False),
+    ]
+    log.clear()
+    publish(log, taken())
+    assert watch("--list").stdout == "no windows but that of all time\n"
+    assert json.loads(watch("--list", "--json").stdout) == []
+
+
+def test_watch_names_what_was_asked_and_what_there_is(watch, there, log):
+    result = watch("--once", "--window", "2h")
+    assert result.exit_code == 1
+    hours = "1h, 3 from 1970-01-01T01:00:00Z to 1970-01-01T03:00:00Z"
+    days = "24h every 1h, 1 from 1970-01-01T03:00:00Z to 1970-01-01T03:00:00Z"
+    assert result.stderr == (
+        f"ldp-worker: no window '2h' of s (there are: all; {hours}; {days})"
+        " in topic ldp-snapshots after 0.1 s\n"
+    )
+    result = watch("--once", "--window", "1h", "--start", "1970-01-01T07:00Z")
+    assert result.stderr.startswith(
+        "ldp-worker: no window '1h' of s that starts at 1970-01-01T07:00:00Z (there are: all; 1h, 3 from"
+    )
+    log.clear()
+    result = watch("--once", "--window", "1h")
+    assert result.stderr == (
+        "ldp-worker: no window '1h' of s (there are: all) in topic ldp-snapshots after 0.1 s; nobody knows\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (("--start", "1970-01-01"), "'1970-01-01' given; all time has no start, a --window has"),
+        (("--window", "1h", "--start", "noon"), "'noon' given; a time is like 2026-11-22T06:00Z"),
+    ],
+)
+def test_watch_refuses_a_start_that_is_none(watch, args, said):
+    result = watch("--once", *args)
+    assert result.exit_code == 2
+    assert said in " ".join(result.stderr.split())
+
+
+def test_who_waits_for_a_window_hears_what_there_is(watch, there, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(command, "_follow", interrupted)
+    result = watch("--window", "2h")
+    assert result.exit_code == 0
+    assert result.stderr.startswith("ldp-worker: no window '2h' of s (there are: all; 1h, 3 from")
+    assert result.stderr.endswith("; waiting for it\n")
+    assert watch("--window", "1h").stderr == ""
+
+
+def test_a_window_that_lacks_reports_is_not_complete():
+    one = taken(hour(1, final=True))
+    from dataclasses import replace
+
+    from rich.console import Console
+
+    console = Console(width=100)
+    with console.capture() as captured:
+        console.print(command.render(replace(one, complete=False), (), 2, 7.0, 100))
+    assert "7 s old, NOT COMPLETE\n" in captured.get()
