@@ -132,7 +132,7 @@ def _due(
         end = start + window.length
         # windows without reports are passed by the line
         if start >= first and end > before.closed:
-            whole = complete(start, end, states) and not is_bounded(after, end)
+            whole = complete(start, end, states) and not after.is_bounded(end)
             yield Due(Period(window.name, start, end, end <= after.closed), whole)
 
 
@@ -142,11 +142,6 @@ def _starts(window: Window, states: Mapping[int, PartitionState]) -> set[int]:
     return {
         start for pane in panes for start in window.starts(pane) if pane.within(start, start + window.length)
     }
-
-
-def is_bounded(line: Line, end: int) -> bool:
-    """Returns whether a window was closed before every partition had passed it."""
-    return any(begin <= end < to for begin, to in line.bounded)
 
 
 def complete(start: int, end: int, states: Mapping[int, PartitionState]) -> bool:

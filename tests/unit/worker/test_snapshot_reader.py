@@ -2,10 +2,12 @@
 
 import json
 from collections import namedtuple
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from rich.console import Console
 
 import ldp
 from ldp import snapshot
@@ -302,10 +304,6 @@ def test_who_waits_for_a_window_hears_what_there_is(watch, there, monkeypatch):
 
 def test_a_window_that_lacks_reports_is_not_complete():
     one = taken(hour(1, final=True))
-    from dataclasses import replace
-
-    from rich.console import Console
-
     console = Console(width=100)
     with console.capture() as captured:
         console.print(command.render(replace(one, complete=False), (), 2, 7.0, 100))
