@@ -7,7 +7,9 @@ import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 
@@ -110,7 +112,8 @@ def assert_snapshot_topic(world: World) -> int:
 
     Sequences from 1 on without a gap, each a head, Base and ten methods as often as its ``parts`` say, with the right
     headers and one identity, and every JSON document valid under the schema. Whatever a reader that keeps the newest
-    message of each key puts together on the way is one of these snapshots, not a mix of two.
+    message of each key puts together on the way is one of these snapshots, not a mix of two. Beside it, windows: each
+    the same by itself, with an identity of its own; a final one is never followed by another of its window.
     """
     everything = foreign(world.kafka, world.config.snapshots.topic)
     messages = [message for message in everything if message.key.startswith(f"{world.name}/")]
@@ -118,41 +121,102 @@ def assert_snapshot_topic(world: World) -> int:
     for message in messages:
         by_sequence.setdefault(int(message.headers["sequence"]), []).append(message)
     assert list(by_sequence) == list(range(1, len(by_sequence) + 1))
-    validator = jsonschema.Draft202012Validator(SCHEMA)
-    reports = 0
+    reports, finals = 0, set[str]()
     received: dict[str, tuple[dict[str, bytes], bytes]] = {}
-    for sequence, parts in by_sequence.items():
-        (identity,) = {message.headers["snapshot"] for message in parts}
-        for message in parts:
-            assert message.headers == {
-                "content-type": message.headers["content-type"],
-                "schema": "1",
-                "sequence": str(sequence),
-                "parts": str(len(parts)),
-                "snapshot": identity,
-            }
+    for sequence, sent in by_sequence.items():
+        parts = [message for message in sent if message.value and "end" not in message.headers]
+        for message in sent:
             received[message.key] = {k: v.encode() for k, v in message.headers.items()}, message.value
             with contextlib.suppress(Incomplete):
-                assert assemble(world.name, received).identity == identity
-                assert message is parts[-1]
-        documents = {
-            message.key.removeprefix(f"{world.name}/"): json.loads(message.value)
-            for message in parts
-            if message.headers["content-type"] == "application/json"
-        }
-        bodies = [f"all/{method}" for method in METHODS]
-        assert [key for key in documents if key != "domain"] == ["head", *bodies]
-        for key, document in documents.items():
-            validator.validate(document)
-            assert document["stream"] == world.name
-            assert document["fingerprint"] == world.stream.fingerprint.hex()
-            if key != "domain":
-                assert document["sequence"] == sequence
-                assert document["offsets"] == documents["head"]["offsets"]
-                assert document["reports"] == documents["head"]["reports"]
-            if key.startswith("all/"):
-                assert document["method"] == key.removeprefix("all/")
+                assert assemble(world.name, received).identity == parts[0].headers["snapshot"]
+                assert sent.index(message) >= sent.index(parts[-1])
+        _assert_headers(parts, sequence, {})
+        head = _assert_all_time(world, parts, sequence)
         # every snapshot knows at least what the one before it knew
-        assert documents["head"]["reports"] >= reports
-        reports = documents["head"]["reports"]
+        assert head["reports"] >= reports
+        reports = head["reports"]
+        beside = [message for message in sent if message.value and "end" in message.headers]
+        for window in dict.fromkeys(_window(message.key) for message in beside):
+            ours = [message for message in beside if _window(message.key) == window]
+            _assert_window(world, ours, sequence, head)
+            assert window not in finals, f"{window} was final, and is published again in snapshot {sequence}"
+            if ours[0].headers["final"] == "true":
+                finals.add(window)
     return len(by_sequence)
+
+
+def _window(key: str) -> str:
+    """The part of a key that says the window: its name and start."""
+    return "/".join(key.split("/")[1:3])
+
+
+def _assert_headers(parts: Sequence[Message], sequence: int, more: Mapping[str, str]) -> None:
+    """Asserts that messages say that they are one whole."""
+    (identity,) = {message.headers["snapshot"] for message in parts}
+    for message in parts:
+        assert message.headers == {
+            "content-type": message.headers["content-type"],
+            "schema": "1",
+            "sequence": str(sequence),
+            "parts": str(len(parts)),
+            "snapshot": identity,
+            **more,
+        }
+
+
+def _documents(world: World, parts: Sequence[Message], prefix: str) -> dict[str, Any]:
+    """The JSON documents of messages by what follows the prefix, each valid and the stream's."""
+    validator = jsonschema.Draft202012Validator(SCHEMA)
+    documents = {
+        message.key.removeprefix(prefix): json.loads(message.value)
+        for message in parts
+        if message.headers["content-type"] == "application/json"
+    }
+    for document in documents.values():
+        validator.validate(document)
+        assert document["stream"] == world.name
+        assert document["fingerprint"] == world.stream.fingerprint.hex()
+    return documents
+
+
+def _assert_all_time(world: World, parts: Sequence[Message], sequence: int) -> Any:
+    """Asserts what a snapshot of all time has; returns its head. It may be alone while partitions are admitted."""
+    documents = _documents(world, parts, f"{world.name}/")
+    head = documents["head"]
+    if list(documents) == ["head"]:
+        assert head["sequence"] == sequence
+        assert (head["reports"], "floors" in head) == (0, True)
+        return head
+    bodies = [f"all/{method}" for method in METHODS]
+    assert [key for key in documents if key != "domain"] == ["head", *bodies]
+    for key, document in documents.items():
+        if key != "domain":
+            assert document["sequence"] == sequence
+            assert document["offsets"] == head["offsets"]
+            assert document["reports"] == head["reports"]
+        if key.startswith("all/"):
+            assert document["method"] == key.removeprefix("all/")
+    return head
+
+
+def _assert_window(world: World, parts: Sequence[Message], sequence: int, head: Any) -> None:
+    """Asserts what the snapshot of a window has, of the same cut as the head that it was sent with."""
+    window = _window(parts[0].key)
+    name, start = window.split("/")
+    end, final = (parts[0].headers[said] for said in ("end", "final"))
+    _assert_headers(parts, sequence, {"end": end, "final": final})
+    assert parts[0].headers["snapshot"] != head["snapshot"]
+    documents = _documents(world, parts, f"{world.name}/{window}/")
+    assert list(documents) == list(METHODS)
+    said = {"name": name, "start": _date(start), "end": _date(end), "final": final == "true"}
+    # a head's line has passed what is final, and nothing else
+    assert (int(end) <= head["windows"][name]["closed"]) == (final == "true")
+    for method, document in documents.items():
+        assert (document["method"], document["sequence"]) == (method, sequence)
+        assert (document["window"], document["offsets"]) == (said, head["offsets"])
+        assert 0 < document["reports"] <= head["reports"]
+
+
+def _date(milliseconds: str) -> str:
+    seconds, rest = divmod(int(milliseconds), 1000)
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{rest:03}Z"

@@ -2,15 +2,22 @@
 
 from kafka import KafkaConsumer, TopicPartition
 
-from ldp.snapshot import Incomplete, Snapshot, assemble
+from ldp.snapshot import Incomplete, Period, Snapshot, assemble, assemble_window, window_of, windows
 
 
 class Snapshots:
-    """The snapshot topic as a consumer of committed records reads it: the newest message of each key."""
+    """The snapshot topic as a consumer of committed records reads it: the newest message of each key.
+
+    Attributes:
+        finals: (name, start) of a window -> the identities of all snapshots that said that they are its final one.
+        provisional: the same of those that did not say so, in their order.
+    """
 
     def __init__(self, kafka: str, topic: str, stream: str) -> None:
         self._stream = stream
         self._received: dict[str, tuple[dict[str, bytes], bytes]] = {}
+        self.finals: dict[tuple[str, int], list[str]] = {}
+        self.provisional: dict[tuple[str, int], list[str]] = {}
         partition = TopicPartition(topic, 0)
         self._consumer = KafkaConsumer(
             bootstrap_servers=kafka,
@@ -25,10 +32,8 @@ class Snapshots:
         self._consumer.close(autocommit=False)
 
     def newest(self) -> Snapshot | None:
-        """The newest whole snapshot so far."""
-        for records in self._consumer.poll(50).values():
-            for record in records:
-                self._received[record.key.decode()] = (dict(record.headers), record.value)
+        """The newest whole snapshot of all time so far."""
+        self._read()
         if f"{self._stream}/head" not in self._received:
             return None
         try:
@@ -36,7 +41,35 @@ class Snapshots:
         except Incomplete:
             return None  # the rest of it is in the next poll
 
+    def window(self, name: str, start: int) -> Snapshot | None:
+        """The newest whole snapshot of a window so far."""
+        self._read()
+        try:
+            return assemble_window(self._stream, self._received, name, start)
+        except Incomplete:
+            return None
+
+    def windows(self) -> list[Period]:
+        """The windows that are on the topic so far, by name and start."""
+        self._read()
+        return windows(self._stream, self._received)
+
     def sequence(self) -> int:
         """The newest one's number, 0 before the first."""
         newest = self.newest()
         return 0 if newest is None else newest.sequence
+
+    def _read(self) -> None:
+        for records in self._consumer.poll(50).values():
+            for record in records:
+                key, headers = record.key.decode(), dict(record.headers)
+                if record.value is None:
+                    self._received.pop(key, None)
+                    continue
+                self._received[key] = headers, record.value
+                if key.startswith(f"{self._stream}/") and (window := window_of(key, headers)) is not None:
+                    assert window.start is not None
+                    said = self.finals if window.final else self.provisional
+                    identities = said.setdefault((window.name, window.start), [])
+                    if (identity := headers["snapshot"].decode()) not in identities:
+                        identities.append(identity)
