@@ -196,13 +196,18 @@ class World:
         return self.stream.oracle.perturb(np.minimum(rng.geometric(0.2, n) - 1, d - 1), rng=rng)
 
     def put(
-        self, value: bytes | None, partition: int | None = None, producer: KafkaProducer | None = None
+        self,
+        value: bytes | None,
+        partition: int | None = None,
+        producer: KafkaProducer | None = None,
+        timestamp: int | None = None,
     ) -> Any:
-        """Sends one record, to the partitions in turn; returns its future."""
+        """Sends one record, to the partitions in turn, of now or another time; returns its future."""
         if partition is None:
             partition = self._turn = (self._turn + 1) % self.partitions
         key = b"no value" if value is None else None  # a record needs one of them
-        return (producer or self.producer).send(self.topic, value=value, key=key, partition=partition)
+        sender = producer or self.producer
+        return sender.send(self.topic, value=value, key=key, partition=partition, timestamp_ms=timestamp)
 
     def send(
         self,
