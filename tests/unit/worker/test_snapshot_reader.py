@@ -12,10 +12,12 @@ from rich.console import Console
 import ldp
 from ldp import snapshot
 from ldp.snapshot import Cut, Line, Period
+from tests.unit.ldp.test_snapshot_vectors import WITH_WINDOWS, topic
 from tests.unit.worker.test_cli import GOOD as WITHOUT_LABELS
 from worker import config as configuration
 from worker.cli import cli
 from worker.cli import watch as command
+from worker.counting.head import Head
 from worker.kafka import snapshots
 
 GOOD = WITHOUT_LABELS.replace("domain_size = 3", 'labels = ["red", "green", "blue"]')
@@ -181,6 +183,17 @@ def test_another_streams_windows_are_not_read(config, log):
     with reads(config, "1h") as reader:
         assert reader.latest(1) == taken(hour(1))
         assert reader.windows == [hour(1)]
+
+
+def test_the_head_of_a_stream_with_windows_is_what_its_snapshot_said():
+    received = topic(WITH_WINDOWS)
+    head = Head.parse(json.loads(received["colours/head"][1]))
+    midnight = 1_795_305_600_000
+    assert head.floors == {0: 0, 1: midnight + HOUR}
+    assert head.lines["24h every 1h"] == Line(midnight - 22 * HOUR, (), (midnight - 22 * HOUR,))
+    assert head.lines["1h"].is_bounded(midnight + 2 * HOUR)
+    assert not head.lines["1h"].is_bounded(midnight + HOUR)
+    assert head == Head.of(snapshot.assemble("colours", received))
 
 
 # --- ldp-worker watch
