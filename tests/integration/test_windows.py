@@ -139,6 +139,14 @@ def assert_finals(world: World, hours: Hours, topic: Topic, since: int = 0) -> N
             assert said["complete"]
 
 
+def assert_audit_equal(world: World, topic: Topic) -> None:
+    """Asserts that the audit finds all that is stored and published as the log has it, each final window too."""
+    world.assert_audit_equal(whole=True)
+    verdict, finals = world.audit(), topic.finals()
+    assert verdict.finals == verdict.recounted == sum(map(len, finals.values())) > 0
+    assert verdict.panes > 0
+
+
 def test_windows_are_final_once_and_exact_though_workers_die(kafka, redis_url, tmp_path):
     with World(kafka, redis_url, tmp_path, partitions=2, reports=SETTINGS, **TABLE) as world:
         topic, hours = Topic(world), Hours(world)
@@ -155,6 +163,8 @@ def test_windows_are_final_once_and_exact_though_workers_die(kafka, redis_url, t
         assert sum(told.late for told in hours.told.values()) > 20
         late = [json.loads(world.redis.hget(f"{{{world.name}:{p}}}:meta", "totals"))["late"] for p in (0, 1)]
         assert [sum(said.values()) for said in late] == [told.late for told in hours.told.values()]
+        assert_audit_equal(world, topic)
+        assert world.audit().late == sum(map(sum, (said.values() for said in late)))
 
 
 def test_a_stream_without_windows_goes_on_with_some(kafka, redis_url, tmp_path):
@@ -174,3 +184,4 @@ def test_a_stream_without_windows_goes_on_with_some(kafka, redis_url, tmp_path):
         last = world.covered()
         assert_finals(world, hours, topic, since=(newest // HOUR + 1) * HOUR)
         assert last.reports == world.n
+        assert_audit_equal(world, topic)

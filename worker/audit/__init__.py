@@ -13,13 +13,20 @@ Each partition is read from Redis in one script, so its counts and its offset be
 to exactly that offset: the audit is right also while workers count on. A script that only reads is let in also
 where Redis is full, a transaction is not.
 
+Of a stream with windows it says by itself, of each record, which pane it counts in, or why in none; and it recounts
+what is published of final windows, up to the offsets that their own messages name. A partition's floor and what was
+dropped came from a head, which may be gone: they are taken as stored, and held against the other lines and the newest
+head.
+
 Records that were counted and then deleted by the topic's retention cannot be counted again. Of such a partition
 the audit counts what remains, and asks whether the rest can be counts of the deleted records: a loss may show in
 that, but that there was none is not proved.
 
 `batches` and `codecs` make records of what was fetched; `parsing`, `protocols` and `hashes` say what a record's reports
-support, `recount` adds them up; `stored` decodes what Redis holds, `comparison` and `verdict` say what is between the
-two; only `reading` knows Kafka and Redis.
+support, `windows` where they count, `recount` adds them up, `history` follows the rules; `stored` decodes what Redis
+holds, `differences` and `remains` say what is between the two, `finals` and `decoding` what is between a recount and
+what is published; `comparison` judges a partition, `verification` a stream, `verdict` is what comes of it; only
+`reading` knows Kafka and Redis.
 """
 
 from worker.audit.errors import AuditError

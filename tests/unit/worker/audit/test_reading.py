@@ -141,3 +141,61 @@ def test_a_log_that_stands_still_is_no_reading(monkeypatch):
 def test_timestamps_are_kept():
     (item,) = reading.read(Consumer(log(0)), TP, lambda _: None, 0, 5, [(0, None)])
     assert item.timestamps.tolist() == [NOW] * 5
+
+
+class Topic:
+    """A consumer of the snapshot topic, which gives its records a few at a time."""
+
+    def __init__(self, *records):
+        self.records, self.at = records, 0
+
+    def partitions_for_topic(self, topic):
+        return {0}
+
+    def beginning_offsets(self, partitions):
+        return dict.fromkeys(partitions, 0)
+
+    def end_offsets(self, partitions):
+        return {tp: len(self.records) for tp in partitions}
+
+    def assign(self, partitions):
+        (self.tp,) = partitions
+
+    def seek(self, tp, offset):
+        self.at = offset
+
+    def position(self, tp):
+        return self.at
+
+    def poll(self, timeout_ms):
+        begin, self.at = self.at, min(self.at + 3, len(self.records))
+        return {
+            self.tp: [
+                SimpleNamespace(offset=i, key=key and key.encode(), value=value)
+                for i, (key, value) in [*enumerate(self.records)][begin : self.at]
+            ]
+        }
+
+
+def test_what_is_published_of_windows_is_the_newest_of_each():
+    topic = Topic(
+        ("s/head", b'{"offsets": {"0": 1}}'),
+        ("s/all/base", b"all time"),
+        ("s/1h/0/base", b"provisional"),
+        ("s/1h/0/base/frequencies/0", b"vector"),
+        ("s/1h/0/norm", b"another method"),
+        ("other/1h/0/base", b"another stream"),
+        (None, b"no key"),
+        ("s/24h every 1h/3600000/base", b"hopping"),
+        ("s/1h/0/base", b"final"),
+        ("s/1h/3600000/base", b"to be deleted"),
+        ("s/1h/3600000/base", None),
+        ("s/head", b'{"offsets": {"0": 5}}'),
+    )
+    assert reading.published_windows(topic, "snapshots", "s") == {
+        "1h/0/base": b"final",
+        "1h/0/base/frequencies/0": b"vector",
+        "24h every 1h/3600000/base": b"hopping",
+    }
+    assert reading.newest_head(topic, "snapshots", "s") == {"offsets": {"0": 5}}
+    assert reading.newest_head(topic, "snapshots", "none") == {}
