@@ -24,7 +24,9 @@ ENV NUMBA_CACHE_DIR=/var/cache/ldp-worker
 RUN /opt/ldp-worker/bin/pip install --no-cache-dir --no-deps /wheels/*.whl \
     && touch -d 2020-01-01T00:00:00Z /opt/ldp-worker/lib/python3.12/site-packages/ldp/kernels/*.py \
         /opt/ldp-worker/lib/python3.12/site-packages/worker/kafka/*.py \
-    && /opt/ldp-worker/bin/python -c 'from ldp import kernels; from worker.kafka import records; kernels.warm(); records.warm()'
+        /opt/ldp-worker/lib/python3.12/site-packages/worker/counting/*.py \
+    && /opt/ldp-worker/bin/python -c 'from ldp import kernels; from worker.counting import lateness; \
+        from worker.kafka import records; kernels.warm(); lateness.warm(); records.warm()'
 
 FROM python:3.12.12-slim-bookworm
 RUN groupadd --system --gid 10001 ldp \
