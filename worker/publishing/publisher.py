@@ -30,6 +30,8 @@ PARTITION = 0
 """Who counts this partition of a stream's topic publishes its snapshots."""
 IDLE_SECONDS = 300.0
 """For how long a partition stands still before it is called idle, where the configuration does not say."""
+_SOON_SECONDS = 0.2
+"""How often is looked whether this worker has become the publisher, and then, for a while, what is new."""
 
 
 class Publisher:
@@ -76,6 +78,7 @@ class Publisher:
         self._partitions, self._uncounted, self._epoch = partitions, uncounted, epoch
         self._events = events
         self._head: Head | None = None
+        self._taken_over: float | None = None
         self._warned: Sequence[int] = ()
         self._methods: Mapping[str, str] = {}
         self._idle_after, self._retain, self._clock = idle_after, retain, clock
@@ -87,11 +90,20 @@ class Publisher:
 
         ``on_alive`` is called between ticks: a commit of a transaction can wait for ever, and a watchdog has to see it.
         """
-        while not stopping.wait(every):
+        while not stopping.wait(self._wait(every)):
             self.tick()
             on_alive()
         self.tick()
         self._let_go()
+
+    def _wait(self, every: float) -> float:
+        """Returns the seconds until the next tick: few before the first snapshot of a publisher that took over.
+
+        Readers have waited since the one before went away. Where nothing is new, that ends after ``every`` seconds.
+        """
+        waits_for_epoch = self._epoch() is None
+        new = self._taken_over is not None and time.monotonic() < self._taken_over + every
+        return min(every, _SOON_SECONDS) if waits_for_epoch or new else every
 
     def tick(self) -> None:
         """Publishes a snapshot if there is something new to say and this worker is the one to say it.
@@ -142,6 +154,7 @@ class Publisher:
         if head.sequence and (differing := head.foreign(lineage)):
             raise StateLost(foreign(self._stream.name, head, differing))
         self._events.opened(head.sequence)
+        self._taken_over = time.monotonic()
         return head
 
     def _is_new(self, cut: Cut, reports: int) -> bool:
@@ -250,11 +263,12 @@ class Publisher:
         if self._owns() != lineage:
             return False
         self._outbox.publish(taken.sequence, messages)
+        self._taken_over = None
         self._head = Head.of(taken)
         return True
 
     def _let_go(self) -> None:
-        self._head = None
+        self._head = self._taken_over = None
         self._written.clear()
         self._outbox.close()
 

@@ -164,7 +164,8 @@ class StreamWorker:
             outbox,
             lambda: sorted(self.progress.partitions or ()),
             kafka_group.uncounted,
-            lambda: ownership.epoch(0),
+            # a cut needs to know all partitions
+            lambda: ownership.epoch(0) if self.progress.partitions else None,
             snapshots.level,
             snapshots.fewest_new,
             Recommender(stream, self._served.queries, snapshots.recommend_every_seconds, self._events),

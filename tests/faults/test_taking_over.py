@@ -1,0 +1,98 @@
+"""When a publisher ticks that has taken over: by a clock that passes only while it waits."""
+
+import time
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from tests.faults.memory import Process
+from tests.faults.still import Still, alone, count_all
+from worker.counting.ports import Unavailable
+from worker.publishing import publisher
+
+EVERY = 5.0
+SOON = publisher._SOON_SECONDS
+
+
+class Turns:
+    """What a publishing thread waits by: something happens at the end of each wait, and then it is to tick."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.waits, self._now = list[float](), 1000.0
+        clock = SimpleNamespace(monotonic=lambda: self._now, perf_counter=time.perf_counter)
+        monkeypatch.setattr(publisher, "time", clock)
+
+    def run(self, process: Process, *happen: Callable[[], object] | None) -> list[float]:
+        """Lets things happen in turn; returns what was waited before each of them, and at last."""
+        self.waits.clear()
+        left = list(happen)
+
+        def wait(seconds: float) -> bool:
+            self.waits.append(seconds)
+            self._now += seconds
+            if not left:
+                return True
+            if (next_ := left.pop(0)) is not None:
+                next_()
+            return False
+
+        process.publisher.run(cast(Any, SimpleNamespace(wait=wait)), EVERY, lambda: None)
+        return self.waits
+
+
+def sent_and_counted(world: Still, process: Process) -> Callable[[], None]:
+    """What happens when reports come."""
+
+    def happen() -> None:
+        world.send()
+        count_all(world, process)
+
+    return happen
+
+
+def test_the_first_snapshot_comes_as_soon_as_the_partition_is_claimed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world, turns = Still(), Turns(monkeypatch)
+    process = alone(world, 1)
+    counted = sent_and_counted(world, process)
+    assert turns.run(process, None, None, counted, None, counted) == [SOON, SOON, SOON, EVERY, EVERY, EVERY]
+    assert [sequence for sequence, _ in world.snapshots] == [1, 2]
+
+
+def test_who_takes_over_looks_soon_for_what_is_new_until_that_is_published(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world, turns = Still(), Turns(monkeypatch)
+    before = alone(world, 1)
+    turns.run(before, sent_and_counted(world, before))
+    process = alone(world, 2)
+    claim = lambda: count_all(world, process)  # noqa: E731
+    waits = turns.run(process, claim, None, None, sent_and_counted(world, process), None)
+    assert waits == [SOON, SOON, SOON, SOON, EVERY, EVERY]
+    assert [sequence for sequence, _ in world.snapshots] == [1, 2]
+
+
+def test_where_nothing_is_new_looking_soon_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    world, turns = Still(), Turns(monkeypatch)
+    before = alone(world, 1)
+    turns.run(before, sent_and_counted(world, before))
+    process = alone(world, 2)
+    claim = lambda: count_all(world, process)  # noqa: E731
+    waits = turns.run(process, claim, *[None] * 40)
+    soon = waits.index(EVERY)
+    assert sum(waits[1:soon]) == pytest.approx(EVERY)
+    assert set(waits[soon:]) == {EVERY}
+
+
+def test_who_cannot_publish_does_not_try_more_often_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    world, turns = Still(), Turns(monkeypatch)
+    process = alone(world, 1)
+
+    def fail() -> None:
+        raise Unavailable("no broker")
+
+    monkeypatch.setattr(process.publisher._outbox, "open", fail)
+    assert turns.run(process, sent_and_counted(world, process), None, None) == [SOON, EVERY, EVERY, EVERY]
