@@ -8,7 +8,7 @@ LOCKS := requirements-dev.lock requirements.lock
 # Names, versions and hashes for every Python and platform at once, and nothing of where they came from.
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
 
-.PHONY: help venv demo test unit fuzz lint format package lock bench clean
+.PHONY: help venv demo test unit fuzz kills lint format package lock bench clean
 .DEFAULT_GOAL := help
 
 help: ## Say what each target does
@@ -35,6 +35,9 @@ unit: venv ## Run the tests that need no services and little time
 
 fuzz: venv ## Read record batches and JSON frames by the million, each by other code, too
 	@$(BIN)/python -m tests.fuzz
+
+kills: venv ## Kill workers at every numbered step of claim, commit and publish, on a real Kafka and a real Redis
+	@$(BIN)/python -m tests.kills
 
 lint: venv ## Check style, formatting, types, the walls between rooms, and the files that GitHub reads
 	@$(BIN)/ruff check

@@ -9,7 +9,7 @@ import urllib.request
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
@@ -27,6 +27,9 @@ class Worker:
         log: The file of its output.
     """
 
+    module: ClassVar[str] = "worker"
+    """What Python runs; tests have a module that is this one and dies on the way."""
+
     name: str
     process: subprocess.Popen[bytes]
     log: Path
@@ -43,7 +46,7 @@ class Worker:
         """
         with log.open("wb") as out:
             process = subprocess.Popen(
-                [sys.executable, "-m", "worker", "run", *options],
+                [sys.executable, "-m", cls.module, "run", *options],
                 cwd=ROOT,
                 env=environ,
                 stdin=subprocess.DEVNULL,

@@ -14,8 +14,11 @@ import pytest
 
 from tests.faults.memory import Crash, Process
 from tests.faults.still import Still, alone, count_all, turn
+from tests.kills.steps import STEPS
 from worker.counting.ownership import Ownership
 from worker.counting.ports import CLAIMED, COUNTED, Metadata, Unavailable
+from worker.kafka.outbox import KafkaOutbox
+from worker.publishing.publisher import Publisher
 
 
 @dataclass(frozen=True)
@@ -190,25 +193,35 @@ def test_a_commit_cut_short_is_all_or_nothing_and_is_made_again(step: Step, faul
         assert world.happened["own retry recognised"] == 1
 
 
+PUBLISHING = (Publisher.tick, Publisher._publish, KafkaOutbox.publish)
 COMMITTING = (Ownership.commit, Ownership.prepare, Ownership.write, Ownership._promote, Ownership.settle)
 
 
 @pytest.mark.parametrize(
-    ("body", "first", "steps"),
+    ("turn", "body", "first", "title", "steps"),
     [
-        ((Ownership.claim, Ownership._adopt), Ownership.claim, CLAIM),
-        (COMMITTING, Ownership.commit, COMMIT),
+        ("claim", (Ownership.claim, Ownership._adopt), Ownership.claim, "The claim", CLAIM),
+        ("commit", COMMITTING, Ownership.commit, "The commit", COMMIT),
+        ("publish", PUBLISHING, Publisher.tick, "Snapshots and the head", None),
     ],
-    ids=["claim", "commit"],
+    ids=["claim", "commit", "publish"],
 )
-def test_the_steps_have_the_same_numbers_in_docstring_body_readme_and_here(
-    body: tuple[Callable[..., Any], ...], first: Callable[..., Any], steps: list[Step]
+def test_the_steps_have_the_same_numbers_in_docstring_body_readme_and_tests(
+    turn: str,
+    body: tuple[Callable[..., Any], ...],
+    first: Callable[..., Any],
+    title: str,
+    steps: list[Step] | None,
 ) -> None:
     said = [int(number) for number in re.findall(r"^ +(\d+)\. ", first.__doc__ or "", re.MULTILINE)]
     assert said == list(range(1, len(said) + 1))
-    marked = [int(n) for function in body for n in re.findall(r"# Step (\d+)\.", inspect.getsource(function))]
-    assert sorted(marked) == said
-    assert sorted({step.number for step in steps}) == said
+    marks = [
+        n for function in body for n in re.findall(r"# Steps? ([\d and]+)\.", inspect.getsource(function))
+    ]
+    assert sorted(int(number) for mark in marks for number in mark.split(" and ")) == said
+    if steps is not None:
+        assert sorted({step.number for step in steps}) == said
+    assert sorted({step.number for step in STEPS if step.turn == turn}) == said
     readme = (Path(__file__).parents[2] / "worker" / "README.md").read_text(encoding="utf-8")
-    section = readme.split(f"## The {first.__name__}\n")[1].split("\n## ")[0]
+    section = readme.split(f"## {title}\n")[1].split("\n## ")[0]
     assert [int(number) for number in re.findall(r"^(\d+)\. ", section, re.MULTILINE)] == said

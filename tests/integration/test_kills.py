@@ -18,14 +18,14 @@ def test_twenty_kills(kafka, redis_url, tmp_path):
     rng = random.Random(20)
     with World(kafka, redis_url, tmp_path) as world:
         with Sending(world) as sending:
-            alive = join(world, 2)
+            alive = world.join(2)
             for number, count in enumerate(ROUNDS):
                 time.sleep(rng.uniform(0, 0.7))  # anywhere within several commits and a snapshot
                 victims = rng.sample(alive, count)
                 for victim in victims:
                     victim.kill()
                 alive = [worker for worker in alive if worker not in victims]
-                new = join(world, count, dead=victims if number else [])
+                new = world.join(count, dead=victims if number else [])
                 for worker in new:
                     until(lambda w=worker: w.metric("commits_total", verdict="done"), "the new one commits")
                 alive += new
@@ -36,19 +36,3 @@ def test_twenty_kills(kafka, redis_url, tmp_path):
         assert last.complete
         assert assert_snapshot_topic(world) == last.sequence
         assert all(worker.alive() for worker in alive)
-
-
-def join(world, count, dead=()):
-    """Starts workers and returns them once each is a member of the group, by a name that is noted.
-
-    Kafka drops the dead after their session's ten seconds. Here it is told to, once their successors wait to join: the
-    rebalance is the same, but comes at once.
-    """
-    new = []
-    for _ in range(count):
-        known = world.members()
-        worker = world.launch()
-        (worker.member,) = until(lambda known=known: world.members() - known, f"{worker.log.name} joins")
-        new.append(worker)
-    world.expel([worker.member for worker in dead])
-    return new

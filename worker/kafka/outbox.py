@@ -81,8 +81,12 @@ class KafkaOutbox:
             raise Unavailable(f"Kafka: {type(error).__name__}: {error}") from error
 
     def publish(self, sequence: int, messages: Sequence[Message]) -> None:
-        """Publishes all messages in one transaction, each one's acknowledgement checked before the commit."""
+        """Publishes all messages in one transaction, each one's acknowledgement checked before the commit.
+
+        The steps have the numbers of `worker.publishing.publisher.Publisher.tick`.
+        """
         try:
+            # Step 7.
             self._producer.begin_transaction()
             sent = [
                 self._producer.send(
@@ -94,6 +98,7 @@ class KafkaOutbox:
                 )
                 for message in messages
             ]
+            # Steps 8 and 9.
             quirks.commit_transaction(self._producer, sent, TIMEOUT_SECONDS)
         except (kafka_errors.KafkaError, quirks.TOPIC_MISSING) as error:
             self.close()

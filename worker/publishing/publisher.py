@@ -108,22 +108,41 @@ class Publisher:
     def tick(self) -> None:
         """Publishes a snapshot if there is something new to say and this worker is the one to say it.
 
+        The steps, in the only safe order. Whatever becomes of one, readers have all of a snapshot or nothing of it, and
+        after any doubt the next tick begins with the head:
+
+        1. The store says whether this worker holds partition 0.
+        2. The outbox is opened, if it is not: every older publisher is fenced off, what one left open is aborted, and
+           the head is read, once all below the topic's end is decided.
+        3. The cut is read, a partition at a time.
+        4. The head says whether the cut is behind it, contradicts it, or has something new.
+        5. The snapshot is taken: the estimate, by each method, as messages.
+        6. The store says once more whether this worker holds partition 0.
+        7. A transaction begins, and each message is sent.
+        8. Each message's own acknowledgement has come.
+        9. The transaction is committed.
+        10. The snapshot is the head.
+
         Raises:
             StateLost: the stored counts, or the snapshots already published, are of another stream.
         """
         try:
+            # Step 1.
             lineage = self._owns()
             self._events.publishing(lineage is not None)
             if lineage is None:
                 self._let_go()
                 return
+            # Step 2.
             if self._head is None:
                 self._head = self._open(lineage)
             began = time.perf_counter()
+            # Step 3.
             stored = cuts.read(self._stream, self._cuts, self._partitions(), self._uncounted)
             self._warn(stored.uncounted)
             planned = lines.decide(self._head, stored.states, self._partitions(), self._still(stored))
             cut, reports = _cut(stored, planned), sum(state.reports for state in stored.states.values())
+            # Step 4.
             if self._head.behind(cut):
                 # the store went back: its owners notice, read the log again and catch up
                 self._events.behind(self._head, cut)
@@ -233,6 +252,7 @@ class Publisher:
             lineage=named(lineage),
             identity=unique,
         )
+        # Step 5.
         estimate = self._estimate(stored.total(stream))
         taken = take(estimate=estimate, recommended=self._recommender.latest)
         messages = snapshot.encode(taken)
@@ -260,9 +280,12 @@ class Publisher:
 
     def _send(self, lineage: str, taken: Snapshot, messages: Sequence[Message]) -> bool:
         """Sends a snapshot, if this worker still is the one to; returns whether it did."""
+        # Step 6.
         if self._owns() != lineage:
             return False
+        # Steps 7 to 9 are the outbox's.
         self._outbox.publish(taken.sequence, messages)
+        # Step 10.
         self._taken_over = None
         self._head = Head.of(taken)
         return True

@@ -18,6 +18,8 @@ class Snapshots:
         self._received: dict[str, tuple[dict[str, bytes], bytes]] = {}
         self.finals: dict[tuple[str, int], list[str]] = {}
         self.provisional: dict[tuple[str, int], list[str]] = {}
+        self.sequences: list[int] = []
+        """The numbers of all heads so far, as they came."""
         partition = TopicPartition(topic, 0)
         self._consumer = KafkaConsumer(
             bootstrap_servers=kafka,
@@ -67,6 +69,8 @@ class Snapshots:
                     self._received.pop(key, None)
                     continue
                 self._received[key] = headers, record.value
+                if key == f"{self._stream}/head":
+                    self.sequences.append(int(headers["sequence"]))
                 if key.startswith(f"{self._stream}/") and (window := window_of(key, headers)) is not None:
                     assert window.start is not None
                     said = self.finals if window.final else self.provisional

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 from uuid import uuid4
 
 import numpy as np
@@ -24,6 +24,7 @@ from tests.integration.harness.truth import METHODS, Reports, base
 from tests.integration.harness.waiting import TIMEOUT_SECONDS, until
 from worker import audit, config
 from worker.kafka import topics
+from worker.store.redis import STAGED_SECONDS
 
 
 @dataclass
@@ -50,7 +51,11 @@ class World:
         client: keys of the configuration's table of Kafka beside the brokers.
         snapshots: the snapshot topic, where streams are to share one.
         stream: the keys of the stream's table beside name and topic.
+        brokers: the bootstrap string of the workers, where it is another one.
     """
+
+    worker: ClassVar[type[Worker]] = Worker
+    """What is launched as a worker."""
 
     def __init__(
         self,
@@ -63,9 +68,11 @@ class World:
         reports: Mapping[str, str] | None = None,
         client: Mapping[str, Any] | None = None,
         snapshots: str | None = None,
+        brokers: str | None = None,
         **stream: Any,
     ) -> None:
         self.kafka, self.redis_url, self.folder, self.partitions = kafka, redis_url, folder, partitions
+        self._brokers = brokers or kafka
         self._dead_letters, self._reports, self._client = dead_letters, reports, client or {}
         self.name = f"s{uuid4().hex[:10]}"
         self._snapshots = snapshots or f"{self.name}-snapshots"
@@ -127,7 +134,7 @@ class World:
         lines = [
             f'group = "{group}"',
             "commit_every_seconds = 0.2",
-            f'kafka.bootstrap_servers = "{self.kafka}"',
+            f'kafka.bootstrap_servers = "{self._brokers}"',
             *(f"kafka.{key} = {_toml(value)}" for key, value in self._client.items()),
             f'redis.url = "{redis_url or self.redis_url}"',
             "redis.timeout_seconds = 2",
@@ -146,7 +153,7 @@ class World:
     def launch(self, toml: Path | None = None, *options: str) -> Worker:
         """Starts a worker, by options of ``ldp-worker run``, and does not wait."""
         log = self.folder / f"worker-{len(self.workers) + 1}.log"
-        worker = Worker.launch(toml or self.toml, log, *options)
+        worker = self.worker.launch(toml or self.toml, log, *options)
         self.workers.append(worker)
         return worker
 
@@ -178,6 +185,24 @@ class World:
     def expel(self, members: Sequence[str]) -> None:
         """Has the coordinator drop members at once that are dead, instead of after their session's ten seconds."""
         self.admin.remove_group_members(self.group, [MemberToRemove(member_id=m) for m in members])
+
+    def join(self, count: int, dead: Sequence[Worker] = ()) -> list[Worker]:
+        """Starts workers and returns them once each is a member of the group, by a name that is noted.
+
+        Kafka drops the dead after their session's ten seconds. Here it is told to, once their successors wait to join:
+        the rebalance is the same, but comes at once.
+        """
+        new = []
+        for _ in range(count):
+            known = self.members()
+            worker = self.launch()
+            (worker.member,) = until(
+                lambda known=known: self.members() - known,  # type: ignore[misc]
+                f"{worker.log.name} joins",
+            )
+            new.append(worker)
+        self.expel([worker.member for worker in dead if worker.member])
+        return new
 
     # reports in
 
@@ -285,6 +310,14 @@ class World:
 
         return until(said, f"a snapshot of all of {ends}")
 
+    def assert_keys(self) -> None:
+        """Asserts that no live key of the stream will vanish by itself, and that every staged one will."""
+        staged = b":staged:"
+        for key in self.redis.scan_iter(f"{{{self.name}:*"):
+            ttl = self.redis.ttl(key)
+            # one that was promoted or ended meanwhile is there no more
+            assert ttl == -2 or (0 <= ttl <= STAGED_SECONDS if staged in key else ttl == -1), (key, ttl)
+
     def audit(self) -> audit.StreamVerdict:
         return audit.verify(self.served, self.config)
 
@@ -314,10 +347,11 @@ class Sending:
     Args:
         world: whose stream.
         reports: of each record.
+        pause: seconds between five records and the next five.
     """
 
-    def __init__(self, world: World, reports: int = 2) -> None:
-        self._world, self._reports = world, reports
+    def __init__(self, world: World, reports: int = 2, pause: float = 0.02) -> None:
+        self._world, self._reports, self._pause = world, reports, pause
         self._stop = threading.Event()
         self._sent = Sent()
         self._thread = threading.Thread(target=self._send, daemon=True)
@@ -345,7 +379,7 @@ class Sending:
     def _send(self) -> None:
         rng, turn = np.random.default_rng(7), random.Random(7)
         producer = self._world.open_producer()
-        while not self._stop.wait(0.02):
+        while not self._stop.wait(self._pause):
             for _ in range(5):
                 drawn = self._world.draw(self._reports, rng)
                 value = frames.encode(self._world.stream, drawn)

@@ -1,0 +1,33 @@
+"""A few of the kill points of tests/kills; ``make kills`` is for all of them."""
+
+import pytest
+
+from tests.kills import points
+from tests.kills.dying import Aim
+from tests.kills.points import Point
+
+pytestmark = pytest.mark.integration
+
+CHOSEN = [
+    Point("fresh", Aim("claim", 8, "after", 3)),
+    Point("joins", Aim("claim", 6, "after")),
+    Point("runs", Aim("commit", 5, "during", 3, 0.001)),
+    Point("runs", Aim("publish", 9, "before", 2)),
+    Point("runs", Aim("publish", 9, "after")),
+]
+"""Where most is half done."""
+
+
+def test_killed_at_a_numbered_step(kafka, redis_url, tmp_path):
+    outcomes = points.run(CHOSEN, kafka, redis_url, tmp_path / "kills", 0, print)
+    assert [outcome.point for outcome in outcomes] == CHOSEN
+
+
+def test_every_step_has_its_points():
+    made = points.points()
+    assert len(made) >= 200
+    assert len({str(point) for point in made}) == len(made)
+    aims = {(point.aim.turn, point.aim.number, point.aim.side) for point in made}
+    steps = {(step.turn, step.number) for step in points.STEPS}
+    assert aims == {(turn, number, side) for turn, number in steps for side in ("before", "during", "after")}
+    assert set(CHOSEN) - set(made) == {CHOSEN[2]}  # whose moment is not drawn

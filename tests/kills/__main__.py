@@ -1,0 +1,49 @@
+"""Workers killed with SIGKILL at every numbered step of claim, commit and publish, on a real Kafka and a real Redis.
+
+Run as ``python -m tests.kills``; a line for each kill, and at the end what they came to. After each the audit is equal,
+the snapshots' numbers have no hole, and all that was sent is published within a deadline; else it ends there.
+"""
+
+import argparse
+import statistics
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+
+from deploy.local.services import Services
+from tests.kills import points
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seed", type=int, default=0, help="for the order, the moments, and who dies")
+    parser.add_argument("--only", default="", help="points that have this text, such as 'commit 5'")
+    parser.add_argument("--most", type=int, default=1 << 30, help="how many")
+    arguments = parser.parse_args()
+    chosen = [point for point in points.points(arguments.seed) if arguments.only in str(point)]
+    began = time.monotonic()
+
+    def say(line: str) -> None:
+        print(f"{time.monotonic() - began:6.1f} s  {line}", flush=True)
+
+    with Services.start(say) as services, tempfile.TemporaryDirectory(prefix="ldp-kills.") as folder:
+        outcomes = points.run(
+            chosen[: arguments.most],
+            services.kafka.address,
+            services.redis.address,
+            Path(folder),
+            arguments.seed,
+            say,
+        )
+    took = sorted(outcome.seconds for outcome in outcomes)
+    ways = Counter(f"{outcome.point.aim.turn}, {outcome.point.way}" for outcome in outcomes)
+    say(f"{len(outcomes)} kills: " + ", ".join(f"{count} {way}" for way, count in sorted(ways.items())))
+    say(
+        "every audit equal, no hole in the snapshots; all published after"
+        f" {statistics.median(took):.1f} s in the median, {took[-1]:.1f} s at most"
+    )
+
+
+if __name__ == "__main__":
+    main()

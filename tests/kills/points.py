@@ -1,0 +1,250 @@
+"""Kill points: which there are, and what it takes to bring a worker to one and to see that nothing came of it.
+
+Each point is a step, a side of it, the how manyth arrival there, for "during" a seeded moment, and the way in which a
+worker comes to make the step.
+"""
+
+import contextlib
+import io
+import itertools
+import json
+import random
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from tests.integration.harness import Sending, Worker, World, assert_snapshot_topic, dead_letters, until
+from tests.kills.dying import Aim
+from tests.kills.steps import STEPS, Step
+
+LAG_SECONDS = 60.0
+"""Until when everything that was sent before a kill has to be counted and published."""
+PARTITIONS = 6
+_ALIVE = {"fresh": 0, "joins": 1, "follows": 2, "runs": 1}
+"""How many workers have to count before."""
+_CALL_SECONDS = 0.004
+_LONG = {
+    ("publish", 2): 0.4,
+    ("publish", 9): 0.02,
+    ("claim", 4): 0.05,
+    ("claim", 6): 0.02,
+    ("publish", 8): 0.02,
+}
+"""How long a step takes at most, about; the moment of "during" is drawn from that."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """A kill point.
+
+    Attributes:
+        way: how a worker comes there. ``fresh``: it claims a stream that nobody counted yet, alone. ``joins``: it
+            joins another. ``follows``: it takes over from the stream's publisher, which is killed before. ``runs``: it
+            counts, alone or with another.
+        aim: the step, and when.
+    """
+
+    way: str
+    aim: Aim
+
+    def __str__(self) -> str:
+        return f"{self.way}: {self.aim}"
+
+
+def points(seed: int = 0) -> list[Point]:
+    """Returns all kill points, in an order drawn from the seed, as the moments are."""
+    rng = random.Random(seed)
+    made = []
+    for step in STEPS:
+        for way, sides, arrivals in _ways(step):
+            for side, arrival in itertools.product(sides, arrivals):
+                most = _LONG.get((step.turn, step.number), _CALL_SECONDS)
+                delay = rng.uniform(0, most) if side == "during" else 0.0
+                made.append(Point(way, Aim(step.turn, step.number, side, arrival, delay)))
+    rng.shuffle(made)
+    return made
+
+
+def _ways(step: Step) -> Iterator[tuple[str, tuple[str, ...], tuple[int, ...]]]:
+    """The ways to a step, each with the sides and the arrivals that it can have."""
+    all_sides, ends = ("before", "during", "after"), ("before", "after")
+    if step.turn == "claim":
+        yield "fresh", ends, (3,) if step.each else (1,)
+        yield "joins", all_sides, (1, 2) if step.each else (1,)
+        yield "follows", ends, (1,)
+    elif step.turn == "commit":
+        yield "runs", all_sides, (1, 2, 4, 7)
+    elif step.number == 2:  # once in the life of a publisher
+        yield "follows", all_sides, (1,)
+        yield "fresh", ends, (1,)
+    else:
+        yield "runs", all_sides, (1, 5) if step.each else (1, 2)
+
+
+class Dying(Worker):
+    """A worker that dies where the file beside its log says."""
+
+    module = "tests.kills.dying"
+
+    @classmethod
+    def launch(cls, toml: Path, log: Path, *options: str) -> Self:
+        """Starts one, and does not wait."""
+        return super().launch(toml, log, *options, "--point", str(log.with_suffix(".point")))
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a kill.
+
+    Attributes:
+        point: where.
+        seconds: from the death to a snapshot of all that had been sent by then.
+    """
+
+    point: Point
+    seconds: float
+
+
+class Ground(World):
+    """A stream whose workers die at kill points, one after the other, while reports come; a context manager.
+
+    Args:
+        kafka: the bootstrap string.
+        redis_url: where the counts go.
+        folder: for configurations and logs; it is made.
+        seed: says who dies, where there is a choice.
+    """
+
+    worker = Dying
+
+    def __init__(self, kafka: str, redis_url: str, folder: Path, seed: int) -> None:
+        folder.mkdir(parents=True)
+        super().__init__(kafka, redis_url, folder, partitions=PARTITIONS)
+        self._choice = random.Random(seed)
+        self._counting: list[Worker] = []
+        self._malformed = 0
+
+    def __enter__(self) -> Self:
+        super().__enter__()
+        self._sending = Sending(self, pause=0.1).__enter__()
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._sending.__exit__()
+        # what the workers said is of interest where something went wrong
+        with contextlib.redirect_stdout(sys.stdout if any(raised) else io.StringIO()):
+            super().__exit__(*raised)
+
+    def kill(self, point: Point) -> Outcome:
+        """Brings a worker to a point, and sees that the others lose and double nothing by its death."""
+        if missing := max(0, _ALIVE[point.way] - len(self._counting)):
+            self._counting += self.join(missing)
+        self.put(b"malformed", self._choice.randrange(PARTITIONS))
+        self._malformed += 1
+        dead = {"fresh": self._joining, "joins": self._joining, "follows": self._following}.get(
+            point.way, self._running
+        )(point.aim)
+        began, ends = time.monotonic(), self.ends()
+        self._counting = [worker for worker in self._counting if worker not in dead]
+        if self._counting:
+            self.expel([worker.member for worker in dead if worker.member])
+        else:
+            self._counting = self.join(1, dead)
+        self._caught_up(ends)
+        return Outcome(point, time.monotonic() - began)
+
+    def _joining(self, aim: Aim) -> list[Worker]:
+        known = self.members()
+        _note(self.folder / f"worker-{len(self.workers) + 1}.log", aim)
+        victim = self.launch()
+        _died(victim, aim)
+        (victim.member,) = self.members() - known  # until its session is over
+        return [victim]
+
+    def _following(self, aim: Aim) -> list[Worker]:
+        until(lambda: all(worker.owned() for worker in self._counting), "both count")
+        publisher = self._publisher()
+        (victim,) = (worker for worker in self._counting if worker is not publisher)
+        _aim(victim, aim)
+        publisher.kill()
+        assert publisher.member
+        self.expel([publisher.member])
+        _died(victim, aim)
+        return [victim, publisher]
+
+    def _running(self, aim: Aim) -> list[Worker]:
+        victim = self._publisher() if aim.turn == "publish" else self._choice.choice(self._counting)
+        until(victim.owned, f"{victim.log.name} counts")
+        _aim(victim, aim)
+        _died(victim, aim)
+        return [victim]
+
+    def _publisher(self) -> Worker:
+        def found() -> Worker | None:
+            return next((worker for worker in self._counting if 0 in worker.owned()), None)
+
+        return until(found, "partition 0 has an owner")
+
+    def _caught_up(self, ends: dict[int, int]) -> None:
+        """Waits until all before these ends is published; asserts that it is right, and what must always hold."""
+
+        def covered() -> bool:
+            newest = self.snapshots.newest()
+            return newest is not None and all(newest.cut.offsets.get(p, 0) >= end for p, end in ends.items())
+
+        until(covered, f"a snapshot of all of {ends}", LAG_SECONDS)
+        self.assert_audit_equal()
+        sequences = self.snapshots.sequences
+        assert sequences == list(range(1, len(sequences) + 1))
+        assert all(worker.alive() for worker in self._counting)
+        self.assert_keys()
+
+    def finish(self) -> None:
+        """Sends no more; asserts that everything that was sent is counted once, and that each letter was sent."""
+        self._sending.__exit__()
+        last = self.covered()
+        self.assert_right(last)
+        assert last.complete
+        assert assert_snapshot_topic(self) == last.sequence
+        assert len(dead_letters(self, self._malformed, once=False)) == self._malformed
+
+
+def _note(log: Path, aim: Aim) -> None:
+    log.with_suffix(".point").write_text(json.dumps(vars(aim)))
+
+
+def _aim(worker: Worker, aim: Aim) -> None:
+    """Has a worker die there."""
+    _note(worker.log, aim)
+    worker.process.send_signal(signal.SIGUSR1)
+
+
+def _died(worker: Worker, aim: Aim) -> None:
+    """Waits until a worker died there, by its own hand."""
+    until(lambda: not worker.alive(), f"{worker.log.name} dies at {aim}")
+    assert worker.process.returncode == -signal.SIGKILL
+    assert len(worker.events("dying")) == 1
+
+
+def run(
+    chosen: Sequence[Point], kafka: str, redis_url: str, folder: Path, seed: int, say: Callable[[str], object]
+) -> list[Outcome]:
+    """Kills at each of the points, on a new stream for each that is fresh; returns what came of it.
+
+    Raises:
+        AssertionError: something was lost, doubled, out of order or too late; where and on which stream was said.
+    """
+    fresh = [point for point in chosen if point.way == "fresh"]
+    others = [point for point in chosen if point.way != "fresh"]
+    outcomes, streams = list[Outcome](), max(1, len(fresh))
+    for number in range(streams):
+        with Ground(kafka, redis_url, folder / f"stream-{number + 1}", seed + number) as ground:
+            for point in [*fresh[number : number + 1], *others[number::streams]]:
+                say(f"{len(outcomes) + 1}/{len(chosen)} {point}")
+                outcomes.append(ground.kill(point))
+            ground.finish()
+    return outcomes

@@ -1,0 +1,83 @@
+"""The numbered steps of claim, commit and publish, as the calls that they consist of.
+
+The numbers are those of `Ownership.claim`, `Ownership.commit` and `Publisher.tick`; tests/faults/test_steps.py holds
+them against their docstrings. A step is found by the turn that it is made in, by the call, and by how often that call
+was made in the turn before: ``bounds`` is step 5 of a claim at first, and then step 9.
+"""
+
+from dataclasses import dataclass
+
+EVER = 1 << 30
+
+LOG, LETTERS = "worker.kafka.log:KafkaLog", "worker.kafka.dead_letters:KafkaDeadLetters"
+STORE, OUTBOX = "worker.store.redis:RedisStore", "worker.kafka.outbox:KafkaOutbox"
+PUBLISHER, PRODUCER = "worker.publishing.publisher:Publisher", "kafka:KafkaProducer"
+EVENTS = "worker.observe.events:StreamEvents"
+
+TURNS = {
+    "claim": [("worker.counting.ownership:Ownership", "claim")],
+    "commit": [("worker.counting.ownership:Ownership", name) for name in ("prepare", "write", "settle")],
+    "publish": [(PUBLISHER, "tick")],
+}
+"""What a turn of each is: calls within it, on its thread, are the steps."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step, and the call that it consists of.
+
+    Attributes:
+        turn: what it is a step of: claim, commit or publish.
+        number: its number there.
+        owner: the module, and after a colon the class, if it is a method.
+        call: the name of the function.
+        first: the first call of this name in a turn that is this step.
+        last: the last one.
+        each: what it is made for more than once in a turn: each partition, or each message.
+    """
+
+    turn: str
+    number: int
+    owner: str
+    call: str
+    first: int = 1
+    last: int = EVER
+    each: bool = False
+
+
+STEPS = [
+    Step("claim", 1, LOG, "topic_id"),
+    Step("claim", 2, LOG, "committed"),
+    Step("claim", 3, STORE, "peek", each=True),
+    Step("claim", 4, OUTBOX, "head"),
+    Step("claim", 5, LOG, "bounds", 1, 1),
+    Step("claim", 6, LOG, "confirm"),
+    Step("claim", 7, LOG, "generation", 2, 2),
+    Step("claim", 8, STORE, "claim", each=True),
+    Step("claim", 9, LOG, "bounds", 2, each=True),
+    Step("claim", 10, LOG, "start", each=True),
+    Step("commit", 1, "worker.counting.layout", "dump", each=True),
+    Step("commit", 2, LOG, "topic_id"),
+    Step("commit", 3, LETTERS, "flush"),
+    Step("commit", 4, STORE, "stage", each=True),
+    Step("commit", 5, STORE, "promote", each=True),
+    Step("commit", 6, LOG, "mirror"),
+    Step("publish", 1, STORE, "peek", 1, 1),
+    Step("publish", 2, OUTBOX, "open"),
+    Step("publish", 3, STORE, "cut", each=True),
+    Step("publish", 4, PUBLISHER, "_is_new"),
+    Step("publish", 5, "ldp.snapshot", "take"),
+    Step("publish", 6, STORE, "peek", 2),
+    Step("publish", 7, PRODUCER, "send", each=True),
+    Step("publish", 8, PRODUCER, "flush"),
+    Step("publish", 9, PRODUCER, "commit_transaction"),
+    Step("publish", 10, EVENTS, "published"),
+]
+
+
+def found(turn: str, owner: str, call: str, nth: int) -> Step | None:
+    """Returns which step the nth call of a name in a turn is."""
+    for step in STEPS:
+        if (step.turn, step.owner, step.call) == (turn, owner, call) and step.first <= nth <= step.last:
+            return step
+    return None
