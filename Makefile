@@ -8,7 +8,7 @@ LOCKS := requirements-dev.lock requirements.lock
 # Names, versions and hashes for every Python and platform at once, and nothing of where they came from.
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
 
-.PHONY: help venv demo test unit fuzz kills lint format package lock bench clean
+.PHONY: help venv demo test unit fuzz kills soak lint format package lock bench clean
 .DEFAULT_GOAL := help
 
 help: ## Say what each target does
@@ -38,6 +38,11 @@ fuzz: venv ## Read record batches and JSON frames by the million, each by other 
 
 kills: venv ## Kill workers at every numbered step of claim, commit and publish, on a real Kafka and a real Redis
 	@$(BIN)/python -m tests.kills
+
+MINUTES ?= 10
+
+soak: venv ## Count under load for MINUTES=10, one fault after the other; a report at the end
+	@$(BIN)/python -m tests.soak --minutes $(MINUTES) --lines build/soak.jsonl
 
 lint: venv ## Check style, formatting, types, the walls between rooms, and the files that GitHub reads
 	@$(BIN)/ruff check

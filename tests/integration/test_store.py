@@ -7,8 +7,6 @@ side through random steps, so that what the histories show is true of the script
 import contextlib
 import random
 import secrets
-import socket
-import struct
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -21,6 +19,7 @@ from redis.crc import key_slot
 
 import ldp
 from tests.faults.memory import Faults, MemoryStore, World
+from tests.integration.harness.proxy import Proxy
 from worker import config
 from worker.counting import layout
 from worker.counting.partition import Cell, PartitionState
@@ -286,16 +285,18 @@ def test_a_commit_whose_reply_is_lost_is_sent_once_and_recognised(
 ) -> None:
     held = claimed(counts)
     after, blobs = following(held, 10, FLUSHES[2], "all")
-    with _Proxy(redis_url) as proxy:
-        doubtful = RedisStore(store.connect(config.Redis(url=proxy.url, timeout_seconds=0.3)), stream)
+    options = redis.connection.parse_url(redis_url)  # type: ignore[no-untyped-call]
+    with Proxy((options.get("host", "localhost"), options.get("port", 6379))) as proxy:
+        url = f"redis://127.0.0.1:{proxy.port}/{options.get('db', 0)}"
+        doubtful = RedisStore(store.connect(config.Redis(url=url, timeout_seconds=0.3)), stream)
         doubtful.stage(0, "first", blobs)
         assert doubtful.peek(0) == held
         sent = _calls(client)
-        proxy.replies.clear()
+        proxy.swallow()
         with pytest.raises(Unavailable, match="Timeout"):
             doubtful.promote(0, "first", held, after)
         assert _calls(client) == sent + 1  # the library did not try again behind our back
-        proxy.replies.set()
+        proxy.mend()
         assert counts.peek(0) == after
         doubtful.stage(0, "second", blobs)
         assert doubtful.promote(0, "second", held, after) is Answer.DONE
@@ -365,50 +366,6 @@ def test_a_drop_whose_reply_is_lost_is_recognised_when_it_is_sent_again(
 def _calls(client: "redis.Redis") -> int:
     stats: Any = client.info("commandstats")
     return sum(int(stats.get(f"cmdstat_{name}", {}).get("calls", 0)) for name in ("eval", "evalsha"))
-
-
-class _Proxy:
-    """Passes bytes between a client and Redis; swallows what Redis says while ``replies`` is not set."""
-
-    def __init__(self, url: str) -> None:
-        options = redis.connection.parse_url(url)  # type: ignore[no-untyped-call]
-        self.target = (options.get("host", "localhost"), options.get("port", 6379))
-        self.listener = socket.create_server(("127.0.0.1", 0))
-        port = self.listener.getsockname()[1]
-        self.url = f"redis://127.0.0.1:{port}/{options.get('db', 0)}"
-        self.replies = threading.Event()
-        self.replies.set()
-        self.sockets: list[socket.socket] = []
-
-    def __enter__(self) -> "_Proxy":
-        threading.Thread(target=self._accept, daemon=True).start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.refuse()
-
-    def refuse(self) -> None:
-        """Ends every connection and takes no new one."""
-        self.listener.close()
-        for each in self.sockets:
-            with contextlib.suppress(OSError):
-                each.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            each.close()
-
-    def _accept(self) -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                near, _ = self.listener.accept()
-                far = socket.create_connection(self.target)
-                self.sockets += [near, far]
-                for source, sink, swallow in ((near, far, False), (far, near, True)):
-                    threading.Thread(target=self._pass, args=(source, sink, swallow), daemon=True).start()
-
-    def _pass(self, source: socket.socket, sink: socket.socket, swallow: bool) -> None:
-        with contextlib.suppress(OSError):
-            while data := source.recv(1 << 16):
-                if self.replies.is_set() or not swallow:
-                    sink.sendall(data)
 
 
 def _at_once(count: int, work: Callable[[int], Any]) -> list[Any]:

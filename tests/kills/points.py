@@ -26,6 +26,8 @@ LAG_SECONDS = 60.0
 PARTITIONS = 6
 _ALIVE = {"fresh": 0, "joins": 1, "follows": 2, "runs": 1}
 """How many workers have to count before."""
+MOST = 12
+"""So many points at most on a stream that is not fresh: each audit reads all of its log."""
 _CALL_SECONDS = 0.004
 _LONG = {
     ("publish", 2): 0.4,
@@ -240,7 +242,7 @@ def run(
     """
     fresh = [point for point in chosen if point.way == "fresh"]
     others = [point for point in chosen if point.way != "fresh"]
-    outcomes, streams = list[Outcome](), max(1, len(fresh))
+    outcomes, streams = list[Outcome](), max(len(fresh), -(-len(others) // MOST))
     for number in range(streams):
         with Ground(kafka, redis_url, folder / f"stream-{number + 1}", seed + number) as ground:
             for point in [*fresh[number : number + 1], *others[number::streams]]:

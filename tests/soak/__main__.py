@@ -1,0 +1,124 @@
+"""A stream under load, and one fault after the other, drawn from a seed; what came of it at the end.
+
+Run as ``python -m tests.soak --minutes 10``. After each fault all that was sent is to be counted and published within a
+deadline, the audit is equal, and the snapshots' numbers have no hole; at the end as many reports are published as were
+sent. What is not so ends it, with exit code 1. Each fault and the end are a line of JSON, too, where ``--lines`` says.
+"""
+
+import argparse
+import itertools
+import json
+import random
+import statistics
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from tests.soak.faults import FAULTS, Fault
+from tests.soak.stage import Stage
+from tests.soak.watch import Latencies, Watch
+
+_CALM_SECONDS = 2.0
+"""Between two faults."""
+
+
+def drawn(faults: Sequence[Fault], seed: int, until: float) -> Iterator[Fault]:
+    """All faults in an order drawn from the seed, then in another one, and so on until a moment."""
+    rng = random.Random(seed)
+    while True:
+        for fault in rng.sample(faults, len(faults)):
+            if time.monotonic() > until:
+                return
+            yield fault
+
+
+class Soak:
+    """One soak: the recoveries, by fault, and what is measured meanwhile."""
+
+    def __init__(self, stage: Stage, tell: Callable[[dict[str, Any]], None]) -> None:
+        self._stage, self._tell = stage, tell
+        self.recoveries: dict[str, list[float]] = defaultdict(list)
+        self._latencies = {"commit": Latencies("commit_seconds"), "snapshot": Latencies("snapshot_seconds")}
+
+    def meet(self, fault: Fault) -> None:
+        """Has a fault happen, and sees that the stream recovers."""
+        stage = self._stage
+        self._note()
+        began = time.monotonic()
+        fault(stage)
+        took = time.monotonic() - began
+        seconds = stage.recovered()
+        stage.assert_serving()
+        stage.assert_right()
+        self.recoveries[fault.__name__].append(seconds)
+        self._tell(
+            {"fault": fault.__name__, "seconds": round(took, 1), "recovery_seconds": round(seconds, 2)}
+        )
+        time.sleep(_CALM_SECONDS)
+
+    def _note(self) -> None:
+        for worker, latencies in itertools.product(self._stage.workers, self._latencies.values()):
+            latencies.note(worker)
+
+    def report(self, watch: Watch) -> dict[str, Any]:
+        """Returns what it all came to."""
+        self._note()
+        ended = self._stage.finish()
+        every = [seconds for some in self.recoveries.values() for seconds in some]
+        return {
+            **ended,
+            "equal": ended["reports_sent"] == ended["reports_counted"]
+            and ended["malformed_sent"] == ended["records_rejected"]
+            and not ended["unacknowledged"],
+            "audit": "equal",
+            "faults": len(every),
+            "recovery_seconds": {"median": statistics.median(every), "most": max(every)},
+            "memory_mib": asdict(watch.memory()),
+            "open_files": asdict(watch.files()),
+            **{
+                f"{name}_seconds_at_most": {f"{q:.0%}": latencies.quantile(q) for q in (0.5, 0.99)}
+                for name, latencies in self._latencies.items()
+            },
+        }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--minutes", type=float, default=10.0, help="how long there are faults")
+    parser.add_argument("--seed", type=int, default=0, help="for the faults, their order and the load")
+    parser.add_argument("--rate", type=float, default=200.0, help="records a second")
+    parser.add_argument("--only", default="", help="faults whose name has this text")
+    parser.add_argument("--each", action="store_true", help="each fault once instead of for some minutes")
+    parser.add_argument("--lines", type=Path, help="where lines of JSON go")
+    arguments = parser.parse_args()
+    began = time.monotonic()
+    if arguments.lines:
+        arguments.lines.parent.mkdir(parents=True, exist_ok=True)
+    with arguments.lines.open("w") if arguments.lines else nullcontext() as lines:
+
+        def say(line: str) -> None:
+            print(f"{time.monotonic() - began:6.1f} s  {line}", flush=True)
+
+        def tell(facts: dict[str, Any]) -> None:
+            facts = {"at": round(time.monotonic() - began, 1)} | facts
+            say(", ".join(f"{name} {said}" for name, said in facts.items() if name != "at"))
+            if lines:
+                print(json.dumps(facts), file=lines, flush=True)
+
+        with Stage(arguments.seed, arguments.rate, say) as stage, Watch(stage.steady.process.pid) as watch:
+            soak, end = Soak(stage, tell), time.monotonic() + 60 * arguments.minutes
+            chosen = [fault for fault in FAULTS if arguments.only in fault.__name__]
+            for fault in chosen if arguments.each else drawn(chosen, arguments.seed, end):
+                say(fault.__name__)
+                soak.meet(fault)
+            tell(report := soak.report(watch))
+    sys.exit(0 if report["equal"] else 1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,252 @@
+"""What faults happen to: a broker and a Redis behind proxies, a stream, two workers that count it, and its load."""
+
+import contextlib
+import dataclasses
+import random
+import re
+import signal
+import tempfile
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from deploy.local.services import Server, Services, free_ports
+from ldp import frames
+from tests.integration.harness import TIMEOUT_SECONDS, World, until
+from tests.integration.harness.processes import Worker
+from tests.integration.harness.proxy import Proxy
+from tests.integration.harness.truth import Reports
+
+PARTITIONS = 6
+SESSION_SECONDS = 10.0
+"""After so long the group takes a silent member's partitions away."""
+LAG_SECONDS = 90.0
+"""Until when, after a fault, everything that was sent until its end has to be counted and published."""
+SLOW_SECONDS = 15.0
+"""What takes longer than any time-out that is expected: then the workers say where they are."""
+_MALFORMED = 0.02
+"""What part of the load is malformed."""
+
+
+class Load:
+    """Records at a steady rate, some of them malformed, on a thread of its own; straight to the broker.
+
+    Args:
+        world: whose stream.
+        rate: records a second.
+        seed: says what they hold.
+
+    Attributes:
+        reports: what was sent and is to be counted, a piece a record.
+        malformed: how many records are to be rejected.
+        failed: how many records were not acknowledged; whether they were written is then not known.
+    """
+
+    def __init__(self, world: World, rate: float, seed: int) -> None:
+        self._world, self._rate, self._seed = world, rate, seed
+        self.reports: list[Reports] = []
+        self.malformed = self.failed = 0
+        self._futures: deque[Any] = deque()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def start(self) -> None:
+        """Begins."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Sends no more, and waits until all is acknowledged."""
+        self._stop.set()
+        self._thread.join(TIMEOUT_SECONDS)
+        while self._futures:
+            self._acknowledged(self._futures.popleft())
+
+    def _run(self) -> None:
+        turn, rng = random.Random(self._seed), np.random.default_rng(self._seed)
+        producer = self._world.open_producer()
+        began, sent = time.monotonic(), 0
+        while not self._stop.wait(0.05):
+            due = int((time.monotonic() - began) * self._rate)
+            if (
+                len(self._futures) > 20 * self._rate
+            ):  # the broker is away: what is missed meanwhile is not sent later
+                began, sent, due = time.monotonic(), 0, 0
+            for _ in range(due - sent):
+                partition = turn.randrange(self._world.partitions)
+                if turn.random() < _MALFORMED:
+                    self.malformed += 1
+                    value = b"malformed"
+                else:
+                    self.reports.append(self._world.draw(turn.randint(1, 3), rng))
+                    value = frames.encode(self._world.stream, self.reports[-1])
+                self._futures.append(self._world.put(value, partition, producer))
+            sent = max(sent, due)
+            while self._futures and self._futures[0].is_done:
+                self._acknowledged(self._futures.popleft())
+
+    def _acknowledged(self, future: Any) -> None:
+        try:
+            future.get(TIMEOUT_SECONDS)
+        except Exception:
+            self.failed += 1
+
+
+class _Traced(Worker):
+    module = "tests.soak.traced"
+
+
+class _Stream(World):
+    worker = _Traced
+
+
+class Stage:
+    """The services, the stream and its workers; a context manager.
+
+    Two workers count: ``steady``, which is stopped at most for a while, so that its memory can be followed, and
+    ``mortal``, which is killed and replaced.
+
+    Args:
+        seed: for the load, and for what faults draw.
+        rate: records a second.
+        say: told what takes a moment.
+    """
+
+    steady: Worker
+    mortal: Worker
+
+    def __init__(self, seed: int, rate: float, say: Callable[[str], None]) -> None:
+        self.rng, self._seed, self._rate, self.say = random.Random(seed), seed, rate, say
+        self._stack = contextlib.ExitStack()
+        self.ended: list[Worker] = []
+
+    def __enter__(self) -> Self:
+        with contextlib.ExitStack() as stack:
+            self.services = stack.enter_context(Services.start(self.say))
+            self.folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ldp-soak.")))
+            self.redis = self.services.redis
+            self.redis_proxy = stack.enter_context(Proxy(("127.0.0.1", self.redis.port)))
+            self.kafka_proxy = stack.enter_context(before(self.services.kafka))
+            self.world = stack.enter_context(
+                _Stream(
+                    self.services.kafka.address,
+                    f"redis://127.0.0.1:{self.redis_proxy.port}/0",
+                    self.folder,
+                    partitions=PARTITIONS,
+                    brokers=f"127.0.0.1:{self.kafka_proxy.port}",
+                )
+            )
+            self.steady, self.mortal = self.world.start(2)
+            self.load = Load(self.world, self._rate, self._seed)
+            self.load.start()
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.load.stop()
+        self._stack.__exit__(*raised)  # type: ignore[arg-type]
+
+    @property
+    def workers(self) -> tuple[Worker, Worker]:
+        """Those that are to count now."""
+        return self.steady, self.mortal
+
+    def replace(self) -> None:
+        """Starts a worker in the place of the mortal one, which has ended."""
+        self.ended.append(self.mortal)
+        self.mortal = self.world.launch()
+
+    def recovered(self) -> float:
+        """Waits until what was sent until now is counted and published; returns the seconds.
+
+        Raises:
+            AssertionError: it is not within `LAG_SECONDS`.
+        """
+        began, ends, asked = time.monotonic(), self.world.ends(), False
+
+        def covered() -> bool:
+            nonlocal asked
+            if not asked and time.monotonic() - began > SLOW_SECONDS:
+                asked = True
+                self._say_where()
+            newest = self.world.snapshots.newest()
+            return newest is not None and all(newest.cut.offsets.get(p, 0) >= end for p, end in ends.items())
+
+        until(covered, f"a snapshot of all of {ends}", LAG_SECONDS)
+        return time.monotonic() - began
+
+    def _say_where(self) -> None:
+        """Says where the threads of the workers are, as they take long."""
+        for worker in self.workers:
+            if worker.alive() and worker.port():
+                worker.process.send_signal(signal.SIGUSR2)
+        time.sleep(1)
+        for worker in self.workers:
+            tail = worker.log.read_text(errors="replace").splitlines()[-120:]
+            self.say("\n".join([f"slow: the end of {worker.log.name}", *tail]))
+
+    def assert_right(self) -> None:
+        """Asserts what holds at any time: an equal audit, no hole in the snapshots, and keys that stay."""
+        verdict = self.world.audit()
+        assert verdict.difference is None, verdict.difference
+        sequences = self.world.snapshots.sequences
+        assert sequences == list(range(1, len(sequences) + 1)), f"the snapshots' numbers: {sequences[-5:]}"
+        self.world.assert_keys()
+
+    def assert_serving(self) -> None:
+        """Asserts that both workers serve, now or soon."""
+        for worker in self.workers:
+            until(worker.ready, f"{worker.log.name} ready", LAG_SECONDS)
+            assert not worker.events("stream.stopped")
+
+    def finish(self) -> Mapping[str, int]:
+        """Ends the load; returns what was sent and what was counted, once all is published."""
+        self.load.stop()
+        self.world.sent.reports += self.load.reports
+        last = self.world.covered()
+        totals = self.world.totals()
+        self.assert_right()
+        return {
+            "reports_sent": self.world.n,
+            "reports_counted": last.reports,
+            "records_accepted": totals["accepted"],
+            "malformed_sent": self.load.malformed,
+            "records_rejected": sum(totals["rejected"].values()),
+            "unacknowledged": self.load.failed,
+            "snapshots": last.sequence,
+        }
+
+
+@contextlib.contextmanager
+def before(kafka: Server) -> Iterator[Proxy]:
+    """Restarts a broker with one more listener, which its clients reach by a proxy only."""
+    (inner,) = free_ports(1)
+    with Proxy(("127.0.0.1", inner)) as proxy:
+        path = kafka.folder / "kafka.properties"
+        text = path.read_text()
+        text = re.sub(r"^(listeners=.*)$", rf"\1,PROXIED://127.0.0.1:{inner}", text, flags=re.MULTILINE)
+        text = text.replace("CONTROLLER:PLAINTEXT", "CONTROLLER:PLAINTEXT,PROXIED:PLAINTEXT")
+        outer = f"PLAINTEXT://{kafka.address},PROXIED://127.0.0.1:{proxy.port}"
+        path.write_text(f"{text}advertised.listeners={outer}\n")
+        kafka.restart()
+        yield proxy
+
+
+def another(server: Server) -> Server:
+    """An empty Redis beside one, as that is but for port and data; it is started."""
+    (port,) = free_ports(1)
+    name = f"{server.name}-next"
+    data = server.folder / name
+    data.mkdir()
+    command = list(server.command)
+    for option, value in {"--port": str(port), "--dir": str(data)}.items():
+        command[command.index(option) + 1] = value
+    started = dataclasses.replace(
+        server, name=name, address=f"redis://127.0.0.1:{port}/0", port=port, command=command, process=None
+    )
+    started.start()
+    return started
