@@ -10,6 +10,8 @@ from worker.counting.ports import Answer
 
 SHARE = 0.1
 """What part of the time writing may take: large states, or many, are committed less often than is configured."""
+LONGEST_SECONDS = 10.0
+"""How far that puts a commit off at most: writing also takes long where the store, or this process, stood still."""
 REPLAY_SECONDS = 10.0
 """How much counting may be lost to a crash: a commit is due after it, however long ago the last one was."""
 
@@ -55,9 +57,9 @@ class Commits:
             self.settle()
         if self._writing is None and (self._clock() >= self._due or self._counted >= REPLAY_SECONDS):
             began, self._counted = self._clock(), 0.0
-            self._due = began + max(self._every, self._took / SHARE)
+            self._due = began + max(self._every, min(self._took / SHARE, LONGEST_SECONDS))
             if flushes := self._ownership.prepare():
-                self._writing = self._executor.submit(self._write, flushes, began)
+                self._writing = self._executor.submit(self._write, flushes)
             else:
                 ended = True
         return ended
@@ -76,7 +78,8 @@ class Commits:
         """Ends the thread, once what it writes is written or given up."""
         self._executor.shutdown()
 
-    def _write(self, flushes: Sequence[Flush], began: float) -> list[tuple[Flush, Answer]]:
+    def _write(self, flushes: Sequence[Flush]) -> list[tuple[Flush, Answer]]:
+        began = self._clock()
         written = self._ownership.write(flushes)
         # a store that does not answer says nothing of how long writing takes
         if len(written) == len(flushes):

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from worker.counting.ports import StateLost
-from worker.service.commits import REPLAY_SECONDS, SHARE, Commits
+from worker.service.commits import LONGEST_SECONDS, REPLAY_SECONDS, SHARE, Commits
 
 
 class Ownership:
@@ -17,11 +17,12 @@ class Ownership:
         self.go = threading.Event()
         self.go.set()
         self.now = 1000.0
-        self.takes = 0.0
+        self.takes = self.prepares = 0.0
         self.lost = None
         self.unavailable = False
 
     def prepare(self):
+        self.now += self.prepares
         self.calls.append(("prepare", threading.current_thread() is threading.main_thread()))
         return list(self.flushes)
 
@@ -106,22 +107,56 @@ def test_commits_are_due_by_what_a_crash_would_lose(ownership):
 
 
 def test_writing_has_at_most_its_share_of_the_time(ownership, commits):
-    ownership.takes = 7.0
+    ownership.takes = 0.7
     commits.turn()
     written(commits)
-    assert commits.turn()  # the next one is due already, as nobody knew how long it takes
+    ownership.now += 1.0
+    assert commits.turn()  # the next one is due by time alone, as nobody knew how long it takes
     written(commits)
     begun = ownership.now - ownership.takes
     commits.turn()
     ownership.new()
     ownership.takes = 0.0
-    ownership.now = begun + 7.0 / SHARE - 1
+    ownership.now = begun + 0.7 / SHARE - 1
     assert not commits.turn()
     assert ownership.new() == []
     ownership.now += 2
     commits.turn()
     written(commits)
     assert ownership.new() == [PREPARE, WRITE]
+
+
+def test_a_store_that_was_slow_once_puts_no_commit_off_for_long(ownership, commits):
+    ownership.takes = 44.0
+    commits.turn()
+    written(commits)
+    ownership.takes = 0.0
+    commits.turn()
+    written(commits)
+    commits.turn()
+    ownership.new()
+    ownership.now += LONGEST_SECONDS - 1
+    commits.turn()
+    assert ownership.new() == []
+    ownership.now += 2
+    commits.turn()
+    written(commits)
+    assert ownership.new() == [PREPARE, WRITE]
+
+
+def test_what_is_waited_for_before_writing_puts_nothing_off(ownership, commits):
+    ownership.prepares = 8.0  # until the dead letters are acknowledged
+    commits.turn()
+    written(commits)
+    ownership.prepares = 0.0
+    ownership.now += 1.01
+    commits.turn()
+    written(commits)
+    ownership.new()
+    ownership.now += 1.01
+    commits.turn()
+    written(commits)
+    assert ownership.new() == [SETTLE, PREPARE, WRITE]
 
 
 def test_a_store_that_did_not_answer_puts_nothing_off(ownership, commits):
