@@ -80,6 +80,7 @@ def test_point_8_redis_out_of_memory(world):
     assert code == 1
     assert any(level == "error" and subject == "redis memory" for level, subject, _ in findings), findings
     assert any("refuses writes" in text for _, _, text in findings), findings
+    assert "LDP" not in worker.log.read_text(errors="replace")  # no blob's bytes are written anywhere
     assert_goes_on(world, worker)
 
 

@@ -64,7 +64,7 @@ class RedisStore:
         pipeline = self._client.pipeline(transaction=False)
         for cell, blob in blobs.items():
             pipeline.set(layout.staged_key(self._stream, partition, attempt, cell), blob, ex=STAGED_SECONDS)
-        _call(pipeline.execute)
+        _call(lambda: _first_error(pipeline.execute(raise_on_error=False)))
 
     def promote(self, partition: int, attempt: str, before: Metadata, after: Metadata) -> Answer:
         """Compares and promotes in one script that reads everything before its first write."""
@@ -106,6 +106,13 @@ def _call(step: Callable[[], _T]) -> _T:
         return step()
     except redis.RedisError as error:
         raise Unavailable(f"Redis: {type(error).__name__}: {error}") from error
+
+
+def _first_error(replies: list[Any]) -> None:
+    """Raises the first error of a pipeline as Redis said it: the library would add what was sent, a blob."""
+    for reply in replies:
+        if isinstance(reply, redis.RedisError):
+            raise reply
 
 
 def _loaded(reply: Any) -> StoredPartition | None:
