@@ -3,6 +3,7 @@
 The numbers are those of the docstrings and bodies of `Ownership.claim` and `Ownership.commit`.
 """
 
+import importlib
 import inspect
 import re
 from collections.abc import Callable
@@ -225,3 +226,11 @@ def test_the_steps_have_the_same_numbers_in_docstring_body_readme_and_tests(
     readme = (Path(__file__).parents[2] / "worker" / "README.md").read_text(encoding="utf-8")
     section = readme.split(f"## {title}\n")[1].split("\n## ")[0]
     assert [int(number) for number in re.findall(r"^(\d+)\. ", section, re.MULTILINE)] == said
+
+
+@pytest.mark.parametrize("where", sorted({f"{step.owner}.{step.call}" for step in STEPS}))
+def test_what_the_kill_points_wrap_is_there(where: str) -> None:
+    owner, _, call = where.rpartition(".")
+    module, _, name = owner.partition(":")
+    found: Any = importlib.import_module(module)
+    assert callable(getattr(getattr(found, name) if name else found, call))
