@@ -123,6 +123,17 @@ def test_what_is_no_longer_assigned_is_let_go_of_without_a_word() -> None:
     assert process.ownership.epoch(0) is None
 
 
+def test_what_is_let_go_of_is_read_no_more_though_it_was_lost_without_a_word() -> None:
+    """Else it would be read on, for nothing, when it comes back."""
+    world = Still()
+    process = world.member(1)
+    world.send()
+    count_all(world, process)
+    process.log.mine = set()
+    process.ownership.release(process.log.take_revoked())
+    assert process.log.positions == {}
+
+
 def test_what_was_taken_away_is_let_go_of_though_it_cannot_be_committed() -> None:
     """The log forgets at once where it read; a partition that is kept and comes back would be read no more."""
     world = Still()
@@ -712,6 +723,23 @@ def test_point_3_two_deployments_that_began_together_end_as_one() -> None:
     world.send()
     count_all(world, alone(world, 3))
     assert [sequence for sequence, _ in world.snapshots] == [1]
+
+
+def test_point_3_a_first_head_of_another_deployment_is_refused_in_the_middle_of_a_claim() -> None:
+    """Else it would be taken for one's own: counts would be called lost, or be given up."""
+    world = Still()
+    world.send()
+    first = world.member(1)
+    count_all(world, first)
+    publish(world, first)
+    heads, world.heads, world.said, world.stored, world.offsets = world.heads, [], None, {}, {}
+    turn(deployment(world, 2, "other-group"), commit=False)
+    world.firsts[0] = 3  # what is lost before it is counted has the head read again
+    world.recount_after = 1000
+    third = deployment(world, 3, "other-group")
+    during(third.log, "confirm", lambda: world.heads.extend(heads))
+    with pytest.raises(StateLost, match="of other counts: group 'group' there, 'other-group' here"):
+        turn(third)
 
 
 def test_point_4_a_fresh_start_of_what_was_published_is_state_loss() -> None:

@@ -87,8 +87,7 @@ class Claim:
             raise self._lost(
                 partition, f"the stored counts are of {metadata.lineage}; this is {self.lineage}"
             )
-        if others := head.foreign(self.lineage):
-            raise StateLost(foreign(self.stream.name, head, others))
+        self._demand_ours(head)
         if metadata is not None:
             if committed is not None and counted:
                 # never lowered: it tells a store that was set back from records that nobody counted
@@ -170,7 +169,7 @@ class Claim:
             )
         if gap := state.offset < first:
             # what was counted once is not lost to retention: its counts are lost
-            head = self.witness.head(decided=True)
+            head = self._decided_head()
             again = (state.offset, first) in head.gaps.get(partition, [])  # as was published: nobody had it
             if (counted := max(known, head.offsets.get(partition, 0))) > state.offset and not again:
                 why = (
@@ -189,6 +188,16 @@ class Claim:
                 self._give_up(partition, why, head)
                 state.floor = None
         return gap
+
+    def _decided_head(self) -> Head:
+        """Reads the head again; it may be the first one of another deployment by now."""
+        head = self.witness.head(decided=True)
+        self._demand_ours(head)
+        return head
+
+    def _demand_ours(self, head: Head) -> None:
+        if others := head.foreign(self.lineage):
+            raise StateLost(foreign(self.stream.name, head, others))
 
     def _demand_readable(self, partition: int, lineage: str) -> None:
         try:
@@ -218,7 +227,7 @@ class Claim:
         new = isinstance(rules.decide(state.rules, self.configured, state.offset), Rule)
         behind = state.offset < head.offsets.get(partition, 0)
         if new or behind or not rules.continues(state.rules, head.judged(partition)):
-            head = self.witness.head(decided=True)  # now that no other owner commits
+            head = self._decided_head()  # now that no other owner commits
         published = head.judged(partition)
         # a rule that begins below what was counted without it cannot be taken over
         late = any(rule.offset < stored.offset for rule in published[len(state.rules) :])

@@ -418,6 +418,7 @@ class Ownership:
             self.commit(gone)
         for partition in gone:
             if self._held.pop(partition, None) is not None:
+                self._log.stop(partition)  # it does not know of one that was lost without a word
                 self._events.released(partition)
             self._waits.pop(partition, None)
 
