@@ -8,7 +8,7 @@ LOCKS := requirements-dev.lock requirements.lock
 # Names, versions and hashes for every Python and platform at once, and nothing of where they came from.
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
 
-.PHONY: help venv demo test unit fuzz kills soak lint format package lock bench clean
+.PHONY: help venv demo test unit fuzz histories mutants kills soak lint format package lock bench clean
 .DEFAULT_GOAL := help
 
 help: ## Say what each target does
@@ -31,7 +31,7 @@ test: venv ## Run all tests, on a real Kafka and a real Redis
 	@$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder
 
 unit: venv ## Run the tests that need no services and little time
-	@$(BIN)/python -m pytest -n 2 --dist worksteal -m "not integration and not slow" tests/unit tests/faults ldp worker
+	@$(BIN)/python -m pytest -n 2 --dist worksteal -m "not integration and not slow" tests/unit tests/faults tests/simulation ldp worker
 
 fuzz: venv ## Read record batches and JSON frames by the million, each by other code, too
 	@$(BIN)/python -m tests.fuzz
@@ -43,6 +43,12 @@ MINUTES ?= 10
 
 soak: venv ## Count under load for MINUTES=10, one fault after the other; a report at the end
 	@$(BIN)/python -m tests.soak --minutes $(MINUTES) --lines build/soak.jsonl
+
+histories: venv ## Run a worker through N (20000) histories in memory of everything that can go wrong
+	@$(BIN)/python -m tests.simulation $(N)
+
+mutants: venv ## Take each guard of the code away in turn, and see that a history notices, of N (2000) each
+	@$(BIN)/python -m tests.simulation.mutants $(N)
 
 lint: venv ## Check style, formatting, types, the walls between rooms, and the files that GitHub reads
 	@$(BIN)/ruff check

@@ -346,21 +346,22 @@ def test_a_drop_whose_reply_is_lost_is_recognised_when_it_is_sent_again(
     held = commit(counts, claimed(counts), 9, FLUSHES[1], "all", "0+10", "10+10")
     after, blobs = following(held, 9, FLUSHES[2], "all")
     after = without(after, "0+10")
-    with _Proxy(redis_url) as proxy:
-        doubtful = RedisStore(store.connect(config.Redis(url=proxy.url, timeout_seconds=0.3)), stream)
+    options = redis.connection.parse_url(redis_url)  # type: ignore[no-untyped-call]
+    with Proxy((options.get("host", "localhost"), options.get("port", 6379))) as proxy:
+        url = f"redis://127.0.0.1:{proxy.port}/{options.get('db', 0)}"
+        doubtful = RedisStore(store.connect(config.Redis(url=url, timeout_seconds=0.3)), stream)
         doubtful.stage(0, "first", blobs)
         assert doubtful.peek(0) == held
-        proxy.replies.clear()
+        proxy.swallow()
         with pytest.raises(Unavailable, match="Timeout"):
             doubtful.promote(0, "first", held, after)
-        proxy.replies.set()
+        proxy.mend()
         assert counts.peek(0) == after
         assert client.exists(layout.cell_key(stream, 0, "0+10")) == 0
         doubtful.stage(0, "second", blobs)
         before = everything(client, stream)
         assert doubtful.promote(0, "second", held, after) is Answer.DONE
         assert everything(client, stream) == before
-        proxy.refuse()
 
 
 def _calls(client: "redis.Redis") -> int:

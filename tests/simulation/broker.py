@@ -1,0 +1,492 @@
+"""A topic of reports and its groups in memory, and the consumer that reads it, as kafka-python's does.
+
+Records are appended as record batches, in transactions or not, some of which cannot be read. What each must count as is
+kept beside them: that is what everything is compared with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+from kafka import OffsetAndMetadata, TopicPartition
+from kafka import errors as kafka_errors
+from kafka.structs import ConsumerGroupMetadata, MemberState
+
+from tests.batches import ABORT, COMMIT, CONTROL, TRANSACTIONAL, batch, record
+from tests.simulation.world import World, kafka
+from worker.counting.ports import COUNTED
+from worker.kafka.seam import Fetched
+
+BEGAN_MS = 1_700_000_000_000
+SESSION_SECONDS = 1.0
+"""After which a group forgets who does not beat any more; shorter than in service, so that histories are."""
+TIMED_OUT = kafka(kafka_errors.KafkaTimeoutError)
+
+
+class Partition:
+    """One log.
+
+    Attributes:
+        answers: what the record at each offset must count as: a list of indices, the reason of its rejection, or None
+            if no reader sees it. A batch that cannot be read is one rejected record, at its last offset.
+        times: the timestamp at each offset, in milliseconds.
+        batches: (base, end, bytes).
+        first: where the log begins.
+        open: producer id -> where its open transaction begins.
+        aborted: (producer id, first offset, offset of the marker).
+        decided: (first offset, offset of the marker) of every transaction that ended.
+        cut_to: where it was truncated to; None if it was not.
+    """
+
+    def __init__(self) -> None:
+        self.answers: list[Any] = []
+        self.times: list[int] = []
+        self.batches: list[tuple[int, int, bytes]] = []
+        self.first = 0
+        self.open: dict[int, int] = {}
+        self.aborted: list[tuple[int, int, int]] = []
+        self.decided: list[tuple[int, int]] = []
+        self.cut_to: int | None = None
+
+    @property
+    def end(self) -> int:
+        return len(self.answers) if self.cut_to is None else self.cut_to
+
+    @property
+    def stable(self) -> int:
+        return min(self.open.values(), default=self.end)
+
+    def append(
+        self, values: Sequence[tuple[bytes | None, Any, int]], *, producer: int = -1, damaged: bool = False
+    ) -> None:
+        """Appends a batch of (value, answer, timestamp)."""
+        base = self.end
+        if producer >= 0:
+            self.open.setdefault(producer, base)
+        section = b"".join(
+            record(i, value, timestamp=at - BEGAN_MS, headers=[(b"h", b"")] if (base + i) % 7 == 0 else ())  # type: ignore[no-untyped-call]
+            for i, (value, _, at) in enumerate(values)
+        )
+        attributes = TRANSACTIONAL if producer >= 0 else 0
+        data = batch(base, section, len(values), attributes=attributes, producer=producer, first=BEGAN_MS)  # type: ignore[no-untyped-call]
+        if damaged:
+            data = data[:-1] + bytes([data[-1] ^ 1])
+            self.answers += [None] * (len(values) - 1) + ["batch"]
+        else:
+            self.answers += [answer for _, answer, _ in values]
+        self.times += [at for _, _, at in values]
+        self.batches.append((base, self.end, data))
+
+    def decide(self, producer: int, *, commit: bool) -> None:
+        """Ends a transaction with a marker."""
+        first, base = self.open.pop(producer), self.end
+        self.decided.append((first, base))
+        section = record(0, b"\0\0\0\0\0\0", key=COMMIT if commit else ABORT)  # type: ignore[no-untyped-call]
+        data = batch(base, section, 1, attributes=TRANSACTIONAL | CONTROL, producer=producer, first=BEGAN_MS)  # type: ignore[no-untyped-call]
+        self.answers.append(None)
+        self.times.append(0)
+        self.batches.append((base, base + 1, data))
+        if not commit:
+            self.aborted.append((producer, first, base))
+            for begin, end, held in self.batches:
+                if begin >= first and int.from_bytes(held[43:51], "big", signed=True) == producer:
+                    for at in range(begin, end):
+                        if self.answers[at] != "batch":  # its checksum is looked at before whose it is
+                            self.answers[at] = None
+
+    def whole(self, to: int) -> bool:
+        """Returns whether no transaction would be cut by a truncation."""
+        return not self.open and not any(first < to <= marker for first, marker in self.decided)
+
+    def truncate(self, to: int) -> None:
+        """Loses its end for good: nothing is appended any more. What was there may have been counted all the same."""
+        self.cut_to = to
+        self.batches = [one for one in self.batches if one[1] <= to]
+        self.aborted = [one for one in self.aborted if one[2] < to]
+
+
+class Reports:
+    """A topic of reports."""
+
+    def __init__(self, world: World, name: str, partitions: int) -> None:
+        self.world, self.name = world, name
+        self.number = 1
+        self.partitions = [Partition() for _ in range(partitions)]
+        self.incarnations = {self.topic_id: self.partitions}
+        self.groups: list[Group] = []
+
+    @property
+    def topic_id(self) -> str:
+        return f"{self.name}-{self.number}"
+
+    def recreate(self) -> None:
+        """Another topic of the same name is in its place, with another id."""
+        self.number += 1
+        self.partitions = [Partition() for _ in self.partitions]
+        self.incarnations[self.topic_id] = self.partitions
+
+    def grow(self) -> None:
+        """Has one partition more."""
+        self.partitions.append(Partition())
+        for group in self.groups:
+            group.rebalance()
+
+
+class Group:
+    """A consumer group, as its coordinator knows it: whoever is assigned nothing new hears of it in its next poll."""
+
+    def __init__(self, world: World, reports: Reports) -> None:
+        self.world, self.reports = world, reports
+        reports.groups.append(self)
+        self.generation = 0
+        self.members: dict[str, Consumer] = {}
+        self.assignment: dict[str, set[int]] = {}
+        self.offsets: dict[int, tuple[int, str]] = {}
+
+    def rebalance(self) -> None:
+        """A new generation: partitions are dealt out anew among the members; most stay where they were."""
+        rng = self.world.rng
+        before = {p: name for name, mine in self.assignment.items() for p in mine if name in self.members}
+        self.generation += 1
+        self.assignment = {name: set() for name in self.members}
+        for partition in range(len(self.reports.partitions)):
+            if self.assignment:
+                stays = before.get(partition) if rng.random() < 0.5 else None
+                self.assignment[stays or rng.choice(sorted(self.assignment))].add(partition)
+        self.world.note("rebalance", {name: sorted(mine) for name, mine in self.assignment.items()})
+
+    def tick(self) -> None:
+        """Forgets who is silent for too long."""
+        now = self.world.now
+        gone = [
+            name
+            for name, member in self.members.items()
+            if (member.worker.dead and now > member.worker.died + SESSION_SECONDS)
+            or member.worker.hangs_until > now + 30.0
+        ]
+        for name in gone:
+            del self.members[name]
+        if gone:
+            self.world.note("expelled", gone)
+            self.rebalance()
+
+
+class Consumer:
+    """A member of a group, as kafka-python's `KafkaConsumer` is one of what is committed.
+
+    What it hears of the group and of the topic it hears in its polls.
+    """
+
+    def __init__(self, world: World, group: Group, worker: Any) -> None:
+        self.world, self.group, self.reports, self.worker = world, group, group.reports, worker
+        self.name = worker.name
+        self._fetcher = SimpleNamespace(PartitionRecords=None)
+        self._coordinator = SimpleNamespace(request_rejoin=self._request_rejoin)
+        self._cluster = self
+        self._last_successful_refresh_ms = 0.0
+        self.state, self.generation, self.rejoining = MemberState.UNJOINED, -1, False
+        self.mine: set[int] = set()
+        self.paused: set[int] = set()
+        self.positions: dict[int, int] = {}
+        self.highs: dict[int, int] = {}
+        self.known_id: str | None = None
+        self.read_id = self.reports.topic_id
+        self.polled = False
+        self.regained: set[int] = set()
+        self.read: dict[int, tuple[tuple[int, str], int]] = {}  # and how many snapshots there were
+        self.confirmed_as: dict[int, tuple[int, str]] = {}
+        self.flips, self.left_in_the_middle = 0, 0.0
+        self.known_partitions = 0
+
+    def log(self, partition: int) -> Partition:
+        """Returns the log that was read last of a partition."""
+        return self.reports.incarnations[self.read_id][partition]
+
+    # what the cluster said last
+
+    def partitions_for_topic(self, _topic: str) -> set[int] | None:
+        return set(range(self.known_partitions)) if self.known_id is not None else None
+
+    def topic_id(self, _topic: str) -> str | None:
+        return self.known_id
+
+    def _refresh(self) -> None:
+        """Hears of the topic, sooner or later; of one that was just created again not at once."""
+        reports, rng = self.reports, self.world.rng
+        if self.known_id is not None and rng.random() < self.world.faults.unknown:
+            self.world.note("the topic's id is not known")
+            self.known_id = None
+            return
+        if self.known_id == reports.topic_id and self.known_partitions == len(reports.partitions):
+            return
+        if rng.random() < (0.3 if self.known_id is not None else 0.15):
+            self._last_successful_refresh_ms = 1000 * self.world.now
+            if self.known_id not in (None, reports.topic_id):
+                self.world.note("the topic's id is not known")
+                self.known_id = None
+            else:
+                self.known_id, self.known_partitions = reports.topic_id, len(reports.partitions)
+
+    # the group
+
+    def subscribe(self, topics: Sequence[str], listener: Any) -> None:
+        (self.topic,), self.listener = topics, listener
+
+    def group_metadata(self) -> Any:
+        return ConsumerGroupMetadata("g", self.generation, self.name, None, self.state)
+
+    def assignment(self) -> set[TopicPartition]:
+        return {TopicPartition(self.topic, partition) for partition in self.mine}
+
+    def _request_rejoin(self) -> None:
+        self.rejoining = True
+
+    def _join(self) -> None:
+        group, world = self.group, self.world
+        if self.name not in group.members:
+            group.members[self.name] = self
+            group.rebalance()
+            if self.generation >= 0:
+                self._lose(self.mine, told=True)  # as a member that was expelled hears
+                self.mine = set()
+        elif self.generation == group.generation:
+            return
+        if self.state is MemberState.REBALANCING and not self.rejoining:
+            assert self.world.now < self.left_in_the_middle + 10.0, "a join is never completed"
+            return  # the quirk: a join that a poll left in the middle is not gone on with by itself
+        if self.state is not MemberState.REBALANCING and world.rng.random() < world.faults.slow_join:
+            self.state, self.rejoining = MemberState.REBALANCING, False
+            self.left_in_the_middle = world.now
+            return
+        self.state, self.rejoining = MemberState.STABLE, False
+        before, new, self.generation = self.mine, set(group.assignment[self.name]), group.generation
+        told = world.rng.random() >= world.faults.silent
+        if before - new:
+            self._lose(before - new, told)
+        self.mine = set(new)
+        for partition in new & before:
+            if world.rng.random() < world.faults.silent and partition in group.offsets:
+                world.note("lost and regained without a word", partition)
+                self.positions[partition] = group.offsets[partition][0]
+                self.paused.discard(partition)
+                self.regained.add(partition)
+        fresh = new - before
+        for partition in fresh:
+            self.positions.pop(partition, None)
+            self.paused.discard(partition)
+        if fresh:
+            self.listener.on_partitions_assigned([TopicPartition(self.topic, p) for p in sorted(fresh)])
+        for partition in fresh:
+            if partition not in self.positions:
+                raise AssertionError("a partition without a position is read from where the group says")
+
+    def _lose(self, partitions: Iterable[int], told: bool) -> None:
+        if told:
+            self.listener.on_partitions_revoked([TopicPartition(self.topic, p) for p in sorted(partitions)])
+        else:
+            self.world.note("lost without a word", sorted(partitions))
+
+    # reading
+
+    def poll(self, timeout_ms: float) -> dict[TopicPartition, list[Any]]:
+        world, held = self.world, self.worker.ownership.counted().keys()
+        assert held <= self.mine or not self.polled, "what was lost without a word is still held"
+        self.polled = False
+        world.call("poll", lambda: None, TIMED_OUT, writes=False)
+        self._refresh()
+        if self.known_id is None and self.generation < 0:
+            world.sleep(timeout_ms / 1000)
+            return {}
+        self._join()
+        if self.state is not MemberState.STABLE:
+            world.sleep(timeout_ms / 1000)
+            return {}
+        found = self._fetch()
+        idle = {tp.partition for tp in found} - held - self.regained
+        assert not idle, f"partitions {idle} are read, and not counted"
+        if not found:
+            world.sleep(timeout_ms / 1000)
+        self.polled = True
+        return found
+
+    def _fetch(self) -> dict[TopicPartition, list[Any]]:
+        reports, world, found = self.reports, self.world, dict[TopicPartition, list[Any]]()
+        if self.known_id != reports.topic_id:
+            return {}  # a fetch names the topic by its id
+        numbers = sorted(self.mine - self.paused)
+        world.rng.shuffle(numbers)
+        for number in numbers:
+            if number >= len(reports.partitions):
+                continue
+            partition, at = reports.partitions[number], self.positions[number]
+            tp = TopicPartition(self.topic, number)
+            if partition.cut_to is not None and at > partition.end and number in self.highs and not found:
+                raise kafka_errors.LogTruncationError({tp: at})  # who has read before knows
+            if at < partition.first or at > partition.end:
+                if found:
+                    continue  # raised by the next poll
+                raise kafka_errors.OffsetOutOfRangeError({tp: at})
+            self.highs[number] = partition.end
+            stable, most = partition.stable, world.rng.randint(1, 4)
+            some = [one for one in partition.batches if one[1] > at and one[0] < stable][:most]
+            if some:
+                end = max(some[-1][1], at)
+                aborted = [
+                    (pid, first)
+                    for pid, first, last in partition.aborted
+                    if first < end and last >= some[0][0]
+                ]
+                data = np.frombuffer(bytearray(b"".join(one[2] for one in some)), np.uint8)
+                if world.rng.random() < world.faults.damaged:
+                    world.note("damaged on the way", f"{number} before {end}")
+                    self.flips += 1  # never the same bytes twice
+                    data[-1] ^= 1 + self.flips % 255
+                self.positions[number] = end
+                found[tp] = [Fetched(at, end, data, aborted)]
+                self.read_id = self.known_id
+                world.say(f"fetched {number}", f"[{at}, {end})")
+        return found
+
+    def seek(self, tp: TopicPartition, offset: int) -> None:
+        self._demand(tp)
+        self.positions[tp.partition] = offset
+
+    def pause(self, *tps: TopicPartition) -> None:
+        for tp in tps:
+            self._demand(tp)
+            self.paused.add(tp.partition)
+            self.regained.discard(tp.partition)
+
+    def resume(self, *tps: TopicPartition) -> None:
+        for tp in tps:
+            self._demand(tp)
+            self.paused.discard(tp.partition)
+
+    def _demand(self, tp: TopicPartition) -> None:
+        assert tp.partition in self.mine, f"{tp} is not assigned"
+
+    # asking
+
+    def highwater(self, tp: TopicPartition) -> int | None:
+        return self.highs.get(tp.partition)
+
+    def beginning_offsets(self, tps: Sequence[TopicPartition], timeout_ms: int) -> dict[TopicPartition, int]:
+        return self._ask("beginning offsets", tps, "first")
+
+    def end_offsets(self, tps: Sequence[TopicPartition], timeout_ms: int) -> dict[TopicPartition, int]:
+        return self._ask("end offsets", tps, "stable")
+
+    def _ask(self, what: str, tps: Sequence[TopicPartition], name: str) -> dict[TopicPartition, int]:
+        def effect() -> dict[TopicPartition, int]:
+            return {tp: getattr(self.reports.partitions[tp.partition], name) for tp in tps}
+
+        return self.world.call(what, effect, TIMED_OUT, writes=False)
+
+    def committed(self, tp: TopicPartition, metadata: bool, timeout_ms: int) -> Any:
+        def effect() -> Any:
+            found = self.group.offsets.get(tp.partition)
+            return None if found is None else OffsetAndMetadata(*found, -1)
+
+        found = self.world.call("committed", effect, TIMED_OUT, writes=False)
+        said = (0, "") if found is None else (found.offset, found.metadata)
+        self.read[tp.partition] = said, len(self.worker.deployment.truth.heads)
+        return found
+
+    def commit(self, offsets: Mapping[TopicPartition, Any], timeout_ms: int) -> None:
+        assert self.state is MemberState.STABLE, "a commit of who knows that it is no member"
+        self._demand_kept(offsets)
+        effect = self._commit(offsets)
+
+        def confirm() -> None:
+            effect()
+            self.worker.confirmed.update(tp.partition for tp in offsets)
+            self.confirmed_as.update(
+                {tp.partition: (said.offset, said.metadata) for tp, said in offsets.items()}
+            )
+
+        self.world.call(f"commit {_said(offsets)}", confirm, TIMED_OUT)
+        if self.world.rng.random() < self.world.faults.expelled:
+            self.world.note("a heartbeat says that it is no member", self.name)
+            self.group.members.pop(self.name, None)
+            self.group.rebalance()
+            self.state = MemberState.UNJOINED
+
+    def _demand_kept(self, offsets: Mapping[TopicPartition, Any]) -> None:
+        """A claim leaves what Kafka says of what was counted, or says more."""
+        for partition, (offset, word) in _said(offsets).items():
+            if partition in self.worker.listener.given:
+                continue
+            (was, said), _ = self.read[partition]
+            assert said != COUNTED or (word == COUNTED and offset >= was), (
+                "a claim lowers what Kafka says was counted"
+            )
+            stored = self.worker.peeked.get(f"{{{self.worker.deployment.stream.name}:{partition}}}:meta")
+            assert word == COUNTED or not stored or not stored[b"flush"], (
+                "a claim does not say that it was counted"
+            )
+
+    def commit_async(self, offsets: Mapping[TopicPartition, Any]) -> None:
+        if self.world.rng.random() >= self.world.faults.lost_mirror:
+            self.world.late.append((f"mirror {_said(offsets)}", self._commit(offsets)))
+
+    def _commit(self, offsets: Mapping[TopicPartition, Any]) -> Any:
+        """A commit as the coordinator takes it: of a member, and of the generation that is."""
+        generation, topic_id = self.generation, self.reports.topic_id
+
+        def effect() -> None:
+            if generation != self.group.generation or self.name not in self.group.members:
+                raise kafka_errors.CommitFailedError("in the simulation")
+            if topic_id == self.reports.topic_id:
+                self.worker.deployment.truth.mirrored(_said(offsets))
+                self.group.offsets.update(
+                    {tp.partition: (said.offset, said.metadata) for tp, said in offsets.items()}
+                )
+
+        return effect
+
+    def close(self, **_how: Any) -> None:
+        if self.group.members.pop(self.name, None) is not None:
+            self.group.rebalance()
+
+
+def _said(offsets: Mapping[TopicPartition, Any]) -> dict[int, Any]:
+    return {tp.partition: (said.offset, said.metadata) for tp, said in offsets.items()}
+
+
+class Administrator:
+    """An administrator's client for a group and its topic."""
+
+    def __init__(self, world: World, group: Group, topic: str) -> None:
+        self.world, self.group, self.topic = world, group, topic
+
+    def list_group_offsets(self, asked: Mapping[str, Any]) -> dict[str, dict[TopicPartition, Any]]:
+        def effect() -> dict[str, dict[TopicPartition, Any]]:
+            return {
+                name: {
+                    TopicPartition(self.topic, p): OffsetAndMetadata(*said, -1)
+                    for p, said in self.group.offsets.items()
+                }
+                for name in asked
+            }
+
+        return self.world.call("group offsets", effect, TIMED_OUT, writes=False)
+
+    def list_partition_offsets(self, asked: Mapping[TopicPartition, Any]) -> dict[TopicPartition, Any]:
+        def effect() -> dict[TopicPartition, Any]:
+            return {
+                tp: SimpleNamespace(
+                    offset=getattr(
+                        self.group.reports.partitions[tp.partition],
+                        "first" if spec.name == "EARLIEST" else "end",
+                    )
+                )
+                for tp, spec in asked.items()
+            }
+
+        return self.world.call("partition offsets", effect, TIMED_OUT, writes=False)
+
+    def close(self) -> None:
+        pass

@@ -1,0 +1,471 @@
+"""A deployment in memory: workers of one configuration around a store and a group, each with production code inside."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+from kafka import errors as kafka_errors
+
+import ldp
+from ldp.frames import VERDICTS
+from tests.simulation import broker, snapshots
+from tests.simulation.broker import TIMED_OUT, Group, Reports
+from tests.simulation.scheduler import Member, Task
+from tests.simulation.store import Client, MemoryRedis
+from tests.simulation.truth import Truth
+from tests.simulation.world import World
+from worker.counting import layout
+from worker.counting.columns import Batch
+from worker.counting.ownership import Ownership
+from worker.counting.ports import COUNTED, Answer, Unavailable
+from worker.counting.rules import Configured
+from worker.kafka.dead_letters import KafkaDeadLetters
+from worker.kafka.group import KafkaGroup
+from worker.kafka.log import KafkaLog
+from worker.kafka.outbox import KafkaOutbox
+from worker.observe.events import StreamEvents
+from worker.observe.progress import Progress
+from worker.publishing.publisher import Publisher
+from worker.publishing.recommender import Recommender
+from worker.service.commits import Commits
+from worker.service.loop import Loop
+from worker.store.redis import RedisStore
+
+COMMIT_SECONDS, SNAPSHOT_SECONDS = 0.3, 0.6
+MEMORY = 64 << 20
+FIRST_WAIT, LONGEST_WAIT = 0.1, 5.0
+"""Seconds that a claim which failed waits at least twice as long for, doubled each time."""
+
+
+class Deployment:
+    """One configuration's workers, store and group; several may have one topic, and one name for the stream.
+
+    Attributes:
+        configured: what its workers are configured with, one or more that take turns.
+        expired: whether the group's offsets were ever forgotten.
+        stopped: why it may stop for good: another deployment publishes under the stream's name.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        number: int,
+        stream: ldp.Stream,
+        reports: Reports,
+        configured: Sequence[Configured],
+        recount_after: int | None,
+    ) -> None:
+        self.world, self.number, self.stream, self.reports = world, number, stream, reports
+        self.configured, self.recount_after = configured, recount_after
+        self.group_name = f"group-{number}"
+        self.group, self.server = Group(world, reports), MemoryRedis(world)
+        self.truth = Truth(self)
+        self.server.on_write = self.truth.wrote
+        self.server.on_claim = self.truth.claims
+        self.workers: list[Worker] = []
+        self.expired = self.stopped = False
+        self.launched = 0
+        world.deployments.append(self)
+
+    def launch(self) -> None:
+        """Starts a worker."""
+        self.launched += 1
+        self.workers = [worker for worker in self.workers if not worker.dead]
+        self.workers.append(Worker(self, f"{self.number}.{self.launched}"))
+
+
+class Stopping:
+    """Whether to stop, as a `threading.Event` says it."""
+
+    def __init__(self, world: World, on_wait: Callable[[], None] = lambda: None) -> None:
+        self.world, self.is_asked, self.on_wait = world, False, on_wait
+
+    def is_set(self) -> bool:
+        return self.is_asked
+
+    def set(self) -> None:
+        self.is_asked = True
+
+    def wait(self, timeout: float) -> bool:
+        self.on_wait()
+        if not self.is_asked:
+            self.world.sleep(timeout)
+        return self.is_asked
+
+
+class Done:
+    """What was run at once, as a future."""
+
+    def __init__(self, work: Callable[..., Any], args: tuple[Any, ...]) -> None:
+        self.value, self.error = None, None
+        try:
+            self.value = work(*args)
+        except Exception as error:
+            self.error = error
+
+    def result(self) -> Any:
+        if self.error is not None:
+            raise self.error
+        return self.value
+
+
+class AtOnce:
+    """An executor that runs what it is given at once."""
+
+    def submit(self, work: Callable[..., Any], *args: Any) -> Done:
+        return Done(work, args)
+
+    def shutdown(self, **_how: Any) -> None:
+        pass
+
+
+class Running:
+    """A task, as a future."""
+
+    def __init__(self, world: World, task: Task) -> None:
+        self.world, self.task = world, task
+
+    def done(self) -> bool:
+        return self.task.done
+
+    def result(self) -> Any:
+        while not self.task.done:
+            self.world.sleep()
+        return self.task.result
+
+
+class Threads:
+    """An executor each of whose works is a task."""
+
+    def __init__(self, world: World, member: Member) -> None:
+        self.world, self.member = world, member
+
+    def submit(self, work: Callable[..., Any], *args: Any) -> Running:
+        mine = [task for task in self.world.tasks if task.member is self.member and task.name == "write"]
+        assert not mine, "two commits are written at once"
+        return Running(self.world, self.world.start(self.member, "write", lambda: work(*args)))
+
+    def shutdown(self) -> None:
+        pass
+
+
+class Letter:
+    """A letter that was sent, as a future."""
+
+    def __init__(self, producer: LetterProducer, key: str) -> None:
+        _, partition, offset = key.rsplit("/", 2)
+        self.producer, self.where, self.is_done = producer, (int(partition), int(offset)), False
+
+    def get(self, _timeout: float) -> None:
+        if not self.is_done:
+            self.producer.world.call("flush letters", self.producer.acknowledge, TIMED_OUT, writes=False)
+
+
+class LetterProducer:
+    """The producer of dead letters; what is not acknowledged dies with it."""
+
+    def __init__(self, worker: Worker) -> None:
+        self.worker, self.world, self.truth = worker, worker.world, worker.deployment.truth
+        self.pending: list[Letter] = []
+        self.sent: list[tuple[int, int]] = []
+
+    def send(self, _topic: str, *, value: bytes, key: bytes, headers: Any) -> Letter:
+        if self.world.rng.random() < self.world.faults.lost_request:
+            self.world.note("letter refused")
+            raise kafka_errors.KafkaTimeoutError("the buffer is full")
+        letter = Letter(self, key.decode())
+        self.pending.append(letter)
+        self.sent.append(letter.where)
+        return letter
+
+    def acknowledge(self) -> None:
+        for letter in self.pending:
+            letter.is_done = True
+            self.truth.letters.add(self.truth.unreadable.get(letter.where, letter.where))
+        self.pending.clear()
+
+    def close(self, timeout: float) -> None:
+        pass
+
+
+class Letters(KafkaDeadLetters):
+    """The dead letters, with a second look at which records have none."""
+
+    def add(self, batch: Batch, verdicts: npt.NDArray[np.uint8]) -> int:
+        producer, partition = self._producer, batch.partition
+        producer.sent.clear()
+        for one in batch.unreadable:
+            producer.truth.unreadable[partition, one.offset] = (partition, one.end - 1)
+        left_out = super().add(batch, verdicts)
+        log = producer.worker.consumer.log(
+            partition
+        )  # of a topic made anew it may be counted, but not committed
+        expected = dict[int, str]()
+        for i in np.flatnonzero(verdicts).tolist():
+            expected[int(batch.columns.offsets[i])] = VERDICTS[verdicts[i]]
+        # its letter has the first offset of a batch that cannot be read; the answer stands at the last
+        bad = {one.offset: one.end - 1 for one in batch.unreadable}
+        sent = {bad.get(at, at) for _, at in producer.sent}
+        rejected = expected.keys() | set(bad.values())
+        for at, reason in expected.items():
+            answer = log.answers[at]
+            assert reason == (answer if isinstance(answer, str) else "many"), (at, reason, answer)
+        assert sent <= rejected
+        assert left_out == len(rejected) - len(sent), "letters that were left out are counted"
+        producer.truth.left_out |= {(partition, at) for at in rejected - sent}
+        return left_out
+
+
+class Listener:
+    """What a worker tells: most of it is passed over, what is held is compared with the recount."""
+
+    def __init__(self, worker: Worker) -> None:
+        self.worker, self.world = worker, worker.world
+        self.seen: dict[int, int] = {}
+        self.given: set[int] = set()
+        self.answers: dict[int, tuple[Answer, int]] = {}
+        self.epochs: dict[int, int] = {}
+        self.claimed_epochs: set[int] = set()
+        self.announced: dict[int, Any] = {}
+        self.owner = False
+        self.failed: dict[int, tuple[int, float, int]] = {}
+
+    def __getattr__(self, verb: str) -> Callable[..., None]:
+        if not hasattr(StreamEvents, verb):
+            raise AttributeError(verb)
+        return lambda *more, **_: self.world.say(verb, *more)
+
+    @contextmanager
+    def counting(self) -> Iterator[None]:
+        if self.world.rng.random() < 0.05:
+            self.world.sleep(1.5)  # so that some of what was polled waits for the next turn
+        yield
+
+    def looked(self, *_: Any) -> None:
+        pass
+
+    def publishing(self, owner: bool) -> None:
+        self.owner = owner
+
+    def rule_added(self, partition: int, rule: Any) -> None:
+        self.world.say("rule added", partition, rule)
+        self.announced[partition] = rule
+
+    def checked(self, _seconds: float | None) -> None:
+        pass
+
+    def given_up(self, partition: int, _why: str) -> None:
+        self.world.note("given up", partition)
+        self.given.add(partition)
+
+    def gap_found(self, partition: int, lost_from: int, lost_to: int) -> None:
+        """What Kafka says was counted is no gap, unless the operator gave it up, or a head says that it was one."""
+        self.world.note("gap found", partition, lost_from, lost_to)
+        offset, word = self.worker.consumer.confirmed_as[partition]
+        heads = self.worker.deployment.truth.heads
+        published = heads[-1] if heads else {"gaps": {}, "offsets": {}}
+        if [lost_from, lost_to] in published["gaps"].get(str(partition), []) or partition in self.given:
+            return
+        assert word != COUNTED or offset <= lost_from, "what was counted, as Kafka says, is called a gap"
+        assert published["offsets"].get(str(partition), 0) <= lost_from, "what was published is called a gap"
+
+    def claim_failed(self, partitions: Sequence[int], error: Unavailable) -> None:
+        self.world.say("claim failed", partitions, error)
+        generation = self.worker.consumer.generation
+        for partition in partitions:
+            times, at, then = self.failed.get(partition, (0, -1.0, generation))
+            if then != generation:
+                times = 0  # it was taken away meanwhile, perhaps
+            least = min(FIRST_WAIT * 2 ** (times - 1), LONGEST_WAIT) / 2 if times else 0.0
+            assert self.world.now >= at + least, "a claim that failed is tried again too soon"
+            self.failed[partition] = times + 1, self.world.now, generation
+
+    def _demand_beginning(self, partition: int) -> None:
+        """Where the store had nothing, counting begins where the others say."""
+        if partition in self.given:
+            return
+        (at, word), then = self.worker.consumer.read[partition]
+        began = self.worker.ownership._held[partition].state.start
+        assert word != COUNTED, "it begins anew, though Kafka says that it was counted"
+        heads = self.worker.deployment.truth.heads[max(0, then - 1) :]
+        if word:
+            assert began == at, "it begins elsewhere than where Kafka confirmed it"
+        elif heads and then and all(partition in head["uncounted"] for head in heads):
+            assert began == 0, "what a snapshot left out is not even a gap"
+        elif then:
+            published = self.worker.deployment.truth.heads[then - 1]["offsets"]
+            assert str(partition) not in published or not published[str(partition)], "it was published"
+
+    def released(self, partition: int) -> None:
+        self.world.say("released", partition)
+        self.failed.clear()
+
+    def claimed(self, partition: int, start: str, offset: int, epoch: int) -> None:
+        self.failed.pop(partition, None)
+        assert all(answer is not Answer.LINEAGE for answer, _ in self.answers.values()), (
+            "it goes on after counts were lost"
+        )
+        if not self.worker.peeked[layout.meta_key(self.worker.deployment.stream.name, partition)]:
+            self._demand_beginning(partition)
+        self.given.discard(partition)
+        self.epochs[partition] = epoch
+        if partition == 0:
+            self.claimed_epochs.add(epoch)
+        last = self.worker.ownership._held[partition].state.rules[-1]
+        assert self.announced.pop(partition, last) == last, "a rule that was added is not there"
+        self.world.note(f"claimed, {start}", f"{partition} at {offset}, epoch {epoch}")
+        self._compare(partition)
+
+    def counted(self, accepted: int, rejected: int, reports: int) -> None:
+        for partition, offset in self.worker.ownership.counted().items():
+            if self.seen.get(partition) != offset:
+                self.seen[partition] = offset
+                self._compare(partition)
+
+    def published(self, snapshot: Any, _deviation: float) -> None:
+        self.world.say("published", snapshot.sequence)
+
+    def refused(self, partition: int, answer: Answer) -> None:
+        self.world.note(str(answer), partition)
+        self.answers[partition] = answer, self.world.steps
+        stored = self.worker.deployment.truth.epoch(partition)
+        if answer is Answer.FENCED and not self.world.lossy:
+            assert stored != self.epochs[partition], "fenced, though nobody else has claimed"
+        assert answer is not Answer.FORKED or self.world.lossy, "forked, though the store never went back"
+
+    def dropped(self, partition: int) -> None:
+        self.world.say("dropped", partition)
+        refused = self.answers.get(partition) == (Answer.UNSTAGED, self.world.steps)
+        assert not refused, "dropped, where only an attempt is to be made anew"
+
+    def commit_ended(self, _answer: Any, _seconds: float) -> None:
+        pass
+
+    def _compare(self, partition: int) -> None:
+        held = self.worker.ownership._held[partition]
+        if json.loads(held.metadata.lineage)["topic_id"] != self.worker.consumer.read_id:
+            return  # of a topic made anew something may be counted, but not committed
+        self.worker.deployment.truth.compare(json.loads(held.metadata.lineage), partition, held.state)
+
+
+class Worker(Member):
+    """One process: what `worker.service.stream.StreamWorker` wires, on a world in memory."""
+
+    def __init__(self, deployment: Deployment, name: str) -> None:
+        super().__init__(name)
+        world, stream = deployment.world, deployment.stream
+        self.deployment, self.world = deployment, world
+        self.confirmed: set[int] = set()
+        self.peeked: dict[str, Mapping[bytes, bytes]] = {}
+        self.looked: dict[str, int] = {}
+        self.cut_at = self.ended_at = 0
+        clock, topic = world.clock, deployment.reports.name
+        self.listener = Listener(self)
+        events = cast(StreamEvents, self.listener)
+        configured = world.rng.choice(list(deployment.configured))
+        self.consumer = broker.Consumer(world, deployment.group, self)
+        self.log = KafkaLog(self.consumer, topic, MEMORY, False, cast(Any, AtOnce()), clock)
+        letters = Letters(LetterProducer(self), stream, topic, "dead", lambda: None, nullcontext, clock)
+        store = RedisStore(cast(Any, Client(deployment.server, self)), stream.name)
+        identity = f"ldp-{stream.name}"
+        self.topic = snapshots.Topic(world.snapshots, identity)
+        self.topic.on_use, self.topic.on_uncounted = self._demand_owner, self._demand_uncounted
+        outbox = self.outbox = KafkaOutbox(self.topic, stream, clock, world.sleep)
+        self.progress = Progress(clock)
+        self.ownership = Ownership(
+            deployment.group_name,
+            stream,
+            configured,
+            self.log,
+            store,
+            letters,
+            outbox,
+            deployment.recount_after,
+            clock,
+            events,
+        )
+        group = KafkaGroup(
+            lambda: broker.Administrator(world, deployment.group, topic), deployment.group_name, topic
+        )
+        self.publisher = Publisher(
+            stream,
+            (),
+            store,
+            outbox,
+            self._partitions,
+            group.uncounted,
+            lambda: self.ownership.epoch(0),
+            0.95,
+            0,
+            Recommender(stream, (), 0.0, events, clock),
+            events,
+        )
+        self.stopping, self.raised = Stopping(world), list[Exception]()
+        self.ended = Stopping(world, self._demand_let_go)
+        self.commits = Commits(self.ownership, COMMIT_SECONDS, cast(Any, Threads(world, self)), clock)
+        self.loop = Loop(
+            stream,
+            topic,
+            self.log,
+            self.ownership,
+            self.commits,
+            self.progress,
+            events,
+            1.0,
+            self.stopping,
+            clock,
+            world.sleep,
+        )
+        world.start(self, "poll", self._poll)
+        world.start(self, "publish", self._publish)
+        world.note("a worker starts", f"{name} with {configured}")
+
+    def _partitions(self) -> list[int]:
+        known = sorted(self.progress.partitions or ())
+        self.topic.must = self.deployment.truth.recorded(known)
+        return known
+
+    def _demand_owner(self, what: str) -> None:
+        """Who opens or uses the outbox has just seen that it owns partition 0."""
+        key = layout.meta_key(self.deployment.stream.name, 0)
+        assert int(self.peeked[key][b"epoch"]) in self.listener.claimed_epochs, f"who is not the owner {what}"
+        assert self.looked[key] > self.cut_at or what != "publishes", (
+            "it did not look once more who is the owner"
+        )
+
+    def _demand_uncounted(self, partitions: Collection[int]) -> None:
+        """What a snapshot calls uncounted was looked for once more."""
+        for partition in partitions:
+            key = layout.meta_key(self.deployment.stream.name, partition)
+            found = self.peeked[key]
+            assert self.looked[key] > self.cut_at, f"partition {partition} was not looked for once more"
+            assert not found or not found[b"flush"], f"partition {partition} is counted, and called uncounted"
+
+    def _demand_let_go(self) -> None:
+        assert self.listener.owner or self.outbox._producer is None, "who is not the owner keeps its producer"
+
+    def _poll(self) -> None:
+        try:
+            self.loop.run(self.raised)
+            self.loop.finish()
+            self.log.close()
+        finally:
+            self.ended_at = self.world.steps
+            self.ended.set()
+        if self.raised:
+            raise self.raised[0]
+        self.world.note("a worker ends")
+
+    def _publish(self) -> None:
+        try:
+            self.publisher.run(cast(Any, self.ended), SNAPSHOT_SECONDS, lambda: None)
+            looked = self.looked.get(layout.meta_key(self.deployment.stream.name, 0), 0)
+            assert self.ownership.epoch(0) is None or looked > self.ended_at, "no tick after the last commit"
+        except Exception as error:
+            self.raised.append(error)
+            self.stopping.set()

@@ -1,0 +1,284 @@
+"""The snapshot topic in memory: transactions of many producers in one partition, last stable offset and compaction."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+from kafka import TopicPartition
+from kafka import errors as kafka_errors
+from kafka.protocol.consumer.offsets import IsolationLevel
+
+from tests.simulation.broker import TIMED_OUT
+from tests.simulation.world import World
+
+TRANSACTION_SECONDS = 30.0
+LONGEST_CLAIM, LONGEST_OPENING = 5.0, TRANSACTION_SECONDS + 5.0
+"""Seconds that a claim, and who begins to publish, may wait for transactions of others."""
+OTHERS = "others"
+"""The transactional id of streams that nobody looks at."""
+
+
+@dataclass(eq=False)
+class Transaction:
+    """A transaction; its state is open, committed or aborted."""
+
+    identity: str
+    first: int
+    until: float
+    state: str = "open"
+    sent: list[SimpleNamespace] = field(default_factory=list)
+
+
+class Snapshots:
+    """The one partition of the snapshot topic."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        world.snapshots = self
+        self.name = "snapshots"
+        self.records: list[tuple[SimpleNamespace, Transaction]] = []
+        self.end = 0
+        self.epochs: dict[str, int] = {}
+        self.open: dict[str, Transaction] = {}
+        self.on_committed: Callable[[str, list[SimpleNamespace], Collection[int]], None] = lambda *_: None
+
+    @property
+    def stable(self) -> int:
+        return min((one.first for one in self.open.values()), default=self.end)
+
+    def fence(self, identity: str) -> int:
+        """A new producer of an id: what the one before left open is aborted."""
+        self.epochs[identity] = self.epochs.get(identity, 0) + 1
+        if identity in self.open:
+            self.world.note("a transaction is aborted by the next producer", identity)
+            self.decide(identity, "aborted")
+        return self.epochs[identity]
+
+    def append(self, identity: str, key: bytes, value: bytes | None, headers: Any = ()) -> None:
+        """Appends a record to the open transaction of an id, or begins one."""
+        one = self.open.setdefault(
+            identity, Transaction(identity, self.end, self.world.now + TRANSACTION_SECONDS)
+        )
+        record = SimpleNamespace(offset=self.end, key=key, value=value, headers=list(headers))
+        self.records.append((record, one))
+        one.sent.append(record)
+        self.end += 1
+
+    def decide(self, identity: str, state: str, must: Collection[int] = ()) -> None:
+        """Ends the open transaction of an id, with a marker."""
+        one = self.open.pop(identity)
+        one.state = state
+        self.end += 1
+        if state == "committed" and identity != OTHERS:
+            self.on_committed(identity, one.sent, must)
+
+    def tick(self) -> None:
+        """Transactions that are open for too long are aborted, and their producers fenced."""
+        for identity in [identity for identity, one in self.open.items() if self.world.now > one.until]:
+            self.world.note("a transaction times out", identity)
+            self.epochs[identity] = self.epochs.get(identity, 0) + 1
+            self.decide(identity, "aborted")
+
+    def open_another(self) -> None:
+        """Another stream's publisher begins, or ends, or is killed in, a transaction."""
+        if OTHERS in self.open:
+            self.decide(OTHERS, self.world.rng.choice(["committed", "aborted"]))
+        else:
+            for _ in range(self.world.rng.choice([1, 1, 40, 70])):  # reading back has to pass them
+                self.append(OTHERS, b"others/head", b"{}")
+            self.open[OTHERS].until = self.world.now + self.world.rng.choice([0.5, 5.0, TRANSACTION_SECONDS])
+            self.world.note("another stream's transaction is open")
+
+    def compact(self) -> None:
+        """Keeps the newest record of each key, of what is decided."""
+        newest = {
+            record.key: record.offset
+            for record, one in self.records
+            if one.state == "committed" and record.offset < self.stable
+        }
+        self.records = [
+            (record, one)
+            for record, one in self.records
+            if one.state == "open" or record.offset >= self.stable or newest.get(record.key) == record.offset
+        ]
+        self.world.note("compacted")
+
+
+class Topic:
+    """What `worker.kafka.snapshot_topic.SnapshotTopic` is in service."""
+
+    def __init__(self, log: Snapshots, identity: str) -> None:
+        self.log, self.identity, self.name = log, identity, log.name
+        self.on_uncounted: Callable[[Collection[int]], None] = lambda _partitions: None
+        self.on_use: Callable[[str], None] = lambda _what: None
+        self.must: set[int] = set()
+        """Partitions that the publisher knew and that had records, when it began to read what it published last."""
+
+    def producer(self) -> Producer:
+        return Producer(self)
+
+    def admin(self) -> Administrator:
+        return Administrator(self.log)
+
+    def consumer(self, level: str) -> Consumer:
+        return Consumer(self.log, level)
+
+
+class Future:
+    """What becomes of a record that was sent."""
+
+    def __init__(self) -> None:
+        self.error: Exception | None = TIMED_OUT()
+        self.is_done = False
+
+    def get(self, _timeout: float) -> None:
+        if self.error is not None:
+            raise self.error
+
+
+class Producer:
+    """A transactional producer, as kafka-python's `KafkaProducer` is one."""
+
+    def __init__(self, topic: Topic) -> None:
+        self.topic, self.log, self.world, self.identity = topic, topic.log, topic.log.world, topic.identity
+        self.epoch = -1
+        self.unsent: list[tuple[Future, bytes, bytes, Any]] = []
+        self._sender = SimpleNamespace(force_close=self.unsent.clear)
+        self.begun = self.closed = False
+
+    def init_transactions(self) -> None:
+        self.topic.on_use("fences others off")
+
+        def effect() -> None:
+            self.epoch = self.log.fence(self.identity)
+
+        # coming late it would fence off who opened since: the broker's epochs are those of the requests' order
+        self.world.call(f"init transactions {self.identity}", effect, TIMED_OUT, writes=False)
+
+    def begin_transaction(self) -> None:
+        assert self.epoch >= 0, "transactions were not initialised"
+        assert not self.begun, "a transaction is open already"
+        assert not self.closed, "the producer is closed"
+        self.topic.on_use("publishes")
+        self.begun = True
+
+    def send(self, topic: str, *, value: bytes, key: bytes, headers: Any, partition: int) -> Future:
+        assert self.begun
+        assert (topic, partition) == (self.log.name, 0)
+        if key.endswith(b"/head"):
+            self.topic.on_uncounted(json.loads(value)["uncounted"])
+        future = Future()
+        self.unsent.append((future, key, value, headers))
+        return future
+
+    def flush(self, timeout: float) -> None:
+        """Sends in two requests, so that some of a transaction may be there and some not."""
+        while self.unsent:
+            some = self.unsent[: max(1, len(self.unsent) // 2)]
+            self.world.call(f"produce {len(some)} to snapshots", self._produce(some), TIMED_OUT, writes=False)
+            del self.unsent[: len(some)]
+
+    def _produce(self, some: Sequence[tuple[Future, bytes, bytes, Any]]) -> Callable[[], None]:
+        def effect() -> None:
+            if self.epoch != self.log.epochs[self.identity]:
+                for future, *_ in some:
+                    future.error = kafka_errors.ProducerFencedError("in the simulation")
+                return
+            if self.world.rng.random() < self.world.faults.expired_batch:
+                self.world.note("a batch expired")
+                return  # its futures have failed, and that is all that is heard of it
+            for future, key, value, headers in some:
+                future.error = None
+                self.log.append(self.identity, key, value, headers)
+
+        return effect
+
+    def commit_transaction(self) -> None:
+        must = set(self.topic.must)
+
+        def effect() -> None:
+            if self.epoch != self.log.epochs[self.identity]:
+                self.world.note("publisher fenced")
+                raise kafka_errors.ProducerFencedError("in the simulation")
+            if self.identity in self.log.open:
+                self.log.decide(self.identity, "committed", must)
+
+        self.begun = False
+        self.world.call(f"commit transaction {self.identity}", effect, TIMED_OUT)
+
+    def close(self, timeout: float) -> None:
+        self.closed = True
+
+
+class Administrator:
+    """An administrator's client."""
+
+    def __init__(self, log: Snapshots) -> None:
+        self.log, self.since = log, log.world.now
+
+    def list_partition_offsets(
+        self, asked: Mapping[TopicPartition, Any], isolation_level: Any
+    ) -> dict[TopicPartition, Any]:
+        ((tp, spec),) = asked.items()
+        task = self.log.world.current
+        most = LONGEST_CLAIM if task is not None and task.name == "poll" else LONGEST_OPENING
+        hung = task is not None and task.member.hangs_until > self.since
+        assert hung or self.log.world.now < self.since + most, (
+            "it waits without an end for what is not decided"
+        )
+
+        def effect() -> int:
+            if spec.name == "EARLIEST":
+                return 0
+            return self.log.stable if isolation_level is IsolationLevel.READ_COMMITTED else self.log.end
+
+        what = f"{spec.name.lower()} of snapshots, {isolation_level.name.lower()}"
+        return {tp: SimpleNamespace(offset=self.log.world.call(what, effect, TIMED_OUT, writes=False))}
+
+    def close(self) -> None:
+        pass
+
+
+class Consumer:
+    """A reader of one isolation level."""
+
+    def __init__(self, log: Snapshots, level: str) -> None:
+        self.log, self.committed = log, level == "read_committed"
+        self.at = -1
+
+    def assign(self, tps: Sequence[TopicPartition]) -> None:
+        assert [tp.partition for tp in tps] == [0]
+
+    def seek(self, _tp: TopicPartition, offset: int) -> None:
+        self.at = offset
+
+    def position(self, _tp: TopicPartition) -> int:
+        return self.at
+
+    def poll(self, timeout_ms: float) -> dict[TopicPartition, list[Any]]:
+        world = self.log.world
+        open_at = self.log.stable if self.committed else self.log.end
+        assert self.at < open_at, "a reader waits for a transaction that is open"
+        found: list[Any] = world.call("read snapshots", self._read, TIMED_OUT, writes=False)
+        if not found:
+            world.sleep(timeout_ms / 1000)
+        return {TopicPartition(self.log.name, 0): found} if found else {}
+
+    def _read(self) -> list[Any]:
+        to = min(
+            self.log.stable if self.committed else self.log.end, self.at + self.log.world.rng.randint(1, 40)
+        )
+        found = [
+            record
+            for record, one in self.log.records
+            if self.at <= record.offset < to and (one.state == "committed" or not self.committed)
+        ]
+        self.at = max(self.at, to)
+        return found
+
+    def close(self, autocommit: bool) -> None:
+        pass

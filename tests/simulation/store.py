@@ -1,0 +1,200 @@
+"""Redis in memory: its keys, their time to live, and the worker's own scripts, run by Lua.
+
+What a client sends may be lost, come late, or come twice; what it is answered may be lost. Acknowledged writes may be
+lost, too: the store goes back.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import redis
+from lupa.lua51 import LuaRuntime
+
+from tests.simulation.world import World
+
+_LUA = LuaRuntime(encoding=None, unpack_returned_tuples=False)
+_WRAP = _LUA.eval(
+    b"function(source, redis, cjson)"
+    b" local made = assert(loadstring('local KEYS, ARGV, redis, cjson = ...; ' .. source));"
+    b" return function(keys, argv) return made(keys, argv, redis, cjson) end end"
+)
+_TABLE = _LUA.eval(b"function(...) return {...} end")
+_COMPILED: dict[str, Any] = {}
+_SERVING: list["MemoryRedis"] = []
+
+
+class MemoryRedis:
+    """The keys of one Redis."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.keys: dict[bytes, Any] = {}
+        self.expiries: dict[bytes, float] = {}
+        self.on_write: Callable[[Any, bytes, Any, Any], None] = lambda *_: None
+        self.on_claim: Callable[[Any, bytes], None] = lambda *_: None
+        self.past: dict[bytes, list[dict[bytes, Any]]] = {}
+
+    def command(self, name: bytes, *args: Any) -> Any:
+        """Runs a command of a script."""
+        arguments = [arg if isinstance(arg, bytes) else str(arg).encode() for arg in args]
+        return getattr(self, name.decode().lower())(*arguments)
+
+    def live(self, key: bytes) -> Any:
+        if key in self.expiries and self.expiries[key] <= self.world.now:
+            self.keys.pop(key, None)
+            del self.expiries[key]
+        return self.keys.get(key)
+
+    def hmget(self, key: bytes, *names: bytes) -> list[Any]:
+        found = self.live(key) or {}
+        return [found.get(name, False) for name in names]
+
+    def hget(self, key: bytes, name: bytes) -> Any:
+        return (self.live(key) or {}).get(name, False)
+
+    def hgetall(self, key: bytes) -> list[bytes]:
+        return [item for pair in (self.live(key) or {}).items() for item in pair]
+
+    def hset(self, key: bytes, *pairs: bytes) -> int:
+        self.keys[key] = (self.live(key) or {}) | dict(zip(pairs[::2], pairs[1::2], strict=True))
+        return 1
+
+    def hincrby(self, key: bytes, name: bytes, by: bytes) -> int:
+        number = int((self.live(key) or {}).get(name, b"0")) + int(by)
+        self.hset(key, name, str(number).encode())
+        return number
+
+    def get(self, key: bytes) -> Any:
+        found = self.live(key)
+        return False if found is None else found
+
+    def exists(self, key: bytes) -> int:
+        return int(self.live(key) is not None)
+
+    def rename(self, key: bytes, to: bytes) -> bytes:
+        value = self.live(key)
+        if value is None:
+            raise redis.ResponseError("no such key")
+        del self.keys[key]
+        self.keys[to] = value
+        self.expiries.pop(to, None)
+        if key in self.expiries:
+            self.expiries[to] = self.expiries.pop(key)
+        return b"OK"
+
+    def persist(self, key: bytes) -> int:
+        return int(self.expiries.pop(key, None) is not None)
+
+    def of(self, tag: bytes) -> dict[bytes, Any]:
+        """Returns the keys of a partition that stay."""
+        return {
+            key: value for key, value in self.keys.items() if key.startswith(tag) and b":staged:" not in key
+        }
+
+    def go_back(self, tag: bytes, to: dict[bytes, Any]) -> None:
+        """A partition's keys are again what they once were."""
+        for key in self.of(tag):
+            del self.keys[key]
+        self.keys.update(to)
+
+    def set(self, key: bytes, value: bytes, seconds: float) -> None:
+        self.keys[key], self.expiries[key] = value, self.world.now + seconds
+
+    def run(self, text: str, keys: list[bytes], args: list[bytes]) -> Any:
+        """Runs a script; nothing else runs meanwhile."""
+        if text not in _COMPILED:
+            _COMPILED[text] = _WRAP(text.encode(), _REDIS, _CJSON)
+        _SERVING[:] = [self]
+        return _python(_COMPILED[text](_TABLE(*keys), _TABLE(*args)))
+
+
+def _call(name: bytes, *args: Any) -> Any:
+    reply = _SERVING[0].command(name, *args)
+    return _TABLE(*reply) if isinstance(reply, list) else reply
+
+
+def _error(said: bytes) -> Any:
+    raise redis.ResponseError(said.decode())
+
+
+def _python(reply: Any) -> Any:
+    if reply is False or reply is None:
+        return None
+    if isinstance(reply, bytes | int):
+        return reply
+    return [_python(reply[i + 1]) for i in range(len(reply))]
+
+
+_REDIS = _LUA.table_from({b"call": _call, b"error_reply": _error})
+_CJSON = _LUA.table_from(
+    {b"decode": lambda text: _LUA.table_from({k.encode(): v.encode() for k, v in json.loads(text).items()})}
+)
+
+
+class Client:
+    """A client of it, as `redis.Redis` is one, with the fate that the history has for each call."""
+
+    def __init__(self, server: MemoryRedis, member: Any) -> None:
+        self.server, self.member, self.world = server, member, server.world
+
+    def _send(self, what: str, effect: Callable[[], Any], *, writes: bool = True) -> Any:
+        return self.world.call(
+            what, effect, lambda: redis.TimeoutError("Timeout reading from socket"), writes
+        )
+
+    def hgetall(self, key: str) -> Mapping[bytes, bytes]:
+        def effect() -> Mapping[bytes, bytes]:
+            return dict(self.server.live(key.encode()) or {})
+
+        found: Mapping[bytes, bytes] = self._send(f"hgetall {key}", effect, writes=False)
+        self.member.peeked[key], self.member.looked[key] = found, self.world.steps
+        return found
+
+    def register_script(self, text: str) -> Callable[..., Any]:
+        name = text.split("\n", 1)[0][3:40]
+        writes = "'HSET'" in text
+        reads = not writes and "blobs" in text
+        claims = "'HINCRBY'" in text or "expected epoch" in text
+
+        def script(*, keys: list[str], args: list[Any]) -> Any:
+            raw = [key.encode() for key in keys]
+            if claims:
+                self.server.on_claim(self.member, raw[0])
+            sent = [arg if isinstance(arg, bytes) else str(arg).encode() for arg in args]
+
+            def effect() -> Any:
+                before = self.server.keys.get(raw[0])
+                reply = self.server.run(text, raw, sent)
+                if writes:
+                    self.server.on_write(self.member, raw[0], before, reply)
+                return reply
+
+            reply = self._send(f"{name}: {keys[0]}", effect, writes=writes)
+            if reads:
+                self.member.cut_at = self.world.steps
+            return reply
+
+        return script
+
+    def pipeline(self, transaction: bool) -> "Pipeline":
+        return Pipeline(self)
+
+
+class Pipeline:
+    """Commands that are sent together."""
+
+    def __init__(self, client: Client) -> None:
+        self.client, self.sets = client, list[tuple[bytes, bytes, float]]()
+
+    def set(self, key: str, value: bytes, ex: float) -> None:
+        self.sets.append((key.encode(), value, ex))
+
+    def execute(self) -> None:
+        def effect() -> None:
+            world = self.client.world
+            for key, value, ex in self.sets:
+                in_time = world.rng.random() >= world.faults.unstaged
+                self.client.server.set(key, value, ex if in_time else 0.0)
+
+        self.client._send(f"set {self.sets[0][0].decode()}", effect)

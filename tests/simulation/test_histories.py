@@ -1,0 +1,76 @@
+"""The whole of a worker in memory: thousands of seeded histories of everything that can go wrong."""
+
+import collections
+
+import pytest
+
+from tests.simulation.history import history
+
+HISTORIES, BLOCKS = 1200, 24
+HAPPENED: dict[int, collections.Counter[str]] = {}
+"""What happened in each block of histories."""
+OFTEN = (
+    "a process hangs",
+    "a request arrived late",
+    "another stream's transaction is open",
+    "commit",
+    "crash after a step",
+    "crash before a step",
+    "expelled",
+    "lost reply",
+    "lost request",
+    "lost without a word",
+    "rebalance",
+    "retention",
+    "snapshot",
+)
+RARE = (
+    "a batch expired",
+    "a heartbeat says that it is no member",
+    "a partition more",
+    "a transaction is aborted by the next producer",
+    "a transaction times out",
+    "another deployment is refused",
+    "claimed, gap",
+    "compacted",
+    "damaged on the way",
+    "fenced",
+    "forked",
+    "given up",
+    "letter refused",
+    "loss noticed",
+    "lost and regained without a word",
+    "offsets expired",
+    "publisher fenced",
+    "rule added",
+    "sent twice",
+    "state lost",
+    "store went back",
+    "the topic's id is not known",
+    "topic created again",
+    "truncated",
+    "unstaged",
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("block", range(BLOCKS))
+def test_every_history_is_as_its_recount_says(block: int) -> None:
+    total: collections.Counter[str] = collections.Counter()
+    for seed in range(block * HISTORIES // BLOCKS, (block + 1) * HISTORIES // BLOCKS):
+        total.update(history(seed))
+    HAPPENED[block] = total
+    # a block that lacks one of these would prove little
+    assert [event for event in OFTEN if not total[event]] == []
+
+
+@pytest.mark.slow
+def test_what_is_rare_happened_in_some_history() -> None:
+    if len(HAPPENED) < BLOCKS:
+        return  # only some blocks were asked for
+    total = sum(HAPPENED.values(), collections.Counter())
+    assert {event: total[event] for event in RARE if total[event] < 3} == {}
+
+
+def test_a_seed_is_one_history() -> None:
+    assert history(7) == history(7)

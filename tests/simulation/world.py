@@ -1,0 +1,239 @@
+"""The world outside the workers: what becomes of a call, and what goes wrong between two of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from tests.simulation.scheduler import Crash, Scheduler
+
+if TYPE_CHECKING:
+    from tests.simulation.deployment import Deployment
+    from tests.simulation.snapshots import Snapshots
+
+T = TypeVar("T")
+
+
+@dataclass
+class Faults:
+    """How likely each fault is, at a call or at a step."""
+
+    # of a call
+    crash: float = 0.0
+    lost_request: float = 0.0
+    late_request: float = 0.0
+    twice: float = 0.0
+    lost_reply: float = 0.0
+    lost_mirror: float = 0.0
+    unstaged: float = 0.0
+    damaged: float = 0.0
+    expired_batch: float = 0.0
+    # of a step
+    hang: float = 0.0
+    rebalance: float = 0.0
+    went_back: float = 0.0
+    lost_state: float = 0.0
+    expired: float = 0.0
+    retention: float = 0.0
+    truncated: float = 0.0
+    recreated: float = 0.0
+    grown: float = 0.0
+    other_transaction: float = 0.0
+    compaction: float = 0.0
+    # of a member that joins
+    silent: float = 0.0
+    slow_join: float = 0.0
+    expelled: float = 0.0
+    unknown: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.any_step = (
+            self.hang
+            + self.rebalance
+            + self.went_back
+            + self.lost_state
+            + self.expired
+            + self.retention
+            + self.truncated
+            + self.recreated
+            + self.grown
+            + self.other_transaction
+            + self.compaction
+        )
+
+
+class World(Scheduler):
+    """Everything outside the workers."""
+
+    snapshots: Snapshots
+
+    def __init__(self, seed: str, faults: Faults) -> None:
+        super().__init__(seed)
+        self.faults = faults
+        self.deployments: list[Deployment] = []
+        self.late: list[tuple[str, Callable[[], object]]] = []
+        self.lossy: set[str] = set()
+        """What happened that a stream may stop for."""
+
+    def call(
+        self, what: str, effect: Callable[[], T], error: Callable[[], Exception], writes: bool = True
+    ) -> T:
+        """Runs one step of a worker against the outside, with the fate that the history has for it.
+
+        What ``writes`` may also happen after its caller has given it up, whatever became of the caller, and twice.
+        """
+        self.sleep()
+        rng, faults, task = self.rng, self.faults, self.current
+        if task is None:
+            return effect()
+        if rng.random() < faults.crash:
+            self.note("crash before a step", what)
+            self.kill(task.member)
+            raise Crash
+        if rng.random() < faults.lost_request:
+            self.note("lost request", what)
+            raise error()
+        if writes and rng.random() < faults.late_request:
+            self.note("late request", what)
+            self.late.append((what, effect))
+            raise error()
+        result = effect()
+        self.say(what)
+        if writes and rng.random() < faults.twice:
+            self.note("sent twice", what)
+            self.late.append((what, effect))
+        if rng.random() < faults.crash:
+            self.note("crash after a step", what)
+            self.kill(task.member)
+            raise Crash
+        if rng.random() < faults.lost_reply:
+            self.note("lost reply", what)
+            raise error()
+        return result
+
+    def happen(self) -> None:
+        """What comes from outside comes between two steps."""
+        if self.late and self.rng.random() < 0.05:
+            what, effect = self.late.pop(int(self.rng.random() * len(self.late)))
+            self.note("a request arrived late", what)
+            try:
+                effect()
+            except AssertionError:
+                raise
+            except Exception as error:  # whatever the other side says, nobody hears it
+                self.say("refused", type(error).__name__)
+        if self.steps % 8 == 0:
+            for deployment in self.deployments:
+                deployment.group.tick()
+            self.snapshots.tick()
+        if self.rng.random() < self.faults.any_step:
+            self._strike()
+
+    def _strike(self) -> None:
+        """Chooses among the faults that come by themselves."""
+        faults, at = self.faults, self.rng.random() * self.faults.any_step
+        for strike, chance in (
+            (self._hang, faults.hang),
+            (self._rebalance, faults.rebalance),
+            (self.go_back, faults.went_back),
+            (self._lose, faults.lost_state),
+            (self._expire, faults.expired),
+            (self._retain, faults.retention),
+            (self._truncate, faults.truncated),
+            (self._recreate, faults.recreated),
+            (self._grow, faults.grown),
+            (self._open_another, faults.other_transaction),
+            (self._compact, faults.compaction),
+        ):
+            if at < chance:
+                strike(self.rng.choice(self.deployments))
+                return
+            at -= chance
+
+    def _hang(self, deployment: Deployment) -> None:
+        members = [worker for worker in deployment.workers if not worker.dead]
+        if members:
+            worker = self.rng.choice(members)
+            worker.hangs_until = self.now + self.rng.choice([0.5, 5.0, 40.0])
+            self.note("a process hangs", f"{worker.name} until {worker.hangs_until:.2f}")
+
+    def _rebalance(self, deployment: Deployment) -> None:
+        deployment.group.rebalance()
+
+    def go_back(self, deployment: Deployment) -> None:
+        """The store loses writes that it had acknowledged."""
+        server = deployment.server
+        if server.past:
+            tag = self.rng.choice(sorted(server.past))
+            server.go_back(tag, self.rng.choice(server.past[tag]))
+            self.lossy.add("store")
+            self.note("store went back", tag.decode())
+
+    def _lose(self, deployment: Deployment) -> None:
+        """The store loses a partition, or only its blobs; often in a power cut that takes the workers along."""
+        server, rng = deployment.server, self.rng
+        if not server.past:
+            return
+        self.lossy.add("store")
+        if rng.random() < 0.7:
+            for worker in list(deployment.workers):
+                self.kill(worker)
+        if rng.random() < 0.3:
+            self._expire(deployment)  # as after a week off
+        tag = rng.choice(sorted(server.past))
+        kept = {k: v for k, v in server.of(tag).items() if k.endswith(b":meta")} if rng.random() < 0.3 else {}
+        self.note("state lost", f"{tag.decode()}, but for {sorted(kept)}")
+        server.go_back(tag, kept)
+        del server.past[tag]
+
+    def _expire(self, deployment: Deployment) -> None:
+        if deployment.group.offsets:
+            self.note("offsets expired")
+            deployment.group.offsets.clear()
+            deployment.expired = True
+
+    def _retain(self, deployment: Deployment) -> None:
+        reports = deployment.reports
+        number = self.rng.randrange(len(reports.partitions))
+        partition = reports.partitions[number]
+        stable = partition.stable
+        if partition.first < stable:
+            partition.first = self.rng.randint(
+                partition.first, max(partition.first, (partition.first + stable) // 2)
+            )
+            self.note("retention", f"{number} begins at {partition.first}")
+
+    def _truncate(self, deployment: Deployment) -> None:
+        reports = deployment.reports
+        number = self.rng.randrange(len(reports.partitions))
+        partition = reports.partitions[number]
+        to = self.rng.choice([base for base, _, _ in partition.batches] or [0])
+        if partition.first <= to < partition.end and partition.whole(to):
+            partition.truncate(to)
+            self.lossy.add("truncated")
+            self.note("truncated", f"{number} to {to}")
+
+    def _recreate(self, deployment: Deployment) -> None:
+        deployment.reports.recreate()
+        for other in self.deployments:
+            if other.reports is deployment.reports:
+                other.group.offsets.clear()
+        self.lossy.add("recreated")
+        self.note("topic created again")
+
+    def _grow(self, deployment: Deployment) -> None:
+        if len(deployment.reports.partitions) < 5:
+            deployment.reports.grow()
+            self.note("a partition more")
+
+    def _open_another(self, _deployment: Deployment) -> None:
+        self.snapshots.open_another()
+
+    def _compact(self, _deployment: Deployment) -> None:
+        self.snapshots.compact()
+
+
+def kafka(error: Any) -> Callable[[], Exception]:
+    """Returns what makes an error of Kafka's client."""
+    return lambda: error("in the simulation")
