@@ -114,7 +114,7 @@ class Truth:
             counted.reports,
             counted.accepted,
             counted.rejected,
-            0,
+            {},
             counted.watermark,
         ), f"the totals of partition {partition}"
 
