@@ -190,7 +190,9 @@ class Pipeline:
     def set(self, key: str, value: bytes, ex: float) -> None:
         self.sets.append((key.encode(), value, ex))
 
-    def execute(self) -> None:
+    def execute(self, raise_on_error: bool) -> list[object]:
+        assert not raise_on_error
+
         def effect() -> None:
             world = self.client.world
             for key, value, ex in self.sets:
@@ -198,3 +200,4 @@ class Pipeline:
                 self.client.server.set(key, value, ex if in_time else 0.0)
 
         self.client._send(f"set {self.sets[0][0].decode()}", effect)
+        return [True] * len(self.sets)

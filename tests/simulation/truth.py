@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from worker.counting import layout
-from worker.counting.partition import ALL, PartitionState
+from worker.counting.partition import PartitionState
+from worker.counting.windows import ALL
 from worker.counting.ports import COUNTED
 
 if TYPE_CHECKING:
