@@ -16,8 +16,8 @@ import numpy as np
 
 from worker.counting import layout
 from worker.counting.partition import PartitionState
-from worker.counting.windows import ALL
 from worker.counting.ports import COUNTED
+from worker.counting.windows import ALL
 
 if TYPE_CHECKING:
     from tests.simulation.broker import Partition
