@@ -37,7 +37,9 @@ def look(
     there, heads = None, dict[str, Head]()
     try:
         with cluster.connect(config, wait_seconds, on_waiting) as admin:
-            findings.append(judge_brokers(cluster.describe_brokers(admin)))
+            found = cluster.describe_brokers(admin)
+            findings.append(judge_brokers(found))
+            findings += judge_session(config.kafka.session_timeout_seconds, found.sessions)
             there = cluster.describe(admin, config)
             findings += topics.judge_topics(config, there.topics)
             findings += judge_windows(config, there.topics, machine.memory_bytes())
@@ -87,6 +89,23 @@ def judge_brokers(brokers: Brokers) -> Finding:
             "use Kafka 2.8 or newer; 4.x is tested",
         )
     return Finding(Level.OK, "brokers", text)
+
+
+def judge_session(seconds: float, allowed: tuple[int, int] | None) -> list[Finding]:
+    """Judges the session time-out: brokers refuse a member whose time-out they do not allow.
+
+    Args:
+        seconds: ``kafka.session_timeout_seconds``.
+        allowed: the shortest and the longest that they allow, in milliseconds; None if that is not known.
+    """
+    if allowed is None or allowed[0] <= 1000 * seconds <= allowed[1]:
+        return []
+    text = f"kafka.session_timeout_seconds={seconds:g}: they allow {allowed[0] / 1000:g} to {allowed[1] / 1000:g}, and"
+    text += " let no worker into its group"
+    todo = (
+        "set it to one that they allow, or their group.min.session.timeout.ms or group.max.session.timeout.ms"
+    )
+    return [Finding(Level.ERROR, "brokers", text, todo)]
 
 
 def judge_undecided(topic: str, held: Sequence[Undecided]) -> list[Finding]:

@@ -52,7 +52,9 @@ def run(config: "Config", processes: int, child: tuple[int, int] | None) -> int:
     from worker.config.schema import Http
     from worker.service.parent import Parent
 
-    return service.run(replace(config, http=Http(host="127.0.0.1", port=0)), Parent(child[1]))
+    number, descriptor = child
+    alone = replace(config, http=Http(host="127.0.0.1", port=0), kafka=config.kafka.numbered(number))
+    return service.run(alone, Parent(descriptor))
 
 
 def _command() -> list[str]:

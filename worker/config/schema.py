@@ -66,6 +66,7 @@ Broker = Annotated[
 Seconds = Annotated[
     StrictFloat, _must(lambda seconds: 0.05 <= seconds <= 3600, "allowed are 0.05 to 3600 seconds")
 ]
+_BEAT_MS = 1_000
 PARTS = 16
 """What part of a stream's memory a record batch may have: two are decoded, each with columns of four times its size."""
 FOREVER = "forever"
@@ -144,6 +145,16 @@ class Kafka(Table):
         ),
     ] = 256 << 20
     ingest: Literal["columns", "stock"] = "columns"
+    session_timeout_seconds: Annotated[
+        StrictFloat, _must(lambda seconds: 1 <= seconds <= 1800, "allowed are 1 to 1800 seconds")
+    ] = 10.0
+    member: Annotated[
+        str | None,
+        _must(
+            lambda name: name is None or re.fullmatch(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,200}", name),
+            "allowed are 1 to 200 of A-Z a-z 0-9 . _ - but not . or .. alone",
+        ),
+    ] = None
 
     @model_validator(mode="after")
     def _sasl(self) -> Self:
@@ -185,6 +196,20 @@ class Kafka(Table):
         if self.security_protocol.endswith("SSL"):  # without a password OpenSSL asks for one on the terminal
             settings["ssl_password"] = secret(self.ssl_password) or ""
         return settings
+
+    def membership(self) -> dict[str, Any]:
+        """Returns the keyword arguments that a member of a consumer group takes beside those of every client."""
+        timeout = int(1000 * self.session_timeout_seconds)
+        # a rebalance is heard of at the next beat; three may be missed
+        settings: dict[str, Any] = {
+            "session_timeout_ms": timeout,
+            "heartbeat_interval_ms": min(_BEAT_MS, timeout // 3),
+        }
+        return settings if self.member is None else settings | {"group_instance_id": self.member}
+
+    def numbered(self, number: int) -> Self:
+        """Returns the table for one of several processes: each has a name of its own, as ``NAME-0``."""
+        return self if self.member is None else self.model_copy(update={"member": f"{self.member}-{number}"})
 
 
 class Redis(Table):

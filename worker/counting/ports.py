@@ -31,6 +31,10 @@ class NotOwner(Exception):  # noqa: N818
     """Kafka does not count this worker as the partitions' owner at this moment."""
 
 
+class Displaced(Exception):  # noqa: N818
+    """Another process is in the group under this worker's name: the stream stops here, as it is counted there."""
+
+
 class StateLost(RuntimeError):  # noqa: N818  # named for what happened, as its message is read
     """Stored counts are missing, damaged or of another lineage: the stream stops, as going on would lose reports."""
 

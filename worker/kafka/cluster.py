@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import kafka.errors
-from kafka.admin import KafkaAdminClient
+from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
 
 from worker.config import Config, Served
 from worker.counting.head import Head
@@ -25,11 +25,14 @@ class Brokers:
         count: how many there are.
         version: the oldest release that the first of them can be.
         cluster_id: what the cluster calls itself.
+        sessions: the shortest and the longest session time-out of a group's member that the first of them allows, in
+            milliseconds; None if it does not tell this user.
     """
 
     count: int
     version: tuple[int, ...]
     cluster_id: str
+    sessions: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -74,8 +77,20 @@ def describe_brokers(admin: KafkaAdminClient) -> Brokers:
     """Asks for the brokers."""
     cluster = admin.describe_cluster()
     there = cluster["brokers"]
-    version = admin.get_broker_version_data(there[0]["broker_id"]).broker_version
-    return Brokers(len(there), tuple(version), cluster["cluster_id"])
+    first = there[0]["broker_id"]
+    version = admin.get_broker_version_data(first).broker_version
+    return Brokers(len(there), tuple(version), cluster["cluster_id"], _sessions(admin, first))
+
+
+def _sessions(admin: KafkaAdminClient, broker: int) -> tuple[int, int] | None:
+    """Asks a broker which session time-outs it allows; one that may not be asked has no settings to say."""
+    resource = ConfigResource(ConfigResourceType.BROKER, str(broker))
+    settings = admin.describe_configs([resource], config_filter="all")["broker"][str(broker)]
+    keys = [f"group.{bound}.session.timeout.ms" for bound in ("min", "max")]
+    if not all(key in settings for key in keys):
+        return None
+    shortest, longest = (int(settings[key]["value"]) for key in keys)
+    return shortest, longest
 
 
 def describe(admin: KafkaAdminClient, config: Config) -> Cluster:

@@ -5,6 +5,7 @@ counted, the client's own is ahead of it by what waits. Where the library is not
 configuration says so, the library decodes: slower, and a record batch that cannot be read then stops the stream.
 """
 
+import contextlib
 import threading
 import time
 from collections import defaultdict
@@ -19,7 +20,7 @@ from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssi
 from kafka.structs import MemberState
 
 from worker.counting.columns import Batch, Columns, Unreadable
-from worker.counting.ports import NotOwner, StateLost, Unavailable
+from worker.counting.ports import Displaced, NotOwner, StateLost, Unavailable
 from worker.counting.rules import Rule
 from worker.kafka import quirks, seam
 from worker.kafka.intake import Intake
@@ -68,6 +69,9 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._consumer, self._topic, self._stock, self._clock = consumer, topic, stock, clock
+        whose = consumer.group_metadata()
+        self._group, self._member = whose.group_id, whose.group_instance_id
+        self._known: set[int] | None = None
         self._lock = threading.Lock()
         self._revoked: set[int] = set()
         self._positions: dict[int, int] = {}
@@ -78,6 +82,8 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
         self._asked = 0.0
         if not stock:
             seam.install(self._consumer)
+        if self._member:
+            quirks.leave_at_the_end(self._consumer)
         self._consumer.subscribe([topic], listener=self)
         self._subscribed_ms = 1000 * clock()
 
@@ -88,7 +94,7 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
         """Connects a member of a group, which subscribes to a topic.
 
         Args:
-            settings: keyword arguments for every Kafka client.
+            settings: keyword arguments for every Kafka client, and those of a member of a group.
             group: the consumer group.
             topic: the stream's topic.
             memory: see `KafkaLog`.
@@ -110,8 +116,6 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
                 max_poll_records=_STOCK_RECORDS,
                 fetch_max_bytes=memory // _FETCHED,
                 max_partition_fetch_bytes=memory // _FETCHED,
-                session_timeout_ms=10_000,
-                heartbeat_interval_ms=1_000,  # a rebalance is heard of this soon
                 metadata_max_age_ms=30_000,
             )
         )
@@ -141,6 +145,7 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
 
         Raises:
             StateLost: the log was truncated below what was read.
+            Displaced: another process is in the group under this worker's name.
             Unavailable: the brokers do not answer; or a batch's checksum failed for the first time.
         """
         if self._intake.full:
@@ -158,7 +163,7 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
         """Stays in the group, and hears of rebalances, without fetching on: while what was fetched is being counted.
 
         Raises:
-            StateLost: as `poll` does.
+            StateLost, Displaced: as `poll` does.
         """
         # a member that is joining has to be given time for it
         joining = self._consumer.group_metadata().state is not MemberState.STABLE
@@ -174,6 +179,8 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
         """Takes in what the client has fetched."""
         try:
             quirks.go_on_joining(self._consumer)
+            if self._member:
+                self._look_after_name()
             polled = self._consumer.poll(timeout_ms)
             self._asked = self._clock()
             if not self._moved():
@@ -189,8 +196,33 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
             raise StateLost(
                 f"topic {self._topic!r} was truncated below what had been read: {error}"
             ) from error
+        except kafka_errors.FencedInstanceIdError as error:
+            raise self._displaced() from error
+        except kafka_errors.InvalidSessionTimeoutError as error:
+            raise Unavailable(
+                "Kafka: the brokers do not allow kafka.session_timeout_seconds; ldp-worker check says what they do"
+            ) from error
         except kafka_errors.RetriableError as error:
             raise Unavailable(f"Kafka: {error}") from error
+
+    def _look_after_name(self) -> None:
+        """Notices what a member with a name is not told: that it lost the name, or leads a group whose topic grew.
+
+        Raises:
+            Displaced: another process has it now.
+        """
+        if quirks.displaced(self._consumer):
+            raise self._displaced()
+        known = self.partitions() or self._known
+        if self._known is not None and known != self._known:
+            quirks.join_again(self._consumer)
+        self._known = known
+
+    def _displaced(self) -> Displaced:
+        return Displaced(
+            f"another process is in the group {self._group!r} as {self._member!r}, and counts there. Give each worker a"
+            " kafka.member of its own, then restart this one."
+        )
 
     def _moved(self) -> bool:
         """Puts every position back where it was, if there was a rebalance; returns whether there was one.
@@ -322,8 +354,9 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
         _ask(lambda: self._consumer.commit(self._offsets(offsets), timeout_ms=_TIMEOUT_MS))
 
     def mirror(self, offsets: Mapping[int, tuple[int, str]]) -> None:
-        """Commits offsets without waiting."""
-        self._consumer.commit_async(self._offsets(offsets))
+        """Commits offsets without waiting; who lost its name hears of it at the next poll."""
+        with contextlib.suppress(kafka_errors.FencedInstanceIdError):
+            self._consumer.commit_async(self._offsets(offsets))
 
     def start(self, partition: int, offset: int, rules: Sequence[Rule]) -> None:
         """Lets `poll` return the partition's records from an offset on, its batches read as the rules demand."""

@@ -213,6 +213,37 @@ def go_on_joining(consumer: KafkaConsumer) -> None:
         consumer._coordinator.request_rejoin()
 
 
+def leave_at_the_end(consumer: KafkaConsumer) -> None:
+    """Has a member with a name leave its group when it is closed, as one without a name does.
+
+    Upstream it never does, as Kafka's own client: whoever ends in order is waited for like one that was killed. Gone
+    when ``close`` takes whether to leave.
+    """
+    consumer._coordinator.is_dynamic_member = lambda: not displaced(consumer)
+
+
+def displaced(consumer: KafkaConsumer) -> bool:
+    """Returns whether another process is known to have joined the group under this member's name.
+
+    Upstream tells the log alone: it beats no more, and polls on as if it had its partitions. Gone when ``poll`` raises
+    it.
+    """
+    coordinator = consumer._coordinator
+    with coordinator._lock:  # a join ends in several steps
+        waits = coordinator.need_rejoin() or not coordinator.stable()
+        return not waits and not coordinator._heartbeat_enabled
+
+
+def join_again(consumer: KafkaConsumer) -> None:
+    """Has a member join its group again at its next poll.
+
+    Upstream, a leader that comes back under its name is not told that it leads (by the version of the request to join),
+    and so nobody notices that the topic's partitions changed. The broker knows who leads, and assigns all anew when
+    that one joins again. Gone when the client asks to join by version 9.
+    """
+    consumer._coordinator.request_rejoin()
+
+
 def known_partitions(consumer: KafkaConsumer, topic: str, since_ms: float) -> set[int] | None:
     """Returns all partitions of a topic, none if it is missing, or None while the client has not heard of it.
 

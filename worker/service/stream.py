@@ -11,7 +11,7 @@ import structlog
 
 from worker.config import Config, Served
 from worker.counting.ownership import Ownership
-from worker.counting.ports import StateLost, Unavailable
+from worker.counting.ports import Displaced, StateLost, Unavailable
 from worker.kafka import brokers, seam, topics
 from worker.kafka.dead_letters import KafkaDeadLetters
 from worker.kafka.group import KafkaGroup
@@ -64,9 +64,10 @@ class StreamWorker:
         self._thread.join(timeout)
 
     def _run(self) -> None:
-        """Serves until asked to stop, or until counts are lost; after any other error it begins again from the store.
+        """Serves until asked to stop, until counts are lost, or until another process has this one's name in the group.
 
-        It waits before that, longer each time, until it has served for a while.
+        After any other error it begins again from the store; it waits before that, longer each time, until it has
+        served for a while.
         """
         wait = _FIRST_RETRY
         try:
@@ -74,8 +75,8 @@ class StreamWorker:
                 began = time.monotonic()
                 try:
                     self._serve()
-                except StateLost as error:
-                    self.progress.error = f"StateLost: {error}"
+                except (StateLost, Displaced) as error:
+                    self.progress.error = f"{type(error).__name__}: {error}"
                     self._metrics.up.labels(self.name).set(0)
                     self._logger.error("stream.stopped", error=str(error))
                     return
@@ -210,8 +211,9 @@ class StreamWorker:
         with brokers.listening() as reason:
             try:
                 with self.progress.attempt(Step.CONNECT):
+                    member = settings | self._config.kafka.membership()
                     log = KafkaLog.connect(
-                        settings, group, topic, self._config.kafka.memory_bytes, self._stock()
+                        member, group, topic, self._config.kafka.memory_bytes, self._stock()
                     )
                     try:
                         dead_letters = KafkaDeadLetters.connect(

@@ -73,7 +73,7 @@ class World:
     ) -> None:
         self.kafka, self.redis_url, self.folder, self.partitions = kafka, redis_url, folder, partitions
         self._brokers = brokers or kafka
-        self._dead_letters, self._reports, self._client = dead_letters, reports, client or {}
+        self._dead_letters, self._reports, self._client = dead_letters, reports, dict(client or {})
         self.name = f"s{uuid4().hex[:10]}"
         self._snapshots = snapshots or f"{self.name}-snapshots"
         self._table = {"protocol": "olh", "epsilon": "1", "domain_size": 40} | stream
@@ -126,6 +126,7 @@ class World:
         group: str = "tests",
         redis_url: str | None = None,
         snapshots: Mapping[str, Any] | None = None,
+        client: Mapping[str, Any] | None = None,
         **changes: Any,
     ) -> Path:
         """Writes a configuration, the stream's table with changes, and further streams; returns the path."""
@@ -135,7 +136,7 @@ class World:
             f'group = "{group}"',
             "commit_every_seconds = 0.2",
             f'kafka.bootstrap_servers = "{self._brokers}"',
-            *(f"kafka.{key} = {_toml(value)}" for key, value in self._client.items()),
+            *(f"kafka.{key} = {_toml(value)}" for key, value in (self._client | dict(client or {})).items()),
             f'redis.url = "{redis_url or self.redis_url}"',
             "redis.timeout_seconds = 2",
             'http = {host = "127.0.0.1", port = 0}',

@@ -166,6 +166,8 @@ def test_two_workers_wait_for_what_they_need_and_may_finish() -> None:
         needs = {name: need["condition"] for name, need in worker["depends_on"].items()}
         assert needs == {"topics": "service_completed_successfully", "redis": "service_healthy"}
         assert worker["stop_grace_period"] == "15s"
+    names = {worker["environment"]["LDP_WORKER_KAFKA__MEMBER"] for worker in workers}
+    assert names == {"worker-1", "worker-2"}
     assert SERVICES["topics"]["depends_on"]["kafka"]["condition"] == "service_healthy"
     assert "healthcheck" in SERVICES["kafka"]
     assert "healthcheck" in SERVICES["redis"]

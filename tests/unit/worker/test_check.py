@@ -16,7 +16,14 @@ from tests.estimates import estimated
 from worker.check import Finding, Level
 from worker.check import kafka as check_kafka
 from worker.check.counts import judge_counts
-from worker.check.kafka import judge_brokers, judge_head, judge_ingest, judge_reports, judge_undecided
+from worker.check.kafka import (
+    judge_brokers,
+    judge_head,
+    judge_ingest,
+    judge_reports,
+    judge_session,
+    judge_undecided,
+)
 from worker.check.machine import cache_folder, judge_cache
 from worker.check.redis import STRING_LIMIT, judge_blobs, judge_memory, judge_redis, judge_used
 from worker.check.topics import judge_topics
@@ -84,6 +91,19 @@ def test_brokers_are_judged_by_their_version():
     assert found.level is Level.ERROR
     assert "Kafka 2.7 or newer" in found.text
     assert "2.8" in found.todo
+
+
+@pytest.mark.parametrize("seconds", [6.0, 10.0, 1800.0])
+def test_a_session_timeout_that_brokers_allow_or_do_not_speak_of_is_fine(seconds):
+    assert judge_session(seconds, (6000, 1_800_000)) == []
+    assert judge_session(seconds, None) == []
+
+
+@pytest.mark.parametrize("seconds", [5.999, 31])
+def test_a_session_timeout_that_brokers_refuse_is_an_error_with_what_they_allow(seconds):
+    (found,) = judge_session(seconds, (6000, 30_000))
+    assert (found.level, found.subject) == (Level.ERROR, "brokers")
+    assert f"kafka.session_timeout_seconds={seconds}: they allow 6 to 30" in found.text
 
 
 def test_sound_topics_are_not_complained_about():

@@ -54,6 +54,33 @@ def test_defaults_and_stream():
 
 
 @pytest.mark.parametrize(
+    ("seconds", "beat"), [("10", 1000), ("3600.0", None), ("6", 1000), ("2.5", 833), ("1", 333)]
+)
+def test_a_member_beats_three_times_in_a_session_at_least(seconds, beat):
+    text = f"[kafka]\nsession_timeout_seconds = {seconds}\n" + STREAM
+    if beat is None:
+        assert fault(text) == "kafka.session_timeout_seconds: a number given; allowed are 1 to 1800 seconds"
+        return
+    settings = parse(text).kafka.membership()
+    assert settings == {"session_timeout_ms": 1000 * float(seconds), "heartbeat_interval_ms": beat}
+
+
+def test_each_of_several_processes_is_a_member_of_its_own():
+    assert parse(STREAM).kafka.numbered(3) == parse(STREAM).kafka
+    named = parse(STREAM, {"LDP_WORKER_KAFKA__MEMBER": "7"}).kafka
+    assert named.membership()["group_instance_id"] == "7"
+    assert [named.numbered(n).membership()["group_instance_id"] for n in range(2)] == ["7-0", "7-1"]
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a b", "a/b", "ä", "a\\n", 201 * "a"])
+def test_a_members_name_is_one_that_kafka_takes(name):
+    said = fault(f'[kafka]\nmember = "{name}"\n' + STREAM)
+    assert said == (
+        "kafka.member: a text given; allowed are 1 to 200 of A-Z a-z 0-9 . _ - but not . or .. alone"
+    )
+
+
+@pytest.mark.parametrize(
     ("text", "expected"),
     [
         ("", "streams: nothing given; write [[streams]], in double brackets, above each stream"),

@@ -12,9 +12,10 @@ from kafka import errors as kafka_errors
 from kafka.structs import ConsumerGroupMetadata, MemberState
 
 from tests.batches import batch, record
-from worker.counting.ports import Unavailable
+from worker.counting.ports import Displaced, Unavailable
 from worker.counting.rules import Configured, first
 from worker.kafka import log as kafka_log
+from worker.kafka import quirks
 from worker.kafka.seam import Fetched
 
 BUDGET = 1 << 20
@@ -26,14 +27,14 @@ class Consumer:
     """A member that is assigned partitions 0 to 9; unless all are paused, a poll brings what is made ready."""
 
     def __init__(self):
-        self._fetcher = SimpleNamespace()
+        self._fetcher, self.name = SimpleNamespace(), None
         self.ready, self.paused, self.positions = deque(), set(), {}
 
     def subscribe(self, topics, listener):
         (self.topic,) = topics
 
     def group_metadata(self):
-        return ConsumerGroupMetadata("g", 1, "m", None, MemberState.STABLE)
+        return ConsumerGroupMetadata("g", 1, "m", self.name, MemberState.STABLE)
 
     def assignment(self):
         return {TopicPartition(self.topic, partition) for partition in range(10)}
@@ -155,3 +156,66 @@ def test_only_the_same_bytes_twice_are_what_the_log_holds(log, stock, again):
     )
     assert [bad.offset for bad in handed.unreadable] == ([1] if again == "the same" else [])
     assert log._suspects[3] == {}
+
+
+@pytest.fixture
+def named(monkeypatch):
+    """A member with a name; what its client would notice of the group is in the list."""
+    noticed = []
+    monkeypatch.setattr(quirks, "leave_at_the_end", lambda _: None)
+    monkeypatch.setattr(quirks, "displaced", lambda _: "displaced" in noticed)
+    monkeypatch.setattr(quirks, "known_partitions", lambda *_: next(iter(noticed), None))
+    monkeypatch.setattr(quirks, "join_again", lambda _: noticed.append("joins again"))
+    consumer = Consumer()
+    consumer.name = "worker-1"
+    log = kafka_log.KafkaLog(consumer, "reports", kafka_log._WAITING * BUDGET, False, ThreadPoolExecutor(1))
+    yield log, noticed
+    log.close()
+
+
+def test_who_lost_its_name_polls_no_more_and_says_who_has_it(named):
+    log, noticed = named
+    log.poll(0)
+    noticed.append("displaced")
+    with pytest.raises(Displaced, match="another process is in the group 'g' as 'worker-1'"):
+        log.poll(0)
+
+
+def test_who_loses_its_name_while_it_joins_says_so_too(named):
+    log, _ = named
+    log._consumer.ready.append(kafka_errors.FencedInstanceIdError())
+    with pytest.raises(Displaced, match="as 'worker-1'"):
+        log.poll(0)
+
+
+def test_offsets_that_nobody_waits_for_may_be_refused_to_who_lost_its_name(named, monkeypatch):
+    log, _ = named
+
+    def refuse(_offsets):
+        raise kafka_errors.FencedInstanceIdError
+
+    monkeypatch.setattr(log._consumer, "commit_async", refuse, raising=False)
+    log.mirror({0: (7, "counted")})
+
+
+@pytest.mark.parametrize(
+    ("known", "again"),
+    [
+        ([None, {0, 1}, {0, 1}], 0),
+        ([{0}, {0}, {0, 1}, {0, 1}], 1),
+        ([{0}, None, {0}, set(), {0}], 0),
+        ([{0}, set(), {0, 1}, {0, 1, 2}], 2),
+    ],
+)
+def test_a_member_with_a_name_joins_again_when_the_topic_has_grown(named, known, again):
+    log, noticed = named
+    for partitions in known:
+        noticed.insert(0, partitions)
+        log.poll(0)
+    assert noticed.count("joins again") == again
+
+
+def test_a_session_that_the_brokers_refuse_is_named_by_its_key(log):
+    log._consumer.ready.append(kafka_errors.InvalidSessionTimeoutError())
+    with pytest.raises(Unavailable, match=r"do not allow kafka\.session_timeout_seconds; ldp-worker check"):
+        log.poll(0)

@@ -13,6 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition, errors
+from kafka.coordinator.base import Generation
 from kafka.net import manager, transport
 from kafka.producer.transaction_manager import TransactionManager
 from kafka.protocol.frame import KafkaBytes
@@ -338,6 +339,85 @@ def test_a_member_that_has_joined_is_left_alone(consumer):
     coordinator.rejoin_needed, coordinator.state = False, MemberState.STABLE
     quirks.go_on_joining(consumer)
     assert not coordinator.rejoin_needed
+
+
+@pytest.fixture
+def named(silent):
+    """A member with a name that takes itself to be joined; what it asks of its group is answered by `answers`."""
+    member = KafkaConsumer(
+        "t", bootstrap_servers=silent, group_id="g", group_instance_id="worker-1", **NO_BROKER
+    )
+    coordinator = member._coordinator
+    coordinator.rejoin_needed, coordinator.state = False, MemberState.STABLE
+    coordinator._joined_subscription = {"t"}
+    coordinator._generation = Generation(1, "worker-1-id", "cooperative-sticky")
+    coordinator._heartbeat_enabled = True
+    yield member
+    coordinator.reset_generation()
+    member.close(autocommit=False, timeout_ms=0)
+
+
+def beat(member, monkeypatch, answer):
+    """Lets a member beat once, and its coordinator answer."""
+
+    async def answered():
+        if answer is not None:
+            raise answer
+
+    monkeypatch.setattr(member._coordinator, "_send_heartbeat_request", answered)
+    to_end(member._coordinator._do_heartbeat())
+
+
+@pytest.mark.parametrize(
+    ("answer", "lost"),
+    [(None, False), (errors.RebalanceInProgressError(), False), (errors.FencedInstanceIdError(), True)],
+)
+def test_a_member_whose_name_another_has_takes_itself_to_be_joined_upstream(named, monkeypatch, answer, lost):
+    beat(named, monkeypatch, answer)
+    assert named.group_metadata().state is MemberState.STABLE
+    assert not named._coordinator.need_rejoin()
+    named._coordinator.poll_heartbeat()  # what `poll` does then: nothing is raised
+    assert quirks.displaced(named) == lost
+
+
+def test_who_joins_or_is_to_join_is_not_displaced(named):
+    coordinator = named._coordinator
+    coordinator._disable_heartbeat()
+    quirks.join_again(named)
+    assert coordinator.need_rejoin()
+    assert not quirks.displaced(named)
+    coordinator.state = MemberState.REBALANCING
+    assert not quirks.displaced(named)
+
+
+def left(member, monkeypatch):
+    """What a member asks of its coordinator when it is closed."""
+    sent = []
+    coordinator = member._coordinator
+
+    async def answered(future, timeout_ms):
+        raise errors.KafkaTimeoutError
+
+    monkeypatch.setattr(coordinator, "coordinator_unknown", lambda: False)
+    monkeypatch.setattr(coordinator._manager, "send", lambda request, node_id: sent.append(request))
+    monkeypatch.setattr(coordinator._manager, "wait_for", answered)
+    to_end(coordinator.maybe_leave_group_async())
+    return [(one.member_id, one.group_instance_id) for request in sent for one in request.members]
+
+
+def test_a_member_with_a_name_does_not_leave_upstream(named, monkeypatch):
+    assert left(named, monkeypatch) == []
+
+
+def test_a_member_with_a_name_leaves_at_the_end(named, monkeypatch):
+    quirks.leave_at_the_end(named)
+    assert left(named, monkeypatch) == [("worker-1-id", "worker-1")]
+
+
+def test_a_member_whose_name_another_has_leaves_that_one_alone(named, monkeypatch):
+    quirks.leave_at_the_end(named)
+    beat(named, monkeypatch, errors.FencedInstanceIdError())
+    assert left(named, monkeypatch) == []
 
 
 def test_what_the_client_has_heard_of_a_topic_is_to_be_had_only_inside_it(consumer):

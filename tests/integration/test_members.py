@@ -1,0 +1,121 @@
+"""Members with a name, ``kafka.member``: what a restart moves, what the same name twice does, and who leaves at once.
+
+The session lasts longer than any test waits: whatever happens here does not happen because it ran out.
+"""
+
+import json
+
+import pytest
+
+from tests.integration.harness import Sending, until
+from worker import check, config
+
+pytestmark = pytest.mark.integration
+
+
+def launch(world, name, *options):
+    """Starts a worker with a name, and does not wait."""
+    named = {"member": name, "session_timeout_seconds": 600}
+    return world.launch(world.configure(f"worker-{name}", client=named), *options)
+
+
+def start(world, *names):
+    """Starts workers with names, and waits until each owns partitions."""
+    workers = [launch(world, name) for name in names]
+    for worker in workers:
+        until(worker.ready, f"{worker.log.name} ready")
+    until(world.balanced, "every worker owns a partition, and all are owned")
+    return workers
+
+
+def names(world):
+    """The names of the group's members, and the id that each has there."""
+    members = world.admin.describe_groups([world.group])[world.group]["members"]
+    return {member["group_instance_id"]: member["member_id"] for member in members}
+
+
+def claims(worker):
+    """The partitions that a worker claimed so far, each as often as it did, with how."""
+    return [(event["partition"], event["start"]) for event in worker.events("partition.claimed")]
+
+
+def publisher(workers):
+    """The worker that publishes, and the other one."""
+    return sorted(workers, key=lambda worker: not worker.metric("publisher"))
+
+
+def test_a_killed_worker_that_comes_back_under_its_name_goes_on_and_moves_nothing(world):
+    workers = start(world, "one", "two")
+    world.send(8)
+    world.covered()
+    until(lambda: any(worker.metric("publisher") for worker in workers), "one of them publishes")
+    killed, other = publisher(workers)
+    owned, before, members = killed.owned(), claims(other), names(world)
+    name = "one" if killed is workers[0] else "two"
+    with Sending(world) as sending:
+        sending.more()
+        killed.kill()
+        back = launch(world, name)
+        until(back.ready, "it serves again")
+        until(lambda: back.metric("publisher"), "it publishes again")
+        sending.more()
+    world.assert_right(world.covered())
+
+    assert sorted(claims(back)) == [(partition, "resume") for partition in sorted(owned)]
+    assert claims(other) == before
+    assert other.events("partition.released") == []
+    changed = {member for member, id_ in names(world).items() if members[member] != id_}
+    assert changed == {name}
+
+
+def test_of_two_processes_with_one_name_the_one_before_stops_and_says_why(world):
+    (first,) = start(world, "one")
+    with Sending(world) as sending:
+        sending.more()
+        second = launch(world, "one")
+        why = first.stopped_for()  # that it ends takes nothing from the one that has the name now
+        until(second.ready, "the second serves")
+        sending.more()
+    assert why.startswith(f"Displaced: another process is in the group '{world.group}' as 'one'")
+    assert "kafka.member of its own" in why
+    assert not first.events("serve.retry")  # it does not take the name back
+    world.assert_right(world.covered())
+    assert {partition for partition, _ in claims(second)} == set(range(world.partitions))
+    assert names(world).keys() == {"one"}
+
+
+def test_a_worker_with_a_name_that_is_told_to_stop_hands_over_at_once(world):
+    workers = start(world, "one", "two")
+    world.send(8)
+    world.covered()
+    until(lambda: any(worker.metric("publisher") for worker in workers), "one of them publishes")
+    stopped, other = publisher(workers)
+    moved = {(partition, "resume") for partition in stopped.owned()}
+    with Sending(world) as sending:
+        sending.more()
+        assert stopped.terminate() == 0
+        until(lambda: moved <= {*claims(other)}, "the other one has its partitions")
+        assert len(names(world)) == 1
+        sending.more()
+    world.assert_right(world.covered())
+
+
+def test_each_of_several_processes_has_a_name_of_its_own(world):
+    worker = launch(world, "host", "--processes", "2")
+    until(worker.ready, "both serve")
+    assert set(names(world)) == {"host-0", "host-1"}
+    assert set(json.loads(worker.get("/readyz")[2])["processes"]) == {"0", "1"}
+    assert worker.terminate() == 0
+    assert names(world) == {}
+
+
+def test_a_session_that_the_brokers_do_not_allow_is_said_by_check_and_by_the_worker(world):
+    toml = world.configure("short", client={"session_timeout_seconds": 1})
+    worker = world.launch(toml)
+    (found,) = [f for f in check.findings(config.load(toml, {})) if "session" in f.text]
+    assert found.level is check.Level.ERROR
+    assert "kafka.session_timeout_seconds=1: they allow 6 to 1800" in found.text
+    said = until(lambda: worker.events("poll.retry"), "the worker says that it is not let in")
+    assert "do not allow kafka.session_timeout_seconds" in said[0]["error"]
+    assert not worker.ready()
+    assert worker.terminate() == 0
