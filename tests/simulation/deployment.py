@@ -33,7 +33,7 @@ from worker.observe.progress import Progress
 from worker.publishing.publisher import Publisher
 from worker.publishing.recommender import Recommender
 from worker.service.commits import Commits
-from worker.service.loop import Loop
+from worker.service.loop import STOP_SECONDS, Loop
 from worker.store.redis import RedisStore
 
 COMMIT_SECONDS, SNAPSHOT_SECONDS = 0.3, 0.6
@@ -452,7 +452,12 @@ class Worker(Member):
     def _poll(self) -> None:
         try:
             self.loop.run(self.raised)
+            began, ownership = self.world.now, self.ownership
             self.loop.finish()
+            in_time = self.world.now < began + STOP_SECONDS
+            assert not in_time or ownership.counted() == ownership.stored(), (
+                "it ends with counts that are not stored"
+            )
             self.log.close()
         finally:
             self.ended_at = self.world.steps
@@ -468,4 +473,3 @@ class Worker(Member):
             assert self.ownership.epoch(0) is None or looked > self.ended_at, "no tick after the last commit"
         except Exception as error:
             self.raised.append(error)
-            self.stopping.set()
