@@ -6,7 +6,7 @@ import pytest
 
 from tests.simulation.history import history
 
-HISTORIES, BLOCKS = 1200, 24
+HISTORIES, BLOCKS = 800, 16
 HAPPENED: dict[int, collections.Counter[str]] = {}
 """What happened in each block of histories."""
 OFTEN = (
