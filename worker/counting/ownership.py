@@ -375,7 +375,7 @@ class Ownership:
         if not heeds or began < self._heed_at:
             return
         try:
-            head = self._witness.head(decided=True)
+            decided = self._witness.head(decided=True)
         except Unavailable as error:
             self._events.compare_failed(error)
             return
@@ -383,15 +383,15 @@ class Ownership:
             # of many heads most say nothing new of these partitions
             self._heed_at = self._clock() + (self._clock() - began) / _SHARE
         for partition, state in states.items():
-            if state.floor is None and (floor := head.floors.get(partition)) is not None:
+            if state.floor is None and (floor := decided.floors.get(partition)) is not None:
                 state.admit(floor)
                 self._events.admitted(partition, floor)
             if state.floor is None:
                 continue
-            if partition not in head.floors:
-                why = f"snapshot {head.sequence} does not name it, though an earlier one did: heads were deleted"
+            if partition not in decided.floors:
+                why = f"snapshot {decided.sequence} does not name it, though an earlier one did: heads were deleted"
                 raise lost(self._stream, partition, why)
-            state.drop(min(state.closed, head.needed_from(state.since)))
+            state.drop(min(state.closed, decided.needed_from(state.since)))
             held = self._held[partition]
             if held.waiting and not state.full:
                 held.waiting = False
