@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tests.simulation.broker import Partition
 from worker.counting import layout
 from worker.counting.partition import PartitionState
 from worker.counting.ports import COUNTED
 from worker.counting.windows import ALL
 
 if TYPE_CHECKING:
-    from tests.simulation.broker import Partition
     from tests.simulation.deployment import Deployment
 
 
