@@ -285,10 +285,7 @@ def test_a_commit_whose_reply_is_lost_is_sent_once_and_recognised(
 ) -> None:
     held = claimed(counts)
     after, blobs = following(held, 10, FLUSHES[2], "all")
-    options = redis.connection.parse_url(redis_url)  # type: ignore[no-untyped-call]
-    with Proxy((options.get("host", "localhost"), options.get("port", 6379))) as proxy:
-        url = f"redis://127.0.0.1:{proxy.port}/{options.get('db', 0)}"
-        doubtful = RedisStore(store.connect(config.Redis(url=url, timeout_seconds=0.3)), stream)
+    with _doubtful(redis_url, stream) as (proxy, doubtful):
         doubtful.stage(0, "first", blobs)
         assert doubtful.peek(0) == held
         sent = _calls(client)
@@ -346,10 +343,7 @@ def test_a_drop_whose_reply_is_lost_is_recognised_when_it_is_sent_again(
     held = commit(counts, claimed(counts), 9, FLUSHES[1], "all", "0+10", "10+10")
     after, blobs = following(held, 9, FLUSHES[2], "all")
     after = without(after, "0+10")
-    options = redis.connection.parse_url(redis_url)  # type: ignore[no-untyped-call]
-    with Proxy((options.get("host", "localhost"), options.get("port", 6379))) as proxy:
-        url = f"redis://127.0.0.1:{proxy.port}/{options.get('db', 0)}"
-        doubtful = RedisStore(store.connect(config.Redis(url=url, timeout_seconds=0.3)), stream)
+    with _doubtful(redis_url, stream) as (proxy, doubtful):
         doubtful.stage(0, "first", blobs)
         assert doubtful.peek(0) == held
         proxy.swallow()
@@ -362,6 +356,15 @@ def test_a_drop_whose_reply_is_lost_is_recognised_when_it_is_sent_again(
         before = everything(client, stream)
         assert doubtful.promote(0, "second", held, after) is Answer.DONE
         assert everything(client, stream) == before
+
+
+@contextlib.contextmanager
+def _doubtful(redis_url: str, stream: str) -> Iterator[tuple[Proxy, RedisStore]]:
+    """A store behind a proxy, and the proxy."""
+    options = redis.connection.parse_url(redis_url)  # type: ignore[no-untyped-call]
+    with Proxy((options.get("host", "localhost"), options.get("port", 6379))) as proxy:
+        url = f"redis://127.0.0.1:{proxy.port}/{options.get('db', 0)}"
+        yield proxy, RedisStore(store.connect(config.Redis(url=url, timeout_seconds=0.3)), stream)
 
 
 def _calls(client: "redis.Redis") -> int:
