@@ -129,6 +129,7 @@ class Stage:
             self.services = stack.enter_context(Services.start(self.say))
             self.folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ldp-soak.")))
             self.redis = self.services.redis
+            stack.callback(self._end_redis)
             self.redis_proxy = stack.enter_context(Proxy(("127.0.0.1", self.redis.port)))
             self.kafka_proxy = stack.enter_context(before(self.services.kafka))
             self.world = stack.enter_context(
@@ -149,6 +150,10 @@ class Stage:
     def __exit__(self, *raised: object) -> None:
         self.load.stop()
         self._stack.__exit__(*raised)  # type: ignore[arg-type]
+
+    def _end_redis(self) -> None:
+        """Ends the Redis of the moment, which after a failover the services do not know."""
+        self.redis.kill()
 
     @property
     def workers(self) -> tuple[Worker, Worker]:
