@@ -118,6 +118,35 @@ def test_rule_8_one_that_joins_begins_at_the_line_and_holds_finals_back_until_it
     world.verify(1)
 
 
+def test_a_partition_that_comes_while_a_cut_is_read_is_of_the_next_snapshot(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = Windowed()
+    world.at(0, 100, 1100)
+    process = world.member(1)
+    settle(world, process)
+    world.at(0, 5000)
+    turn(process)
+    world.grow()
+    world.at(1, 3900)
+    cuts: Any = process.publisher._cuts
+    read = cuts.cut
+
+    def grown(partition: int) -> Any:
+        world.told = 2
+        return read(partition)
+
+    monkeypatch.setattr(cuts, "cut", grown)
+    before = world.heads[-1].sequence
+    process.publisher.tick()
+    # it does not say that it is complete, and name a partition whose records nobody counted
+    head = world.heads[-1]
+    assert (head.sequence, {*head.floors}, list(head.uncounted)) == (before + 1, {0}, [])
+    process.publisher.tick()
+    head = world.heads[-1]
+    assert ({*head.floors}, list(head.uncounted)) == ({0, 1}, [1])
+
+
 def test_rule_4_a_pane_is_dropped_once_it_is_closed_here_and_final_in_a_decided_head() -> None:
     world = Windowed(partitions=2)
     process = world.member(1)

@@ -138,9 +138,11 @@ class Publisher:
                 self._head = self._open(lineage)
             began = time.perf_counter()
             # Step 3.
-            stored = cuts.read(self._stream, self._cuts, self._partitions(), self._uncounted)
+            partitions = self._partitions()  # asked once: the topic may grow meanwhile
+            stored = cuts.read(self._stream, self._cuts, partitions, self._uncounted)
             self._warn(stored.uncounted)
-            planned = lines.decide(self._head, stored.states, self._partitions(), self._still(stored))
+            still = self._still(stored, partitions)
+            planned = lines.decide(self._head, stored.states, partitions, still)
             cut, reports = _cut(stored, planned), sum(state.reports for state in stored.states.values())
             # Step 4.
             if self._head.behind(cut):
@@ -219,10 +221,10 @@ class Publisher:
             closed = _closed(self._head.lines)
             self._events.lines({name: closed[name] for name in sorted(shared & closed.keys())}, max(marks))
 
-    def _still(self, stored: StoredCut) -> Callable[[int], bool]:
+    def _still(self, stored: StoredCut, partitions: Sequence[int]) -> Callable[[int], bool]:
         """Returns what says whether a partition has stood still for so long that it is idle, by this one's clock."""
         now = self._clock()
-        for partition in self._partitions():
+        for partition in partitions:
             state = stored.states.get(partition)
             at = None if state is None else state.offset
             if self._moved.get(partition, (-1, now))[0] != at:
