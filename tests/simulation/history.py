@@ -133,7 +133,7 @@ class _Made:
                 for producer in list(partition.open):
                     partition.decide(producer, commit=self.rng.random() < 0.5)
             for worker in deployment.workers:
-                worker.hangs_until = 0.0
+                worker.hangs_until = min(worker.hangs_until, world.now)  # that it hung stays known
             if not deployment.stopped:
                 deployment.launch()
         began = world.steps
