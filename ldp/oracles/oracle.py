@@ -217,13 +217,17 @@ class Oracle(ABC):
             TypeError: a state that is not int64, or reports that are not of `report_dtype`.
             ValueError: a state of another shape or not writable and contiguous, or a malformed report.
         """
-        arguments.check_state(state, self.state_size)
-        if not (state.flags.writeable and state.flags.c_contiguous):
-            raise ValueError("state must be writable and contiguous, such as zeros() makes it")
+        self._check_counting(state)
         good = self.check(reports)
         if not good.all():
             first = int(good.argmin())
             raise ValueError(f"report {first} is malformed: {reports[first]}; {self._allowed()}")
+        self._accumulate(state, reports)
+
+    def accumulate_judged(self, state: npt.NDArray[np.int64], reports: npt.NDArray[np.void]) -> None:
+        """Is `accumulate` of reports that were found well-formed; a malformed one would be counted anywhere."""
+        self._check_counting(state)
+        arguments.check_reports(reports, self.report_dtype)
         self._accumulate(state, reports)
 
     def support(self, state: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
@@ -433,6 +437,12 @@ class Oracle(ABC):
         column = np.require(column, column.dtype.newbyteorder("="), ["C", "A"]).view()
         column.flags.writeable = False
         return column
+
+    def _check_counting(self, state: npt.NDArray[np.int64]) -> None:
+        """Demands a state that can be counted into."""
+        arguments.check_state(state, self.state_size)
+        if not (state.flags.writeable and state.flags.c_contiguous):
+            raise ValueError("state must be writable and contiguous, such as zeros() makes it")
 
     def _checked_value(self, value: int) -> int:
         return arguments.as_integer("value", value, 0, self.domain_size - 1)

@@ -211,12 +211,13 @@ class PartitionState:
         """Counts records that one rule judges; returns how many of them had room."""
         index = None if not decoded.verdicts.any() else np.flatnonzero(decoded.verdicts == 0)
         accepted, counts = (times, decoded.counts) if index is None else (times[index], decoded.counts[index])
+        reports = decoded.reports
         if not len(accepted):
             return len(times)
         if windowing is None:
             newest = int(accepted.max())
             highest = newest if self.watermark is None else max(self.watermark, newest)
-            placed = Placed(_NOWHERE, Counter(), highest, self.closed)
+            placed = Placed(_NOWHERE, np.array([len(accepted)]), Counter(), highest, self.closed)
         else:
             place = partial(
                 lateness.place,
@@ -226,26 +227,32 @@ class PartitionState:
                 pane=windowing.pane,
             )
             placed = place(accepted)
-            if (left := self._room(placed.starts, windowing)) is not None:
+            if (left := self._room(placed, windowing)) is not None:
                 if not left:
                     return 0 if index is None else int(index[0])
                 accepted, counts = accepted[:left], counts[:left]
                 placed = place(accepted)
                 times = times[: left if index is None else int(index[left])]
-        self._add(stream, decoded.reports[: int(counts.sum())], counts, placed, windowing, on_alive)
+                reports = reports[: int(counts.sum())]
+        self._add(stream, reports, counts, placed, windowing, on_alive)
         self._pass(accepted, placed)
         return len(times)
 
-    def _room(self, starts: npt.NDArray[np.int64], windowing: Windowing) -> int | None:
+    def _room(self, placed: Placed, windowing: Windowing) -> int | None:
         """Returns how many records come before one that needs a pane too many; None where all have room."""
-        found, pane = lateness.firsts(starts), windowing.pane
         left = max(0, windowing.most_panes - (len(self.cells) - 1))
-        if len(found) <= left:
+        starts: list[int] = placed.starts.tolist()
+        pane = windowing.pane
+        if len(found := set(starts)) <= left:
             return None
-        new = [at for start, at in found.items() if start >= 0 and str(Pane(start, pane)) not in self.cells]
+        new = [start for start in found if start >= 0 and str(Pane(start, pane)) not in self.cells]
         if len(new) <= left:
             return None
-        return sorted(new)[left]
+        begins = [0, *placed.ends.tolist()[:-1]]
+        firsts: dict[int, int] = dict(
+            zip(reversed(starts), reversed(begins), strict=True)
+        )  # of each start the first one stays
+        return sorted(firsts[start] for start in new)[left]
 
     def _add(
         self,
@@ -257,17 +264,14 @@ class PartitionState:
         on_alive: Callable[[], object],
     ) -> None:
         """Adds reports to the cells of where their records were placed."""
-        starts = placed.starts
-        if len(starts) > 1 and len(reports) > len(starts):
-            starts = np.repeat(starts, counts)
         at_once = max(1, MOST_WORK // stream.oracle.work)
-        for start, where in lateness.together(starts):
+        for start, own in lateness.together(placed, reports, counts):
             name = ALL if start < 0 or windowing is None else str(Pane(start, windowing.pane))
             if name not in self.cells:
                 self.cells[name] = Cell(0, stream.oracle.zeros())
-            cell, own = self.cells[name], reports[where]
+            cell = self.cells[name]
             for first in range(0, len(own), at_once):
-                stream.oracle.accumulate(cell.state, own[first : first + at_once])
+                stream.oracle.accumulate_judged(cell.state, own[first : first + at_once])
                 on_alive()
             cell.reports += len(own)
             self.changed.add(name)
@@ -276,7 +280,7 @@ class PartitionState:
         """Takes up what accepted records say beside their reports."""
         for age, n in placed.late.items():
             self.late[age] = self.late.get(age, 0) + n
-        self.undated += int(np.count_nonzero(placed.starts == lateness.UNDATED))
+        self.undated += placed.undated
         if self.around and self.around[-1][1] is None and len(dated := accepted[accepted >= 0]):
             self.around = [(line, int(dated[0]) if at is None else at) for line, at in self.around]
         self.watermark, self.closed = placed.watermark, placed.closed

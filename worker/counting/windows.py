@@ -203,22 +203,22 @@ class Windowing:
         names = ", ".join(self.windows)
         return f"windows {names}, grace {self.grace} ms, out of order {self.out_of_order} ms"
 
-    @property
+    @functools.cached_property
     def parsed(self) -> tuple[Window, ...]:
         """Its windows but for that of all time."""
         return parse_all(self.windows)
 
-    @property
+    @functools.cached_property
     def pane(self) -> int:
         """How long a pane is, in milliseconds: each hop, and so each window, is whole panes."""
         return math.gcd(*(window.every for window in self.parsed))
 
-    @property
+    @functools.cached_property
     def hold(self) -> int:
         """How far the closed line is behind the highest timestamp, in milliseconds."""
         return self.grace + self.out_of_order
 
-    @property
+    @functools.cached_property
     def most_panes(self) -> int:
         """How many panes a partition may have before it waits until windows of before are final.
 

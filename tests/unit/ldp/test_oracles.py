@@ -292,6 +292,9 @@ def test_read_only_and_strided_reports_count_the_same(oracle):
     frozen = np.frombuffer(reports.tobytes(), oracle.report_dtype)[::2]
     oracle.accumulate(state, frozen)
     assert (state == expected).all()
+    state = oracle.zeros()
+    oracle.accumulate_judged(state, frozen)
+    assert (state == expected).all()
 
 
 @over_all
@@ -337,6 +340,8 @@ def test_other_arrays_are_refused(oracle):
             oracle.check(wrong)
         with pytest.raises(TypeError, match="reports must be an array"):
             oracle.accumulate(oracle.zeros(), wrong)
+        with pytest.raises(TypeError, match="reports must be an array"):
+            oracle.accumulate_judged(oracle.zeros(), wrong)
     with pytest.raises(ValueError, match="one dimension"):
         oracle.check(reports.reshape(1, 1))
     for wrong in (oracle.zeros().astype(float), oracle.zeros().astype(np.int32), [0]):
@@ -351,6 +356,10 @@ def test_other_arrays_are_refused(oracle):
     frozen.flags.writeable = False
     with pytest.raises(ValueError, match="writable"):
         oracle.accumulate(frozen, reports)
+    with pytest.raises(ValueError, match="writable"):
+        oracle.accumulate_judged(frozen, reports)
+    with pytest.raises(ValueError, match="state"):
+        oracle.accumulate_judged(np.zeros(oracle.state_size + 1, np.int64), reports)
 
 
 @over_all

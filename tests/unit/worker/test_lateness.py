@@ -20,7 +20,7 @@ def test_placed_together_is_placed_one_by_one(seed):
     hold, pane = rng.randrange(60), rng.choice([1, 10, 25])
     times = [rng.choice([rng.randrange(-2, 120), rng.randrange(80, 90)]) for _ in range(rng.randrange(1, 9))]
     placed = lateness.place(np.array(times), watermark, closed, hold, pane)
-    starts = np.broadcast_to(placed.starts, len(times)).tolist()
+    starts = np.repeat(placed.starts, np.diff(placed.ends, prepend=0)).tolist()
     late = 0
     for time, found in zip(times, starts, strict=True):
         end = time // pane * pane + pane
@@ -29,6 +29,44 @@ def test_placed_together_is_placed_one_by_one(seed):
         watermark = time if watermark is None else max(watermark, time)
         closed = max(closed, watermark - hold)
     assert (placed.watermark, placed.closed, placed.late.total()) == (watermark, closed, late)
+
+
+@pytest.mark.parametrize("records", [2, 127, 128, 129, 1_500])
+@pytest.mark.parametrize("many", [False, True])
+@pytest.mark.parametrize("panes", [1, 2, 40])
+def test_reports_are_together_with_those_of_their_pane_in_the_logs_order(records, many, panes):
+    rng = random.Random(f"{records} {many} {panes}")
+    times = [
+        rng.randrange(7 * panes) for _ in range(records)
+    ]  # a run each, and more of them than room is made for
+    counts = [rng.randrange(1, 4) if many else 1 for _ in times]
+    reports = np.array([(k, k % 5) for k in range(sum(counts))], [("seed", "<u4"), ("bucket", "u1")])
+    expected, at = {}, 0
+    for time, count in zip(times, counts, strict=True):
+        expected.setdefault(time // 7 * 7, []).extend(range(at, at + count))
+        at += count
+    placed = lateness.place(np.array(times), None, 0, 1_000, 7)
+    found = lateness.together(placed, reports, np.array(counts))
+    assert [(start, own.tolist()) for start, own in found] == [
+        (start, [(k, k % 5) for k in expected[start]]) for start in sorted(expected)
+    ]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_many_are_placed_as_one_by_one(seed):
+    rng = random.Random(seed)
+    hold, pane = rng.choice([3, 40, 400]), rng.choice([5, 300])
+    times = [k // 4 + rng.randrange(-8, 60) for k in range(4_000)]
+    placed = lateness.place(np.array(times), 0, 0, hold, pane)
+    closed, expected = 0, []
+    for time in times:
+        end = time // pane * pane + pane
+        expected.append(lateness.UNDATED if time < 0 else lateness.LATE if end <= closed else end - pane)
+        closed = max(closed, time - hold)
+    assert np.repeat(placed.starts, np.diff(placed.ends, prepend=0)).tolist() == expected
+    assert (placed.watermark, placed.closed) == (max(times), closed)
+    assert placed.late.total() == expected.count(lateness.LATE)
+    assert placed.undated == expected.count(lateness.UNDATED)
 
 
 def test_the_first_time_after_a_gap_is_a_time():
