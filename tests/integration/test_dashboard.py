@@ -40,7 +40,12 @@ def left_of_threshold(alert: str) -> str:
 def test_every_query_returns_data_from_real_workers(local_services, tmp_path):
     queries = [{"name": f"value {v}", "values": [v]} for v in range(3)]
     with World(
-        local_services.kafka.address, local_services.redis.address, tmp_path, partitions=3, queries=queries
+        local_services.kafka.address,
+        local_services.redis.address,
+        tmp_path,
+        partitions=3,
+        queries=queries,
+        windows=["1m"],
     ) as world:
         workers = [world.launch(None, "--processes", "2"), *world.start()]
         wanted = {
