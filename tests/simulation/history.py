@@ -10,6 +10,7 @@ from collections.abc import Collection, Sequence
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
@@ -41,11 +42,10 @@ TURNS, QUIET_STEPS = 120, 12_000
 SHOWN = 60
 
 
-_MATHEMATICS = SimpleNamespace(take=partial(snapshot.take, methods=("base",)), encode=snapshot.encode)
-# the other ten methods are not what is tried here, and take as long as it
-vars(publisher)["snapshot"] = _MATHEMATICS
-# so that what one poll brings is counted in slices
-vars(loop)["MOST_WORK"] = 4
+_MATHEMATICS = SimpleNamespace(**vars(snapshot) | {"take": partial(snapshot.take, methods=("base",))})
+"""The other ten methods are not what is tried here, and take as long as it."""
+_MOST_WORK = 4
+"""So little that what one poll brings is counted in slices."""
 
 
 class Wrong(AssertionError):  # noqa: N818  # what it is
@@ -61,7 +61,8 @@ def history(seed: int, shown: int = SHOWN) -> dict[str, int]:
     random.seed(seed)  # the back-off's spread
     made = _Made(seed)
     try:
-        made.run()
+        with patch.object(publisher, "snapshot", _MATHEMATICS), patch.object(loop, "MOST_WORK", _MOST_WORK):
+            made.run()
     except Exception as error:
         raise Wrong(f"seed {seed}: {type(error).__name__}: {error}\n{made.world.told(shown)}") from error
     finally:
