@@ -97,6 +97,19 @@ def test_rule_8_a_partition_counts_nothing_until_a_head_names_it() -> None:
     assert world.state().floor == 0
 
 
+def test_rule_8_one_that_was_claimed_before_there_were_windows_is_named_though_nothing_was_counted() -> None:
+    world = Windowed(windowing=None)
+    turn(world.member(1))
+    assert not world.stored[0].metadata.flush
+    world.configured = (configured(HOURLY, revision=2),)
+    world.at(0, 100, 5000)
+    process = alone(world, 2)
+    settle(world, process)
+    assert process.ownership.stored() == {0: 2}
+    assert finals(world) == [(0, True, 1)]
+    world.verify(0)
+
+
 def test_rule_8_one_that_joins_begins_at_the_line_and_holds_finals_back_until_it_has_begun() -> None:
     world = Windowed()
     world.at(0, 100, 1100, 2100, 5000)

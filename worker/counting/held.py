@@ -41,8 +41,13 @@ class Held:
 
     @property
     def ahead(self) -> bool:
-        """Whether the state is beyond what is stored: by records; or by a rule or a drop, if records were judged."""
-        ruled = self.metadata.flush != "" and self.metadata.totals != layout.totals(self.state)
+        """Whether the state is beyond what is stored: by records; or by a rule or a drop.
+
+        Where nothing was judged yet, a rule is stored with the first commit, but for one of windows: only what is
+        stored is published, and who waits for a head to name it would wait for ever.
+        """
+        told = self.metadata.flush != "" or self.waiting
+        ruled = told and self.metadata.totals != layout.totals(self.state)
         return self.state.offset != self.metadata.offset or ruled
 
 

@@ -37,6 +37,8 @@ class Process(Member):
         configured = world.rng.choice(world.configured)
         if world.layout == 1:  # its workers knew no limit for batches
             configured = replace(configured, terms=replace(configured.terms, max_batch_bytes=None))
+        if world.layout < 3:  # nor windows
+            configured = replace(configured, terms=replace(configured.terms, windowing=None))
         world.used.add(configured)
         self.log = MemoryLog(world, self)
         store = OlderStore(world, world.layout) if world.layout < LAYOUT else MemoryStore(world)
