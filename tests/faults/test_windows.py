@@ -221,6 +221,16 @@ def test_rule_6_a_partition_without_room_waits_and_goes_on_once_those_that_stand
     world.verify(1)
 
 
+def test_rule_11_an_owner_takes_nothing_from_another_deployments_head() -> None:
+    world = Windowed()
+    process = world.member(1)
+    turn(process)
+    process.publisher.tick()
+    world.heads[-1] = replace(world.heads[-1], lineage={**world.heads[-1].lineage, "group": "theirs"})
+    with pytest.raises(StateLost, match="Two deployments would publish under one name"):
+        process.ownership.compare()
+
+
 def test_rule_12_a_head_that_was_deleted_stops_a_stream_of_windows() -> None:
     world = Windowed()
     world.at(0, 100, 5000)

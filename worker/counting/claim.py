@@ -182,7 +182,7 @@ class Claim:
             state.skip(first)
         self._follow(partition, state, head, stored, known)
         if state.floor is not None and partition not in head.floors:
-            head = self.witness.head(decided=True)
+            head = self._decided_head()
             if partition not in head.floors:
                 why = f"snapshot {head.sequence} does not name it, though an earlier one did: heads were deleted"
                 self._give_up(partition, why, head)

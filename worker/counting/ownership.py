@@ -21,7 +21,7 @@ import ldp
 from worker.counting import layout
 from worker.counting.claim import Claim, lost
 from worker.counting.columns import Batch
-from worker.counting.head import Head
+from worker.counting.head import Head, foreign
 from worker.counting.held import LONGEST_WAIT, Flush, Held, Wait
 from worker.counting.lineage import differing, lineage_of
 from worker.counting.partition import PartitionState
@@ -365,7 +365,7 @@ class Ownership:
         are let go of. Who waited for either goes on.
 
         Raises:
-            StateLost: it does not name a partition that an earlier one did.
+            StateLost: it is another deployment's, or does not name a partition that an earlier one did.
         """
         states = {
             p: self._held[p].state for p in partitions if p in self._held and self._held[p].state.windowing
@@ -383,6 +383,8 @@ class Ownership:
             # of many heads most say nothing new of these partitions
             self._heed_at = self._clock() + (self._clock() - began) / _SHARE
         for partition, state in states.items():
+            if others := decided.foreign(self._held[partition].metadata.lineage):
+                raise StateLost(foreign(self._stream.name, decided, others))
             if state.floor is None and (floor := decided.floors.get(partition)) is not None:
                 state.admit(floor)
                 self._events.admitted(partition, floor)
