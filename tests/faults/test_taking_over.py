@@ -1,6 +1,5 @@
 """When a publisher ticks that has taken over: by a clock that passes only while it waits."""
 
-import time
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
@@ -19,13 +18,12 @@ SOON = publisher._SOON_SECONDS
 class Turns:
     """What a publishing thread waits by: something happens at the end of each wait, and then it is to tick."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self) -> None:
         self.waits, self._now = list[float](), 1000.0
-        clock = SimpleNamespace(monotonic=lambda: self._now, perf_counter=time.perf_counter)
-        monkeypatch.setattr(publisher, "time", clock)
 
     def run(self, process: Process, *happen: Callable[[], object] | None) -> list[float]:
         """Lets things happen in turn; returns what was waited before each of them, and at last."""
+        process.publisher._clock = lambda: self._now
         self.waits.clear()
         left = list(happen)
 
@@ -52,20 +50,16 @@ def sent_and_counted(world: Still, process: Process) -> Callable[[], None]:
     return happen
 
 
-def test_the_first_snapshot_comes_as_soon_as_the_partition_is_claimed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    world, turns = Still(), Turns(monkeypatch)
+def test_the_first_snapshot_comes_as_soon_as_the_partition_is_claimed() -> None:
+    world, turns = Still(), Turns()
     process = alone(world, 1)
     counted = sent_and_counted(world, process)
     assert turns.run(process, None, None, counted, None, counted) == [SOON, SOON, SOON, EVERY, EVERY, EVERY]
     assert [sequence for sequence, _ in world.snapshots] == [1, 2]
 
 
-def test_who_takes_over_looks_soon_for_what_is_new_until_that_is_published(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    world, turns = Still(), Turns(monkeypatch)
+def test_who_takes_over_looks_soon_for_what_is_new_until_that_is_published() -> None:
+    world, turns = Still(), Turns()
     before = alone(world, 1)
     turns.run(before, sent_and_counted(world, before))
     process = alone(world, 2)
@@ -75,8 +69,8 @@ def test_who_takes_over_looks_soon_for_what_is_new_until_that_is_published(
     assert [sequence for sequence, _ in world.snapshots] == [1, 2]
 
 
-def test_where_nothing_is_new_looking_soon_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    world, turns = Still(), Turns(monkeypatch)
+def test_where_nothing_is_new_looking_soon_ends() -> None:
+    world, turns = Still(), Turns()
     before = alone(world, 1)
     turns.run(before, sent_and_counted(world, before))
     process = alone(world, 2)
@@ -88,7 +82,7 @@ def test_where_nothing_is_new_looking_soon_ends(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_who_cannot_publish_does_not_try_more_often_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    world, turns = Still(), Turns(monkeypatch)
+    world, turns = Still(), Turns()
     process = alone(world, 1)
 
     def fail() -> None:

@@ -404,6 +404,7 @@ class Worker(Member):
             0,
             Recommender(stream, (), 0.0, events, clock),
             events,
+            clock=clock,
         )
         self.stopping, self.raised = Stopping(world), list[Exception]()
         self.ended = Stopping(world, self._demand_let_go)

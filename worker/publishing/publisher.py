@@ -102,7 +102,7 @@ class Publisher:
         Readers have waited since the one before went away. Where nothing is new, that ends after ``every`` seconds.
         """
         waits_for_epoch = self._epoch() is None
-        new = self._taken_over is not None and time.monotonic() < self._taken_over + every
+        new = self._taken_over is not None and self._clock() < self._taken_over + every
         return min(every, _SOON_SECONDS) if waits_for_epoch or new else every
 
     def tick(self) -> None:
@@ -175,7 +175,7 @@ class Publisher:
         if head.sequence and (differing := head.foreign(lineage)):
             raise StateLost(foreign(self._stream.name, head, differing))
         self._events.opened(head.sequence)
-        self._taken_over = time.monotonic()
+        self._taken_over = self._clock()
         return head
 
     def _is_new(self, cut: Cut, reports: int) -> bool:
