@@ -27,18 +27,20 @@ from kafka import TopicPartition
 from kafka.admin import OffsetSpec
 from rich.text import Text
 
-from deploy.demo.story import Story, bar, console, report, say, step, tell
+from deploy.demo.story import Story, bar, by_hours, console, report, say, step, tell
 from deploy.local.services import Services, UnavailableError
 from deploy.local.workers import Worker
 from ldp.snapshot import Snapshot, head_document
 from worker import audit, check, config
 from worker.cli.audit import render as render_verdict
+from worker.counting.windows import milliseconds
 from worker.kafka import brokers, sender, topics
 from worker.kafka.errors import BrokerError
 from worker.kafka.snapshots import SnapshotReader
 from worker.observe import logs
 from worker.simulation.crowd import Crowd, SimulationError, draw, read_counts
 from worker.simulation.records import records
+from worker.simulation.times import spread
 from worker.store.errors import StoreError
 
 HERE = Path(__file__).resolve().parent
@@ -51,8 +53,10 @@ COLUMN = "count_2020_06_16"
 PARTITIONS = 4
 RATE = 25_000  # reports a second at most, so that there is something to watch
 KILL_AT = 0.35  # of the users
-READY_SECONDS, COVER_SECONDS = 90, 120
+READY_SECONDS, COVER_SECONDS, READER_SECONDS = 90, 120, 30
 STREAM = "emoji"
+WINDOW, HOURS = "6h", 24
+HOUR_MS = 3_600_000
 
 
 class DemoError(RuntimeError):
@@ -149,12 +153,14 @@ class Sending(threading.Thread):
     """Sends all users' reports on a thread of its own.
 
     The truth is drawn with a seed; the coins of the perturbation are the system's secret ones, as on a device, so the
-    estimates differ a little from run to run. One report a record: what devices send.
+    estimates differ a little from run to run. One report a record: what devices send. The records' times are
+    spread over a day that is over.
     """
 
-    def __init__(self, conf: config.Config, crowd: Crowd) -> None:
+    def __init__(self, conf: config.Config, crowd: Crowd, day: int) -> None:
         super().__init__(name="sending", daemon=True)
         self._conf, self._crowd = conf, crowd
+        self._at = spread(USERS, begin=day, end=day + HOURS * HOUR_MS, jitter=0, seed=SEED)
         self.acknowledged = 0
         self.sent: sender.Sent | None = None
         self.error: Exception | None = None
@@ -175,7 +181,7 @@ class Sending(threading.Thread):
             served = self._conf.served(STREAM)
             made = records(served.stream, self._crowd.values, seed=SEED)
             self.sent = sender.send(
-                self._conf, served, made, rate=RATE, on_acknowledged=self._on_acknowledged
+                self._conf, served, made, rate=RATE, at=self._at, on_acknowledged=self._on_acknowledged
             )
         except Exception as error:
             self.error = error
@@ -192,7 +198,7 @@ class Sending(threading.Thread):
 def prepare(conf: config.Config) -> None:
     """Creates the topics, and checks all that can be wrong."""
     with brokers.connect(conf) as admin:
-        created = topics.create(admin, conf, PARTITIONS)
+        created = topics.create(admin, conf, PARTITIONS, event_time=True)
     for one in created:
         say(f"created {one.spec.name}, {one.topic.partitions} partition(s), for {one.spec.role}")
     findings = check.findings(conf)
@@ -247,12 +253,12 @@ def covers(snapshot: Snapshot | None, ends: Mapping[int, int]) -> bool:
 
 
 def follow(
-    conf: config.Config, crowd: Crowd, workers: Workers, story: Story, snapshots: SnapshotReader
+    conf: config.Config, crowd: Crowd, day: int, workers: Workers, story: Story, snapshots: SnapshotReader
 ) -> Snapshot:
     """Sends all reports, tells each snapshot, replaces a worker midway; returns the snapshot that covers all."""
     latest = None
     killed = False
-    with Sending(conf, crowd) as sending, bar(USERS) as move:
+    with Sending(conf, crowd, day) as sending, bar(USERS) as move:
         while sending.is_alive():
             if (fresh := snapshots.latest(0.25)) is not None:
                 story.tell(latest := fresh)
@@ -282,6 +288,17 @@ def follow(
     return latest
 
 
+def windows(conf: config.Config, day: int) -> list[Snapshot]:
+    """Returns the windows of the day as they stand on the snapshot topic, each with the newest there is of it."""
+    found = []
+    for start in range(day, day + HOURS * HOUR_MS, milliseconds(WINDOW)):
+        with SnapshotReader(conf, STREAM, WINDOW, start) as reader:
+            if (snapshot := reader.latest(READER_SECONDS)) is None:
+                raise DemoError(f"no window {WINDOW!r} that starts at {start} is on the snapshot topic")
+        found.append(snapshot)
+    return found
+
+
 def demo(services: Services, folder: Path, keep: bool) -> int:
     """Runs the demo on running services; returns the exit code."""
     environ = {name: value for name, value in os.environ.items() if not name.startswith(config.PREFIX)}
@@ -296,22 +313,26 @@ def demo(services: Services, folder: Path, keep: bool) -> int:
     served = conf.served(STREAM)
     oracle, labels = served.stream.oracle, served.stream.labels or ()
 
-    step("2. Topics", "ldp-worker create-topics, check")
+    step("2. Topics", "create-topics --event-time, check")
     prepare(conf)
     step("3. Two workers", "ldp-worker run")
     with Workers(folder, environ | ours) as workers:
         begin(workers)
-        step("4. Reports in, snapshots out", "ldp-worker simulate, watch")
+        step("4. Reports in, snapshots out", "ldp-worker simulate --hours, watch")
         crowd = draw(read_counts(COUNTS, COLUMN, "emoji", labels), USERS, SEED)
         say(f"{USERS:,} users, each with one of {oracle.domain_size} emoji drawn from real counts, report it")
+        day = time.time_ns() // 1_000_000 // (HOURS * HOUR_MS) * HOURS * HOUR_MS - HOURS * HOUR_MS
         said = f"through {oracle.name.upper()} with ε = {oracle.epsilon}"
         say(f"{said}: their devices add the noise, nobody sees their emoji.")
+        say(f"They do it in the course of yesterday, {HOURS} hours that take half a minute here.")
         story = Story(labels, crowd)
         with SnapshotReader(conf, STREAM) as snapshots:
-            last = follow(conf, crowd, workers, story, snapshots)
+            last = follow(conf, crowd, day, workers, story, snapshots)
         step(f"5. What snapshot {last.sequence} says of the ten most used emoji")
         report(labels, crowd, last)
-        step("6. The log counted again, by other code", "ldp-worker audit")
+        step("6. The same, by hours of the day", f"ldp-worker watch --window {WINDOW}")
+        by_hours(labels, crowd, windows(conf, day))
+        step("7. The log counted again, by other code", "ldp-worker audit")
         verdict = audit.verify(served, conf)
         console.print(render_verdict(verdict))
         if not verdict.equal:
@@ -349,6 +370,7 @@ def stay(ours: Mapping[str, str], services: Services, workers: Workers, folder: 
     csv = shlex.quote(str(COUNTS))
     for rest in (
         "watch --all",
+        f"watch --window {WINDOW}",
         "audit",
         "check",
         f"simulate --counts {csv} --column {COLUMN} --label-column emoji --users 100000 --malformed-share 0.01",

@@ -101,6 +101,42 @@ def report(labels: Sequence[str], crowd: Crowd, snapshot: Snapshot) -> None:
         say(f"{name:9}{1e6 * error:8.3f} {factor:>8}  {bar}", "bold green" if error == best else "")
 
 
+def by_hours(labels: Sequence[str], crowd: Crowd, windows: Sequence[Snapshot]) -> None:
+    """Prints what the windows say of the most used emoji, and what the users who reported in each have.
+
+    The users report in the order in which they were drawn: each window has the next ones.
+    """
+    top = most_used(crowd)[:3]
+    say("Three emoji in %, by Base, and the 95 % interval of the first.")
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for name in ("  yesterday, UTC", "", "reports"):
+        table.add_column(name, no_wrap=True, justify="right" if name == "reports" else "left")
+    for value in top:
+        table.add_column(labels[value], justify="right", no_wrap=True, min_width=5)
+    table.add_column("95 %", no_wrap=True)
+    first = 0
+    for snapshot in windows:
+        last = first + snapshot.reports
+        truth = np.bincount(crowd.values[first:last], minlength=len(labels)) / snapshot.reports
+        base, (low, high) = snapshot.bodies["base"].frequencies, snapshot.interval()
+        window = snapshot.window
+        assert window.start is not None and window.end is not None
+        hours = f"  {_time(window.start)} to {_time(window.end - 1)}"
+        half = percent((high[top[0]] - low[top[0]]) / 2)
+        row = (percent(base[value]) for value in top)
+        table.add_row(
+            hours, "final" if window.final else "provisional", f"{snapshot.reports:,}", *row, f"± {half}"
+        )
+        table.add_row("", "truth", "", *(percent(truth[value]) for value in top), style="dim")
+        first = last
+    console.print(table)
+    say("What is final is never changed again; the last one may still get reports.")
+
+
+def _time(at: int) -> str:
+    return time.strftime("%H:%M", time.gmtime(at / 1000))
+
+
 def frequencies(crowd: Crowd) -> Vector:
     """The truth: how frequent each emoji is."""
     return np.asarray(crowd.histogram / crowd.histogram.sum())
