@@ -320,3 +320,32 @@ def test_windows_that_are_configured_no_more_are_published_no_more() -> None:
     assert [said["reports"] for said in world.published] == [4]
     assert replace(world.state(), cells={}).since == {}
     world.verify(0)
+
+
+def test_a_record_that_says_a_time_which_no_date_says_counts_and_moves_nothing() -> None:
+    world = Windowed()
+    world.at(0, (1 << 63) - 1, 100, 1100, 253_370_678_400_000, 5000)
+    settle(world, world.member(1))
+    assert (world.state().watermark, world.state().undated, world.state().late) == (5000, 2, {})
+    assert finals(world) == [(0, True, 1), (1, True, 1)]
+    world.verify(0)
+
+
+def test_the_longest_window_of_the_last_time_that_there_is_can_be_dated() -> None:
+    world = Windowed(windowing=Windowing(("all", "31622400s every 86400s")))
+    world.at(0, 253_370_678_399_999)
+    settle(world, world.member(1))
+    ends = {said["window"]["end"] for said in world.published if said["window"]["name"] != "all"}
+    assert (len(ends), max(ends)) == (366, "9999-12-31T00:00:00.000Z")
+
+
+def test_a_stream_without_windows_publishes_whatever_times_its_records_say() -> None:
+    world = Windowed(windowing=None)
+    world.at(0, (1 << 63) - 1, -1, -(1 << 63), 253_402_300_800_000)
+    settle(world, world.member(1))
+    assert (world.state().watermark, world.state().undated) == (-1, 0)
+    assert world.published[-1]["reports"] == 4
+    world.at(0, 7)
+    settle(world, alone(world, 2))
+    assert (world.state().watermark, world.state().reports) == (7, 5)
+    world.verify(0)

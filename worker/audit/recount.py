@@ -11,7 +11,7 @@ from worker.audit.hashes import State
 from worker.audit.parsing import Limits, Malformed, body_of, fingerprint_of
 from worker.audit.protocols import Protocol, protocol_of
 from worker.audit.records import Ints, Records
-from worker.audit.windows import NOWHERE, ends_of, place
+from worker.audit.windows import NOWHERE, ends_of, place, read_times
 
 _PENDING_BYTES = 1 << 20
 _FEW, _LONG = 8, 4096
@@ -161,7 +161,7 @@ def _placed(result: Recount, timestamps: Ints, accepted: Ints, limits: Limits) -
         accepted: which of them are, in the log's order.
         limits: by what they are judged.
     """
-    times, starts = timestamps[accepted], None
+    times, starts = read_times(timestamps[accepted]), None
     if limits.windows is not None:
         placed = place(times, limits.windows, result.watermark, result.closed)
         result.closed = placed.closed

@@ -2,7 +2,8 @@
 
 A window is `1h`, or `24h every 1h`; it begins at multiples of its hop since the epoch. Counted are panes, as long as
 the greatest common divisor of all hops. A record is in the pane of its timestamp, unless the closed line had reached
-the pane's end before it: then it is late, and in none. A record whose timestamp is negative has none, and no pane.
+the pane's end before it: then it is late, and in none. A record whose timestamp is negative has none, and no pane; so
+has one of 9998-12-31 or later: a window of 366 days, the longest, would end beyond the year 9999. Both are read as −1.
 
 The line is the highest timestamp accepted, less grace and what may be out of order; it moves after each accepted record
 that is counted in windows, and never back.
@@ -13,6 +14,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cache
 
 import numpy as np
@@ -21,6 +23,7 @@ from worker.audit.records import Ints
 
 NOWHERE = -1
 """What stands for a pane's start where a record is in none."""
+_DATES_END = int(datetime(9998, 12, 31, tzinfo=UTC).timestamp()) * 1000
 _MILLISECONDS = {"s": 1000, "m": 60 * 1000, "h": 60 * 60 * 1000, "d": 24 * 60 * 60 * 1000}
 AGES = ("1m", "10m", "1h", "6h", "1d", "7d", "older")
 """How long before a late record its pane was closed, at most."""
@@ -119,11 +122,21 @@ class Placed:
     closed: int
 
 
+def read_times(timestamps: Ints) -> Ints:
+    """Returns timestamps as they count: −1 for each that is none, or that no window could be dated of.
+
+    Example:
+        >>> read_times(np.array([0, 253_370_678_399_999, 253_370_678_400_000, -7])).tolist()
+        [0, 253370678399999, -1, -1]
+    """
+    return np.where((timestamps >= 0) & (timestamps < _DATES_END), timestamps, -1)
+
+
 def place(times: Ints, windows: Windows, newest: int | None, closed: int) -> Placed:
     """Places accepted records, which are in the log's order; O(records).
 
     Args:
-        times: (a,) their timestamps, at least one.
+        times: (a,) their timestamps, at least one, as `read_times` has them.
         windows: what they are counted in.
         newest: the highest timestamp accepted before them, in windows or not.
         closed: the line before them.

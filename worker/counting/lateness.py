@@ -12,7 +12,7 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-from worker.counting.windows import UNITS
+from worker.counting.windows import TIME_ENDS, UNITS
 
 Ints = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
@@ -51,11 +51,22 @@ class Placed:
     undated: int = 0
 
 
+def dated(times: Ints) -> Ints:
+    """Returns timestamps with −1 for each that is negative or not below `TIME_ENDS`; O(records).
+
+    Example:
+        >>> dated(np.array([5, (1 << 63) - 1, -7])).tolist()
+        [5, -1, -1]
+    """
+    good = times.view(np.uint64) < TIME_ENDS
+    return times if good.all() else np.where(good, times, -1)
+
+
 def place(times: Ints, watermark: int | None, closed: int, hold: int, pane: int) -> Placed:
     """Places records; O(records).
 
     Args:
-        times: (a,) the timestamps of accepted records in the log's order, at least one; a negative one is none.
+        times: (a,) the timestamps of accepted records in the log's order, at least one, `dated`; −1 is none.
         watermark: the highest accepted before them, or None.
         closed: the line before them.
         hold: what the line is behind the watermark: out of order and grace.

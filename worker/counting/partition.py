@@ -50,8 +50,9 @@ class PartitionState:
         accepted: records counted.
         rejected: malformed records, by reason.
         late: accepted records that were too late for their pane, by age (`lateness.AGES`).
-        undated: accepted records without a timestamp, which are in no pane either.
-        watermark: the highest accepted timestamp in milliseconds, or None before the first.
+        undated: accepted records without a timestamp, or with one that is no time (`windows.TIME_ENDS`), which are in
+            no pane either.
+        watermark: the highest accepted timestamp in milliseconds, or None before the first; −1 before one that is one.
         closed: a pane that ends at or before this line takes no more.
         floor: the line at which its windows begin, as the head said when it admitted the partition; None before that.
         dropped: panes that end at or before this line are in the cell of all time.
@@ -211,7 +212,7 @@ class PartitionState:
         """Counts records that one rule judges; returns how many of them had room."""
         index = None if not decoded.verdicts.any() else np.flatnonzero(decoded.verdicts == 0)
         accepted, counts = (times, decoded.counts) if index is None else (times[index], decoded.counts[index])
-        reports = decoded.reports
+        accepted, reports = lateness.dated(accepted), decoded.reports
         if not len(accepted):
             return len(times)
         if windowing is None:

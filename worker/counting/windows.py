@@ -17,6 +17,9 @@ UNITS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 """Milliseconds of the units that a length is said in."""
 LONGEST = 366 * UNITS["d"]
 """No length that is configured is longer."""
+TIME_ENDS = 253_402_300_800_000 - LONGEST
+"""Times are from the epoch to before this one, so that each window that has one ends before the year 10000: dates are
+written with four digits of a year. A timestamp that is none, as −1 is, says nothing of time (2⁶³ − 1 can be sent)."""
 _LENGTH = re.compile(r"(0|[1-9][0-9]{0,8})([smhd])", re.ASCII)
 
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 SECOND = 1000
+NO_DATE = 253_370_678_400_000
+"""The end of 9998-12-30, from which on a window of 366 days would end in a year of five digits."""
 
 
 def shape(name: str) -> tuple[int, int]:
@@ -48,6 +50,7 @@ class Panes:
 
     def add(self, timestamp: int, indices: Sequence[int], rule: Mapping[str, Any]) -> None:
         """Counts an accepted record."""
+        timestamp = timestamp if 0 <= timestamp < NO_DATE else -1
         if names := [name for name in rule.get("windows", []) if name != "all"]:
             length = math.gcd(*(shape(name)[1] for name in names))
             start = timestamp // length * length

@@ -209,11 +209,11 @@ class World(Scheduler):
         self.answers[partition].append(answer)
 
     def time(self) -> int:
-        """A timestamp: it moves on, and is early, late, far off or missing."""
+        """A timestamp: it moves on, and is early, late, far off, missing or no date that there is."""
         rng = self.rng
         self.event_time += rng.randrange(400) if rng.random() < 0.9 else rng.randrange(6000)
         if rng.random() < 0.02:
-            return -1
+            return (-1, (1 << 63) - 1)[self.event_time % 2]
         off = rng.choice([0, 0, 0, rng.randrange(500), -rng.randrange(1000), -rng.randrange(6000)])
         return max(0, self.event_time + off)
 

@@ -19,6 +19,8 @@ from worker.counting.windows import Windowing
 STREAM = ldp.Stream("panes", ldp.GRR("1", 3))
 LINEAGE = lineage_of("group", STREAM, "topic")
 MINUTE = 60_000
+FAR = 253_370_678_400_000
+"""9998-12-31, in milliseconds: it and what is later is no time."""
 PANES = {
     ("1h",): 60,
     ("all", "1h", "3h every 1h"): 60,
@@ -45,7 +47,7 @@ def make_log(rng, length):
         time = now - rng.choice([0, 0, 0, rng.randrange(5 * MINUTE), rng.randrange(600 * MINUTE)])
         time = rng.choice([time, time, time - time % (10 * MINUTE), now // (60 * MINUTE) * 60 * MINUTE - 1])
         if rng.random() < 0.03:
-            time = -1
+            time = rng.choice([-1, FAR, (1 << 63) - 1, -(1 << 63)])
         what = [rng.randrange(3) for _ in range(rng.choice([1, 1, 1, 2, 5]))]
         if rng.random() < 0.1:
             what = rng.choice(sorted(BAD))
@@ -101,7 +103,7 @@ class Plain:
     def place(self, time):
         """The cell of an accepted record, and by how much it is late."""
         windowing = self.rules[self.begun - 1].terms.windowing
-        if windowing is None or time < 0:
+        if windowing is None or not 0 <= time < FAR:
             return "all", None
         pane = PANES[windowing.windows] * MINUTE
         start = time - time % pane
@@ -129,6 +131,7 @@ class Plain:
             minutes = {1: "1m", 10: "10m", 60: "1h", 360: "6h", 1440: "1d", 10080: "7d"}
             age = next((age for most, age in minutes.items() if behind <= most * MINUTE), "older")
             self.late[age] = self.late.get(age, 0) + 1
+        time = time if 0 <= time < FAR else -1
         if terms.windowing is not None and time < 0:
             self.undated += 1
         for index in what:
@@ -270,12 +273,14 @@ def test_a_changed_grace_moves_the_line_only_behind_its_first_record(cuts):
 
 
 @pytest.mark.parametrize("cuts", [(), (1,), (2,), (1, 2)])
-@pytest.mark.parametrize("far", [2**63 - 1, 2**63 - HOUR])
+@pytest.mark.parametrize("far", [2**63 - 1, 2**63 - HOUR, FAR])
 def test_a_time_at_the_end_of_all_time_wraps_nowhere(far, cuts):
     state = run([HOUR, far, -(2**63)], HOURLY, cuts)
-    pane = far - far % HOUR
-    assert state.cells.keys() == {"all", f"{HOUR}+{HOUR}", f"{pane}+{HOUR}"}
-    assert (state.late, state.undated, state.watermark, state.closed) == ({}, 1, far, far)
+    assert state.cells.keys() == {"all", f"{HOUR}+{HOUR}"}
+    assert (state.late, state.undated, state.watermark, state.closed) == ({}, 2, HOUR, HOUR)
+    last = run([HOUR, FAR - 1, far], HOURLY, cuts)
+    assert last.cells.keys() == {"all", f"{HOUR}+{HOUR}", f"{FAR - HOUR}+{HOUR}"}
+    assert (last.late, last.undated, last.watermark, last.closed) == ({}, 1, FAR - 1, FAR - 1)
 
 
 @pytest.mark.parametrize("cuts", [(), (1,)])

@@ -30,7 +30,8 @@ def log(rng, n=120, stream=STREAM):
     for _ in range(n):
         now += rng.choice((0, 200, 900, 3_000))
         time = now + rng.choice((0, 0, 0, -1_000, -12_000, 5_000, -90_000))
-        time = -1 if rng.randrange(12) == 0 else max(0, time)
+        no_time = rng.choice((-1, -1, -(1 << 63), 253_370_678_400_000, (1 << 63) - 1))
+        time = no_time if rng.randrange(12) == 0 else max(0, time)
         reports = some_reports(stream, rng, rng.randrange(1, 5))
         records.append((time, b"noise" if rng.randrange(10) == 0 else frame(stream, *reports)))
     return records
