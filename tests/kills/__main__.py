@@ -1,7 +1,8 @@
 """Workers killed with SIGKILL at every numbered step of claim, commit and publish, on a real Kafka and a real Redis.
 
 Run as ``python -m tests.kills``; a line for each kill, and at the end what they came to. After each the audit is equal,
-the snapshots' numbers have no hole, and all that was sent is published within a deadline; else it ends there.
+the snapshots' numbers have no hole, each window is final once, and all that was sent is published within a deadline;
+else it ends there.
 """
 
 import argparse
@@ -40,7 +41,7 @@ def main() -> None:
     ways = Counter(f"{outcome.point.aim.turn}, {outcome.point.way}" for outcome in outcomes)
     say(f"{len(outcomes)} kills: " + ", ".join(f"{count} {way}" for way, count in sorted(ways.items())))
     say(
-        "every audit equal, no hole in the snapshots; all published after"
+        "every audit equal, no hole in the snapshots, each window final once; all published after"
         f" {statistics.median(took):.1f} s in the median, {took[-1]:.1f} s at most"
     )
 

@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.kills.steps import STEPS, TURNS, found
+from tests.kills.steps import STEPS, TURNS, content, found
 
 
 @dataclass(frozen=True)
@@ -27,11 +27,12 @@ class Aim:
     """Where to die.
 
     Attributes:
-        turn: claim, commit or publish.
+        turn: claim, commit, publish or heed.
         number: of the step.
         side: before, during or after.
         arrival: at which arrival there, counted from when it was aimed.
         delay: seconds from the beginning of the step, where it is during it.
+        of: what the turn must have had until then, see `tests.kills.steps.content`; empty for anything.
     """
 
     turn: str
@@ -39,10 +40,12 @@ class Aim:
     side: str
     arrival: int = 1
     delay: float = 0.0
+    of: str = ""
 
     def __str__(self) -> str:
         late = f"+{1000 * self.delay:.1f}ms" if self.side == "during" else ""
-        return f"{self.turn} {self.number} {self.side}{late} #{self.arrival}"
+        of = f" of {self.of}" if self.of else ""
+        return f"{self.turn} {self.number}{of} {self.side}{late} #{self.arrival}"
 
 
 class Killer:
@@ -72,6 +75,7 @@ class Killer:
         def turned(*args: Any, **named: Any) -> Any:
             before = vars(self._local).copy()
             self._local.turn, self._local.calls, self._local.within = turn, Counter[str](), False
+            self._local.had = {""}
             try:
                 return function(*args, **named)
             finally:
@@ -86,6 +90,7 @@ class Killer:
             if getattr(local, "turn", None) is None or local.within:  # a part of another step
                 return function(*args, **named)
             local.calls[call] += 1
+            local.had.add(content(call, args, named))
             step = found(local.turn, owner, call, local.calls[call])
             if step is None:
                 return function(*args, **named)
@@ -103,6 +108,8 @@ class Killer:
     def _at(self, turn: str, number: int, *sides: str) -> None:
         aim = self._aim
         if aim is None or (aim.turn, aim.number) != (turn, number) or aim.side not in sides:
+            return
+        if aim.of not in self._local.had:
             return
         self._arrived += 1
         if self._arrived != aim.arrival:

@@ -17,9 +17,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from tests.integration.harness import Sending, Worker, World, assert_snapshot_topic, dead_letters, until
+from tests.integration.harness import (
+    EVENT_TIME,
+    WINDOWED,
+    Published,
+    Sending,
+    Worker,
+    World,
+    assert_snapshot_topic,
+    dead_letters,
+    event_time,
+    until,
+)
 from tests.kills.dying import Aim
-from tests.kills.steps import STEPS, Step
+from tests.kills.steps import ALONE, DELETED, FINAL, STEPS, Step
 
 LAG_SECONDS = 60.0
 """Until when everything that was sent before a kill has to be counted and published."""
@@ -61,30 +72,40 @@ def points(seed: int = 0) -> list[Point]:
     """Returns all kill points, in an order drawn from the seed, as the moments are."""
     rng = random.Random(seed)
     made = []
-    for step in STEPS:
-        for way, sides, arrivals in _ways(step):
+    for step in {(step.turn, step.number): step for step in STEPS}.values():
+        for way, sides, arrivals, of in _ways(step):
             for side, arrival in itertools.product(sides, arrivals):
                 most = _LONG.get((step.turn, step.number), _CALL_SECONDS)
                 delay = rng.uniform(0, most) if side == "during" else 0.0
-                made.append(Point(way, Aim(step.turn, step.number, side, arrival, delay)))
+                made.append(Point(way, Aim(step.turn, step.number, side, arrival, delay, of)))
     rng.shuffle(made)
     return made
 
 
-def _ways(step: Step) -> Iterator[tuple[str, tuple[str, ...], tuple[int, ...]]]:
-    """The ways to a step, each with the sides and the arrivals that it can have."""
+def _ways(step: Step) -> Iterator[tuple[str, tuple[str, ...], tuple[int, ...], str]]:
+    """The ways to a step, each with the sides and the arrivals that it can have, and what is published."""
     all_sides, ends = ("before", "during", "after"), ("before", "after")
     if step.turn == "claim":
-        yield "fresh", ends, (3,) if step.each else (1,)
-        yield "joins", all_sides, (1, 2) if step.each else (1,)
-        yield "follows", ends, (1,)
+        if step.number < 10:  # what is claimed first is read only once a head admits it
+            yield "fresh", ends, (3,) if step.each else (1,), ""
+        yield "joins", all_sides, (1, 2) if step.each else (1,), ""
+        yield "follows", ends, (1,), ""
     elif step.turn == "commit":
-        yield "runs", all_sides, (1, 2, 4, 7)
+        yield "runs", all_sides, (1, 2, 4, 7), ""
+    elif step.turn == "heed":
+        yield "fresh", ends, (3,) if step.each else (1,), ""
+        if step.number in (1, 3):
+            yield "runs", all_sides, (1, 2), ""
     elif step.number == 2:  # once in the life of a publisher
-        yield "follows", all_sides, (1,)
-        yield "fresh", ends, (1,)
+        yield "follows", all_sides, (1,), ""
+        yield "fresh", ends, (1,), ""
     else:
-        yield "runs", all_sides, (1, 5) if step.each else (1, 2)
+        yield "runs", all_sides, (1, 5) if step.each else (1, 2), ""
+        if step.number >= 5:
+            for of in (FINAL, DELETED):
+                yield "runs", all_sides, (1,), of
+        if 5 <= step.number < 10:  # nobody is told of a head alone
+            yield "fresh", ends, (1,), ALONE
 
 
 class Dying(Worker):
@@ -105,10 +126,18 @@ class Outcome:
     Attributes:
         point: where.
         seconds: from the death to a snapshot of all that had been sent by then.
+        finals: how many windows of its stream were final by then.
+        deleted: how many of them were deleted.
     """
 
     point: Point
     seconds: float
+    finals: int
+    deleted: int
+
+    def __str__(self) -> str:
+        said = f"published after {self.seconds:.1f} s; {self.finals} windows final, {self.deleted} of them deleted"
+        return f"    {said}, each once"
 
 
 class Ground(World):
@@ -125,14 +154,16 @@ class Ground(World):
 
     def __init__(self, kafka: str, redis_url: str, folder: Path, seed: int) -> None:
         folder.mkdir(parents=True)
-        super().__init__(kafka, redis_url, folder, partitions=PARTITIONS)
+        super().__init__(kafka, redis_url, folder, partitions=PARTITIONS, reports=EVENT_TIME, **WINDOWED)
         self._choice = random.Random(seed)
         self._counting: list[Worker] = []
         self._malformed = 0
 
     def __enter__(self) -> Self:
         super().__enter__()
-        self._sending = Sending(self, pause=0.1).__enter__()
+        self.published = Published(self.kafka, self.config.snapshots.topic, self.name)
+        self._closing.append(self.published.close)
+        self._sending = Sending(self, pause=0.1, when=event_time).__enter__()
         return self
 
     def __exit__(self, *raised: object) -> None:
@@ -157,7 +188,9 @@ class Ground(World):
         else:
             self._counting = self.join(1, dead)
         self._caught_up(ends)
-        return Outcome(point, time.monotonic() - began)
+        return Outcome(
+            point, time.monotonic() - began, len(self.published.finals), len(self.published.deleted)
+        )
 
     def _joining(self, aim: Aim) -> list[Worker]:
         known = self.members()
@@ -200,8 +233,7 @@ class Ground(World):
 
         until(covered, f"a snapshot of all of {ends}", LAG_SECONDS)
         self.assert_audit_equal()
-        sequences = self.snapshots.sequences
-        assert sequences == list(range(1, len(sequences) + 1))
+        self.published.read(self.snapshots.sequence())
         assert all(worker.alive() for worker in self._counting)
         self.assert_keys()
 
@@ -212,6 +244,7 @@ class Ground(World):
         self.assert_right(last)
         assert last.complete
         assert assert_snapshot_topic(self) == last.sequence
+        self.published.read(last.sequence)
         assert len(dead_letters(self, self._malformed, once=False)) == self._malformed
 
 
@@ -248,5 +281,6 @@ def run(
             for point in [*fresh[number : number + 1], *others[number::streams]]:
                 say(f"{len(outcomes) + 1}/{len(chosen)} {point}")
                 outcomes.append(ground.kill(point))
+                say(str(outcomes[-1]))
             ground.finish()
     return outcomes

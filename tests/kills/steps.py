@@ -2,22 +2,26 @@
 
 The numbers are those of `Ownership.claim`, `Ownership.commit` and `Publisher.tick`; tests/faults/test_steps.py holds
 them against their docstrings. A step is found by the turn that it is made in, by the call, and by how often that call
-was made in the turn before: ``bounds`` is step 5 of a claim at first, and then step 9.
+was made in the turn before: ``bounds`` is step 5 of a claim at first, and then step 9. What a head says of windows is
+heeded in turns of their own, whose steps have numbers only here.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 EVER = 1 << 30
 
 LOG, LETTERS = "worker.kafka.log:KafkaLog", "worker.kafka.dead_letters:KafkaDeadLetters"
 STORE, OUTBOX = "worker.store.redis:RedisStore", "worker.kafka.outbox:KafkaOutbox"
 PUBLISHER, PRODUCER = "worker.publishing.publisher:Publisher", "kafka:KafkaProducer"
-EVENTS = "worker.observe.events:StreamEvents"
+EVENTS, STATE = "worker.observe.events:StreamEvents", "worker.counting.partition:PartitionState"
 
 TURNS = {
     "claim": [("worker.counting.ownership:Ownership", "claim")],
     "commit": [("worker.counting.ownership:Ownership", name) for name in ("prepare", "write", "settle")],
     "publish": [(PUBLISHER, "tick")],
+    "heed": [("worker.counting.ownership:Ownership", "_heed")],
 }
 """What a turn of each is: calls within it, on its thread, are the steps."""
 
@@ -27,7 +31,7 @@ class Step:
     """A step, and the call that it consists of.
 
     Attributes:
-        turn: what it is a step of: claim, commit or publish.
+        turn: what it is a step of: claim, commit, publish or heed.
         number: its number there.
         owner: the module, and after a colon the class, if it is a method.
         call: the name of the function.
@@ -66,13 +70,33 @@ STEPS = [
     Step("publish", 2, OUTBOX, "open"),
     Step("publish", 3, STORE, "cut", each=True),
     Step("publish", 4, PUBLISHER, "_is_new"),
-    Step("publish", 5, "ldp.snapshot", "take"),
+    Step("publish", 5, "ldp.snapshot", "take", each=True),
+    Step("publish", 5, "ldp.snapshot", "announce"),
+    Step("publish", 5, "ldp.snapshot", "encode_window", each=True),
+    Step("publish", 5, "ldp.snapshot", "delete_window", each=True),
     Step("publish", 6, STORE, "peek", 2),
     Step("publish", 7, PRODUCER, "send", each=True),
     Step("publish", 8, PRODUCER, "flush"),
     Step("publish", 9, PRODUCER, "commit_transaction"),
     Step("publish", 10, EVENTS, "published"),
+    Step("heed", 1, OUTBOX, "head"),
+    Step("heed", 2, STATE, "admit", each=True),
+    Step("heed", 3, STATE, "drop", each=True),
+    Step("heed", 4, LOG, "start", each=True),
 ]
+
+ALONE, FINAL, DELETED = "a head alone", "a final window", "a deleted window"
+"""What a turn of publishing can have, beside the snapshot of all time."""
+
+
+def content(call: str, args: tuple[Any, ...], named: Mapping[str, Any]) -> str:
+    """Returns what is published by a call, if it is something of windows; else an empty text."""
+    if call == "announce":
+        return ALONE
+    if call == "delete_window" or (call == "send" and named.get("value", b"") is None):
+        return DELETED
+    final = call == "encode_window" and args[0].window.final
+    return FINAL if final or (call == "send" and ("final", b"true") in named.get("headers", ())) else ""
 
 
 def found(turn: str, owner: str, call: str, nth: int) -> Step | None:

@@ -1,8 +1,9 @@
 """A stream under load, and one fault after the other, drawn from a seed; what came of it at the end.
 
 Run as ``python -m tests.soak --minutes 10``. After each fault all that was sent is to be counted and published within a
-deadline, the audit is equal, and the snapshots' numbers have no hole; at the end as many reports are published as were
-sent. What is not so ends it, with exit code 1. Each fault and the end are a line of JSON, too, where ``--lines`` says.
+deadline, the audit is equal, the snapshots' numbers have no hole, and each window is final once; at the end as many
+reports are published as were sent, and each window has those that a plain recount of the log finds. What is not so
+ends it, with exit code 1. Each fault and the end are a line of JSON, too, where ``--lines`` says.
 """
 
 import argparse
@@ -43,6 +44,7 @@ class Soak:
     def __init__(self, stage: Stage, tell: Callable[[dict[str, Any]], None]) -> None:
         self._stage, self._tell = stage, tell
         self.recoveries: dict[str, list[float]] = defaultdict(list)
+        self._panes: list[int] = []
         self._latencies = {"commit": Latencies("commit_seconds"), "snapshot": Latencies("snapshot_seconds")}
 
     def meet(self, fault: Fault) -> None:
@@ -54,10 +56,19 @@ class Soak:
         took = time.monotonic() - began
         seconds = stage.recovered()
         stage.assert_serving()
-        stage.assert_right()
+        verdict = stage.assert_right()
+        self._panes.append(verdict.panes)
         self.recoveries[fault.__name__].append(seconds)
         self._tell(
-            {"fault": fault.__name__, "seconds": round(took, 1), "recovery_seconds": round(seconds, 2)}
+            {
+                "fault": fault.__name__,
+                "seconds": round(took, 1),
+                "recovery_seconds": round(seconds, 2),
+                "panes": verdict.panes,
+                "late": verdict.late,
+                "finals": len(stage.published.finals),
+                "deleted": len(stage.published.deleted),
+            }
         )
         time.sleep(_CALM_SECONDS)
 
@@ -78,7 +89,9 @@ class Soak:
             "audit": "equal",
             "faults": len(every),
             "recovery_seconds": {"median": statistics.median(every), "most": max(every)},
+            "panes": {"median": statistics.median(self._panes), "most": max(self._panes)},
             "memory_mib": asdict(watch.memory()),
+            "memory_mib_peaks": watch.peaks(),
             "open_files": asdict(watch.files()),
             **{
                 f"{name}_seconds_at_most": {f"{q:.0%}": latencies.quantile(q) for q in (0.5, 0.99)}
@@ -110,7 +123,7 @@ def main() -> None:
             if lines:
                 print(json.dumps(facts), file=lines, flush=True)
 
-        with Stage(arguments.seed, arguments.rate, say) as stage, Watch(stage.steady.process.pid) as watch:
+        with Stage(arguments.seed, arguments.rate, say) as stage, Watch(stage.pids) as watch:
             soak, end = Soak(stage, tell), time.monotonic() + 60 * arguments.minutes
             chosen = [fault for fault in FAULTS if arguments.only in fault.__name__]
             for fault in chosen if arguments.each else drawn(chosen, arguments.seed, end):

@@ -15,7 +15,7 @@ from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssi
 
 from tests.integration.harness import frozen, until
 from tests.integration.harness.proxy import Proxy
-from tests.soak.stage import SESSION_SECONDS, Stage, another
+from tests.soak.stage import MOST_PARTITIONS, SESSION_SECONDS, Stage, another
 from worker.kafka import quirks
 
 Fault = Callable[[Stage], None]
@@ -94,6 +94,25 @@ def publisher_killed_inside(stage: Stage) -> None:
         stage.replace()
     finally:
         stage.steady.go_on()
+
+
+def clock_jumped(stage: Stage) -> None:
+    """The wall clock of one worker jumps an hour ahead, an hour back, and is right again."""
+    victim = stage.rng.choice(stage.workers)
+    for seconds in (3590.0, -3590.0, 0.0):
+        stage.jump(victim, seconds)
+        time.sleep(stage.rng.uniform(2, 4))
+
+
+def partitions_added(stage: Stage) -> None:
+    """The topic gets a partition more, which counts once a head names it; a few times in all."""
+    world = stage.world
+    if world.partitions < MOST_PARTITIONS:
+        world.admin.create_partitions({world.topic: world.partitions + 1})
+        world.partitions += 1
+        until(
+            lambda: sorted(p for w in stage.workers for p in w.owned()) == [*range(world.partitions)], "owned"
+        )
 
 
 # --- Redis ------------------------------------------------------------------------------------------------------------
@@ -287,6 +306,7 @@ def transaction_hanging_on_snapshots(stage: Stage) -> None:
 
 FAULTS: tuple[Fault, ...] = (
     *(worker_killed, worker_stopped, worker_silent, rebalance_storm, publisher_killed_inside),
+    *(clock_jumped, partitions_added),
     *(redis_killed, redis_frozen, redis_full, redis_set_back, redis_failed_over),
     *(redis_swallowed, redis_delayed, redis_cut, kafka_swallowed, kafka_delayed, kafka_cut),
     *(kafka_killed, kafka_frozen, offsets_deleted),

@@ -17,12 +17,26 @@ import numpy as np
 
 from deploy.local.services import Server, Services, free_ports
 from ldp import frames
-from tests.integration.harness import TIMEOUT_SECONDS, World, until
+from tests.integration.harness import (
+    EVENT_TIME,
+    TIMEOUT_SECONDS,
+    WINDOWED,
+    Published,
+    World,
+    event_time,
+    until,
+)
 from tests.integration.harness.processes import Worker
 from tests.integration.harness.proxy import Proxy
+from tests.integration.harness.reader import Snapshots
 from tests.integration.harness.truth import Reports
+from tests.soak import recount
+from worker.audit import StreamVerdict
 
-PARTITIONS = 6
+PARTITIONS, MOST_PARTITIONS = 6, 9
+"""At the beginning, and at most."""
+_CLOSING_MS = 40_000
+"""How far beyond all others the last records are, so that all windows become final."""
 SESSION_SECONDS = 10.0
 """After so long the group takes a silent member's partitions away."""
 LAG_SECONDS = 90.0
@@ -68,7 +82,8 @@ class Load:
 
     def _run(self) -> None:
         turn, rng = random.Random(self._seed), np.random.default_rng(self._seed)
-        producer = self._world.open_producer()
+        # one that hears soon of partitions that are added
+        producer = self._world.open_producer(metadata_max_age_ms=3000)
         began, sent = time.monotonic(), 0
         while not self._stop.wait(0.05):
             due = int((time.monotonic() - began) * self._rate)
@@ -77,14 +92,14 @@ class Load:
             ):  # the broker is away: what is missed meanwhile is not sent later
                 began, sent, due = time.monotonic(), 0, 0
             for _ in range(due - sent):
-                partition = turn.randrange(self._world.partitions)
+                partition = turn.choice(sorted(producer.partitions_for(self._world.topic)))
                 if turn.random() < _MALFORMED:
                     self.malformed += 1
                     value = b"malformed"
                 else:
                     self.reports.append(self._world.draw(turn.randint(1, 3), rng))
                     value = frames.encode(self._world.stream, self.reports[-1])
-                self._futures.append(self._world.put(value, partition, producer))
+                self._futures.append(self._world.put(value, partition, producer, event_time(turn)))
             sent = max(sent, due)
             while self._futures and self._futures[0].is_done:
                 self._acknowledged(self._futures.popleft())
@@ -98,6 +113,11 @@ class Load:
 
 class _Traced(Worker):
     module = "tests.soak.traced"
+
+    @classmethod
+    def launch(cls, toml: Path, log: Path, *options: str) -> Self:
+        """Starts one, and does not wait."""
+        return super().launch(toml, log, *options, "--clock", str(log.with_suffix(".clock")))
 
 
 class _Stream(World):
@@ -138,9 +158,15 @@ class Stage:
                     f"redis://127.0.0.1:{self.redis_proxy.port}/0",
                     self.folder,
                     partitions=PARTITIONS,
+                    reports=EVENT_TIME,
+                    **WINDOWED,
                     brokers=f"127.0.0.1:{self.kafka_proxy.port}",
                 )
             )
+            self.published = Published(
+                self.services.kafka.address, self.world.config.snapshots.topic, self.world.name
+            )
+            stack.callback(self.published.close)
             self.steady, self.mortal = self.world.start(2)
             self.load = Load(self.world, self._rate, self._seed)
             self.load.start()
@@ -160,10 +186,21 @@ class Stage:
         """Those that are to count now."""
         return self.steady, self.mortal
 
+    def pids(self) -> list[int]:
+        """Of the workers that are to count now, the steady one's first."""
+        return [worker.process.pid for worker in self.workers]
+
     def replace(self) -> None:
         """Starts a worker in the place of the mortal one, which has ended."""
         self.ended.append(self.mortal)
         self.mortal = self.world.launch()
+
+    def jump(self, worker: Worker, seconds: float) -> None:
+        """Has the wall clock of a worker be wrong by so many seconds from now on."""
+        jumps = len(worker.events("clock.jumped"))
+        worker.log.with_suffix(".clock").write_text(str(seconds))
+        worker.process.send_signal(signal.SIGUSR1)
+        until(lambda: len(worker.events("clock.jumped")) > jumps, f"the clock of {worker.log.name} jumps")
 
     def recovered(self) -> float:
         """Waits until what was sent until now is counted and published; returns the seconds.
@@ -194,13 +231,13 @@ class Stage:
             tail = worker.log.read_text(errors="replace").splitlines()[-120:]
             self.say("\n".join([f"slow: the end of {worker.log.name}", *tail]))
 
-    def assert_right(self) -> None:
-        """Asserts what holds at any time: an equal audit, no hole in the snapshots, and keys that stay."""
+    def assert_right(self) -> StreamVerdict:
+        """Asserts what holds at any time: an equal audit, what is published once and in order, and keys that stay."""
         verdict = self.world.audit()
         assert verdict.difference is None, verdict.difference
-        sequences = self.world.snapshots.sequences
-        assert sequences == list(range(1, len(sequences) + 1)), f"the snapshots' numbers: {sequences[-5:]}"
+        self.published.read(self.world.snapshots.sequence())
         self.world.assert_keys()
+        return verdict
 
     def assert_serving(self) -> None:
         """Asserts that both workers serve, now or soon."""
@@ -209,12 +246,30 @@ class Stage:
             assert not worker.events("stream.stopped")
 
     def finish(self) -> Mapping[str, int]:
-        """Ends the load; returns what was sent and what was counted, once all is published."""
+        """Ends the load; returns what was sent and what was counted, once all is published, and all windows final.
+
+        Raises:
+            AssertionError: a window was not final once, or with other reports than a plain recount of the log finds.
+        """
         self.load.stop()
         self.world.sent.reports += self.load.reports
+        self._close_windows()
         last = self.world.covered()
         totals = self.world.totals()
-        self.assert_right()
+        plain = recount.read(self.world, self.published.floors)
+        due = {**plain.finals("5s", 5000), **plain.finals("20s every 5s", 20_000)}
+
+        def final() -> bool:
+            self.published.read(self.world.snapshots.sequence())
+            return self.published.finals.keys() >= due.keys()
+
+        until(final, "all windows that are over are final")
+        assert self.published.finals == due
+        verdict = self.assert_right()
+        assert verdict.late == plain.late, (
+            f"{verdict.late} late by the audit, {plain.late} by a plain recount"
+        )
+        self._assert_remaining()
         return {
             "reports_sent": self.world.n,
             "reports_counted": last.reports,
@@ -223,7 +278,32 @@ class Stage:
             "records_rejected": sum(totals["rejected"].values()),
             "unacknowledged": self.load.failed,
             "snapshots": last.sequence,
+            "partitions": self.world.partitions,
+            "windows_final": len(self.published.finals),
+            "windows_deleted": len(self.published.deleted),
+            "windows_provisional": self.published.provisional,
+            "records_late": plain.late,
+            "records_undated": plain.undated,
         }
+
+    def _close_windows(self) -> None:
+        """Sends a record to each partition that is newer than all others by far."""
+        for partition in range(self.world.partitions):
+            drawn, at = self.world.draw(1), int(1000 * time.time()) + _CLOSING_MS
+            value = frames.encode(self.world.stream, drawn)
+            self.world.sent.futures.append(self.world.put(value, partition, timestamp=at))
+            self.world.sent.reports.append(drawn)
+
+    def _assert_remaining(self) -> None:
+        """Asserts that who reads the topic only now finds just the windows that were not deleted."""
+        world = self.world
+        late = Snapshots(world.kafka, world.config.snapshots.topic, world.name)
+        try:
+            until(lambda: late.sequence() >= self.published.sequence, "another reader has all")
+            found = {(window.name, window.start) for window in late.windows() if window.final}
+        finally:
+            late.close()
+        assert found == self.published.finals.keys() - self.published.deleted
 
 
 @contextlib.contextmanager

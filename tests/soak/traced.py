@@ -1,10 +1,50 @@
-"""``ldp-worker`` that writes where each of its threads is into its log, when SIGUSR2 asks for it."""
+"""``ldp-worker`` that writes where its threads are into its log at SIGUSR2, and whose wall clock jumps at SIGUSR1.
+
+Run as ``python -m tests.soak.traced run --config worker.toml --clock FILE``. The file says by how many seconds the
+clock is wrong; it is read at SIGUSR1. Python's clock is shifted, not the system's: it is wrong for one process alone.
+"""
 
 import faulthandler
+import json
+import os
 import signal
+import sys
+import time
+from pathlib import Path
 
-if __name__ == "__main__":
+_true, _true_ns = time.time, time.time_ns
+
+
+class _Clock:
+    """The wall clock, and by how much it is wrong."""
+
+    def __init__(self, file: Path) -> None:
+        self._file, self._wrong = file, 0.0
+
+    def jump(self, *_: object) -> None:
+        """Reads how wrong it is from now on, and says so."""
+        self._wrong = float(self._file.read_text())
+        os.write(2, (json.dumps({"event": "clock.jumped", "seconds": self._wrong}) + "\n").encode())
+
+    def seconds(self) -> float:
+        return _true() + self._wrong
+
+    def nanoseconds(self) -> int:
+        return _true_ns() + int(1e9 * self._wrong)
+
+
+def main() -> None:
+    """Runs the worker."""
+    at = sys.argv.index("--clock")
+    clock = _Clock(Path(sys.argv[at + 1]))
+    del sys.argv[at : at + 2]
+    time.time, time.time_ns = clock.seconds, clock.nanoseconds
+    signal.signal(signal.SIGUSR1, clock.jump)
     faulthandler.register(signal.SIGUSR2, all_threads=True)
     from worker import cli
 
     cli.main()
+
+
+if __name__ == "__main__":
+    main()

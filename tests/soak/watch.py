@@ -5,6 +5,7 @@ import os
 import threading
 import time
 from collections import defaultdict
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,26 +26,30 @@ class Slope:
     Attributes:
         first: at the beginning, once warm.
         last: at the end.
+        most: at any time.
         hourly: the slope of the straight line that fits best, an hour.
+        hourly_after: the same over the second half alone: what caches grow by ends, what leaks goes on.
     """
 
     first: float
     last: float
+    most: float
     hourly: float
+    hourly_after: float
 
 
 class Watch:
-    """Looks at a process again and again, on a thread of its own; a context manager.
+    """Looks at processes again and again, on a thread of its own; a context manager.
 
     Args:
-        pid: the process.
+        pids: the processes at the moment, the one first that is there all the time.
     """
 
-    def __init__(self, pid: int) -> None:
-        self._folder = Path(f"/proc/{pid}")
+    def __init__(self, pids: Callable[[], Sequence[int]]) -> None:
+        self._pids = pids
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
-        self._seen: list[tuple[float, float, float]] = []
+        self._seen: dict[int, list[tuple[float, float, float]]] = defaultdict(list)
 
     def __enter__(self) -> "Watch":
         self._thread.start()
@@ -55,27 +60,38 @@ class Watch:
         self._thread.join()
 
     def memory(self) -> Slope:
-        """Of the resident set, in MiB."""
+        """Of the resident set of the first process, in MiB."""
         return self._slope(1)
 
+    def peaks(self) -> list[float]:
+        """The largest resident set of each process that there was, in MiB."""
+        return [round(max(resident for _, resident, _ in seen), 1) for seen in self._seen.values()]
+
     def files(self) -> Slope:
-        """Of the open files."""
+        """Of the open files of the first process."""
         return self._slope(2)
 
     def _slope(self, column: int) -> Slope:
-        seen = np.array(self._seen)
-        began = seen[0, 0] + min(WARM_SECONDS, (seen[-1, 0] - seen[0, 0]) / 2)
-        warm = seen[seen[:, 0] >= began]
-        hourly = 3600 * float(np.polyfit(warm[:, 0], warm[:, column], 1)[0])
-        return Slope(float(warm[0, column]), float(warm[-1, column]), hourly)
+        seen = np.array(next(iter(self._seen.values())))
+        began, ended = seen[0, 0], seen[-1, 0]
+        warm = seen[seen[:, 0] >= began + min(WARM_SECONDS, (ended - began) / 2)]
+        after = seen[seen[:, 0] >= (began + ended) / 2]
+        hourly, hourly_after = (
+            3600 * float(np.polyfit(some[:, 0], some[:, column], 1)[0]) for some in (warm, after)
+        )
+        values = warm[:, column]
+        return Slope(float(values[0]), float(values[-1]), float(seen[:, column].max()), hourly, hourly_after)
 
     def _run(self) -> None:
         pages = os.sysconf("SC_PAGE_SIZE")
         while not self._stop.wait(_SECONDS):
-            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-                resident = int((self._folder / "statm").read_text().split()[1]) * pages / _MIB
-                files = sum(1 for _ in (self._folder / "fd").iterdir())
-                self._seen.append((time.monotonic(), resident, files))
+            for pid in self._pids():
+                folder = Path(f"/proc/{pid}")
+                with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                    resident = int((folder / "statm").read_text().split()[1]) * pages / _MIB
+                    files = sum(1 for _ in (folder / "fd").iterdir())
+                    if resident:  # one that was killed has none
+                        self._seen[pid].append((time.monotonic(), resident, files))
 
 
 class Latencies:

@@ -349,10 +349,17 @@ class Sending:
         world: whose stream.
         reports: of each record.
         pause: seconds between five records and the next five.
+        when: draws the time of a record; None for that of its sending.
     """
 
-    def __init__(self, world: World, reports: int = 2, pause: float = 0.02) -> None:
-        self._world, self._reports, self._pause = world, reports, pause
+    def __init__(
+        self,
+        world: World,
+        reports: int = 2,
+        pause: float = 0.02,
+        when: Callable[[random.Random], int | None] = lambda _: None,
+    ) -> None:
+        self._world, self._reports, self._pause, self._when = world, reports, pause, when
         self._stop = threading.Event()
         self._sent = Sent()
         self._thread = threading.Thread(target=self._send, daemon=True)
@@ -385,7 +392,7 @@ class Sending:
                 drawn = self._world.draw(self._reports, rng)
                 value = frames.encode(self._world.stream, drawn)
                 partition = turn.randrange(self._world.partitions)
-                self._sent.futures.append(self._world.put(value, partition, producer))
+                self._sent.futures.append(self._world.put(value, partition, producer, self._when(turn)))
                 self._sent.reports.append(drawn)
 
 
