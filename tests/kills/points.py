@@ -32,7 +32,7 @@ from tests.integration.harness import (
 from tests.kills.dying import Aim
 from tests.kills.steps import ALONE, DELETED, FINAL, STEPS, Step
 
-LAG_SECONDS = 60.0
+LAG_SECONDS = 120.0
 """Until when everything that was sent before a kill has to be counted and published."""
 PARTITIONS = 6
 _ALIVE = {"fresh": 0, "joins": 1, "follows": 2, "runs": 1}

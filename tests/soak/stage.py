@@ -39,7 +39,7 @@ _CLOSING_MS = 40_000
 """How far beyond all others the last records are, so that all windows become final."""
 SESSION_SECONDS = 10.0
 """After so long the group takes a silent member's partitions away."""
-LAG_SECONDS = 90.0
+LAG_SECONDS = 120.0
 """Until when, after a fault, everything that was sent until its end has to be counted and published."""
 SLOW_SECONDS = 15.0
 """What takes longer than any time-out that is expected: then the workers say where they are."""
