@@ -7,10 +7,10 @@ from tests.soak.stage import Stage
 
 pytestmark = pytest.mark.integration
 
-QUICK = (faults.redis_swallowed, faults.redis_failed_over, faults.redis_cut)
+QUICK = (faults.redis_swallowed, faults.redis_failed_over, faults.redis_cut, faults.clock_jumped)
 
 
-def test_nothing_is_lost_or_doubled_by_what_happens_to_redis():
+def test_nothing_is_lost_or_doubled_by_what_happens_to_redis_or_a_clock():
     with Stage(11, 200.0, print) as stage:
         for fault in QUICK:
             fault(stage)
@@ -21,3 +21,6 @@ def test_nothing_is_lost_or_doubled_by_what_happens_to_redis():
     assert ended["reports_counted"] == ended["reports_sent"]
     assert ended["records_rejected"] == ended["malformed_sent"]
     assert ended["unacknowledged"] == 0
+    assert ended["windows_final"] > ended["windows_deleted"] > 0
+    assert ended["records_late"] > 0
+    assert ended["records_undated"] > 0

@@ -41,7 +41,7 @@ SESSION_SECONDS = 10.0
 """After so long the group takes a silent member's partitions away."""
 LAG_SECONDS = 120.0
 """Until when, after a fault, everything that was sent until its end has to be counted and published."""
-SLOW_SECONDS = 15.0
+SLOW_SECONDS = 25.0
 """What takes longer than any time-out that is expected: then the workers say where they are."""
 _MALFORMED = 0.02
 """What part of the load is malformed."""
