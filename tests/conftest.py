@@ -58,7 +58,7 @@ def services(request: pytest.FixtureRequest) -> Iterator[Found]:
 
     with contextlib.ExitStack() as stack:
         try:
-            found = _find(stack, say)
+            found = _find(stack, say, lambda: request.getfixturevalue("own_services"))
         except (UnavailableError, DockerException) as error:
             pytest.fail(
                 f"no Kafka and Redis to test with: {error}\n"
@@ -114,7 +114,7 @@ def pytest_testnodedown(node: Any, error: object) -> None:
         reporter.write_line(f"services of {node.gateway.id}: {line}")
 
 
-def _find(stack: contextlib.ExitStack, say: Callable[[str], None]) -> Found:
+def _find(stack: contextlib.ExitStack, say: Callable[[str], None], local: Callable[[], Services]) -> Found:
     kafka, url = os.environ.get("LDP_TEST_KAFKA"), os.environ.get("LDP_TEST_REDIS")
     if kafka and url:
         return Found(kafka, url, redis_is_ours=False, how="from LDP_TEST_KAFKA and LDP_TEST_REDIS")
@@ -126,10 +126,9 @@ def _find(stack: contextlib.ExitStack, say: Callable[[str], None]) -> Found:
             redis_is_ours=not url,
             how=how,
         )
-    local = stack.enter_context(Services.start(say))
     return Found(
-        kafka or local.kafka.address,
-        url or local.redis.address,
+        kafka or local().kafka.address,
+        url or local().redis.address,
         redis_is_ours=not url,
         how="deploy/local (no Docker engine answers)",
     )
@@ -221,8 +220,17 @@ def topic(admin: KafkaAdminClient) -> Iterator[Callable[..., str]]:
         admin.delete_topics(made)
 
 
-@pytest.fixture(scope="module")
-def local_services() -> Iterator[Services]:
-    """A Kafka and a Redis of deploy/local for this module alone, to kill and restart."""
+@pytest.fixture(scope="session")
+def own_services() -> Iterator[Services]:
+    """A Kafka and a Redis of deploy/local for the tests of this process, one after the other."""
     with Services.start() as services:
         yield services
+
+
+@pytest.fixture
+def local_services(own_services: Services) -> Services:
+    """The same, to kill and restart; one that the test before left dead runs again."""
+    for server in (own_services.redis, own_services.kafka):
+        if not server.running():
+            server.start()
+    return own_services

@@ -7,7 +7,17 @@ from pathlib import Path
 import pytest
 
 from deploy.local.services import Services
-from tests.integration.harness import World
+from tests.integration.harness import Forked, World
+from tests.nursery import Nursery
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _nursery() -> Iterator[None]:
+    """Has the workers of these tests forked; that a worker starts by itself is shown by those that run commands."""
+    with Nursery() as nursery, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Forked, "nursery", nursery, raising=False)
+        patch.setattr(World, "worker", Forked)
+        yield
 
 
 @pytest.fixture

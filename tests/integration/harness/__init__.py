@@ -7,7 +7,7 @@ under test what the right answer is.
 from tests.integration.harness.foreign import Message, assert_snapshot_topic, foreign
 from tests.integration.harness.hostile import Hostile, Watched
 from tests.integration.harness.letters import Letters, dead_letters
-from tests.integration.harness.processes import Worker, frozen
+from tests.integration.harness.processes import Forked, Worker, frozen
 from tests.integration.harness.published import Published
 from tests.integration.harness.times import EVENT_TIME, WINDOWED, event_time
 from tests.integration.harness.truth import METHODS
@@ -19,6 +19,7 @@ __all__ = [
     "METHODS",
     "TIMEOUT_SECONDS",
     "WINDOWED",
+    "Forked",
     "Hostile",
     "Letters",
     "Message",

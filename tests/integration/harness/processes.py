@@ -4,13 +4,15 @@ import contextlib
 import json
 import os
 import signal
-from collections.abc import Iterator
+import subprocess
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import ClassVar, Self, cast
 
 from deploy.local import services, workers
 from tests.integration.harness.waiting import TIMEOUT_SECONDS, until
+from tests.nursery import Nursery
 
 
 @contextlib.contextmanager
@@ -73,3 +75,16 @@ class Worker(workers.Worker):
         assert self.terminate() == 1
         assert list(self.events("worker.stopped")[0]["failed"].values()) == [why]
         return why
+
+
+class Forked(Worker):
+    """A worker that is forked, and so starts at once."""
+
+    nursery: ClassVar[Nursery]
+    """Where; whoever launches one has set it."""
+
+    @classmethod
+    def run(cls, name: str, log: Path, environ: Mapping[str, str], *options: str) -> Self:
+        """Starts one, and does not wait."""
+        born = cls.nursery.bear(cls.module, list(options), environ, log)
+        return cls(name, cast(subprocess.Popen[bytes], born), log)

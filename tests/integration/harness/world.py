@@ -1,5 +1,6 @@
 """One test's own stream on real services: its topics, its configuration, its workers, and what was sent."""
 
+import contextlib
 import json
 import random
 import threading
@@ -13,7 +14,7 @@ import numpy as np
 import redis
 from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
 from kafka.admin import MemberToRemove, OffsetSpec
-from kafka.errors import RetriableError
+from kafka.errors import KafkaError, RetriableError
 
 import ldp
 from ldp import frames
@@ -91,6 +92,7 @@ class World:
     def __enter__(self) -> Self:
         self.admin = KafkaAdminClient(bootstrap_servers=self.kafka)
         self._closing.append(self.admin.close)
+        self._closing.append(self._delete_topics)
         self.create_topics()
         self.producer = self.open_producer()
         self.redis = redis.Redis.from_url(self.redis_url)
@@ -118,6 +120,13 @@ class World:
                 new = {"num_partitions": partitions, "replication_factor": 1, "configs": dict(settings)}
                 self.admin.create_topics({topic: new}, wait_for_metadata=True)
         topics.create(self.admin, self.config, self.partitions, 1)
+
+    def _delete_topics(self) -> None:
+        """A broker that is killed in another test would look through all of them."""
+        with contextlib.suppress(KafkaError):
+            self.admin.delete_topics(
+                [self.topic, self.config.dead_letters.topic, self.config.snapshots.topic]
+            )
 
     def configure(
         self,
