@@ -28,7 +28,7 @@ demo: venv ## Run the main job end to end on real data; KEEP=1 leaves it running
 	@$(BIN)/python -m deploy.demo.demo $(if $(KEEP),--keep)
 
 test: venv ## Run all tests, on a real Kafka and a real Redis
-	@$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder
+	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder --durations=25
 
 unit: venv ## Run the tests that need no services and little time
 	@$(BIN)/python -m pytest -n 2 --dist worksteal -m "not integration and not slow" tests/unit tests/faults tests/simulation ldp worker

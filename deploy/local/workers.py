@@ -97,7 +97,7 @@ class Worker:
             OSError: It does not answer.
         """
         try:
-            with urllib.request.urlopen(self.url + path, timeout=10) as reply:
+            with urllib.request.urlopen(self.url + path, timeout=60) as reply:
                 return reply.status, reply.headers["Content-Type"], reply.read().decode()
         except urllib.error.HTTPError as error:
             with error:

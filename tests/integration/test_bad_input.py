@@ -10,7 +10,7 @@ from kafka.admin import ConfigResource, ConfigResourceType
 
 import ldp
 from ldp import frames
-from tests.integration.harness import World, assert_snapshot_topic, dead_letters, until
+from tests.integration.harness import TIMEOUT_SECONDS, World, assert_snapshot_topic, dead_letters, until
 from worker.kafka.sampling import LETTERS_A_SECOND
 
 pytestmark = pytest.mark.integration
@@ -81,7 +81,7 @@ def send(world, bad, partition=None):
     world.settle()
     sent = {}
     for future, value, reason in futures:
-        where = future.get(10)
+        where = future.get(TIMEOUT_SECONDS)
         sent[where.partition, where.offset] = (value, reason)
     return sent
 

@@ -9,6 +9,7 @@ import redis
 from click.testing import CliRunner
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
+from tests.integration.harness import TIMEOUT_SECONDS
 from worker.cli import cli
 from worker.config import load
 from worker.counting import layout
@@ -173,7 +174,8 @@ def test_check_sees_snapshots_and_counts_of_another_stream(run, kafka, redis_url
     other = f"{stream.name}/head"
     body = {"sequence": 12, "offsets": {"0": 5}, "reports": 5, "gaps": {}, "fingerprint": "00c0ffee"}
     with closing(KafkaProducer(bootstrap_servers=kafka)) as producer:
-        producer.send(f"{run.name}-snapshots", json.dumps(body).encode(), other.encode(), partition=0).get(10)
+        sent = producer.send(f"{run.name}-snapshots", json.dumps(body).encode(), other.encode(), partition=0)
+        sent.get(TIMEOUT_SECONDS)
     with redis.Redis.from_url(redis_url) as client:
         lineage = json.dumps({"fingerprint": "00c0ffee"})
         fields = layout.fields(layout.initial(lineage, PartitionState(0, 0)))
@@ -196,7 +198,7 @@ def test_a_log_knows_in_time_whether_its_topic_exists(run, kafka):
         with closing(
             KafkaLog.connect({"bootstrap_servers": kafka}, run.name, topic, 64 << 20, stock=False)
         ) as log:
-            deadline = time.monotonic() + 30
+            deadline = time.monotonic() + 60
             while (found := log.partitions()) is None and time.monotonic() < deadline:
                 log.poll(100)
             assert found == partitions

@@ -10,7 +10,7 @@ import redis
 from kafka import TopicPartition
 from kafka.errors import UnknownTopicOrPartitionError
 
-from tests.integration.harness import Sending, assert_snapshot_topic, until
+from tests.integration.harness import TIMEOUT_SECONDS, Sending, assert_snapshot_topic, until
 
 pytestmark = pytest.mark.integration
 
@@ -215,7 +215,9 @@ def test_a_lost_blob_is_state_loss(world):
 
 def test_records_deleted_before_they_were_counted_are_a_gap(world):
     (worker,) = world.start()
-    world.put(b"malformed", partition=0).get(10)  # something is counted, but nothing of partition 1
+    world.put(b"malformed", partition=0).get(
+        TIMEOUT_SECONDS
+    )  # something is counted, but nothing of partition 1
     until(lambda: world.totals()["rejected"], "it is counted")
     assert worker.terminate() == 0
     world.send(10, partition=1, counted=False)

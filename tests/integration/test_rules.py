@@ -5,7 +5,7 @@ import json
 import pytest
 
 from ldp.snapshot import head_document
-from tests.integration.harness import World, foreign, until
+from tests.integration.harness import TIMEOUT_SECONDS, World, foreign, until
 
 pytestmark = pytest.mark.integration
 
@@ -42,9 +42,9 @@ def test_point_16_a_record_of_a_million_reports_is_one_dead_letter(kafka, redis_
         (worker,) = world.start()
         world.send(5, reports=3)
         million = bytes([1]) + world.stream.fingerprint + bytes(1_000_000)
-        world.put(million).get(30)
+        world.put(million).get(TIMEOUT_SECONDS)
         many = {"fingerprint": world.stream.fingerprint.hex(), "reports": [0] * 10_001}
-        world.put(json.dumps(many).encode()).get(30)
+        world.put(json.dumps(many).encode()).get(TIMEOUT_SECONDS)
         world.send(1, reports=10_000)
         world.assert_right(world.covered())
         counted(world, accepted=6, rejected={"many": 2})
@@ -122,12 +122,12 @@ def test_point_16_and_19_counts_of_before_there_were_rules_go_on(kafka, redis_ur
         later = ("rules", "lineage", "snapshot", "uncounted")
         published = json.dumps({key: said for key, said in published.items() if key not in later})
         key, topic = f"{world.name}/head".encode(), world.config.snapshots.topic
-        world.producer.send(topic, published.encode(), key, partition=0).get(30)
+        world.producer.send(topic, published.encode(), key, partition=0).get(TIMEOUT_SECONDS)
         assert world.audit().difference is None
 
         restart(world, "now", most_reports=2)
         for reports in (b"\xff" * 8, b"\xff" * 16):
-            world.put(head + reports).get(30)
+            world.put(head + reports).get(TIMEOUT_SECONDS)
         world.send(10, reports=3)
         world.send(10, reports=2)
         counted(world, accepted=20, rejected={"many": 10, "ones": 2})

@@ -19,9 +19,9 @@ from worker.service.stream import StreamWorker
 
 pytestmark = pytest.mark.integration
 
-SECONDS = 0.25
+SECONDS = 0.5
 """What one report takes."""
-INTERVAL = 3.0
+INTERVAL = 6.0
 """How long this test's clients may go without a poll before they leave their group."""
 
 

@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from tests.integration.harness import METHODS, World, assert_snapshot_topic, foreign, until
+from tests.integration.harness import METHODS, TIMEOUT_SECONDS, World, assert_snapshot_topic, foreign, until
 
 pytestmark = pytest.mark.integration
 
@@ -106,7 +106,7 @@ def test_labels_and_queries(kafka, redis_url, tmp_path):
 def test_nothing_is_published_before_the_first_report(kafka, redis_url, tmp_path):
     with World(kafka, redis_url, tmp_path, partitions=2) as world:
         (worker,) = world.start()
-        world.put(b"malformed").get(10)  # counted as rejected, but no report
+        world.put(b"malformed").get(TIMEOUT_SECONDS)  # counted as rejected, but no report
         ends = world.ends()
 
         def checked():

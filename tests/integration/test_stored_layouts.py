@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from kafka import TopicPartition
 
-from tests.integration.harness import World, until
+from tests.integration.harness import TIMEOUT_SECONDS, World, until
 from worker.kafka import topics
 
 pytestmark = pytest.mark.integration
@@ -33,7 +33,7 @@ def put(world, vector):
         value = bytes.fromhex(record["value"]) or None
         key = b"no value" if value is None else None
         sent = world.producer.send(world.topic, value, key, partition=0, timestamp_ms=record["timestamp"])
-        assert sent.get(30).offset == record["offset"]
+        assert sent.get(TIMEOUT_SECONDS).offset == record["offset"]
     world.send(5, reports=3)  # at once: the broker's retention goes by the newest timestamp
     world.settle()
     if vector["log_begins"]:

@@ -379,12 +379,12 @@ def serves(tmp_path, events):
     def said():
         with (
             contextlib.suppress(OSError),
-            request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=10) as reply,
+            request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=60) as reply,
         ):
             return reply.status == 200
 
     until(said)
-    with request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as reply:
+    with request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as reply:
         return reply.read().decode()
 
 
@@ -399,7 +399,7 @@ def test_the_parent_shows_all_and_ends_all(parent, tmp_path):
     process.send_signal(signal.SIGTERM)
     process.send_signal(signal.SIGINT)  # changes nothing
     process.send_signal(signal.SIGTERM)
-    assert process.wait(30) == 0
+    assert process.wait(60) == 0
     assert all(gone(pid(tmp_path, number)) for number in range(2))
     assert events()[-1]["event"] == "worker.stopped"
     assert events()[-1]["codes"] == [0, 0]
@@ -409,7 +409,7 @@ def test_the_processes_end_when_the_parent_is_killed(parent, tmp_path):
     process, events = parent
     serves(tmp_path, events)
     process.kill()
-    process.wait(30)
+    process.wait(60)
     until(lambda: all(gone(pid(tmp_path, number)) for number in range(2)))
 
 
@@ -422,7 +422,7 @@ def test_the_log_says_which_process_ended_and_when_it_comes_back(parent, tmp_pat
     until(lambda: [event for event in events() if event.get("restarts") == 1])
     assert 'ldp_worker_process_restarts_total{process="1"} 1.0' in serves(tmp_path, events)
     process.send_signal(signal.SIGINT)
-    assert process.wait(30) == 0
+    assert process.wait(60) == 0
 
 
 # --- the option -------------------------------------------------------------------------------------------------------
@@ -470,14 +470,14 @@ def test_each_process_is_of_the_same_installation_and_says_which_it_is(tmp_path)
 
             def said():
                 try:
-                    with request.urlopen(url, timeout=10) as reply:
+                    with request.urlopen(url, timeout=60) as reply:
                         return json.load(reply)["processes"]
                 except HTTPError as error:  # 503: on a busy machine a process may not answer in time
                     return json.load(error)["processes"]
 
             until(lambda: all(isinstance(facts, dict) for facts in said().values()))
             process.terminate()
-            assert process.wait(30) == 0
+            assert process.wait(60) == 0
         finally:
             process.kill()
     events = [json.loads(line) for line in log.read_text().splitlines()]

@@ -292,7 +292,7 @@ def test_point_12_a_redis_that_refuses_is_named_without_the_password(tmp_path, m
         address = f"127.0.0.1:{server.getsockname()[1]}"
         text = f'{LOGIN}[redis]\nurl = "redis://me:{SECRET}@{address}"{STREAM}'
         result = said_by(tmp_path, "check", text)
-        thread.join(10)
+        thread.join(60)
     gc.collect()
     said = " ".join(result.output.split())
     assert f"not let in by redis://{address}: AuthenticationError: " in said
