@@ -110,6 +110,43 @@ def test_rule_8_one_that_was_claimed_before_there_were_windows_is_named_though_n
     world.verify(0)
 
 
+def test_rule_8_one_that_was_set_back_counts_up_to_where_windows_begin_before_it_waits() -> None:
+    world = Windowed(windowing=None)
+    world.at(0, 100, 200)
+    settle(world, world.member(1))
+    back = world.stored[0]
+    world.at(0, 300, 400, 500)
+    settle(world, world.members[1])
+    world.stored[0] = back
+    world.configured = (configured(HOURLY, revision=2),)
+    world.at(0, 1100, 5000)
+    process = alone(world, 2)
+    settle(world, process)
+    assert process.ownership.stored() == {0: 7}
+    assert world.state().rules[-1].offset == 5, "what was published is judged as it was"
+    assert finals(world) == [(1, True, 1)]
+    world.verify(0)
+
+
+def test_rule_8_one_whose_windows_are_over_still_waits_for_its_floor_where_they_begin() -> None:
+    world = Windowed(windowing=None)
+    world.at(0, 100, 200)
+    settle(world, world.member(1))
+    back = world.stored[0]
+    world.configured = (configured(HOURLY, revision=2),)
+    world.at(0, 1100, 5000)
+    settle(world, alone(world, 2))
+    world.configured = (configured(None, revision=3),)
+    settle(world, alone(world, 3))
+    assert [rule.offset for rule in world.state().rules] == [0, 2, 4]
+    world.stored[0] = back
+    process = alone(world, 4)
+    settle(world, process)
+    assert (process.ownership.stored(), world.state().floor) == ({0: 4}, 0)
+    assert world.state().panes
+    world.verify(0)
+
+
 def test_rule_8_one_that_joins_begins_at_the_line_and_holds_finals_back_until_it_has_begun() -> None:
     world = Windowed()
     world.at(0, 100, 1100, 2100, 5000)

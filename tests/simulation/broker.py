@@ -15,7 +15,7 @@ from kafka import OffsetAndMetadata, TopicPartition
 from kafka import errors as kafka_errors
 from kafka.structs import ConsumerGroupMetadata, MemberState
 
-from tests.batches import ABORT, COMMIT, CONTROL, TRANSACTIONAL, batch, record
+from tests.batches import ABORT, APPEND_TIME, COMMIT, CONTROL, TRANSACTIONAL, batch, record
 from tests.simulation.world import World, kafka
 from worker.counting.ports import COUNTED
 from worker.kafka.seam import Fetched
@@ -60,9 +60,14 @@ class Partition:
         return min(self.open.values(), default=self.end)
 
     def append(
-        self, values: Sequence[tuple[bytes | None, Any, int]], *, producer: int = -1, damaged: bool = False
+        self,
+        values: Sequence[tuple[bytes | None, Any, int]],
+        *,
+        producer: int = -1,
+        damaged: bool = False,
+        appended: int | None = None,
     ) -> None:
-        """Appends a batch of (value, answer, timestamp)."""
+        """Appends a batch of (value, answer, timestamp); ``appended`` is the broker's time, if it stamps them."""
         base = self.end
         if producer >= 0:
             self.open.setdefault(producer, base)
@@ -70,14 +75,23 @@ class Partition:
             record(i, value, timestamp=at - BEGAN_MS, headers=[(b"h", b"")] if (base + i) % 7 == 0 else ())  # type: ignore[no-untyped-call]
             for i, (value, _, at) in enumerate(values)
         )
-        attributes = TRANSACTIONAL if producer >= 0 else 0
-        data = batch(base, section, len(values), attributes=attributes, producer=producer, first=BEGAN_MS)  # type: ignore[no-untyped-call]
+        attributes = (TRANSACTIONAL if producer >= 0 else 0) | (0 if appended is None else APPEND_TIME)
+        highest = appended or BEGAN_MS
+        data = batch(  # type: ignore[no-untyped-call]
+            base,
+            section,
+            len(values),
+            attributes=attributes,
+            producer=producer,
+            first=BEGAN_MS,
+            highest=highest,
+        )
         if damaged:
             data = data[:-1] + bytes([data[-1] ^ 1])
             self.answers += [None] * (len(values) - 1) + ["batch"]
         else:
             self.answers += [answer for _, answer, _ in values]
-        self.times += [at for _, _, at in values]
+        self.times += [at if appended is None else appended for _, _, at in values]
         self.batches.append((base, self.end, data))
 
     def decide(self, producer: int, *, commit: bool) -> None:

@@ -15,12 +15,14 @@ import ldp
 from ldp.frames import VERDICTS
 from tests.simulation import broker, snapshots
 from tests.simulation.broker import TIMED_OUT, Group, Reports
+from tests.simulation.older import OlderStore, of_layout
 from tests.simulation.scheduler import Member, Task
 from tests.simulation.store import Client, MemoryRedis
 from tests.simulation.truth import Truth
 from tests.simulation.world import World
 from worker.counting import layout
 from worker.counting.columns import Batch
+from worker.counting.lineage import LAYOUT
 from worker.counting.ownership import Ownership
 from worker.counting.ports import COUNTED, Answer, Unavailable
 from worker.counting.rules import Configured
@@ -47,6 +49,11 @@ class Deployment:
 
     Attributes:
         configured: what its workers are configured with, one or more that take turns.
+        idle_after: seconds after which a partition that stands still is idle.
+        retain: milliseconds for which a window stays on the snapshot topic; None for ever.
+        layout: which its workers write that begin from now on.
+        upgraded: whether workers of an older layout have ever counted.
+        jumped: whether the clock of one of its workers ever jumped.
         expired: whether the group's offsets were ever forgotten.
         stopped: why it may stop for good: another deployment publishes under the stream's name.
     """
@@ -59,6 +66,8 @@ class Deployment:
         reports: Reports,
         configured: Sequence[Configured],
         recount_after: int | None,
+        idle_after: float = 2.0,
+        retain: int | None = None,
     ) -> None:
         self.world, self.number, self.stream, self.reports = world, number, stream, reports
         self.configured, self.recount_after = configured, recount_after
@@ -68,6 +77,8 @@ class Deployment:
         self.server.on_write = self.truth.wrote
         self.server.on_claim = self.truth.claims
         self.workers: list[Worker] = []
+        self.idle_after, self.retain = idle_after, retain
+        self.layout, self.upgraded, self.jumped = LAYOUT, False, False
         self.expired = self.stopped = False
         self.launched = 0
         world.deployments.append(self)
@@ -256,12 +267,19 @@ class Listener:
         self.world.say("rule added", partition, rule)
         self.announced[partition] = rule
 
+    def admitted(self, partition: int, floor: int) -> None:
+        self.world.say("admitted", partition, floor)
+
+    def full(self, partition: int, panes: int) -> None:
+        self.world.note("no room", f"{partition} with {panes} panes")
+
     def checked(self, _seconds: float | None) -> None:
         pass
 
     def given_up(self, partition: int, _why: str) -> None:
         self.world.note("given up", partition)
         self.given.add(partition)
+        self.worker.deployment.truth.given.add(partition)
 
     def gap_found(self, partition: int, lost_from: int, lost_to: int) -> None:
         """What Kafka says was counted is no gap, unless the operator gave it up, or a head says that it was one."""
@@ -367,11 +385,17 @@ class Worker(Member):
         clock, topic = world.clock, deployment.reports.name
         self.listener = Listener(self)
         events = cast(StreamEvents, self.listener)
-        configured = world.rng.choice(list(deployment.configured))
+        configured = of_layout(world.rng.choice(list(deployment.configured)), deployment.layout)
+        self.skew = 0.0
         self.consumer = broker.Consumer(world, deployment.group, self)
         self.log = KafkaLog(self.consumer, topic, MEMORY, False, cast(Any, AtOnce()), clock)
         letters = Letters(LetterProducer(self), stream, topic, "dead", lambda: None, nullcontext, clock)
-        store = RedisStore(cast(Any, Client(deployment.server, self)), stream.name)
+        client = cast(Any, Client(deployment.server, self))
+        store = (
+            RedisStore(client, stream.name)
+            if deployment.layout == LAYOUT
+            else OlderStore(client, stream.name, deployment.layout)
+        )
         identity = f"ldp-{stream.name}"
         self.topic = snapshots.Topic(world.snapshots, identity)
         self.topic.on_use, self.topic.on_uncounted = self._demand_owner, self._demand_uncounted
@@ -399,12 +423,14 @@ class Worker(Member):
             outbox,
             self._partitions,
             group.uncounted,
-            lambda: self.ownership.epoch(0),
+            lambda: self.ownership.epoch(0) if self.progress.partitions else None,
             0.95,
             0,
             Recommender(stream, (), 0.0, events, clock),
             events,
-            clock=clock,
+            deployment.idle_after,
+            deployment.retain,
+            lambda: world.now + self.skew,
         )
         self.stopping, self.raised = Stopping(world), list[Exception]()
         self.ended = Stopping(world, self._demand_let_go)

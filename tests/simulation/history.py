@@ -7,6 +7,7 @@ import random
 import re
 import sys
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -20,8 +21,10 @@ from tests.simulation.broker import BEGAN_MS, Reports
 from tests.simulation.deployment import Deployment, Worker
 from tests.simulation.snapshots import Snapshots
 from tests.simulation.world import Faults, World
+from worker.counting.partition import PartitionState
 from worker.counting.ports import StateLost
 from worker.counting.rules import MAX_BATCH_BYTES, Configured, Terms
+from worker.counting.windows import Windowing
 from worker.publishing import publisher
 from worker.service import loop
 
@@ -31,6 +34,15 @@ RULES = [
     Configured(revision, Terms(most, True, MAX_BATCH_BYTES))
     for revision in (None, 1, 2)
     for most in (1, 2, 3)
+]
+WINDOWS = [
+    None,
+    Windowing(("all", "2s"), grace=500, out_of_order=500),
+    Windowing(("all", "2s"), grace=2000, out_of_order=500),
+    Windowing(("4s every 2s",), grace=0, out_of_order=1000),
+    Windowing(("all", "2s", "6s every 3s"), grace=1000, out_of_order=500),
+    Windowing(("all", "2s", "4s every 2s"), grace=500, out_of_order=0),
+    Windowing(("all", "5s"), grace=1000, out_of_order=2000),
 ]
 GOOD = {
     indices: frames.encode(STREAMS[0], np.array([(i,) for i in indices], STREAMS[0].oracle.report_dtype))
@@ -70,6 +82,40 @@ def history(seed: int, shown: int = SHOWN) -> dict[str, int]:
     return made.world.happened
 
 
+class Times:
+    """The timestamps of a topic's records: they move on, and some are late, early, far off or missing.
+
+    Attributes:
+        appended: whether the broker stamps them, as they come.
+    """
+
+    def __init__(self, rng: random.Random) -> None:
+        self.now = BEGAN_MS + rng.randrange(10_000)
+        self.appended = rng.random() < 0.15
+        self.step = rng.choice([50, 150, 400])
+        self.idle = rng.choice([0, 0.02, 0.1])
+        self.late = rng.choice([0, 0.1, 0.3])
+        self.early = rng.choice([0, 0.1])
+        self.undated = rng.choice([0, 0, 0.05])
+        self.wild = rng.choice([0] * 7 + [0.01])
+
+    def next(self, rng: random.Random) -> int:
+        """Returns the next record's."""
+        self.now += rng.randrange(self.step)
+        if rng.random() < self.idle:
+            self.now += rng.randrange(10_000)
+        kind = rng.random()
+        for off, chance in (
+            (rng.choice([3_600_000, 60_000, -3_600_000]), self.wild),  # a wrong clock
+            (-rng.choice([500, 3000, 20_000]), self.late),
+            (rng.choice([200, 1000]), self.early),
+        ):
+            if kind < chance:
+                return max(0, self.now + rng.randrange(min(0, off), max(0, off) + 1))
+            kind -= chance
+        return -1 if kind < self.undated else self.now
+
+
 class _Made:
     """A history in the making."""
 
@@ -78,6 +124,9 @@ class _Made:
         self.world = World(f"steps {seed}", _faults(rng))
         snapshots = Snapshots(self.world)
         snapshots.on_committed = self._committed
+        self.times: dict[str, Times] = {}
+        self.layouts: dict[int, list[int]] = {}
+        """Deployment -> the turns at which its workers begin that write layouts 2 and 3."""
         two = rng.random() < 0.15
         for number in range(1 + two):
             stream = STREAMS[number if rng.random() < 0.5 else 0]
@@ -89,19 +138,37 @@ class _Made:
             )
             # workers of several configurations take turns: one is rolled out, rolled back, or both at once
             some = [Configured()] if rng.random() < 0.4 else rng.sample(RULES, rng.randint(1, 3))
-            Deployment(self.world, number, stream, reports, some, rng.choice([None, sys.maxsize]))
+            if rng.random() < 0.8:
+                listed = rng.choice([WINDOWS, WINDOWS[1:], rng.sample(WINDOWS[1:], 1)])
+                some = [replace(c, terms=replace(c.terms, windowing=rng.choice(listed))) for c in some]
+            deployment = Deployment(
+                self.world,
+                number,
+                stream,
+                reports,
+                some,
+                rng.choice([None, sys.maxsize]),
+                rng.choice([1.0, 3.0]),
+                rng.choice([None, 0, 4000, 10_000]),
+            )
+            if rng.random() < 0.2:  # workers of older layouts counted before, and are replaced at once
+                turn = rng.choice([0, rng.randrange(60)])
+                self.layouts[number] = [turn, rng.choice([turn, rng.randrange(turn, 80)])]
+                deployment.layout, deployment.upgraded = 1, True
         self.owners: dict[str, Deployment] = {}
         if rng.random() < 0.2:  # the log has lost its beginning before anyone counts
             for reports in {d.reports.name: d.reports for d in self.world.deployments}.values():
-                produce(reports, rng, 8)
+                self._produce(reports, 8)
                 for partition in reports.partitions:
                     partition.first = rng.randint(0, partition.stable)
 
     def run(self) -> None:
         rng, world = self.rng, self.world
-        for _ in range(TURNS):
+        for turn in range(TURNS):
             if rng.random() < 0.3:
-                produce(rng.choice(world.deployments).reports, rng, rng.randint(1, 4))
+                self._produce(rng.choice(world.deployments).reports, rng.randint(1, 4))
+            for number, begins in self.layouts.items():
+                self._upgrade(world.deployments[number], 1 + sum(turn >= begun for begun in begins))
             for deployment in world.deployments:
                 self._staff(deployment)
             for _ in range(rng.randint(1, 10)):
@@ -109,6 +176,17 @@ class _Made:
             if self._noticed():
                 return
         self._end()
+
+    def _produce(self, reports: Reports, count: int) -> None:
+        produce(reports, self.times.setdefault(reports.name, Times(self.rng)), self.rng, count)
+
+    def _upgrade(self, deployment: Deployment, layout: int) -> None:
+        if deployment.layout == layout:
+            return
+        self.world.note("upgraded", f"to layout {layout}")
+        deployment.layout = layout
+        for worker in deployment.workers:
+            self.world.kill(worker)
 
     def _staff(self, deployment: Deployment) -> None:
         if deployment.stopped:
@@ -147,39 +225,44 @@ class _Made:
             )
 
     def _covered(self, deployment: Deployment) -> bool:
-        """Returns whether all is counted and stored, and the newest snapshot says just that."""
+        """Returns whether all is counted and stored, and the newest snapshot says just that, of windows, too."""
         if deployment.stopped or self.owners.get(deployment.stream.name, deployment) is not deployment:
             return True
-        if not deployment.truth.heads:
-            return self._nothing(deployment)
-        head = deployment.truth.heads[-1]
+        truth, states = deployment.truth, dict[int, PartitionState]()
         for number, partition in enumerate(deployment.reports.partitions):
-            state, said = deployment.truth.load(number), head["offsets"].get(str(number))
-            if not partition.end and state is None:
-                continue
-            if state is None or not state.offset == said == partition.stable:
+            state = truth.load(number)
+            if state is None and partition.end:
                 return False
-            gaps, rules = [list(gap) for gap in state.gaps], [rule.as_json() for rule in state.rules]
-            if (head["gaps"].get(str(number), []), head["rules"][str(number)]) != (gaps, rules):
+            if state is not None and state.offset != partition.stable:
                 return False
-        return not head["uncounted"]
-
-    def _nothing(self, deployment: Deployment) -> bool:
-        if deployment.truth.heads or self.world.steps % 64:
+            if state is not None:
+                states[number] = state
+        if not any(state.reports for state in states.values()):
+            # one that admits partitions is a head alone
+            return not any(head["reports"] for head in truth.heads)
+        if not truth.heads:
             return False
-        for number, partition in enumerate(deployment.reports.partitions):
-            if not partition.end:
+        head = truth.heads[-1]
+        for number, state in states.items():
+            if not deployment.reports.partitions[number].end and str(number) not in head["offsets"]:
                 continue
-            state = deployment.truth.load(number)
-            if state is None or state.offset != partition.stable or state.cells["all"].reports:
+            gaps, rules = [list(gap) for gap in state.gaps], [rule.as_json() for rule in state.rules]
+            said = (
+                head["offsets"].get(str(number)),
+                head["gaps"].get(str(number), []),
+                head["rules"].get(str(number)),
+            )
+            if said != (state.offset, gaps, rules):
                 return False
-        return True
+        return not head["uncounted"] and not truth.windows.unsaid(head, states)
 
     def _stands(self, deployment: Deployment) -> str:
         published = deployment.truth.heads[-1]["offsets"] if deployment.truth.heads else {}
         ends = [partition.stable for partition in deployment.reports.partitions]
+        states = {p: state for p in range(len(ends)) if (state := deployment.truth.load(p)) is not None}
+        unsaid = deployment.truth.windows.unsaid(deployment.truth.heads[-1], states) if published else ""
         held = {worker.name: worker.ownership.counted() for worker in deployment.workers if not worker.dead}
-        return f"{published} is published of {ends}, held are {held}"
+        return f"{published} is published of {ends}, held are {held}; {unsaid}"
 
     def _noticed(self) -> bool:
         """Whether a worker stopped because of what the world did to it; nothing else may stop one."""
@@ -241,6 +324,7 @@ def _faults(rng: random.Random) -> Faults:
         grown=rng.choice([0, 0, 0.002]),
         other_transaction=rng.choice([0, 0, 0.02]),
         compaction=rng.choice([0, 0, 0.01]),
+        clock=rng.choice([0, 0, 0.003]),
         silent=rng.choice([0, 0.3]),
         unknown=rng.choice([0, 0, 0.03]),
         expelled=rng.choice([0, 0.05]),
@@ -248,26 +332,27 @@ def _faults(rng: random.Random) -> Faults:
     )
 
 
-def produce(reports: Reports, rng: random.Random, count: int) -> None:
+def produce(reports: Reports, times: Times, rng: random.Random, count: int) -> None:
     """Appends batches."""
     for _ in range(count):
         partition = rng.choice(reports.partitions)
         if partition.cut_to is not None:
             continue  # else what was lost there might never be missed
         kind = rng.random()
-        values = [_value(rng) for _ in range(rng.randint(1, 3))]
+        values = [_value(times, rng) for _ in range(rng.randint(1, 3))]
+        appended = times.now if times.appended else None
         if kind < 0.1 and partition.open:
             partition.decide(rng.choice(sorted(partition.open)), commit=rng.random() < 0.5)
         elif kind < 0.2:
-            partition.append(values, producer=rng.randrange(3))
+            partition.append(values, producer=rng.randrange(3), appended=appended)
         elif kind < 0.25:
-            partition.append(values, damaged=True)
+            partition.append(values, damaged=True, appended=appended)
         else:
-            partition.append(values)
+            partition.append(values, appended=appended)
 
 
-def _value(rng: random.Random) -> tuple[bytes, Any, int]:
-    at = BEGAN_MS + rng.randrange(1000)
+def _value(times: Times, rng: random.Random) -> tuple[bytes, Any, int]:
+    at = times.next(rng)
     if rng.random() < 0.15:
         value = rng.choice(sorted(BAD))
         return value, BAD[value], at

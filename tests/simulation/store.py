@@ -38,7 +38,7 @@ class MemoryRedis:
     def command(self, name: bytes, *args: Any) -> Any:
         """Runs a command of a script."""
         arguments = [arg if isinstance(arg, bytes) else str(arg).encode() for arg in args]
-        return getattr(self, name.decode().lower())(*arguments)
+        return getattr(self, {b"DEL": "delete"}.get(name) or name.decode().lower())(*arguments)
 
     def live(self, key: bytes) -> Any:
         if key in self.expiries and self.expiries[key] <= self.world.now:
@@ -71,6 +71,10 @@ class MemoryRedis:
 
     def exists(self, key: bytes) -> int:
         return int(self.live(key) is not None)
+
+    def delete(self, key: bytes) -> int:
+        self.expiries.pop(key, None)
+        return int(self.keys.pop(key, None) is not None)
 
     def rename(self, key: bytes, to: bytes) -> bytes:
         value = self.live(key)

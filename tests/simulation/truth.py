@@ -1,20 +1,18 @@
 """What must be so: everything stored, held and published is compared with a recount of what was produced.
 
-The arithmetic is the simulation's own. Whatever is known of windows, panes or segments one day joins the recount as one
-more part of `Counted`, and its invariants join the checks at the end of a claim, a commit and a snapshot.
+The arithmetic is the simulation's own (`recount`), and so is what windows have to be (`windows`).
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from tests.simulation.broker import Partition
+from tests.simulation.recount import Counted, Recounts, Ruling, answer, of_head, of_state, shape
+from tests.simulation.windows import NO_LINE, Windows
 from worker.counting import layout
 from worker.counting.partition import PartitionState
 from worker.counting.ports import COUNTED
@@ -22,17 +20,6 @@ from worker.counting.windows import ALL
 
 if TYPE_CHECKING:
     from tests.simulation.deployment import Deployment
-
-
-@dataclass
-class Counted:
-    """What a recount says of a prefix."""
-
-    state: list[int]
-    reports: int = 0
-    accepted: int = 0
-    rejected: dict[str, int] = field(default_factory=dict)
-    watermark: int | None = None
 
 
 class Truth:
@@ -48,7 +35,15 @@ class Truth:
         self.flushed: set[int] = set()
         self.stored: dict[int, int] = {}
         self.heads: list[Mapping[str, Any]] = []
-        self._recounted: dict[Any, tuple[int, Counted]] = {}
+        self.given: set[int] = set()
+        """Partitions whose lost counts were given up: what was final may have had some of them."""
+        self.windows = Windows(self)
+        self.full: set[tuple[int, int]] = set()
+        """Partitions and offsets at which what is stored has no room for another pane."""
+        self.stood: dict[tuple[int, int], float] = {}
+        """Partition and offset -> when that was stored first."""
+        self._recounts = Recounts(deployment.stream.oracle.domain_size)
+        self._before: dict[int, PartitionState] = {}
 
     def recount(
         self,
@@ -57,46 +52,13 @@ class Truth:
         start: int,
         offset: int,
         gaps: Collection[Sequence[int]],
-        ruled: Sequence[Mapping[str, Any]],
+        ruled: tuple[Ruling, ...],
+        floor: int | None,
     ) -> Counted:
         """Counts [start, offset) without the gaps, by the recorded rules."""
         log = self.log(lineage, partition)
         assert offset <= log.stable or log.cut_to is not None, "what is not decided was counted"
-        ruling = [(rule["offset"], rule["most_reports"]) for rule in ruled]
-        key = id(log), start, tuple(map(tuple, gaps)), tuple(ruling)
-        at, counted = self._recounted.get(key, (start, None))
-        if counted is None or at > offset:
-            at, counted = start, Counted([0] * self.deployment.stream.oracle.domain_size)
-        for at in range(at, offset):  # noqa: B020
-            self._recount(counted, self.answer(log, at, gaps, ruling), log.times[at])
-        self._recounted[key] = offset, counted
-        return counted
-
-    def _recount(self, counted: Counted, answer: Any, time: int) -> None:
-        if answer is None:
-            return
-        if isinstance(answer, str):
-            counted.rejected[answer] = counted.rejected.get(answer, 0) + 1
-            return
-        for index in answer:
-            counted.state[index] += 1
-        counted.reports += len(answer)
-        counted.accepted += 1
-        counted.watermark = max(counted.watermark or 0, time)
-
-    def answer(
-        self,
-        log: Partition,
-        at: int,
-        gaps: Collection[Sequence[int]],
-        ruling: Sequence[tuple[int, int | None]],
-    ) -> Any:
-        """Returns what a record must count as: indices, the reason of its rejection, or None if it is not read."""
-        answer = log.answers[at]
-        if answer is None or any(begin <= at < end for begin, end in gaps) or isinstance(answer, str):
-            return None if any(begin <= at < end for begin, end in gaps) else answer
-        most = [most for offset, most in ruling if offset <= at][-1]
-        return "many" if most is not None and len(answer) > most else answer
+        return self._recounts.at(log, start, offset, list(gaps), ruled, floor or 0)
 
     def log(self, lineage: Mapping[str, str], partition: int) -> Partition:
         """Returns the log that counts are of, which may be there no longer."""
@@ -106,20 +68,55 @@ class Truth:
 
     def compare(self, lineage: Mapping[str, str], partition: int, state: PartitionState) -> None:
         """Compares a state with the recount."""
-        ruled = [{"offset": rule.offset, "most_reports": rule.terms.most_reports} for rule in state.rules]
         if self.starts.setdefault(partition, state.start) != state.start:
             assert self.world.lossy or self.deployment.expired, "counting began elsewhere before"
             self.starts[partition] = state.start
-        counted = self.recount(lineage, partition, state.start, state.offset, state.gaps, ruled)
-        cell = state.cells[ALL]
-        assert cell.state.tolist() == counted.state, f"the counts of partition {partition}"
-        assert (cell.reports, state.accepted, state.rejected, state.late, state.watermark) == (
-            counted.reports,
+        ruled = of_state(state.rules)
+        counted = self.recount(lineage, partition, state.start, state.offset, state.gaps, ruled, state.floor)
+        kept = {(pane.start, pane.end): tuple(state.cells[str(pane)].state.tolist()) for pane in state.panes}
+        due = {pane: counts for pane, counts in counted.panes.items() if pane[1] > state.dropped}
+        assert kept == due, f"the panes of partition {partition}"
+        rest = state.cells[ALL].state.tolist()
+        total = [sum(column) for column in zip(rest, *kept.values(), strict=True)]
+        assert total == counted.state, f"the counts of partition {partition}"
+        assert all(cell.reports == cell.state.sum() for cell in state.cells.values()), "each report is in one"
+        assert (state.accepted, state.rejected, state.watermark) == (
             counted.accepted,
             counted.rejected,
-            {},
             counted.watermark,
         ), f"the totals of partition {partition}"
+        assert (state.late, state.undated, state.closed, state.since) == (
+            counted.late,
+            counted.undated,
+            counted.closed,
+            counted.since,
+        ), f"the windows of partition {partition}"
+        self._compare_around(state, counted)
+        if ruled[-1].room or state.dropped:
+            self._compare_dropped(partition, state)
+
+    def _compare_around(self, state: PartitionState, counted: Counted) -> None:
+        """What is known of gaps; one from before the partition was admitted was below its floor, in any case."""
+        floor = state.floor or 0
+        said = [(max(floor, line), first) for line, first in state.around]
+        if not self.deployment.upgraded:
+            assert said == [(max(floor, line), first) for line, first in counted.around], "around gaps"
+        assert len(said) == len(state.gaps)
+
+    def _compare_dropped(self, partition: int, state: PartitionState) -> None:
+        """Only what no window needs any more is dropped; there are no more panes than the rules have room for."""
+        assert state.dropped <= state.closed, "an open pane is dropped"
+        assert len(state.panes) <= max(rule.room for rule in of_state(state.rules)), (
+            "more panes than there may be"
+        )
+        head = self.heads[-1] if self.heads else {}
+        assert state.floor in (None, head.get("floors", {}).get(str(partition))), "a floor that no head says"
+        lines = head.get("windows", {})
+        for name, since in state.since.items():
+            length, every = shape(name)
+            closed = lines.get(name, NO_LINE)["closed"]
+            first = max(since, (closed - length) // every * every + every) if name in lines else since
+            assert state.dropped <= first, f"panes are dropped that {name} needs from {first} on"
 
     # what was stored
 
@@ -159,9 +156,47 @@ class Truth:
             lineage = json.loads(after[b"lineage"])
             self.compare(lineage, partition, state)
             self.stored[partition] = max(self.stored.get(partition, 0), state.offset)
+            self._wrote_windows(lineage, partition, state)
             if isinstance(reply, bytes) and before is not None:
                 since = int(before[b"offset"])
                 self._demand_letters(self.log(lineage, partition), partition, since, state)
+
+    def _wrote_windows(self, lineage: Mapping[str, str], partition: int, state: PartitionState) -> None:
+        """What is stored changes no final window; counts what happened."""
+        ruled = of_state(state.rules)
+        self.stood.setdefault((partition, state.offset), self.world.now)
+        if ruled[-1].room and len(state.panes) >= ruled[-1].room:
+            self.full.add((partition, state.offset))
+        before, self._before[partition] = self._before.get(partition), state
+        if self.heads and state.offset >= self.heads[-1]["offsets"].get(str(partition), 0):
+            counted = self.recount(
+                lineage, partition, state.start, state.offset, state.gaps, ruled, state.floor
+            )
+            self.windows.demand_frozen(partition, counted)
+        if before is None:
+            return
+        for what, happened in (
+            ("late", state.late != before.late),
+            ("undated", state.undated > before.undated),
+            ("admitted", state.floor is not None and before.floor is None),
+            ("floor", bool(state.floor) and before.floor is None),
+            ("panes dropped", state.dropped > before.dropped),
+            ("a window more", bool(state.since.keys() - before.since.keys()) and bool(before.since)),
+            ("a window less", bool(before.since.keys() - state.since.keys())),
+        ):
+            if happened:
+                self.world.note(what, partition)
+
+    def demand_bound(self, head: Mapping[str, Any], holding: Collection[int]) -> None:
+        """Windows may be bounded where a partition has no room, and those that hold it back stand still for long."""
+        offsets = {int(p): offset for p, offset in head["offsets"].items()}
+        assert any((p, at) in self.full for p, at in offsets.items()), "bounded, and there is room"
+        assert holding, "bounded, and nobody holds it back"
+        idle = self.deployment.idle_after
+        for p in holding:
+            stood = self.stood.get((p, offsets[p])) if p in offsets else None
+            still = stood is None or self.world.now - stood >= idle
+            assert still or self.deployment.jumped, f"bounded, though partition {p} moves"
 
     def mirrored(self, offsets: Mapping[int, tuple[int, str]]) -> None:
         """Kafka is told of offsets: of what was counted only those that were stored once."""
@@ -214,9 +249,9 @@ class Truth:
         assert all(server.expiries[key] <= self.world.now + 600 for key in staged)
 
     def _demand_letters(self, log: Partition, partition: int, since: int, state: PartitionState) -> None:
-        ruling = [(rule.offset, rule.terms.most_reports) for rule in state.rules]
+        ruled = of_state(state.rules)
         for at in range(max(state.start, since), state.offset):
-            if isinstance(self.answer(log, at, state.gaps, ruling), str):
+            if isinstance(answer(log, at, state.gaps, ruled), str):
                 where = (partition, at)
                 assert where in self.letters or where in self.left_out, f"the record at {where} has no letter"
 
@@ -227,7 +262,7 @@ class Truth:
         name = self.deployment.stream.name
         bodies = {record.key.decode(): record for record in sent}
         head = json.loads(bodies[f"{name}/head"].value)
-        assert {int(dict(record.headers)["parts"]) for record in sent} == {len(sent)}, "a part of a snapshot"
+        self._demand_parts(sent)
         last: Mapping[str, Any] = (
             self.heads[-1]
             if self.heads
@@ -237,36 +272,53 @@ class Truth:
         offsets = {int(p): offset for p, offset in head["offsets"].items()}
         for partition, offset in last["offsets"].items():
             assert offsets.get(int(partition), -1) >= offset, "a snapshot goes back"
-        said = [
-            {name: one.get(name, []) for name in ("offsets", "gaps", "uncounted", "rules")}
-            for one in (head, last)
-        ]
-        assert said[0] != said[1], "a snapshot that says nothing new"
+        assert _news(head) != _news(last), "a snapshot that says nothing new"
         if head["reports"] < last["reports"]:
             assert head["gaps"] != last["gaps"], "reports fell, and no gap says why"
         for partition, said in last["rules"].items():
             assert head["rules"][partition][: len(said)] == said, "what was published was judged otherwise"
-        counted = [
-            self.recount(
+        ruled = {p: of_head(head["rules"][str(p)]) for p in offsets}
+        counted = {
+            p: self.recount(
                 head["lineage"],
                 p,
                 self.starts[p],
                 offset,
                 head["gaps"].get(str(p), []),
-                head["rules"][str(p)],
+                ruled[p],
+                head.get("floors", {}).get(str(p)),
             )
             for p, offset in offsets.items()
-        ]
-        reports = sum(one.reports for one in counted)
+        }
+        reports = sum(one.reports for one in counted.values())
         assert head["reports"] == reports, "the reports of a snapshot"
-        oracle = self.deployment.stream.oracle
-        p, q = float(oracle.p), float(oracle.q)
-        support = np.sum([one.state for one in counted], axis=0)
-        base = json.loads(bodies[f"{name}/all/base"].value)["frequencies"]
-        np.testing.assert_allclose(base, (support / reports - q) / (p - q), atol=1e-12)
+        if (base := bodies.get(f"{name}/all/base")) is not None:
+            support = [sum(column) for column in zip(*(one.state for one in counted.values()), strict=True)]
+            self.demand_frequencies(json.loads(base.value), support)
+        else:
+            assert not reports, "a head without frequencies"
+            self.world.note("a head alone")
         self._demand_complete(head, offsets, must)
+        self.windows.committed(head, last, sent, counted, ruled)
         self.heads.append(head)
-        self.world.note("snapshot", f"{head['sequence']} of {offsets}")
+        self.world.note("snapshot", f"{head['sequence']} of {offsets}, {_lines(head)}")
+
+    def _demand_parts(self, sent: Sequence[SimpleNamespace]) -> None:
+        """Each message says of which whole it is, and how many that has; a tombstone is of none."""
+        wholes: dict[bytes, list[int]] = {}
+        for record in sent:
+            if record.value is not None:
+                headers = dict(record.headers)
+                wholes.setdefault(headers["snapshot"], []).append(int(headers["parts"]))
+        assert all({*parts} == {len(parts)} for parts in wholes.values()), "a part of a snapshot"
+
+    def demand_frequencies(self, body: Mapping[str, Any], support: Sequence[int]) -> None:
+        """What a message says is the estimate of just these counts."""
+        oracle, reports = self.deployment.stream.oracle, sum(support)
+        p, q = float(oracle.p), float(oracle.q)
+        assert body["reports"] == reports, "the reports of a window"
+        for said, n in zip(body["frequencies"], support, strict=True):
+            assert abs(said - (n / reports - q) / (p - q)) < 1e-12, "the frequencies of a window"
 
     def _demand_complete(
         self, head: Mapping[str, Any], offsets: Mapping[int, int], must: Collection[int]
@@ -284,3 +336,13 @@ class Truth:
         """Returns those of some partitions that have records."""
         partitions = self.deployment.reports.partitions
         return {p for p in known if p < len(partitions) and partitions[p].first < partitions[p].end}
+
+
+def _news(head: Mapping[str, Any]) -> list[Any]:
+    """Returns what of a head is worth a snapshot."""
+    said = [head.get(name) or {} for name in ("offsets", "gaps", "uncounted", "rules", "floors")]
+    return [*said, {name: line["closed"] for name, line in head.get("windows", {}).items()}]
+
+
+def _lines(head: Mapping[str, Any]) -> str:
+    return " ".join(f"{name} {line['closed']}" for name, line in head.get("windows", {}).items())

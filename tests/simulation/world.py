@@ -41,6 +41,7 @@ class Faults:
     grown: float = 0.0
     other_transaction: float = 0.0
     compaction: float = 0.0
+    clock: float = 0.0
     # of a member that joins
     silent: float = 0.0
     slow_join: float = 0.0
@@ -60,6 +61,7 @@ class Faults:
             + self.grown
             + self.other_transaction
             + self.compaction
+            + self.clock
         )
 
 
@@ -145,6 +147,7 @@ class World(Scheduler):
             (self._grow, faults.grown),
             (self._open_another, faults.other_transaction),
             (self._compact, faults.compaction),
+            (self._jump, faults.clock),
         ):
             if at < chance:
                 strike(self.rng.choice(self.deployments))
@@ -229,6 +232,13 @@ class World(Scheduler):
 
     def _open_another(self, _deployment: Deployment) -> None:
         self.snapshots.open_another()
+
+    def _jump(self, deployment: Deployment) -> None:
+        """A worker's own clock jumps."""
+        if deployment.workers:
+            self.rng.choice(deployment.workers).skew += self.rng.choice([1.0, 60.0, 3600.0])
+            deployment.jumped = True
+            self.note("a clock jumps")
 
     def _compact(self, _deployment: Deployment) -> None:
         self.snapshots.compact()

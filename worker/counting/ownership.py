@@ -196,7 +196,7 @@ class Ownership:
         known = confirmed[0] if confirmed[1] == COUNTED else 0
         gap = claim.resume(partition, state, loaded.metadata, known, bounds, head)
         # Step 10.
-        waiting = state.windowing is not None and state.floor is None
+        waiting = state.waits_at == state.offset
         self._held[partition] = Held(loaded.metadata, state, waiting=waiting)
         self._waits.pop(partition, None)
         if not waiting:
@@ -217,13 +217,15 @@ class Ownership:
             self._events.moved(batch.partition, held.state.offset, batch.start)
             self.drop([batch.partition])
             return
+        polled, batch = batch.end, batch if (line := held.state.waits_at) is None else batch.until(line)
         before, late, undated = held.state.reports, Counter(held.state.late), held.state.undated
         verdicts = held.state.apply(self._stream, batch, on_alive)
-        if held.state.offset < batch.end:
-            # the rest is read again once there is room
+        if held.state.offset < polled or held.state.waits_at == polled:
+            # the rest is read again once there is room, or a head names the partition
             batch, held.waiting = batch.until(held.state.offset), True
             self._log.stop(batch.partition)
-            self._events.full(batch.partition, len(held.state.cells) - 1)
+            if held.state.full:
+                self._events.full(batch.partition, len(held.state.cells) - 1)
         reasons, left_out = counted(verdicts, len(batch.unreadable)), 0
         if reasons:
             try:
@@ -367,9 +369,8 @@ class Ownership:
         Raises:
             StateLost: it is another deployment's, or does not name a partition that an earlier one did.
         """
-        states = {
-            p: self._held[p].state for p in partitions if p in self._held and self._held[p].state.windowing
-        }
+        named = {p: self._held[p] for p in partitions if p in self._held}
+        states = {p: held.state for p, held in named.items() if held.state.windowing or held.waiting}
         began = self._clock()
         heeds = any(self._held[p].waiting or state.closed_panes for p, state in states.items())
         if not heeds or began < self._heed_at:

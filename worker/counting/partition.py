@@ -5,6 +5,7 @@ gets the same. Two numbers come from the head, and are kept: where its windows b
 no window needs any more (`dropped`). The counts of all time are the sum of its cells, whatever was dropped.
 """
 
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -125,8 +126,24 @@ class PartitionState:
 
     @property
     def full(self) -> bool:
-        """Whether it has as many panes as it may."""
-        return self.windowing is not None and len(self.cells) - 1 >= self.windowing.most_panes
+        """Whether it has as many panes as it may, by the rule for what comes next."""
+        windowing = self.rules[self._begun - 1].terms.windowing
+        return windowing is not None and len(self.cells) - 1 >= windowing.most_panes
+
+    @property
+    def waits_at(self) -> int | None:
+        """The offset from which on nothing is counted before a head names the partition; None where that is no matter.
+
+        It may lie ahead: a store that was set back has still to count what was published without windows.
+        """
+        if self.floor is not None:
+            return None
+        ends = [rule.offset for rule in self.rules[1:]]
+        stretches = zip(self.rules, [*ends, sys.maxsize], strict=True)
+        windowed = (
+            (max(r.offset, self.offset), end) for r, end in stretches if r.terms.windowing is not None
+        )
+        return next((begin for begin, end in windowed if begin < end), None)
 
     @property
     def reports(self) -> int:

@@ -1,0 +1,246 @@
+"""What a log's prefix counts as, by the recorded rules: the simulation's own reading of them, record by record."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from tests.simulation.broker import Partition
+    from worker.counting.rules import Rule
+
+SECOND = 1000
+_AGES = ("1m", 60), ("10m", 600), ("1h", 3600), ("6h", 21_600), ("1d", 86_400), ("7d", 604_800)
+
+Pane = tuple[int, int]
+Gaps = Sequence[Sequence[int]]
+
+
+@cache
+def shape(name: str) -> tuple[int, int]:
+    """A window's length and hop in milliseconds; the simulation says all of them in seconds."""
+    length, _, every = name.partition(" every ")
+    return int(length[:-1]) * SECOND, int((every or length)[:-1]) * SECOND
+
+
+def last_end(name: str, line: int) -> int:
+    """Returns the last end of a window at or before a line."""
+    length, every = shape(name)
+    return (line - length) // every * every + length
+
+
+def next_start(name: str, time: int | None) -> int:
+    """Returns the first start beyond a time, or the first of all."""
+    every = shape(name)[1]
+    return 0 if time is None else (time // every + 1) * every
+
+
+def starts(name: str, pane: Pane) -> range:
+    """Returns the starts of the windows that have a pane."""
+    length, every = shape(name)
+    return range(max(0, -(-(pane[1] - length) // every) * every), pane[0] + 1, every)
+
+
+class Ruling(NamedTuple):
+    """A recorded rule, as far as it matters here.
+
+    Attributes:
+        offset: the first one that it holds for.
+        most: reports that a record may have.
+        names: of the windows beside that of all time.
+        hold: grace and out of order, in milliseconds.
+        pane: how long one is; 0 without windows.
+        room: how many panes there may be.
+    """
+
+    offset: int
+    most: int | None
+    names: tuple[str, ...] = ()
+    hold: int = 0
+    pane: int = 0
+    room: int = 0
+
+
+@cache
+def _windowed(names: tuple[str, ...], grace: int, out_of_order: int) -> tuple[Any, ...]:
+    names = tuple(name for name in names if name != "all")
+    pane = math.gcd(*(shape(name)[1] for name in names))
+    reach = max(shape(name)[0] for name in names) + 2 * out_of_order + grace
+    return names, grace + out_of_order, pane, 2 * (-(-reach // pane) + 2)
+
+
+def of_state(rules: Sequence[Rule]) -> tuple[Ruling, ...]:
+    """Reads a state's rules."""
+    return tuple(
+        Ruling(rule.offset, rule.terms.most_reports)
+        if (w := rule.terms.windowing) is None
+        else Ruling(rule.offset, rule.terms.most_reports, *_windowed(w.windows, w.grace, w.out_of_order))
+        for rule in rules
+    )
+
+
+def of_head(rules: Sequence[Mapping[str, Any]]) -> tuple[Ruling, ...]:
+    """Reads rules as a head says them."""
+    return tuple(
+        Ruling(rule["offset"], rule["most_reports"])
+        if "windows" not in rule
+        else Ruling(
+            rule["offset"],
+            rule["most_reports"],
+            *_windowed(tuple(rule["windows"]), rule["grace"], rule["out_of_order"]),
+        )
+        for rule in rules
+    )
+
+
+def answer(log: Partition, at: int, gaps: Gaps, ruled: Sequence[Ruling]) -> Any:
+    """Returns what a record must count as: indices, the reason of its rejection, or None if it is not read."""
+    found = log.answers[at]
+    if found is None or any(begin <= at < end for begin, end in gaps):
+        return None
+    if isinstance(found, str):
+        return found
+    most = [rule.most for rule in ruled if rule.offset <= at][-1]
+    return "many" if most is not None and len(found) > most else found
+
+
+@dataclass
+class Counted:
+    """What a recount says of a prefix.
+
+    Attributes:
+        panes: (start, end) -> how many reports support each value; one that was closed takes no more.
+        since: window -> its first start that may be published.
+        around: for each gap the closed line before it, and the first timestamp accepted after it.
+        begun: how many rules have begun.
+    """
+
+    state: list[int]
+    closed: int
+    reports: int = 0
+    accepted: int = 0
+    rejected: dict[str, int] = field(default_factory=dict)
+    watermark: int | None = None
+    late: dict[str, int] = field(default_factory=dict)
+    undated: int = 0
+    panes: dict[Pane, tuple[int, ...]] = field(default_factory=dict)
+    since: dict[str, int] = field(default_factory=dict)
+    around: list[tuple[int, int | None]] = field(default_factory=list)
+    begun: int = 0
+
+    def copy(self) -> Counted:
+        return replace(
+            self,
+            state=self.state.copy(),
+            rejected=self.rejected.copy(),
+            late=self.late.copy(),
+            panes=self.panes.copy(),
+            since=self.since.copy(),
+            around=self.around.copy(),
+        )
+
+    def window(self, start: int, end: int) -> list[int]:
+        """Returns what a window has."""
+        total = [0] * len(self.state)
+        for (a, b), counts in self.panes.items():
+            if start <= a and b <= end:
+                total = [x + y for x, y in zip(total, counts, strict=True)]
+        return total
+
+    def begin(self, ruled: Sequence[Ruling], offset: int) -> None:
+        """Begins with the rules up to an offset: new windows begin beyond all that was accepted."""
+        while self.begun < len(ruled) and ruled[self.begun].offset <= offset:
+            names = ruled[self.begun].names
+            self.since = {name: self.since.get(name, next_start(name, self.watermark)) for name in names}
+            self.begun += 1
+
+    def count(self, found: Any, time: int, rule: Ruling) -> None:
+        """Counts one record."""
+        if found is None:
+            return
+        if not isinstance(found, str) and rule.most is not None and len(found) > rule.most:
+            found = "many"
+        if isinstance(found, str):
+            self.rejected[found] = self.rejected.get(found, 0) + 1
+            return
+        for index in found:
+            self.state[index] += 1
+        self.reports += len(found)
+        self.accepted += 1
+        if rule.names:
+            self._place(found, time, rule.pane)
+        self.watermark = time if self.watermark is None else max(self.watermark, time)
+        if rule.names:
+            self.closed = max(self.closed, self.watermark - rule.hold)
+        if time >= 0:
+            self.around = [(line, time if first is None else first) for line, first in self.around]
+
+    def _place(self, found: Sequence[int], time: int, length: int) -> None:
+        end = time // length * length + length
+        if time < 0:
+            self.undated += 1
+        elif end <= self.closed:
+            over = self.closed - end
+            age = next((age for age, seconds in _AGES if over <= seconds * SECOND), "older")
+            self.late[age] = self.late.get(age, 0) + 1
+        else:
+            counts = list(self.panes.get((end - length, end), [0] * len(self.state)))
+            for index in found:
+                counts[index] += 1
+            self.panes[end - length, end] = tuple(counts)
+
+
+class Recounts:
+    """Recounts of a stream's partitions, each kept, and gone on with from the last one before."""
+
+    def __init__(self, domain: int) -> None:
+        self._domain = domain
+        self._kept: dict[Any, dict[Any, dict[int, Counted]]] = {}
+
+    def at(
+        self, log: Partition, start: int, offset: int, gaps: Gaps, ruled: tuple[Ruling, ...], floor: int
+    ) -> Counted:
+        """Counts [start, offset) of a log without the gaps; what is returned is not to be changed."""
+        said = tuple((begin, end) for begin, end in gaps)
+        shared = self._kept.setdefault((log, start, floor), {})
+        kept = shared.get((said, ruled))
+        if kept is None:
+            kept = shared[said, ruled] = self._shared(shared, said, ruled, start, floor)
+        if (counted := kept.get(offset)) is not None:
+            return counted
+        at = max(before for before in kept if before < offset)
+        counted = kept[at].copy()
+        counted.begin(ruled, at)
+        while at < offset:
+            gap = next((end for begin, end in said if begin <= at < end), None)
+            if gap is None:
+                counted.count(log.answers[at], log.times[at], ruled[counted.begun - 1])
+            else:
+                counted.around.append((counted.closed, None))
+            at = at + 1 if gap is None else gap
+            counted.begin(ruled, at)
+        kept[offset] = counted
+        return counted
+
+    def _shared(
+        self, shared: Mapping[Any, dict[int, Counted]], said: Any, ruled: Any, start: int, floor: int
+    ) -> dict[int, Counted]:
+        """Returns what is known of prefixes that another gap, or another rule, has no part in."""
+        known = {start: Counted([0] * self._domain, floor)}
+        known[start].begin(ruled, start)
+        for (gaps, rules), kept in shared.items():
+            limit = min(_parting(gaps, said), _parting(rules, ruled))
+            known |= {at: counted for at, counted in kept.items() if start < at < limit}
+        return known
+
+
+def _parting(ours: Sequence[Any], others: Sequence[Any]) -> float:
+    """Returns the offset from which on two lists of gaps or rules are not the same."""
+    for one, other in zip(ours, others, strict=False):
+        if one != other:
+            return float(min(one[0], other[0]))
+    rest = [*ours[len(others) :], *others[len(ours) :]]
+    return float(rest[0][0]) if rest else math.inf

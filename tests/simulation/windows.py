@@ -1,0 +1,254 @@
+"""What must be so of windows on the snapshot topic: what is final, open, bounded, late to come, and deleted."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from tests.simulation.recount import SECOND, Counted, Pane, Ruling, last_end, next_start, shape, starts
+
+if TYPE_CHECKING:
+    from tests.simulation.truth import Truth
+
+_EPOCH = datetime.fromtimestamp(0, UTC)
+NO_LINE: Mapping[str, Any] = {"closed": 0, "bounded": [], "starts": []}
+
+
+class Windows:
+    """The windows of one stream, as the topic has had them so far.
+
+    Attributes:
+        finals: window and start of all that were final, with what they said.
+        latest: window and start -> what the newest message says of it.
+        live: window -> the starts whose messages are on the topic.
+        frozen: seconds of which no report may come any more.
+        counted: partition -> the recount at the newest head's offset.
+    """
+
+    def __init__(self, truth: Truth) -> None:
+        self.truth, self.world = truth, truth.world
+        self.finals: dict[tuple[str, int], Mapping[str, Any]] = {}
+        self.latest: dict[tuple[str, int], Mapping[str, Any]] = {}
+        self.live: dict[str, set[int]] = {}
+        self.frozen: set[int] = set()
+        self.counted: Mapping[int, Counted] = {}
+
+    def demand_frozen(self, partition: int, counted: Counted) -> None:
+        """No pane of a final window changes any more, beyond what the newest head has counted."""
+        before = self.counted.get(partition)
+        if before is None or partition in self.truth.given:
+            return
+        for pane, counts in counted.panes.items():
+            if before.panes.get(pane) != counts:
+                assert not self.is_frozen(pane), f"partition {partition} counts for {pane}, which is final"
+
+    def is_frozen(self, pane: Pane) -> bool:
+        """Returns whether some window that has the pane is final."""
+        return any(second in self.frozen for second in range(pane[0] // SECOND, pane[1] // SECOND))
+
+    def committed(
+        self,
+        head: Mapping[str, Any],
+        last: Mapping[str, Any],
+        sent: Sequence[SimpleNamespace],
+        counted: Mapping[int, Counted],
+        ruled: Mapping[int, Sequence[Ruling]],
+    ) -> None:
+        """A snapshot was committed: its windows, beside that of all time."""
+        lines, name = head.get("windows", {}), self.truth.deployment.stream.name
+        self._demand_floors(head, last)
+        for partition, one in counted.items():
+            self.demand_frozen(partition, one)
+        published = list(self._take(head, sent, name))
+        if not lines:
+            assert not published, "windows, and the head says nothing of them"
+            return
+        assert lines.keys() >= last.get("windows", {}).keys(), "a line is gone"
+        for window in sorted(lines):
+            starts_now = {body["start"]: body for body in published if body["name"] == window}
+            self._demand_line(window, head, last, counted, starts_now)
+        for body in published:
+            self._demand_body(body, head, counted, ruled)
+        self._demand_live(lines)
+        self.counted = counted
+        for body in published:
+            if body["final"] and not self._is_bounded(lines[body["name"]], body["end"]):
+                self.frozen |= set(range(body["start"] // SECOND, body["end"] // SECOND))
+
+    def _demand_floors(self, head: Mapping[str, Any], last: Mapping[str, Any]) -> None:
+        """A floor is the highest line that there was, and stays; whatever is counted in windows is named."""
+        before, now = last.get("floors", {}), head.get("floors", {})
+        highest = max((line["closed"] for line in last.get("windows", {}).values()), default=0)
+        assert now.keys() >= before.keys(), "a partition is named no more"
+        for partition, floor in now.items():
+            assert floor == before.get(partition, highest), f"the floor of partition {partition}"
+        if now and not before.keys() >= now.keys():
+            self.world.note("partitions are named", sorted(now.keys() - before.keys()))
+
+    def _take(
+        self, head: Mapping[str, Any], sent: Sequence[SimpleNamespace], name: str
+    ) -> Iterator[dict[str, Any]]:
+        """Yields what is said of windows; takes tombstones for what they are."""
+        newest = max((line["closed"] for line in head.get("windows", {}).values()), default=0)
+        retain = self.truth.deployment.retain
+        for record in sent:
+            said = record.key.decode().removeprefix(f"{name}/").split("/")
+            if len(said) != 3:
+                continue
+            window, start, _ = said[0], int(said[1]), said[2]
+            live = self.live.setdefault(window, set())
+            if record.value is None:
+                self.world.note("tombstone", window, start)
+                assert start in live, "what is not there is deleted"
+                assert retain is not None, "what is to stay is deleted"
+                assert start + shape(window)[0] + retain <= newest, "it is deleted too early"
+                live.discard(start)
+                continue
+            live.add(start)
+            body = json.loads(record.value)
+            headers = {key: value.decode() for key, value in record.headers}
+            assert headers["parts"] == "1", "base alone is tried here"
+            assert headers["snapshot"] == body["snapshot"] != head["snapshot"], "which whole it is of"
+            period = body["window"]
+            end, final = start + shape(window)[0], bool(period["final"])
+            assert (period["name"], _milli(period["start"]), _milli(period["end"])) == (window, start, end)
+            assert (headers["end"], headers["final"]) == (str(end), "true" if final else "false")
+            self.world.note("final" if final else "provisional", window, start)
+            yield body | {"name": window, "start": start, "end": end, "final": final}
+
+    def _demand_line(
+        self,
+        window: str,
+        head: Mapping[str, Any],
+        last: Mapping[str, Any],
+        counted: Mapping[int, Counted],
+        published: Mapping[int, Mapping[str, Any]],
+    ) -> None:
+        """A line passes what every partition has closed, and what is bounded; and nothing without a word."""
+        line, old = head["windows"][window], last.get("windows", {}).get(window, NO_LINE)
+        length, every = shape(window)
+        assert line["closed"] >= old["closed"], f"the line of {window} goes back"
+        assert line["bounded"][: len(old["bounded"])] == old["bounded"] or self._goes_on(line, old)
+        if not any(window in one.since for one in counted.values()):
+            assert not published, f"{window} is published, and nobody counts it"
+            assert (line["closed"], line["bounded"]) == (old["closed"], old["bounded"])
+            return
+        since = max(one.since.get(window, next_start(window, one.watermark)) for one in counted.values())
+        begin = max(old["closed"], since - every + length)
+        if not all(window in one.since for one in counted.values()):
+            assert not published, f"{window} is published, and some partition does not count it"
+            assert line["closed"] == begin
+            return
+        if window not in last.get("windows", {}) and last["sequence"]:
+            self.world.note("window added", window)
+        named = last.get("floors", {})
+        own = {
+            int(p): counted[int(p)].closed if int(p) in counted and p in named else 0 for p in head["floors"]
+        }
+        passed = max(begin, last_end(window, min(own.values())))
+        if line["closed"] > passed:
+            self.world.note("bounded", window, line)
+            assert self._is_bounded(line, passed + every), "it passes what some partition has not closed"
+            assert line["bounded"][-1][1] == line["closed"] + every
+            self.truth.demand_bound(head, [p for p, closed in own.items() if closed < line["closed"]])
+        else:
+            assert line["bounded"] == old["bounded"] or line["closed"] > begin, (
+                "bounded, and nothing is passed"
+            )
+        found = {s for one in counted.values() for pane in one.panes for s in starts(window, pane)}
+        due = {s for s in found if s >= since and begin < s + length <= line["closed"]}
+        finals = {start for start, body in published.items() if body["final"]}
+        assert due == finals, f"{window}: what is final at {line['closed']}, after {begin}"
+        assert all(since <= start and start + length > begin for start in published), "a window of before"
+        for start, body in published.items():
+            assert body["final"] == (start + length <= line["closed"])
+
+    def _goes_on(self, line: Mapping[str, Any], old: Mapping[str, Any]) -> bool:
+        """Returns whether the last stretch of what is bounded was made longer."""
+        n = len(old["bounded"])
+        *same, (begin, _) = old["bounded"]
+        return bool(
+            line["bounded"][: n - 1] == same
+            and line["bounded"][n - 1][0] == begin
+            and line["bounded"][n - 1][1] > old["bounded"][-1][1]
+        )
+
+    @staticmethod
+    def _is_bounded(line: Mapping[str, Any], end: int) -> bool:
+        return any(a <= end < b for a, b in line["bounded"])
+
+    def _demand_body(
+        self,
+        body: Mapping[str, Any],
+        head: Mapping[str, Any],
+        counted: Mapping[int, Counted],
+        ruled: Mapping[int, Sequence[Ruling]],
+    ) -> None:
+        """What is said of a window is what its panes have; it is final once."""
+        which, start, end = (body["name"], body["start"]), body["start"], body["end"]
+        assert which not in self.finals, f"{which} was final already"
+        assert (body["sequence"], body["offsets"]) == (head["sequence"], head["offsets"])
+        parts = [one.window(start, end) for one in counted.values()]
+        self.truth.demand_frequencies(body, [sum(column) for column in zip(*parts, strict=True)])
+        line = head["windows"][body["name"]]
+        whole = not head["uncounted"] and not self._is_bounded(line, end)
+        whole = whole and not any(tainted(counted[p], ruled[p], start, end) for p in counted)
+        if self.truth.deployment.upgraded:  # of an older layout nobody knows what came after a gap
+            assert whole or not body["complete"], f"{which} is not complete"
+        else:
+            assert body["complete"] == whole, f"whether {which} is complete: {whole}"
+        if not whole:
+            self.world.note("a window is not complete", *which)
+        self.latest[which] = body
+        if body["final"]:
+            self.finals[which] = body
+
+    def _demand_live(self, lines: Mapping[str, Any]) -> None:
+        """The head lists what is on the topic, where that is deleted some day; and what is too old is not there."""
+        newest = max(line["closed"] for line in lines.values())
+        retain = self.truth.deployment.retain
+        for window, line in lines.items():
+            live = self.live.get(window, set())
+            assert line["starts"] == ([] if retain is None else sorted(live)), f"what is live of {window}"
+            if retain is not None:
+                length = shape(window)[0]
+                assert all(s + length + retain > newest for s in live), "what is too old is there"
+
+    def unsaid(self, head: Mapping[str, Any], states: Mapping[int, Any]) -> str:
+        """Says what is missing on the topic though nothing more comes; nothing where all is said.
+
+        Args:
+            head: the newest one.
+            states: what is stored of each partition.
+        """
+        names = [{*state.since} for state in states.values()]
+        lines, floors = head.get("windows", {}), head.get("floors", {})
+        if not any(state.windowing for state in states.values()):
+            return ""
+        if missing := {str(p) for p in states} - floors.keys():
+            return f"partitions {missing} are not named"
+        for window in sorted(set.intersection(*names)):
+            length, line = shape(window)[0], lines[window]["closed"]
+            if line < (due := last_end(window, min(state.closed for state in states.values()))):
+                return f"the line of {window} is {line}, and could be {due}"
+            since = max(state.since[window] for state in states.values())
+            found = {s for one in self.counted.values() for pane in one.panes for s in starts(window, pane)}
+            for start in sorted(s for s in found if s >= since and s + length > line):
+                parts = [one.window(start, start + length) for one in self.counted.values()]
+                said = self.latest.get((window, start), {}).get("reports")
+                if said != sum(map(sum, parts)):
+                    return f"of {window} from {start} it says {said}, and there are {parts}"
+        return ""
+
+
+def tainted(counted: Counted, ruled: Sequence[Ruling], start: int, end: int) -> bool:
+    """Returns whether a gap can have had reports of a window."""
+    hold = max((rule.hold for rule in ruled if rule.names), default=0)
+    return any(line < end and (first is None or start < first + hold) for line, first in counted.around)
+
+
+def _milli(date: str) -> int:
+    return round((datetime.fromisoformat(date) - _EPOCH).total_seconds() * SECOND)
