@@ -147,6 +147,29 @@ def test_rule_8_one_whose_windows_are_over_still_waits_for_its_floor_where_they_
     world.verify(0)
 
 
+def test_rule_8_one_whose_worker_hung_while_it_read_the_head_does_not_wait_ten_times_as_long() -> None:
+    world = Windowed()
+    world.at(0, 100)
+    process = world.member(1)
+    witness: Any = process.ownership._witness
+    head = witness.head
+
+    def hung(*, decided: bool) -> Any:
+        world.clock += 600
+        witness.head = head
+        return head(decided=decided)
+
+    for _ in range(3):
+        turn(process)
+    witness.head = hung
+    world.clock += 100
+    process.ownership.compare()
+    process.publisher.tick()
+    world.clock += 21
+    process.ownership.compare()
+    count_all(world, process)
+
+
 def test_rule_8_one_that_joins_begins_at_the_line_and_holds_finals_back_until_it_has_begun() -> None:
     world = Windowed()
     world.at(0, 100, 1100, 2100, 5000)

@@ -41,8 +41,8 @@ from worker.counting.ports import (
 from worker.counting.rejections import Rejections, counted
 from worker.counting.rules import Configured
 
-_SHARE = 0.1
-"""What part of the time reading heads may take."""
+_SHARE, _LONGEST_READ = 0.1, 2.0
+"""What part of the time reading heads may take; and how long one takes at most: what took longer hung."""
 
 
 class Ownership:
@@ -382,7 +382,7 @@ class Ownership:
             return
         finally:
             # of many heads most say nothing new of these partitions
-            self._heed_at = self._clock() + (self._clock() - began) / _SHARE
+            self._heed_at = self._clock() + min(self._clock() - began, _LONGEST_READ) / _SHARE
         for partition, state in states.items():
             if others := decided.foreign(self._held[partition].metadata.lineage):
                 raise StateLost(foreign(self._stream.name, decided, others))
