@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
-from kafka.errors import KafkaConnectionError, KafkaTimeoutError
+from kafka.errors import KafkaConnectionError, KafkaError, KafkaTimeoutError
 from kafka.net import manager
 from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
 from kafka.protocol import parser
@@ -176,6 +176,30 @@ def commit_transaction(producer: KafkaProducer, sent: Iterable[Any], timeout_sec
     for future in sent:
         future.get(0)
     producer.commit_transaction()
+
+
+_AGAIN_SECONDS = 0.1
+"""After how long a producer that lost its connection is to ask again."""
+
+
+def ask_again(producer: KafkaProducer) -> None:
+    """Has a transactional producer ask again what it could not ask as its connection was lost meanwhile.
+
+    Upstream's sender forgets a request if the connection to its coordinator is lost before it is ready: it expects
+    False of `await_ready`, which raises. The records wait until their time is up then, and the end of
+    a transaction for ever. Gone when a producer whose connections are cut commits within seconds.
+    """
+    client = producer._sender._client
+    await_ready = client.await_ready
+
+    def is_ready(node_id: Any, timeout_ms: float) -> bool:
+        try:
+            return bool(await_ready(node_id, timeout_ms=timeout_ms))
+        except KafkaError:
+            time.sleep(_AGAIN_SECONDS)  # the sender asks at once
+            return False
+
+    client.await_ready = is_ready
 
 
 def drop(producer: KafkaProducer) -> None:

@@ -6,6 +6,8 @@ from typing import Any
 from kafka import KafkaConsumer, KafkaProducer
 from kafka.admin import KafkaAdminClient
 
+from worker.kafka import quirks
+
 PARTITION = 0
 """All of a stream's snapshots go to this partition, so that a `read_committed` reader sees all of one or none."""
 
@@ -29,7 +31,7 @@ class SnapshotTopic:
 
     def producer(self) -> Any:
         """Connects a transactional producer; its `init_transactions` fences the one before it off."""
-        return KafkaProducer(
+        producer = KafkaProducer(
             **self._settings,
             client_id=f"ldp-worker-{self._id}-snapshots",
             transactional_id=self._id,
@@ -42,6 +44,8 @@ class SnapshotTopic:
             max_request_size=_LARGEST_REQUEST,
             allow_auto_create_topics=False,
         )
+        quirks.ask_again(producer)
+        return producer
 
     def admin(self) -> Any:
         """Connects a client that can ask where the topic begins and ends."""

@@ -15,6 +15,7 @@ import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition, errors
 from kafka.coordinator.base import Generation
 from kafka.net import manager, transport
+from kafka.producer.sender import Sender
 from kafka.producer.transaction_manager import TransactionManager
 from kafka.protocol.frame import KafkaBytes
 from kafka.structs import MemberState
@@ -265,6 +266,49 @@ def test_a_transaction_is_committed_only_when_every_record_is_acknowledged(last)
     with contextlib.suppress(errors.KafkaTimeoutError):
         quirks.commit_transaction(producer, [Acknowledged(), last], 30)
     assert done == ([30, "commit"] if last._error is None else [30])
+
+
+class Asking:
+    """A sender that has a request for a coordinator, to which the connection is lost before it is ready."""
+
+    def __init__(self):
+        self.retried = []
+        manager = SimpleNamespace(
+            is_completing=lambda: False,
+            next_request_handler=lambda _: SimpleNamespace(
+                request="the end of a transaction",
+                needs_coordinator=lambda: True,
+                coordinator_type="transaction",
+            ),
+            coordinator=lambda _: "coordinator-1",
+            lookup_coordinator_for_request=lambda _: None,
+            retry=self.retried.append,
+        )
+        self.sender = SimpleNamespace(
+            _transaction_manager=manager,
+            _accumulator=SimpleNamespace(has_incomplete=False),
+            _client=SimpleNamespace(await_ready=self.lose),
+            _running=True,
+            _force_close=False,
+            config={"request_timeout_ms": 1000, "retry_backoff_ms": 1},
+        )
+
+    def lose(self, node_id, timeout_ms):
+        raise errors.KafkaConnectionError(f"Node {node_id} not ready after {timeout_ms} ms")
+
+    def ask(self):
+        assert Sender._maybe_send_pending_request(self.sender)
+        return [handler.request for handler in self.retried]
+
+
+def test_a_request_whose_connection_is_lost_is_forgotten_upstream():
+    assert Asking().ask() == []
+
+
+def test_a_request_whose_connection_is_lost_is_asked_again():
+    asking = Asking()
+    quirks.ask_again(SimpleNamespace(_sender=asking.sender))
+    assert asking.ask() == ["the end of a transaction"]
 
 
 def unsent(producer, monkeypatch):
