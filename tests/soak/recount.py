@@ -9,25 +9,26 @@ from kafka import KafkaConsumer, TopicPartition
 from ldp import frames
 from tests.integration.harness import World, until
 
-_PANE, _HOLD = 5000, 3000
-"""Of `tests.integration.harness.WINDOWED`: a pane's length, and grace and out of order together."""
-
 
 @dataclass
 class Plain:
     """What the log of a stream comes to.
 
     Attributes:
+        pane: how long panes are, in milliseconds.
+        hold: grace and out of order together, likewise.
+        closed: up to when each partition's panes are closed.
         panes: reports by the start of their pane.
         late: records that came after their pane was closed.
         undated: records without a time.
-        closed: up to when each partition's panes are closed.
     """
 
+    pane: int
+    hold: int
+    closed: dict[int, int]
     panes: dict[int, int] = field(default_factory=lambda: defaultdict(int))
     late: int = 0
     undated: int = 0
-    closed: dict[int, int] = field(default_factory=dict)
 
     def add(self, partition: int, time: int, reports: int) -> None:
         """Counts an accepted record, in the partition's order."""
@@ -35,32 +36,32 @@ class Plain:
         if time < 0:
             self.undated += 1
             return
-        start = time // _PANE * _PANE
-        if start + _PANE <= closed:
+        start = time // self.pane * self.pane
+        if start + self.pane <= closed:
             self.late += 1
         else:
             self.panes[start] += reports
-        self.closed[partition] = max(closed, time - _HOLD)
+        self.closed[partition] = max(closed, time - self.hold)
 
     def finals(self, name: str, length: int) -> dict[tuple[str, int], int]:
-        """The windows of a name that begin every five seconds, have reports and are over, with their reports."""
+        """The windows of a name that begin with every pane, have reports and are over, with their reports."""
         closed = min(self.closed.values())
         starts = {
             start - back
             for start, reports in self.panes.items()
             if reports
-            for back in range(0, length, _PANE)
+            for back in range(0, length, self.pane)
         }
         return {
-            (name, start): sum(self.panes.get(pane, 0) for pane in range(start, start + length, _PANE))
+            (name, start): sum(self.panes.get(pane, 0) for pane in range(start, start + length, self.pane))
             for start in starts
             if start + length <= closed
         }
 
 
-def read(world: World, floors: Mapping[int, int]) -> Plain:
+def read(world: World, floors: Mapping[int, int], pane: int, hold: int) -> Plain:
     """Reads all of a stream's log; its partitions begin with their floors."""
-    plain = Plain(closed={partition: floors[partition] for partition in range(world.partitions)})
+    plain = Plain(pane, hold, {partition: floors[partition] for partition in range(world.partitions)})
     sizes = {len(frames.encode(world.stream, world.draw(n))): n for n in range(1, 4)}
     consumer = KafkaConsumer(
         bootstrap_servers=world.kafka, group_id=None, isolation_level="read_committed", max_poll_records=5000

@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import random
 import re
+import shutil
 import signal
 import tempfile
 import threading
@@ -20,7 +21,6 @@ from ldp import frames
 from tests.integration.harness import (
     EVENT_TIME,
     TIMEOUT_SECONDS,
-    WINDOWED,
     Published,
     World,
     event_time,
@@ -35,8 +35,20 @@ from worker.audit import StreamVerdict
 
 PARTITIONS, MOST_PARTITIONS = 6, 9
 """At the beginning, and at most."""
-_CLOSING_MS = 40_000
+WINDOWED: dict[str, Any] = {
+    "windows": ["all", "10s", "30s every 10s"],
+    "grace": "2s",
+    "out_of_order": "1s",
+    "retain": "30s",
+}
+"""The stream's windows: of a pane so long that a partition has room for what is out of reach after a fault."""
+PANE_MS, HOLD_MS = 10_000, 3000
+LENGTHS_MS = {"10s": 10_000, "30s every 10s": 30_000}
+"""A pane's length, grace and out of order together, and the windows' lengths."""
+_CLOSING_MS = 60_000
 """How far beyond all others the last records are, so that all windows become final."""
+FAILED = Path("build/soak-failed")
+"""Where the workers' logs are kept if it failed."""
 SESSION_SECONDS = 10.0
 """After so long the group takes a silent member's partitions away."""
 LAG_SECONDS = 120.0
@@ -175,6 +187,10 @@ class Stage:
 
     def __exit__(self, *raised: object) -> None:
         self.load.stop()
+        if any(raised):
+            shutil.rmtree(FAILED, ignore_errors=True)
+            shutil.copytree(self.folder, FAILED, ignore=shutil.ignore_patterns("older"))
+            self.say(f"the workers' logs are in {FAILED}")
         self._stack.__exit__(*raised)  # type: ignore[arg-type]
 
     def _end_redis(self) -> None:
@@ -256,8 +272,8 @@ class Stage:
         self._close_windows()
         last = self.world.covered()
         totals = self.world.totals()
-        plain = recount.read(self.world, self.published.floors)
-        due = {**plain.finals("5s", 5000), **plain.finals("20s every 5s", 20_000)}
+        plain = recount.read(self.world, self.published.floors, PANE_MS, HOLD_MS)
+        due = {key: n for name, length in LENGTHS_MS.items() for key, n in plain.finals(name, length).items()}
 
         def final() -> bool:
             self.published.read(self.world.snapshots.sequence())
