@@ -13,6 +13,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,6 +29,22 @@ from deploy.local.services import Services, UnavailableError, free_ports, kafka_
 # The images that deploy/compose names too.
 KAFKA_IMAGE = f"apache/kafka:{kafka_version()}"
 REDIS_IMAGE = "redis:7.2.11"
+
+
+TESTS = Path(__file__).parent
+LONGEST = (
+    "simulation/test_histories.py",
+    "integration/test_faults.py",
+    "integration/test_kill_points.py",
+    "integration/test_outages.py",
+    "integration/test_probes.py",
+    "integration/test_dashboard.py",
+    "integration/test_published.py",
+    "integration/test_hostile.py",
+    "integration/test_processes.py",
+    "integration/test_bombs.py",
+)
+"""The files that take longest, the longest first; a run ends soonest where none of them is begun last."""
 
 
 @dataclass(frozen=True)
@@ -86,15 +103,22 @@ def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files that need services come first: they mostly wait, and others run meanwhile.
+    """The longest files come first, then those that need services: they mostly wait, and others run meanwhile.
 
     A Kafka client that is closed while it connects leaves the socket to the garbage collector.
     """
     waiting = {item.path for item in items if item.get_closest_marker("integration")}
-    items.sort(key=lambda item: item.path not in waiting)
+    longest = {TESTS / name: number for number, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: (longest.get(item.path, len(LONGEST)), item.path not in waiting))
     for item in items:
         if item.get_closest_marker("integration"):
             item.add_marker(pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"))
+
+
+def pytest_collection_finish() -> None:
+    """Takes what was collected out of the garbage collector's sight: half a million objects, 0.2 s each time."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,4 @@
-"""Claim, commit and publish in memory: a thousand seeded histories of everything that can go wrong."""
+"""Claim, commit and publish in memory: some hundred seeded histories; tests/simulation has those of a whole worker."""
 
 import collections
 import random
@@ -29,7 +29,7 @@ WINDOWS = [
     Windowing(("all", "1s", "4s every 2s"), grace=1000, out_of_order=500),
     Windowing(("all", "3s"), grace=1000, out_of_order=500),
 ]
-HISTORIES, BLOCKS = 1000, 20
+HISTORIES, BLOCKS = 300, 6
 HAPPENED: dict[int, collections.Counter[str]] = {}
 """What happened in each block of histories."""
 
