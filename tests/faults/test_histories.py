@@ -86,6 +86,7 @@ def history(seed: int) -> dict[str, int]:
         some = [replace(c, terms=replace(c.terms, windowing=shown.choice(WINDOWS))) for c in some]
     world = World(seed, STREAM, rng.randint(1, 3), faults, some)
     world.recount_after = rng.choice([None, sys.maxsize])
+    world.late_letters = seed % 2 == 1
     if rng.random() < 0.3:  # the log has lost its beginning before anyone counts
         produce(world, rng, 6)
         world.firsts = [rng.randint(0, len(log)) for log in world.logs]

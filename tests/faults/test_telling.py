@@ -217,7 +217,7 @@ def misplaced() -> Iterator[list[Said]]:
         turn(process)
     found = [said for said in told.new() if said[0] == "misplaced"]
     late = sum((Counter(said[1]) for said in found), Counter())
-    yield [("misplaced", dict(late), sum(said[2] for said in found))]
+    yield [("misplaced", dict(late), sum(said[2] for said in found), sum(said[3] for said in found))]
     for _ in range(2):
         process.publisher.tick()
         yield [said for said in told.new() if said[0] == "lines"]
@@ -294,7 +294,7 @@ SCENES: dict[Callable[[], Iterator[list[Said]]], list[list[Said]]] = {
     moved: [[("moved", 0, 5, 7), ("dropped", 0)]],
     windowed: [[("admitted", 0, 0)], [("full", 0, 6)]],
     misplaced: [
-        [("misplaced", {"1m": 2, "6h": 1}, 1)],
+        [("misplaced", {"1m": 2, "6h": 1}, 1, 0)],
         [("lines", {"1s": 3_605_000}, 3_605_000)],
         [("lines", {"1s": 3_605_000}, 3_605_000)],
     ],
@@ -407,3 +407,22 @@ def test_what_is_left_out_of_the_dead_letters_is_told() -> None:
         ("rejected", {"version": 4}, 2, 0, 0, 0),
         ("counted", 0, 4, 0),
     ]
+
+
+@pytest.mark.parametrize("chosen", [True, False])
+def test_late_letters_that_are_left_out_are_told(chosen: bool) -> None:
+    world = Still()
+    world.configured = (Configured(1, Terms(1, ones=True, windowing=Windowing(("all", "1s"), 0, 0))),)
+    world.late_letters = chosen
+    world.send(4)
+    for record, timestamp in zip(world.logs[0], [5000, 100, 200, 300], strict=True):
+        record.timestamp = timestamp
+    process, told = worker(world)
+    process.ownership._dead_letters.add_late = lambda *_: 2
+    turn(process)
+    process.publisher.tick()
+    process.ownership.compare()
+    batch = Batch(0, 0, 4, process.log._batch(0, 0, 4).columns)
+    told.new()
+    process.ownership.apply(batch)
+    assert told.new() == [("misplaced", {"1m": 3}, 0, 2 if chosen else 0), ("counted", 4, 0, 4)]

@@ -12,7 +12,7 @@ import pytest
 from kafka import KafkaConsumer, TopicPartition
 
 from ldp import frames
-from tests.integration.harness import World, until
+from tests.integration.harness import World, dead_letters, until
 from tests.integration.harness.truth import base
 
 pytestmark = pytest.mark.integration
@@ -38,14 +38,16 @@ class Told:
     closed: int = 0
     newest: int = 0
     panes: dict[int, list[Any]] = field(default_factory=lambda: defaultdict(list))
-    late: int = 0
+    records: int = 0
+    late: dict[int, tuple[Any, tuple[int, ...]]] = field(default_factory=dict)
 
     def add(self, time: int, report: Any) -> None:
         start = time // HOUR * HOUR
         if start + HOUR <= self.closed:
-            self.late += 1
+            self.late[self.records] = report, (time, start, start + HOUR, self.closed)
         else:
             self.panes[start].append(report)
+        self.records += 1
         self.newest = max(self.newest, time)
         self.closed = max(self.closed, self.newest - GRACE - OUT_OF_ORDER)
 
@@ -139,6 +141,21 @@ def assert_finals(world: World, hours: Hours, topic: Topic, since: int = 0) -> N
             assert said["complete"]
 
 
+def assert_late_letters(world: World, hours: Hours) -> None:
+    """Asserts that just the late records have letters, and that these say where each would have been counted."""
+    late = {(p, at): facts for p, told in hours.told.items() for at, facts in told.late.items()}
+    found = dead_letters(world, len(late), once=False)
+    for where, (value, headers) in found.items():
+        report, facts = late[where]
+        assert (value, headers["__connect.errors.exception.class.name"]) == (
+            frames.encode(world.stream, report),
+            "late",
+        )
+        said = tuple(int(headers[f"late.{name}"]) for name in ("timestamp", "start", "end", "closed"))
+        assert said == facts
+    assert world.totals()["rejected"] == {}
+
+
 def assert_audit_equal(world: World, topic: Topic) -> None:
     """Asserts that the audit finds all that is stored and published as the log has it, each final window too."""
     world.assert_audit_equal(whole=True)
@@ -148,7 +165,9 @@ def assert_audit_equal(world: World, topic: Topic) -> None:
 
 
 def test_windows_are_final_once_and_exact_though_workers_die(kafka, redis_url, tmp_path):
-    with World(kafka, redis_url, tmp_path, partitions=2, reports=SETTINGS, **TABLE) as world:
+    with World(
+        kafka, redis_url, tmp_path, partitions=2, reports=SETTINGS, late_letters=True, **TABLE
+    ) as world:
         topic, hours = Topic(world), Hours(world)
         first, second = world.start(2)
         for begin in range(0, 12, 3):
@@ -160,9 +179,10 @@ def test_windows_are_final_once_and_exact_though_workers_die(kafka, redis_url, t
         assert_finals(world, hours, topic)
         last = world.covered()
         world.assert_right(last)
-        assert sum(told.late for told in hours.told.values()) > 20
+        assert sum(len(told.late) for told in hours.told.values()) > 20
         late = [json.loads(world.redis.hget(f"{{{world.name}:{p}}}:meta", "totals"))["late"] for p in (0, 1)]
-        assert [sum(said.values()) for said in late] == [told.late for told in hours.told.values()]
+        assert [sum(said.values()) for said in late] == [len(told.late) for told in hours.told.values()]
+        assert_late_letters(world, hours)
         assert_audit_equal(world, topic)
         assert world.audit().late == sum(map(sum, (said.values() for said in late)))
 

@@ -1,4 +1,4 @@
-"""Shows the newest malformed records."""
+"""Shows the newest dead letters: malformed records, and late ones if they leave any."""
 
 import json
 from base64 import b64encode
@@ -27,12 +27,12 @@ _SHOWN_BYTES = 256
 @click.option("--value", is_flag=True, help="Show what each record held, too; it may be personal.")
 @json_option
 def dead_letters(config: "Config", stream: str | None, last: int, value: bool, as_json: bool) -> int:
-    """Show the newest malformed records.
+    """Show the newest dead letters: malformed records, and late ones where streams.late_letters is set.
 
     Says how often each reason occurs among the newest 1,000 dead letters of each partition of their topic, fewer
     where they are large, then shows the newest of those: when, why, where the record came from, its size. What
     a record held is shown only by --value: its first bytes, or in JSON all that was kept of it, in base64. Where more
-    than 100 records a second are rejected for one reason, the letters are a sample of them.
+    than 100 records a second would leave a letter for one reason, the letters are a sample of them.
     """
     from worker.kafka.letters import newest_letters
     from worker.observe import logs
@@ -73,7 +73,7 @@ def render(letters: "Sequence[Letter]", last: int, value: bool) -> "RenderableTy
     reasons = _table("reason", "letters")
     for reason, message, n in _counts(letters):
         reasons.add_row(Text.assemble((reason, "bold"), f": {message}"), f"{n:,}")
-    newest = _table("rejected at", "reason", "record", "bytes")
+    newest = _table("written at", "reason", "record", "bytes")
     for letter in letters[:last]:
         record = Text(letter.where)
         if value:
@@ -114,9 +114,10 @@ def in_json(letters: "Sequence[Letter]", last: int, value: bool) -> str:
             "partition": letter.partition,
             "offset": letter.offset,
             "bytes": letter.size,
-            "rejected_at": letter.time,
+            "written_at": letter.time,
         }
         row |= {"why": letter.why} if letter.why else {}
+        row |= {"late": dict(letter.late)} if letter.late else {}
         listed.append(row | ({"base64": b64encode(letter.value).decode()} if value else {}))
     reasons = {reason: n for reason, _, n in _counts(letters)}
     tree = {"looked_at": len(letters), "reasons": reasons, "letters": listed}

@@ -15,6 +15,7 @@ _ALLOWED = {
     "path_type": "a path is needed, in quotes",
     "int_type": "a whole number is needed",
     "float_type": "a number is needed",
+    "bool_type": "true or false is needed",
     "string_or_int": "a string or a whole number is needed",
     "literal_error": "allowed is {expected}",
     "missing": "it is needed",

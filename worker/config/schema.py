@@ -14,6 +14,7 @@ from pydantic import (
     ConfigDict,
     Field,
     SecretStr,
+    StrictBool,
     StrictFloat,
     StrictInt,
     StringConstraints,
@@ -265,7 +266,7 @@ class Snapshots(Table):
 
 
 class DeadLetters(Table):
-    """``[dead_letters]``: the topic that malformed records go to."""
+    """``[dead_letters]``: the topic that malformed records go to, and late ones by `streams.late_letters`."""
 
     topic: TopicName = "ldp-dead-letters"
 
@@ -313,6 +314,7 @@ class StreamTable(Table):
     out_of_order: Length = "10s"
     idle_after: Lasting = "5m"
     retain: Retention = "7d"
+    late_letters: StrictBool = False
     queries: list[QueryTable] = []
 
 

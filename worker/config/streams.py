@@ -29,6 +29,7 @@ class Served:
         recount_after: see `worker.counting.ownership.Ownership`.
         idle_after: for how many seconds a partition that has windows stands still before it is called idle.
         retain: for how many milliseconds a final window stays on the snapshot topic; None for ever.
+        late_letters: whether late records go to the dead letters, too.
     """
 
     stream: ldp.Stream
@@ -38,6 +39,7 @@ class Served:
     recount_after: int | None = None
     idle_after: float = 300.0
     retain: int | None = None
+    late_letters: bool = False
 
     @property
     def cost(self) -> Cost | None:
@@ -92,6 +94,7 @@ def served_from(table: StreamTable, key: str, folder: Path, max_batch_bytes: int
         table.recount_after,
         milliseconds(table.idle_after) / UNITS["s"],
         retain,
+        table.late_letters,
     )
     if windowing is not None and served.cost is not None:
         refuse_absurd(windowing, served.cost, key)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from ldp.consistency import METHODS
 from worker.config.faults import ConfigError
+from worker.config.redaction import said
 from worker.config.schema import FOREVER, StreamTable
 from worker.counting.windows import ALL, UNITS, Windowing, milliseconds, parse_all
 
@@ -16,7 +17,7 @@ MOST_OPEN = 512
 """Windows that are open at once: a snapshot estimates each that has changed, and is one transaction."""
 MOST_KEPT = 20_000
 """Windows that stay on the snapshot topic: the head, which is one message, names every one of them."""
-_OWN_KEYS = ("grace", "out_of_order", "idle_after", "retain")
+_OWN_KEYS = ("grace", "out_of_order", "idle_after", "retain", "late_letters")
 
 
 @dataclass(frozen=True)
@@ -91,17 +92,17 @@ def windowing_of(table: StreamTable, key: str) -> Windowing | None:
     Raises:
         ConfigError: they do not go together, or what waits for them has none to wait for.
     """
-    given = tuple(table.windows)
     try:
-        windows = parse_all(given)
+        windows = parse_all(tuple(table.windows))
     except ValueError as error:
         raise ConfigError(f"{key}.windows: {error}") from None
     if not windows:
         for name in _OWN_KEYS:
             if name in table.model_fields_set:
-                said = f"{key}.{name}: {getattr(table, name)!r} given"
+                where, given = f"{key}.{name}", getattr(table, name)
                 raise ConfigError(
-                    f"{said}; it is of no use without other windows than {ALL!r}: set streams.windows"
+                    f"{where}: {said(where, given)} given; it is of no use without other windows than {ALL!r}: set"
+                    " streams.windows"
                 )
         return None
     names = [window.name for window in sorted(windows, key=lambda window: (window.length, window.every))]

@@ -6,7 +6,7 @@ where a batch begins or ends changes nothing.
 """
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numba
 import numpy as np
@@ -60,6 +60,29 @@ def dated(times: Ints) -> Ints:
     """
     good = times.view(np.uint64) < TIME_ENDS
     return times if good.all() else np.where(good, times, -1)
+
+
+@dataclass(frozen=True)
+class Late:
+    """The late records of a batch, in the log's order, and what each was too late for.
+
+    Attributes:
+        at: (n,) which of the records they are.
+        times: (n,) their timestamps.
+        starts: (n,) the starts of the panes that they were too late for.
+        lines: (n,) the closed line when each came; its pane ends at or before it.
+        pane: how long a pane is.
+    """
+
+    at: Ints
+    times: Ints
+    starts: Ints
+    lines: Ints
+    pane: int
+
+    def behind(self, records: int) -> "Late":
+        """Returns the same, of a batch that has so many records before these."""
+        return replace(self, at=self.at + records)
 
 
 def place(times: Ints, watermark: int | None, closed: int, hold: int, pane: int) -> Placed:
@@ -139,6 +162,31 @@ def _age(over: int) -> int:
     while age < len(_AGES) and _AGES[age] < over:
         age += 1
     return age
+
+
+def late_of(placed: Placed, times: Ints, watermark: int | None, closed: int, hold: int, pane: int) -> Late:
+    """Returns the late ones of records that were placed, with the line that each of them met; O(records).
+
+    Args:
+        placed: what `place` said of them.
+        times: what it was given, as all that follows.
+        watermark: see there.
+        closed: see there.
+        hold: see there.
+        pane: see there.
+
+    Example:
+        >>> times = np.array([5, 31, 32, 7])
+        >>> late = late_of(place(times, None, 0, 20, 10), times, None, 0, 20, 10)
+        >>> late.at.tolist(), late.times.tolist(), late.starts.tolist(), late.lines.tolist()
+        ([3], [7], [0], [12])
+    """
+    at = np.flatnonzero(np.repeat(placed.starts == LATE, np.diff(placed.ends, prepend=0)))
+    seen = np.maximum.accumulate(np.append(times[0] if watermark is None else watermark, times))
+    lines = np.maximum(closed, np.maximum(seen, 0) - hold)
+    lines[0] = closed  # a hold that became shorter moves the line with the next record
+    found = times[at]
+    return Late(at, found, found - found % pane, lines[at], pane)
 
 
 def together(placed: Placed, reports: Reports, counts: Ints) -> list[tuple[int, Reports]]:

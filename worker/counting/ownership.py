@@ -11,11 +11,8 @@ from. The epoch, raised by every claim, is for liveness: it tells an old owner e
 
 import random
 import time
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 from uuid import uuid4
-
-import numpy as np
 
 import ldp
 from worker.counting import layout
@@ -23,6 +20,7 @@ from worker.counting.claim import Claim, lost
 from worker.counting.columns import Batch
 from worker.counting.head import Head, foreign
 from worker.counting.held import LONGEST_WAIT, Flush, Held, Wait
+from worker.counting.lateness import Late
 from worker.counting.lineage import differing, lineage_of
 from worker.counting.partition import PartitionState
 from worker.counting.ports import (
@@ -38,8 +36,8 @@ from worker.counting.ports import (
     Unavailable,
     Witness,
 )
-from worker.counting.rejections import Rejections, counted
 from worker.counting.rules import Configured
+from worker.counting.telling import LeftOut, Standing, Telling
 
 _SHARE, _LONGEST_READ = 0.1, 2.0
 """What part of the time reading heads may take; and how long one takes at most: what took longer hung."""
@@ -54,12 +52,13 @@ class Ownership:
         configured: the rule that the configuration asks for.
         log: the stream's topic and group.
         store: where the counts are kept.
-        dead_letters: where malformed records go.
+        dead_letters: where malformed records go, and late ones if they are to.
         witness: where the head of what was published is read.
         recount_after: the operator's word that counts of snapshots up to this number may be given up: where they are
             lost, counting begins again with what the log still has, and the rest is a gap. None: the stream stops.
         clock: seconds, for back-off and for how often something is said.
         events: told what happens.
+        late_letters: whether late records leave a letter; each worker may choose, as it changes no count.
     """
 
     def __init__(
@@ -74,12 +73,13 @@ class Ownership:
         recount_after: int | None,
         clock: Callable[[], float],
         events: Events,
+        late_letters: bool = False,
     ) -> None:
         self._group, self._stream, self._configured = group, stream, configured
         self._log, self._store, self._dead_letters = log, store, dead_letters
         self._witness, self._recount_after = witness, recount_after
-        self._clock, self._events = clock, events
-        self._rejections = Rejections(clock, events.rejected)
+        self._clock, self._events, self._late_letters = clock, events, late_letters
+        self._telling = Telling(events, clock)
         self._held: dict[int, Held] = {}
         self._waits: dict[int, Wait] = {}
         self._heed_at = 0.0
@@ -205,7 +205,7 @@ class Ownership:
         self._events.claimed(partition, how, state.offset, loaded.metadata.epoch)
 
     def apply(self, batch: Batch, on_alive: Callable[[], object] = lambda: None) -> None:
-        """Counts a polled batch, and sends its malformed records to the dead letters; only of what is held.
+        """Counts a polled batch, and sends the letters that are due; only of what is held.
 
         ``on_alive`` is called again and again while that takes long.
         """
@@ -218,30 +218,21 @@ class Ownership:
             self.drop([batch.partition])
             return
         polled, batch = batch.end, batch if (line := held.state.waits_at) is None else batch.until(line)
-        before, late, undated = held.state.reports, Counter(held.state.late), held.state.undated
-        verdicts = held.state.apply(self._stream, batch, on_alive)
+        before, late = Standing.of(held.state), list[Late]()
+        on_late = late.append if self._late_letters else None
+        verdicts = held.state.apply(self._stream, batch, on_alive, on_late)
         if held.state.offset < polled or held.state.waits_at == polled:
             # the rest is read again once there is room, or a head names the partition
             batch, held.waiting = batch.until(held.state.offset), True
             self._log.stop(batch.partition)
             if held.state.full:
                 self._events.full(batch.partition, len(held.state.cells) - 1)
-        reasons, left_out = counted(verdicts, len(batch.unreadable)), 0
-        if reasons:
-            try:
-                left_out = self._dead_letters.add(batch, verdicts)
-            except Unavailable:
-                self.drop([batch.partition])  # its offset is past letters that were never sent
-                raise
-            self._events.malformed(reasons, left_out)
-        self._rejections.add(batch, verdicts, left_out)
-        if batch.keyed:
-            self._events.keyed(batch.keyed)
-        late, undated = Counter(held.state.late) - late, held.state.undated - undated
-        if late or undated:
-            self._events.misplaced(late, undated)
-        accepted = len(verdicts) - int(np.count_nonzero(verdicts))
-        self._events.counted(accepted, reasons.total(), held.state.reports - before)
+        try:
+            left_out = LeftOut.sending(self._dead_letters, batch, verdicts, late)
+        except Unavailable:
+            self.drop([batch.partition])  # its offset is past letters that were never sent
+            raise
+        self._telling.counted(before, held.state, batch, verdicts, left_out)
 
     def commit(self, partitions: Iterable[int] | None = None) -> None:
         """Commits what is counted and not stored yet; a commit whose outcome is unknown is tried again next time.
@@ -348,7 +339,7 @@ class Ownership:
         Raises:
             StateLost: the store no longer holds a partition, or of another lineage.
         """
-        self._rejections.say()
+        self._telling.rejections.say()
         self._heed(self._held)
         for partition, held in list(self._held.items()):
             if held.flush is None and not held.ahead:

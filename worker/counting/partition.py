@@ -8,8 +8,7 @@ no window needs any more (`dropped`). The counts of all time are the sum of its 
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +17,7 @@ import ldp
 from ldp import frames
 from worker.counting import lateness, rejections, rules
 from worker.counting.columns import Batch
-from worker.counting.lateness import Placed
+from worker.counting.lateness import Late, Placed
 from worker.counting.rules import Configured, Rule, Terms
 from worker.counting.windows import ALL, Pane, Windowing, pane_of
 
@@ -173,7 +172,11 @@ class PartitionState:
         self._follow(self.offset)
 
     def apply(
-        self, stream: ldp.Stream, batch: Batch, on_alive: Callable[[], object] = lambda: None
+        self,
+        stream: ldp.Stream,
+        batch: Batch,
+        on_alive: Callable[[], object] = lambda: None,
+        on_late: Callable[[Late], object] | None = None,
     ) -> npt.NDArray[np.uint8]:
         """Counts a batch that continues the prefix; returns the verdict on each of its records.
 
@@ -185,6 +188,7 @@ class PartitionState:
             stream: whose batch.
             batch: what comes next.
             on_alive: called at least once for each `MOST_WORK` steps.
+            on_late: called with the late records, if there are any; costs O(records) more then.
 
         Returns:
             (m,) uint8, as `ldp.frames.Decoded` has them.
@@ -206,7 +210,12 @@ class PartitionState:
                 most_reports=terms.most_reports,
                 judge_ones=terms.ones,
             )
-            counted = self._count(stream, decoded, columns.timestamps[begin:end], terms.windowing, on_alive)
+            times = columns.timestamps[begin:end]
+            counted, late = self._count(
+                stream, decoded, times, terms.windowing, on_alive, late_too=on_late is not None
+            )
+            if on_late is not None and late is not None:
+                on_late(late.behind(begin))
             verdicts[begin : begin + counted] = decoded.verdicts[:counted]
             if begin + counted < end:
                 verdicts, offset = verdicts[: begin + counted], int(columns.offsets[begin + counted])
@@ -225,36 +234,35 @@ class PartitionState:
         times: npt.NDArray[np.int64],
         windowing: Windowing | None,
         on_alive: Callable[[], object],
-    ) -> int:
-        """Counts records that one rule judges; returns how many of them had room."""
+        *,
+        late_too: bool,
+    ) -> tuple[int, Late | None]:
+        """Counts records that one rule judges; returns how many of them had room, and those that were late."""
         index = None if not decoded.verdicts.any() else np.flatnonzero(decoded.verdicts == 0)
         accepted, counts = (times, decoded.counts) if index is None else (times[index], decoded.counts[index])
-        accepted, reports = lateness.dated(accepted), decoded.reports
+        accepted, reports, late = lateness.dated(accepted), decoded.reports, None
         if not len(accepted):
-            return len(times)
+            return len(times), None
         if windowing is None:
             newest = int(accepted.max())
             highest = newest if self.watermark is None else max(self.watermark, newest)
             placed = Placed(_NOWHERE, np.array([len(accepted)]), Counter(), highest, self.closed)
         else:
-            place = partial(
-                lateness.place,
-                watermark=self.watermark,
-                closed=self.closed,
-                hold=windowing.hold,
-                pane=windowing.pane,
-            )
-            placed = place(accepted)
+            given = (self.watermark, self.closed, windowing.hold, windowing.pane)
+            placed = lateness.place(accepted, *given)
             if (left := self._room(placed, windowing)) is not None:
                 if not left:
-                    return 0 if index is None else int(index[0])
+                    return (0 if index is None else int(index[0])), None
                 accepted, counts = accepted[:left], counts[:left]
-                placed = place(accepted)
+                placed = lateness.place(accepted, *given)
                 times = times[: left if index is None else int(index[left])]
                 reports = reports[: int(counts.sum())]
+            if late_too and placed.late:
+                late = lateness.late_of(placed, accepted, *given)
+                late = late if index is None else replace(late, at=index[late.at])
         self._add(stream, reports, counts, placed, windowing, on_alive)
         self._pass(accepted, placed)
-        return len(times)
+        return len(times), late
 
     def _room(self, placed: Placed, windowing: Windowing) -> int | None:
         """Returns how many records come before one that needs a pane too many; None where all have room."""

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from ldp.snapshot import Cut, Message, Snapshot
 from worker.counting.columns import Batch
 from worker.counting.head import Head
+from worker.counting.lateness import Late
 from worker.counting.rules import Older, Rule
 
 CLAIMED = "claimed"
@@ -143,7 +144,7 @@ class Store(Protocol):
 
 
 class DeadLetters(Protocol):
-    """Where malformed records go."""
+    """Where malformed records go, and by choice late ones."""
 
     def add(self, batch: Batch, verdicts: npt.NDArray[np.uint8]) -> int:
         """Sends what a batch has of rejected records and of unreadable record batches, without waiting.
@@ -158,6 +159,9 @@ class DeadLetters(Protocol):
         Raises:
             Unavailable: they cannot be sent now; some may have been.
         """
+
+    def add_late(self, batch: Batch, late: Late) -> int:
+        """Sends late records of a batch, which are counted all the same; as `add` does."""
 
     def flush(self) -> None:
         """Waits until every record sent so far is safe; raises `Unavailable` if that is in doubt."""
@@ -239,8 +243,11 @@ class Events(Protocol):
     def counted(self, accepted: int, rejected: int, reports: int) -> None:
         """A batch is counted: so many records, and so many reports in them."""
 
-    def misplaced(self, late: Mapping[str, int], undated: int) -> None:
-        """So many accepted records were too late for their pane, by age, and so many have no timestamp."""
+    def misplaced(self, late: Mapping[str, int], undated: int, left_out: int) -> None:
+        """So many accepted records were too late for their pane, by age, and so many have no timestamp.
+
+        Of the late ones so many leave no dead letter, though they were to.
+        """
 
     def keyed(self, records: int) -> None:
         """So many records came with a key or headers, which nobody has looked at."""

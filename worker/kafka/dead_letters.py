@@ -1,7 +1,10 @@
 """Dead letters: malformed records leave for a topic of their own, with where they came from and why in their headers.
 
+So do late ones, where they are to: they are accepted, and counted but in a window; their letters say in which pane they
+would have been, so that whoever keeps windows can add them by hand.
+
 At least once: the letters are flushed before the offset that passes them is committed, so a crash in between sends
-them again. Where more records are malformed than anybody reads, they are a sample. Their key is
+them again. Where there are more of them than anybody reads, they are a sample. Their key is
 ``topic/partition/offset``; their headers are named as Kafka Connect names them. A letter has a record's value, or of a
 large one the first bytes, its size and its hash; never its key or its headers.
 """
@@ -10,7 +13,7 @@ import contextlib
 import hashlib
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
@@ -23,6 +26,7 @@ from kafka import errors as kafka_errors
 import ldp
 from ldp import frames
 from worker.counting.columns import Batch, Unreadable
+from worker.counting.lateness import Late
 from worker.counting.ports import Unavailable
 from worker.counting.rejections import REASONS, UNREADABLE
 from worker.kafka import quirks
@@ -36,6 +40,16 @@ PREFIX_BYTES = 1024
 """How much is kept of a record that is larger than that, or too large for the dead-letter topic."""
 LEAST_ROOM = 4096
 """What the dead-letter topic has to take: so much and the longest headers, in a record batch of its own."""
+
+LATE = "late"
+"""The reason of a letter of a late record, which is not rejected."""
+LATE_HEADERS = ("timestamp", "start", "end", "closed")
+"""The headers of its own that it has, named ``late.…``: the record's time, its pane, and the line that it met."""
+SAID = {
+    **REASONS,
+    LATE: "the record came after its windows were closed: it counts in all, and in no other window",
+}
+"""What each reason of a letter says to people."""
 
 _FLUSH_SECONDS = 10
 _MOST_PENDING = 32 << 20
@@ -152,6 +166,22 @@ class KafkaDeadLetters:
         rejected = int(np.count_nonzero(verdicts)) + len(batch.unreadable)
         return rejected - len(chosen) - len(unreadable)
 
+    def add_late(self, batch: Batch, late: Late) -> int:
+        """Sends late records of a batch, as `add` does malformed ones.
+
+        A letter is written when it is sent, like all of them, or the topic would delete those of old records at once;
+        the record's own timestamp, its pane and the line that it met are headers.
+        """
+        columns = batch.columns
+        first = self._sample.first(LATE, columns, late.at)
+        for i in range(first):
+            at, start = late.at[i], int(late.starts[i])
+            said = (int(late.times[i]), start, start + late.pane, int(late.lines[i]))
+            more = [(f"{LATE}.{name}", b"%d" % n) for name, n in zip(LATE_HEADERS, said, strict=True)]
+            value = columns.data[columns.begins[at] : columns.ends[at]]
+            self._add(batch.partition, int(columns.offsets[at]), LATE, value, more=more)
+        return len(late.at) - first
+
     def _add(
         self,
         partition: int,
@@ -159,6 +189,7 @@ class KafkaDeadLetters:
         reason: str,
         value: npt.NDArray[np.uint8],
         bad: Unreadable | None = None,
+        more: Sequence[tuple[str, bytes]] = (),
     ) -> None:
         if self._waiting > _MOST_PENDING:
             self.flush()
@@ -167,8 +198,9 @@ class KafkaDeadLetters:
             (f"{ERRORS}partition", str(partition).encode()),
             (f"{ERRORS}offset", str(offset).encode()),
             (f"{ERRORS}exception.class.name", reason.encode()),
-            (f"{ERRORS}exception.message", REASONS[reason].encode()),
+            (f"{ERRORS}exception.message", SAID[reason].encode()),
             ("stream", self._stream.name.encode()),
+            *more,
         ]
         if bad is not None:
             headers += [

@@ -1,15 +1,16 @@
-"""The dead letters, read back: which records were rejected, why, and where they came from.
+"""The dead letters, read back: which records were rejected or late, why, and where they came from.
 
 Whoever may write to the topic of reports chooses what a dead letter holds, so nothing of it reaches a terminal but
 printable characters, and its value only if somebody asks for it.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
 from worker.config import Config
-from worker.kafka.dead_letters import ERRORS
+from worker.kafka.dead_letters import ERRORS, LATE, LATE_HEADERS
 from worker.kafka.newest import newest_records
 
 
@@ -18,16 +19,18 @@ class Letter:
     """A dead letter.
 
     Attributes:
-        reason: why the record was rejected.
+        reason: why the record was rejected; or that it was late, and is counted all the same.
         message: the reason for people.
-        why: of a record batch that cannot be read, what is wrong with it; else empty.
+        why: of a record batch that cannot be read, what is wrong with it; of a late record, when it is of; else empty.
         stream: the stream that rejected it.
         topic: the topic that the record came from.
         partition: its partition there.
         offset: its offset there.
         size: how many bytes the record's value had, or the record batch.
-        written: when it was rejected, in milliseconds since the epoch.
+        written: when the letter was, in milliseconds since the epoch.
         value: the record's value, or its first bytes where that was too large.
+        late: of a late record its timestamp, the start and the end of its pane, and the closed line that it met, in
+            milliseconds since the epoch.
 
     Example:
         >>> Letter("version", "...", "", "colours", "reports", 0, 17, 2, 0, b"{}").where
@@ -44,6 +47,7 @@ class Letter:
     size: int
     written: int
     value: bytes
+    late: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def where(self) -> str:
@@ -52,17 +56,14 @@ class Letter:
 
     @property
     def time(self) -> str:
-        """When the record was rejected, in UTC."""
-        try:
-            return datetime.fromtimestamp(self.written / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        except (OverflowError, ValueError):  # no time that a calendar has
-            return f"{self.written} ms"
+        """When the letter was written, in UTC."""
+        return _calendar(self.written)
 
 
 def newest_letters(config: Config, stream: str | None = None) -> list[Letter]:
     """Returns the newest dead letters of each partition of their topic, the newest of all first.
 
-    Of many malformed records they are a sample, see `worker.kafka.sampling`.
+    Of many records they are a sample, see `worker.kafka.sampling`.
 
     Args:
         config: where they are.
@@ -88,10 +89,12 @@ def _letter(record: Any) -> Letter:
         return int(digits) if digits.isdigit() and len(digits) < 20 else otherwise
 
     value = record.value or b""
+    late = {name: number(f"{LATE}.{name}", -1) for name in LATE_HEADERS if f"{LATE}.{name}" in headers}
+    of = f"of {_calendar(late['timestamp'])}" if late else ""
     return Letter(
         reason=said(f"{ERRORS}exception.class.name"),
         message=said(f"{ERRORS}exception.message"),
-        why=printable(headers.get("batch.why", b"")),
+        why=printable(headers.get("batch.why", b"")) or of,
         stream=said("stream"),
         topic=said(f"{ERRORS}topic"),
         partition=number(f"{ERRORS}partition", -1),
@@ -99,7 +102,16 @@ def _letter(record: Any) -> Letter:
         size=number("truncated.size", number("batch.size", len(value))),
         written=record.timestamp,
         value=value,
+        late=late,
     )
+
+
+def _calendar(milliseconds: int) -> str:
+    """Returns a time in UTC, to the second."""
+    try:
+        return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    except (OverflowError, ValueError):  # no time that a calendar has
+        return f"{milliseconds} ms"
 
 
 def printable(raw: bytes) -> str:

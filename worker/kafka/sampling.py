@@ -1,8 +1,8 @@
-"""The sample: which malformed records leave a dead letter where more of them come than anybody reads.
+"""The sample: which records leave a dead letter where more of them are due than anybody reads.
 
-A letter costs a thousand times what counting a record costs, so a flood of malformed records would slow counting down.
-Of each reason the first ones leave a letter, and from then on so many a second. What a record holds has no part in it:
-only its place, the reason, and the sizes of those before it that were chosen.
+A letter costs a thousand times what counting a record costs, so a flood of malformed or late records would slow
+counting down. Of each reason the first ones leave a letter, and from then on so many a second. What a record holds has
+no part in it: only its place, the reason, and the sizes of those before it that were chosen.
 """
 
 import math
@@ -77,13 +77,21 @@ class Sample:
         for verdict, reason in enumerate(frames.VERDICTS[1:], 1):
             if most := self.most(reason):  # in a flood there is none most of the time
                 these = np.flatnonzero(verdicts == verdict)[:most]
-                costs = np.minimum(columns.ends[these] - columns.begins[these], BYTES_A_SECOND)
-                # one goes while there is any room left, however large it is
-                chosen.append(these[np.cumsum(costs) - costs < self._bucket(reason).room])
+                chosen.append(these[: self._room(reason, columns, these)])
         return np.sort(np.concatenate(chosen)) if chosen else np.empty(0, np.int64)
 
+    def first(self, reason: str, columns: Columns, these: npt.NDArray[np.int64]) -> int:
+        """Returns how many of these records of a batch, from the first on, may leave a letter now for one reason."""
+        return self._room(reason, columns, these[: self.most(reason)])
+
+    def _room(self, reason: str, columns: Columns, these: npt.NDArray[np.int64]) -> int:
+        """Returns how many of these records, from the first on, there is room for."""
+        costs = np.minimum(columns.ends[these] - columns.begins[these], BYTES_A_SECOND)
+        # one goes while there is any room left, however large it is
+        return int(np.count_nonzero(np.cumsum(costs) - costs < self._bucket(reason).room))
+
     def most(self, reason: str) -> int:
-        """Returns how many of the records that one reason rejects may leave a letter now, if they are small."""
+        """Returns how many of the records of one reason may leave a letter now, if they are small."""
         return self._bucket(reason).most(self._clock())
 
     def sent(self, reason: str, size: int) -> None:

@@ -88,11 +88,12 @@ class StreamEvents:
         self._metrics.records.labels(self._stream, "accepted").inc(accepted)
         self._metrics.reports.labels(self._stream).inc(reports)
 
-    def misplaced(self, late: Mapping[str, int], undated: int) -> None:
-        """Counts them."""
+    def misplaced(self, late: Mapping[str, int], undated: int, left_out: int) -> None:
+        """Counts them, and those without a letter that they were to leave."""
         for age, n in late.items():
             self._metrics.late.labels(self._stream, age).inc(n)
         self._metrics.undated.labels(self._stream).inc(undated)
+        self._metrics.left_out.labels(self._stream).inc(left_out)
 
     def keyed(self, records: int) -> None:
         """Counts them."""

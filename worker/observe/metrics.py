@@ -43,7 +43,7 @@ class Metrics:
         self.dead_letters = counter("dead_letters_total", "Records sent to the dead-letter topic.")
         self.left_out = counter(
             "dead_letters_left_out_total",
-            "Malformed records that left no dead letter, as too many came at once; they are in rejected_total.",
+            "Malformed or late records that left no dead letter that was due, as too many came at once.",
         )
         self.keyed = counter(
             "keyed_records_total",

@@ -125,6 +125,7 @@ class StreamWorker:
                 self._served.recount_after,
                 time.monotonic,
                 self._events,
+                self._served.late_letters,
             )
             publisher = self._publisher(store, outbox, kafka_group, ownership)
             commits = Commits(

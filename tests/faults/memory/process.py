@@ -54,6 +54,7 @@ class Process(Member):
             world.recount_after,
             lambda: world.clock,
             events,
+            late_letters=world.late_letters,
         )
         self.publisher = Publisher(
             world.stream,

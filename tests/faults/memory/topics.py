@@ -15,6 +15,7 @@ from tests.faults.memory.world import Counted, World
 from worker.counting import layout
 from worker.counting.columns import Batch
 from worker.counting.head import Head
+from worker.counting.lateness import Late
 from worker.counting.ports import Unavailable
 from worker.counting.rejections import UNREADABLE
 
@@ -34,9 +35,20 @@ class MemoryLetters:
             self.send(batch.partition, bad.end - 1, UNREADABLE)
         return 0
 
+    def add_late(self, batch: Batch, late: Late) -> int:
+        facts = (late.times, late.starts, late.starts + late.pane, late.lines)
+        for index, *said in zip(late.at.tolist(), *(fact.tolist() for fact in facts), strict=True):
+            offset = int(batch.columns.offsets[index])
+            self.world.late_said.setdefault((batch.partition, offset), set()).add(tuple(said))
+            self._keep(batch.partition, offset)
+        return 0
+
     def send(self, partition: int, offset: int, reason: str) -> None:
         answer = self.world.answers[partition][offset]
         assert reason == (answer if isinstance(answer, str) else "many")
+        self._keep(partition, offset)
+
+    def _keep(self, partition: int, offset: int) -> None:
         if self.world.rng.random() < self.world.faults.lost_request:
             self.world.note("letter refused")
             raise Unavailable("the letters' buffer is full")

@@ -24,13 +24,14 @@ class Panes:
         closed: a pane that ends here or before takes no more.
         counts: (start, end) -> how many reports support each value.
         since: window -> its first start that may be published.
+        late: offset -> its record's time, the pane that it was too late for, and the line that it met.
     """
 
     closed: int
     domain: int
     counts: dict[tuple[int, int], list[int]] = field(default_factory=dict)
     since: dict[str, int] = field(default_factory=dict)
-    late: int = 0
+    late: dict[int, tuple[int, int, int, int]] = field(default_factory=dict)
     undated: int = 0
     newest: int | None = None
     begun: int = 0
@@ -48,8 +49,8 @@ class Panes:
                     first = 0 if self.newest is None else (self.newest // every + 1) * every
                     self.since[name] = before.get(name, first)
 
-    def add(self, timestamp: int, indices: Sequence[int], rule: Mapping[str, Any]) -> None:
-        """Counts an accepted record."""
+    def add(self, offset: int, timestamp: int, indices: Sequence[int], rule: Mapping[str, Any]) -> None:
+        """Counts an accepted record at an offset."""
         timestamp = timestamp if 0 <= timestamp < NO_DATE else -1
         if names := [name for name in rule.get("windows", []) if name != "all"]:
             length = math.gcd(*(shape(name)[1] for name in names))
@@ -57,7 +58,7 @@ class Panes:
             if timestamp < 0:
                 self.undated += 1
             elif start + length <= self.closed:
-                self.late += 1
+                self.late[offset] = (timestamp, start, start + length, self.closed)
             else:
                 pane = self.counts.setdefault((start, start + length), [0] * self.domain)
                 for index in indices:

@@ -94,6 +94,8 @@ class World(Scheduler):
         self.staged: dict[tuple[int, str], dict[str, bytes]] = {}
         self.starts: dict[int, int] = {}
         self.letters: set[tuple[int, int]] = set()
+        self.late_letters = False  # whether its workers send late records to the dead letters
+        self.late_said: dict[tuple[int, int], set[tuple[int, ...]]] = {}
         self.snapshots: list[tuple[int, dict[int, int]]] = []
         self.heads: list[Head] = []
         self.said: Head | None = None
@@ -264,7 +266,9 @@ class World(Scheduler):
                 counted.state[index] += 1
             counted.reports += len(answer)
             counted.accepted += 1
-            counted.panes.add(record.timestamp, answer, [rule for rule in ruled if rule["offset"] <= at][-1])
+            counted.panes.add(
+                at, record.timestamp, answer, [rule for rule in ruled if rule["offset"] <= at][-1]
+            )
         counted.panes.begin(ruled, offset)
         counted.watermark = counted.panes.newest
         return counted
@@ -300,7 +304,7 @@ class World(Scheduler):
         )
         panes = counted.panes
         said = sum(state.late.values()), state.undated, state.closed, state.since
-        assert said == (panes.late, panes.undated, panes.closed, panes.since)
+        assert said == (len(panes.late), panes.undated, panes.closed, panes.since)
         kept = {(p.start, p.end): state.cells[str(p)].state.tolist() for p in state.panes}
         assert kept == {pane: n for pane, n in panes.counts.items() if pane[1] > state.dropped}
         assert state.dropped <= state.closed
@@ -316,6 +320,12 @@ class World(Scheduler):
                 assert (partition, at) in self.letters, (
                     "an offset was committed before its dead letter was safe"
                 )
+        if self.late_letters:
+            for at, facts in panes.late.items():
+                assert (partition, at) in self.letters, (
+                    "an offset was committed before its late letter was safe"
+                )
+                assert self.late_said[partition, at] == {facts}
 
 
 def rules_of(stored: StoredPartition) -> list[dict[str, Any]]:

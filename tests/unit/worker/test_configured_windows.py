@@ -60,9 +60,17 @@ def test_what_waits_and_what_stays():
     assert served('windows = ["1h"]\nretain = "forever"').retain is None
 
 
-def test_idle_after_and_retain_are_no_rules():
+def test_idle_after_retain_and_late_letters_are_no_rules():
     plain = served('windows = ["1h"]').configured
-    assert served('windows = ["1h"]\nidle_after = "1m"\nretain = "2d"').configured == plain
+    more = 'windows = ["1h"]\nidle_after = "1m"\nretain = "2d"\nlate_letters = true'
+    assert served(more).configured == plain
+
+
+def test_late_records_leave_letters_where_they_are_to():
+    assert served('windows = ["1h"]\nlate_letters = true').late_letters
+    assert not served('windows = ["1h"]\nlate_letters = false').late_letters
+    assert not served('windows = ["1h"]').late_letters
+    assert not served("").late_letters
 
 
 LENGTH = "allowed is a whole number with s, m, h or d, such as 90s or 1h, up to 366d"
@@ -103,6 +111,14 @@ LENGTH = "allowed is a whole number with s, m, h or d, such as 90s or 1h, up to 
         ),
         ('grace = "10m"', "streams[0].grace: '10m' given; it is of no use without other windows than 'all'"),
         ('windows = ["all"]\nretain = "7d"', "streams[0].retain: '7d' given; it is of no use without other"),
+        (
+            "late_letters = true",
+            "streams[0].late_letters: true given; it is of no use without other windows than 'all'",
+        ),
+        (
+            'windows = ["1h"]\nlate_letters = "yes"',
+            "streams[0].late_letters: 'yes' given; true or false is needed",
+        ),
     ],
 )
 def test_what_is_wrong_is_named_with_what_is_allowed(more, said):

@@ -14,10 +14,10 @@ import ldp
 from ldp.frames import VERDICTS, Reason
 from worker.cli.dead_letters import dead_letters as command
 from worker.counting.columns import Batch, Columns, Unreadable
+from worker.counting.lateness import Late
 from worker.counting.ports import Unavailable
-from worker.counting.rejections import REASONS
 from worker.kafka import dead_letters
-from worker.kafka.dead_letters import LEAST_ROOM, PREFIX_BYTES, WHOLE_BYTES, KafkaDeadLetters
+from worker.kafka.dead_letters import LATE, LEAST_ROOM, PREFIX_BYTES, SAID, WHOLE_BYTES, KafkaDeadLetters
 from worker.kafka.sampling import BYTES_A_SECOND, BYTES_AT_ONCE, LETTERS_A_SECOND, Sample
 
 STREAM = ldp.Stream("colours", ldp.GRR("1", 3))
@@ -82,6 +82,14 @@ class Open:
         verdicts = np.broadcast_to(np.array(verdict, np.uint8), len(values))
         columns = Columns.of(range(start, start + len(values)), [0] * len(values), values)
         return self.letters.add(Batch(4, start, start + len(values), columns, tuple(unreadable)), verdicts)
+
+    def late(self, values, of, start=0):
+        """Sends those records of a batch that are late; each a second older than the one before, of panes of 10 s."""
+        n, at = len(values), np.array(of)
+        columns = Columns.of(range(start, start + n), [0] * n, values)
+        times = 77_777 - 1000 * at
+        late = Late(at, times, times // 10_000 * 10_000, np.full(len(at), 200_000), 10_000)
+        return self.letters.add_late(Batch(4, start, start + n, columns), late)
 
 
 def bad_batch(offset):
@@ -263,10 +271,12 @@ def test_the_least_room_is_enough_for_any_beginning(topic):
     stream = ldp.Stream(name, ldp.GRR("1", 3))
     letters = KafkaDeadLetters.connect({}, stream, source, "dead", lambda: None, contextlib.nullcontext)
     columns = Columns.of([2**63 - 2], [0], [b"x" * (WHOLE_BYTES + 1)])
-    letters.add(Batch(2**31 - 1, 0, 2**63 - 1, columns), np.full(1, VERSION, np.uint8))
+    most = 2**63 - 1 - 366 * 86_400_000
+    late = Late(np.zeros(1, np.int64), *(np.full((3, 1), most)), 366 * 86_400_000)
+    letters.add_late(Batch(2**31 - 1, 0, 2**63 - 1, columns), late)
     ((key, (value, headers)),) = topic.kept.items()
     most = len(key) + len(value) + sum(len(name) + len(said) for name, said in headers.items())
-    most += max(map(len, REASONS.values())) + 20  # another reason, and a value of more digits
+    most += max(map(len, SAID.values())) + 20  # another reason, and a value of more digits
     assert PREFIX_BYTES < most < LEAST_ROOM - 200  # 61 of the batch, and lengths
 
 
@@ -282,6 +292,42 @@ def test_an_unreadable_batch_has_a_letter_without_a_value(topic):
         ("batch.size", "77"),
         ("batch.sha256", "ab" * 32),
     }
+
+
+def test_a_late_record_leaves_a_letter_that_says_where_it_would_have_been_counted(topic):
+    opened = Open()
+    assert opened.late([b"a", b"bc", b"def", b"g"], of=[0, 2], start=7) == 0
+    opened.letters.flush()
+    assert topic.kept.keys() == {"in/4/7", "in/4/9"}
+    value, headers = topic.kept["in/4/9"]
+    assert value == b"def"
+    assert headers == {
+        "__connect.errors.topic": "in",
+        "__connect.errors.partition": "4",
+        "__connect.errors.offset": "9",
+        "__connect.errors.exception.class.name": LATE,
+        "__connect.errors.exception.message": SAID[LATE],
+        "stream": "colours",
+        "late.timestamp": "75777",
+        "late.start": "70000",
+        "late.end": "80000",
+        "late.closed": "200000",
+    }
+    assert opened.safe == 2
+
+
+def test_of_a_flood_of_late_records_so_many_a_second_and_of_malformed_ones_beside_it(topic):
+    opened = Open()
+    assert opened.late([b"a"] * 1000, of=range(1000)) == 1000 - LETTERS_A_SECOND
+    assert opened.add([b"\x07noise"] * 10, start=1000) == 0
+    opened.now += 0.5
+    assert opened.late([b"a"] * 1000, of=range(500, 1000), start=2000) == 500 - LETTERS_A_SECOND // 2
+    offsets = sorted(int(key.rsplit("/", 1)[1]) for key in topic.kept)
+    assert offsets == [
+        *range(LETTERS_A_SECOND),
+        *range(1000, 1010),
+        *range(2500, 2500 + LETTERS_A_SECOND // 2),
+    ]
 
 
 # --- what waits -------------------------------------------------------------------------------------------------------

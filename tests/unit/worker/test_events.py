@@ -106,12 +106,13 @@ CASES = {
     "admitted": ((3, 7000), ("info", "partition.admitted", {"partition": 3, "floor": 7000}), {}),
     "full": ((3, 54), ("warning", "partition.full", {"partition": 3, "panes": 54}), {}),
     "misplaced": (
-        ({"1m": 2, "older": 1}, 4),
+        ({"1m": 2, "older": 1}, 4, 2),
         None,
         {
             ("late_records_total", "age", "1m"): 2,
             ("late_records_total", "age", "older"): 1,
             ("undated_records_total",): 4,
+            ("dead_letters_left_out_total",): 2,
         },
     ),
     "dropped": ((3,), None, {("partition_lag", "partition", "3"): None}),

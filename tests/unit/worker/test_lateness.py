@@ -9,7 +9,9 @@ import ldp
 from ldp import frames
 from worker.counting import lateness
 from worker.counting.columns import Batch, Columns
-from worker.counting.partition import PartitionState
+from worker.counting.partition import Cell, PartitionState
+from worker.counting.rules import Rule, Terms
+from worker.counting.windows import Windowing
 
 
 @pytest.mark.parametrize("seed", range(200))
@@ -78,3 +80,63 @@ def test_the_first_time_after_a_gap_is_a_time():
     assert state.around == [(0, None)]
     state.apply(stream, Batch(0, 6, 8, Columns.of([6, 7], [-1, 70], [good, good])))
     assert state.around == [(0, 70)]
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_late_records_are_told_with_what_they_met_wherever_batches_end(seed):
+    """Record by record, over changes of the rule and malformed ones between them, against the contract's words."""
+    rng = random.Random(seed)
+    stream = ldp.Stream("s", ldp.GRR("1", domain_size=3))
+    good = frames.encode(stream, np.array([(2,)], stream.oracle.report_dtype))
+    windowings = [None, Windowing(("all", "5s"), 2_000, 1_000), Windowing(("all", "3s"), 0, 1_000)]
+    rules, at = [], 0
+    for windowing in rng.sample(windowings, 3):
+        rules.append(Rule(at, len(rules) + 1, Terms(1, ones=True, windowing=windowing)))
+        at += rng.randrange(1, 20)
+    state = PartitionState(0, 0, rules=rules, cells={"all": Cell(0, stream.oracle.zeros())})
+    times = [rng.randrange(-1, 12_000) for _ in range(50)]
+    values = [good if rng.random() < 0.8 else b"noise" for _ in times]
+    expected, newest, closed = {}, None, 0
+    for offset, (time, value) in enumerate(zip(times, values, strict=True)):
+        windowing = [rule for rule in rules if rule.offset <= offset][-1].terms.windowing
+        if value != good:
+            continue
+        newest = time if newest is None else max(newest, time)
+        if windowing is not None:
+            start = time // windowing.pane * windowing.pane
+            if time >= 0 and start + windowing.pane <= closed:
+                expected[offset] = (time, start, closed, windowing.pane)
+            closed = max(closed, newest - windowing.hold)
+    found, first = {}, 0
+    while first < len(times):
+        end = min(len(times), first + rng.randrange(1, 30))
+        offsets = range(first, end)
+        batch = Batch(0, first, end, Columns.of(offsets, times[first:end], values[first:end]))
+        told = []
+        state.apply(stream, batch, on_late=told.append)
+        for late in told:
+            rows = zip(late.at, late.times, late.starts, late.lines, strict=True)
+            found |= {first + int(i): (*map(int, facts), late.pane) for i, *facts in rows}
+        first = end
+    assert found == expected
+    assert len(found) == sum(state.late.values())
+
+
+def test_a_late_record_that_has_no_room_is_not_told_before_it_is_counted():
+    stream = ldp.Stream("s", ldp.GRR("1", domain_size=3))
+    good = frames.encode(stream, np.array([(2,)], stream.oracle.report_dtype))
+    windowing = Windowing(("all", "1s"), 0, 0)
+    rule = Rule(0, 1, Terms(1, ones=True, windowing=windowing))
+    state = PartitionState(0, 0, rules=[rule], cells={"all": Cell(0, stream.oracle.zeros())})
+    n = windowing.most_panes
+    times = [1000 * k for k in range(n + 1)] + [0]
+    told = []
+    state.apply(
+        stream, Batch(0, 0, n + 2, Columns.of(range(n + 2), times, [good] * (n + 2))), on_late=told.append
+    )
+    assert (state.offset, told) == (n, [])
+    state.drop(3000)
+    rest = Batch(0, n, n + 2, Columns.of([n, n + 1], times[n:], [good] * 2))
+    state.apply(stream, rest, on_late=told.append)
+    (late,) = told
+    assert (late.at.tolist(), late.times.tolist(), late.lines.tolist()) == ([1], [0], [1000 * n])

@@ -165,6 +165,25 @@ def test_a_record_batch_that_cannot_be_read_says_what_is_wrong_with_it_and_how_l
     assert (row["reason"], row["why"], row["bytes"]) == ("batch", r"check\x1bsum", 70_000)
 
 
+def test_a_late_record_says_when_it_is_of_and_where_it_would_have_been_counted():
+    said = {
+        "__connect.errors.exception.class.name": "late",
+        "late.timestamp": "1700000000000",
+        "late.start": "1699999200000",
+        "late.end": "1700002800000",
+        "late.closed": "1700003000000",
+    }
+    found = letter(b"abc", 1_700_003_600_000, **said)
+    rows = [line.split() for line in shown([found], width=100).splitlines()]
+    assert ["2023-11-14T23:13:20Z", "late:", "of", "2023-11-14T22:13:20Z", "reports/3/17", "3"] in rows
+    (row,) = json.loads(dead_letters.in_json([found], 1, value=False))["letters"]
+    assert (row["reason"], row["written_at"]) == ("late", "2023-11-14T23:13:20Z")
+    assert row["late"] == {name.split(".")[1]: int(n) for name, n in said.items() if name.startswith("late.")}
+    assert "late" not in json.loads(dead_letters.in_json([letter(b"")], 1, value=False))["letters"][0]
+    others = letter(b"", **{"late.timestamp": "9" * 30, "late.end": "?"})
+    assert others.late == {"timestamp": -1, "end": -1}
+
+
 def test_point_11_letters_of_others_do_no_harm():
     record = SimpleNamespace(timestamp=0, value=None, headers=[("stream", None)])
     found = letters._letter(record)
