@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any, cast
@@ -18,7 +17,7 @@ from tests.simulation.broker import TIMED_OUT, Group, Reports
 from tests.simulation.older import OlderStore, of_layout
 from tests.simulation.scheduler import Member, Task
 from tests.simulation.store import Client, MemoryRedis
-from tests.simulation.truth import Truth
+from tests.simulation.truth import Truth, lineage_of
 from tests.simulation.world import World
 from worker.counting import layout
 from worker.counting.columns import Batch
@@ -366,9 +365,10 @@ class Listener:
 
     def _compare(self, partition: int) -> None:
         held = self.worker.ownership._held[partition]
-        if json.loads(held.metadata.lineage)["topic_id"] != self.worker.consumer.read_id:
+        lineage = lineage_of(held.metadata.lineage)
+        if lineage["topic_id"] != self.worker.consumer.read_id:
             return  # of a topic made anew something may be counted, but not committed
-        self.worker.deployment.truth.compare(json.loads(held.metadata.lineage), partition, held.state)
+        self.worker.deployment.truth.compare(lineage, partition, held.state)
 
 
 class Worker(Member):

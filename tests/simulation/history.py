@@ -19,7 +19,7 @@ import ldp
 from ldp import frames, snapshot
 from tests.simulation.broker import BEGAN_MS, Reports
 from tests.simulation.deployment import Deployment, Worker
-from tests.simulation.snapshots import Snapshots
+from tests.simulation.snapshots import OTHERS, Snapshots
 from tests.simulation.world import Faults, World
 from worker.counting.partition import PartitionState
 from worker.counting.ports import StateLost
@@ -50,14 +50,16 @@ GOOD = {
     + [(i, j) for i in range(3) for j in range(3)]
     + [(i, j, k) for i in range(3) for j in range(3) for k in range(3)]
 }
-TURNS, QUIET_STEPS = 120, 12_000
+LENGTHS = (*[(20, 2.0)] * 4, *[(30, 1.5)] * 2, (45, 1.5), (120, 1.0))
+"""Turns of a history, and how dense its faults are; most are short, because more of them are wrong in a second."""
+QUIET_STEPS = 12_000
 SHOWN = 60
 
 
 _MATHEMATICS = SimpleNamespace(**vars(snapshot) | {"take": partial(snapshot.take, methods=("base",))})
 """The other ten methods are not what is tried here, and take as long as it."""
-_MOST_WORK = 4
-"""So little that what one poll brings is counted in slices."""
+_MOST_WORK = (4, 40, 40, 40)
+"""The least is so little that what one poll brings is counted in slices."""
 
 
 class Wrong(AssertionError):  # noqa: N818  # what it is
@@ -73,7 +75,10 @@ def history(seed: int, shown: int = SHOWN) -> dict[str, int]:
     random.seed(seed)  # the back-off's spread
     made = _Made(seed)
     try:
-        with patch.object(publisher, "snapshot", _MATHEMATICS), patch.object(loop, "MOST_WORK", _MOST_WORK):
+        with (
+            patch.object(publisher, "snapshot", _MATHEMATICS),
+            patch.object(loop, "MOST_WORK", made.most_work),
+        ):
             made.run()
     except Exception as error:
         raise Wrong(f"seed {seed}: {type(error).__name__}: {error}\n{made.world.told(shown)}") from error
@@ -121,7 +126,9 @@ class _Made:
 
     def __init__(self, seed: int) -> None:
         rng = self.rng = random.Random(f"shape {seed}")
-        self.world = World(f"steps {seed}", _faults(rng))
+        self.turns, dense = rng.choice(LENGTHS)
+        self.most_work = rng.choice(_MOST_WORK)
+        self.world = World(f"steps {seed}", _faults(rng, dense))
         snapshots = Snapshots(self.world)
         snapshots.on_committed = self._committed
         self.times: dict[str, Times] = {}
@@ -152,8 +159,8 @@ class _Made:
                 rng.choice([None, 0, 4000, 10_000]),
             )
             if rng.random() < 0.2:  # workers of older layouts counted before, and are replaced at once
-                turn = rng.choice([0, rng.randrange(60)])
-                self.layouts[number] = [turn, rng.choice([turn, rng.randrange(turn, 80)])]
+                turn = rng.choice([0, rng.randrange(self.turns // 2)])
+                self.layouts[number] = [turn, rng.choice([turn, rng.randrange(turn, 2 * self.turns // 3)])]
                 deployment.layout, deployment.upgraded = 1, True
         self.owners: dict[str, Deployment] = {}
         if rng.random() < 0.2:  # the log has lost its beginning before anyone counts
@@ -164,7 +171,7 @@ class _Made:
 
     def run(self) -> None:
         rng, world = self.rng, self.world
-        for turn in range(TURNS):
+        for turn in range(self.turns):
             if rng.random() < 0.3:
                 self._produce(rng.choice(world.deployments).reports, rng.randint(1, 4))
             for number, begins in self.layouts.items():
@@ -214,7 +221,9 @@ class _Made:
             for worker in deployment.workers:
                 worker.hangs_until = min(worker.hangs_until, world.now)  # that it hung stays known
             if not deployment.stopped:
-                deployment.launch()
+                self._hand_over(deployment)
+        if OTHERS in world.snapshots.open and self.rng.random() < 0.8:
+            world.snapshots.open_another()
         began = world.steps
         while world.steps % 8 or not all(map(self._covered, world.deployments)):
             world.step()
@@ -223,6 +232,13 @@ class _Made:
             assert world.steps < began + QUIET_STEPS, "not all is counted and published: " + "; ".join(
                 self._stands(deployment) for deployment in world.deployments
             )
+
+    def _hand_over(self, deployment: Deployment) -> None:
+        """One more worker starts, beside the others or in their place."""
+        if self.rng.random() < 0.7:
+            for worker in list(deployment.workers):
+                self.world.kill(worker)
+        deployment.launch()
 
     def _covered(self, deployment: Deployment) -> bool:
         """Returns whether all is counted and stored, and the newest snapshot says just that, of windows, too."""
@@ -301,7 +317,7 @@ class _Made:
         deployment.truth.committed(sent, must)
 
 
-def _faults(rng: random.Random) -> Faults:
+def _faults(rng: random.Random, dense: float) -> Faults:
     """Draws how likely each fault is; most histories have some of them only."""
     return Faults(
         crash=rng.choice([0, 0.003, 0.01]),
@@ -329,7 +345,7 @@ def _faults(rng: random.Random) -> Faults:
         unknown=rng.choice([0, 0, 0.03]),
         expelled=rng.choice([0, 0.05]),
         slow_join=rng.choice([0, 0.3]),
-    )
+    ).denser(dense)
 
 
 def produce(reports: Reports, times: Times, rng: random.Random, count: int) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tests.simulation.scheduler import Crash, Scheduler
@@ -13,6 +13,32 @@ if TYPE_CHECKING:
     from tests.simulation.snapshots import Snapshots
 
 T = TypeVar("T")
+
+
+_OF_A_CALL = (
+    "crash",
+    "lost_request",
+    "late_request",
+    "twice",
+    "lost_reply",
+    "unstaged",
+    "damaged",
+    "expired_batch",
+)
+_OF_A_STEP = (
+    "hang",
+    "rebalance",
+    "went_back",
+    "lost_state",
+    "expired",
+    "retention",
+    "truncated",
+    "recreated",
+    "grown",
+    "other_transaction",
+    "compaction",
+    "clock",
+)
 
 
 @dataclass
@@ -49,20 +75,11 @@ class Faults:
     unknown: float = 0.0
 
     def __post_init__(self) -> None:
-        self.any_step = (
-            self.hang
-            + self.rebalance
-            + self.went_back
-            + self.lost_state
-            + self.expired
-            + self.retention
-            + self.truncated
-            + self.recreated
-            + self.grown
-            + self.other_transaction
-            + self.compaction
-            + self.clock
-        )
+        self.any_step = sum(getattr(self, name) for name in _OF_A_STEP)
+
+    def denser(self, times: float) -> Faults:
+        """Returns the same faults, so much likelier at a call or at a step."""
+        return replace(self, **{name: times * getattr(self, name) for name in (*_OF_A_CALL, *_OF_A_STEP)})
 
 
 class World(Scheduler):
