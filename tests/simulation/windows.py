@@ -24,7 +24,7 @@ class Windows:
         finals: window and start of all that were final, with what they said.
         latest: window and start -> what the newest message says of it.
         live: window -> the starts whose messages are on the topic.
-        frozen: seconds of which no report may come any more.
+        frozen: beginnings and ends of final windows, of which no report may come any more.
         counted: partition -> the recount at the newest head's offset.
     """
 
@@ -33,7 +33,7 @@ class Windows:
         self.finals: dict[tuple[str, int], Mapping[str, Any]] = {}
         self.latest: dict[tuple[str, int], Mapping[str, Any]] = {}
         self.live: dict[str, set[int]] = {}
-        self.frozen: set[int] = set()
+        self.frozen: set[Pane] = set()
         self.counted: Mapping[int, Counted] = {}
 
     def demand_frozen(self, partition: int, counted: Counted) -> None:
@@ -46,8 +46,8 @@ class Windows:
                 assert not self.is_frozen(pane), f"partition {partition} counts for {pane}, which is final"
 
     def is_frozen(self, pane: Pane) -> bool:
-        """Returns whether some window that has the pane is final."""
-        return any(second in self.frozen for second in range(pane[0] // SECOND, pane[1] // SECOND))
+        """Returns whether some window that has the pane is final; a pane that is longer is of other windows."""
+        return any(start <= pane[0] and pane[1] <= end for start, end in self.frozen)
 
     def committed(
         self,
@@ -76,7 +76,7 @@ class Windows:
         self.counted = counted
         for body in published:
             if body["final"] and not self._is_bounded(lines[body["name"]], body["end"]):
-                self.frozen |= set(range(body["start"] // SECOND, body["end"] // SECOND))
+                self.frozen.add((body["start"], body["end"]))
 
     def _demand_floors(self, head: Mapping[str, Any], last: Mapping[str, Any]) -> None:
         """A floor is the highest line that there was, and stays; whatever is counted in windows is named."""
