@@ -19,9 +19,9 @@ import ldp
 from ldp import frames, snapshot
 from tests.simulation.broker import BEGAN_MS, Reports
 from tests.simulation.deployment import Deployment, Worker
+from tests.simulation.recount import of_head, of_state
 from tests.simulation.snapshots import OTHERS, Snapshots
 from tests.simulation.world import Faults, World
-from worker.counting.partition import PartitionState
 from worker.counting.ports import StateLost
 from worker.counting.rules import MAX_BATCH_BYTES, Configured, Terms
 from worker.counting.windows import Windowing
@@ -54,6 +54,7 @@ LENGTHS = (*[(20, 2.0)] * 4, *[(30, 1.5)] * 2, (45, 1.5), (120, 1.0))
 """Turns of a history, and how dense its faults are; most are short, because more of them are wrong in a second."""
 QUIET_STEPS = 12_000
 SHOWN = 60
+_YEAR_10000 = 253_402_300_800_000
 
 
 _MATHEMATICS = SimpleNamespace(**vars(snapshot) | {"take": partial(snapshot.take, methods=("base",))})
@@ -118,7 +119,7 @@ class Times:
             if kind < chance:
                 return max(0, self.now + rng.randrange(min(0, off), max(0, off) + 1))
             kind -= chance
-        return -1 if kind < self.undated else self.now
+        return rng.choice([-1, -1, -(10**6), _YEAR_10000, (1 << 63) - 1]) if kind < self.undated else self.now
 
 
 class _Made:
@@ -244,31 +245,38 @@ class _Made:
         """Returns whether all is counted and stored, and the newest snapshot says just that, of windows, too."""
         if deployment.stopped or self.owners.get(deployment.stream.name, deployment) is not deployment:
             return True
-        truth, states = deployment.truth, dict[int, PartitionState]()
-        for number, partition in enumerate(deployment.reports.partitions):
-            state = truth.load(number)
-            if state is None and partition.end:
+        truth, partitions = deployment.truth, deployment.reports.partitions
+        for number, partition in enumerate(partitions):
+            stored = truth.offset(number)
+            if stored != partition.stable and (stored is not None or partition.end):
                 return False
-            if state is not None and state.offset != partition.stable:
+        head = truth.heads[-1] if truth.heads else None
+        if head is not None and head["reports"]:
+            said = {number: head["offsets"].get(str(number)) for number in range(len(partitions))}
+            if any(
+                said[number] not in (partition.stable, None) for number, partition in enumerate(partitions)
+            ):
                 return False
-            if state is not None:
-                states[number] = state
+        states = {
+            number: state for number in range(len(partitions)) if (state := truth.load(number)) is not None
+        }
+        if len(states) < sum(truth.offset(number) is not None for number in range(len(partitions))):
+            return False
         if not any(state.reports for state in states.values()):
             # one that admits partitions is a head alone
             return not any(head["reports"] for head in truth.heads)
-        if not truth.heads:
+        if head is None:
             return False
-        head = truth.heads[-1]
         for number, state in states.items():
-            if not deployment.reports.partitions[number].end and str(number) not in head["offsets"]:
+            which = str(number)
+            if not partitions[number].end and which not in head["offsets"]:
                 continue
-            gaps, rules = [list(gap) for gap in state.gaps], [rule.as_json() for rule in state.rules]
-            said = (
-                head["offsets"].get(str(number)),
-                head["gaps"].get(str(number), []),
-                head["rules"].get(str(number)),
-            )
-            if said != (state.offset, gaps, rules):
+            stood = state.offset, [list(gap) for gap in state.gaps], of_state(state.rules)
+            if which not in head["offsets"] or stood != (
+                head["offsets"][which],
+                head["gaps"].get(which, []),
+                of_head(head["rules"][which]),
+            ):
                 return False
         return not head["uncounted"] and not truth.windows.unsaid(head, states)
 

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from worker.counting.rules import Rule
 
 SECOND = 1000
+TIME_ENDS = 253_370_678_400 * SECOND
+"""9998-12-31: from there on a timestamp is none, as a negative one is."""
 _AGES = ("1m", 60), ("10m", 600), ("1h", 3600), ("6h", 21_600), ("1d", 86_400), ("7d", 604_800)
 
 Pane = tuple[int, int]
@@ -42,6 +44,13 @@ def starts(name: str, pane: Pane) -> range:
     """Returns the starts of the windows that have a pane."""
     length, every = shape(name)
     return range(max(0, -(-(pane[1] - length) // every) * every), pane[0] + 1, every)
+
+
+@cache
+def ends_of(pane: str) -> Pane:
+    """Reads a pane's name."""
+    start, length = map(int, pane.split("+"))
+    return start, start + length
 
 
 class Ruling(NamedTuple):
@@ -166,6 +175,7 @@ class Counted:
         if isinstance(found, str):
             self.rejected[found] = self.rejected.get(found, 0) + 1
             return
+        time = time if 0 <= time < TIME_ENDS else -1
         for index in found:
             self.state[index] += 1
         self.reports += len(found)

@@ -12,7 +12,17 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from tests.simulation.broker import Partition
-from tests.simulation.recount import Counted, Recounts, Ruling, answer, of_head, of_state, shape
+from tests.simulation.recount import (
+    Counted,
+    Pane,
+    Recounts,
+    Ruling,
+    answer,
+    ends_of,
+    of_head,
+    of_state,
+    shape,
+)
 from tests.simulation.windows import NO_LINE, Windows
 from worker.counting import layout
 from worker.counting.partition import PartitionState
@@ -82,13 +92,18 @@ class Truth:
             self.starts[partition] = state.start
         ruled = of_state(state.rules)
         counted = self.recount(lineage, partition, state.start, state.offset, state.gaps, ruled, state.floor)
-        kept = {(pane.start, pane.end): tuple(state.cells[str(pane)].state.tolist()) for pane in state.panes}
+        kept, rest = dict[Pane, tuple[int, ...]](), list[int]()
+        for name, cell in state.cells.items():
+            counts = cell.state.tolist()
+            assert cell.reports == sum(counts), "each report is in one cell"
+            if name == ALL:
+                rest = counts
+            else:
+                kept[ends_of(name)] = tuple(counts)
         due = {pane: counts for pane, counts in counted.panes.items() if pane[1] > state.dropped}
         assert kept == due, f"the panes of partition {partition}"
-        rest = state.cells[ALL].state.tolist()
         total = [sum(column) for column in zip(rest, *kept.values(), strict=True)]
         assert total == counted.state, f"the counts of partition {partition}"
-        assert all(cell.reports == cell.state.sum() for cell in state.cells.values()), "each report is in one"
         assert (state.accepted, state.rejected, state.watermark) == (
             counted.accepted,
             counted.rejected,
@@ -101,8 +116,8 @@ class Truth:
             counted.since,
         ), f"the windows of partition {partition}"
         self._compare_around(state, counted)
-        if ruled[-1].room or state.dropped:
-            self._compare_dropped(partition, state)
+        if len(kept) or state.since or state.dropped:
+            self._compare_dropped(partition, state, max(rule.room for rule in ruled))
 
     def _compare_around(self, state: PartitionState, counted: Counted) -> None:
         """What is known of gaps; one from before the partition was admitted was below its floor, in any case."""
@@ -112,12 +127,10 @@ class Truth:
             assert said == [(max(floor, line), first) for line, first in counted.around], "around gaps"
         assert len(said) == len(state.gaps)
 
-    def _compare_dropped(self, partition: int, state: PartitionState) -> None:
+    def _compare_dropped(self, partition: int, state: PartitionState, room: int) -> None:
         """Only what no window needs any more is dropped; there are no more panes than the rules have room for."""
         assert state.dropped <= state.closed, "an open pane is dropped"
-        assert len(state.panes) <= max(rule.room for rule in of_state(state.rules)), (
-            "more panes than there may be"
-        )
+        assert len(state.cells) - 1 <= room, "more panes than there may be"
         head = self.heads[-1] if self.heads else {}
         assert state.floor in (None, head.get("floors", {}).get(str(partition))), "a floor that no head says"
         lines = head.get("windows", {})
@@ -174,7 +187,8 @@ class Truth:
         """What is stored changes no final window; counts what happened."""
         ruled = of_state(state.rules)
         self.stood.setdefault((partition, state.offset), self.world.now)
-        if ruled[-1].room and len(state.panes) >= ruled[-1].room:
+        room = [rule.room for rule in ruled if rule.offset <= state.offset][-1]
+        if room and len(state.cells) - 1 >= room:
             self.full.add((partition, state.offset))
         before, self._before[partition] = self._before.get(partition), state
         if self.heads and state.offset >= self.heads[-1]["offsets"].get(str(partition), 0):
@@ -218,6 +232,12 @@ class Truth:
         meta = layout.meta_key(self.deployment.stream.name, partition).encode()
         fields = self.deployment.server.live(meta)
         return int(fields[b"epoch"]) if fields else None
+
+    def offset(self, partition: int) -> int | None:
+        """Returns the stored offset of a partition."""
+        meta = layout.meta_key(self.deployment.stream.name, partition).encode()
+        fields = self.deployment.server.live(meta)
+        return int(fields[b"offset"]) if fields else None
 
     def load(self, partition: int) -> PartitionState | None:
         """Returns what is stored of a partition, unless it was lost."""

@@ -85,8 +85,8 @@ class Windows:
         assert now.keys() >= before.keys(), "a partition is named no more"
         for partition, floor in now.items():
             assert floor == before.get(partition, highest), f"the floor of partition {partition}"
-        if now and not before.keys() >= now.keys():
-            self.world.note("partitions are named", sorted(now.keys() - before.keys()))
+        for partition in sorted(now.keys() - before.keys()):
+            self.world.note("named, with a floor" if now[partition] else "named", partition)
 
     def _take(
         self, head: Mapping[str, Any], sent: Sequence[SimpleNamespace], name: str
@@ -142,8 +142,6 @@ class Windows:
             assert not published, f"{window} is published, and some partition does not count it"
             assert line["closed"] == begin
             return
-        if window not in last.get("windows", {}) and last["sequence"]:
-            self.world.note("window added", window)
         named = last.get("floors", {})
         own = {
             int(p): counted[int(p)].closed if int(p) in counted and p in named else 0 for p in head["floors"]
