@@ -7,10 +7,13 @@ from tests.soak.stage import Stage
 
 pytestmark = pytest.mark.integration
 
-QUICK = (faults.redis_swallowed, faults.redis_failed_over, faults.redis_cut, faults.clock_jumped)
+QUICK = (
+    *(faults.redis_swallowed, faults.redis_failed_over, faults.redis_cut),
+    *(faults.kafka_cut, faults.clock_jumped),
+)
 
 
-def test_nothing_is_lost_or_doubled_by_what_happens_to_redis_or_a_clock():
+def test_nothing_is_lost_or_doubled_by_what_happens_to_stores_brokers_and_clocks():
     with Stage(11, 200.0, print) as stage:
         for fault in QUICK:
             fault(stage)
