@@ -13,7 +13,9 @@ from collections import Counter
 from pathlib import Path
 
 from deploy.local.services import Services
+from tests.integration.harness import Forked
 from tests.kills import points
+from tests.nursery import Nursery
 
 
 def main() -> None:
@@ -28,7 +30,11 @@ def main() -> None:
     def say(line: str) -> None:
         print(f"{time.monotonic() - began:6.1f} s  {line}", flush=True)
 
-    with Services.start(say) as services, tempfile.TemporaryDirectory(prefix="ldp-kills.") as folder:
+    with (
+        Services.start(say) as services,
+        tempfile.TemporaryDirectory(prefix="ldp-kills.") as folder,
+        Nursery() as Forked.nursery,
+    ):
         outcomes = points.run(
             chosen[: arguments.most],
             services.kafka.address,

@@ -20,6 +20,7 @@ from typing import Self
 from tests.integration.harness import (
     EVENT_TIME,
     WINDOWED,
+    Forked,
     Published,
     Sending,
     Worker,
@@ -108,7 +109,7 @@ def _ways(step: Step) -> Iterator[tuple[str, tuple[str, ...], tuple[int, ...], s
             yield "fresh", ends, (1,), ALONE
 
 
-class Dying(Worker):
+class Dying(Forked):
     """A worker that dies where the file beside its log says."""
 
     module = "tests.kills.dying"
