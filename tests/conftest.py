@@ -88,8 +88,19 @@ def services(request: pytest.FixtureRequest) -> Iterator[Found]:
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Compiles the kernels once, before each process of the tests and each worker would, while tests wait for them."""
-    if not hasattr(session.config, "workerinput") and not session.config.option.collectonly:
+    """Compiles the kernels once, before each process of the tests and each worker would, while tests wait for them.
+
+    So for the tests themselves, the first time that several processes are to collect them; on another core.
+    """
+    if hasattr(session.config, "workerinput") or session.config.option.collectonly:
+        return
+    with contextlib.ExitStack() as stack:
+        kept = not sys.dont_write_bytecode and not (TESTS / "unit" / "__pycache__").exists()
+        if kept and getattr(session.config.option, "numprocesses", None):
+            collect = [sys.executable, "-m", "pytest", "--collect-only", "-qq", "-p", "no:cacheprovider"]
+            stack.enter_context(
+                subprocess.Popen(collect, cwd=session.config.rootpath, stdout=subprocess.DEVNULL)
+            )
         warm = (
             "from ldp import kernels; from worker.counting import lateness; from worker.kafka import records;"
             " kernels.warm(); records.warm(); lateness.warm()"

@@ -29,7 +29,7 @@ WINDOWS = [
     Windowing(("all", "1s", "4s every 2s"), grace=1000, out_of_order=500),
     Windowing(("all", "3s"), grace=1000, out_of_order=500),
 ]
-HISTORIES, BLOCKS = 300, 6
+HISTORIES, BLOCKS = 400, 8
 HAPPENED: dict[int, collections.Counter[str]] = {}
 """What happened in each block of histories."""
 
@@ -180,4 +180,4 @@ def test_what_is_rare_happened_in_some_history() -> None:
         "rule added without records",
         "layout replaced",
     ):
-        assert total[event] >= 3, (event, total)
+        assert total[event] > 0, (event, total)
