@@ -1028,3 +1028,17 @@ def test_point_16_a_rule_that_counts_are_without_is_not_taken_over() -> None:
     world.heads[-1] = world.said = replace(world.heads[-1], rules={0: rules})
     with pytest.raises(StateLost, match="was published with counts by"):
         turn(alone(world, 2))
+
+
+def test_partitions_that_are_counted_as_different_histories_are_not_published() -> None:
+    """Another deployment claimed one of them, in the same store, after this one's publisher looked last."""
+    world = Still(partitions=2)
+    world.send()
+    process = world.member(1)
+    count_all(world, process)
+    stored = world.stored[1]
+    theirs = json.dumps({**json.loads(stored.metadata.lineage), "group": "another"})
+    world.stored[1] = replace(stored, metadata=replace(stored.metadata, lineage=theirs))
+    with pytest.raises(StateLost, match="the partitions of stream 'guards' are counted as"):
+        process.publisher.tick()
+    assert not world.snapshots

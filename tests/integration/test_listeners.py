@@ -19,11 +19,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from kafka.admin import (
+    ACL,
+    ACLFilter,
+    ACLOperation,
+    ACLPermissionType,
+    KafkaAdminClient,
+    ResourcePattern,
+    ResourceType,
+)
 
 from deploy.local.services import Services, free_ports, program
 from tests.integration.harness import TIMEOUT_SECONDS, Worker, until
 from worker import check, config
-from worker.kafka import brokers, quirks
+from worker.kafka import brokers, quirks, topics
 
 pytestmark = pytest.mark.integration
 
@@ -93,6 +102,9 @@ def secured(tmp_path_factory):
         module = "org.apache.kafka.common.security.plain.PlainLoginModule"
         for name in ("login", "both"):
             text += f'listener.name.{name}.plain.sasl.jaas.config={module} required user_me="{PASSWORD}";\n'
+        # who comes without a name may do all, who has one may do what nothing forbids
+        text += "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer\n"
+        text += "super.users=User:ANONYMOUS\nallow.everyone.if.no.acl.found=true\n"
         text += "sasl.enabled.mechanisms=PLAIN\nssl.keystore.type=PEM\n"
         text += f"ssl.keystore.location={folder}/keystore.pem\n"
         text += "listener.name.both.ssl.client.auth=required\nlistener.name.both.ssl.truststore.type=PEM\n"
@@ -281,6 +293,27 @@ def test_point_17_run_says_it_and_goes_on_trying(way, tmp_path):
         assert event["todo"].startswith(advice)
         assert worker.alive()
         assert WRONG not in worker.log.read_text()
+
+
+# --- what a login may not do ----------------------------------------------------------------------------------------
+
+
+def test_point_11_a_topic_that_the_login_may_not_read_is_said_until_it_may(secured, tmp_path):
+    toml = configure(tmp_path, secured, secured.login, **login(PASSWORD))
+    with contextlib.ExitStack() as stack:
+        admin = KafkaAdminClient(bootstrap_servers=f"127.0.0.1:{secured.plain}")
+        stack.callback(admin.close)
+        topics.create(admin, config.load(toml, {}), 1, 1)
+        pattern = ResourcePattern(ResourceType.TOPIC, "t")
+        acl = ACL("User:me", "*", ACLOperation.READ, ACLPermissionType.DENY, pattern)
+        admin.create_acls([acl])
+        worker = Worker.launch(toml, tmp_path / "log")
+        stack.callback(worker.kill)
+        until(lambda: worker.events("poll.retry"), "it says so")
+        assert "topic 't' is closed to this client" in worker.events("poll.retry")[0]["error"]
+        assert not worker.events("topic.missing")
+        admin.delete_acls([ACLFilter("User:me", "*", ACLOperation.ANY, ACLPermissionType.ANY, pattern)])
+        until(worker.ready, "it serves")
 
 
 # --- an encrypted key ---------------------------------------------------------------------------------------

@@ -199,7 +199,7 @@ class Consumer:
         self.name = worker.name
         self._fetcher = SimpleNamespace(PartitionRecords=None)
         self._coordinator = SimpleNamespace(request_rejoin=self._request_rejoin)
-        self._cluster = self
+        self._cluster, self.unauthorized_topics = self, frozenset[str]()
         self._last_successful_refresh_ms = 0.0
         self.state, self.generation, self.rejoining = MemberState.UNJOINED, -1, False
         self.mine: set[int] = set()

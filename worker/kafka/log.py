@@ -292,8 +292,17 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
         return revoked
 
     def partitions(self) -> set[int] | None:
-        """Returns all partitions of the topic, none if it is missing, or None while the client has not heard of it."""
-        return quirks.known_partitions(self._consumer, self._topic, self._subscribed_ms)
+        """Returns all partitions of the topic, none if it is missing, or None while the client has not heard of it.
+
+        Raises:
+            Unavailable: the brokers do not say it to this client.
+        """
+        try:
+            return quirks.known_partitions(self._consumer, self._topic, self._subscribed_ms)
+        except kafka_errors.TopicAuthorizationFailedError as error:
+            raise Unavailable(
+                f"Kafka: topic {self._topic!r} is closed to this client: let the brokers' ACLs allow it to READ"
+            ) from error
 
     def ends(self, partitions: Collection[int]) -> dict[int, tuple[int, int]]:
         """Returns each log's last stable offset and its high watermark, as the last fetch heard that.

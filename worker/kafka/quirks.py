@@ -13,7 +13,13 @@ from collections.abc import Iterable
 from typing import Any
 
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
-from kafka.errors import KafkaConnectionError, KafkaError, KafkaTimeoutError
+from kafka.errors import (
+    KafkaConnectionError,
+    KafkaError,
+    KafkaTimeoutError,
+    TopicAuthorizationFailedError,
+    UnknownError,
+)
 from kafka.net import manager
 from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
 from kafka.protocol import parser
@@ -162,7 +168,8 @@ def commit_transaction(producer: KafkaProducer, sent: Iterable[Any], timeout_sec
     """Commits a transaction whose every record was acknowledged.
 
     Upstream commits without a word what is left of a transaction when a record of it expired, because the failure of a
-    batch by an error that may pass puts the transaction into no state of error. Gone when it does.
+    batch by an error that may pass puts the transaction into no state of error. And where a batch is too large for the
+    topic, its `flush` fails as soon as that is cut in two, whatever becomes of the halves. Gone when neither is so.
 
     Args:
         producer: in a transaction.
@@ -172,9 +179,11 @@ def commit_transaction(producer: KafkaProducer, sent: Iterable[Any], timeout_sec
     Raises:
         KafkaError: a record was not acknowledged, or the commit failed.
     """
-    producer.flush(timeout_seconds)
+    deadline = time.monotonic() + timeout_seconds
+    with contextlib.suppress(UnknownError):
+        producer.flush(timeout_seconds)
     for future in sent:
-        future.get(0)
+        future.get(max(0.0, deadline - time.monotonic()))
     producer.commit_transaction()
 
 
@@ -205,11 +214,11 @@ def ask_again(producer: KafkaProducer) -> None:
 def drop(producer: KafkaProducer) -> None:
     """Closes a producer at once, with all that it has not sent; its next owner aborts what it left open.
 
-    Upstream's ``close(timeout=0)`` first flushes, and where something is unsent raises before it has closed anything.
-    Gone when that closes.
+    Upstream's ``close(timeout=0)`` first flushes, and where something is unsent, or was cut in two, raises before it
+    has closed anything. Gone when that closes.
     """
     producer._sender.force_close()
-    with contextlib.suppress(KafkaTimeoutError):
+    with contextlib.suppress(KafkaTimeoutError, UnknownError):
         producer.close(timeout=0)
 
 
@@ -278,8 +287,13 @@ def known_partitions(consumer: KafkaConsumer, topic: str, since_ms: float) -> se
         consumer: subscribed to the topic.
         topic: the topic's name.
         since_ms: when it subscribed, by the monotonic clock; what was heard before was not about this topic.
+
+    Raises:
+        TopicAuthorizationFailedError: the brokers do not say it to this client; upstream loses that on the way.
     """
     cluster = consumer._cluster
+    if topic in cluster.unauthorized_topics:
+        raise TopicAuthorizationFailedError(topic)
     partitions: set[int] | None = cluster.partitions_for_topic(topic)
     asked = cluster._last_successful_refresh_ms > since_ms
     return set() if partitions is None and asked else partitions

@@ -200,7 +200,9 @@ def log_that(partitions, heard_ms, subscribed_ms=1000.0):
     """The log of a client whose last metadata came at a time and have some partitions of the topic, or None."""
     log = KafkaLog.__new__(KafkaLog)
     cluster = SimpleNamespace(
-        partitions_for_topic={"t": partitions}.get, _last_successful_refresh_ms=heard_ms
+        partitions_for_topic={"t": partitions}.get,
+        unauthorized_topics=set(),
+        _last_successful_refresh_ms=heard_ms,
     )
     log._topic, log._subscribed_ms = "t", subscribed_ms
     log._consumer = SimpleNamespace(
@@ -223,6 +225,13 @@ def log_that(partitions, heard_ms, subscribed_ms=1000.0):
 )
 def test_a_topic_is_missing_only_once_the_client_was_told_about_it(log, partitions):
     assert log.partitions() == partitions
+
+
+def test_a_topic_that_is_closed_to_the_client_is_not_called_missing():
+    log = log_that(None, heard_ms=2000.0)
+    log._consumer._cluster.unauthorized_topics = {"t"}
+    with pytest.raises(Unavailable, match="topic 't' is closed to this client"):
+        log.partitions()
 
 
 def test_readiness_does_not_call_a_topic_missing_that_it_has_not_heard_of():

@@ -12,7 +12,7 @@ from kafka import errors as kafka_errors
 from kafka.structs import ConsumerGroupMetadata, MemberState
 
 from tests.batches import batch, record
-from worker.counting.ports import Displaced, Unavailable
+from worker.counting.ports import Displaced, StateLost, Unavailable
 from worker.counting.rules import Configured, first
 from worker.kafka import log as kafka_log
 from worker.kafka import quirks
@@ -219,3 +219,20 @@ def test_a_session_that_the_brokers_refuse_is_named_by_its_key(log):
     log._consumer.ready.append(kafka_errors.InvalidSessionTimeoutError())
     with pytest.raises(Unavailable, match=r"do not allow kafka\.session_timeout_seconds; ldp-worker check"):
         log.poll(0)
+
+
+def test_a_log_that_was_truncated_below_what_was_read_stops_the_stream(log):
+    log._consumer.ready.append(kafka_errors.LogTruncationError({TopicPartition("reports", 3): 17}))
+    with pytest.raises(StateLost, match="topic 'reports' was truncated below what had been read"):
+        log.poll(0)
+
+
+@pytest.mark.parametrize(
+    "error", [kafka_errors.LeaderNotAvailableError, kafka_errors.NotLeaderForPartitionError]
+)
+def test_a_partition_without_a_leader_is_waited_for(log, stock, error):
+    """Whatever the client lets through of it; mostly it asks again by itself, and the others come."""
+    log._consumer.ready += [error(), {5: fetched(stock, 0)}]
+    with pytest.raises(Unavailable):
+        log.poll(0)
+    assert everything(log) == [(5, 0)]

@@ -254,7 +254,7 @@ class Acknowledged:
         self._error = error
 
     def get(self, timeout):
-        assert timeout == 0
+        assert 0 <= timeout <= 30
         if self._error is not None:
             raise self._error
 
@@ -311,11 +311,38 @@ def test_a_request_whose_connection_is_lost_is_asked_again():
     assert asking.ask() == ["the end of a transaction"]
 
 
+def test_a_transaction_whose_batch_is_cut_in_two_waits_for_the_halves():
+    done = []
+
+    def flush(_timeout):
+        raise errors.UnknownError("Future not done")
+
+    producer = SimpleNamespace(flush=flush, commit_transaction=lambda: done.append("commit"))
+    quirks.commit_transaction(producer, [Acknowledged(), Acknowledged()], 30)
+    assert done == ["commit"]
+    with pytest.raises(errors.MessageSizeTooLargeError):
+        quirks.commit_transaction(producer, [Acknowledged(errors.MessageSizeTooLargeError())], 30)
+    assert done == ["commit"]
+
+
 def unsent(producer, monkeypatch):
     """Has a producer hold a record that it cannot send."""
     monkeypatch.setattr(producer._metadata, "partitions_for_topic", lambda _: {0})
     monkeypatch.setattr(producer._metadata, "topics", lambda: {"t"})
     producer.send("t", b"value", partition=0)
+
+
+def test_a_producer_whose_batch_is_cut_in_two_neither_flushes_nor_closes_upstream(producer, monkeypatch):
+    unsent(producer, monkeypatch)
+    (batch,) = producer._accumulator._incomplete.all()
+    batch.produce_future._latch.set()  # as of one whose records are in two others now
+    with pytest.raises(errors.UnknownError, match="not done"):
+        producer.flush(0)
+    with pytest.raises(errors.UnknownError, match="not done"):
+        producer.close(timeout=0)
+    quirks.drop(producer)
+    producer._sender.join(30)
+    assert not producer._sender.is_alive()
 
 
 def test_a_producer_with_something_unsent_does_not_close_at_once_upstream(producer, monkeypatch):

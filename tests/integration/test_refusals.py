@@ -1,0 +1,78 @@
+"""What Redis or a broker answers, and refuses: it is waited for, said with its words, and gone on from there."""
+
+import pytest
+from kafka.admin import ConfigResource, ConfigResourceType
+
+from tests.integration.harness import World, until
+
+pytestmark = pytest.mark.integration
+
+
+def refused(worker, step, *words):
+    """Waits until a step is refused once more, by an error that says these words."""
+    event = {"commit": "commit.retry", "publish": "snapshot.retry"}[step]
+    known = len(worker.events(event))
+
+    def said():
+        errors = [line["error"] for line in worker.events(event)[known:]]
+        return any(all(word in error for word in words) for error in errors)
+
+    until(said, f"{event} says {words}")
+    assert worker.metric("errors_total", step=step) > 0
+
+
+def test_point_11_what_redis_refuses_is_waited_for(world):
+    (worker,) = world.start()
+    world.send(8)
+    world.covered()
+    world.redis.replicaof("127.0.0.1", 1)  # as a replica that was written to would be after a failover
+    try:
+        world.send(8)
+        refused(worker, "commit", "ReadOnlyError")
+    finally:
+        world.redis.replicaof("NO", "ONE")
+    world.covered()
+    with world.redis.client() as one:  # which is let in already
+        one.config_set("requirepass", "another")
+        try:
+            one.client_kill_filter(_type="normal", skipme=True)
+            world.send(8)
+            refused(worker, "commit", "AuthenticationError")
+        finally:
+            one.config_set("requirepass", "")
+    world.assert_right(world.covered())
+    assert not worker.events("stream.stopped")
+    assert not worker.events("serve.retry")
+
+
+def test_point_11_a_snapshot_that_its_topic_does_not_take_is_tried_again(kafka, redis_url, tmp_path):
+    with World(kafka, redis_url, tmp_path, partitions=1) as world:
+        (worker,) = world.start()
+        world.send(8)
+        sequence = world.covered().sequence
+        limit(world, "100")
+        world.send(8)
+        refused(worker, "publish", "MessageSizeTooLargeError")
+        assert world.snapshots.sequence() == sequence
+        limit(world, "1048588")
+        world.assert_right(world.covered())
+        assert not worker.events("serve.retry")
+
+
+def limit(world, size):
+    """Lets the snapshot topic take record batches of a size."""
+    topic = ConfigResource(
+        ConfigResourceType.TOPIC, world.config.snapshots.topic, {"max.message.bytes": size}
+    )
+    world.admin.alter_configs([topic])
+
+
+def test_point_11_a_head_that_another_program_wrote_stops_the_stream(kafka, redis_url, tmp_path):
+    with World(kafka, redis_url, tmp_path, partitions=1) as world:
+        key = f"{world.name}/head".encode()
+        world.producer.send(world.config.snapshots.topic, key=key, value=b"not a head", partition=0).get(10)
+        world.send(8)
+        why = world.launch().stopped_for()
+        assert f"the head of stream {world.name!r} at offset 0 cannot be read" in why
+        assert "another program wrote it" in why
+        assert world.totals()["accepted"] == 0
