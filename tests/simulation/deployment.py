@@ -37,7 +37,7 @@ from worker.service.commits import Commits
 from worker.service.loop import STOP_SECONDS, Loop
 from worker.store.redis import RedisStore
 
-COMMIT_SECONDS, SNAPSHOT_SECONDS = 0.3, 0.6
+COMMIT_SECONDS, SNAPSHOT_SECONDS = 0.3, 1.2
 MEMORY = 64 << 20
 FIRST_WAIT, LONGEST_WAIT = 0.1, 5.0
 """Seconds that a claim which failed waits at least twice as long for, doubled each time."""

@@ -50,7 +50,7 @@ GOOD = {
     + [(i, j) for i in range(3) for j in range(3)]
     + [(i, j, k) for i in range(3) for j in range(3) for k in range(3)]
 }
-LENGTHS = (*[(20, 2.0)] * 4, *[(30, 1.5)] * 2, (45, 1.5), (120, 1.0))
+LENGTHS = (*[(20, 2.0)] * 4, *[(30, 1.5)] * 2, (45, 1.5), (120, 1.5))
 """Turns of a history, and how dense its faults are; most are short, because more of them are wrong in a second."""
 QUIET_STEPS = 12_000
 SHOWN = 60
@@ -145,7 +145,7 @@ class _Made:
                 else Reports(self.world, f"reports-{number}", rng.randint(1, 3))
             )
             # workers of several configurations take turns: one is rolled out, rolled back, or both at once
-            some = [Configured()] if rng.random() < 0.4 else rng.sample(RULES, rng.randint(1, 3))
+            some = [Configured()] if rng.random() < 0.3 else rng.sample(RULES, rng.choice([1, 2, 3, 3]))
             if rng.random() < 0.8:
                 listed = rng.choice([WINDOWS, WINDOWS[1:], rng.sample(WINDOWS[1:], 1)])
                 some = [replace(c, terms=replace(c.terms, windowing=rng.choice(listed))) for c in some]

@@ -104,6 +104,9 @@ def seed_that_catches(mutant: Mutant, histories: int) -> tuple[int, str] | None:
     """Returns the first seed whose history is wrong with a mutant, and why; None if there is none."""
     _change(mutant)
     from tests.simulation.history import Wrong, history
+    from tests.simulation.running import settle
+
+    settle()
 
     def late(*_: Any) -> None:
         raise TimeoutError("it never ends")
