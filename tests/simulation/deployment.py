@@ -278,7 +278,9 @@ class Listener:
     def given_up(self, partition: int, _why: str) -> None:
         self.world.note("given up", partition)
         self.given.add(partition)
-        self.worker.deployment.truth.given.add(partition)
+        truth = self.worker.deployment.truth
+        truth.given.add(partition)
+        truth.blind |= "heads" in self.world.lossy
 
     def gap_found(self, partition: int, lost_from: int, lost_to: int) -> None:
         """What Kafka says was counted is no gap, unless the operator gave it up, or a head says that it was one."""
@@ -287,6 +289,8 @@ class Listener:
         heads = self.worker.deployment.truth.heads
         published = heads[-1] if heads else {"gaps": {}, "offsets": {}}
         if [lost_from, lost_to] in published["gaps"].get(str(partition), []) or partition in self.given:
+            return
+        if "heads" in self.world.lossy:
             return
         assert word != COUNTED or offset <= lost_from, "what was counted, as Kafka says, is called a gap"
         assert published["offsets"].get(str(partition), 0) <= lost_from, "what was published is called a gap"
@@ -304,7 +308,7 @@ class Listener:
 
     def _demand_beginning(self, partition: int) -> None:
         """Where the store had nothing, counting begins where the others say."""
-        if partition in self.given:
+        if partition in self.given or "heads" in self.world.lossy:
             return
         (at, word), then = self.worker.consumer.read[partition]
         began = self.worker.ownership._held[partition].state.start

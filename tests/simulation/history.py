@@ -98,7 +98,7 @@ class Times:
     def __init__(self, rng: random.Random) -> None:
         self.now = BEGAN_MS + rng.randrange(10_000)
         self.appended = rng.random() < 0.15
-        self.step = rng.choice([50, 150, 400])
+        self.step = rng.choice([100, 400, 800])
         self.idle = rng.choice([0, 0.02, 0.1])
         self.late = rng.choice([0, 0.1, 0.3])
         self.early = rng.choice([0, 0.1])
@@ -148,7 +148,8 @@ class _Made:
             some = [Configured()] if rng.random() < 0.3 else rng.sample(RULES, rng.choice([1, 2, 3, 3]))
             if rng.random() < 0.8:
                 listed = rng.choice([WINDOWS, WINDOWS[1:], rng.sample(WINDOWS[1:], 1)])
-                some = [replace(c, terms=replace(c.terms, windowing=rng.choice(listed))) for c in some]
+                chosen = [(c, w) for c in some for w in rng.choices(listed, k=rng.choice([1, 1, 2]))]
+                some = [replace(c, terms=replace(c.terms, windowing=w)) for c, w in chosen]
             deployment = Deployment(
                 self.world,
                 number,
@@ -345,10 +346,11 @@ def _faults(rng: random.Random, dense: float) -> Faults:
         retention=rng.choice([0, 0, 0.005]),
         truncated=rng.choice([0] * 9 + [0.003]),
         recreated=rng.choice([0] * 6 + [0.003]),
-        grown=rng.choice([0, 0, 0.002]),
+        grown=rng.choice([0, 0, 0.002, 0.006]),
         other_transaction=rng.choice([0, 0, 0.02]),
         compaction=rng.choice([0, 0, 0.01]),
         clock=rng.choice([0, 0, 0.003]),
+        deleted_head=rng.choice([0] * 9 + [0.003]),
         silent=rng.choice([0, 0.3]),
         unknown=rng.choice([0, 0, 0.03]),
         expelled=rng.choice([0, 0.05]),

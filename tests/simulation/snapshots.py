@@ -76,6 +76,12 @@ class Snapshots:
         if state == "committed" and identity != OTHERS:
             self.on_committed(identity, one.sent, must)
 
+    def delete_head(self, stream: str) -> None:
+        """An operator deletes a stream's head."""
+        record = SimpleNamespace(offset=self.end, key=f"{stream}/head".encode(), value=None, headers=[])
+        self.records.append((record, Transaction("operator", self.end, self.world.now, "committed")))
+        self.end += 1
+
     def tick(self) -> None:
         """Transactions that are open for too long are aborted, and their producers fenced."""
         for identity in [identity for identity, one in self.open.items() if self.world.now > one.until]:

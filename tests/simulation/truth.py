@@ -53,6 +53,8 @@ class Truth:
         self.flushed: set[int] = set()
         self.stored: dict[int, int] = {}
         self.heads: list[Mapping[str, Any]] = []
+        self.deleted = self.blind = False
+        """Whether the head is deleted; and whether a partition was then given up, whose floor nobody knows any more."""
         self.given: set[int] = set()
         """Partitions whose lost counts were given up: what was final may have had some of them."""
         self.windows = Windows(self)
@@ -60,6 +62,7 @@ class Truth:
         """Partitions and offsets at which what is stored has no room for another pane."""
         self.stood: dict[tuple[int, int], float] = {}
         """Partition and offset -> when that was stored first."""
+        self.floors: dict[int, int] = {}
         self._recounts = Recounts(deployment.stream.oracle.domain_size)
         self._before: dict[int, PartitionState] = {}
         self._loaded: dict[int, tuple[object, Mapping[bytes, bytes], PartitionState]] = {}
@@ -90,6 +93,9 @@ class Truth:
         if self.starts.setdefault(partition, state.start) != state.start:
             assert self.world.lossy or self.deployment.expired, "counting began elsewhere before"
             self.starts[partition] = state.start
+        if self.blind:
+            return
+        self.floors[partition] = max(self.floors.get(partition, 0), state.floor or 0)
         ruled = of_state(state.rules)
         counted = self.recount(lineage, partition, state.start, state.offset, state.gaps, ruled, state.floor)
         kept, rest = dict[Pane, tuple[int, ...]](), list[int]()
@@ -131,6 +137,8 @@ class Truth:
         """Only what no window needs any more is dropped; there are no more panes than the rules have room for."""
         assert state.dropped <= state.closed, "an open pane is dropped"
         assert len(state.cells) - 1 <= room, "more panes than there may be"
+        if "heads" in self.world.lossy:
+            return
         head = self.heads[-1] if self.heads else {}
         assert state.floor in (None, head.get("floors", {}).get(str(partition))), "a floor that no head says"
         lines = head.get("windows", {})
@@ -191,7 +199,7 @@ class Truth:
         if room and len(state.cells) - 1 >= room:
             self.full.add((partition, state.offset))
         before, self._before[partition] = self._before.get(partition), state
-        if self.heads and state.offset >= self.heads[-1]["offsets"].get(str(partition), 0):
+        if not self.blind and self.heads and state.offset >= self.heads[-1]["offsets"].get(str(partition), 0):
             counted = self.recount(
                 lineage, partition, state.start, state.offset, state.gaps, ruled, state.floor
             )
@@ -273,7 +281,7 @@ class Truth:
 
     def _demand_fresh(self, partition: int, after: Mapping[bytes, bytes]) -> None:
         published = self.heads[-1]["offsets"].get(str(partition), 0) if self.heads else 0
-        if int(after[b"offset"]) < published:
+        if int(after[b"offset"]) < published and "heads" not in self.world.lossy:
             assert self.deployment.recount_after, "a fresh start of what was published"
             self.world.note("given up", partition)
 
@@ -299,9 +307,12 @@ class Truth:
         bodies = {record.key.decode(): record for record in sent}
         head = json.loads(bodies[f"{name}/head"].value)
         self._demand_parts(sent)
+        anew = self.deleted and head["sequence"] == 1
+        if anew:
+            self.windows.begin_anew()
         last: Mapping[str, Any] = (
             self.heads[-1]
-            if self.heads
+            if self.heads and not anew
             else {"sequence": 0, "offsets": {}, "reports": 0, "gaps": {}, "rules": {}}
         )
         assert head["sequence"] == last["sequence"] + 1, "the sequence has a hole, or goes back"
@@ -322,7 +333,7 @@ class Truth:
                 offset,
                 head["gaps"].get(str(p), []),
                 ruled[p],
-                head.get("floors", {}).get(str(p)),
+                max(head.get("floors", {}).get(str(p), 0), self.floors.get(p, 0)),
             )
             for p, offset in offsets.items()
         }
@@ -335,7 +346,9 @@ class Truth:
             assert not reports, "a head without frequencies"
             self.world.note("a head alone")
         self._demand_complete(head, offsets, must)
-        self.windows.committed(head, last, sent, counted, ruled)
+        if not self.blind:
+            self.windows.committed(head, last, sent, counted, ruled)
+        self.deleted = False
         self.heads.append(head)
         self.world.note("snapshot", f"{head['sequence']} of {offsets}, {_lines(head)}")
 

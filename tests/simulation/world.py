@@ -38,6 +38,7 @@ _OF_A_STEP = (
     "other_transaction",
     "compaction",
     "clock",
+    "deleted_head",
 )
 
 
@@ -68,6 +69,7 @@ class Faults:
     other_transaction: float = 0.0
     compaction: float = 0.0
     clock: float = 0.0
+    deleted_head: float = 0.0
     # of a member that joins
     silent: float = 0.0
     slow_join: float = 0.0
@@ -165,6 +167,7 @@ class World(Scheduler):
             (self._open_another, faults.other_transaction),
             (self._compact, faults.compaction),
             (self._jump, faults.clock),
+            (self._delete_head, faults.deleted_head),
         ):
             if at < chance:
                 strike(self.rng.choice(self.deployments))
@@ -256,6 +259,13 @@ class World(Scheduler):
             self.rng.choice(deployment.workers).skew += self.rng.choice([1.0, 60.0, 3600.0])
             deployment.jumped = True
             self.note("a clock jumps")
+
+    def _delete_head(self, deployment: Deployment) -> None:
+        if deployment.truth.heads and len({d.stream.name for d in self.deployments}) == len(self.deployments):
+            self.snapshots.delete_head(deployment.stream.name)
+            deployment.truth.deleted = True
+            self.lossy.add("heads")
+            self.note("head deleted")
 
     def _compact(self, _deployment: Deployment) -> None:
         self.snapshots.compact()
