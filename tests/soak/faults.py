@@ -101,7 +101,7 @@ def clock_jumped(stage: Stage) -> None:
     victim = stage.rng.choice(stage.workers)
     for seconds in (3590.0, -3590.0, 0.0):
         stage.jump(victim, seconds)
-        time.sleep(stage.rng.uniform(2, 4))
+        time.sleep(stage.rng.uniform(1, 2))
 
 
 def partitions_added(stage: Stage) -> None:
