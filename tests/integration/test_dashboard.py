@@ -45,7 +45,8 @@ def test_every_query_returns_data_from_real_workers(local_services, tmp_path):
         tmp_path,
         partitions=3,
         queries=queries,
-        windows=["1m"],
+        windows=["5s"],
+        retain="1m",
     ) as world:
         workers = [world.launch(None, "--processes", "2"), *world.start()]
         wanted = {
