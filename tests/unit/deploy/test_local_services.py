@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -46,6 +46,13 @@ def program(folder: Path, name: str, body: str) -> None:
     folder.mkdir(exist_ok=True)
     (folder / name).write_text(f"#!/bin/sh\n{body}\n")
     (folder / name).chmod(0o755)
+
+
+@pytest.fixture(scope="module")
+def local_services() -> Iterator[Services]:
+    """A Kafka and a Redis that nobody had before."""
+    with Services.start() as started:
+        yield started
 
 
 @pytest.fixture
@@ -95,7 +102,7 @@ def test_a_killed_broker_comes_back_with_every_acknowledged_record(local_service
     admin.create_topics({"kept": {"num_partitions": 1, "replication_factor": 1}}, wait_for_metadata=True)
     admin.close()
     producer = KafkaProducer(bootstrap_servers=server.address, acks="all")
-    producer.send("kept", b"value").get(timeout=30)
+    producer.send("kept", b"value").get(timeout=60)
     producer.close()
     server.kill()
     assert not services.kafka_answers(server.port)
@@ -164,7 +171,7 @@ def test_the_script_leaves_nothing_when_a_signal_ends_it(number: signal.Signals)
         started = pids(folder)
         assert all(alive(pid) for pid in started)
         script.send_signal(number)
-        code = script.wait(30)
+        code = script.wait(60)
     # after SIGKILL it is the guard that cleans up, a moment later
     until(lambda: not folder.exists() and not any(map(alive, started)), "nothing left")
     assert code == (-signal.SIGKILL if number == signal.SIGKILL else 0)
@@ -179,7 +186,7 @@ def test_a_signal_in_the_middle_of_the_start_leaves_nothing(tmp_path: Path) -> N
         until(lambda: any(tmp_path.glob("*/redis.pid")), "Redis started, Kafka not yet")
         started = pids(next(tmp_path.iterdir()))
         script.terminate()
-        script.wait(30)
+        script.wait(60)
     assert not any(map(alive, started))
     assert list(tmp_path.iterdir()) == []
 
