@@ -46,7 +46,7 @@ def test_run_your_own(tmp_path, kafka, redis_url):
 
     def run(*command):
         done = subprocess.run(
-            command, cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=60, check=False
+            command, cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=180, check=False
         )
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
@@ -65,7 +65,7 @@ def test_run_your_own(tmp_path, kafka, redis_url):
             stdout=subprocess.PIPE,
             text=True,
         )
-        watchdog = subprocess.Popen(["sh", "-c", f"sleep 60; kill -9 {reader.pid}"], start_new_session=True)
+        watchdog = subprocess.Popen(["sh", "-c", f"sleep 180; kill -9 {reader.pid}"], start_new_session=True)
         try:
             sequence, reports, frequencies = reader.stdout.readline().split(" ", 2)
         finally:
@@ -79,7 +79,7 @@ def test_run_your_own(tmp_path, kafka, redis_url):
         run(WORKER, "audit")
     finally:
         worker.send_signal(signal.SIGTERM)
-        code = worker.wait(timeout=60)
+        code = worker.wait(timeout=180)
         log.close()
     assert code == 0, (tmp_path / "log").read_text()
 
@@ -124,6 +124,6 @@ def test_every_target_and_command_exists():
     for target in targets:
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
     said = set(re.findall(r"ldp-worker ([a-z][a-z-]+)", README)) - {"names"}
-    known = subprocess.run([WORKER, "--help"], capture_output=True, text=True, timeout=60, check=True).stdout
+    known = subprocess.run([WORKER, "--help"], capture_output=True, text=True, timeout=180, check=True).stdout
     for command in said:
         assert re.search(rf"^  {command} ", known, re.MULTILINE), command

@@ -115,7 +115,7 @@ def produce(kafka: str, topic: str, partition: int, made: bytes) -> int:
     name = topic.encode()
     request = struct.pack(">hhihhhi", 0, 8, 1, -1, -1, -1, 60_000)
     request += struct.pack(f">ih{len(name)}siii", 1, len(name), name, 1, partition, len(made)) + made
-    with socket.create_connection((host, int(port)), timeout=60) as connection:
+    with socket.create_connection((host, int(port)), timeout=180) as connection:
         connection.sendall(struct.pack(">i", len(request)) + request)
         with connection.makefile("rb") as stream:
             (size,) = struct.unpack(">i", stream.read(4))

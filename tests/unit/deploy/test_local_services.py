@@ -102,7 +102,7 @@ def test_a_killed_broker_comes_back_with_every_acknowledged_record(local_service
     admin.create_topics({"kept": {"num_partitions": 1, "replication_factor": 1}}, wait_for_metadata=True)
     admin.close()
     producer = KafkaProducer(bootstrap_servers=server.address, acks="all")
-    producer.send("kept", b"value").get(timeout=60)
+    producer.send("kept", b"value").get(timeout=180)
     producer.close()
     server.kill()
     assert not services.kafka_answers(server.port)

@@ -120,5 +120,5 @@ def test_what_is_missing_exits_2(args):
 
 def test_as_a_module():
     command = [sys.executable, "-m", "ldp", "--version"]
-    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=180)
     assert done.stdout.startswith("ldp, version ")

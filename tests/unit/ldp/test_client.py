@@ -255,5 +255,5 @@ def test_a_device_needs_the_standard_library_alone():
         [sys.executable, "-c", "import sys; before = {m.partition('.')[0] for m in sys.modules}\n" + code],
         input=json.dumps([stream["document"] for stream in STREAMS]).encode(),
         check=True,
-        timeout=60,
+        timeout=180,
     )

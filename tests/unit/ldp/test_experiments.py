@@ -126,7 +126,7 @@ with workers(2) as work:
     command = [sys.executable, "-c", script]
     with subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True) as process:
         try:
-            process.communicate(timeout=60)  # returns when the last process has closed stdout
+            process.communicate(timeout=180)  # returns when the last process has closed stdout
             assert process.returncode == -getattr(signal, end)
         finally:
             with suppress(ProcessLookupError):

@@ -276,7 +276,7 @@ def test_run_without_a_place_for_compiled_code_says_what_to_set(tmp_path):
         "main()"
     )
     command = [sys.executable, "-c", code, "run", "--config", str(path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=180)
     assert done.returncode == 2, done.stderr
     assert (
         done.stderr.splitlines()[-1] == "ldp-worker: set NUMBA_CACHE_DIR to a folder that can be written to"

@@ -43,7 +43,7 @@ def server():
 
 def get(url):
     try:
-        with urllib.request.urlopen(url, timeout=60) as answer:
+        with urllib.request.urlopen(url, timeout=180) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         with error:
@@ -92,7 +92,7 @@ def descriptors(process):
 
 def raw(port, request):
     """Sends bytes and returns all that comes back."""
-    with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=180) as connection:
         connection.sendall(request)
         with connection.makefile("rb") as answer:
             return answer.read()
@@ -104,7 +104,7 @@ def test_point_15_probes_are_answered_while_others_hold_1100_connections(alone, 
     process, port = alone
     with contextlib.ExitStack() as held:
         for _ in range(1100):
-            connection = held.enter_context(socket.create_connection(("127.0.0.1", port), timeout=60))
+            connection = held.enter_context(socket.create_connection(("127.0.0.1", port), timeout=180))
             with contextlib.suppress(OSError):  # it may be among those that were ended already
                 connection.sendall(said)
         for path in ("/healthz", "/readyz", "/metrics"):
@@ -122,7 +122,7 @@ def test_point_15_probes_are_answered_while_others_hold_1100_connections(alone, 
 @pytest.mark.slow
 def test_point_15_a_request_that_drips_is_ended(alone):
     _, port = alone
-    with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=180) as connection:
         deadline = time.monotonic() + 60
         with contextlib.suppress(OSError):
             while time.monotonic() < deadline:  # never silent for long
@@ -146,7 +146,7 @@ def test_point_15_a_head_has_a_bound(alone):
 
 def test_point_15_head_is_get_without_the_body(server):
     for path, status in (("/healthz", 200), ("/readyz", 503), ("/metrics", 200), ("/x", 404)):
-        connection = http.client.HTTPConnection(server.removeprefix("http://"), timeout=60)
+        connection = http.client.HTTPConnection(server.removeprefix("http://"), timeout=180)
         with contextlib.closing(connection):
             connection.request("HEAD", path)
             answer = connection.getresponse()
