@@ -298,22 +298,53 @@ def test_point_17_run_says_it_and_goes_on_trying(way, tmp_path):
 # --- what a login may not do ----------------------------------------------------------------------------------------
 
 
-def test_point_11_a_topic_that_the_login_may_not_read_is_said_until_it_may(secured, tmp_path):
+@contextlib.contextmanager
+def closed(admin, kind, name, operation):
+    """Closes something to the login while the body of a ``with`` runs."""
+    pattern = ResourcePattern(kind, name)
+    admin.create_acls([ACL("User:me", "*", operation, ACLPermissionType.DENY, pattern)])
+    yield
+    admin.delete_acls([ACLFilter("User:me", "*", ACLOperation.ANY, ACLPermissionType.ANY, pattern)])
+
+
+def said(worker, event, words):
+    """Whether an error with these words was logged as an event."""
+    return any(words in line["error"] for line in worker.events(event))
+
+
+def test_point_11_what_the_login_may_not_do_is_said_until_it_may(secured, tmp_path):
     toml = configure(tmp_path, secured, secured.login, **login(PASSWORD))
+    loaded = config.load(toml, {})
+    (served,) = loaded.streams
+    group, identity = loaded.consumer_group(served.stream), loaded.transactional_id(served.stream)
     with contextlib.ExitStack() as stack:
         admin = KafkaAdminClient(bootstrap_servers=f"127.0.0.1:{secured.plain}")
         stack.callback(admin.close)
-        topics.create(admin, config.load(toml, {}), 1, 1)
-        pattern = ResourcePattern(ResourceType.TOPIC, "t")
-        acl = ACL("User:me", "*", ACLOperation.READ, ACLPermissionType.DENY, pattern)
-        admin.create_acls([acl])
-        worker = Worker.launch(toml, tmp_path / "log")
-        stack.callback(worker.kill)
-        until(lambda: worker.events("poll.retry"), "it says so")
-        assert "topic 't' is closed to this client" in worker.events("poll.retry")[0]["error"]
-        assert not worker.events("topic.missing")
-        admin.delete_acls([ACLFilter("User:me", "*", ACLOperation.ANY, ACLPermissionType.ANY, pattern)])
+        topics.create(admin, loaded, 1, 1)
+        with closed(admin, ResourceType.TOPIC, "t", ACLOperation.READ):
+            worker = Worker.launch(toml, tmp_path / "log")
+            stack.callback(worker.kill)
+            until(
+                lambda: said(worker, "poll.retry", "topic 't' is closed to this client"),
+                "the topic is closed",
+            )
+            assert not worker.events("topic.missing")
         until(worker.ready, "it serves")
+        with contextlib.ExitStack() as later:
+            with closed(admin, ResourceType.GROUP, group, ACLOperation.READ):
+                until(
+                    lambda: said(worker, "serve.retry", "GroupAuthorizationFailedError"),
+                    "its group is closed",
+                )
+                later.enter_context(
+                    closed(admin, ResourceType.TRANSACTIONAL_ID, identity, ACLOperation.WRITE)
+                )
+            until(
+                lambda: said(worker, "snapshot.retry", "TransactionalIdAuthorizationFailedError"),
+                "it may not publish",
+            )
+        until(worker.ready, "it serves again")
+        assert not worker.events("stream.stopped")
 
 
 # --- an encrypted key ---------------------------------------------------------------------------------------

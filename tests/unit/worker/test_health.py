@@ -15,7 +15,7 @@ import pytest
 import structlog
 from kafka import TopicPartition
 
-from worker.config import parse
+from worker.config import ConfigError, parse
 from worker.counting.ports import Unavailable
 from worker.http import server as health
 from worker.kafka.log import KafkaLog
@@ -298,3 +298,11 @@ def test_point_8_what_is_undecided_is_what_the_last_fetch_heard_beyond_the_stabl
     log._consumer.highwater = lambda tp: high[tp.partition]
     log._consumer.end_offsets = lambda tps, timeout_ms: {tp: stable[tp.partition] for tp in tps}
     assert log.ends([0, 1, 2]) == {0: (10, 25), 1: (10, 10), 2: (10, 10)}
+
+
+def test_a_port_that_is_taken_is_a_fault_of_the_configuration():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        config = SimpleNamespace(http=SimpleNamespace(host="127.0.0.1", port=port))
+        with pytest.raises(ConfigError, match=rf"^http\.port: 127\.0\.0\.1:{port} cannot be listened on"):
+            health.listen(config, Metrics().registry, lambda: (True, {}), lambda: (True, {}))
