@@ -170,6 +170,18 @@ def check_state(state: npt.NDArray[np.int64], size: int) -> None:
         raise ValueError(f"state has the shape {state.shape}; this oracle's is ({size},)")
 
 
+def check_counting(state: npt.NDArray[np.int64], size: int) -> None:
+    """A state that is counted into is (size,) int64, writable and contiguous.
+
+    Raises:
+        TypeError: an array of another type, or none.
+        ValueError: another shape, or an array that cannot be counted into.
+    """
+    check_state(state, size)
+    if not state.flags.carray:
+        raise ValueError("state must be writable and contiguous, such as zeros() makes it")
+
+
 def exact_total(counts: npt.NDArray[np.int64]) -> int:
     """Σ counts, also where it is above what int64 holds; none is below 0."""
     return (int((counts >> 32).sum()) << 32) + int((counts & 0xFFFFFFFF).sum())

@@ -14,6 +14,7 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
+from ldp.kernels.apart import address_of, count_indices_apart, gather
 from ldp.kernels.bits import count_bits, count_ones
 from ldp.kernels.frames import Verdict, least_text, read_frames, room_for_frames
 from ldp.kernels.hadamard import walsh_hadamard
@@ -24,13 +25,16 @@ __all__ = [
     "COUNT",
     "HASH",
     "Verdict",
+    "address_of",
     "ascends",
     "choose_subsets",
     "count_bits",
     "count_indices",
+    "count_indices_apart",
     "count_mul32",
     "count_ones",
     "count_xxh32",
+    "gather",
     "hash_mul32",
     "hash_xxh32",
     "least_text",
@@ -56,15 +60,18 @@ def warm() -> None:
         buckets = hash_values(seeds, values, 2).astype(np.uint32)
         COUNT[name](np.zeros(1, np.int64), seeds, buckets, 2)
     state = np.zeros(2, np.int64)
+    addresses, runs = np.array([address_of(state)]), np.array([[0], [1]])
     for width in (np.uint8, np.uint16, np.uint32):
         indices = np.zeros((1, 1), width)
         indices.flags.writeable = False  # as the oracles pass them
         ascends(indices)
         count_indices(state, indices[0])
+        count_indices_apart(addresses, runs, indices[0])
     bits = np.zeros((1, 1), np.uint8)
     bits.flags.writeable = False
     count_bits(state, bits)
     count_ones(bits)
+    gather(bits[0], 1, runs, np.zeros(1, np.uint8), np.zeros(1, np.int64))
     choose_subsets(np.zeros((1, 1), np.int64), values, np.zeros(1, np.bool_), 2)
     walsh_hadamard(state)
     data, bounds = np.zeros(1, np.uint8), np.zeros(0, np.int64)

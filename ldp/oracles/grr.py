@@ -55,7 +55,7 @@ class GRR(Oracle):
     def _accumulate(self, state: npt.NDArray[np.int64], reports: npt.NDArray[np.void]) -> None:
         from ldp import kernels
 
-        kernels.count_indices(state, self._column(reports, "index"))
+        kernels.count_indices(state, self.column(reports, "index"))
 
     def _simulate(self, histogram: npt.NDArray[np.int64], rng: np.random.Generator) -> npt.NDArray[np.int64]:
         """A report is the own value with probability p − q, else uniform over the domain."""

@@ -217,7 +217,7 @@ class Oracle(ABC):
             TypeError: a state that is not int64, or reports that are not of `report_dtype`.
             ValueError: a state of another shape or not writable and contiguous, or a malformed report.
         """
-        self._check_counting(state)
+        arguments.check_counting(state, self.state_size)
         good = self.check(reports)
         if not good.all():
             first = int(good.argmin())
@@ -226,7 +226,7 @@ class Oracle(ABC):
 
     def accumulate_judged(self, state: npt.NDArray[np.int64], reports: npt.NDArray[np.void]) -> None:
         """Is `accumulate` of reports that were found well-formed; a malformed one would be counted anywhere."""
-        self._check_counting(state)
+        arguments.check_counting(state, self.state_size)
         arguments.check_reports(reports, self.report_dtype)
         self._accumulate(state, reports)
 
@@ -429,20 +429,20 @@ class Oracle(ABC):
 
     # What they use
 
-    def _column(self, reports: npt.NDArray[np.void], name: str) -> npt.NDArray[Any]:
-        """A field of all reports as one type of array, for which a kernel is compiled once."""
+    def column(self, reports: npt.NDArray[np.void], name: str) -> npt.NDArray[Any]:
+        """A field of all reports as one type of array, for which a kernel is compiled once; read-only."""
         import numpy as np
 
         column = reports[name]
-        column = np.require(column, column.dtype.newbyteorder("="), ["C", "A"]).view()
+        flags, native = (
+            column.flags,
+            column.dtype.isnative,
+        )  # np.require is slow to find that all is as it should be
+        if not (flags.c_contiguous and flags.aligned and native):
+            column = np.require(column, column.dtype.newbyteorder("="), ["C", "A"])
+        column = column.view()
         column.flags.writeable = False
         return column
-
-    def _check_counting(self, state: npt.NDArray[np.int64]) -> None:
-        """Demands a state that can be counted into."""
-        arguments.check_state(state, self.state_size)
-        if not (state.flags.writeable and state.flags.c_contiguous):
-            raise ValueError("state must be writable and contiguous, such as zeros() makes it")
 
     def _checked_value(self, value: int) -> int:
         return arguments.as_integer("value", value, 0, self.domain_size - 1)

@@ -50,7 +50,7 @@ class PreferredMessages(Oracle):
     def _accumulate(self, state: npt.NDArray[np.int64], reports: npt.NDArray[np.void]) -> None:
         from ldp import kernels
 
-        kernels.count_indices(state, self._column(reports, "index"))
+        kernels.count_indices(state, self.column(reports, "index"))
 
     def _simulate(self, histogram: npt.NDArray[np.int64], rng: np.random.Generator) -> npt.NDArray[np.int64]:
         """The state is drawn, and decoded. O(min(n, d·c) + K log K).

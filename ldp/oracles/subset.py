@@ -92,9 +92,9 @@ class SubsetSelection(Oracle):
         from ldp import kernels
 
         if self._as_indices:
-            kernels.count_indices(state, self._column(reports, "indices").reshape(-1))
+            kernels.count_indices(state, self.column(reports, "indices").reshape(-1))
         else:
-            kernels.count_bits(state, self._column(reports, "bits"))
+            kernels.count_bits(state, self.column(reports, "bits"))
 
     def _simulate(self, histogram: npt.NDArray[np.int64], rng: np.random.Generator) -> npt.NDArray[np.int64]:
         """In crowds, whose counts add. O(d·min(n, √k)) each."""
@@ -176,10 +176,10 @@ class SubsetSelection(Oracle):
         from ldp import kernels
 
         if self._as_indices:
-            indices = self._column(reports, "indices")
+            indices = self.column(reports, "indices")
             good: npt.NDArray[np.bool_] = kernels.ascends(indices) & (indices[:, -1] < self.domain_size)
             return good
-        bits = self._column(reports, "bits")
+        bits = self.column(reports, "bits")
         good = kernels.count_ones(bits) == self.k
         if self.domain_size % 8:
             good &= bits[:, -1] < 1 << self.domain_size % 8

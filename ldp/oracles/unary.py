@@ -61,7 +61,7 @@ class _Unary(Oracle):
     def _accumulate(self, state: npt.NDArray[np.int64], reports: npt.NDArray[np.void]) -> None:
         from ldp import kernels
 
-        kernels.count_bits(state, self._column(reports, "bits"))
+        kernels.count_bits(state, self.column(reports, "bits"))
 
     def _well_formed(self, reports: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
         import numpy as np
@@ -100,7 +100,7 @@ class _Unary(Oracle):
         if (low, high) == (0, self.domain_size):
             return super().likely(reports)
         check_reports(reports, self.report_dtype)
-        ones = kernels.count_ones(self._column(reports, "bits"))
+        ones = kernels.count_ones(self.column(reports, "bits"))
         return (ones >= low) & (ones <= high)
 
 

@@ -5,8 +5,9 @@ what timestamps may be out of order and the grace; it moves with every record, i
 where a batch begins or ends changes nothing.
 """
 
-from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, TypeVar
 
 import numba
 import numpy as np
@@ -15,40 +16,47 @@ import numpy.typing as npt
 from worker.counting.windows import TIME_ENDS, UNITS
 
 Ints = npt.NDArray[np.int64]
-Bytes = npt.NDArray[np.uint8]
-Reports = npt.NDArray[np.void]
 
-LATE, UNDATED, NOWHERE = -1, -2, -3
+# without reference counts, as nothing here owns an array
+_OPTIONS: dict[str, Any] = {"cache": True, "nogil": True, "_nrt": False}
+_F = TypeVar("_F", bound=Callable[..., Any])
+_compiled: Callable[[_F], _F] = numba.njit(**_OPTIONS)
+_inlined: Callable[[_F], _F] = numba.njit(forceinline=True, **_OPTIONS)
+
+LATE, UNDATED = -1, -2
 """What stands for a pane's start where a record is in none: it came too late, or has no time."""
 AGES = ("1m", "10m", "1h", "6h", "1d", "7d")
 """How long before a late report its pane was closed, at most; more is `OLDER`."""
 OLDER = "older"
 _AGES = np.array([int(age[:-1]) * UNITS[age[-1]] for age in AGES], np.int64)
 _BLOCK = 128
-"""So many records are placed at once where all of them are in one pane."""
-_RUNS = 1024
-"""Room for the runs of nearly every batch; for a record each it would cost more than the records."""
+"""So many records are looked at together: mostly all are in one pane, or in panes that stay open."""
+_FEW, _RUNS = 64, 1024
+"""Room for the panes and for the runs of nearly every batch; for a run each it would cost more than the records."""
 
 
-@dataclass(frozen=True)
-class Placed:
-    """Where the accepted records of a stretch count, as runs of records that are in one place.
+class Placed(NamedTuple):
+    """Where the accepted records of a stretch count.
 
     Attributes:
-        starts: (r,) the start of each run's pane, or `LATE` or `UNDATED`.
-        ends: (r,) the index behind each run's last record.
-        late: how many are late, by age.
-        watermark: the highest timestamp accepted so far.
-        closed: the line behind them.
+        starts: the starts of the panes that they are in, or `LATE` or `UNDATED`, in the order of their first records.
+        firsts: of each the index of that record.
+        sizes: of each the number of reports.
+        runs: (2, r) reports that follow each other and are in one of them: which one, and the index behind the last.
+        late: how many records are late, by age.
         undated: how many have no time.
+        watermark: the highest timestamp accepted so far, or −1.
+        closed: the line behind them.
     """
 
-    starts: Ints
-    ends: Ints
-    late: Counter[str]
+    starts: list[int]
+    firsts: list[int]
+    sizes: list[int]
+    runs: Ints
+    late: dict[str, int]
+    undated: int
     watermark: int
     closed: int
-    undated: int = 0
 
 
 def dated(times: Ints) -> Ints:
@@ -85,77 +93,154 @@ class Late:
         return replace(self, at=self.at + records)
 
 
-def place(times: Ints, watermark: int | None, closed: int, hold: int, pane: int) -> Placed:
-    """Places records; O(records).
+def place(
+    times: Ints,
+    counts: Ints,
+    reports: int,
+    watermark: int | None,
+    closed: int,
+    *,
+    hold: int,
+    pane: int,
+    most: int,
+) -> Placed:
+    """Places records; O(reports).
 
     Args:
-        times: (a,) the timestamps of accepted records in the log's order, at least one, `dated`; −1 is none.
+        times: (a,) the timestamps of accepted records in the log's order, at least one; see `dated`.
+        counts: (a,) how many reports each has.
+        reports: how many that are.
         watermark: the highest accepted before them, or None.
         closed: the line before them.
         hold: what the line is behind the watermark: out of order and grace.
         pane: how long a pane is; all in milliseconds.
+        most: the panes that there may be. Where the records are in more, those from one of the next on are not placed.
 
     Example:
-        >>> placed = place(np.array([5, 31, 32, 7, -1, 19]), watermark=None, closed=0, hold=20, pane=10)
-        >>> placed.starts.tolist(), placed.ends.tolist(), dict(placed.late), placed.watermark, placed.closed
-        ([0, 30, -1, -2, 10], [1, 3, 4, 5, 6], {'1m': 1}, 32, 12)
+        >>> times = np.array([5, 31, 32, 7, -1, 19])
+        >>> placed = place(times, np.ones_like(times), 6, watermark=None, closed=0, hold=20, pane=10, most=9)
+        >>> placed.starts, placed.runs.tolist(), placed.late, placed.watermark, placed.closed
+        ([0, 30, -1, -2, 10], [[0, 1, 2, 3, 4], [1, 3, 4, 5, 6]], {'1m': 1}, 32, 12)
     """
-    seen = int(times[0]) if watermark is None else watermark
-    for room in (min(_RUNS, len(times)), len(times)):
-        starts, ends = np.empty(room, np.int64), np.empty(room, np.int64)
-        ages = np.zeros(len(AGES) + 1, np.int64)
-        n, late, undated, newest, line = _walk(times, seen, closed, hold, pane, starts, ends, ages)
-        if n <= room:
+    before = -1 if watermark is None else max(watermark, -1), closed
+    # a power of two; the late and the undated have places, too, and so has a pane too many
+    for room, length in ((_FEW, _RUNS), (1 << (min(most, len(times)) + 3).bit_length(), reports)):
+        space, runs = np.empty(6 * room, np.int64), np.empty((2, length), np.int64)
+        n, r, done, undated, newest, line = _walk(times, counts, before, hold, pane, space, runs)
+        if done == len(times):
             break
-    by_age = +Counter(dict(zip((*AGES, OLDER), ages.tolist(), strict=True))) if late else Counter()
-    return Placed(starts[:n], ends[:n], by_age, newest, line, undated)
+    numbers, firsts, sizes = space[: 3 * room].reshape(3, room)[:, :n].tolist()
+    starts = [number * pane if number >= 0 else number for number in numbers]
+    late = {}
+    if LATE in numbers:
+        late = {age: k for age, k in zip((*AGES, OLDER), space[3 * room :].tolist(), strict=False) if k}
+    return Placed(starts, firsts, sizes, runs[:, :r], late, undated, newest, line)
 
 
-@numba.njit(cache=True, nogil=True)
+@_compiled
 def _walk(
-    times: Ints, seen: int, line: int, hold: int, pane: int, starts: Ints, ends: Ints, ages: Ints
-) -> tuple[int, int, int, int, int]:
-    """Fills in the runs and the ages of the late.
+    times: Ints,
+    counts: Ints,
+    before: tuple[int, int],
+    hold: int,
+    pane: int,
+    space: Ints,
+    runs: Ints,
+) -> tuple[int, int, int, int, int, int]:
+    """Fills in each place's number, first record and reports, the ages of the late, and the runs.
+
+    Args but for those of `place`: the watermark and the line before; space, a sixth each for numbers, firsts, sizes and
+    ages, two for what finds a place by its number; and as many runs as there is room for.
 
     Returns:
-        How many runs there are, or one more than there is room for; how many are late, how many undated; the
-        watermark; the line.
+        How many places there are; how many runs; how many records are placed, fewer than all where there was no more
+        room for one of both; how many are undated; the watermark; the line.
     """
-    n, late, undated, start, last = 0, 0, 0, 0, NOWHERE
+    seen, line = before
+    room = len(space) // 6
+    numbers, firsts, sizes = space[:room], space[room : 2 * room], space[2 * room : 3 * room]
+    ages, table, owners, ends = space[3 * room : 4 * room], space[4 * room :], runs[0], runs[1]
+    space[2 * room : 4 * room] = 0
+    table[:] = -1
+    n, at, undated, inverse, r, owner = 0, 0, 0, 1 / pane, -1, -1
     for first in range(0, len(times), _BLOCK):
-        block = times[first : first + _BLOCK]
-        low = high = block[0]
-        for i in range(len(block)):
-            low, high = min(low, block[i]), max(high, block[i])
-        own, top = low - low % pane, max(seen, high)
-        all_in_one = low >= 0 and high - own < pane and own > max(line, top - hold) - pane
-        step = len(block) if all_in_one else 1
+        block, many = times[first : first + _BLOCK], counts[first : first + _BLOCK]
+        if r + 1 + len(block) > len(ends):
+            return n, r + 1, first, undated, seen, line
+        low, high, total = _sums(block, many)
+        own, top = low // pane, max(seen, high)
+        # whatever their order is, none of them is late or undated
+        all_open = low >= 0 and high < TIME_ENDS and (own + 1) * pane > max(line, top - hold)
+        step = len(block) if all_open and high < (own + 1) * pane else 1
         for i in range(0, len(block), step):
-            time, where = block[i], own
-            if not all_in_one:
-                where, top = UNDATED, max(seen, time)
-                if time < 0:
-                    undated += 1
-                else:
-                    if time < start or time - start >= pane:
-                        start = time - time % pane
-                    where = start
-                    if start <= line - pane:
-                        where = LATE
-                        late += 1
-                        ages[_age(line - pane - start)] += 1
-            if where != last:
-                n, last = n + 1, where
-                if n > len(starts):
-                    return n, late, undated, seen, line
-                starts[n - 1] = where
-            ends[n - 1] = first + i + step
-            seen = top
-            line = max(line, max(0, seen) - hold)
-    return n, late, undated, seen, line
+            number, count = own, total
+            if step == 1:
+                number, count = _number(block[i], pane, inverse), many[i]
+            if not all_open:
+                number = _judged(number, block[i], pane, line, ages)
+                undated += number == UNDATED
+                seen = seen if number == UNDATED else max(seen, block[i])
+                line = max(line, seen - hold)
+            slot = _find(number, table, numbers, n)
+            if slot == n:
+                if n == len(numbers):
+                    return n, r + 1, first + i, undated, seen, line
+                firsts[n] = first + i
+                n += 1
+            sizes[slot] += count
+            at += count
+            r += slot != owner  # no branch: where panes take turns it would be mistaken for
+            owner = slot
+            owners[r], ends[r] = slot, at
+        if all_open:
+            seen, line = top, max(line, top - hold)
+    return n, r + 1, len(times), undated, seen, line
 
 
-@numba.njit(cache=True, nogil=True)
+@_inlined
+def _sums(times: Ints, counts: Ints) -> tuple[int, int, int]:
+    """Returns the lowest and the highest time, and the sum of the counts."""
+    low = high = times[0]
+    total = 0
+    for i in range(len(times)):
+        low, high, total = min(low, times[i]), max(high, times[i]), total + counts[i]
+    return low, high, total
+
+
+@_inlined
+def _judged(number: int, time: int, pane: int, line: int, ages: Ints) -> int:
+    """Returns the number of the pane that a time is in, unless it is none or too late; notes by how much it is."""
+    if time < 0 or time >= TIME_ENDS:
+        return UNDATED
+    over = line - (number + 1) * pane
+    if over < 0:
+        return number
+    ages[_age(over)] += 1
+    return LATE
+
+
+@_inlined
+def _number(time: int, pane: int, inverse: float) -> int:
+    """Returns the number of the pane that a time is in; a division takes ten times as long."""
+    number = int(time * inverse)  # at most one off
+    rest = time - number * pane
+    return number - (rest < 0) + (rest >= pane)
+
+
+@_inlined
+def _find(number: int, table: Ints, numbers: Ints, n: int) -> int:
+    """Returns which of n places has a number; n if none has, and then it is noted there, if there is room."""
+    key = number & (len(table) - 1)
+    while table[key] >= 0:
+        if numbers[table[key]] == number:
+            return int(table[key])
+        key = (key + 1) & (len(table) - 1)
+    if n < len(numbers):
+        table[key], numbers[n] = n, number
+    return n
+
+
+@_inlined
 def _age(over: int) -> int:
     """Returns which of the ages that many milliseconds are, or the number of ages."""
     age = 0
@@ -164,71 +249,30 @@ def _age(over: int) -> int:
     return age
 
 
-def late_of(placed: Placed, times: Ints, watermark: int | None, closed: int, hold: int, pane: int) -> Late:
-    """Returns the late ones of records that were placed, with the line that each of them met; O(records).
+def late_of(times: Ints, watermark: int | None, closed: int, *, hold: int, pane: int) -> Late:
+    """Returns the late ones of accepted records, with the line that each of them met; O(records).
 
     Args:
-        placed: what `place` said of them.
-        times: what it was given, as all that follows.
-        watermark: see there.
+        times: (a,) their timestamps, `dated`.
+        watermark: as `place` has it.
         closed: see there.
         hold: see there.
         pane: see there.
 
     Example:
-        >>> times = np.array([5, 31, 32, 7])
-        >>> late = late_of(place(times, None, 0, 20, 10), times, None, 0, 20, 10)
+        >>> late = late_of(np.array([5, 31, 32, 7]), None, 0, hold=20, pane=10)
         >>> late.at.tolist(), late.times.tolist(), late.starts.tolist(), late.lines.tolist()
         ([3], [7], [0], [12])
     """
-    at = np.flatnonzero(np.repeat(placed.starts == LATE, np.diff(placed.ends, prepend=0)))
-    seen = np.maximum.accumulate(np.append(times[0] if watermark is None else watermark, times))
+    seen = np.maximum.accumulate(np.append(-1 if watermark is None else watermark, times))
     lines = np.maximum(closed, np.maximum(seen, 0) - hold)
     lines[0] = closed  # a hold that became shorter moves the line with the next record
-    found = times[at]
-    return Late(at, found, found - found % pane, lines[at], pane)
-
-
-def together(placed: Placed, reports: Reports, counts: Ints) -> list[tuple[int, Reports]]:
-    """Returns each start that there is, in order, and the reports there; O(bytes), and sorts the runs.
-
-    Args:
-        placed: where their records are.
-        reports: (n,) the reports.
-        counts: (a,) how many of them each record has.
-    """
-    starts, ends = placed.starts, placed.ends
-    if len(starts) == 1:
-        return [(int(starts[0]), reports)]
-    if len(reports) != len(counts):
-        ends = np.cumsum(counts)[ends - 1]
-    order, out = starts.argsort(kind="stable"), np.empty_like(reports)
-    found, edges = np.empty((2, len(starts)), np.int64)
-    size = reports.dtype.itemsize
-    n = _gather(reports.view(np.uint8), size, starts, ends, order, out.view(np.uint8), found, edges)
-    bounds = edges[:n].tolist()
-    return [(s, out[a:b]) for s, a, b in zip(found[:n].tolist(), [0, *bounds], bounds, strict=False)]
-
-
-@numba.njit(cache=True, nogil=True)
-def _gather(
-    data: Bytes, size: int, starts: Ints, ends: Ints, order: Ints, out: Bytes, found: Ints, edges: Ints
-) -> int:
-    """Copies runs in an order; fills in the starts found, and the end of each one's reports; returns their number."""
-    n = at = 0
-    for run in order:
-        own = data[(ends[run - 1] if run else 0) * size : ends[run] * size]
-        into = out[at : at + len(own)]
-        for k in range(len(own)):  # a slice into a slice takes ten times as long
-            into[k] = own[k]
-        at += len(own)
-        if not n or found[n - 1] != starts[run]:
-            n += 1
-        found[n - 1], edges[n - 1] = starts[run], at // size
-    return n
+    starts = times - times % pane
+    at = np.flatnonzero((times >= 0) & (starts + pane <= lines[:-1]))
+    return Late(at, times[at], starts[at], lines[at], pane)
 
 
 def warm() -> None:
-    """Compiles what places records and sorts their reports, before work begins."""
-    placed = place(np.array([0, 1]), watermark=0, closed=0, hold=0, pane=1)
-    together(placed, np.zeros(2, [("index", "u1")]), np.array([1, 1]))
+    """Compiles what places records, before work begins."""
+    ones = np.ones(1, np.int64)
+    place(ones, ones, 1, watermark=0, closed=0, hold=0, pane=1, most=1)

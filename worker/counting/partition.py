@@ -6,8 +6,7 @@ no window needs any more (`dropped`). The counts of all time are the sum of its 
 """
 
 import sys
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -15,6 +14,7 @@ import numpy.typing as npt
 
 import ldp
 from ldp import frames
+from ldp.oracles.apart import accumulate_apart
 from worker.counting import lateness, rejections, rules
 from worker.counting.columns import Batch
 from worker.counting.lateness import Late, Placed
@@ -26,8 +26,8 @@ MOST_WORK = 1 << 30
 
 Counts = npt.NDArray[np.int64]
 
-_NOWHERE = np.array([lateness.LATE])
-"""Where records are without windows: in no pane, and not late."""
+_ONE_RUN = np.zeros((2, 1), np.int64)
+"""What is said of reports that are all in one cell."""
 
 
 @dataclass
@@ -240,76 +240,89 @@ class PartitionState:
         """Counts records that one rule judges; returns how many of them had room, and those that were late."""
         index = None if not decoded.verdicts.any() else np.flatnonzero(decoded.verdicts == 0)
         accepted, counts = (times, decoded.counts) if index is None else (times[index], decoded.counts[index])
-        accepted, reports, late = lateness.dated(accepted), decoded.reports, None
+        reports = decoded.reports
         if not len(accepted):
             return len(times), None
         if windowing is None:
-            newest = int(accepted.max())
-            highest = newest if self.watermark is None else max(self.watermark, newest)
-            placed = Placed(_NOWHERE, np.array([len(accepted)]), Counter(), highest, self.closed)
-        else:
-            given = (self.watermark, self.closed, windowing.hold, windowing.pane)
-            placed = lateness.place(accepted, *given)
-            if (left := self._room(placed, windowing)) is not None:
-                if not left:
-                    return (0 if index is None else int(index[0])), None
-                accepted, counts = accepted[:left], counts[:left]
-                placed = lateness.place(accepted, *given)
-                times = times[: left if index is None else int(index[left])]
-                reports = reports[: int(counts.sum())]
-            if late_too and placed.late:
-                late = lateness.late_of(placed, accepted, *given)
-                late = late if index is None else replace(late, at=index[late.at])
-        self._add(stream, reports, counts, placed, windowing, on_alive)
-        self._pass(accepted, placed)
+            self._add(stream, reports, [ALL], [len(reports)], _ONE_RUN, on_alive)
+            newest = int(lateness.dated(accepted).max())
+            self._pass(accepted, newest if self.watermark is None else max(self.watermark, newest))
+            return len(times), None
+        placed = self._placed(accepted, counts, len(reports), windowing)
+        if (left := self._room(placed, windowing)) is not None:
+            if not left:
+                return (0 if index is None else int(index[0])), None
+            times = times[: left if index is None else int(index[left])]
+            accepted, counts = accepted[:left], counts[:left]
+            reports = reports[: int(counts.sum())]
+            placed = self._placed(accepted, counts, len(reports), windowing)
+        late = None
+        if late_too and placed.late:
+            shape = {"hold": windowing.hold, "pane": windowing.pane}
+            late = lateness.late_of(lateness.dated(accepted), self.watermark, self.closed, **shape)
+            late = late if index is None else replace(late, at=index[late.at])
+        names = [f"{start}+{windowing.pane}" if start >= 0 else ALL for start in placed.starts]
+        self._add(stream, reports, names, placed.sizes, placed.runs, on_alive)
+        self._pass(accepted, placed.watermark)
+        for age, n in placed.late.items():
+            self.late[age] = self.late.get(age, 0) + n
+        self.undated += placed.undated
+        self.closed = placed.closed
         return len(times), late
+
+    def _placed(self, times: Counts, counts: Counts, reports: int, windowing: Windowing) -> Placed:
+        """Returns where accepted records count, or where those up to one pane too many do."""
+        return lateness.place(
+            times,
+            counts,
+            reports,
+            self.watermark,
+            self.closed,
+            hold=windowing.hold,
+            pane=windowing.pane,
+            most=windowing.most_panes,
+        )
 
     def _room(self, placed: Placed, windowing: Windowing) -> int | None:
         """Returns how many records come before one that needs a pane too many; None where all have room."""
         left = max(0, windowing.most_panes - (len(self.cells) - 1))
-        starts: list[int] = placed.starts.tolist()
-        pane = windowing.pane
-        if len(found := set(starts)) <= left:
+        if len(placed.starts) <= left:
             return None
-        new = [start for start in found if start >= 0 and str(Pane(start, pane)) not in self.cells]
-        if len(new) <= left:
-            return None
-        begins = [0, *placed.ends.tolist()[:-1]]
-        firsts: dict[int, int] = dict(
-            zip(reversed(starts), reversed(begins), strict=True)
-        )  # of each start the first one stays
-        return sorted(firsts[start] for start in new)[left]
+        new = [
+            first
+            for start, first in zip(placed.starts, placed.firsts, strict=True)
+            if start >= 0 and str(Pane(start, windowing.pane)) not in self.cells
+        ]
+        return new[left] if len(new) > left else None
 
     def _add(
         self,
         stream: ldp.Stream,
         reports: npt.NDArray[np.void],
-        counts: npt.NDArray[np.int64],
-        placed: Placed,
-        windowing: Windowing | None,
+        names: Sequence[str],
+        sizes: Sequence[int],
+        runs: Counts,
         on_alive: Callable[[], object],
     ) -> None:
-        """Adds reports to the cells of where their records were placed."""
+        """Adds reports to the cells that are named: so many to each; which ones, their runs say."""
+        states = []
+        for name, size in zip(names, sizes, strict=True):
+            if (cell := self.cells.get(name)) is None:
+                cell = self.cells[name] = Cell(0, stream.oracle.zeros())
+            cell.reports += size
+            states.append(cell.state)
+        self.changed.update(names)
         at_once = max(1, MOST_WORK // stream.oracle.work)
-        for start, own in lateness.together(placed, reports, counts):
-            name = ALL if start < 0 or windowing is None else str(Pane(start, windowing.pane))
-            if name not in self.cells:
-                self.cells[name] = Cell(0, stream.oracle.zeros())
-            cell = self.cells[name]
-            for first in range(0, len(own), at_once):
-                stream.oracle.accumulate_judged(cell.state, own[first : first + at_once])
-                on_alive()
-            cell.reports += len(own)
-            self.changed.add(name)
+        for _ in accumulate_apart(stream.oracle, states, reports, runs, at_once):
+            on_alive()
 
-    def _pass(self, accepted: npt.NDArray[np.int64], placed: Placed) -> None:
-        """Takes up what accepted records say beside their reports."""
-        for age, n in placed.late.items():
-            self.late[age] = self.late.get(age, 0) + n
-        self.undated += placed.undated
-        if self.around and self.around[-1][1] is None and len(dated := accepted[accepted >= 0]):
-            self.around = [(line, int(dated[0]) if at is None else at) for line, at in self.around]
-        self.watermark, self.closed = placed.watermark, placed.closed
+    def _pass(self, accepted: Counts, watermark: int) -> None:
+        """Takes up what accepted records say beside their reports and places."""
+        if self.around and self.around[-1][1] is None:
+            times = lateness.dated(accepted)
+            if len(times := times[times >= 0]):
+                self.around = [(line, int(times[0]) if at is None else at) for line, at in self.around]
+        self.watermark = watermark
         self.accepted += len(accepted)
 
     def _follow(self, offset: int) -> None:

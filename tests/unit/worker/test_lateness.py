@@ -14,6 +14,45 @@ from worker.counting.rules import Rule, Terms
 from worker.counting.windows import Windowing
 
 
+def place(times, watermark, closed, hold, pane, counts=None, most=10_000):
+    counts = np.ones(len(times), np.int64) if counts is None else np.array(counts)
+    times = np.array(times)
+    return lateness.place(
+        times, counts, int(counts.sum()), watermark, closed, hold=hold, pane=pane, most=most
+    )
+
+
+def starts_of(placed):
+    """The start that each report has."""
+    owners, ends = placed.runs
+    return np.repeat(np.array(placed.starts)[owners], np.diff(ends, prepend=0)).tolist()
+
+
+def one_by_one(times, watermark, closed, hold, pane):
+    """The same by Python's integers, a record at a time: the starts, how many were late, the watermark and the line."""
+    starts, watermark = [], -1 if watermark is None else max(-1, watermark)
+    for time in times:
+        end = time // pane * pane + pane
+        if not 0 <= time < 253_370_678_400_000:
+            starts.append(lateness.UNDATED)
+        else:
+            starts.append(lateness.LATE if end <= closed else end - pane)
+            watermark = max(watermark, time)
+        closed = max(closed, watermark - hold)
+    return starts, starts.count(lateness.LATE), starts.count(lateness.UNDATED), watermark, closed
+
+
+def expect(times, watermark, closed, hold, pane, **more):
+    placed = place(times, watermark, closed, hold, pane, **more)
+    starts, *rest = one_by_one(times, watermark, closed, hold, pane)
+    assert [sum(placed.late.values()), placed.undated, placed.watermark, placed.closed] == rest
+    counts = more.get("counts") or [1] * len(times)
+    assert starts_of(placed) == [start for start, n in zip(starts, counts, strict=True) for _ in range(n)]
+    assert placed.starts == list(dict.fromkeys(starts))
+    assert placed.firsts == [starts.index(start) for start in placed.starts]
+    assert placed.sizes == [starts_of(placed).count(start) for start in placed.starts]
+
+
 @pytest.mark.parametrize("seed", range(200))
 def test_placed_together_is_placed_one_by_one(seed):
     rng = random.Random(seed)
@@ -21,54 +60,58 @@ def test_placed_together_is_placed_one_by_one(seed):
     watermark, closed = rng.choice([(None, 0), (-1, 0), (-5, 0), (95, 0), (95, 40), (60, 95)])
     hold, pane = rng.randrange(60), rng.choice([1, 10, 25])
     times = [rng.choice([rng.randrange(-2, 120), rng.randrange(80, 90)]) for _ in range(rng.randrange(1, 9))]
-    placed = lateness.place(np.array(times), watermark, closed, hold, pane)
-    starts = np.repeat(placed.starts, np.diff(placed.ends, prepend=0)).tolist()
-    late = 0
-    for time, found in zip(times, starts, strict=True):
-        end = time // pane * pane + pane
-        assert found == (lateness.UNDATED if time < 0 else lateness.LATE if end <= closed else end - pane)
-        late += found == lateness.LATE
-        watermark = time if watermark is None else max(watermark, time)
-        closed = max(closed, watermark - hold)
-    assert (placed.watermark, placed.closed, placed.late.total()) == (watermark, closed, late)
+    expect(times, watermark, closed, hold, pane, counts=[rng.randrange(1, 4) for _ in times])
 
 
-@pytest.mark.parametrize("records", [2, 127, 128, 129, 1_500])
+@pytest.mark.parametrize("seed", range(60))
 @pytest.mark.parametrize("many", [False, True])
-@pytest.mark.parametrize("panes", [1, 2, 40])
-def test_reports_are_together_with_those_of_their_pane_in_the_logs_order(records, many, panes):
-    rng = random.Random(f"{records} {many} {panes}")
-    times = [
-        rng.randrange(7 * panes) for _ in range(records)
-    ]  # a run each, and more of them than room is made for
-    counts = [rng.randrange(1, 4) if many else 1 for _ in times]
-    reports = np.array([(k, k % 5) for k in range(sum(counts))], [("seed", "<u4"), ("bucket", "u1")])
-    expected, at = {}, 0
-    for time, count in zip(times, counts, strict=True):
-        expected.setdefault(time // 7 * 7, []).extend(range(at, at + count))
-        at += count
-    placed = lateness.place(np.array(times), None, 0, 1_000, 7)
-    found = lateness.together(placed, reports, np.array(counts))
-    assert [(start, own.tolist()) for start, own in found] == [
-        (start, [(k, k % 5) for k in expected[start]]) for start in sorted(expected)
+def test_logs_of_every_kind_are_placed_as_one_by_one(seed, many):
+    rng = random.Random(f"{seed} {many}")
+    minute, hour, now = 60_000, 3_600_000, 1_700_000_000_000
+    pane = rng.choice([hour, 10 * minute, 7 * minute + 1, 366 * 24 * hour, 1000])
+    hold = rng.choice([0, minute, hour, 24 * hour])
+    jitter = rng.choice([1, 30_000, hour, 20 * hour])
+    step = rng.choice([0, 2, 400, 20_000])
+    times = []
+    for _ in range(rng.choice([1, 127, 128, 129, 700, 3_000])):
+        now += rng.randrange(step + 1)
+        if rng.random() < 0.001:
+            now += rng.choice([5 * hour, 400 * 24 * hour])  # nothing came for long
+        time = now - rng.randrange(jitter)
+        if rng.random() < 0.003:
+            time = rng.choice(
+                [-1, -(1 << 63), (1 << 63) - 1, 253_370_678_400_000, 253_370_678_399_999, 0, now + hour]
+            )
+        elif rng.random() < 0.1:
+            time = rng.choice([0, -1]) + time - time % pane  # at an edge
+        times.append(max(time, -(1 << 63)))
+    line = rng.choice([0, now - 10 * hour])
+    counts = [rng.randrange(1, 5) for _ in times] if many else None
+    expect(times, rng.choice([None, line + hold]), line, hold, pane, counts=counts)
+
+
+@pytest.mark.parametrize("pane", [1, 999, 1000, 3_600_000, 366 * 24 * 3_600_000])
+def test_the_edges_of_panes_are_exact_up_to_the_end_of_time(pane):
+    rng = random.Random(pane)
+    numbers = [
+        0,
+        1,
+        253_370_678_399_999 // pane,
+        *(rng.randrange(253_370_678_399_999 // pane) for _ in range(99)),
     ]
+    times = [number * pane + off for number in numbers for off in (-1, 0, 1, pane - 1)]
+    times = [time for time in times if time < 253_370_678_400_000]
+    expect(times, None, 0, 1 << 50, pane)
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_many_are_placed_as_one_by_one(seed):
-    rng = random.Random(seed)
-    hold, pane = rng.choice([3, 40, 400]), rng.choice([5, 300])
-    times = [k // 4 + rng.randrange(-8, 60) for k in range(4_000)]
-    placed = lateness.place(np.array(times), 0, 0, hold, pane)
-    closed, expected = 0, []
-    for time in times:
-        end = time // pane * pane + pane
-        expected.append(lateness.UNDATED if time < 0 else lateness.LATE if end <= closed else end - pane)
-        closed = max(closed, time - hold)
-    assert np.repeat(placed.starts, np.diff(placed.ends, prepend=0)).tolist() == expected
-    assert (placed.watermark, placed.closed) == (max(times), closed)
-    assert placed.late.total() == expected.count(lateness.LATE)
-    assert placed.undated == expected.count(lateness.UNDATED)
+@pytest.mark.parametrize("most", [1, 40, 61, 62, 63, 200])
+def test_what_needs_no_more_panes_than_there_may_be_is_placed(most):
+    panes = [k * 64 for k in range(most)]  # as hard to tell apart as can be
+    expect([10 * pane for pane in panes] * 3, None, 0, 1 << 40, 10, most=most)
+    expect([-1, *(10 * pane for pane in panes), -1], None, 0, 0, 10, most=most)
+    beyond = place([10 * k * 64 for k in range(3 * most + 9)] * 99, None, 0, 1 << 40, 10, most=most)
+    assert len(beyond.starts) > most
+    assert beyond.firsts[: most + 1] == [*range(most + 1)]
 
 
 def test_the_first_time_after_a_gap_is_a_time():

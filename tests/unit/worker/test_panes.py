@@ -358,5 +358,6 @@ def test_the_ages_are_up_to_and_with_their_name():
             (0, name),
             (1, (*lateness.AGES, "older")[lateness.AGES.index(name) + (minutes > 0)]),
         ):
-            placed = lateness.place(np.array([end - 1]), 0, 20_000 * MINUTE + more, 0, MINUTE)
-            assert (placed.starts.tolist(), dict(placed.late)) == ([lateness.LATE], {age: 1}), minutes
+            line, one = 20_000 * MINUTE + more, np.ones(1, np.int64)
+            placed = lateness.place(np.array([end - 1]), one, 1, 0, line, hold=0, pane=MINUTE, most=1)
+            assert (placed.starts, placed.late) == ([lateness.LATE], {age: 1}), minutes

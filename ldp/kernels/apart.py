@@ -1,0 +1,78 @@
+"""Counting reports apart: those of each run into one of several states."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit, types
+from numba.extending import intrinsic
+
+Ints = npt.NDArray[np.int64]
+Bytes = npt.NDArray[np.uint8]
+
+
+def _pointer(_typing: Any, _address: Any) -> Any:
+    """The counters of the state at an address: it costs more to hand over a list of arrays than to count into them."""
+
+    def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
+
+    counters: Any = types.CPointer(types.int64)  # type: ignore[no-untyped-call]
+    return counters(types.intp), build
+
+
+_counters: Any = intrinsic(_pointer)
+
+
+@njit(cache=True, nogil=True)
+def address_of(state: Ints) -> int:
+    """Where a contiguous state begins in memory, in a quarter of the time that numpy takes to say it."""
+    return int(state.ctypes.data)
+
+
+@njit(cache=True, nogil=True)
+def count_indices_apart(addresses: Ints, runs: Ints, indices: npt.NDArray[np.unsignedinteger[Any]]) -> None:
+    """Adds 1 to counter ``indices[i]`` of the state that i's run is of, for each i.
+
+    Args:
+        addresses: (m,) of the states, see `address_of`; each contiguous int64, changed in place.
+        runs: (2, r) which state each run is of, and the index behind its last.
+        indices: (n,) uint8, uint16 or uint32, each below the length of every state.
+    """
+    first = 0
+    for run in range(runs.shape[1]):
+        counters, own = _counters(addresses[runs[0, run]]), indices[first : runs[1, run]]
+        for i in range(own.size):
+            counters[own[i]] += 1
+        first = runs[1, run]
+
+
+@njit(cache=True, nogil=True)
+def gather(data: Bytes, size: int, runs: Ints, out: Bytes, ends: Ints) -> None:
+    """Copies the items of runs together with those of the same place, each place's in their order.
+
+    Args:
+        data: (n·size,) the items, of so many bytes each.
+        size: bytes of an item.
+        runs: (2, r) which place each run is of, and the index behind its last item.
+        out: (n·size,) uint8, written: the items of place 0, then those of place 1, and so on.
+        ends: (m,) int64, written: the index in ``out`` behind each place's last item.
+    """
+    ends[:] = 0
+    first = total = 0
+    for run in range(runs.shape[1]):
+        ends[runs[0, run]] += runs[1, run] - first
+        first = runs[1, run]
+    for place in range(ends.size):
+        ends[place], total = total, total + ends[place]
+    first = 0
+    for run in range(runs.shape[1]):
+        place, last = runs[0, run], runs[1, run]
+        at = ends[place]
+        ends[place] += last - first
+        own, into = data[first * size : last * size], out[at * size : ends[place] * size]
+        for k in range(own.size):  # a slice into a slice takes ten times as long
+            into[k] = own[k]
+        first = last

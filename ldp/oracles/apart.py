@@ -1,0 +1,77 @@
+"""Counting reports that are not all counted in one state, at hardly more than the price of one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ldp import kernels
+from ldp.arguments import check_counting, check_reports
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from ldp.oracles.oracle import Oracle
+
+
+def accumulate_apart(
+    oracle: Oracle,
+    states: Sequence[npt.NDArray[np.int64]],
+    reports: npt.NDArray[np.void],
+    runs: npt.NDArray[np.int64],
+    most: int,
+) -> Iterator[None]:
+    """Is `Oracle.accumulate_judged` of each report into one of several states, in steps; O(the oracle's work).
+
+    Args:
+        oracle: whose reports.
+        states: (m,) states, each as `Oracle.accumulate` takes it; one may be there twice.
+        reports: (n,) that were found well-formed: a malformed one would be counted anywhere.
+        runs: (2, r) reports that follow each other and are of one state: which one, and the index behind the last.
+        most: how many reports a step counts at most. A step of reports that are an index each has all of them.
+
+    Yields:
+        None, behind each step.
+
+    Raises:
+        TypeError: a state that is not int64, or reports that are not of `report_dtype`.
+        ValueError: a state of another shape or not writable and contiguous.
+
+    Example:
+        >>> import ldp
+        >>> grr = ldp.GRR("1", domain_size=3)
+        >>> one, other = grr.zeros(), grr.zeros()
+        >>> reports = np.array([(2,), (0,), (2,)], grr.report_dtype)
+        >>> list(accumulate_apart(grr, [one, other], reports, np.array([[0, 1, 0], [1, 2, 3]]), most=9))
+        [None]
+        >>> one.tolist(), other.tolist()
+        ([0, 0, 2], [1, 0, 0])
+    """
+    if len(states) > 1 and [*oracle.fields] == ["index"]:
+        check_reports(reports, oracle.report_dtype)
+        for state in states:
+            check_counting(state, oracle.state_size)
+        addresses = np.array([kernels.address_of(state) for state in states])
+        kernels.count_indices_apart(addresses, runs, oracle.column(reports, "index"))
+        yield
+        return
+    for state, part in zip(states, together(reports, runs, len(states)), strict=True):
+        for first in range(0, len(part), most):
+            oracle.accumulate_judged(state, part[first : first + most])
+            yield
+
+
+def together(
+    reports: npt.NDArray[np.void], runs: npt.NDArray[np.int64], m: int
+) -> list[npt.NDArray[np.void]]:
+    """Returns the reports of each of m states, in their order; O(bytes), and nothing is copied of one state's."""
+    if m == 1:
+        return [reports]
+    out, ends = np.empty_like(reports), np.empty(m, np.int64)
+    data = np.ascontiguousarray(reports).view(np.uint8)
+    data.flags.writeable = False  # one type, for which a kernel is compiled once
+    kernels.gather(data, reports.dtype.itemsize, runs, out.view(np.uint8), ends)
+    bounds = ends.tolist()
+    return [out[begin:end] for begin, end in zip([0, *bounds], bounds, strict=False)]

@@ -1,0 +1,59 @@
+"""Reports that are counted apart are counted as those of each state by themselves."""
+
+import numpy as np
+import pytest
+
+import ldp
+from ldp.oracles import ORACLES
+from ldp.oracles.apart import accumulate_apart
+
+
+@pytest.mark.parametrize("name", sorted(ORACLES))
+@pytest.mark.parametrize("epsilon, d", [("1", 10), ("3", 300)])
+@pytest.mark.parametrize("turns", ["one after the other", "mixed", "one alone", "each twice"])
+@pytest.mark.parametrize("most", [1 << 30, 7])
+def test_each_state_has_its_own_reports(name, epsilon, d, turns, most):
+    rng = np.random.default_rng(11)
+    oracle, m, n = ldp.oracle(name, epsilon, d), 1 if turns == "one alone" else 5, 400
+    reports = oracle.perturb(rng.integers(d, size=n), rng=rng)
+    owners = rng.integers(m, size=n)
+    if turns == "one after the other":
+        owners.sort()
+    last = np.flatnonzero(np.append(owners[1:] != owners[:-1], True))
+    if turns == "each twice":  # a run may be followed by another of the same state
+        last = np.arange(n)
+    runs = np.stack([owners[last], last + 1])
+    states = [oracle.zeros() for _ in range(m)]
+    expected = [oracle.zeros() for _ in range(m)]
+    for owner, state in enumerate(expected):
+        oracle.accumulate(state, reports[owners == owner])
+    reports.flags.writeable = False
+    steps = len(list(accumulate_apart(oracle, states, reports, runs, most)))
+    assert [state.tolist() for state in states] == [state.tolist() for state in expected]
+    if most == 7 and m > 1 and "index" not in oracle.fields:
+        assert steps == sum(-(-np.count_nonzero(owners == owner) // 7) for owner in range(m))
+    else:
+        assert steps <= max(m, n // most + 1)
+
+
+def test_states_that_are_one_have_the_reports_of_both():
+    grr = ldp.GRR("1", 3)
+    state, other = grr.zeros(), grr.zeros()
+    reports = np.array([(0,), (1,), (2,)], grr.report_dtype)
+    list(accumulate_apart(grr, [state, other, state], reports, np.array([[0, 1, 2], [1, 2, 3]]), 9))
+    assert (state.tolist(), other.tolist()) == ([1, 0, 1], [0, 1, 0])
+
+
+@pytest.mark.parametrize("name", ["grr", "oue"])
+def test_a_state_of_another_shape_is_refused_before_anything_is_counted_in_it(name):
+    oracle = ldp.oracle(name, "1", 8)
+    reports = oracle.perturb([1, 2], rng=np.random.default_rng(1))
+    runs = np.array([[0, 1], [1, 2]])
+    read_only = oracle.zeros()
+    read_only.flags.writeable = False
+    for wrong in (np.zeros(7, np.int64), np.zeros(16, np.int64)[::2], read_only):
+        with pytest.raises(ValueError, match="state"):
+            list(accumulate_apart(oracle, [oracle.zeros(), wrong], reports, runs, 9))
+        assert not wrong.any()
+    with pytest.raises(TypeError, match="int64"):
+        list(accumulate_apart(oracle, [oracle.zeros(), np.zeros(8)], reports, runs, 9))  # type: ignore[list-item]
