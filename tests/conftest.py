@@ -42,6 +42,7 @@ LONGEST = (
     "integration/test_published.py",
     "integration/test_hostile.py",
     "integration/test_processes.py",
+    "unit/deploy/test_local_services.py",
     "integration/test_bombs.py",
 )
 """The files that take longest, the longest first; a run ends soonest where none of them is begun last."""
