@@ -93,12 +93,14 @@ class Times:
 
     Attributes:
         appended: whether the broker stamps them, as they come.
+        grid: what they are multiples of; on half seconds they, and lines, often fall on the ends of panes.
     """
 
     def __init__(self, rng: random.Random) -> None:
         self.now = BEGAN_MS + rng.randrange(10_000)
         self.appended = rng.random() < 0.15
         self.step = rng.choice([100, 400, 800])
+        self.grid = rng.choice([1, 500])
         self.idle = rng.choice([0, 0.02, 0.1])
         self.late = rng.choice([0, 0.1, 0.3])
         self.early = rng.choice([0, 0.1])
@@ -110,6 +112,7 @@ class Times:
         self.now += rng.randrange(self.step)
         if rng.random() < self.idle:
             self.now += rng.randrange(10_000)
+        now = self.now - self.now % self.grid
         kind = rng.random()
         for off, chance in (
             (rng.choice([3_600_000, 60_000, -3_600_000]), self.wild),  # a wrong clock
@@ -117,9 +120,10 @@ class Times:
             (rng.choice([200, 1000]), self.early),
         ):
             if kind < chance:
-                return max(0, self.now + rng.randrange(min(0, off), max(0, off) + 1))
+                at = self.now + rng.randrange(min(0, off), max(0, off) + 1)
+                return max(0, at - at % self.grid)
             kind -= chance
-        return rng.choice([-1, -1, -(10**6), _YEAR_10000, (1 << 63) - 1]) if kind < self.undated else self.now
+        return rng.choice([-1, -1, -(10**6), _YEAR_10000, (1 << 63) - 1]) if kind < self.undated else now
 
 
 class _Made:
@@ -366,7 +370,7 @@ def produce(reports: Reports, times: Times, rng: random.Random, count: int) -> N
             continue  # else what was lost there might never be missed
         kind = rng.random()
         values = [_value(times, rng) for _ in range(rng.randint(1, 3))]
-        appended = times.now if times.appended else None
+        appended = times.now - times.now % times.grid if times.appended else None
         if kind < 0.1 and partition.open:
             partition.decide(rng.choice(sorted(partition.open)), commit=rng.random() < 0.5)
         elif kind < 0.2:

@@ -240,6 +240,16 @@ class Windows:
             return ""
         if missing := {str(p) for p in states} - floors.keys():
             return f"partitions {missing} are not named"
+        for p, state in states.items():
+            open_from = [
+                max(since, last_end(name, lines[name]["closed"]) + shape(name)[1] - shape(name)[0])
+                if name in lines
+                else since
+                for name, since in state.since.items()
+            ]
+            line = min(state.closed, min(open_from, default=0))
+            if any(pane.end <= line for pane in state.panes):
+                return f"partition {p} keeps panes that no window needs"
         for window in sorted(set.intersection(*names)):
             length, line = shape(window)[0], lines[window]["closed"]
             if line < (due := last_end(window, min(state.closed for state in states.values()))):
