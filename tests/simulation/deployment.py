@@ -82,6 +82,12 @@ class Deployment:
         self.launched = 0
         world.deployments.append(self)
 
+    def next_configured(self) -> Configured:
+        """Returns what the next worker is configured with: most often one after the other is rolled out."""
+        if self.world.rng.random() < 0.4:
+            return self.world.rng.choice(list(self.configured))
+        return self.configured[min(self.launched, len(self.configured)) - 1]
+
     def launch(self) -> None:
         """Starts a worker."""
         self.launched += 1
@@ -389,7 +395,7 @@ class Worker(Member):
         clock, topic = world.clock, deployment.reports.name
         self.listener = Listener(self)
         events = cast(StreamEvents, self.listener)
-        configured = of_layout(world.rng.choice(list(deployment.configured)), deployment.layout)
+        configured = of_layout(deployment.next_configured(), deployment.layout)
         self.skew = 0.0
         self.consumer = broker.Consumer(world, deployment.group, self)
         self.log = KafkaLog(self.consumer, topic, MEMORY, False, cast(Any, AtOnce()), clock)

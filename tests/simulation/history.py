@@ -131,9 +131,9 @@ class _Made:
 
     def __init__(self, seed: int) -> None:
         rng = self.rng = random.Random(f"shape {seed}")
-        self.turns, dense = rng.choice(LENGTHS)
+        self.turns, self.dense = rng.choice(LENGTHS)
         self.most_work = rng.choice(_MOST_WORK)
-        self.world = World(f"steps {seed}", _faults(rng, dense))
+        self.world = World(f"steps {seed}", _faults(rng, self.dense))
         snapshots = Snapshots(self.world)
         snapshots.on_committed = self._committed
         self.times: dict[str, Times] = {}
@@ -149,7 +149,11 @@ class _Made:
                 else Reports(self.world, f"reports-{number}", rng.randint(1, 3))
             )
             # workers of several configurations take turns: one is rolled out, rolled back, or both at once
-            some = [Configured()] if rng.random() < 0.3 else rng.sample(RULES, rng.choice([1, 2, 3, 3]))
+            some = (
+                [Configured()]
+                if rng.random() < 0.3
+                else sorted(rng.sample(RULES, rng.choice([1, 2, 3, 3])), key=_age)
+            )
             if rng.random() < 0.8:
                 listed = rng.choice([WINDOWS, WINDOWS[1:], rng.sample(WINDOWS[1:], 1)])
                 chosen = [(c, w) for c in some for w in rng.choices(listed, k=rng.choice([1, 1, 2]))]
@@ -207,7 +211,7 @@ class _Made:
         alive = [worker for worker in deployment.workers if not worker.dead]
         if len(alive) < 2 and self.rng.random() < 0.3:
             deployment.launch()
-        elif alive and self.rng.random() < 0.01:
+        elif alive and self.rng.random() < 0.02 * self.dense:
             worker = self.rng.choice(alive)
             self.world.note("asked to stop", worker.name)
             worker.stopping.set()
@@ -328,6 +332,10 @@ class _Made:
             "two deployments publish under one name"
         )
         deployment.truth.committed(sent, must)
+
+
+def _age(configured: Configured) -> int:
+    return configured.revision or 0
 
 
 def _faults(rng: random.Random, dense: float) -> Faults:
