@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
+from kafka.admin import ConfigResource, ConfigResourceType
 
 from deploy.local.services import Server, Services, free_ports
 from ldp import frames
@@ -175,6 +176,14 @@ class Stage:
                     brokers=f"127.0.0.1:{self.kafka_proxy.port}",
                 )
             )
+            # compacted only after everything was read, between two faults
+            topic = ConfigResource(ConfigResourceType.TOPIC, self.world.config.snapshots.topic)
+            topic.configs = {
+                "cleanup.policy": "compact",
+                "segment.ms": "300000",
+                "min.compaction.lag.ms": "600000",
+            }
+            self.world.admin.alter_configs([topic])
             self.published = Published(
                 self.services.kafka.address, self.world.config.snapshots.topic, self.world.name
             )
