@@ -15,30 +15,42 @@ from worker.counting.windows import UNITS, Windowing
 
 SIZES = ((7_000, 40), (40_000, 10))
 """Records a batch and batches: small ones, and what half a mebibyte of the log has."""
-JITTER = 30_000
+JITTERS = {"in order": 1, "jittered": 30_000}
 """By how many milliseconds timestamps are out of their order."""
 WINDOWED = Windowing(("all", "24h every 1h"), grace=10 * UNITS["m"], out_of_order=UNITS["m"])
+PATIENT = Windowing(("all", "24h every 1h"), grace=24 * UNITS["h"], out_of_order=UNITS["m"])
+"""Where a record is of any pane of the last 20 hours, and none is late."""
 
 
 def lines() -> Iterator[Line]:
-    """Records a second, where a batch is of some minutes and where it is of some hours."""
+    """Records a second, where a batch is of some minutes and of some hours, and where each record is of any pane."""
     stream = ldp.Stream("bench", ldp.GRR("1", domain_size=1024))
-    for (records, n), span in itertools.product(SIZES, ("10m", "1h")):
-        log = batches(stream, records, n, int(span[:-1]) * UNITS[span[-1]])
-        with_windows, without = (count(stream, log, windowing) for windowing in (WINDOWED, None))
-        assert len(with_windows.cells) > 1, "nothing counts in a pane"
-        assert np.array_equal(with_windows.total().state, without.total().state), "windows count otherwise"
-        yield compare(
-            f"count in windows, {records} in {span} a batch",
-            lambda log=log: count(stream, log, WINDOWED),  # type: ignore[misc]
-            lambda log=log: count(stream, log, None),  # type: ignore[misc]
-            peer_name="without windows",
-            setup=f"GRR, d=1024, one report a record, {records} records a batch, 24h every 1h",
-            rate=(records * n, "records"),
-        )
+    for (records, n), span, order in itertools.product(SIZES, ("10m", "1h", "6h"), JITTERS):
+        fewer = min(n, 8) if span == "6h" else n  # no head closes panes here, and there is room for 54
+        log = batches(stream, records, fewer, int(span[:-1]) * UNITS[span[-1]], JITTERS[order])
+        yield line(stream, log, f"count in windows, {records} in {span} a batch, {order}", WINDOWED)
+    for records, n in SIZES:
+        log = batches(stream, records, n, UNITS["m"], 20 * UNITS["h"])
+        yield line(stream, log, f"count in windows, {records} a batch, each in any pane", PATIENT)
 
 
-def batches(stream: ldp.Stream, records: int, n: int, span: int) -> list[Batch]:
+def line(stream: ldp.Stream, log: list[Batch], name: str, windowing: Windowing) -> Line:
+    """Counts a log in windows and without them."""
+    with_windows, without = count(stream, log, windowing), count(stream, log, None)
+    assert len(with_windows.cells) > 1, "nothing counts in a pane"
+    assert np.array_equal(with_windows.total().state, without.total().state), "windows count otherwise"
+    records = len(log[0].columns)
+    return compare(
+        name,
+        lambda: count(stream, log, windowing),
+        lambda: count(stream, log, None),
+        peer_name="without windows",
+        setup=f"GRR, d=1024, one report a record, {records} records a batch, 24h every 1h",
+        rate=(records * len(log), "records"),
+    )
+
+
+def batches(stream: ldp.Stream, records: int, n: int, span: int, jitter: int) -> list[Batch]:
     """Batches of so many records one behind the other, each of so many milliseconds."""
     rng, made = np.random.default_rng(5), []
     for k in range(n):
@@ -46,7 +58,7 @@ def batches(stream: ldp.Stream, records: int, n: int, span: int) -> list[Batch]:
         reports = stream.oracle.perturb(indices, rng=rng)
         values = [frames.encode(stream, reports[i : i + 1]) for i in range(records)]
         times = 1_700_000_000_000 + k * span + np.sort(rng.integers(span, size=records))
-        times -= rng.integers(JITTER, size=records)
+        times -= rng.integers(jitter, size=records)
         start = k * records
         columns = Columns.of(range(start, start + records), times.tolist(), values)
         made.append(Batch(0, start, start + records, columns))
