@@ -186,7 +186,7 @@ class Claim:
             if partition not in head.floors:
                 why = f"snapshot {head.sequence} does not name it, though an earlier one did: heads were deleted"
                 self._give_up(partition, why, head)
-                state.floor = None
+                state.give_up_floor()
         return gap
 
     def _decided_head(self) -> Head:

@@ -176,6 +176,7 @@ def load(stream: ldp.Stream, metadata: Metadata, blobs: Mapping[str, bytes]) -> 
             closed=said.get("closed", 0),
             floor=said.get("floor"),
             dropped=said.get("dropped", 0),
+            readmitted=[(at, floor) for at, floor in said.get("readmitted", ())],
             since=said.get("since", {}),
             gaps=[(begin, end) for begin, end in said["gaps"]],
             around=[(line, first) for line, first in said.get("around", [_EVER] * len(said["gaps"]))],
@@ -242,6 +243,7 @@ def totals(state: PartitionState) -> str:
             "since": state.since,
             "gaps": state.gaps,
             "around": state.around,
-        },
+        }
+        | ({"readmitted": state.readmitted} if state.readmitted else {}),
         sort_keys=True,
     )

@@ -56,6 +56,7 @@ class PartitionState:
         closed: a pane that ends at or before this line takes no more.
         floor: the line at which its windows begin, as the head said when it admitted the partition; None before that.
         dropped: panes that end at or before this line are in the cell of all time.
+        readmitted: floors that were given up, because the heads that said them were deleted, each with the offset.
         since: for each window of the rules the first start that may be published.
         gaps: stretches [from, to) that the log had lost before they were counted.
         around: for each gap the closed line before it, and the first timestamp accepted after it or None.
@@ -85,6 +86,7 @@ class PartitionState:
     closed: int = 0
     floor: int | None = None
     dropped: int = 0
+    readmitted: list[tuple[int, int]] = field(default_factory=list)
     since: dict[str, int] = field(default_factory=dict)
     gaps: list[tuple[int, int]] = field(default_factory=list)
     around: list[tuple[int, int | None]] = field(default_factory=list)
@@ -354,6 +356,12 @@ class PartitionState:
         """Takes the partition's floor from the head that names it: windows that end by then are final without it."""
         self.floor = floor
         self.closed = max(self.closed, floor)
+
+    def give_up_floor(self) -> None:
+        """Goes back to before its admission, whose head was deleted; the next head admits it again."""
+        if self.floor is not None:
+            self.readmitted.append((self.offset, self.floor))
+            self.floor = None
 
     def drop(self, line: int) -> None:
         """Lets go of the panes that end at or before a line: their counts go to the cell of all time; O(state) each."""
