@@ -1,0 +1,100 @@
+"""The methods: what the worker publishes by each is what the audit makes of the plain estimate, and nothing else is."""
+
+import json
+import random
+
+import numpy as np
+import pytest
+
+import ldp
+from ldp.query import SetQuery, TopQuery
+from ldp.snapshot import Cut, body_document, take
+from ldp.snapshot.documents import vectors
+from tests.unit.worker.audit.streams import STREAMS, every_stream, some_reports
+from worker.audit.decoding import chances_of
+from worker.audit.errors import Difference
+from worker.audit.methods import METHODS, Estimate, expect_method
+
+
+def snapshot_of(stream, n, seed=1):
+    """A snapshot of made-up reports: some of users, a few values of which are frequent, or of noise alone."""
+    rng, coins = random.Random(seed), np.random.default_rng(seed)
+    oracle, d = stream.oracle, stream.oracle.domain_size
+    if seed % 3:
+        values = np.minimum(coins.geometric(0.3, n) - 1, d - 1)
+        reports = oracle.perturb(values, rng=coins)
+    else:
+        reports = np.array(some_reports(stream, rng, n), oracle.report_dtype)
+    state = oracle.zeros()
+    oracle.accumulate(state, reports)
+    queries = (SetQuery("some", range(0, d, 2) and tuple(range(0, d, 2))), TopQuery("most", min(3, d)))
+    return take(stream, oracle.estimate(oracle.support(state), n), Cut({}, {}), 3, queries)
+
+
+def expect(snapshot, change=lambda method, said: None, methods=METHODS):
+    document = snapshot.document
+    own = Estimate(snapshot.bodies["base"].frequencies, snapshot.reports, *chances_of(document))
+    for method in sorted(methods):
+        said = json.loads(
+            json.dumps(body_document(snapshot, method, inline=1 << 30), default=np.ndarray.tolist)
+        )
+        change(method, said)
+        listed = {name: np.array(said[name], np.float64) for name in vectors(snapshot.bodies[method])}
+        expect_method(method, said, own, listed)
+
+
+@every_stream
+@pytest.mark.parametrize("n", [1, 300, 20_000])
+def test_what_is_published_by_each_method_is_what_it_makes_of_the_estimate(stream, n):
+    if stream.oracle.domain_size > 1000 and n > 1000:
+        n = 1000
+    for seed in (1, 3) if stream.oracle.domain_size < 10_000 else (1,):
+        expect(snapshot_of(stream, n, seed))
+
+
+@pytest.mark.parametrize("epsilon", ["1/20", "1", "6"])
+@pytest.mark.parametrize("d", [1, 2, 5, 40, 900])
+def test_estimates_of_many_reports_of_few_and_many_values(epsilon, d):
+    rng = np.random.default_rng(d)
+    for make in (ldp.OUE, ldp.OLH):
+        stream = ldp.Stream("s", make(epsilon, domain_size=d))
+        for n in (10_000, 1 << 22, 1 << 33):
+            p, q = float(stream.oracle.p), float(stream.oracle.q)
+            shares = rng.dirichlet(np.full(d, 0.1))
+            counts = rng.binomial(n, np.clip(q + shares * (p - q), 0, 1))
+            expect(take(stream, stream.oracle.estimate(counts, n), Cut({}, {}), 1))
+
+
+@pytest.mark.parametrize("method", sorted(METHODS))
+def test_another_number_of_a_method_is_found(method):
+    snapshot = snapshot_of(STREAMS["olh-mul32"], 500)
+
+    def least(vector, v):
+        def change(name, said):
+            if name == method:
+                said[vector][v] += 1e-4
+
+        return change
+
+    vectors_ = ["frequencies", *(["low", "high"] if method == "base" else [])]
+    for vector in vectors_:
+        for v in (0, 1, 60, 119):
+            with pytest.raises(Difference, match=method):
+                expect(snapshot, least(vector, v), [method])
+    for key in ("sum", "standard_error"):
+        with pytest.raises(Difference, match=f"{method}: {key}"):
+            expect(snapshot, lambda _, said, key=key: said.update({key: said[key] * 1.001 + 1e-3}), [method])
+    with pytest.raises(Difference, match=f"{method}: query 'some'"):
+        expect(snapshot, lambda _, said: said["queries"][0].update(frequency=2.0), [method])
+    with pytest.raises(Difference, match=f"{method}: query 'most'"):
+        expect(snapshot, lambda _, said: said["top"][0]["values"].reverse(), [method])
+    with pytest.raises(Difference, match=f"{method}: query 'most'"):
+        expect(snapshot, lambda _, said: said["top"][0]["frequencies"].__setitem__(0, 0.9), [method])
+    with pytest.raises(Difference, match=method):
+        expect(snapshot, lambda _, said: said["frequencies"].pop(), [method])
+
+
+def test_a_method_that_there_is_not_is_named():
+    own = Estimate(np.zeros(3), 1, *chances_of(STREAMS["grr-3"].document()))
+    with pytest.raises(Difference, match="guess is no method"):
+        expect_method("guess", {}, own, {"frequencies": np.zeros(3)})

@@ -1,0 +1,252 @@
+"""The paper's methods, read a second time: is what is published by each what it makes of the plain estimate?
+
+Each is written down anew from Section IV of the paper, as what it has to come to and not as how. Numbers are held to be
+the same within rounding, those of Power within a millionth of a standard error; where a threshold is passed within
+rounding, either side of it is right.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from worker.audit import power
+from worker.audit.errors import Difference
+
+Vector = npt.NDArray[np.float64]
+
+_ROUNDING = 1e-9
+_OF_SIGMA = 1e-6
+_MOST = 4096
+"""Of so many different estimates Power is computed; of more, of so many evenly, and the others lie between these."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """The plain estimate.
+
+    Attributes:
+        base: (d,) the frequencies.
+        reports: how many they are of.
+        p: the chance that a report supports the own value.
+        q: that it supports another.
+    """
+
+    base: Vector
+    reports: int
+    p: Fraction
+    q: Fraction
+
+    @cached_property
+    def sigma(self) -> float:
+        """The standard deviation of the estimate of a value that nobody has."""
+        return math.sqrt(self.q * (1 - self.q) / (self.reports * (self.p - self.q) ** 2))
+
+    @cached_property
+    def rounding(self) -> float:
+        """How far off two computations of the same may be."""
+        return _ROUNDING * max(1.0, float(np.abs(self.base).max()))
+
+    @cached_property
+    def powers(self) -> Vector:
+        """Power's frequencies, (d,); of many different estimates those between computed ones are interpolated."""
+        n, found = self.reports, np.unique(self.base)
+        if len(found) > _MOST:
+            found = found[np.linspace(0, len(found) - 1, _MOST).round().astype(int)]
+        alpha = power.exponent(n, len(self.base))
+        due = power.means(n * found, n, n * self.sigma, alpha) / n
+        between: Vector = np.interp(self.base, found, due)
+        return between
+
+    @cached_property
+    def computed(self) -> npt.NDArray[np.bool_]:
+        """Whose `powers` are computed, (d,)."""
+        found = np.unique(self.base)
+        if len(found) <= _MOST:
+            return np.ones(len(self.base), np.bool_)
+        return np.isin(self.base, found[np.linspace(0, len(found) - 1, _MOST).round().astype(int)])
+
+
+def _positive(of: Estimate, _found: Vector) -> Vector:
+    return np.maximum(of.base, 0.0)
+
+
+def _base_cut(of: Estimate, found: Vector) -> Vector:
+    """Of d values that nobody has two are expected to be above the threshold."""
+    d = len(of.base)
+    above = -NormalDist().inv_cdf(2 / d) * of.sigma if d > 4 else 0.0
+    due = np.where(of.base >= above, of.base, 0.0)
+    on_it = np.abs(of.base - above) <= of.rounding
+    return np.where(on_it & ((found == 0.0) | (found == of.base)), found, due)
+
+
+def _norm(of: Estimate, _found: Vector) -> Vector:
+    return of.base + (1.0 - float(of.base.sum())) / len(of.base)
+
+
+def _norm_mul(of: Estimate, _found: Vector) -> Vector:
+    positive: Vector = np.maximum(of.base, 0.0)
+    total = float(positive.sum())
+    return positive / total if total else np.full(len(positive), 1.0 / len(positive))
+
+
+def _norm_cut(of: Estimate, found: Vector) -> Vector:
+    """The largest stay that sum to 1 at most; equal ones go together."""
+    positive = np.maximum(of.base, 0.0)
+    levels, sizes = np.unique(positive[positive > 0], return_counts=True)
+    sums = np.cumsum((levels * sizes)[::-1])
+    off = 1e-12 * (1 + len(positive) * float(of.q / (of.p - of.q)))
+
+    def cut(most: float) -> Vector:
+        fits = int((sums <= most).sum())
+        if fits == len(sums):
+            return positive
+        if not fits:
+            return np.where(of.base == levels[-1], 1.0 / sizes[-1], 0.0)
+        return np.where(positive >= levels[-fits], positive, 0.0)
+
+    return min((cut(1.0 - off), cut(1.0 + off)), key=lambda due: float(np.abs(found - due).max()))
+
+
+def _on_simplex(values: Vector) -> Vector:
+    """Returns max(value + δ, 0) for the δ with which they sum to 1."""
+    ordered = np.sort(values)[::-1]
+    shifts = (1.0 - np.cumsum(ordered)) / np.arange(1, len(ordered) + 1)
+    kept = int((ordered + shifts > 0).sum())
+    due: Vector = np.maximum(values + float(shifts[kept - 1]), 0.0)
+    return due
+
+
+def _norm_sub(of: Estimate, _found: Vector) -> Vector:
+    return _on_simplex(of.base)
+
+
+def _mle_apx(of: Estimate, _found: Vector) -> Vector:
+    """The least Σ (f − f̃)²/(Q + f·B) on the simplex: there (f − f̃)/(Q + f·B) is one number x wherever f is positive.
+
+    So f = (f̃ + x·Q)/(1 − x·B), and x follows from the sum of those that are positive.
+    """
+    p, q = of.p, of.q
+    variance, more = float(q * (1 - q)), float((p - q) * (1 - p - q))
+    possible = np.clip(of.base, float(-q / (p - q)), float((1 - q) / (p - q)))
+    ordered = np.sort(possible)[::-1]
+    x = (1.0 - np.cumsum(ordered)) / (np.arange(1, len(ordered) + 1) * variance + more)
+    kept = max(1, int((ordered + x * variance > 0).sum()))
+    own = float(x[kept - 1])
+    due: Vector = np.maximum(possible + own * variance, 0.0) / (1.0 - own * more)
+    return due
+
+
+_DUE: Mapping[str, Callable[[Estimate, Vector], Vector]] = {
+    "base": lambda of, _: of.base,
+    "base-pos": _positive,
+    "post-pos": _positive,
+    "base-cut": _base_cut,
+    "norm": _norm,
+    "norm-mul": _norm_mul,
+    "norm-cut": _norm_cut,
+    "norm-sub": _norm_sub,
+    "mle-apx": _mle_apx,
+    "power": lambda of, _: of.powers,
+    "power-ns": lambda of, _: of.powers,
+}
+METHODS = frozenset(_DUE)
+
+
+def expect_method(method: str, body: Mapping[str, Any], of: Estimate, vectors: Mapping[str, Vector]) -> None:
+    """Sees that what is published by a method is what it makes of the plain estimate.
+
+    Args:
+        method: its name.
+        body: its document.
+        of: the estimate.
+        vectors: by their names; `frequencies`, all methods' of Power's too, and of Base `low` and `high`.
+
+    Raises:
+        Difference: it is not, or there is no such method.
+    """
+    if method not in METHODS:
+        raise Difference(f"{method} is no method")
+    found = vectors["frequencies"]
+    if found.shape != of.base.shape:
+        raise Difference(f"{method}: {len(found)} frequencies published, {len(of.base)} are due")
+    if method in ("power", "power-ns"):
+        _expect_power(method, found, of)
+    else:
+        _expect(f"{method}: frequency", found, _DUE[method](of, found), of.rounding)
+    total = max(float(of.base.sum()), 0.0) if method == "post-pos" else float(found.sum())
+    _expect_answers(method, body, of, found, total)
+    _expect_number(f"{method}: standard_error", body["standard_error"], of.sigma, _ROUNDING * of.sigma)
+    if method == "base":
+        for name, due in zip(("low", "high"), _interval(of, body["level"]), strict=True):
+            _expect(f"base: {name}", vectors[name], due, max(of.rounding, _ROUNDING * of.sigma))
+
+
+def _expect_power(method: str, found: Vector, of: Estimate) -> None:
+    """Sees that a vector is Power's; Norm-Sub of that has one difference to it wherever it is positive."""
+    off = max(of.rounding, _OF_SIGMA * of.sigma)
+    order = np.argsort(of.base, kind="stable")
+    if (np.diff(found[order]) < -of.rounding).any():
+        raise Difference(f"{method}: a larger estimate has a smaller frequency")
+    if method == "power":
+        _expect("power: frequency", found[of.computed], of.powers[of.computed], off)
+        return
+    some = np.flatnonzero(of.computed)
+    kept = some[found[some] > off]
+    if not of.computed.all():
+        shift = float(np.median(found[kept] - of.powers[kept])) if len(kept) else 0.0
+        due = np.where(found[some] > 0, of.powers[some] + shift, found[some])
+    else:
+        due = _on_simplex(of.powers)
+    _expect("power-ns: frequency", found[some], due, 3 * off)
+    _expect_number("power-ns: sum of the frequencies", float(found.sum()), 1.0, len(found) * of.rounding)
+
+
+def _expect_answers(method: str, body: Mapping[str, Any], of: Estimate, found: Vector, total: float) -> None:
+    """Sees that sums are those of the frequencies, or of Base's for Post-Pos, and that the top values are so."""
+    off = len(found) * of.rounding
+    _expect_number(f"{method}: sum", body["sum"], total, off)
+    summed = of.base if method == "post-pos" else found
+    for said in body["queries"]:
+        due = float(summed[np.array(said["values"], np.intp)].sum())
+        due = max(due, 0.0) if method == "post-pos" else due
+        _expect_number(f"{method}: query {said['name']!r}", said["frequency"], due, off)
+    for said in body["top"]:
+        values = np.array(said["values"], np.intp)
+        if values.tolist() != np.argsort(-of.base, kind="stable")[: len(values)].tolist():
+            raise Difference(f"{method}: query {said['name']!r}: {said['values']} are not the most frequent")
+        _expect(
+            f"{method}: query {said['name']!r}: frequency", np.array(said["frequencies"]), found[values], 0
+        )
+
+
+def _interval(of: Estimate, level: float) -> tuple[Vector, Vector]:
+    """Returns where |f̃ − f| is as many standard errors of f as the level says."""
+    z = -NormalDist().inv_cdf((1 - level) / 2)
+    a = z * z / float(of.reports * (of.p - of.q) ** 2)
+    inside, outside = float(of.p * (1 - of.p)), float(of.q * (1 - of.q))
+    half = a * (inside - outside) / 2
+    root = np.sqrt(half * half + a * np.maximum((1 - of.base) * outside + of.base * inside, 0.0))
+    return of.base + half - root, of.base + half + root
+
+
+def _expect(what: str, found: Vector, due: Vector, off: float) -> None:
+    if found.shape != due.shape:
+        raise Difference(f"{what}: {len(found)} published, {len(due)} are due")
+    differing = np.flatnonzero(~(np.abs(found - due) <= off))
+    if len(differing):
+        v = int(differing[0])
+        raise Difference(
+            f"{what}[{v}] is {float(found[v])} as published, {float(due[v])} by the method; {len(differing)} differ"
+        )
+
+
+def _expect_number(what: str, found: float, due: float, off: float) -> None:
+    if not abs(found - due) <= off:
+        raise Difference(f"{what} is {found} as published, {due} by the method")
