@@ -14,7 +14,7 @@ to exactly that offset: the audit is right also while workers count on. A script
 where Redis is full, a transaction is not.
 
 Of a stream with windows it says by itself, of each record, which pane it counts in, or why in none; and it recounts
-what is published of final windows, up to the offsets that their own messages name. A partition's floor and what was
+what is published, all time and windows, up to the offsets that its own messages name. A partition's floor and what was
 dropped came from a head, which may be gone: they are taken as stored, and held against the other lines and the newest
 head.
 
@@ -24,9 +24,10 @@ that, but that there was none is not proved.
 
 `batches` and `codecs` make records of what was fetched; `parsing`, `protocols` and `hashes` say what a record's reports
 support, `windows` where they count, `recount` adds them up, `history` follows the rules; `stored` decodes what Redis
-holds, `differences` and `remains` say what is between the two, `finals` and `decoding` what is between a recount and
-what is published; `comparison` judges a partition, `verification` a stream, `verdict` is what comes of it; only
-`reading` knows Kafka and Redis.
+holds, `differences` and `remains` say what is between the two. `snapshots` and `heads` say what is published and
+whether it goes together, `methods` and `power` whether each method's numbers are what it makes of the plain estimate;
+`published`, `latest` and `decoding` what is between that and a recount. `comparison` judges a partition, `verification`
+a stream, `verdict` is what comes of it; only `reading` knows Kafka and Redis.
 """
 
 from worker.audit.errors import AuditError

@@ -1,25 +1,39 @@
 """The comparison of what is stored of a partition with what its log amounts to; knows neither Kafka nor Redis."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 from worker.audit.differences import compare
 from worker.audit.errors import Difference
-from worker.audit.finals import Finals, Partly
 from worker.audit.history import History
-from worker.audit.parsing import fingerprint_of
+from worker.audit.parsing import Limits, fingerprint_of
 from worker.audit.protocols import protocol_of
+from worker.audit.published import Published
 from worker.audit.records import Caps, Deleted, Records, Stretch
 from worker.audit.recount import Recount, recount
 from worker.audit.remains import compare_partly
-from worker.audit.stored import Stored, StoredCut, decode, ruled, stretches_of
+from worker.audit.stored import Stored, StoredCut, decode, ruled, rules_of, stretches_of
 from worker.audit.verdict import PartitionVerdict
 
 _Read = Callable[[int, int, Caps], Iterable[Records | Deleted]]
 """The committed records of [from, to), and what of it was deleted while it was read; of batches within the caps."""
-Published = tuple[int, int | None]
-"""What the newest snapshot says of a partition: the offset up to which it was counted, or 0, and its floor, if any."""
+
+
+@dataclass(frozen=True)
+class Newest:
+    """What the newest snapshot says of a partition.
+
+    Attributes:
+        offset: the one up to which it was counted, or 0.
+        floor: its floor, if any.
+        rules: by what it was counted, as they are written.
+    """
+
+    offset: int = 0
+    floor: int | None = None
+    rules: Sequence[Mapping[str, Any]] = ()
 
 
 def judge(
@@ -31,8 +45,8 @@ def judge(
     bounds: tuple[int, int],
     read: _Read,
     offset_metadata: str = "",
-    published: Published = (0, None),
-    finals: Finals | None = None,
+    newest: Newest = Newest(),  # frozen
+    published: Published | None = None,
 ) -> PartitionVerdict:
     """Judges what is stored of one partition; knows neither Kafka nor Redis.
 
@@ -46,8 +60,8 @@ def judge(
             the cap at its first offset is unreadable.
         offset_metadata: the metadata of the offset that the group has committed; other than "claimed", progress was
             counted.
-        published: what the newest snapshot says of it.
-        finals: the stream's final windows, which are told what this partition has of them.
+        newest: what the newest snapshot says of it.
+        published: what is published of the stream, which is told what this partition has of it.
     """
     begin, end = bounds
     verdict = PartitionVerdict(partition, None, 0, end - begin)
@@ -55,14 +69,12 @@ def judge(
         protocol = protocol_of(document)
         stored = decode(*cut, group, fingerprint_of(document), protocol.entries)
         if stored is None:
-            _expect_uncounted(offset_metadata, published[0])
+            _expect_uncounted(offset_metadata, newest.offset)
             return verdict
         verdict = replace(verdict, start=stored.start, offset=stored.offset, lag=max(0, end - stored.offset))
-        _expect_published(stored, begin, *published)
-        finals = finals or Finals(document, (), 0)
-        counted, history, deleted = _recounted(
-            document, stored, bounds, read, finals.of(partition, stored.rules, stored.cells.keys())
-        )
+        _expect_published(stored, begin, newest)
+        published = published or Published(document, (), 0)
+        counted, history, deleted = _recounted(document, partition, stored, bounds, read, published)
         verdict = replace(
             verdict,
             records=counted.accepted + counted.rejected.total(),
@@ -72,7 +84,6 @@ def judge(
             panes=len(stored.cells) - 1,
         )
         if deleted:
-            finals.spoiled.add(partition)
             compare_partly(stored, counted, history, deleted, protocol.ones)
         else:
             compare(stored, counted, history)
@@ -96,12 +107,13 @@ def _expect_uncounted(offset_metadata: str, published: int) -> None:
         )
 
 
-def _expect_published(stored: Stored, begin: int, offset: int, floor: int | None) -> None:
+def _expect_published(stored: Stored, begin: int, newest: Newest) -> None:
     """Sees that what the newest snapshot says can come of what is stored, in a log that begins there.
 
     Raises:
         Difference: it cannot.
     """
+    offset, floor = newest.offset, newest.floor
     if stored.offset < min(begin, offset):
         raise Difference(
             f"offset: {stored.offset} in Redis, {offset} in the newest snapshot, and the log begins at {begin}:"
@@ -109,10 +121,30 @@ def _expect_published(stored: Stored, begin: int, offset: int, floor: int | None
         )
     if stored.floor is not None and floor is not None and stored.floor != floor:
         raise Difference(f"floor: {stored.floor} in Redis, {floor} in the newest snapshot")
+    try:
+        own = rules_of(newest.rules)
+    except (KeyError, ValueError, TypeError) as error:
+        raise Difference(f"rules: those of the newest snapshot cannot be read ({error!r})") from None
+    more = stored.rules[len(own) :]
+    if (
+        stored.offset >= offset
+        and own
+        and (stored.rules[: len(own)] != own or any(at < offset for at, _ in more))
+    ):
+        raise Difference(f"rules: {_listed(stored.rules)} in Redis, {_listed(own)} in the newest snapshot")
+
+
+def _listed(rules: Sequence[tuple[int, Limits]]) -> str:
+    return "; ".join(f"from offset {at} {limits}" for at, limits in rules)
 
 
 def _recounted(
-    document: Mapping[str, Any], stored: Stored, bounds: tuple[int, int], read: _Read, finals: Partly
+    document: Mapping[str, Any],
+    partition: int,
+    stored: Stored,
+    bounds: tuple[int, int],
+    read: _Read,
+    published: Published,
 ) -> tuple[Recount, History, list[Stretch]]:
     """Returns what the records that were counted amount to, and which of them are deleted, before or meanwhile."""
     stretches, deleted = stretches_of(stored, *bounds)
@@ -125,16 +157,22 @@ def _recounted(
             else:
                 yield item
 
+    floors = [*stored.readmitted, (stored.offset + 1, stored.floor or 0)]
     history = History(stored)
-    counted = Recount.of_nothing(document, stored.floor or 0, stored.dropped)
+    counted = Recount.of_nothing(document, floors[0][1], stored.dropped)
+    partly = published.of(partition, stored, history, deleted)
     for first, last, limits in ruled(stored, stretches):
         history.reach(first, counted)
-        records = finals.cut(remaining(first, last), last)
-        counted = recount(document, records, limits, counted, finals.wanted)
-    # what final windows name may lie where nothing is read, too
-    counted = recount(document, finals.cut((), stored.offset), onto=counted, kept=finals.wanted)
-    finals.end(counted)
+        counted.closed = max(
+            [counted.closed, *(floor for (at, _), (_, floor) in pairwise(floors) if at <= first)]
+        )
+        records = partly.cut(remaining(first, last), last)
+        counted = recount(document, records, limits, counted, partly.wanted)
     history.reach(stored.offset, counted)
+    counted.closed = max([counted.closed, *(floor for (at, _), (_, floor) in pairwise(floors))])
+    # what snapshots name may lie where nothing is read, too
+    counted = recount(document, partly.cut((), stored.offset), onto=counted, kept=partly.wanted)
+    partly.end(counted)
     return counted, history, deleted
 
 

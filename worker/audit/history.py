@@ -1,5 +1,6 @@
 """What rules and gaps leave behind: where each window begins, and what was known on either side of each gap."""
 
+from worker.audit.parsing import Limits
 from worker.audit.recount import Recount
 from worker.audit.stored import Stored
 
@@ -25,14 +26,14 @@ class History:
         self.since: dict[str, int] = {}
         self.around: list[Around] = []
         self._rules, self._gaps = [*stored.rules], [*stored.gaps]
+        self._all = [*stored.gaps]
         self._waiting = 0
 
     def reach(self, offset: int, counted: Recount) -> None:
         """Takes up what lies at an offset or before it, where everything before that is counted."""
         while self._rules and self._rules[0][0] <= offset:
             _, limits = self._rules.pop(0)
-            begin = {} if limits.windows is None else limits.windows.begin_beyond(counted.watermark)
-            self.since = {name: self.since.get(name, start) for name, start in begin.items()}
+            self.since = _begun(limits, self.since, counted)
         self._fill(counted)
         while self._gaps and self._gaps[0][0] <= offset:
             self._gaps.pop(0)
@@ -41,9 +42,26 @@ class History:
             self._waiting += 1
             counted.first = None
 
+    def at(self, offset: int, counted: Recount) -> tuple[dict[str, int], list[Around]]:
+        """Returns what `since` and `around` are at an offset up to which everything is counted; takes nothing up."""
+        since = self.since
+        for _, limits in (rule for rule in self._rules if rule[0] <= offset):
+            since = _begun(limits, since, counted)
+        done = len(self.around) - self._waiting
+        so_far = self.around[: sum(begin < offset for begin, _ in self._all)]
+        return since, [
+            (lines, first if i < done else counted.first) for i, (lines, first) in enumerate(so_far)
+        ]
+
     def _fill(self, counted: Recount) -> None:
         """Says of the gaps that wait for it what came after them."""
         if self._waiting and counted.first is not None:
             done = len(self.around) - self._waiting
             self.around[done:] = [(lines, counted.first) for lines, _ in self.around[done:]]
             self._waiting = 0
+
+
+def _begun(limits: Limits, since: dict[str, int], counted: Recount) -> dict[str, int]:
+    """Returns where each window begins from a rule on."""
+    begin = {} if limits.windows is None else limits.windows.begin_beyond(counted.watermark)
+    return {name: since.get(name, start) for name, start in begin.items()}

@@ -17,6 +17,7 @@ from redis.retry import Retry
 from worker.audit import batches
 from worker.audit.errors import AuditError
 from worker.audit.records import Caps, Deleted, Records
+from worker.audit.snapshots import Message
 from worker.audit.stored import StoredCut
 from worker.config import Config
 
@@ -205,10 +206,10 @@ def offset_metadata(settings: dict[str, Any], group: str, topic: str) -> dict[in
     return {tp.partition: committed.metadata for tp, committed in offsets.items() if tp.topic == topic}
 
 
-def newest_head(consumer: KafkaConsumer, topic: str, stream: str) -> dict[str, Any]:
-    """Returns the head of the newest snapshot of a stream, an empty document if there is none."""
+def newest_head(consumer: KafkaConsumer, topic: str, stream: str) -> tuple[dict[str, Any], int]:
+    """Returns the head of the newest snapshot of a stream and its offset; an empty document if there is none."""
     if not consumer.partitions_for_topic(topic):
-        return {}
+        return {}, 0
     tp = TopicPartition(topic, 0)
     first, end, step = consumer.beginning_offsets([tp])[tp], consumer.end_offsets([tp])[tp], 100
     while first < end:
@@ -222,27 +223,18 @@ def newest_head(consumer: KafkaConsumer, topic: str, stream: str) -> dict[str, A
             ):
                 newest = record
         if newest is not None:
-            return dict(json.loads(newest.value)) if newest.value else {}
+            return dict(json.loads(newest.value)) if newest.value else {}, newest.offset
         end, step = begin, 2 * step
-    return {}
+    return {}, 0
 
 
-def published_windows(consumer: KafkaConsumer, topic: str, stream: str) -> dict[str, bytes]:
-    """Returns the newest messages of the plain estimate of each window of a stream, but for that of all time.
-
-    The whole topic is read for it. Keys are without the stream: `1h/7200000/base`, and what follows that for the parts
-    of a longer vector.
-    """
+def published(consumer: KafkaConsumer, topic: str, stream: str, begin: int = 0) -> Iterator[Message]:
+    """Yields the messages of a stream on the snapshot topic, from an offset on up to its end."""
     tp = TopicPartition(topic, 0)
     first, end = consumer.beginning_offsets([tp])[tp], consumer.end_offsets([tp])[tp]
-    found = dict[str, bytes]()
-    for record in _polled(consumer, tp, lambda _: None, first, end):
+    for record in _polled(consumer, tp, lambda _: None, max(begin, first), end):
         if isinstance(record, Deleted) or record.offset >= end or record.key is None:
             continue
         owner, _, key = record.key.decode(errors="replace").partition("/")
-        if owner == stream and key.split("/")[2:3] == ["base"]:
-            if record.value:
-                found[key] = record.value
-            else:
-                found.pop(key, None)
-    return found
+        if owner == stream:
+            yield Message(key, dict(record.headers), record.value or b"")

@@ -50,6 +50,7 @@ class Recount:
         closed: a pane that ends at or before this line takes no more.
         dropped: panes that end at or before this line are counted as if they were none, unless they are wanted.
         first: the first timestamp accepted since this was None.
+        heard: (begin, end) -> reports of each pane that there ever was, dropped ones too.
     """
 
     accepted: int
@@ -65,6 +66,7 @@ class Recount:
     closed: int = 0
     dropped: int = 0
     first: int | None = None
+    heard: Counter[tuple[int, int]] = field(default_factory=Counter)
 
     @classmethod
     def of_nothing(cls, document: Mapping[str, Any], closed: int = 0, dropped: int = 0) -> "Recount":
@@ -210,6 +212,8 @@ class _Pending:
                 if start + length <= self._result.dropped and name not in (self._kept or ()):
                     name = ""
                 own = body if len(found) == 1 else rows[starts == start].tobytes()
+                if start != NOWHERE:
+                    self._result.heard[start, start + length] += len(own) // self._protocol.columns.itemsize
                 self._bodies.setdefault(name, bytearray()).extend(own)
         self._size += len(body)
         if self._size >= _PENDING_BYTES:

@@ -2,8 +2,9 @@
 
 import json
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -53,6 +54,7 @@ class Stored:
         closed: panes that end at or before this line take no more.
         floor: the line that it began with, as a head said, or None.
         dropped: panes that end at or before this line are counted in none any more, as a head said.
+        readmitted: floors of before, each with the offset at which it was given up, as heads were deleted.
         since: for each window of the rules the first start that may be published.
         gaps: the stretches that are recorded as lost, ascending.
         around: for each of them the closed line before it, and the first timestamp accepted after it or None.
@@ -70,6 +72,7 @@ class Stored:
     closed: int
     floor: int | None
     dropped: int
+    readmitted: list[tuple[int, int]]
     since: Mapping[str, int]
     gaps: list[Stretch]
     around: list[tuple[int, int | None]]
@@ -149,6 +152,7 @@ def decode(
             closed=int(totals.get("closed", 0)),
             floor=None if (floor := totals.get("floor")) is None else int(floor),
             dropped=int(totals.get("dropped", 0)),
+            readmitted=[(int(at), int(floor)) for at, floor in totals.get("readmitted", ())],
             since=dict(totals.get("since", {})),
             gaps=gaps,
             around=[(line, first) for line, first in totals.get("around", [EVER] * len(gaps))],
@@ -163,8 +167,21 @@ def _rules(totals: Mapping[str, Any]) -> list[tuple[int, Limits]]:
     """Returns each recorded rule with the offset that it holds from; before there were any, everything counted."""
     if "rules" not in totals:
         return [(totals["start"], Limits(None, ones=False))]
+    rules = rules_of(totals["rules"])
+    offsets = [offset for offset, _ in rules]
+    if not rules or offsets[0] > totals["start"] or offsets != sorted(offsets):
+        raise ValueError(f"rules of the offsets {offsets}")
+    return rules
+
+
+def rules_of(listed: Iterable[Mapping[str, Any]]) -> list[tuple[int, Limits]]:
+    """Returns rules as they are written, each with the offset that it holds from.
+
+    Raises:
+        KeyError, TypeError, ValueError: one cannot be read.
+    """
     rules, known = list[tuple[int, Limits]](), {"offset", "revision", "most_reports", "ones"}
-    for said in map(dict, totals["rules"]):
+    for said in map(dict, listed):
         windows = None
         if "windows" in said:
             windows = Windows.of(said["windows"], said["grace"], said["out_of_order"])
@@ -172,9 +189,6 @@ def _rules(totals: Mapping[str, Any]) -> list[tuple[int, Limits]]:
             raise ValueError("rules that the audit does not know")
         limits = Limits(said["most_reports"], said["ones"], said.get("max_batch_bytes"), windows)
         rules.append((int(said["offset"]), limits))
-    offsets = [offset for offset, _ in rules]
-    if not rules or offsets[0] > totals["start"] or offsets != sorted(offsets):
-        raise ValueError(f"rules of the offsets {offsets}")
     return rules
 
 
@@ -259,9 +273,13 @@ def stretches_of(stored: Stored, begin: int, end: int) -> tuple[list[Stretch], l
 
 
 def ruled(stored: Stored, stretches: list[Stretch]) -> Iterator[tuple[int, int, Limits]]:
-    """Cuts stretches of the log where another rule begins to hold."""
+    """Cuts stretches of the log where another rule begins to hold, or another floor."""
     until = [offset for offset, _ in stored.rules[1:]] + [stored.offset]
+    given_up = [at for at, _ in stored.readmitted]
     for (since, rule), end in zip(stored.rules, until, strict=True):
         for a, b in stretches:
+            edges = sorted(
+                {max(a, since), *(at for at in given_up if max(a, since) < at < min(b, end)), min(b, end)}
+            )
             if max(a, since) < min(b, end):
-                yield max(a, since), min(b, end), rule
+                yield from ((first, last, rule) for first, last in pairwise(edges))

@@ -73,7 +73,10 @@ class StreamVerdict:
         partitions: the verdicts on its partitions.
         finals: how many final windows are published.
         recounted: how many of them were recounted, to the offsets that they name, and compared.
-        published: the first disagreement between what is published of them and the log, or None.
+        published: the first disagreement between what is published and the log, or None.
+        provisional: how many windows are published that are not final.
+        provisional_recounted: how many of them were recounted and compared.
+        unknown: what of all that is published cannot be recounted, as records are gone, or None.
 
     Example:
         >>> good = PartitionVerdict(0, start=0, offset=9, lag=2, records=9, reports=18)
@@ -89,6 +92,9 @@ class StreamVerdict:
     finals: int = 0
     recounted: int = 0
     published: str | None = None
+    provisional: int = 0
+    provisional_recounted: int = 0
+    unknown: str | None = None
 
     @property
     def difference(self) -> str | None:
@@ -96,14 +102,14 @@ class StreamVerdict:
         if self.published is not None and all(each.verdict != "different" for each in self.partitions):
             return self.published
         gravest = (each for each in self.partitions if each.difference and each.verdict == self.verdict)
-        return next((f"partition {each.partition}: {each.difference}" for each in gravest), None)
+        return next((f"partition {each.partition}: {each.difference}" for each in gravest), self.unknown)
 
     @property
     def verdict(self) -> str:
-        """The verdict on the stream: the gravest of its partitions', or that what is published differs."""
+        """The verdict on the stream: the gravest of its partitions', or of what is published."""
         if self.published is not None:
             return "different"
-        found = {each.verdict for each in self.partitions}
+        found = {each.verdict for each in self.partitions} | ({"not recountable"} if self.unknown else set())
         return next((verdict for verdict in VERDICTS if verdict in found), "none yet")
 
     @property

@@ -1,20 +1,20 @@
 """The audit of a stream: each of its partitions read, recounted and compared."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from worker.audit import reading
-from worker.audit.comparison import Published, judge
+from worker.audit.comparison import Newest, judge
 from worker.audit.errors import Difference
-from worker.audit.finals import Finals, finals_of
-from worker.audit.parsing import fingerprint_of
 from worker.audit.protocols import protocol_of
+from worker.audit.published import Compared, Published
+from worker.audit.snapshots import Message, Snapshots
 from worker.audit.verdict import PartitionVerdict, StreamVerdict
 from worker.config import Config, Served
 
 _MOST_BYTES = 1 << 30
-"""What final windows are recounted in and compared with, in bytes: of more, those that end last."""
+"""What windows are recounted in and compared with, in bytes: of more, those that end last."""
 
 
 def verify(
@@ -40,18 +40,15 @@ def verify(
     ):
         topic = reading.partitions_of(consumer, served.topic, config)
         metadata = reading.offset_metadata(config.kafka.client(), group, served.topic)
-        published = _published(head := reading.newest_head(consumer, config.snapshots.topic, name))
-        messages = partial(reading.published_windows, consumer, config.snapshots.topic, name)
-        finals, there, differing = _finals(document, head, messages)
-        begins, ends = consumer.beginning_offsets(topic), consumer.end_offsets(topic)
-        total, passed = sum(ends[tp] - begins[tp] for tp in topic), 0
-        verdicts = []
+        head, at = reading.newest_head(consumer, config.snapshots.topic, name)
+        begin = 0 if _windowed(head) else at
+        messages = partial(reading.published, consumer, config.snapshots.topic, name, begin)
+        published, differing = (
+            published_of(document, messages) if head else (Published(document, (), 0), None)
+        )
+        facts = newest_of(head)
+        verdicts, passed = list[PartitionVerdict](), _Passed(consumer, topic, on_progress)
         for tp in topic:
-
-            def advanced(position: int, before: int = passed - begins[tp]) -> None:
-                if on_progress is not None:
-                    on_progress(min(before + position, total), total)
-
             cut = reading.cut_of(client, f"{{{name}:{tp.partition}}}:")
             # after the cut, so that a worker which counts on is never ahead of the log that we know
             bounds = consumer.beginning_offsets([tp])[tp], consumer.end_offsets([tp])[tp]
@@ -62,46 +59,96 @@ def verify(
                     group=group,
                     cut=cut,
                     bounds=bounds,
-                    read=partial(reading.read, log, tp, advanced),
+                    read=partial(reading.read, log, tp, partial(passed.to, tp)),
                     offset_metadata=metadata.get(tp.partition, ""),
-                    published=published.get(tp.partition, (0, None)),
-                    finals=finals,
+                    newest=facts.get(tp.partition, Newest()),
+                    published=published,
                 )
             )
-            passed += ends[tp] - begins[tp]
-            advanced(ends[tp])
+            passed.whole(tp)
         if client.exists(f"{{{name}:{len(topic)}}}:meta"):
             said = "counted in Redis, but the topic has no such partition"
             verdicts.append(PartitionVerdict(len(topic), None, 0, 0, difference=said))
-    if differing is None:
-        recounted, differing = finals.compare()
-    return StreamVerdict(name, tuple(verdicts), there, recounted, differing)
+    there = {tp.partition for tp in topic}
+    if published.named - there:  # the topic may have grown meanwhile
+        with reading.connect_kafka(config) as consumer:
+            there = {tp.partition for tp in reading.partitions_of(consumer, served.topic, config)}
+    compared = published.compare(there) if differing is None else Compared(difference=differing)
+    return verdict_of(name, verdicts, published, compared)
 
 
-def _published(head: Mapping[str, Any]) -> dict[int, Published]:
+class _Passed:
+    """How much of a topic is passed, told to who wants to know."""
+
+    def __init__(
+        self, consumer: Any, topic: Sequence[Any], on_progress: Callable[[int, int], None] | None
+    ) -> None:
+        self._begins, self._ends = consumer.beginning_offsets(topic), consumer.end_offsets(topic)
+        self._total, self._before = sum(self._ends[tp] - self._begins[tp] for tp in topic), 0
+        self._on_progress = on_progress
+
+    def to(self, tp: Any, position: int) -> None:
+        """Tells that an offset of a partition is reached."""
+        if self._on_progress is not None:
+            self._on_progress(min(self._before + position - self._begins[tp], self._total), self._total)
+
+    def whole(self, tp: Any) -> None:
+        """Tells that all of a partition is read."""
+        self.to(tp, self._ends[tp])
+        self._before += self._ends[tp] - self._begins[tp]
+
+
+def verdict_of(
+    name: str, verdicts: Iterable[PartitionVerdict], published: Published, compared: Compared
+) -> StreamVerdict:
+    """Returns what partitions and what is published of them come to."""
+    there = [each.final for each in published.windows]
+    return StreamVerdict(
+        name,
+        tuple(verdicts),
+        sum(there),
+        compared.finals,
+        compared.difference,
+        len(there) - sum(there),
+        compared.provisional,
+        compared.unknown,
+    )
+
+
+def newest_of(head: Mapping[str, Any]) -> dict[int, Newest]:
     """Returns what a head says of the partitions."""
-    offsets, floors = head.get("offsets", {}), head.get("floors", {})
-    return {int(p): (offsets.get(p, 0), floors.get(p)) for p in {*offsets, *floors}}
+    offsets, floors, rules = (head.get(what, {}) for what in ("offsets", "floors", "rules"))
+    return {
+        int(p): Newest(offsets.get(p, 0), floors.get(p), rules.get(p, ()))
+        for p in {*offsets, *floors, *rules}
+    }
 
 
-def _finals(
-    document: Mapping[str, Any], head: Mapping[str, Any], messages: Callable[[], Mapping[str, bytes]]
-) -> tuple[Finals, int, str | None]:
-    """Returns the final windows that are recounted, how many are published, and what differs before any counting.
-
-    Those that a snapshot says nothing of are not looked for: the whole of its topic is read for them.
-    """
-    entries, windowed = protocol_of(document).entries, "windows" in head
-    windowed = windowed or any(
+def _windowed(head: Mapping[str, Any]) -> bool:
+    """Returns whether a head says anything of windows; else the topic is not read for them."""
+    return "windows" in head or any(
         "windows" in rule for rules in head.get("rules", {}).values() for rule in rules
     )
-    try:
-        published, there = finals_of(
-            messages() if windowed else {},
-            head,
-            fingerprint_of(document),
-            max(1, _MOST_BYTES // (16 * entries)),
-        )
-    except Difference as difference:
-        return Finals(document, (), entries), 0, str(difference)
-    return Finals(document, published, entries), there, None
+
+
+def published_of(
+    document: Mapping[str, Any], messages: Callable[[], Iterable[Message]]
+) -> tuple[Published, str | None]:
+    """Returns what is published, and what differs in it before any counting.
+
+    What seems to differ is read once more: compaction may have taken what was superseded while it was read.
+
+    Args:
+        document: the stream's public document.
+        messages: reads those of the stream, in their order.
+    """
+    entries, said = protocol_of(document).entries, None
+    for _ in range(2):
+        try:
+            snapshots = Snapshots(document, max(1, _MOST_BYTES // (16 * entries)))
+            for message in messages():
+                snapshots.take(message)
+            return Published(document, snapshots.finish(), entries, snapshots.head), None
+        except Difference as difference:
+            said = str(difference)
+    return Published(document, (), 0), said

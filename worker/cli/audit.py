@@ -41,15 +41,18 @@ def audit(config: "Config", stream: str | None, as_json: bool) -> int:
     3          not recountable: retention deleted records after they were
                counted; in what remains nothing differs
 
-    Of a stream with windows the panes are recounted, too, and what is published of each final window, up to the
-    offsets that it names; those in which something was deleted are not recountable, and passed over.
+    What is published is recounted, too, up to the offsets that it names: the newest snapshot, and each window that
+    is there, final or not; whether each is complete, and whether each method's numbers are what it makes of the plain
+    estimate. What lacks records that are deleted by now cannot be recounted, which is said.
 
     --json prints, for the stream and for each of its partitions: verdict; equal; counted, whether anything was
     yet; difference, the first one, or what else keeps it from being equal, or null; records, reports, malformed,
     which were read again; rejected, the malformed ones by reason; late, records that came too late for their pane;
     panes, how many are kept; lag, offsets not counted yet. For a partition also its number, start and offset, and
     the stretches [from, to) of gaps, recorded as lost, and deleted, which cannot be recounted. For the stream also
-    finals, how many final windows are published, and recounted, how many of them were recounted.
+    finals and provisional, how many windows are published that are final and that are not, recounted and
+    provisional_recounted, how many of these were recounted, and unknown, what cannot be recounted of what is
+    published, or null.
     """  # noqa: D301
     from worker.audit import AuditError, verify
     from worker.observe import logs
@@ -86,7 +89,7 @@ def render(verdict: "StreamVerdict") -> "RenderableType":
         style = _STYLES.get(each.verdict, "")
         table.add_row(str(each.partition), *(f"{n:,}" for n in numbers), Text(each.verdict, style=style))
     said = [Text(f"partition {r.partition}: {r.difference}") for r in verdict.partitions if r.difference]
-    said += [Text(verdict.published)] if verdict.published else []
+    said += [Text(each) for each in (verdict.published, verdict.unknown) if each]
     reasons = [_reasons(verdict)] if verdict.malformed else []
     title = Text(f"audit of {verdict.stream}", style="bold")
     return Group(title, table, *reasons, *said, Text(outcome(verdict)))
@@ -123,12 +126,25 @@ def outcome(verdict: "StreamVerdict") -> str:
     """
     counted = f"{amount(verdict.reports, 'report')} in {amount(verdict.records, 'record')}"
     counted += f", {verdict.malformed:,} malformed"
-    if verdict.finals:
-        counted += f"; {verdict.recounted:,} of {amount(verdict.finals, 'final window')}"
+    windows = [
+        f"{recounted:,} of {amount(there, kind + ' window')}"
+        for recounted, there, kind in (
+            (verdict.recounted, verdict.finals, "final"),
+            (verdict.provisional_recounted, verdict.provisional, "provisional"),
+        )
+        if there
+    ]
+    counted += f"; {' and '.join(windows)} recounted" if windows else ""
     if different := [str(each.partition) for each in verdict.partitions if each.verdict == "different"]:
         return f"different in partition {', '.join(different)}"
     if verdict.published:
         return "different in what is published"
+    if (
+        verdict.unknown
+        and verdict.verdict == "not recountable"
+        and not any(p.deleted for p in verdict.partitions)
+    ):
+        return f"not recountable in what is published; nothing differs in what remains: {counted}"
     gaps = " except for the recorded gaps" if verdict.verdict == "gap" else ""
     if deleted := [str(each.partition) for each in verdict.partitions if each.deleted]:
         remains = f"nothing differs{gaps} in what remains: {counted}"
@@ -146,7 +162,9 @@ def in_json(verdict: "StreamVerdict") -> dict[str, Any]:
     ``late``, records that came too late for their pane; ``panes``, how many are kept.
     For each partition too: ``partition``, ``start``, ``offset``, and, if nothing else differs, the stretches [from, to)
     of ``gaps``, which are recorded as lost, and ``deleted``, which were counted and then deleted. For the stream too:
-    ``finals``, how many final windows are published, and ``recounted``, how many of them were recounted.
+    ``finals`` and ``provisional``, how many windows are published that are final and that are not; ``recounted`` and
+    ``provisional_recounted``, how many of these were recounted; ``unknown``, what cannot be recounted of what is
+    published, or null.
 
     Example:
         >>> from worker.audit import PartitionVerdict, StreamVerdict
@@ -176,5 +194,11 @@ def in_json(verdict: "StreamVerdict") -> dict[str, Any]:
         | {"gaps": [list(gap) for gap in each.gaps], "deleted": [list(gone) for gone in each.deleted]}
         for each in verdict.partitions
     ]
-    finals = {"finals": verdict.finals, "recounted": verdict.recounted}
-    return {"stream": verdict.stream} | common(verdict) | finals | {"partitions": rows}
+    published = {
+        "finals": verdict.finals,
+        "recounted": verdict.recounted,
+        "provisional": verdict.provisional,
+        "provisional_recounted": verdict.provisional_recounted,
+        "unknown": verdict.unknown,
+    }
+    return {"stream": verdict.stream} | common(verdict) | published | {"partitions": rows}

@@ -11,6 +11,7 @@ from tests.batches import LZ4, NOW, TRANSACTIONAL, batch, marker, record
 from worker.audit import reading
 from worker.audit.errors import AuditError
 from worker.audit.records import Deleted
+from worker.audit.snapshots import Message
 
 TP = TopicPartition("reports", 3)
 
@@ -171,31 +172,29 @@ class Topic:
         begin, self.at = self.at, min(self.at + 3, len(self.records))
         return {
             self.tp: [
-                SimpleNamespace(offset=i, key=key and key.encode(), value=value)
+                SimpleNamespace(offset=i, key=key and key.encode(), value=value, headers=[("parts", b"2")])
                 for i, (key, value) in [*enumerate(self.records)][begin : self.at]
             ]
         }
 
 
-def test_what_is_published_of_windows_is_the_newest_of_each():
+def test_what_is_published_is_read_from_an_offset_on():
     topic = Topic(
         ("s/head", b'{"offsets": {"0": 1}}'),
-        ("s/all/base", b"all time"),
         ("s/1h/0/base", b"provisional"),
-        ("s/1h/0/base/frequencies/0", b"vector"),
-        ("s/1h/0/norm", b"another method"),
         ("other/1h/0/base", b"another stream"),
         (None, b"no key"),
-        ("s/24h every 1h/3600000/base", b"hopping"),
-        ("s/1h/0/base", b"final"),
-        ("s/1h/3600000/base", b"to be deleted"),
-        ("s/1h/3600000/base", None),
         ("s/head", b'{"offsets": {"0": 5}}'),
+        ("s/24h every 1h/3600000/base", b"hopping"),
+        ("s/1h/3600000/base", None),
     )
-    assert reading.published_windows(topic, "snapshots", "s") == {
-        "1h/0/base": b"final",
-        "1h/0/base/frequencies/0": b"vector",
-        "24h every 1h/3600000/base": b"hopping",
-    }
-    assert reading.newest_head(topic, "snapshots", "s") == {"offsets": {"0": 5}}
-    assert reading.newest_head(topic, "snapshots", "none") == {}
+    newest = [
+        Message("head", {"parts": b"2"}, b'{"offsets": {"0": 5}}'),
+        Message("24h every 1h/3600000/base", {"parts": b"2"}, b"hopping"),
+        Message("1h/3600000/base", {"parts": b"2"}, b""),
+    ]
+    every = [*reading.published(topic, "snapshots", "s")]
+    assert [each.key for each in every[:2]] == ["head", "1h/0/base"]
+    assert every[2:] == newest == [*reading.published(topic, "snapshots", "s", 4)]
+    assert reading.newest_head(topic, "snapshots", "s") == ({"offsets": {"0": 5}}, 4)
+    assert reading.newest_head(topic, "snapshots", "none") == ({}, 0)

@@ -1,6 +1,7 @@
 """What the command says of a verdict, on the terminal and in JSON."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -133,7 +134,15 @@ def test_json_has_the_same_fields_for_the_stream_and_its_partitions():
     )
     rows = tree["partitions"]
     own = {"partition", "start", "offset", "gaps", "deleted"}
-    of_stream = {"stream", "partitions", "finals", "recounted"}
+    of_stream = {
+        "stream",
+        "partitions",
+        "finals",
+        "recounted",
+        "provisional",
+        "provisional_recounted",
+        "unknown",
+    }
     assert all(row.keys() - own == tree.keys() - of_stream for row in rows)
     for key, value in tree.items():
         if key not in {*of_stream, "difference"}:
@@ -195,7 +204,15 @@ def test_panes_and_late_records_are_shown_where_there_are_windows():
 
 def test_what_is_published_of_final_windows_has_its_say():
     good = StreamVerdict("colours", (EQUAL, WINDOWED), finals=9, recounted=7)
-    assert outcome(good) == "equal: 160 reports in 80 records, 10 malformed; 7 of 9 final windows"
+    assert outcome(good) == "equal: 160 reports in 80 records, 10 malformed; 7 of 9 final windows recounted"
+    both = replace(good, provisional=3, provisional_recounted=2)
+    assert outcome(both).endswith("; 7 of 9 final windows and 2 of 3 provisional windows recounted")
+    lost = "2 windows cannot be recounted: records before offset 5 of partition 0 are gone"
+    unknown = replace(both, unknown=lost)
+    assert (unknown.verdict, EXIT_CODES[unknown.verdict], unknown.difference) == ("not recountable", 3, lost)
+    assert outcome(unknown).startswith("not recountable in what is published; nothing differs")
+    assert (in_json(unknown)["unknown"], in_json(both)["unknown"]) == (lost, None)
+    assert "\n".join(shown(EQUAL, GAP)).count(lost) == 0
     said = "window 1h/0: 5 reports published, 4 recounted"
     bad = StreamVerdict("colours", (EQUAL, DELETED), finals=9, recounted=2, published=said)
     console = Console(width=100, force_terminal=False)

@@ -1,0 +1,202 @@
+"""A stream of windows in memory: partitions that are counted, the worker's own publisher, and the topic it fills."""
+
+import json
+import random
+from collections import Counter
+from dataclasses import dataclass
+from typing import cast
+
+from ldp.query import SetQuery, TopQuery
+from tests.faults.memory.process import Silence
+from tests.unit.worker.audit.streams import STREAMS
+from tests.unit.worker.audit.test_windows import GROUP, START, Counting, log
+from worker.audit.comparison import Newest, judge
+from worker.audit.published import Compared
+from worker.audit.records import Records
+from worker.audit.snapshots import Message
+from worker.audit.verification import newest_of, published_of, verdict_of
+from worker.counting import layout
+from worker.counting.head import Head
+from worker.counting.lineage import lineage_of
+from worker.counting.ports import Events, StoredPartition
+from worker.publishing.publisher import Publisher
+from worker.publishing.recommender import Recommender
+
+STREAM = STREAMS["grr-3"]
+LENGTH = 120
+
+
+class Partition:
+    """One partition: what is counted of it, and what is committed of that."""
+
+    def __init__(self, rng, records, terms, changes=(), stream=STREAM):
+        self.rng, self.stream, self.commits = rng, stream, 0
+        self.counting = Counting(rng, records, terms, changes, stream)
+        self.metadata = layout.initial(lineage_of(GROUP, stream, "t"), self.state)
+        self.blobs = {}
+
+    @property
+    def state(self):
+        return self.counting.state
+
+    def commit(self):
+        self.commits += 1
+        self.metadata, blobs = layout.dump(self.state, self.metadata, f"{self.commits:032x}")
+        self.blobs = {name: blob for name, blob in (self.blobs | blobs).items() if name in self.state.cells}
+        self.state.changed = set()
+
+
+@dataclass
+class Sent:
+    """A message on the topic."""
+
+    key: str
+    headers: dict
+    value: bytes
+
+
+class World:
+    """A stream, its partitions, and its publisher.
+
+    Args:
+        seed: of everything.
+        terms: by which records are judged.
+        changes: see `Counting`.
+        retain: milliseconds that windows stay on the topic, None for ever.
+        queries: whether snapshots answer some.
+    """
+
+    def __init__(self, seed, terms, changes=(), retain=None, stream=STREAM, queries=False):
+        self.rng, self.stream, self.topic = random.Random(seed), stream, []
+        self.partitions = [
+            Partition(self.rng, log(self.rng, LENGTH, stream), terms, changes, stream) for _ in range(2)
+        ]
+        self.queries = (SetQuery("some", (0, 2)), TopQuery("most", 2)) if queries else ()
+        self.publisher = self.publisher_of(retain)
+
+    def publisher_of(self, retain):
+        silence = cast(Events, Silence())
+        return Publisher(
+            self.stream,
+            self.queries,
+            self,
+            self,
+            lambda: range(len(self.partitions)),
+            lambda _: (),
+            lambda: 1,
+            0.95,
+            0,
+            Recommender(self.stream, (), 0.0, silence),
+            silence,
+            retain=retain,
+        )
+
+    # what a publisher reads, and where it publishes
+
+    def peek(self, partition):
+        return self.partitions[partition].metadata
+
+    def cut(self, partition):
+        return StoredPartition(self.partitions[partition].metadata, dict(self.partitions[partition].blobs))
+
+    def open(self):
+        return Head.parse(head) if (head := self.head()) else Head()
+
+    def publish(self, sequence, messages):
+        self.topic += [Sent(each.key, dict(each.headers(sequence)), each.body) for each in messages]
+
+    def close(self):
+        pass
+
+    def head(self):
+        heads = [each for each in self.topic if each.key == "s/head" and each.value]
+        return json.loads(heads[-1].value) if heads else {}
+
+    # what happens
+
+    def tick(self, times=1):
+        for _ in range(times):
+            for each in self.partitions:
+                each.commit()
+            self.publisher.tick()
+            head = self.open()
+            for p, each in enumerate(self.partitions):
+                if each.state.floor is None and p in head.floors:
+                    each.state.admit(head.floors[p])
+                if each.state.floor is not None:
+                    each.state.drop(min(each.state.closed, head.needed_from(each.state.since)))
+                each.commit()
+
+    def run(self, to=LENGTH, step=15, since=0):
+        self.tick()
+        for end in range(since + step, to + 1, step):
+            for each in self.partitions:
+                each.counting.to(START + min(to, end + self.rng.randrange(5)), droppings=False)
+            self.tick()
+        return self
+
+    # what it comes to
+
+    def audit(self, begin=START, begins=None, topic=None):
+        """The verdict, of the topic as it is or of another; the logs begin at an offset, or each at its own."""
+        document, sent = self.stream.document(), self.topic if topic is None else topic
+        messages = [Message(each.key.partition("/")[2], each.headers, each.value) for each in sent]
+        published, differing = published_of(document, lambda: messages)
+        heads = [each.value for each in messages if each.key == "head"]
+        newest = newest_of(json.loads(heads[-1]) if heads and heads[-1] else {})
+        verdicts = []
+        for p, each in enumerate(self.partitions):
+
+            def read(first, last, caps, records=each.counting.records):
+                pieces = range(first, last, 7)
+                return [Records.of(records[a - START : min(a + 7, last) - START], a) for a in pieces]
+
+            verdicts.append(
+                judge(
+                    document,
+                    p,
+                    group=GROUP,
+                    cut=(layout.fields(each.metadata), dict(each.blobs)),
+                    bounds=((begins or {}).get(p, begin), START + LENGTH),
+                    read=read,
+                    newest=newest.get(p, Newest()),
+                    published=published,
+                )
+            )
+        compared = (
+            published.compare(range(len(self.partitions)))
+            if differing is None
+            else Compared(difference=differing)
+        )
+        return verdict_of("s", verdicts, published, compared)
+
+    def wholes(self):
+        """What is there now: for each window, or `all`, the places of its messages on the topic."""
+        newest = {each.key: i for i, each in enumerate(self.topic)}
+        found = {}
+        for key, i in newest.items():
+            if self.topic[i].value and key.endswith("/base"):
+                of = key.removeprefix("s/").removesuffix("/base")
+                mark = self.topic[i].headers["snapshot"]
+                found[of] = [
+                    j
+                    for j in newest.values()
+                    if self.topic[j].value and self.topic[j].headers["snapshot"] == mark
+                ]
+        return found
+
+    def compacted(self):
+        """The topic with the newest message of each key alone."""
+        newest = {each.key: i for i, each in enumerate(self.topic)}
+        return [each for i, each in enumerate(self.topic) if newest[each.key] == i]
+
+    def counts(self):
+        """How many windows are final, and how many are not."""
+        found = Counter(
+            of_final(self.topic[places[0]]) for of, places in self.wholes().items() if of != "all"
+        )
+        return found[True], found[False]
+
+
+def of_final(sent):
+    return sent.headers["final"] == b"true"

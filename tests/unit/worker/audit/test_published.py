@@ -1,0 +1,512 @@
+"""What is published: what the worker's publisher makes is what the log says, and nothing else passes for it."""
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import numpy as np
+import pytest
+
+from ldp.snapshot import encoding
+from tests.unit.worker.audit.publishing import LENGTH, Partition, World
+from tests.unit.worker.audit.streams import STREAMS
+from tests.unit.worker.audit.test_windows import HOPS, MANY, PLAIN, SHORTER, START, TENS
+from worker.audit import verification
+
+CASES = [
+    (TENS, [(START + 50, HOPS)]),
+    (MANY, [(START + 70, TENS)]),
+    (HOPS, ()),
+    (PLAIN, [(START + 30, SHORTER)]),
+]
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_all_that_is_published_is_recounted(seed):
+    terms, changes = CASES[seed % len(CASES)]
+    world = World(seed, terms, changes, retain=(None, 60_000)[seed % 2], queries=seed % 5 == 0).run()
+    finals, provisional = world.counts()
+    for topic in (world.topic, world.compacted()):
+        verdict = world.audit(topic=topic)
+        assert (verdict.verdict, verdict.difference) == ("equal", None)
+        assert (verdict.finals, verdict.recounted) == (finals, finals)
+        assert (verdict.provisional, verdict.provisional_recounted) == (provisional, provisional)
+    assert finals + provisional > 1
+
+
+# --- an enemy's hand on the topic -------------------------------------------------------------------------------------
+
+
+def topic_with(world, places, change, headers=None):
+    """The topic with some of its documents changed, and their headers."""
+    topic = [replace(each) for each in world.topic]
+    for i in places:
+        if not topic[i].value.startswith(b"{"):
+            continue
+        said = json.loads(topic[i].value)
+        change(said)
+        topic[i].value = json.dumps(said).encode()
+        topic[i].headers = topic[i].headers | (headers or {})
+    return topic
+
+
+def bodies(world, of, method=None):
+    """The places of the bodies of a window, or of the newest snapshot: of one method, or of all, with the head."""
+    places = [i for i in world.wholes()[of] if not world.topic[i].key.startswith("s/domain")]
+    return [i for i in places if method in (None, world.topic[i].key.rpartition("/")[2])]
+
+
+def of_kind(world, final):
+    """A window with reports that is final or is not; and it has others of its name before and behind it."""
+    kinds = {
+        of: world.topic[places[0]].headers["final"] == b"true"
+        for of, places in world.wholes().items()
+        if of != "all"
+    }
+    found = sorted(
+        (of for of, kind in kinds.items() if kind == final),
+        key=lambda of: (of.split("/")[0], int(of.split("/")[1])),
+    )
+    return found[len(found) // 2]
+
+
+def date(milliseconds):
+    return (
+        datetime.fromtimestamp(milliseconds / 1000, UTC)
+        .isoformat(timespec="milliseconds")
+        .replace("+00:00", "Z")
+    )
+
+
+def shifted(said, by):
+    """A window's document, as that of another one."""
+    for which in ("start", "end"):
+        said["window"][which] = date(
+            round(datetime.fromisoformat(said["window"][which]).timestamp() * 1000) + by
+        )
+
+
+def offset_back(said):
+    partition = next(p for p, offset in said["offsets"].items() if offset > START + 20)
+    said["offsets"][partition] -= 15
+
+
+def bumped(said):
+    said["frequencies"][1] = float(np.nextafter(said["frequencies"][1], 9))
+
+
+EVERYWHERE = {
+    "reports one more": (lambda said: said.update(reports=said["reports"] + 1), "reports"),
+    "reports one less": (lambda said: said.update(reports=said["reports"] - 1), "reports"),
+    "an offset back": (offset_back, ""),
+    "another partition": (lambda said: said["offsets"].update({"7": 3}), "partition 7 is named"),
+    "without a partition": (lambda said: said["offsets"].pop("1"), ""),
+    "not complete": (
+        lambda said: said.update(complete=False),
+        "published as not complete, and it is complete",
+    ),
+    "a gap": (lambda said: said["gaps"].update({"0": [[START, START + 1]]}), "gaps of partition 0: "),
+    "another number": (lambda said: said.update(sequence=said["sequence"] + 1), "snapshot"),
+    "another fingerprint": (lambda said: said.update(fingerprint="00000000"), ""),
+}
+IN_ONE = {
+    "a value": (
+        lambda said: said["frequencies"].__setitem__(1, said["frequencies"][1] + 1e-3),
+        "frequency[1]",
+    ),
+    "a value too few": (lambda said: said["frequencies"].pop(), "2 frequencies published, 3 are due"),
+    "reports": (lambda said: said.update(reports=said["reports"] + 1), "says reports"),
+    "offsets": (offset_back, "says offsets"),
+    "complete": (lambda said: said.update(complete=not said["complete"]), "says complete"),
+    "the sum": (lambda said: said.update(sum=said["sum"] + 0.01), "sum is"),
+    "the standard error": (
+        lambda said: said.update(standard_error=said["standard_error"] * 1.01),
+        "standard_error is",
+    ),
+    "the identity": (lambda said: said.update(snapshot="0" * 32), "says snapshot"),
+    "the method": (lambda said: said.update(method="norm"), "the key of method"),
+    "an answer": (
+        lambda said: said["queries"][0].update(frequency=said["queries"][0]["frequency"] + 0.01),
+        "query 'some'",
+    ),
+    "the top": (lambda said: said["top"][0]["values"].reverse(), "query 'most'"),
+}
+
+
+@pytest.fixture(scope="module", params=range(2))
+def world(request):
+    world = World(request.param, HOPS, retain=(None, 40_000)[request.param], queries=True).run(to=100)
+    assert world.audit().verdict == "equal"
+    finals, provisional = world.counts()
+    assert finals > 3
+    assert provisional > 3
+    return world
+
+
+def found(world, topic, of, said=""):
+    verdict = world.audit(topic=topic)
+    assert verdict.verdict == "different", "nobody noticed"
+    assert verdict.published is not None
+    where = ("the newest snapshot: ", "snapshot ", "head") if of == "all" else (f"window {of}: ",)
+    assert verdict.published.startswith(where), verdict.published
+    assert said in verdict.published, verdict.published
+
+
+@pytest.mark.parametrize("kind", ["final", "provisional", "all"])
+@pytest.mark.parametrize("what", EVERYWHERE)
+def test_what_all_messages_of_a_snapshot_say_is_held_against_the_log(world, kind, what):
+    change, said = EVERYWHERE[what]
+    of = "all" if kind == "all" else of_kind(world, kind == "final")
+    topic = topic_with(world, bodies(world, of), change)
+    if what == "another fingerprint" and of != "all":
+        assert (
+            world.audit(topic=topic).verdict == "different"
+        )  # it is no window of this stream, so one is missing
+    elif what == "an offset back" and of != "all":
+        offsets_of(world, topic, of)
+    else:
+        found(world, topic, of, said)
+
+
+def offsets_of(world, topic, of):
+    """By values alone, other offsets are found where records of the window are between them."""
+    assert "window" in (world.audit(topic=topic).published or f"window {of}")
+
+
+@pytest.mark.parametrize("kind", ["final", "provisional", "all"])
+@pytest.mark.parametrize("what", IN_ONE)
+@pytest.mark.parametrize("method", ["base", "norm-sub", "power-ns"])
+def test_what_one_message_of_a_snapshot_says_is_held_against_the_others(world, kind, what, method):
+    change, said = IN_ONE[what]
+    of = "all" if kind == "all" else of_kind(world, kind == "final")
+    if (what, method) == ("the method", "norm-sub"):
+        method = "mle-apx"
+    found(world, topic_with(world, bodies(world, of, method), change), of, "" if method == "base" else said)
+
+
+@pytest.mark.parametrize("kind", ["final", "provisional", "all"])
+def test_the_last_bit_of_the_plain_estimate_is_found(world, kind):
+    of = "all" if kind == "all" else of_kind(world, kind == "final")
+    found(world, topic_with(world, bodies(world, of, "base"), bumped), of, "frequency[1] is ")
+
+
+# --- messages that are not there, or there too often ------------------------------------------------------------------
+
+
+def without(world, places):
+    return [each for i, each in enumerate(world.topic) if i not in set(places)]
+
+
+def tombstones(world, of):
+    places = world.wholes()[of]
+    return [replace(world.topic[i], value=b"") for i in places]
+
+
+def test_a_message_that_is_missing_is_found(world):
+    for of in (of_kind(world, True), of_kind(world, False), "all"):
+        for place in world.wholes()[of]:
+            if world.topic[place].key != "s/head":
+                found(world, without(world, [place]), of, "messages are there")
+
+
+@pytest.mark.parametrize("final", [True, False])
+def test_a_window_that_is_missing_is_found(world, final):
+    of = of_kind(world, final)
+    places = [i for i, each in enumerate(world.topic) if each.key.startswith(f"s/{of}/")]
+    found(world, without(world, places), of, "not")
+    if not final:  # the one before is there still
+        found(world, without(world, world.wholes()[of]), of, " by ")
+
+
+def test_a_final_window_that_is_published_again_is_found(world):
+    of = of_kind(world, True)
+    places = world.wholes()[of]
+    again = [replace(world.topic[i]) for i in places]
+    found(world, world.topic + again, of, "is published twice")
+    found(world, world.topic + again[:1], of, "is published twice")
+    number = {"sequence": str(world.head()["sequence"]).encode(), "snapshot": b"0" * 32}
+    later = [replace(each, headers=each.headers | number) for each in again]
+    found(world, world.topic + later, of, "though it was final")
+    provisional = [replace(each, headers=each.headers | {"final": b"false"}) for each in later]
+    found(world, world.topic + provisional, of, "though it was final")
+    # where compaction has left the last one alone, its number is what tells
+    compacted = [each for each in world.compacted() if not each.key.startswith(f"s/{of}/")]
+    world_after = [replace(each, headers=each.headers | {"sequence": b"1"}) for each in again]
+    found(world, compacted + world_after, of, "published after")
+
+
+def test_a_window_that_is_said_to_be_final_too_early_or_not_at_all_is_found(world):
+    for final in (True, False):
+        of = of_kind(world, final)
+        label = {"final": b"false" if final else b"true"}
+
+        def relabelled(said, final=final):
+            said["window"]["final"] = not final
+
+        found(
+            world,
+            topic_with(world, bodies(world, of), relabelled, label),
+            of,
+            "closed" if not final else "provisional",
+        )
+        found(world, topic_with(world, bodies(world, of), relabelled), of, "the headers say")
+        found(world, topic_with(world, bodies(world, of), lambda said: None, label), of, "the headers say")
+
+
+def test_a_key_that_is_anothers_is_found(world):
+    for final in (True, False):
+        of = of_kind(world, final)
+        name, start = of.split("/")
+        for other in (f"{name}/{int(start) + 10_000}", f"{name}/{int(start) + 1}", f"20s/{start}"):
+            topic = [replace(each) for each in world.topic]
+            for i in world.wholes()[of]:
+                topic[i].key = topic[i].key.replace(of, other)
+            assert world.audit(topic=topic).verdict == "different"
+            for i in world.wholes()[of]:  # what it says goes with it, but for its counts
+                said = json.loads(topic[i].value)
+                shifted(said, int(other.split("/")[1]) - int(start))
+                topic[i].value = json.dumps(said).encode()
+            assert world.audit(topic=topic).verdict == "different"
+
+
+def test_a_tombstone_too_early_and_one_that_is_missing_are_found(world):
+    for final in (True, False):
+        of = of_kind(world, final)
+        verdict = world.audit(topic=world.topic + tombstones(world, of))
+        assert verdict.published is not None
+        assert verdict.published.startswith(f"window {of}: ")
+        found(world, world.topic + tombstones(world, of)[:1], of, "messages are there")
+    if not any(line["starts"] for line in world.head()["windows"].values()):
+        return
+    deleted = {each.key.rpartition("/")[0].removeprefix("s/") for each in world.topic if not each.value}
+    assert deleted
+    for of in deleted:
+        kept = [each for each in world.topic if each.value or not each.key.startswith(f"s/{of}/")]
+        found(world, kept, of, "and is still there")
+
+
+# --- the head ---------------------------------------------------------------------------------------------------------
+
+
+def with_head(world, change):
+    """The topic whose newest head says something else, and its bodies the same where they say it, too."""
+    (place,) = [i for i in world.wholes()["all"] if world.topic[i].key == "s/head"]
+    return topic_with(world, [place], change)
+
+
+def difference(world, change):
+    verdict = world.audit(topic=with_head(world, change))
+    assert verdict.verdict == "different"
+    return verdict.difference
+
+
+def test_every_field_of_the_head_that_is_another_is_found(world):
+    head = world.head()
+    name = "10s"
+    line = head["windows"][name]
+
+    def of_line(**said):
+        return lambda head: head["windows"][name].update(said)
+
+    assert "floor: " in difference(world, lambda head: head["floors"].update({"1": 5_000}))
+    assert "floor: " in difference(
+        world, lambda head: head["floors"].update({"1": head["floors"]["1"] + 10_000})
+    )
+    assert "closed up to" in difference(world, of_line(closed=line["closed"] + 10_000))
+    assert "closed" in difference(world, of_line(closed=line["closed"] - 10_000))
+    assert "closed" in difference(world, of_line(closed=0))
+    assert "rules: " in difference(world, lambda head: head["rules"]["0"][0].update(most_reports=9))
+    assert "rules: " in difference(world, lambda head: head["rules"]["1"][0].update(grace=9))
+    assert "rules: " in difference(
+        world, lambda head: head["rules"]["0"].append(head["rules"]["0"][0] | {"offset": 150})
+    )
+    assert "head after" not in difference(world, lambda head: head["windows"].pop(name))
+    assert "head: of fingerprint" in difference(world, lambda head: head.update(fingerprint="00000000"))
+    for what in ("reports", "offsets", "complete", "gaps", "uncounted", "sequence", "snapshot", "stream"):
+        other = {"reports": 3, "offsets": {"0": START}, "complete": False, "gaps": {"0": [[100, 101]]}}
+        other |= {"uncounted": [1], "sequence": head["sequence"] + 1, "snapshot": "0" * 32, "stream": "other"}
+        assert difference(world, lambda head, what=what, other=other: head.update({what: other[what]}))
+    if line["starts"]:
+        gone, more = line["starts"][1:], [*line["starts"], max(line["starts"]) + 990_000]
+        assert "left the list" in difference(
+            world, of_line(starts=[*line["starts"][:1], *line["starts"][2:]])
+        )
+        assert "still there" in difference(world, of_line(starts=gone))
+        assert "by head" in difference(world, of_line(starts=more))
+
+
+# --- what cannot be recounted, and what only looks like a difference --------------------------------------------------
+
+
+def test_what_retention_deleted_cannot_be_recounted_and_it_is_said():
+    world = World(4, HOPS).run()
+    finals, provisional = world.counts()
+    verdict = world.audit(begins={1: START + 40})
+    assert (verdict.verdict, verdict.published, verdict.recounted) == ("not recountable", None, 0)
+    gone = f"records before offset {START + 40} of partition 1 are gone"
+    assert verdict.unknown == f"{finals + provisional} windows cannot be recounted: {gone}"
+    # more than there can be is a difference all the same
+    of = of_kind(world, True)
+    topic = topic_with(world, bodies(world, of), lambda said: said.update(reports=1))
+    verdict = world.audit(begins={1: START + 40}, topic=topic)
+    assert verdict.verdict == "different"
+    assert verdict.published.startswith(f"window {of}: 1 reports published, ")
+    assert verdict.published.endswith(" recounted of what remains")
+
+
+def test_what_a_store_that_was_set_back_has_not_reached_is_not_looked_at():
+    far, behind = World(4, HOPS).run(), World(4, HOPS).run(to=105)
+    behind.topic = far.topic
+    verdict = behind.audit()
+    assert (verdict.verdict, verdict.difference) == ("equal", None)
+    assert 0 < verdict.recounted < verdict.finals
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_counting_that_began_anew_is_not_different_where_it_is_right(seed):
+    """The store lost everything, and the operator said to go on; the log's beginning was deleted, or not."""
+    lost = (0, 30, 60)[seed % 3]
+    world = World(seed, TENS if seed < 3 else MANY).run(to=60)
+    finals, provisional = world.counts()
+    head = world.open()
+    for p in (0, 1)[: 1 + seed % 2]:
+        each = world.partitions[p]
+        fresh = Partition(world.rng, each.counting.records, each.state.rules[-1].terms)
+        fresh.state.judge_by(head.judged(p))
+        if lost:
+            fresh.state.skip(START + lost)
+        fresh.state.admit(head.floors[p])
+        fresh.commits = 1000
+        fresh.counting.to(each.state.offset, droppings=False)
+        fresh.commit()
+        world.partitions[p] = fresh
+    world.publisher._let_go()
+    for again in range(2):
+        verdict = world.audit(begins=dict.fromkeys((0, 1)[: 1 + seed % 2], START + lost))
+        assert verdict.published is None
+        if lost:
+            assert verdict.verdict == "gap"
+            assert f"cannot be recounted: records before offset {START + lost} of partition 0" in (
+                verdict.unknown or ""
+            )
+            assert verdict.recounted <= verdict.finals - finals * (lost == 60)
+        else:
+            assert (verdict.verdict, verdict.difference) == ("equal", None)
+            assert verdict.recounted == verdict.finals >= finals
+        if not again:
+            world.run(to=LENGTH, since=60)
+    assert provisional
+
+
+def test_a_window_in_doubt_for_a_gap_is_not_complete_and_others_are():
+    world = World(5, TENS)
+    world.tick()
+    for each in world.partitions:
+        each.state.skip(START + 20)
+    world.run(to=LENGTH, since=20)
+    assert world.audit(begin=START + 20).published is None
+    said = {}
+    for of, places in world.wholes().items():
+        said.setdefault(json.loads(world.topic[places[-1]].value)["complete"], []).append(of)
+    assert said.keys() == {True, False}
+    for complete, listed in said.items():
+        for of in listed:
+            topic = topic_with(
+                world, bodies(world, of), lambda said, now=complete: said.update(complete=not now)
+            )
+            verdict = world.audit(begin=START + 20, topic=topic)
+            assert verdict.verdict == "different"
+            assert f"published as {'not ' * complete}complete" in verdict.published
+
+
+def test_a_partition_that_was_admitted_again_is_recounted():
+    """Heads were deleted: the next one says another floor, and what was counted before it has the one of before."""
+    for floors in ((0, 40_000), (30_000, 50_000), (30_000, 0)):
+        world = World(6, TENS)
+        for each, floor in zip(world.partitions, (floors[0], 0), strict=True):
+            each.state.admit(floor)
+            each.counting.to(START + 60, droppings=False)
+        state = world.partitions[0].state
+        state.give_up_floor()
+        assert state.floor is None
+        state.admit(floors[1])
+        for each in world.partitions:
+            each.counting.to(START + LENGTH, droppings=False)
+            each.commit()
+        assert world.audit().difference is None
+        (entry,) = state.readmitted
+        state.readmitted = [(entry[0], entry[1] + 20_000)]
+        world.partitions[0].commit()
+        assert world.audit().verdict == "different"
+
+
+def test_bounded_windows_are_recounted_where_the_lines_had_not_passed_them():
+    world = World(3, TENS)
+    world.tick()
+    ahead, behind = world.partitions
+    ahead.counting.to(START + LENGTH, droppings=False)
+    behind.counting.to(START + 5, droppings=False)
+    assert ahead.state.full
+    world.publisher._clock = iter(range(0, 10**6, 1000)).__next__
+    world.tick(3)
+    assert any(line["bounded"] for line in world.head()["windows"].values())
+    verdict = world.audit()
+    assert (verdict.verdict, verdict.difference) == ("equal", None)
+    assert verdict.recounted == verdict.finals > 0
+
+    def unbounded(head):
+        for line in head["windows"].values():
+            line["bounded"] = []
+
+    assert "where the closed line is" in difference(world, unbounded)
+
+
+def test_vectors_and_labels_in_parts_are_read(monkeypatch):
+    stream = STREAMS["grr-256"]
+    monkeypatch.setattr(encoding.encode_window, "__defaults__", (100, 100))
+    monkeypatch.setattr(encoding.encode, "__defaults__", (100, 100))
+    world = World(2, TENS, stream=stream).run(to=60)
+    assert any("/base/frequencies/2" in each.key for each in world.topic)
+    verdict = world.audit()
+    assert (verdict.verdict, verdict.difference) == ("equal", None)
+    assert verdict.recounted == verdict.finals > 0
+    of = next(of for of in world.wholes() if of != "all")
+    (place,) = [i for i in world.wholes()[of] if world.topic[i].key.endswith("/norm/frequencies/1")]
+    topic = [replace(each) for each in world.topic]
+    topic[place].value = topic[place].value[:-8] + b"\x01" * 8
+    found(world, topic, of, "norm: ")
+
+
+def test_windows_that_there_is_no_room_for_are_said_and_not_recounted(monkeypatch):
+    world = World(1, HOPS).run()
+    monkeypatch.setattr(verification, "_MOST_BYTES", 3 * 16 * 3)
+    finals, provisional = world.counts()
+    verdict = world.audit()
+    assert (verdict.verdict, verdict.finals, verdict.provisional) == ("equal", finals, provisional)
+    assert verdict.recounted + verdict.provisional_recounted == 3
+
+
+def test_what_is_of_another_stream_or_history_is_passed_over():
+    world = World(1, HOPS).run()
+    other = World(2, HOPS, stream=STREAMS["grr-256"]).run()
+    windows = [each for each in other.topic if each.headers.get("final") == b"true"]
+    known = {each.key for each in world.topic}
+    verdict = world.audit(topic=[each for each in windows if each.key not in known] + world.topic)
+    assert verdict.verdict == "equal"
+    # heads of before were deleted, and the numbers begin again
+    head = [replace(each, value=b"") for each in world.topic[:1]]
+    again = World(1, HOPS).run()
+    assert again.audit(topic=world.topic + head + again.topic).verdict == "equal"
+    assert again.audit(topic=world.topic + again.topic).verdict == "equal"
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_was_published_before_anything_was_to_be_deleted_is_no_difference(seed):
+    world = World(seed, MANY).run(to=60)
+    old = world.counts()
+    world.publisher = world.publisher_of(retain=30_000)
+    world.run(to=LENGTH, since=60)
+    assert any(not each.value for each in world.topic)
+    verdict = world.audit()
+    assert (verdict.verdict, verdict.difference) == ("equal", None)
+    assert verdict.finals >= old[0] - 1
