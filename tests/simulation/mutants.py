@@ -90,7 +90,8 @@ def _change(mutant: Mutant) -> None:
     for file, text in mutant.changed().items():
         if file.endswith(".py"):
             # what is compiled of it is kept for nobody: that of a function does not say what it calls
-            sys.meta_path.insert(0, _Changed(file, text.replace("cache=True", "cache=False")))
+            apart = text.replace('"cache": True', '"cache": False').replace("cache=True", "cache=False")
+            sys.meta_path.insert(0, _Changed(file, apart))
         else:
             texts[ROOT / file] = text
     read = Path.read_text

@@ -46,7 +46,7 @@ class Held:
         Where nothing was judged yet, a rule is stored with the first commit, but for one of windows: only what is
         stored is published, and who waits for a head to name it would wait for ever.
         """
-        told = self.metadata.flush != "" or self.waiting
+        told = self.metadata.flush != "" or self.waiting or self.state.windowing is not None
         ruled = told and self.metadata.totals != layout.totals(self.state)
         return self.state.offset != self.metadata.offset or ruled
 
