@@ -7,6 +7,7 @@ gone, because retention deleted them or counting began anew behind them, what is
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -177,6 +178,7 @@ class Published:
                     self._expect_right(said, count)
                     finals += said.final
                     provisional += not said.final and said.name != "all"
+            _expect_named(self.said)
             if self._faults:
                 raise Difference(self._faults[0])
             if self._latest is not None:
@@ -223,6 +225,19 @@ class Published:
                 f"{said}: frequency[{v}] is {float(found[v])} as published, {float(expected[v])} recounted;"
                 f" {len(differing)} of {len(expected)} differ"
             )
+
+
+def _expect_named(said: Iterable[Said]) -> None:
+    """Sees that what is of one snapshot is of the same offsets, and that each names the partitions of those before.
+
+    Raises:
+        Difference: it is not so.
+    """
+    for before, each in pairwise(sorted(said, key=lambda each: each.sequence)):
+        if lacking := sorted(before.offsets.keys() - each.offsets.keys()):
+            raise Difference(f"{each}: partition {lacking[0]} is not named, as in {before}")
+        if each.sequence == before.sequence and each.offsets != before.offsets:
+            raise Difference(f"{each}: other offsets than in {before}, of the same snapshot")
 
 
 def _expect_possible(said: Said, count: _Count, partitions: Collection[int]) -> None:
