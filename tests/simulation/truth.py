@@ -79,7 +79,7 @@ class Truth:
     ) -> Counted:
         """Counts [start, offset) without the gaps, by the recorded rules."""
         log = self.log(lineage, partition)
-        assert offset <= log.stable or log.cut_to is not None, "what is not decided was counted"
+        assert offset <= max(start, log.stable) or log.cut_to is not None, "what is not decided was counted"
         return self._recounts.at(log, start, offset, list(gaps), ruled, floor or 0)
 
     def log(self, lineage: Mapping[str, str], partition: int) -> Partition:
