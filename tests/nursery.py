@@ -32,11 +32,8 @@ class Born:
 
     def __init__(self, nursery: "Nursery", pid: int, command: str) -> None:
         self.pid, self.args = pid, command
+        self.returncode: int | None = None
         self._nursery = nursery
-
-    @property
-    def returncode(self) -> int | None:
-        return self._nursery.codes.get(self.pid)
 
     def poll(self) -> int | None:
         self._nursery.listen(0)
@@ -63,14 +60,10 @@ class Born:
 
 
 class Nursery:
-    """This side of the process that forks; a context manager.
-
-    Attributes:
-        codes: the exit codes of those that ended, by process id.
-    """
+    """This side of the process that forks; a context manager."""
 
     def __init__(self) -> None:
-        self.codes: dict[int, int] = {}
+        self._alive: dict[int, Born] = {}  # an id is another process's once its own has ended
         self._lock = threading.Lock()
 
     def __enter__(self) -> Self:
@@ -98,7 +91,8 @@ class Nursery:
             self._socket.sendall(json.dumps(told).encode())
             while (pid := self._hear().get("born")) is None:
                 pass
-        return Born(self, pid, f"python -m {module} run {' '.join(options)}")
+            born = self._alive[pid] = Born(self, pid, f"python -m {module} run {' '.join(options)}")
+        return born
 
     def listen(self, seconds: float) -> None:
         """Takes note of one that ended, if one does within these seconds."""
@@ -112,7 +106,7 @@ class Nursery:
             raise ChildProcessError(f"what forks workers ended with exit code {self._process.wait()}")
         said: dict[str, Any] = json.loads(message)
         if "ended" in said:
-            self.codes[said["ended"]] = said["code"]
+            self._alive.pop(said["ended"]).returncode = said["code"]
         return said
 
 
