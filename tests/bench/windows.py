@@ -23,9 +23,10 @@ PATIENT = Windowing(("all", "24h every 1h"), grace=24 * UNITS["h"], out_of_order
 
 
 def lines() -> Iterator[Line]:
-    """Records a second, where a batch is of some minutes and of some hours, and where each record is of any pane."""
+    """Records a second, where a batch is of some seconds, as in a live stream, of minutes or hours, as where a log is
+    counted again, and where each record is of any pane."""
     stream = ldp.Stream("bench", ldp.GRR("1", domain_size=1024))
-    for (records, n), span, order in itertools.product(SIZES, ("10m", "1h", "6h"), JITTERS):
+    for (records, n), span, order in itertools.product(SIZES, ("10s", "10m", "1h", "6h"), JITTERS):
         fewer = min(n, 8) if span == "6h" else n  # no head closes panes here, and there is room for 54
         log = batches(stream, records, fewer, int(span[:-1]) * UNITS[span[-1]], JITTERS[order])
         yield line(stream, log, f"count in windows, {records} in {span} a batch, {order}", WINDOWED)
