@@ -7,7 +7,7 @@ import pytest
 from tests.simulation.history import history
 from tests.simulation.running import run
 
-HISTORIES, BLOCKS = 20_000, 5
+HISTORIES, BLOCKS = 20_000, 10
 HAPPENED: dict[int, collections.Counter[str]] = {}
 """What happened in each block of histories."""
 OFTEN = (
