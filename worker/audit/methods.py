@@ -132,6 +132,8 @@ def _mle_apx(of: Estimate, _found: Vector) -> Vector:
 
     So f = (f̃ + x·Q)/(1 − x·B), and x follows from the sum of those that are positive.
     """
+    if len(of.base) == 1:
+        return np.ones(1)  # p is 1, and there is nothing to divide by
     p, q = of.p, of.q
     variance, more = float(q * (1 - q)), float((p - q) * (1 - p - q))
     possible = np.clip(of.base, float(-q / (p - q)), float((1 - q) / (p - q)))

@@ -43,6 +43,11 @@ class Snapshots:
         except Incomplete:
             return None  # the rest of it is in the next poll
 
+    def messages(self) -> dict[str, tuple[dict[str, bytes], bytes]]:
+        """The newest message of each key so far: its headers and its value."""
+        self._read()
+        return dict(self._received)
+
     def window(self, name: str, start: int) -> Snapshot | None:
         """The newest whole snapshot of a window so far."""
         self._read()
