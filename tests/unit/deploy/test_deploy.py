@@ -64,7 +64,11 @@ def test_what_the_image_copies_is_there_and_not_ignored() -> None:
 
 def test_every_kernel_is_compiled_into_the_image() -> None:
     sources = [path for package in ("ldp", "worker") for path in (ROOT / package).rglob("*.py")]
-    kernels = {path.parent for path in sources if "cache=True" in path.read_text(encoding="utf-8")}
+    kernels = {
+        path.parent
+        for path in sources
+        if re.search(r"cache=True|.cache.: True", path.read_text(encoding="utf-8"))
+    }
     touched = set(re.findall(r"/site-packages/(\S+)/\*\.py", DOCKERFILE))
     assert touched == {folder.relative_to(ROOT).as_posix() for folder in kernels}
     service = (ROOT / "worker/service/run.py").read_text(encoding="utf-8")
