@@ -215,6 +215,8 @@ class Letters(KafkaDeadLetters):
     def add(self, batch: Batch, verdicts: npt.NDArray[np.uint8]) -> int:
         producer, partition = self._producer, batch.partition
         producer.sent.clear()
+        for at in range(batch.start, batch.end):
+            producer.truth.unreadable.pop((partition, at), None)  # of a topic of before
         for one in batch.unreadable:
             producer.truth.unreadable[partition, one.offset] = (partition, one.end - 1)
         left_out = super().add(batch, verdicts)

@@ -12,7 +12,6 @@ SAMPLE = [
     "what is held is not claimed",
     "step 3: the letters are safe",
     "step 6: Kafka confirms",
-    "COUNTED is never lowered",
     "a cut that is behind",
     "the sequence",
     "committed records",

@@ -137,8 +137,8 @@ class Truth:
         """Only what no window needs any more is dropped; there are no more panes than the rules have room for."""
         assert state.dropped <= state.closed, "an open pane is dropped"
         assert len(state.cells) - 1 <= room, "more panes than there may be"
-        if "heads" in self.world.lossy:
-            return
+        if "heads" in self.world.lossy or state.watermark is None:
+            return  # who has accepted nothing has no panes to drop
         head = self.heads[-1] if self.heads else {}
         assert state.floor in (None, head.get("floors", {}).get(str(partition))), "a floor that no head says"
         lines = head.get("windows", {})
