@@ -434,11 +434,8 @@ class Oracle(ABC):
         import numpy as np
 
         column = reports[name]
-        flags, native = (
-            column.flags,
-            column.dtype.isnative,
-        )  # np.require is slow to find that all is as it should be
-        if not (flags.c_contiguous and flags.aligned and native):
+        # np.require takes long to find that all is as it should be
+        if not (column.flags.c_contiguous and column.flags.aligned and column.dtype.isnative):
             column = np.require(column, column.dtype.newbyteorder("="), ["C", "A"])
         column = column.view()
         column.flags.writeable = False
