@@ -22,6 +22,6 @@ def test_nothing_is_lost_or_doubled_by_what_happens_to_stores_brokers_and_clocks
     assert ended["reports_counted"] == ended["reports_sent"]
     assert ended["records_rejected"] == ended["malformed_sent"]
     assert ended["unacknowledged"] == 0
-    assert ended["windows_final"] > ended["windows_deleted"] > 0
+    assert ended["windows_final"] >= ended["windows_deleted"] > 0
     assert ended["records_late"] > 0
     assert ended["records_undated"] > 0
