@@ -7,7 +7,7 @@ import collections
 import sys
 import time
 
-from tests.simulation.running import OPEN, run
+from tests.simulation.running import run
 
 
 def main() -> None:
@@ -20,9 +20,6 @@ def main() -> None:
     print()
     for what, often in sorted(total.items()):
         print(f"{often:9} {what}")
-    for seed, why in OPEN.items():
-        if first <= seed < first + count:
-            print(f"left out: {seed}, as {why}")
 
 
 if __name__ == "__main__":

@@ -13,15 +13,6 @@ from tests.simulation.history import history
 PROCESSES = 2
 BLOCK = 50
 """Histories that a process runs at a time."""
-_ONE_REVISION = (
-    "its configurations have one revision and other windows each, so none is ever final, and room runs out"
-)
-OPEN = {
-    2766: _ONE_REVISION,
-    3318: _ONE_REVISION,
-    9624: "a transaction's end that is sent twice comes again while the next one is open, and commits its first part",
-}
-"""Seeds whose histories are wrong as of now, and why; they are left out."""
 
 
 def run(count: int, first: int = 0) -> Iterator[tuple[int, collections.Counter[str]]]:
@@ -50,6 +41,5 @@ def settle() -> None:
 def _block(end: int, first: int) -> collections.Counter[str]:
     happened: collections.Counter[str] = collections.Counter()
     for seed in range(first, min(first + BLOCK, end)):
-        if seed not in OPEN:
-            happened.update(history(seed))
+        happened.update(history(seed))
     return happened

@@ -214,7 +214,7 @@ class Producer:
                 self.log.decide(self.identity, "committed", must)
 
         self.begun = False
-        self.world.call(f"commit transaction {self.identity}", effect, TIMED_OUT)
+        self.world.call(f"commit transaction {self.identity}", effect, TIMED_OUT, told=True)
 
     def close(self, timeout: float) -> None:
         self.closed = True

@@ -145,14 +145,8 @@ class Windows:
             return
         since = max(one.since.get(window, next_start(window, one.watermark)) for one in counted.values())
         begin = max(old["closed"], since - every + length)
-        if not all(window in one.since for one in counted.values()):
-            assert not published, f"{window} is published, and some partition does not count it"
-            assert line["closed"] == begin
-            return
         named = last.get("floors", {})
-        own = {
-            int(p): counted[int(p)].closed if int(p) in counted and p in named else 0 for p in head["floors"]
-        }
+        own = {p: self._own(window, counted.get(p), str(p) in named) for p in map(int, head["floors"])}
         passed = max(begin, last_end(window, min(own.values())))
         if line["closed"] > passed:
             self.world.note("bounded", window, line)
@@ -163,6 +157,9 @@ class Windows:
             assert line["bounded"] == old["bounded"] or line["closed"] > begin, (
                 "bounded, and nothing is passed"
             )
+        if not all(window in one.since for one in counted.values()):
+            assert not published, f"{window} is published, and some partition does not count it"
+            return
         found = {s for one in counted.values() for pane in one.panes for s in starts(window, pane)}
         due = {s for s in found if s >= since and begin < s + length <= line["closed"]}
         finals = {start for start, body in published.items() if body["final"]}
@@ -173,6 +170,11 @@ class Windows:
         assert all(since <= start and start + length > begin for start in published), "a window of before"
         for start, body in published.items():
             assert body["final"] == (start + length <= line["closed"])
+
+    @staticmethod
+    def _own(window: str, counted: Counted | None, named: bool) -> int:
+        """Returns how far one partition has closed such windows; not at all where it has none, or is not named."""
+        return counted.closed if counted is not None and named and window in counted.since else 0
 
     def _goes_on(self, line: Mapping[str, Any], old: Mapping[str, Any]) -> bool:
         """Returns whether the last stretch of what is bounded was made longer."""

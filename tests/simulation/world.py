@@ -98,11 +98,17 @@ class World(Scheduler):
         """What happened that a stream may stop for."""
 
     def call(
-        self, what: str, effect: Callable[[], T], error: Callable[[], Exception], writes: bool = True
+        self,
+        what: str,
+        effect: Callable[[], T],
+        error: Callable[[], Exception],
+        writes: bool = True,
+        told: bool = False,
     ) -> T:
         """Runs one step of a worker against the outside, with the fate that the history has for it.
 
-        What ``writes`` may also happen after its caller has given it up, whatever became of the caller, and twice.
+        What ``writes`` may also happen after its caller has given it up, whatever became of the caller, and twice: it
+        was sent again as no answer came, of which the caller hears if it is ``told``.
         """
         self.sleep()
         rng, faults, task = self.rng, self.faults, self.current
@@ -124,6 +130,8 @@ class World(Scheduler):
         if writes and rng.random() < faults.twice:
             self.note("sent twice", what)
             self.late.append((what, effect))
+            if told:
+                raise error()
         if rng.random() < faults.crash:
             self.note("crash after a step", what)
             self.kill(task.member)

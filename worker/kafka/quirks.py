@@ -24,6 +24,7 @@ from kafka.net import manager
 from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
 from kafka.protocol import parser
 from kafka.protocol.frame import KafkaBytes
+from kafka.protocol.producer import EndTxnRequest
 from kafka.structs import MemberState
 
 # --- connections --------------------------------------------------------------------------------------------
@@ -209,6 +210,31 @@ def ask_again(producer: KafkaProducer) -> None:
             return False
 
     client.await_ready = is_ready
+
+
+def end_once(producer: KafkaProducer) -> None:
+    """Has a transactional producer fail when it asked for the end of a transaction more than once, though it got it.
+
+    Upstream sends that again when its connection is lost, in the same epoch as the next transaction: what was on its
+    way before may come while that one is open, and commits its first part. Who starts anew after the failure has a
+    new epoch, of which the old request is none. Gone when each transaction has an epoch of its own (EndTxn, version 5).
+    """
+    manager, commit = producer._transaction_manager, producer.commit_transaction
+    enqueue, again = manager._enqueue_request, list[Any]()
+
+    def enqueue_noting(request: Any) -> None:
+        if request.is_retry and isinstance(request.request, EndTxnRequest):
+            again.append(request)
+        enqueue(request)
+
+    def commit_once() -> None:
+        commit()
+        if again:
+            raise KafkaConnectionError(
+                "the end of a transaction was asked for twice, as the connection was lost"
+            )
+
+    manager._enqueue_request, producer.commit_transaction = enqueue_noting, commit_once
 
 
 def drop(producer: KafkaProducer) -> None:

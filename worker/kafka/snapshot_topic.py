@@ -45,6 +45,7 @@ class SnapshotTopic:
             allow_auto_create_topics=False,
         )
         quirks.ask_again(producer)
+        quirks.end_once(producer)
         return producer
 
     def admin(self) -> Any:

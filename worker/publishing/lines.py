@@ -74,9 +74,8 @@ def decide(
         since = max(_since(window, state) for state in states.values())
         old = head.lines.get(name, Line(0))
         before = Line(max(old.closed, since - window.every + window.length), old.bounded, old.starts)
-        lines[name] = before
+        lines[name] = _closed(window, before, head, states, partitions, still)
         if all(name in state.since for state in states.values()):
-            lines[name] = _closed(window, before, head, states, partitions, still)
             first = max(since, *(state.dropped for state in states.values()))
             due += _due(window, before, lines[name], first, states)
     # what is admitted now begins where every line has come to
@@ -101,16 +100,17 @@ def _closed(
     still: Callable[[int], bool],
 ) -> Line:
     """Returns the next line of one name's windows."""
-    # one without a state, or that no head names yet, has closed nothing
+    # one without a state or without such windows, or that no head names yet, has closed nothing
+    having = {p: state for p, state in states.items() if window.name in state.since}
     own = {
-        p: states[p].closed if p in states and p in head.floors else 0 for p in {*partitions, *head.floors}
+        p: having[p].closed if p in having and p in head.floors else 0 for p in {*partitions, *head.floors}
     }
     passed = max(before.closed, window.last_end(min(own.values(), default=0)))
     # as many as one snapshot takes; windows without reports are passed at once
-    ends = sorted({start + window.length for start in _starts(window, states)})
+    ends = sorted({start + window.length for start in _starts(window, having)})
     ends = [end for end in ends if before.closed < end <= passed]
     passed = ends[MOST_AT_ONCE - 1] if len(ends) > MOST_AT_ONCE else passed
-    oldest = [min(state.panes).start for state in states.values() if state.full]
+    oldest = [min(state.panes).start for state in having.values() if state.full]
     if not oldest:
         return Line(passed, before.bounded, before.starts)
     # the last window that has the oldest pane of who has no room

@@ -16,7 +16,7 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition, errors
 from kafka.coordinator.base import Generation
 from kafka.net import manager, transport
 from kafka.producer.sender import Sender
-from kafka.producer.transaction_manager import TransactionManager
+from kafka.producer.transaction_manager import EndTxnHandler, ProducerIdAndEpoch, TransactionManager
 from kafka.protocol.frame import KafkaBytes
 from kafka.structs import MemberState
 
@@ -309,6 +309,47 @@ def test_a_request_whose_connection_is_lost_is_asked_again():
     asking = Asking()
     quirks.ask_again(SimpleNamespace(_sender=asking.sender))
     assert asking.ask() == ["the end of a transaction"]
+
+
+class Ending:
+    """A producer whose transaction ends after the connection was lost so many times."""
+
+    def __init__(self, lost):
+        self.lost, self.ended = lost, 0
+        self._transaction_manager = TransactionManager(transactional_id="id", api_version=(4, 0))
+        self._transaction_manager.set_producer_id_and_epoch(ProducerIdAndEpoch(7, 1))
+
+    def commit_transaction(self):
+        manager = self._transaction_manager
+        manager._enqueue_request(EndTxnHandler(manager, committed=True))
+        for _ in range(self.lost):
+            _, _, handler = manager._pending_requests.pop()
+            manager._in_flight_request_correlation_id = 1
+            handler.on_complete(1, errors.KafkaConnectionError())
+        self.ended += 1
+
+
+def test_the_end_of_a_transaction_is_sent_again_in_the_same_epoch_upstream():
+    ending = Ending(lost=1)
+    ending.commit_transaction()
+    (request,) = (
+        handler.request
+        for *_, handler in ending._transaction_manager._pending_requests
+        if isinstance(handler, EndTxnHandler)
+    )
+    assert (request.producer_id, request.producer_epoch) == (7, 1)
+    assert "max_version=3" in inspect.getsource(
+        EndTxnHandler
+    )  # from version 5 on the brokers change the epoch
+
+
+@pytest.mark.parametrize("lost", [0, 1, 2])
+def test_who_asked_twice_for_the_end_of_a_transaction_is_told(lost):
+    ending = Ending(lost)
+    quirks.end_once(ending)
+    with contextlib.nullcontext() if lost == 0 else pytest.raises(errors.KafkaConnectionError, match="twice"):
+        ending.commit_transaction()
+    assert ending.ended == 1
 
 
 def test_a_transaction_whose_batch_is_cut_in_two_waits_for_the_halves():
