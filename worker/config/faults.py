@@ -1,5 +1,6 @@
 """Faults: what is said of a wrong value, by its key, the value if it can be no secret, and what is allowed."""
 
+import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, get_args
 
@@ -50,7 +51,10 @@ def _fault(fault: Any) -> str:
     value = None if kind == "missing" else fault["input"]
     key = "".join(f"[{part}]" if isinstance(part, int) else f".{key_name(part)}" for part in path)[1:]
     if kind == "extra_forbidden":  # its value may be a secret whose key is misspelt
-        return f"{key}: no such key; there are {', '.join(_model(path[:-1]).model_fields)}"
+        keys = list(_model(path[:-1]).model_fields)
+        close = difflib.get_close_matches(str(path[-1]), keys, n=1)
+        meant = f"did you mean {close[0]}? " if close else ""
+        return f"{key}: no such key; {meant}there are {', '.join(keys)}"
     allowed = _ALLOWED[kind].format_map(fault.get("ctx", {})) if kind in _ALLOWED else fault["msg"]
     if isinstance(value, Mapping) and kind == "value_error":  # about several keys of it
         return f"{key}: {allowed}"

@@ -2,7 +2,7 @@
 
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ import ldp
 from worker.config import certificates
 from worker.config.environment import FILE_VARIABLE, override, traced
 from worker.config.faults import ConfigError, config_error, reason
+from worker.config.lines import line_of
 from worker.config.redaction import position, shown_path
 from worker.config.schema import DeadLetters, File, Http, Kafka, Redis, Snapshots, secret
 from worker.config.streams import Served, served_from
@@ -85,7 +86,8 @@ def load(path: Path, environ: Mapping[str, str] | None = None) -> Config:
         ConfigError: the file cannot be read, is not TOML, or says something that is not allowed.
     """
     try:
-        tree = tomllib.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        tree = tomllib.loads(text)
     except FileNotFoundError:
         raise ConfigError(
             f"{shown_path(path)}: there is no such file; name one by --config or {FILE_VARIABLE}"
@@ -94,7 +96,12 @@ def load(path: Path, environ: Mapping[str, str] | None = None) -> Config:
         raise ConfigError(f"{shown_path(path)}: cannot be read ({reason(error)})") from None
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{shown_path(path)}: not valid TOML{position(error)}") from None
-    return _checked(tree, path.parent, os.environ if environ is None else environ)
+
+    def placed(fault: str) -> str:
+        line = line_of(text, fault.partition(": ")[0])
+        return fault if line is None else f"{shown_path(path)}:{line}: {fault}"
+
+    return _checked(tree, path.parent, os.environ if environ is None else environ, placed)
 
 
 def parse(text: str, environ: Mapping[str, str] | None = None) -> Config:
@@ -107,17 +114,19 @@ def parse(text: str, environ: Mapping[str, str] | None = None) -> Config:
         tree = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"not valid TOML{position(error)}") from None
-    return _checked(tree, Path(), environ or {})
+    return _checked(tree, Path(), environ or {}, str)
 
 
-def _checked(tree: dict[str, Any], folder: Path, environ: Mapping[str, str]) -> Config:
-    """Returns what a file's tree and the environment say together."""
+def _checked(
+    tree: dict[str, Any], folder: Path, environ: Mapping[str, str], placed: Callable[[str], str]
+) -> Config:
+    """Returns what a file's tree and the environment say together; a fault says which variable or place it is of."""
     variables = override(tree, environ)
     try:
         return _config(tree, folder)
     except ConfigError as error:
-        faults = str(error).splitlines()
-    raise ConfigError("\n".join(traced(fault, variables) for fault in faults))
+        faults = [(fault, traced(fault, variables)) for fault in str(error).splitlines()]
+    raise ConfigError("\n".join(placed(fault) if told == fault else told for fault, told in faults))
 
 
 def _config(tree: Mapping[str, Any], folder: Path) -> Config:

@@ -92,7 +92,7 @@ def test_a_members_name_is_one_that_kafka_takes(name):
         ),
         ("[[http]]\nport = 0" + STREAM, "http: a list given; a table is needed, under [http]"),
         ("x = 1" + STREAM, "x: no such key; there are group, commit_every_seconds, kafka, redis, http,"),
-        ("[http]\nprot = 1" + STREAM, "http.prot: no such key; there are host, port"),
+        ("[http]\nprot = 1" + STREAM, "http.prot: no such key; did you mean port? there are host, port"),
         ("[http]\nstr = 1" + STREAM, "http.str: no such key; there are host, port"),
         (STREAM.replace("domain_size", "size"), "streams[0].size: no such key; there are name, topic, "),
         (STREAM.replace("name", "# name"), "streams[0].name: nothing given; it is needed"),
@@ -408,7 +408,11 @@ def test_the_environment_overrides():
 @pytest.mark.parametrize(
     ("variable", "text", "expected"),
     [
-        ("HTTP__PROT", "1", "http.prot (LDP_WORKER_HTTP__PROT): no such key; there are host, port"),
+        (
+            "HTTP__PROT",
+            "1",
+            "http.prot (LDP_WORKER_HTTP__PROT): no such key; did you mean port? there are host, port",
+        ),
         ("HTTP__PORT", "web", "http.port (LDP_WORKER_HTTP__PORT): a text given; a whole number is needed"),
         (
             "KAFKA__BOOTSTRAP_SERVERS",
