@@ -13,7 +13,7 @@ from kafka.admin import OffsetSpec, TransactionState
 
 from tests.integration.harness import TIMEOUT_SECONDS, Sending, World, assert_snapshot_topic, until
 from worker import check, config
-from worker.cli import watch
+from worker.cli import shown
 
 pytestmark = pytest.mark.integration
 
@@ -210,7 +210,7 @@ def test_point_5_a_worker_on_another_redis_makes_snapshots_incomplete(kafka, red
         assert not found.complete
         assert publisher.metric("snapshot_complete") == 0
         assert publisher.events("snapshot.uncounted")[-1]["partitions"] == left_out
-        assert watch.gaps(found.cut) == ", ".join(f"partition {p} is not counted" for p in left_out)
+        assert shown.gaps(found.cut) == ", ".join(f"partition {p} is not counted" for p in left_out)
 
 
 def test_point_6_redis_set_back_beyond_the_logs_start_is_state_loss(kafka, redis_url, tmp_path):

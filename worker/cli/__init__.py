@@ -3,7 +3,7 @@
 Exit codes: 0 asked to stop, or all is well; 1 a failure; 2 usage or configuration; 3 an audit that could not tell.
 """
 
-from worker.cli import audit, check, create_topics, dead_letters, document, run, simulate, watch
+from worker.cli import audit, check, create_topics, dead_letters, document, init, run, simulate, watch
 from worker.cli.command import cli
 
 __all__ = [
@@ -13,6 +13,7 @@ __all__ = [
     "create_topics",
     "dead_letters",
     "document",
+    "init",
     "main",
     "run",
     "simulate",

@@ -1,19 +1,19 @@
 """Recounts a topic and compares."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from worker.cli.command import amount, bar, command, complain, json_option, reach, show, stream_option
+from worker.cli.command import amount, bar, command, complain, json_option, reach, show, streams_option
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
     from worker.audit import PartitionVerdict, StreamVerdict
-    from worker.config import Config
+    from worker.config import Config, Served
 
 EXIT_CODES: Mapping[str, int] = {
     "different": 1,
@@ -26,7 +26,7 @@ EXIT_CODES: Mapping[str, int] = {
 
 
 @command("audit")
-@stream_option
+@streams_option
 @json_option
 def audit(config: "Config", stream: str | None, as_json: bool) -> int:
     """Recount the topic and compare with Redis.
@@ -45,32 +45,55 @@ def audit(config: "Config", stream: str | None, as_json: bool) -> int:
     is there, final or not; whether each is complete, and whether each method's numbers are what it makes of the plain
     estimate. What lacks records that are deleted by now cannot be recounted, which is said.
 
-    --json prints, for the stream and for each of its partitions: verdict; equal; counted, whether anything was
-    yet; difference, the first one, or what else keeps it from being equal, or null; records, reports, malformed,
-    which were read again; rejected, the malformed ones by reason; late, records that came too late for their pane;
-    panes, how many are kept; lag, offsets not counted yet. For a partition also its number, start and offset, and
-    the stretches [from, to) of gaps, recorded as lost, and deleted, which cannot be recounted. For the stream also
-    finals and provisional, how many windows are published that are final and that are not, recounted and
-    provisional_recounted, how many of these were recounted, and unknown, what cannot be recounted of what is
-    published, or null.
+    Of several streams each is audited, a line each; the exit code is 1 if any is 1, else 3 if any is 3.
+
+    --json prints, for the stream, in a list where there are several, and for each of its partitions: verdict; equal;
+    counted, whether anything was yet; difference, the first one, or what else keeps it from being equal, or null;
+    records, reports, malformed, which were read again; rejected, the malformed ones by reason; late, records that
+    came too late for their pane; panes, how many are kept; lag, offsets not counted yet. For a partition also its
+    number, start and offset, and the stretches [from, to) of gaps, recorded as lost, and deleted, which cannot be
+    recounted. For the stream also finals and provisional, how many windows are published that are final and that are
+    not, recounted and provisional_recounted, how many of these were recounted, and unknown, what cannot be recounted
+    of what is published, or null.
     """  # noqa: D301
-    from worker.audit import AuditError, verify
     from worker.observe import logs
 
     logs.silence()
-    served = config.served(stream)
+    if stream is not None or len(config.streams) == 1:
+        verdict = _verdict(config, config.served(stream))
+        if verdict is not None and as_json:
+            click.echo(json.dumps(in_json(verdict), indent=2))
+        elif verdict is not None:
+            show(render(verdict))
+        return _code([verdict])
+    verdicts = []
+    for served in config.streams:
+        verdicts.append(verdict := _verdict(config, served, f"{served.stream.name}: "))
+        if verdict is not None and not as_json:
+            click.echo(f"{verdict.stream}: {outcome(verdict)}")
+    if as_json:
+        click.echo(json.dumps([in_json(verdict) for verdict in verdicts if verdict is not None], indent=2))
+    return _code(verdicts)
+
+
+def _verdict(config: "Config", served: "Served", prefix: str = "") -> "StreamVerdict | None":
+    """Audits a stream; where that cannot be done, says why on stderr and returns None."""
+    from worker.audit import AuditError, verify
+    from worker.kafka.topics import TopicError
+
     try:
         reach(config, served.topic)
-        with bar("recounting", "offsets") as move:
-            verdict = verify(served, config, move)
-    except AuditError as error:
-        complain(str(error))
-        return 1
-    if as_json:
-        click.echo(json.dumps(in_json(verdict), indent=2))
-    else:
-        show(render(verdict))
-    return EXIT_CODES[verdict.verdict]
+        with bar(f"recounting {served.stream.name}", "offsets") as move:
+            return verify(served, config, move)
+    except (AuditError, TopicError) as error:
+        complain(f"{prefix}{error}")
+        return None
+
+
+def _code(verdicts: "Sequence[StreamVerdict | None]") -> int:
+    """Returns the exit code: 1 before 3 before 0."""
+    codes = {1 if verdict is None else EXIT_CODES[verdict.verdict] for verdict in verdicts}
+    return 1 if 1 in codes else max(codes)
 
 
 def render(verdict: "StreamVerdict") -> "RenderableType":

@@ -144,6 +144,9 @@ def bar(what: str, unit: str) -> Iterator[Callable[[int, int], None]]:
 stream_option = click.option(
     "--stream", metavar="NAME", help="Which stream; needed if the configuration has several."
 )
+streams_option = click.option(
+    "--stream", metavar="NAME", help="Only this stream, in full; else all, a line each."
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 
 

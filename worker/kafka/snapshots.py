@@ -41,7 +41,7 @@ class SnapshotReader:
     def __init__(
         self, config: Config, stream: str, window: str = ALL_TIME.name, start: int | None = None
     ) -> None:
-        self._stream, self._window, self._start = stream, window, start
+        self.stream, self._window, self._start = stream, window, start
         self._newest: dict[str, tuple[dict[str, bytes], bytes]] = {}
         self._windows: dict[str, Period] = {}
         of_newest = start is None and window != ALL_TIME.name
@@ -107,7 +107,7 @@ class SnapshotReader:
     @property
     def head(self) -> Mapping[str, Any] | None:
         """What the newest head says, as far as the topic was read; None for none."""
-        _, value = self._newest.get(f"{self._stream}/head", ({}, b""))
+        _, value = self._newest.get(f"{self.stream}/head", ({}, b""))
         said: dict[str, Any] | None = json.loads(value) if value else None
         return said
 
@@ -126,14 +126,14 @@ class SnapshotReader:
         for records in polled.values():
             for record in records:
                 key = (record.key or b"").decode(errors="replace")
-                if key.startswith(f"{self._stream}/"):
+                if key.startswith(f"{self.stream}/"):
                     self._take(key, dict(record.headers), record.value, record.timestamp)
         return bool(polled)
 
     def _take(self, key: str, headers: dict[str, bytes], value: bytes | None, timestamp: int) -> None:
         """Keeps a message if it is of what is read, and forgets what it takes the place of."""
         _, kind, *rest = key.split("/")
-        prefix = f"{self._stream}/{kind}/{rest[0]}/" if len(rest) > 1 else ""
+        prefix = f"{self.stream}/{kind}/{rest[0]}/" if len(rest) > 1 else ""
         if value is None:
             self._newest.pop(key, None)
             self._windows.pop(prefix, None)
@@ -158,7 +158,7 @@ class SnapshotReader:
 
     def _prefix(self, start: int | None) -> str:
         """Returns how the keys begin of what is read."""
-        return f"{self._stream}/{self._window}/" + ("" if start is None else f"{start}/")
+        return f"{self.stream}/{self._window}/" + ("" if start is None else f"{start}/")
 
     def _caught_up(self) -> bool:
         end = self._consumer.highwater(self._partition)
@@ -181,8 +181,8 @@ class SnapshotReader:
 
     def _assembled(self) -> Snapshot:
         if self._window == ALL_TIME.name:
-            return assemble(self._stream, self._newest)
+            return assemble(self.stream, self._newest)
         if self._followed is None:
-            raise Incomplete(f"no message of windows {self._window!r} of {self._stream!r} is here")
+            raise Incomplete(f"no message of windows {self._window!r} of {self.stream!r} is here")
         start = int(self._followed.split("/")[2])
-        return assemble_window(self._stream, self._newest, self._window, start)
+        return assemble_window(self.stream, self._newest, self._window, start)

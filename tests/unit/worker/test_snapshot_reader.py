@@ -15,7 +15,7 @@ from ldp.snapshot import Cut, Line, Period
 from tests.unit.ldp.test_snapshot_vectors import WITH_WINDOWS, topic
 from tests.unit.worker.test_cli import GOOD as WITHOUT_LABELS
 from worker import config as configuration
-from worker.cli import cli
+from worker.cli import cli, shown
 from worker.cli import watch as command
 from worker.counting.head import Head
 from worker.kafka import snapshots
@@ -319,5 +319,5 @@ def test_a_window_that_lacks_reports_is_not_complete():
     one = taken(hour(1, final=True))
     console = Console(width=100)
     with console.capture() as captured:
-        console.print(command.render(replace(one, complete=False), (), 2, 7.0, 100))
+        console.print(shown.render(replace(one, complete=False), (), 2, 7.0, 100))
     assert "7 s old, NOT COMPLETE\n" in captured.get()

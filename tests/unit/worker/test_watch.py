@@ -1,6 +1,7 @@
 """watch: what is shown is what the snapshot says, and nothing of it is cut off."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,7 +10,8 @@ from rich.console import Console
 import ldp
 from ldp import snapshot
 from tests.unit.ldp.test_snapshot_vectors import VECTORS, topic
-from worker.cli import watch
+from worker.cli import overview, shown, watch
+from worker.config import parse
 
 STREAM = ldp.Stream("colours", ldp.GRR("1", 3), labels=["red", "[green]", "blue"])
 
@@ -19,15 +21,15 @@ def taken(gaps=None) -> snapshot.Snapshot:
     return snapshot.take(STREAM, estimate, snapshot.Cut({0: 9}, gaps or {}), sequence=4)
 
 
-def shown(methods, width, **options) -> str:
+def printed(methods, width, **options) -> str:
     console = Console(width=width, record=True, file=None, quiet=False, force_terminal=False)
     with console.capture() as captured:
-        console.print(watch.render(taken(**options), methods, 2, 7.0, width))
+        console.print(shown.render(taken(**options), methods, 2, 7.0, width))
     return captured.get()
 
 
 def test_the_most_frequent_come_first_in_per_cent():
-    text = shown(("norm",), 100)
+    text = printed(("norm",), 100)
     base = (0.5 - float(STREAM.oracle.q)) / float(STREAM.oracle.p - STREAM.oracle.q)
     rows = [line for line in text.splitlines() if line.startswith(("red", "[green]", "blue"))]
     assert [row.split()[0] for row in rows] == ["[green]", "blue"]
@@ -37,26 +39,26 @@ def test_the_most_frequent_come_first_in_per_cent():
 
 def test_what_is_lost_is_said():
     # gaps are [from, to)
-    assert "NOT COMPLETE: partition 0 lost offsets 3–4" in shown(("norm",), 120, gaps={0: [(3, 5)]})
-    assert "partition 0 lost offsets 3, 7–8\n" in shown(("norm",), 120, gaps={0: [(3, 4), (7, 9)]})
+    assert "NOT COMPLETE: partition 0 lost offsets 3–4" in printed(("norm",), 120, gaps={0: [(3, 5)]})
+    assert "partition 0 lost offsets 3, 7–8\n" in printed(("norm",), 120, gaps={0: [(3, 4), (7, 9)]})
 
 
 def test_a_snapshot_of_another_stream_is_noticed():
-    assert watch.foreign(taken(), STREAM) is None
+    assert shown.foreign(taken(), STREAM) is None
     others = [
         ldp.Stream("colours", ldp.GRR("2", 3), labels=STREAM.labels),
         ldp.Stream("colours", ldp.OLH("1", 3), labels=STREAM.labels),
         ldp.Stream("colours", ldp.GRR("1", 3), labels=["red", "green", "blue"]),
     ]
     for other in others:
-        warning = watch.foreign(taken(), other)
+        warning = shown.foreign(taken(), other)
         assert STREAM.fingerprint.hex() in warning
         assert other.fingerprint.hex() in warning
 
 
 def test_ten_methods_fit_in_80_columns():
     methods = tuple(name for name in ldp.consistency.METHODS if name != "base")
-    lines = shown(methods, 80).splitlines()
+    lines = printed(methods, 80).splitlines()
     assert max(map(len, lines)) <= 80
     numbers = [line.split() for line in lines if line.startswith("[green]")]
     assert sum(len(row) - 5 for row in numbers) == 10  # beside label, base and "low … high"
@@ -64,7 +66,7 @@ def test_ten_methods_fit_in_80_columns():
 
 
 def test_the_document_is_json_with_the_chosen_methods():
-    document = json.loads(watch.document(taken(), ("base", "norm-sub")))
+    document = json.loads(shown.document(taken(), ("base", "norm-sub")))
     assert set(document["bodies"]) == {"base", "norm-sub"}
     assert document["head"]["sequence"] == 4
     assert document["labels"] == list(STREAM.labels)
@@ -102,4 +104,71 @@ def test_the_document_says_what_the_messages_said():
     name = vector["stream"]
     together = {"head": said[f"{name}/head"], "labels": said[f"{name}/domain"]["labels"], "bodies": bodies}
     read = snapshot.assemble(name, topic(vector))
-    assert watch.document(read, tuple(bodies)) == json.dumps(together, ensure_ascii=False)
+    assert shown.document(read, tuple(bodies)) == json.dumps(together, ensure_ascii=False)
+
+
+class Reading:
+    """A reader of one stream, whose snapshots come one after the other."""
+
+    def __init__(self, stream, *snapshots):
+        self.stream, self.coming, self.head, self.lines = stream, list(snapshots), {}, {}
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def catch_up(self, timeout_seconds):
+        return True
+
+    def latest(self, timeout_seconds):
+        if not self.coming:
+            raise KeyboardInterrupt
+        return self.coming.pop(0)
+
+    def age(self):
+        return 7.0
+
+
+def several(monkeypatch, second):
+    """Returns a configuration of two streams, whose snapshots are one and what is given."""
+    readers = {"colours": Reading("colours", taken()), "shapes": Reading("shapes", *second)}
+    monkeypatch.setattr("worker.cli.overview.reach", lambda config, topic: None)
+    monkeypatch.setattr("worker.kafka.snapshots.SnapshotReader", lambda config, name: readers[name])
+    labels = ["red", "[green]", "blue"]
+    stream = (
+        f'[[streams]]\nname = "{{}}"\ntopic = "{{}}"\nprotocol = "grr"\nepsilon = "1"\nlabels = {labels}\n'
+    )
+    return parse(stream.format("colours", "a") + stream.format("shapes", "b"))
+
+
+def test_all_streams_have_a_line_each(monkeypatch, capsys):
+    config = several(monkeypatch, [replace(taken(), stream="shapes", sequence=5)])
+    assert overview.follow(config, 10.0, None) == 0
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    frequency = f"{100 * taken().bodies['base'].frequencies[1]:.2f}"
+    assert rows[1:] == [
+        ["colours", "4", "1,000", "7", "s", "[green],", frequency, "%", "complete"],
+        ["shapes", "5", "1,000", "7", "s", "[green],", frequency, "%", "complete"],
+    ]
+
+
+def test_a_stream_without_a_snapshot_is_said(monkeypatch, capsys):
+    config = several(monkeypatch, [None, None, None])
+    assert overview.follow(config, 0.0, None) == 1
+    said = capsys.readouterr()
+    assert said.out.splitlines()[-1].split() == ["shapes", "no", "snapshot", "yet"]
+    assert "no snapshot of shapes after 0 s" in said.err
+
+
+@pytest.mark.parametrize("as_json", [None, ("base",)])
+def test_off_a_terminal_each_new_snapshot_is_a_line(monkeypatch, capsys, as_json):
+    config = several(monkeypatch, [None, replace(taken(), stream="shapes")])
+    with pytest.raises(KeyboardInterrupt):
+        overview.follow(config, None, as_json)
+    first, *others = capsys.readouterr().out.splitlines()
+    if as_json is None:
+        assert (first, others) == ("colours: snapshot 4, 1,000 reports, complete", [])
+    else:
+        assert json.loads(first)["bodies"].keys() == {"base"}

@@ -1,0 +1,31 @@
+"""Writes a configuration to begin with."""
+
+import sys
+from importlib.resources import files
+from pathlib import Path
+
+import click
+
+from worker.cli.command import cli, complain
+
+
+@cli.command("init")
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False), default=Path("worker.toml"))
+def init(file: Path) -> None:
+    """Write a configuration to begin with: every key, with its default.
+
+    FILE, ./worker.toml unless it is named, must not be there yet.
+    """
+    text = files("worker.config").joinpath("template.toml").read_text(encoding="utf-8")
+    try:
+        with file.open("x", encoding="utf-8") as new:
+            new.write(text)
+    except FileExistsError:
+        complain(f"{file}: is there already; name another file, or take it away first")
+        sys.exit(2)
+    except OSError as error:
+        complain(f"{file}: cannot be written ({error.strerror})")
+        sys.exit(2)
+    click.echo(
+        f"wrote {file}: say where Kafka and Redis are, and what your stream is; then: ldp-worker check"
+    )

@@ -1,0 +1,146 @@
+"""Shows the newest snapshots of all streams, a line each."""
+
+import contextlib
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from worker.cli.command import amount, complain, reach
+from worker.cli.shown import document, foreign, wholeness
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    import ldp
+    from ldp.snapshot import Snapshot
+    from worker.config import Config
+    from worker.kafka.snapshots import SnapshotReader
+
+
+def follow(config: "Config", once: float | None, as_json: Sequence[str] | None) -> int:
+    """Shows the newest snapshot of each stream until interrupted; off a terminal, and as JSON, a line for each new one.
+
+    Args:
+        config: whose streams.
+        once: for how many seconds to wait for a snapshot of each, to show them and end; None to go on.
+        as_json: the methods that are printed as JSON; None for a table.
+
+    Returns:
+        The exit code: 1 where a stream had no snapshot in time.
+
+    Raises:
+        NewerSchema: a newer version wrote one.
+    """
+    from rich.console import Console
+
+    from worker.kafka.snapshots import SnapshotReader
+
+    streams = [served.stream for served in config.streams]
+    reach(config, config.snapshots.topic)
+    with contextlib.ExitStack() as stack:
+        readers = [stack.enter_context(SnapshotReader(config, stream.name)) for stream in streams]
+        if once is not None:
+            return _once(streams, readers, once, as_json)
+        if as_json is None and Console().is_terminal:
+            _live(streams, readers)
+        while True:
+            for reader, snapshot in _read(readers, 1.0):
+                click.echo(_line(reader, snapshot, as_json))
+
+
+def _read(
+    readers: Sequence["SnapshotReader"], wait_seconds: float
+) -> Iterator[tuple["SnapshotReader", "Snapshot"]]:
+    """Yields the snapshots that have come."""
+    for reader in readers:
+        if (snapshot := reader.latest(wait_seconds / len(readers))) is not None:
+            yield reader, snapshot
+
+
+def _once(
+    streams: Sequence["ldp.Stream"],
+    readers: Sequence["SnapshotReader"],
+    seconds: float,
+    as_json: Sequence[str] | None,
+) -> int:
+    from rich.console import Console
+
+    deadline, newest = time.monotonic() + seconds, dict[str, "Snapshot"]()
+    for reader in readers:
+        reader.catch_up(max(0.0, deadline - time.monotonic()))
+    while waiting := [reader for reader in readers if reader.stream not in newest]:
+        for reader, snapshot in _read(waiting, 1.0):
+            newest[reader.stream] = snapshot
+            if as_json is not None:
+                click.echo(_line(reader, snapshot, as_json))
+        if time.monotonic() >= deadline:
+            break
+    if as_json is None:
+        Console().print(render(streams, newest, [reader.age() for reader in readers]))
+    if missing := [reader.stream for reader in waiting if reader.stream not in newest]:
+        complain(f"no snapshot of {', '.join(missing)} after {seconds:g} s; watch --stream says why")
+    return 1 if missing else 0
+
+
+def _live(streams: Sequence["ldp.Stream"], readers: Sequence["SnapshotReader"]) -> None:
+    from rich.live import Live
+
+    newest = dict[str, "Snapshot"]()
+    with Live(auto_refresh=False) as live:
+        while True:
+            live.update(render(streams, newest, [reader.age() for reader in readers]), refresh=True)
+            newest |= {reader.stream: snapshot for reader, snapshot in _read(readers, 1.0)}
+
+
+def _line(reader: "SnapshotReader", snapshot: "Snapshot", as_json: Sequence[str] | None) -> str:
+    if as_json is not None:
+        return document(snapshot, as_json, reader.head, reader.lines)
+    number, reports = snapshot.sequence, amount(snapshot.reports, "report")
+    return f"{snapshot.stream}: snapshot {number}, {reports}, {wholeness(snapshot)}"
+
+
+def render(
+    streams: Sequence["ldp.Stream"], newest: Mapping[str, "Snapshot"], ages: Sequence[float]
+) -> "RenderableType":
+    """Returns a table of all streams: the number, age and reports of the newest snapshot, and the commonest value.
+
+    Args:
+        streams: the configured ones.
+        newest: their snapshots, by name.
+        ages: seconds since each stream's was published.
+    """
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column("stream", overflow="fold")
+    for heading in ("snapshot", "reports", "age"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("most frequent, by Base", overflow="ellipsis", no_wrap=True)
+    table.add_column("")
+    for stream, age in zip(streams, ages, strict=True):
+        if (snapshot := newest.get(stream.name)) is None:
+            table.add_row(stream.name, "", "", "", "", Text("no snapshot yet", style="yellow"))
+            continue
+        warning = foreign(snapshot, stream)
+        whole = Text(wholeness(snapshot), style="" if snapshot.complete else "bold red")
+        table.add_row(
+            stream.name,
+            f"{snapshot.sequence:,}",
+            f"{snapshot.reports:,}",
+            f"{age:.0f} s",
+            Text(_commonest(snapshot)),
+            whole if warning is None else Text(warning, style="bold red"),
+        )
+    return table
+
+
+def _commonest(snapshot: "Snapshot") -> str:
+    from ldp.table import percent
+
+    frequencies = snapshot.bodies["base"].frequencies
+    value = int(frequencies.argmax())
+    label = str(value) if snapshot.labels is None else snapshot.labels[value]
+    return f"{label}, {percent(frequencies[value])} %"
