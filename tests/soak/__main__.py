@@ -20,9 +20,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from ldp import kernels
 from tests.soak.faults import FAULTS, Fault
 from tests.soak.stage import Stage
 from tests.soak.watch import Latencies, Watch
+from worker.counting import lateness
+from worker.kafka import records
 
 _CALM_SECONDS = 2.0
 """Between two faults."""
@@ -123,6 +126,8 @@ def main() -> None:
             if lines:
                 print(json.dumps(facts), file=lines, flush=True)
 
+        for part in (kernels, records, lateness):
+            part.warm()  # here: the workers have a deadline
         with Stage(arguments.seed, arguments.rate, say) as stage, Watch(stage.pids) as watch:
             soak, end = Soak(stage, tell), time.monotonic() + 60 * arguments.minutes
             chosen = [fault for fault in FAULTS if arguments.only in fault.__name__]
