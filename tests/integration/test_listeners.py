@@ -316,7 +316,7 @@ def test_point_11_what_the_login_may_not_do_is_said_until_it_may(secured, tmp_pa
     toml = configure(tmp_path, secured, secured.login, **login(PASSWORD))
     loaded = config.load(toml, {})
     (served,) = loaded.streams
-    group, identity = loaded.consumer_group(served.stream), loaded.transactional_id(served.stream)
+    group, identity = loaded.consumer_group(served.stream.name), loaded.transactional_id(served.stream.name)
     with contextlib.ExitStack() as stack:
         admin = KafkaAdminClient(bootstrap_servers=f"127.0.0.1:{secured.plain}")
         stack.callback(admin.close)

@@ -27,7 +27,7 @@ from worker.kafka.snapshot_topic import SnapshotTopic
 config = load(Path(sys.argv[1]), {})
 (served,) = config.streams
 stream = served.stream
-topic = SnapshotTopic(config.kafka.client(), config.transactional_id(stream), config.snapshots.topic)
+topic = SnapshotTopic(config.kafka.client(), config.transactional_id(stream.name), config.snapshots.topic)
 outbox = KafkaOutbox(topic, stream)
 outbox.open()
 outbox._producer.commit_transaction = lambda: os.kill(os.getpid(), signal.SIGKILL)
@@ -96,7 +96,7 @@ def test_point_1_a_publisher_that_dies_inside_its_transaction_hides_no_head(pair
 
 def ongoing(world):
     """Whether the stream's publisher has begun a transaction and not ended it."""
-    identity = world.config.transactional_id(world.stream)
+    identity = world.config.transactional_id(world.name)
     return world.admin.describe_transactions([identity])[identity].state is TransactionState.ONGOING
 
 

@@ -70,7 +70,7 @@ def rebalance_storm(stage: Stage) -> None:
 
 def publisher_killed_inside(stage: Stage) -> None:
     """SIGKILL while the transaction of a snapshot is open, and while the other worker is silent."""
-    identity = stage.world.config.transactional_id(stage.world.stream)
+    identity = stage.world.config.transactional_id(stage.world.name)
 
     def inside() -> bool:
         described = stage.world.admin.describe_transactions([identity])[identity]

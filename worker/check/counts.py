@@ -30,7 +30,7 @@ def judge_counts(
     """
     topic, log = cluster.topics[served.topic], cluster.logs[served.topic]
     subject = f"counts of {served.stream.name}"
-    now = lineage_of(config.consumer_group(served.stream), served.stream, topic.topic_id)
+    now = lineage_of(config.consumer_group(served.stream.name), served.stream, topic.topic_id)
     found: dict[tuple[Level, str, str], list[str]] = {}
     for partition in range(topic.partitions):
         metadata = fields.get(partition)

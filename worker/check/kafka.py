@@ -144,7 +144,7 @@ def judge_head(config: Config, served: Served, topic: Topic | None, head: Head) 
         return Finding(Level.OK, subject, "none yet")
     text = f"the newest is number {head.sequence}"
     topic_id = head.lineage.get("topic_id", "") if topic is None else topic.topic_id
-    lineage = lineage_of(config.consumer_group(served.stream), served.stream, topic_id)
+    lineage = lineage_of(config.consumer_group(served.stream.name), served.stream, topic_id)
     if differing := head.foreign(lineage):
         text += f", of other counts than this configuration's: {'; '.join(differing)}"
         todo = "undo the change of the configuration, or give this stream another name or another snapshots.topic"

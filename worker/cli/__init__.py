@@ -3,7 +3,7 @@
 Exit codes: 0 asked to stop, or all is well; 1 a failure; 2 usage or configuration; 3 an audit that could not tell.
 """
 
-from worker.cli import audit, check, create_topics, dead_letters, document, init, run, simulate, watch
+from worker.cli import audit, check, create_topics, dead_letters, document, init, remove, run, simulate, watch
 from worker.cli.command import cli
 
 __all__ = [
@@ -15,6 +15,7 @@ __all__ = [
     "document",
     "init",
     "main",
+    "remove",
     "run",
     "simulate",
     "watch",

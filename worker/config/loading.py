@@ -9,7 +9,6 @@ from typing import Any
 
 from pydantic import ValidationError
 
-import ldp
 from worker.config import certificates
 from worker.config.environment import FILE_VARIABLE, override, traced
 from worker.config.faults import ConfigError, config_error, reason
@@ -50,16 +49,16 @@ class Config:
     dead_letters: DeadLetters
     streams: tuple[Served, ...]
 
-    def consumer_group(self, stream: ldp.Stream) -> str:
-        """Returns the consumer group that counts a stream."""
-        return f"{self.group}-{stream.name}"
+    def consumer_group(self, stream: str) -> str:
+        """Returns the consumer group that counts a stream, by its name."""
+        return f"{self.group}-{stream}"
 
-    def transactional_id(self, stream: ldp.Stream) -> str:
+    def transactional_id(self, stream: str) -> str:
         """Returns the id under which a stream's snapshots are published.
 
         Without the group: whoever publishes a stream of that name to that topic fences every other off.
         """
-        return f"ldp-worker/{self.snapshots.topic}/{stream.name}"
+        return f"ldp-worker/{self.snapshots.topic}/{stream}"
 
     def served(self, name: str | None) -> Served:
         """Returns the stream of that name, or the only one there is.

@@ -54,11 +54,11 @@ TopicName = Annotated[
         "allowed are 1 to 249 of A-Z a-z 0-9 . _ - but not . or .. alone",
     ),
 ]
+NAME = r"[A-Za-z0-9._-]{1,200}"
+"""What a group's name and a stream's are, as a regular expression."""
 Name = Annotated[
     str,
-    _must(
-        lambda name: re.fullmatch(r"[A-Za-z0-9._-]{1,200}", name), "allowed are 1 to 200 of A-Z a-z 0-9 . _ -"
-    ),
+    _must(lambda name: re.fullmatch(NAME, name), "allowed are 1 to 200 of A-Z a-z 0-9 . _ -"),
 ]
 Broker = Annotated[
     str,

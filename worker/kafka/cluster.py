@@ -101,7 +101,7 @@ def describe(admin: KafkaAdminClient, config: Config) -> Cluster:
     while True:
         try:
             metadata = {
-                s.topic: topics.offset_metadata(admin, config.consumer_group(s.stream), s.topic)
+                s.topic: topics.offset_metadata(admin, config.consumer_group(s.stream.name), s.topic)
                 for s in known
             }
             break
@@ -121,6 +121,6 @@ def head(config: Config, served: Served) -> Head:
         StateLost: it cannot be read.
         Unavailable: the brokers do not answer, or it stays undecided.
     """
-    identity = config.transactional_id(served.stream)
+    identity = config.transactional_id(served.stream.name)
     topic = SnapshotTopic(config.kafka.client(), identity, config.snapshots.topic)
     return KafkaOutbox(topic, served.stream).head(decided=True, wait_seconds=brokers.TIMEOUT_SECONDS)

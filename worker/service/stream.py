@@ -99,7 +99,7 @@ class StreamWorker:
 
     def _serve(self) -> None:
         config, stream = self._config, self._served.stream
-        group, settings = config.consumer_group(stream), config.kafka.client()
+        group, settings = config.consumer_group(stream.name), config.kafka.client()
         self.progress.state, self.progress.partitions = "joining", None
         while (connected := self._connect(settings, group)) is None:
             if self._pause(1):
@@ -107,7 +107,7 @@ class StreamWorker:
         log, dead_letters = connected
         client = connect(config.redis)
         kafka_group = KafkaGroup(partial(topics.connect, settings), group, self._served.topic)
-        snapshots = SnapshotTopic(settings, config.transactional_id(stream), config.snapshots.topic)
+        snapshots = SnapshotTopic(settings, config.transactional_id(stream.name), config.snapshots.topic)
         outbox = KafkaOutbox(snapshots, stream)
         with contextlib.ExitStack() as ending:
             # the last is closed first

@@ -14,7 +14,7 @@ import numpy as np
 import redis
 from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
 from kafka.admin import MemberToRemove, OffsetSpec
-from kafka.errors import KafkaError, RetriableError
+from kafka.errors import KafkaError, RetriableError, UnknownBrokerIdError
 
 import ldp
 from ldp import frames
@@ -82,7 +82,7 @@ class World:
         self.config = config.load(self.toml, {})
         (self.served,) = self.config.streams
         self.stream, self.topic = self.served.stream, self.served.topic
-        self.group = self.config.consumer_group(self.stream)
+        self.group = self.config.consumer_group(self.stream.name)
         self.workers: list[Worker] = []
         self.sent = Sent()
         self.rng = np.random.default_rng(20_200_616)
@@ -283,7 +283,7 @@ class World:
             try:
                 ends: dict[TopicPartition, Any] = self.admin.list_partition_offsets(wanted)
                 return ends
-            except RetriableError:
+            except (RetriableError, UnknownBrokerIdError):  # a partition that has no leader yet
                 return {}
 
         return {tp.partition: end.offset for tp, end in until(said, "the ends of the log").items()}

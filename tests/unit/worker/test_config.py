@@ -45,7 +45,7 @@ def test_defaults_and_stream():
     assert config.group == "ldp-worker"
     assert config.commit_every_seconds == 1.0
     assert config.snapshots.topic == "ldp-snapshots"
-    assert config.consumer_group(config.streams[0].stream) == "ldp-worker-colours"
+    assert config.consumer_group("colours") == "ldp-worker-colours"
     assert config.streams[0].stream.oracle.epsilon == pytest.approx(0.5)
     assert config.kafka.client() == {
         "bootstrap_servers": ["localhost:9092"],

@@ -1,0 +1,83 @@
+"""`ldp-worker remove` on real services: all that is kept of a stream goes, and nothing of another."""
+
+import pytest
+from click.testing import CliRunner
+from kafka.errors import KafkaError
+
+from tests.integration.harness import World, until
+from worker.cli import cli
+from worker.kafka import removal
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def other(local_services, world, tmp_path):
+    """A stream beside the world's, on the same snapshot topic and in the same store."""
+    folder = tmp_path / "other"
+    folder.mkdir()
+    with World(
+        local_services.kafka.address,
+        local_services.redis.address,
+        folder,
+        partitions=2,
+        snapshots=world.config.snapshots.topic,
+    ) as other:
+        yield other
+
+
+def remove(world, *options, name=None):
+    return CliRunner().invoke(cli, ["remove", name or world.name, "--config", str(world.toml), *options])
+
+
+def has_group(world):
+    return removal.members(world.admin, world.group) is not None
+
+
+def kept(world):
+    """What is kept of a stream: keys in Redis, keys on the snapshot topic, whether there is a group."""
+    keys = list(world.redis.scan_iter(f"{{{world.name}:*"))
+    return len(keys), len(removal.keys_of(world.admin, world.config, world.name)), has_group(world)
+
+
+def test_a_stream_is_removed_and_begins_anew(world, other):
+    for each in (world, other):
+        each.send(40)
+        each.start()
+        each.covered()
+    before = kept(other)
+    served = remove(world, "--yes")
+    assert served.exit_code == 1
+    assert "has 1 member: take the stream out" in served.stderr
+    for each in (world, other):
+        (worker,) = each.workers
+        assert worker.terminate() == 0
+    there = kept(world)
+    assert all(there)
+    dry = remove(world)
+    assert (dry.exit_code, dry.stdout.splitlines()[-1]) == (0, "nothing was deleted; --yes does it")
+    assert f"Redis: {there[0]} keys" in dry.stdout
+    assert f"topic {world.config.snapshots.topic}: {there[1]} messages" in dry.stdout
+    assert kept(world) == there
+    done = remove(world, "--yes")
+    assert done.exit_code == 0, done.output
+    assert kept(world) == (0, 0, False)
+    assert kept(other) == before
+    assert remove(world, "--yes").stdout.splitlines()[-1] == f"nothing is kept of {world.name}"
+    world.start()
+    world.send(2)
+    assert world.covered().reports == 42
+    assert world.audit().difference is None
+
+
+def test_what_no_stream_can_be_called_is_refused(world):
+    refused = remove(world, name="a*")
+    assert refused.exit_code == 2
+    assert "'a*' given; no stream has such a name" in refused.stderr
+
+
+def test_a_group_with_members_is_not_deleted(world):
+    world.start()
+    assert until(lambda: removal.members(world.admin, world.group), "a member") == 1
+    with pytest.raises(KafkaError, match="is not deleted: NonEmptyGroup"):
+        removal.delete_group(world.admin, world.group)

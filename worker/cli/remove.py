@@ -1,0 +1,63 @@
+"""Removes what is kept of a stream."""
+
+import re
+from typing import TYPE_CHECKING
+
+import click
+
+from worker.cli.command import amount, command, complain
+
+if TYPE_CHECKING:
+    from worker.config import Config
+
+
+@command("remove")
+@click.argument("stream")
+@click.option("--yes", is_flag=True, help="Delete it; without this it is only said what there is.")
+def remove(config: "Config", stream: str, yes: bool) -> int:
+    """Delete what is kept of a stream: its counts, its snapshots, its group.
+
+    STREAM is a name; it need not be in the configuration any more. Deleted are the keys in Redis, the messages on the
+    snapshot topic (by tombstones, in one transaction), and the consumer group with its offsets. The topic of reports
+    and the dead letters are left alone: a stream of that name which is served again counts all that the topic still
+    holds, from its beginning on, as snapshot 1.
+
+    Refused as long as a worker counts the stream. If it is cut off in the middle, run it again.
+    """
+    from worker.config.schema import NAME
+    from worker.kafka import brokers, removal, topics
+    from worker.observe import logs
+    from worker.store import redis
+    from worker.store import removal as stored
+
+    if not re.fullmatch(NAME, stream):
+        raise click.BadParameter(f"{stream!r} given; no stream has such a name", param_hint="STREAM")
+    logs.silence()
+    group, topic = config.consumer_group(stream), config.snapshots.topic
+    with brokers.connect(config, on_waiting=complain) as admin, redis.connect(config.redis) as client:
+        topics.require(admin, topic)
+        keys, members = stored.keys_of(client, stream), removal.members(admin, group)
+        messages = len(removal.keys_of(admin, config, stream))
+        click.echo(f"Redis: {amount(len(keys), 'key')}")
+        click.echo(f"topic {topic}: {amount(messages, 'message')}")
+        click.echo(f"group {group}: {'not there' if members is None else amount(members, 'member')}")
+        if not (keys or messages or members is not None):
+            click.echo(f"nothing is kept of {stream}")
+            return 0
+        if not yes:
+            click.echo("nothing was deleted; --yes does it")
+            return 0
+        if members:
+            complain(
+                f"group {group} has {amount(members, 'member')}: take the stream out of the configuration of the"
+                " workers that count it and start them again, or stop them; one that was killed is a member until its"
+                " session time-out"
+            )
+            return 1
+        # who begins to count meanwhile loses its counts before Kafka forgets them, so it notices, and stops
+        messages = removal.delete_messages(admin, config, stream)
+        stored.delete(client, keys)
+        if members is not None:
+            removal.delete_group(admin, group)
+    click.echo(f"deleted: {amount(len(keys), 'key')}, {amount(messages, 'message')}, group {group}")
+    return 0
