@@ -32,11 +32,8 @@ def verify(
         kafka.errors.KafkaError: the brokers do not answer.
         redis.RedisError: Redis does not answer.
     """
-    name, document, group = (
-        served.stream.name,
-        served.stream.document(),
-        config.consumer_group(served.stream.name),
-    )
+    name, document = served.stream.name, served.stream.document()
+    group = config.consumer_group(name)
     with (
         reading.connect_kafka(config) as consumer,
         reading.connect_log(config) as log,

@@ -1,11 +1,22 @@
 """Prometheus metrics: what a worker counts, in base units; no label by value or by user but the configured few."""
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+import platform
+from importlib import metadata
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    Info,
+    ProcessCollector,
+)
 
 from worker.counting.lateness import AGES, OLDER
 from worker.counting.rejections import REASONS
 
 _PARTITION = ("stream", "partition")
+_PACKAGES = ("kafka-python", "numba", "numpy", "redis")
 _FAST = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 
 
@@ -24,6 +35,7 @@ class Metrics:
         self._count()
         self._hold()
         self._publish()
+        self._be()
 
     def _counter(self, name: str, text: str, labels: tuple[str, ...] = ("stream",)) -> Counter:
         return Counter(f"ldp_worker_{name}", text, labels, registry=self.registry)
@@ -139,6 +151,31 @@ class Metrics:
             ("stream", "query", "method"),
         )
 
+    def _be(self) -> None:
+        """Defines what the process is, and how much room there is around it."""
+        self.build = Info(
+            "ldp_worker_build", "1, with the versions of what runs as labels.", registry=self.registry
+        )
+        versions = {name.replace("-", "_"): metadata.version(name) for name in _PACKAGES}
+        self.build.info(
+            {"version": metadata.version("ldp-worker"), "python": platform.python_version()} | versions
+        )
+        ProcessCollector(registry=self.registry)
+        self.redis_used = self._gauge(
+            "redis_used_bytes", "Memory that a Redis server uses, whatever for.", ("server",)
+        )
+        self.redis_limit = self._gauge(
+            "redis_limit_bytes", "Memory that it may use; 0 for no limit.", ("server",)
+        )
+        self.first_offset = self._gauge(
+            "partition_first_offset", "First offset that the topic still has.", _PARTITION
+        )
+
+    def forget_room(self) -> None:
+        """Drops what was heard of the room around the process, until it is heard again."""
+        for metric in (self.redis_used, self.redis_limit, self.first_offset):
+            metric.clear()
+
     def begin(self, stream: str) -> None:
         """Shows a stream's counters at 0 before their first event, so that a rate sees that event."""
         self.up.labels(stream).set(1)
@@ -169,3 +206,20 @@ class Metrics:
             metric.remove(stream, str(partition))
         for reason in ("admission", "room"):
             self.waiting.remove(stream, str(partition), reason)
+
+
+def table() -> str:
+    """Returns all metrics as a table in Markdown, in the order in which they are shown.
+
+    Example:
+        >>> table().splitlines()[2]
+        '| `ldp_worker_records_total` | `stream`, `outcome` | Records read, by outcome. |'
+    """
+    rows = ["| metric | labels | what it says |", "| --- | --- | --- |"]
+    for metric in vars(Metrics()).values():
+        if isinstance(metric, Counter | Gauge | Histogram | Info):
+            (family,) = metric.describe()
+            labels = ", ".join(f"`{name}`" for name in metric._labelnames)  # noqa: SLF001  # said nowhere else
+            name = family.name + {"counter": "_total", "info": "_info"}.get(family.type, "")
+            rows.append(f"| `{name}` | {labels} | {family.documentation} |")
+    return "\n".join(rows)

@@ -19,6 +19,7 @@ from worker.observe.metrics import Metrics
 from worker.observe.progress import SERVING
 from worker.service.loop import STOP_SECONDS
 from worker.service.parent import Parent
+from worker.service.room import Room
 from worker.service.stream import StreamWorker
 
 _STUCK_SECONDS = 120
@@ -59,6 +60,7 @@ def run(config: Config, parent: Parent | None = None) -> int:
         parent.on_gone(stopping.set)
     for worker in workers:
         worker.start()
+    Room(config, metrics, stopping).start()
     while not stopping.wait(1):
         good, facts = probes.healthy()
         if not good:

@@ -235,6 +235,16 @@ def test_point_10_what_stands_still_alerts(alert: str, severity: str) -> None:
     assert {bool(case.get("exp_alerts")) for case in cases} == {True, False}
 
 
+def test_every_alert_has_its_paragraph_in_the_runbook() -> None:
+    rules = [rule for group in YAML(typ="safe").load(RULES)["groups"] for rule in group["rules"]]
+    urls = {rule["alert"]: rule["annotations"]["runbook_url"] for rule in rules}
+    assert urls == {alert: f"deploy/README.md#{alert.lower()}" for alert in urls}
+    runbook = (DEPLOY / "README.md").read_text(encoding="utf-8").partition("## Runbook")[2]
+    assert sorted(re.findall(r"(?m)^### (\w+)$", runbook)) == sorted(urls)
+    exposed = {family.name for family in Metrics().registry.collect()}
+    assert {name.removesuffix("_total") for name in names(runbook)} <= exposed
+
+
 def test_prometheus_scrapes_both_workers_as_the_job_that_the_alerts_know() -> None:
     (scrape,) = YAML(typ="safe").load(DEPLOY / "prometheus/prometheus.yml")["scrape_configs"]
     assert scrape["job_name"] == prometheus.JOB
@@ -251,7 +261,12 @@ def names(text: str) -> set[str]:
 def test_dashboard_and_alerts_use_only_metrics_that_there_are() -> None:
     parents = merged.registry(lambda: [None], lambda: [0])
     families = [*Metrics().registry.collect(), *parents.collect()]
-    suffixes = {"counter": ["_total"], "gauge": [""], "histogram": ["_bucket", "_sum", "_count"]}
+    suffixes = {
+        "counter": ["_total"],
+        "gauge": [""],
+        "info": ["_info"],
+        "histogram": ["_bucket", "_sum", "_count"],
+    }
     exposed = {family.name + suffix for family in families for suffix in suffixes[family.type]}
     queries = [target["expr"] for panel in PANELS for target in panel["targets"]]
     assert names("\n".join(queries)) <= exposed

@@ -1,0 +1,37 @@
+"""The table of metrics in worker/README.md is the code's."""
+
+from pathlib import Path
+
+from prometheus_client import generate_latest
+
+from worker.observe import metrics
+
+README = Path(__file__).parents[3] / "worker" / "README.md"
+
+
+def test_the_table_is_that_of_the_code():
+    section = README.read_text(encoding="utf-8").partition("## Metrics\n")[2].partition("\n## ")[0]
+    rows = [line for line in section.splitlines() if line.startswith("|")]
+    assert rows == metrics.table().splitlines()
+
+
+def test_every_metric_of_ours_is_in_the_table():
+    shown = metrics.Metrics()
+    families = {
+        line.split()[2] for line in generate_latest(shown.registry).decode().splitlines() if "# HELP" in line
+    }
+    ours = {name for name in families if name.startswith("ldp_worker_") and not name.endswith("_created")}
+    assert ours == {row.split("`")[1] for row in metrics.table().splitlines()[2:]}
+
+
+def test_what_is_heard_of_the_room_is_dropped():
+    shown = metrics.Metrics()
+    shown.redis_used.labels("redis://a:1").set(3)
+    shown.first_offset.labels("s", "0").set(7)
+    asked = (
+        ("ldp_worker_redis_used_bytes", {"server": "redis://a:1"}),
+        ("ldp_worker_partition_first_offset", {"stream": "s", "partition": "0"}),
+    )
+    assert [shown.registry.get_sample_value(*each) for each in asked] == [3, 7]
+    shown.forget_room()
+    assert [shown.registry.get_sample_value(*each) for each in asked] == [None, None]

@@ -1,0 +1,68 @@
+"""Room: how much is left of Redis's memory and of what the topics keep. The counting never waits for it."""
+
+import contextlib
+import threading
+from typing import TYPE_CHECKING, Any
+
+from worker.config import Config
+from worker.config.redaction import redacted
+from worker.kafka import topics
+from worker.kafka.errors import BrokerError
+from worker.observe.metrics import Metrics
+from worker.store import redis
+from worker.store.errors import StoreError
+
+if TYPE_CHECKING:
+    from kafka.admin import KafkaAdminClient
+
+_EVERY_SECONDS = 15.0
+
+
+class Room(threading.Thread):
+    """Asks Redis and the brokers from time to time, and shows what they say; what does not answer is not shown.
+
+    Args:
+        config: where they are, and the streams.
+        metrics: where it is shown.
+        stopping: set once the process is asked to stop.
+    """
+
+    def __init__(self, config: Config, metrics: Metrics, stopping: threading.Event) -> None:
+        super().__init__(name="room", daemon=True)
+        self._config, self._metrics, self._stopping = config, metrics, stopping
+        self._redis: Any = redis.connect(config.redis)
+        self._admin: KafkaAdminClient | None = None
+
+    def run(self) -> None:
+        """Asks until the process stops."""
+        while True:
+            self.ask()
+            if self._stopping.wait(_EVERY_SECONDS):
+                return
+
+    def ask(self) -> None:
+        """Asks once."""
+        self._metrics.forget_room()
+        with contextlib.suppress(StoreError):
+            said, server = self._redis.info("memory"), redacted(self._config.redis.url)
+            self._metrics.redis_used.labels(server).set(said["used_memory"])
+            self._metrics.redis_limit.labels(server).set(said["maxmemory"])
+        try:
+            if self._admin is None:
+                self._admin = topics.connect(self._config.kafka.client())
+            for served in self._config.streams:
+                self._first_offsets(self._admin, served.stream.name, served.topic)
+        except BrokerError:
+            self.close()
+
+    def _first_offsets(self, admin: "KafkaAdminClient", stream: str, topic: str) -> None:
+        described = topics.describe(admin, [topic])
+        partitions = range(described[topic].partitions) if topic in described else range(0)
+        for partition, (first, _) in topics.bounds(admin, topic, partitions).items():
+            self._metrics.first_offset.labels(stream, str(partition)).set(first)
+
+    def close(self) -> None:
+        """Closes the connection to the brokers; the next question opens one."""
+        admin, self._admin = self._admin, None
+        if admin is not None:
+            admin.close()
