@@ -32,16 +32,16 @@ _PROCESSES = "LDP_WORKER_PROCESSES"
 def run(config: "Config", processes: int, child: tuple[int, int] | None) -> int:
     """Serve all streams until SIGTERM or SIGINT.
 
-    Logs go to stderr: one line an event, in JSON unless stderr is a terminal.
+    Logs go to stderr: one line an event, in JSON unless stderr is a terminal; log_level says how much.
     """
     from worker.observe import logs
 
     if child is None and processes > 1:
         from worker.service import processes as several
 
-        logs.configure()
+        logs.configure(config.log_level)
         return several.run(config, processes, _command())
-    logs.configure(process=None if child is None else child[0])
+    logs.configure(config.log_level, process=None if child is None else child[0])
     try:
         from worker.service import run as service
     except RuntimeError as error:  # numba's, of the first kernel: it has nowhere to keep compiled code

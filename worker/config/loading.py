@@ -42,6 +42,7 @@ class Config:
 
     group: str
     commit_every_seconds: float
+    log_level: str
     kafka: Kafka
     redis: Redis
     http: Http
@@ -151,6 +152,7 @@ def _config(tree: Mapping[str, Any], folder: Path) -> Config:
     return Config(
         group=file.group,
         commit_every_seconds=file.commit_every_seconds,
+        log_level=file.log_level,
         kafka=kafka,
         redis=file.redis,
         http=file.http,

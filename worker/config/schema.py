@@ -323,6 +323,7 @@ class File(Table):
 
     group: Name = "ldp-worker"
     commit_every_seconds: Seconds = 1.0
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
     kafka: Kafka = Kafka()
     redis: Redis = Redis()
     http: Http = Http()

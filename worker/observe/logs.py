@@ -5,38 +5,31 @@ import sys
 
 import structlog
 
+_OWN = ("worker", "ldp")
+"""The loggers of this package."""
 
-def configure(level: int = logging.INFO, process: int | None = None) -> None:
-    """Routes structlog and the standard library's logging to stderr; time is UTC, RFC 3339.
 
-    The libraries' own loggers, kafka-python's above all, are heard from WARNING on.
+def configure(level: str = "info", process: int | None = None) -> None:
+    """Routes structlog and the standard library's logging to stderr; time is UTC, RFC 3339, or of the day for people.
+
+    The libraries' own loggers, kafka-python's above all, are heard from WARNING on; at debug, from INFO on.
 
     Args:
-        level: from which on the worker's own loggers are heard.
+        level: from which on the worker's own loggers are heard: debug, info, warning or error.
         process: which of several this one is; each line says it.
     """
 
     def number(_: object, __: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
         return event if process is None else {"process": process, **event}
 
+    readable = sys.stderr.isatty()
     shared: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
         structlog.stdlib.add_logger_name,
-        structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
+        structlog.processors.TimeStamper(fmt="%H:%M:%S" if readable else "iso", utc=True, key="time"),
         number,
     ]
-    readable = sys.stderr.isatty()
-    renderer: list[structlog.typing.Processor] = (
-        # rich would print every local variable beside the traceback, passwords included
-        [
-            structlog.dev.ConsoleRenderer(
-                timestamp_key="time", exception_formatter=structlog.dev.plain_traceback
-            )
-        ]
-        if readable
-        else [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(ensure_ascii=False)]
-    )
     structlog.configure(
         processors=[
             structlog.stdlib.filter_by_level,
@@ -50,19 +43,43 @@ def configure(level: int = logging.INFO, process: int | None = None) -> None:
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=[*shared, structlog.stdlib.PositionalArgumentsFormatter()],
-            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *renderer],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *_renderer(readable)],
         )
     )
     root = logging.getLogger()
     root.handlers = [handler]
-    root.setLevel(logging.WARNING)
-    for name in ("worker", "ldp"):
-        logging.getLogger(name).setLevel(level)
+    root.setLevel(logging.INFO if level == "debug" else logging.WARNING)
+    for name in _OWN:
+        logging.getLogger(name).setLevel(level.upper())
     # say about a missing topic, ten times a second, what the worker says once in a while; the second, which assigns
     # partitions, says it also of a topic that its client has only not heard of yet
     for name in ("kafka.cluster", "kafka.coordinator.assignors.sticky.sticky_assignor"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
     logging.captureWarnings(True)
+
+
+def _renderer(readable: bool) -> list[structlog.typing.Processor]:
+    """Returns what writes an event: for people, or in JSON."""
+    if not readable:
+        return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(ensure_ascii=False)]
+    return [
+        _without_own_name,
+        structlog.dev.ConsoleRenderer(
+            timestamp_key="time",
+            sort_keys=False,
+            pad_event=18,
+            pad_level=False,
+            # rich would print every local variable beside the traceback, passwords included
+            exception_formatter=structlog.dev.plain_traceback,
+        ),
+    ]
+
+
+def _without_own_name(_: object, __: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
+    """Leaves the worker's own name out where there is little room."""
+    if str(event.get("logger")).partition(".")[0] in _OWN:
+        del event["logger"]
+    return event
 
 
 def silence() -> None:

@@ -91,7 +91,10 @@ def test_a_members_name_is_one_that_kafka_takes(name):
             "streams[0].queries: a table given; write [[streams.queries]], in double brackets, above each query",
         ),
         ("[[http]]\nport = 0" + STREAM, "http: a list given; a table is needed, under [http]"),
-        ("x = 1" + STREAM, "x: no such key; there are group, commit_every_seconds, kafka, redis, http,"),
+        (
+            "x = 1" + STREAM,
+            "x: no such key; there are group, commit_every_seconds, log_level, kafka, redis, http,",
+        ),
         ("[http]\nprot = 1" + STREAM, "http.prot: no such key; did you mean port? there are host, port"),
         ("[http]\nstr = 1" + STREAM, "http.str: no such key; there are host, port"),
         (STREAM.replace("domain_size", "size"), "streams[0].size: no such key; there are name, topic, "),

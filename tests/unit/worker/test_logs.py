@@ -1,0 +1,49 @@
+"""Log lines: JSON for machines, short for people; as much as is asked for."""
+
+import json
+import os
+import pty
+import re
+import subprocess
+import sys
+
+import pytest
+
+PROGRAM = """
+import logging, structlog
+from worker.observe import logs
+logs.configure({level!r})
+logger = structlog.get_logger("worker.service")
+logger.debug("a.detail")
+logger.info("partition.claimed", partition=3, offset=7)
+logging.getLogger("kafka.x").info("small talk")
+logging.getLogger("kafka.x").error("it is %s", "away")
+"""
+HEARD = {
+    "debug": ["a.detail", "partition.claimed", "small talk", "it is away"],
+    "info": ["partition.claimed", "it is away"],
+    "warning": ["it is away"],
+    "error": ["it is away"],
+}
+
+
+@pytest.mark.parametrize("level", HEARD)
+def test_for_machines_a_line_is_json(level):
+    command = [sys.executable, "-c", PROGRAM.format(level=level)]
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stderr
+    lines = [json.loads(line) for line in said.splitlines()]
+    assert [line["event"] for line in lines] == HEARD[level]
+    assert all(re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+Z", line["time"]) for line in lines)
+    assert lines[-1]["logger"] == "kafka.x"
+
+
+def test_for_people_a_line_has_the_time_of_day_and_no_name_of_ours():
+    ours, theirs = pty.openpty()
+    with subprocess.Popen([sys.executable, "-c", PROGRAM.format(level="info")], stderr=theirs) as process:
+        os.close(theirs)
+        assert process.wait(60) == 0
+    said = re.sub(r"\x1b\[[0-9;]*m", "", os.read(ours, 1 << 16).decode())
+    os.close(ours)
+    first, second = [line.rstrip() for line in said.splitlines()]
+    assert re.fullmatch(r"\d\d:\d\d:\d\d \[info\] partition\.claimed  partition=3 offset=7", first)
+    assert re.fullmatch(r"\d\d:\d\d:\d\d \[error\] it is away +\[kafka\.x\]", second)
