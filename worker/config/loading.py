@@ -121,7 +121,7 @@ def _checked(
     tree: dict[str, Any], folder: Path, environ: Mapping[str, str], placed: Callable[[str], str]
 ) -> Config:
     """Returns what a file's tree and the environment say together; a fault says which variable or place it is of."""
-    variables = override(tree, environ)
+    variables = override(tree, environ, folder)
     try:
         return _config(tree, folder)
     except ConfigError as error:

@@ -444,6 +444,45 @@ def test_a_fault_of_the_environment_names_the_variable(variable, text, expected)
     assert fault(STREAM, {f"LDP_WORKER_{variable}": text}) == expected
 
 
+PASSWORD_FILE = "LDP_WORKER_REDIS__PASSWORD_FILE"
+
+
+def test_a_secret_may_stand_in_a_file(tmp_path):
+    """As containers are given secrets: a file, whose end of the line is an editor's."""
+    for name, text in (("redis", "12345\n"), ("kafka", " p=#ss \r\n")):
+        (tmp_path / name).write_bytes(text.encode())
+    (tmp_path / "worker.toml").write_text('redis.password = "of the file"\n' + STREAM)
+    login = {"SECURITY_PROTOCOL": "SASL_SSL", "SASL_MECHANISM": "PLAIN", "SASL_USERNAME": "me"}
+    environ = {f"LDP_WORKER_KAFKA__{key}": value for key, value in login.items()}
+    environ["LDP_WORKER_KAFKA__SASL_PASSWORD_FILE"] = "kafka"  # from the configuration's folder on
+    config = load(tmp_path / "worker.toml", environ | {PASSWORD_FILE: str(tmp_path / "redis")})
+    assert config.redis.password.get_secret_value() == "12345"
+    assert config.kafka.client()["sasl_plain_password"] == " p=#ss "
+
+
+def test_a_file_without_a_secret_is_a_fault_that_shows_none(tmp_path):
+    for name, content in (("empty", b"\n"), ("no-text", b"geheim\xff")):
+        (tmp_path / name).write_bytes(content)
+    for given, why in (
+        ("empty", "is empty"),
+        ("no-text", "cannot be read (not a text)"),
+        (".", "cannot be read (Is a directory)"),
+        ("geheim", "cannot be read (No such file or directory)"),  # the secret itself
+        ("geheim" * 99, "cannot be read (File name too long)"),
+    ):
+        said = fault(STREAM, {PASSWORD_FILE: str(tmp_path / given)})
+        assert said == f"{PASSWORD_FILE}: the file that it names {why}"
+    both = {PASSWORD_FILE: "x", "LDP_WORKER_REDIS__PASSWORD": "geheim"}
+    assert fault(STREAM, both) == f"{PASSWORD_FILE}: give it or LDP_WORKER_REDIS__PASSWORD, not both"
+    (tmp_path / "user").write_text("geheim")
+    said = fault(STREAM, {"LDP_WORKER_KAFKA__SASL_USERNAME_FILE": str(tmp_path / "user")})
+    assert said.startswith("kafka.sasl_username_file (LDP_WORKER_KAFKA__SASL_USERNAME_FILE): no such key;")
+    twice = {"LDP_WORKER_REDIS__URL": "redis://:one@localhost", PASSWORD_FILE: str(tmp_path / "user")}
+    assert fault(STREAM, twice) == (
+        f"redis (LDP_WORKER_REDIS__URL, {PASSWORD_FILE}): a password in url and another in password; give one of them"
+    )
+
+
 def of_a_service(name):
     """What the kubelet puts into each pod's environment for a Service with a named TCP port and one of UDP."""
     return {

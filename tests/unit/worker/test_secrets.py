@@ -148,6 +148,7 @@ VARIABLES = {
     "REDIS__ULR": f"redis://me:{SECRET}@localhost",
     "REDIS_URL": f"redis://me:{SECRET}@localhost",
     "REDIS__URL__X": SECRET,
+    "REDIS__PASSWORD_FILE": SECRET,
     "REDIS__PASWORD": SECRET,
     "REDIS_PASSWORD": SECRET,
     "REDIS__PASSWORD__X": SECRET,
