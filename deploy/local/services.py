@@ -35,7 +35,7 @@ import sys
 import tempfile
 import time
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -151,6 +151,26 @@ class Server:
         raise UnavailableError(f"{self.name} {what}; the end of its log:\n{tail}")
 
 
+@dataclass(frozen=True)
+class Listeners:
+    """Further listeners of the broker, and what it needs for them; `secure.py` makes some.
+
+    Attributes:
+        listening: Name -> security protocol and port.
+        properties: Lines of the broker's settings.
+        users: Options of the command that formats its folder, such as `--add-scram`.
+        java: Options of its virtual machine.
+    """
+
+    listening: Mapping[str, tuple[str, int]]
+    properties: str = ""
+    users: tuple[str, ...] = ()
+    java: tuple[str, ...] = ()
+
+
+NO_MORE = Listeners({})
+
+
 @dataclass
 class Services:
     """A running Kafka and Redis; a context manager that stops them.
@@ -167,12 +187,13 @@ class Services:
     guard: subprocess.Popen[bytes] = field(repr=False)
 
     @classmethod
-    def start(cls, say: Say = print, *, usual: bool = False) -> Self:
+    def start(cls, say: Say = print, *, usual: bool = False, more: Listeners = NO_MORE) -> Self:
         """Finds or fetches both programs, starts them, and returns once both answer.
 
         Args:
             say: Called with a line for each thing that takes a moment.
             usual: Take the `USUAL` ports where they are free.
+            more: Listeners of Kafka beside the usual one.
 
         Raises:
             UnavailableError: something cannot be had or did not start; nothing is left behind.
@@ -194,7 +215,7 @@ class Services:
                 broker_port = _free(USUAL["kafka"]) or broker_port
                 redis_port = _free(USUAL["redis"]) or redis_port
             services = cls(
-                kafka=_kafka(java, jars, folder, broker_port, controller_port),
+                kafka=_kafka(java, jars, folder, (broker_port, controller_port), more),
                 redis=_redis(redis_server, folder, redis_port),
                 folder=folder,
                 guard=guard,
@@ -244,17 +265,21 @@ def _end(guard: subprocess.Popen[bytes]) -> None:
         guard.communicate(b"\n")
 
 
-def _kafka(java: str, jars: Path, folder: Path, port: int, controller_port: int) -> Server:
+def _kafka(java: str, jars: Path, folder: Path, ports: tuple[int, int], more: Listeners) -> Server:
     """Formats a data folder for a single KRaft node and describes its broker."""
     properties = folder / "kafka.properties"
+    port, controller_port = ports
+    known = {"PLAINTEXT": ("PLAINTEXT", port), "CONTROLLER": ("PLAINTEXT", controller_port), **more.listening}
+    listeners = ",".join(f"{name}://127.0.0.1:{number}" for name, (_, number) in known.items())
+    protocols = ",".join(f"{name}:{protocol}" for name, (protocol, _) in known.items())
     properties.write_text(
         f"""\
 process.roles=broker,controller
 node.id=1
 controller.quorum.voters=1@127.0.0.1:{controller_port}
-listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}
+listeners={listeners}
 controller.listener.names=CONTROLLER
-listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
+listener.security.protocol.map={protocols}
 log.dirs={folder}/kafka
 auto.create.topics.enable=false
 # One broker holds every replica of the internal topics, and few partitions make a quick start.
@@ -270,7 +295,7 @@ broker.session.timeout.ms=4000
 broker.heartbeat.interval.ms=1000
 # 128 MB by default, a quarter of the heap below.
 log.cleaner.dedupe.buffer.size=8388608
-"""
+{more.properties}"""
     )
     command = [
         java,
@@ -278,12 +303,16 @@ log.cleaner.dedupe.buffer.size=8388608
         "-XX:+UseSerialGC",
         "-XX:TieredStopAtLevel=1",
         "-Dorg.slf4j.simpleLogger.showDateTime=true",
+        *more.java,
         "-cp",
         f"{jars}/*",
     ]
     cluster = base64.urlsafe_b64encode(b"ldp" + secrets.token_bytes(13)).rstrip(b"=").decode()
     _run(
-        [*command, "kafka.tools.StorageTool", "format", "--cluster-id", cluster, "--config", str(properties)],
+        [
+            *(*command, "kafka.tools.StorageTool", "format"),
+            *("--cluster-id", cluster, "--config", str(properties), *more.users),
+        ],
         "Kafka's data folder could not be formatted",
     )
     return Server(
@@ -584,12 +613,25 @@ def _ask(number: int, _frame: FrameType | None) -> NoReturn:
     raise _Asked(number)
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """The command line; returns the exit code."""
-    assert __doc__ is not None
+def _start(say: Say, usual: bool) -> Services:
+    return Services.start(say, usual=usual)
+
+
+def main(
+    arguments: list[str] | None = None,
+    start: Callable[[Say, bool], contextlib.AbstractContextManager[Services]] = _start,
+    about: str = __doc__,
+) -> int:
+    """The command line; returns the exit code.
+
+    Args:
+        arguments: What was typed behind the program's name.
+        start: Starts the services, on their usual ports or not.
+        about: What the program is, in its first paragraph.
+    """
     parser = argparse.ArgumentParser(
-        prog="services.py",
-        description=__doc__.partition("\n\n")[0],
+        prog=Path(sys.argv[0]).name,
+        description=about.partition("\n\n")[0],
         epilog="Without COMMAND both stay until Ctrl-C.",
     )
     parser.add_argument(
@@ -603,14 +645,14 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         # What is said on the way goes to stderr: stdout is the command's.
         say = partial(print, file=sys.stderr, flush=True)
-        with Services.start(say, usual=not command) as services:
+        with start(say, not command) as services:
             if command:
                 return _command(services, command)
             _stay(services)
     except _Asked as asked:
         return 128 + asked.args[0] if command else 0
     except UnavailableError as error:
-        print(f"services.py: {error}", file=sys.stderr)
+        print(f"{parser.prog}: {error}", file=sys.stderr)
         return 1
     return 0
 

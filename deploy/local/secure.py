@@ -1,0 +1,340 @@
+"""The services of this machine with TLS and logins: a broker with a listener for each way in, made on the spot.
+
+    python deploy/local/secure.py                 start both, say how each listener is reached, stop on Ctrl-C
+    python deploy/local/secure.py -- COMMAND ...  run COMMAND with LDP_TEST_KAFKA and LDP_TEST_REDIS set, then stop
+    with Secure.start() as secure: ...            the same from Python (tests)
+
+Nothing here is secret or lasts: a private authority, its certificates and keys, the passwords and the endpoint that
+gives tokens are made anew at each start, in a folder that goes at the end. It needs the program openssl beside what
+`services.py` needs, and only the standard library.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import secrets
+import ssl
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs
+
+if TYPE_CHECKING or __package__:
+    from deploy.local import services
+else:  # run as a script, from anywhere
+    import services
+
+LISTENERS = {
+    "SSL": "SSL",
+    "MTLS": "SSL",
+    "LOGINS": "SASL_SSL",
+    "LOGIN": "SASL_PLAINTEXT",
+    "BOTH": "SASL_SSL",
+    "EXPIRED": "SSL",
+    "ELSEWHERE": "SSL",
+}
+"""What listens beside the plaintext listener.
+
+SSL shows a certificate, MTLS wants one, too. LOGINS takes every mechanism over TLS, LOGIN a password without, BOTH a
+password and a certificate. What EXPIRED shows is over, and what ELSEWHERE shows another host's: trust neither.
+"""
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+USER = "me"
+"""Who has a password, and may do all."""
+CLIENT = "worker"
+"""Who is given tokens, and may do all."""
+AUDIENCE, ISSUER = "kafka", "deploy/local"
+_KAFKA = "org.apache.kafka.common.security"
+
+
+class Certificates:
+    """A private authority and what it signed, as PEM files of a folder.
+
+    `ca.pem` is the authority, `other.pem` another one. Of the certificates `NAME.pem` with their keys `NAME.key`,
+    `broker`, `elsewhere` and `expired` are servers', `client` and `stranger` clients', the last of the other authority;
+    `client.encrypted.key` is a key with a password, and `tokens.key` signs tokens.
+
+    Args:
+        folder: Where they go.
+        password: Of the encrypted key.
+    """
+
+    def __init__(self, folder: Path, password: str) -> None:
+        self.folder = folder
+        here = "subjectAltName=IP:127.0.0.1,DNS:localhost"
+        for name in ("ca", "other"):
+            self.openssl("req", "-x509", *_NEW, "-days", "2", *_named(name), "-out", f"{name}.pem")
+        self._sign("broker", here)
+        self._sign("elsewhere", "subjectAltName=DNS:elsewhere.example")
+        self._sign("expired", here, days=-1)
+        self._sign("client", "extendedKeyUsage=clientAuth")
+        self._sign("stranger", "extendedKeyUsage=clientAuth", authority="other")
+        encrypted = ("-v2", "aes256", "-passout", f"pass:{password}", "-out", "client.encrypted.key")
+        self.openssl("pkcs8", "-topk8", "-in", "client.key", *encrypted)
+        self.openssl("genrsa", "-out", "tokens.key", "2048")
+        for name in ("broker", "elsewhere", "expired"):  # as the broker wants it, in one file
+            self.path(f"{name}.store.pem").write_text(
+                self.path(f"{name}.key").read_text() + self.path(f"{name}.pem").read_text()
+            )
+
+    def path(self, name: str) -> Path:
+        """Returns where a file is."""
+        return self.folder / name
+
+    def openssl(self, *arguments: str, given: bytes | None = None) -> bytes:
+        """Runs the program; returns what it printed."""
+        found = services.program("openssl", "openssl")
+        if found is None:
+            raise services.UnavailableError("certificates are made by openssl, and there is none on PATH")
+        done = subprocess.run(
+            [found, *arguments], cwd=self.folder, input=given, capture_output=True, check=False
+        )
+        if done.returncode != 0:
+            raise services.UnavailableError(f"openssl {arguments[0]} failed: {done.stderr.decode()}")
+        return done.stdout
+
+    def _sign(self, name: str, extension: str, *, authority: str = "ca", days: int = 2) -> None:
+        """Makes a key and a certificate of it."""
+        self.openssl("req", *_NEW, *_named(name), "-out", f"{name}.request")
+        self.path(f"{name}.extension").write_text(extension)
+        signed = (
+            "-CA",
+            f"{authority}.pem",
+            "-CAkey",
+            f"{authority}.key",
+            "-CAcreateserial",
+            "-days",
+            str(days),
+        )
+        out = ("-extfile", f"{name}.extension", "-out", f"{name}.pem")
+        self.openssl("x509", "-req", "-in", f"{name}.request", *signed, *out)
+
+
+_NEW = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
+
+
+def _named(name: str) -> tuple[str, ...]:
+    return "-subj", f"/CN={name}", "-keyout", f"{name}.key"
+
+
+def _base64(data: bytes) -> str:
+    """As JSON Web Tokens have it: of URLs, without padding."""
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+class TokenEndpoint:
+    """Gives tokens for client credentials over TLS, as an identity provider does; a context manager.
+
+    Attributes:
+        url: Where.
+        secret: What `CLIENT` is known by.
+        seconds: For how long a token is good.
+        audience: Whom it is for.
+        given: How many were given.
+        down: Whether it answers 503 to all.
+    """
+
+    def __init__(self, certificates: Certificates) -> None:
+        self._certificates = certificates
+        self.secret, self.audience = secrets.token_hex(8), AUDIENCE
+        self.seconds, self.given, self.down = 300, 0, False
+        modulus = certificates.openssl("rsa", "-in", "tokens.key", "-noout", "-modulus").decode().strip()
+        n = bytes.fromhex(modulus.partition("=")[2])
+        key = {"kty": "RSA", "kid": "1", "use": "sig", "alg": "RS256", "n": _base64(n), "e": "AQAB"}
+        certificates.path("jwks.json").write_text(json.dumps({"keys": [key]}))
+        endpoint = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"])).decode()
+                status, answer = endpoint.answer(self.headers.get("Authorization", ""), parse_qs(body))
+                data = json.dumps(answer).encode()
+                self.send_response(status)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(data)))
+                self.end_headers()
+                self.wfile.write(data)
+
+            def log_message(self, *_: object) -> None:
+                """Says nothing."""
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificates.path("broker.pem"), certificates.path("broker.key"))
+        self._server.socket = context.wrap_socket(
+            self._server.socket, server_side=True, do_handshake_on_connect=False
+        )
+        self.url = f"https://127.0.0.1:{self._server.server_address[1]}/token"
+
+    def answer(self, login: str, body: Mapping[str, list[str]]) -> tuple[int, dict[str, Any]]:
+        """Answers a request: HTTP's status, and the object."""
+        if self.down:
+            return 503, {"error": "temporarily_unavailable"}
+        if login != "Basic " + base64.b64encode(f"{CLIENT}:{self.secret}".encode()).decode():
+            return 401, {"error": "invalid_client"}
+        if body.get("grant_type") != ["client_credentials"]:
+            return 400, {"error": "unsupported_grant_type"}
+        (scope,) = body.get("scope", ["reports"])
+        if scope != "reports":
+            return 400, {"error": "invalid_scope"}
+        self.given += 1
+        return 200, {"access_token": self._signed(), "token_type": "Bearer", "expires_in": self.seconds}
+
+    def _signed(self) -> str:
+        """Returns a token of `CLIENT`."""
+        now = int(time.time())
+        claims = {"sub": CLIENT, "iss": ISSUER, "aud": self.audience, "iat": now, "exp": now + self.seconds}
+        parts = ({"alg": "RS256", "typ": "JWT", "kid": "1"}, claims | {"scope": "reports"})
+        signed = ".".join(_base64(json.dumps(part).encode()) for part in parts)
+        sign = ("dgst", "-sha256", "-sign", "tokens.key")
+        return f"{signed}.{_base64(self._certificates.openssl(*sign, given=signed.encode()))}"
+
+    def __enter__(self) -> TokenEndpoint:
+        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+@dataclass(frozen=True)
+class Secure:
+    """Running services with a listener for each way in.
+
+    Attributes:
+        running: Both services.
+        ports: By listener; `PLAINTEXT` is the usual one.
+        certificates: All files.
+        tokens: Where tokens are given.
+        password: Of `USER`, and of the encrypted key.
+    """
+
+    running: services.Services
+    ports: Mapping[str, int]
+    certificates: Certificates
+    tokens: TokenEndpoint
+    password: str
+
+    @classmethod
+    @contextlib.contextmanager
+    def start(
+        cls, say: services.Say = print, *, usual: bool = False, users: Mapping[str, str] | None = None
+    ) -> Iterator[Secure]:
+        """Makes what is needed, and starts both services; all goes at the end.
+
+        Args:
+            say: Called with a line for each thing that takes a moment.
+            usual: Take the usual ports where they are free, for plaintext and for Redis.
+            users: Further names and passwords, for PLAIN; they may do nothing that no ACL allows.
+
+        Raises:
+            services.UnavailableError: something cannot be had, or did not start.
+        """
+        with contextlib.ExitStack() as stack:
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="ldp-secure."))
+            password = secrets.token_hex(8)
+            certificates = Certificates(Path(folder), password)
+            tokens = stack.enter_context(TokenEndpoint(certificates))
+            ports = dict(zip(LISTENERS, services.free_ports(len(LISTENERS)), strict=True))
+            more = _listeners(ports, certificates, {USER: password} | dict(users or {}), password)
+            running = stack.enter_context(services.Services.start(say, usual=usual, more=more))
+            yield cls(running, {"PLAINTEXT": running.kafka.port} | ports, certificates, tokens, password)
+
+    def client(self, listener: str, mechanism: str = "PLAIN") -> dict[str, str]:
+        """Returns the keys of `[kafka]` with which a worker is let in.
+
+        Args:
+            listener: By which way, a key of `ports`.
+            mechanism: One of `MECHANISMS`, where the listener asks for a login.
+        """
+        protocol = LISTENERS.get(listener, listener)
+        keys = {"bootstrap_servers": f"127.0.0.1:{self.ports[listener]}", "security_protocol": protocol}
+        if protocol.endswith("SSL"):
+            keys["ssl_cafile"] = str(self.certificates.path("ca.pem"))
+        if listener in ("MTLS", "BOTH"):
+            keys |= {
+                "ssl_certfile": str(self.certificates.path("client.pem")),
+                "ssl_keyfile": str(self.certificates.path("client.encrypted.key")),
+                "ssl_password": self.password,
+            }
+        if protocol.startswith("SASL"):
+            keys["sasl_mechanism"] = mechanism
+        if protocol.startswith("SASL") and mechanism == "OAUTHBEARER":
+            keys |= {
+                "sasl_oauthbearer_token_endpoint_url": self.tokens.url,
+                "sasl_oauthbearer_client_id": CLIENT,
+                "sasl_oauthbearer_client_secret": self.tokens.secret,
+                "sasl_oauthbearer_scope": "reports",
+            }
+        elif protocol.startswith("SASL"):
+            keys |= {"sasl_username": USER, "sasl_password": self.password}
+        return keys
+
+
+def _listeners(
+    ports: Mapping[str, int], certificates: Certificates, users: Mapping[str, str], password: str
+) -> services.Listeners:
+    """Describes the listeners to the broker."""
+    stores = {"EXPIRED": "expired", "ELSEWHERE": "elsewhere"}
+    names = " ".join(f'user_{name}="{word}"' for name, word in users.items())
+    lines = ["ssl.keystore.type=PEM", "ssl.truststore.type=PEM", "sasl.enabled.mechanisms=PLAIN"]
+    for listener, protocol in LISTENERS.items():
+        own = f"listener.name.{listener.lower()}"
+        if protocol.endswith("SSL"):
+            store = certificates.path(f"{stores.get(listener, 'broker')}.store.pem")
+            lines.append(f"{own}.ssl.keystore.location={store}")
+        if listener in ("MTLS", "BOTH"):
+            lines.append(f"{own}.ssl.client.auth=required")
+            lines.append(f"{own}.ssl.truststore.location={certificates.path('ca.pem')}")
+        if protocol.startswith("SASL"):
+            lines.append(f"{own}.plain.sasl.jaas.config={_KAFKA}.plain.PlainLoginModule required {names};")
+    logins = "listener.name.logins"
+    scram, oauth = f"{_KAFKA}.scram.ScramLoginModule", f"{_KAFKA}.oauthbearer"
+    lines += [
+        f"{logins}.sasl.enabled.mechanisms={','.join(MECHANISMS)}",
+        *(f"{logins}.scram-sha-{bits}.sasl.jaas.config={scram} required;" for bits in (256, 512)),
+        f"{logins}.oauthbearer.sasl.jaas.config={oauth}.OAuthBearerLoginModule required;",
+        f"{logins}.oauthbearer.sasl.server.callback.handler.class={oauth}.OAuthBearerValidatorCallbackHandler",
+        f"sasl.oauthbearer.jwks.endpoint.url={certificates.path('jwks.json').as_uri()}",
+        f"sasl.oauthbearer.expected.audience={AUDIENCE}",
+        f"sasl.oauthbearer.expected.issuer={ISSUER}",
+        # who came by a token that is over comes again by another
+        "connections.max.reauth.ms=3600000",
+        "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        f"super.users=User:ANONYMOUS;User:CN=client;User:{USER};User:{CLIENT}",
+    ]
+    salted = (f"SCRAM-SHA-{bits}=[name={USER},password={password}]" for bits in (256, 512))
+    return services.Listeners(
+        {name: (protocol, ports[name]) for name, protocol in LISTENERS.items()},
+        "\n".join(lines) + "\n",
+        tuple(word for one in salted for word in ("--add-scram", one)),
+        # without it no broker reads keys from anywhere
+        (f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={certificates.path('jwks.json').as_uri()}",),
+    )
+
+
+@contextlib.contextmanager
+def _started(say: services.Say, usual: bool) -> Iterator[services.Services]:
+    """Starts the services, and says how each listener is reached."""
+    with Secure.start(say, usual=usual) as secure:
+        for listener, protocol in LISTENERS.items():
+            for mechanism in MECHANISMS if listener == "LOGINS" else ["PLAIN"]:
+                say(f"\n# {listener}" + (f", {mechanism}" if protocol.startswith("SASL") else ""))
+                for key, value in secure.client(listener, mechanism).items():
+                    say(f'kafka.{key} = "{value}"')
+        say("")
+        yield secure.running
+
+
+if __name__ == "__main__":
+    sys.exit(services.main(start=_started, about=__doc__))
