@@ -11,6 +11,7 @@ import redis
 from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 from kafka.consumer.fetcher import Fetcher
 from kafka.errors import OffsetOutOfRangeError, RetriableError
+from kafka.net.sasl.oauth import AbstractTokenProvider
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
@@ -20,7 +21,9 @@ from worker.audit.records import Caps, Deleted, Records
 from worker.audit.snapshots import Message
 from worker.audit.stored import StoredCut
 from worker.config import Config
+from worker.login import Tokens
 
+AbstractTokenProvider.register(Tokens)  # what the client demands of whoever gives it tokens
 _STALL_SECONDS = 60.0
 _COORDINATOR_SECONDS = 10.0
 

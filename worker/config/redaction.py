@@ -11,6 +11,9 @@ _URL = re.compile(rf"(?P<scheme>rediss?)://([^/?#[\]]*@)?{_HOST_PORT}(?P<rest>[/
 _UNIX = re.compile(r"unix://([^/?#]*@)?/[^?#@]+")
 
 
+_ENDPOINT = re.compile(rf"https?://{_HOST_PORT}(?P<rest>/[^@#\s]*)?")
+
+
 def _is_port(text: str | None) -> bool:
     return text is None or int(text) <= 65535
 
@@ -19,6 +22,12 @@ def is_broker(broker: str) -> bool:
     """Returns whether a text is host:port and nothing more."""
     found = re.fullmatch(_HOST_PORT, broker)
     return found is not None and found["port"] is not None and _is_port(found["port"])
+
+
+def is_endpoint(url: str) -> bool:
+    """Returns whether a text is a URL of HTTP without a user or a password."""
+    found = _ENDPOINT.fullmatch(url)
+    return found is not None and _is_port(found["port"])
 
 
 def is_redis_url(url: str) -> bool:
@@ -68,7 +77,7 @@ def said(key: str, value: object) -> str:
     there, too, an address may have one in it.
     """
     kind = _kind(value)
-    if "password" in key and value is not None:
+    if ("password" in key or "secret" in key) and value is not None:
         return "a secret"
     if key == "redis.url" and isinstance(value, str):
         return redacted(value)

@@ -21,9 +21,10 @@ from pydantic import (
     model_validator,
 )
 
-from worker.config.redaction import is_broker, is_redis_url
+from worker.config.redaction import is_broker, is_endpoint, is_redis_url
 from worker.counting.rules import MAX_BATCH_BYTES, MOST_REPORTS
 from worker.counting.windows import ALL, milliseconds, parse
+from worker.login import Credentials, tokens_of
 
 
 def _split(value: object) -> object:
@@ -121,6 +122,11 @@ def secret(value: SecretStr | None) -> str | None:
     return None if value is None else value.get_secret_value()
 
 
+_BY_PASSWORD = ("sasl_username", "sasl_password")
+_BY_TOKEN = tuple(f"sasl_oauthbearer_{key}" for key in ("token_endpoint_url", "client_id", "client_secret"))
+"""What a login needs, by its mechanism."""
+
+
 class Kafka(Table):
     """``[kafka]``: how to reach the brokers."""
 
@@ -128,9 +134,19 @@ class Kafka(Table):
         "localhost:9092"
     ]
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
-    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None = None
+    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"] | None = None
     sasl_username: str | None = None
     sasl_password: SecretStr | None = None
+    sasl_oauthbearer_token_endpoint_url: Annotated[
+        str | None,
+        _must(
+            lambda url: url is None or is_endpoint(url),
+            "allowed is https://host:port/path, or http://, without a user or password",
+        ),
+    ] = None
+    sasl_oauthbearer_client_id: str | None = None
+    sasl_oauthbearer_client_secret: SecretStr | None = None
+    sasl_oauthbearer_scope: str | None = None
     ssl_cafile: Path | None = None
     ssl_certfile: Path | None = None
     ssl_keyfile: Path | None = None
@@ -159,15 +175,27 @@ class Kafka(Table):
 
     @model_validator(mode="after")
     def _sasl(self) -> Self:
-        given = [self.sasl_mechanism, self.sasl_username, self.sasl_password]
-        if self.security_protocol.startswith("SASL") and None in given:
-            raise ValueError(
-                f"security_protocol {self.security_protocol} needs sasl_mechanism, sasl_username and sasl_password"
+        given = {
+            key
+            for key in type(self).model_fields
+            if key.startswith("sasl_") and getattr(self, key) is not None
+        }
+        if not self.security_protocol.startswith("SASL"):
+            if given:
+                raise ValueError(
+                    f"sasl_* needs security_protocol SASL_SSL or SASL_PLAINTEXT, not {self.security_protocol}"
+                )
+            return self
+        by_token = self.sasl_mechanism == "OAUTHBEARER"
+        needed, others = (_BY_TOKEN, _BY_PASSWORD) if by_token else (_BY_PASSWORD, _BY_TOKEN)
+        if not given.issuperset({"sasl_mechanism", *needed}):
+            subject = (
+                "sasl_mechanism OAUTHBEARER" if by_token else f"security_protocol {self.security_protocol}"
             )
-        if not self.security_protocol.startswith("SASL") and given != [None] * 3:
-            raise ValueError(
-                f"sasl_* needs security_protocol SASL_SSL or SASL_PLAINTEXT, not {self.security_protocol}"
-            )
+            *some, last = needed if by_token else ("sasl_mechanism", *needed)
+            raise ValueError(f"{subject} needs {', '.join(some)} and {last}")
+        if unused := sorted(given.intersection(others)):
+            raise ValueError(f"{' and '.join(unused)}: of no use with sasl_mechanism {self.sasl_mechanism}")
         return self
 
     @model_validator(mode="after")
@@ -186,11 +214,21 @@ class Kafka(Table):
             "security_protocol": self.security_protocol,
         }
         if self.sasl_mechanism is not None:
+            settings["sasl_mechanism"] = self.sasl_mechanism
+        if self.sasl_username is not None:
             settings |= {
-                "sasl_mechanism": self.sasl_mechanism,
                 "sasl_plain_username": self.sasl_username,
                 "sasl_plain_password": secret(self.sasl_password),
             }
+        if self.sasl_oauthbearer_token_endpoint_url is not None:
+            credentials = Credentials(
+                self.sasl_oauthbearer_token_endpoint_url,
+                self.sasl_oauthbearer_client_id or "",
+                secret(self.sasl_oauthbearer_client_secret) or "",
+                self.sasl_oauthbearer_scope,
+                None if self.ssl_cafile is None else str(self.ssl_cafile),
+            )
+            settings["sasl_oauth_token_provider"] = tokens_of(credentials)
         for key in ("ssl_cafile", "ssl_certfile", "ssl_keyfile"):
             if (path := getattr(self, key)) is not None:
                 settings[key] = str(path)

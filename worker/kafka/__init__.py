@@ -22,6 +22,10 @@ What commands need, as anybody might:
 And of the library itself: `errors`, what it raises, by names that others may know; `quirks`, what it gets wrong.
 """
 
+from kafka.net.sasl.oauth import AbstractTokenProvider
+
 from worker.kafka import quirks
+from worker.login import Tokens
 
 quirks.mend_connections()  # before any client of this room connects
+AbstractTokenProvider.register(Tokens)  # what the client demands of whoever gives it tokens

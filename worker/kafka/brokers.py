@@ -16,6 +16,12 @@ TIMEOUT_SECONDS = 10.0
 """Seconds that brokers have to answer, unless somebody asks to wait longer."""
 ADVICE = "start the brokers, or correct kafka.bootstrap_servers and the security settings beside it"
 _ADVICE = {
+    "(invalid_scope)": "correct kafka.sasl_oauthbearer_scope",
+    "(invalid_client)": "correct kafka.sasl_oauthbearer_client_id and kafka.sasl_oauthbearer_client_secret",
+    "token endpoint": "start it, or correct kafka.sasl_oauthbearer_token_endpoint_url; kafka.ssl_cafile may name the"
+    " authority that signed its certificate",
+    "OAUTHBEARER": "let the brokers know whose tokens these are: their audience, issuer and keys are set there,"
+    " or correct kafka.sasl_oauthbearer_scope",
     "AuthenticationFailed": "correct kafka.sasl_username and kafka.sasl_password, or kafka.sasl_mechanism",
     "UnsupportedSaslMechanism": "set kafka.sasl_mechanism to one that the brokers know",
     "IllegalSaslState": "this listener asks for no login: set kafka.security_protocol to PLAINTEXT or SSL, or correct"

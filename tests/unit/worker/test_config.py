@@ -395,7 +395,7 @@ def test_the_environment_overrides():
             "LDP_WORKER_KAFKA__SECURITY_PROTOCOL": "SASL_SSL",
             "LDP_WORKER_KAFKA__SASL_MECHANISM": "PLAIN",
             "LDP_WORKER_KAFKA__SASL_USERNAME": "me",
-            "LDP_WORKER_KAFKA__SASL_PASSWORD": "secret",
+            "LDP_WORKER_KAFKA__SASL_PASSWORD": "geheim",
             "LDP_WORKER_REDIS__PASSWORD": "12345",
             "LDP_WORKER_CONFIG": "worker.toml",
             "PATH": "/bin",
@@ -403,8 +403,8 @@ def test_the_environment_overrides():
     )
     assert config.kafka.bootstrap_servers == ["a:1", "b:2"]
     assert (config.http.port, config.group) == (0, "g")
-    assert config.kafka.client()["sasl_plain_password"] == "secret"
-    assert "secret" not in repr(config)
+    assert config.kafka.client()["sasl_plain_password"] == "geheim"
+    assert "geheim" not in repr(config)
     assert config.redis.password.get_secret_value() == "12345"
 
 

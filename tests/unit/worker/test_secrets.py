@@ -62,6 +62,7 @@ REFUSED_URLS = [
 KEYS = [
     *("bootstrap_servers", "security_protocol", "sasl_mechanism", "sasl_username", "sasl_password"),
     *("ssl_cafile", "ssl_certfile", "ssl_keyfile", "ssl_password"),
+    *(f"sasl_oauthbearer_{key}" for key in ("token_endpoint_url", "client_id", "client_secret", "scope")),
 ]
 REFUSED = {
     **{f"redis.url {url}": f'[redis]\nurl = "{url}"' for url in REFUSED_URLS},

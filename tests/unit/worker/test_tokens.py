@@ -1,0 +1,247 @@
+"""Tokens by client credentials: asked for as RFC 6749 says, renewed ahead, and never waited for twice."""
+
+import base64
+import json
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import parse_qs
+
+import pytest
+from kafka.net.sasl.oauth import SaslMechanismOAuth
+
+import worker.kafka  # noqa: F401  # which makes tokens acceptable to the client
+from worker.config import ConfigError, parse
+from worker.kafka.brokers import advice
+from worker.login import Credentials, TokenError, Tokens, tokens_of
+
+SECRET = "p=#s s"
+
+
+class Endpoint:
+    """Answers as it is told, and notes what it was asked."""
+
+    def __init__(self):
+        self.asked = []
+        self.replies = lambda n: (200, {"access_token": f"token-{n}", "expires_in": 3600})
+        endpoint = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self):
+                body = self.rfile.read(int(self.headers["Content-Length"])).decode()
+                endpoint.asked.append((self.headers["Authorization"], parse_qs(body)))
+                status, answer = endpoint.replies(len(endpoint.asked))
+                data = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
+                self.send_response(status)
+                if status == 302:
+                    self.send_header("Location", f"http://127.0.0.1:{endpoint.port}/elsewhere")
+                self.send_header("Content-Length", str(len(data)))
+                self.end_headers()
+                self.wfile.write(data)
+
+            def log_message(self, *_):
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.port = self._server.server_address[1]
+
+    def __enter__(self):
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+    def credentials(self, **more):
+        return Credentials(f"http://127.0.0.1:{self.port}/token", "me:", SECRET, **more)
+
+
+@pytest.fixture
+def endpoint():
+    with Endpoint() as endpoint:
+        yield endpoint
+
+
+def until(condition):
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_it_is_asked_for_as_the_rfc_says(endpoint):
+    given = Tokens(endpoint.credentials(scope="reports more"))
+    assert [given.token() for _ in range(3)] == ["token-1"] * 3
+    ((login, body),) = endpoint.asked
+    assert body == {"grant_type": ["client_credentials"], "scope": ["reports more"]}
+    # both are encoded as in a form, so that a colon in a name separates nothing (section 2.3.1)
+    assert base64.b64decode(login.removeprefix("Basic ")).decode() == "me%3A:p%3D%23s%20s"
+    assert SECRET not in repr(endpoint.credentials())
+
+
+def test_the_client_takes_them(endpoint):
+    mechanism = SaslMechanismOAuth(sasl_oauth_token_provider=tokens_of(endpoint.credentials()))
+    assert mechanism.auth_bytes() == b"n,,\x01auth=Bearer token-1\x01\x01"
+    assert tokens_of(endpoint.credentials()) is tokens_of(endpoint.credentials())
+
+
+def test_the_next_one_is_there_before_the_one_before_is_over(endpoint):
+    endpoint.replies = lambda n: (200, {"access_token": f"token-{n}", "expires_in": 1})
+    given = Tokens(endpoint.credentials())
+    seen = [given.token()]
+    started = time.monotonic()
+    while len(set(seen)) < 4:
+        seen.append(given.token())
+        assert seen[-1] >= seen[-2]
+        assert time.monotonic() - started < 30
+        time.sleep(0.02)
+    # nobody asks: nobody is asked for
+    until(lambda: not given._renewing)
+    many = len(endpoint.asked)
+    assert given.token() >= seen[-1]
+    assert len(endpoint.asked) <= many + 1
+
+
+def test_while_the_endpoint_fails_the_one_that_is_good_is_given(endpoint, monkeypatch):
+    monkeypatch.setattr("worker.login.tokens._RENEWED_AT", 0.001)
+    endpoint.replies = lambda n: (200, {"access_token": "good", "expires_in": 60}) if n == 1 else (503, b"")
+    given = Tokens(endpoint.credentials())
+    assert given.token() == "good"
+    until(lambda: len(endpoint.asked) > 1)
+    until(lambda: given._failure is not None)
+    assert given.token() == "good"
+
+
+def test_once_there_is_none_that_is_said_at_once(endpoint):
+    endpoint.replies = lambda n: (401, {"error": "invalid_client"})
+    given = Tokens(endpoint.credentials())
+    for _ in range(100):  # each in no time: the thread that asks has others to serve
+        with pytest.raises(TokenError, match=r"refuses: HTTP 401 \(invalid_client\)$"):
+            given.token()
+    assert len(endpoint.asked) < 50
+
+
+@pytest.mark.parametrize(
+    ("status", "answer", "said", "todo"),
+    [
+        (
+            401,
+            {"error": "invalid_client"},
+            "refuses: HTTP 401 (invalid_client)",
+            "sasl_oauthbearer_client_secret",
+        ),
+        (400, {"error": "invalid_scope"}, "refuses: HTTP 400 (invalid_scope)", "sasl_oauthbearer_scope"),
+        (400, {"error": f"no {SECRET}"}, "refuses: HTTP 400", "sasl_oauthbearer_token_endpoint_url"),
+        (404, b"<html>", "refuses: HTTP 404", "sasl_oauthbearer_token_endpoint_url"),
+        (302, b"", "refuses: HTTP 302", "sasl_oauthbearer_token_endpoint_url"),
+        (200, b"<html>", "gives an answer that has no access_token", "sasl_oauthbearer_token_endpoint_url"),
+        (200, [], "gives an answer that has no access_token", "sasl_oauthbearer_token_endpoint_url"),
+        (200, {"access_token": "a\x01b"}, "gives an answer that has no access_token", "token_endpoint_url"),
+        (200, {"access_token": "a", "expires_in": 0}, "is no time to use it in", "token_endpoint_url"),
+        (200, {"access_token": "a", "expires_in": "soon"}, "is no time to use it in", "token_endpoint_url"),
+    ],
+)
+def test_what_is_no_token_is_said_with_what_to_do(endpoint, status, answer, said, todo):
+    endpoint.replies = lambda n: (status, answer)
+    with pytest.raises(TokenError) as caught:
+        Tokens(endpoint.credentials()).token()
+    text = str(caught.value)
+    assert text.startswith(f"the token endpoint at 127.0.0.1:{endpoint.port} ")
+    assert text.endswith(said)
+    assert SECRET not in text
+    assert todo in advice(text)
+    assert len(endpoint.asked) == 1  # no redirect took the secret elsewhere
+
+
+def test_nobody_there():
+    with Endpoint() as gone:
+        credentials = gone.credentials()
+    with pytest.raises(TokenError, match=r"gives no answer: .*refused"):
+        Tokens(credentials).token()
+
+
+def test_one_that_says_nothing_is_waited_for_so_long(endpoint, monkeypatch):
+    monkeypatch.setattr("worker.login.tokens.TIMEOUT_SECONDS", 0.2)
+    free = threading.Event()
+    endpoint.replies = lambda n: (200, b"" if free.wait(30) else b"never")
+    try:
+        with pytest.raises(TokenError, match=r"gives no answer"):
+            Tokens(endpoint.credentials()).token()
+    finally:
+        free.set()
+
+
+# --- as it is configured --------------------------------------------------------------------------------------------
+
+STREAM = '\n[[streams]]\nname = "s"\ntopic = "t"\nprotocol = "grr"\nepsilon = "1"\ndomain_size = 3\n'
+KEYS = {
+    "security_protocol": "SASL_SSL",
+    "sasl_mechanism": "OAUTHBEARER",
+    "sasl_oauthbearer_token_endpoint_url": "https://login.example:8443/token?tenant=1",
+    "sasl_oauthbearer_client_id": "me",
+    "sasl_oauthbearer_client_secret": SECRET,
+}
+
+
+def configured(**changes):
+    lines = [f'{key} = "{value}"' for key, value in (KEYS | changes).items() if value is not None]
+    return parse("[kafka]\n" + "\n".join(lines) + STREAM)
+
+
+def test_what_is_configured_is_what_is_asked_for():
+    kafka = configured(sasl_oauthbearer_scope="reports").kafka
+    settings = kafka.client()
+    assert settings["sasl_mechanism"] == "OAUTHBEARER"
+    assert "sasl_plain_username" not in settings
+    wanted = Credentials(KEYS["sasl_oauthbearer_token_endpoint_url"], "me", SECRET, "reports")
+    assert settings["sasl_oauth_token_provider"] is tokens_of(wanted)
+    assert SECRET not in repr(kafka)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        (
+            {"sasl_oauthbearer_client_secret": None},
+            "kafka: sasl_mechanism OAUTHBEARER needs sasl_oauthbearer_token_endpoint_url, sasl_oauthbearer_client_id"
+            " and sasl_oauthbearer_client_secret",
+        ),
+        (
+            {"sasl_username": "me", "sasl_password": SECRET},
+            "kafka: sasl_password and sasl_username: of no use with sasl_mechanism OAUTHBEARER",
+        ),
+        (
+            {"sasl_mechanism": "PLAIN", "sasl_username": "me", "sasl_password": SECRET},
+            "kafka: sasl_oauthbearer_client_id and sasl_oauthbearer_client_secret and"
+            " sasl_oauthbearer_token_endpoint_url: of no use with sasl_mechanism PLAIN",
+        ),
+        (
+            {"sasl_mechanism": "PLAIN"},
+            "kafka: security_protocol SASL_SSL needs sasl_mechanism, sasl_username and sasl_password",
+        ),
+        (
+            {"security_protocol": "SSL"},
+            "kafka: sasl_* needs security_protocol SASL_SSL or SASL_PLAINTEXT, not SSL",
+        ),
+        *(
+            (
+                {"sasl_oauthbearer_token_endpoint_url": url},
+                "kafka.sasl_oauthbearer_token_endpoint_url: a text given; allowed is https://host:port/path, or"
+                " http://, without a user or password",
+            )
+            for url in (
+                "login.example/token",
+                f"https://me:{SECRET}@h/token",
+                "file:///etc/passwd",
+                "https://h/#x",
+            )
+        ),
+    ],
+)
+def test_what_does_not_go_together_is_said(changes, said):
+    with pytest.raises(ConfigError) as caught:
+        configured(**changes)
+    assert str(caught.value) == said

@@ -1,0 +1,184 @@
+"""Tokens: OAuth 2.0's client credentials (RFC 6749, section 4.4), renewed ahead on a thread of their own.
+
+Kafka's client asks for a token on the thread that also says to the group that it lives. So that thread is kept waiting
+for the first token alone: the next one is there before the one before expires, and where the endpoint fails meanwhile,
+the one that is still good is given. Nothing is renewed that nobody has asked for since the last time.
+"""
+
+import base64
+import functools
+import json
+import re
+import ssl
+import threading
+import time
+import urllib.error
+import urllib.request
+from dataclasses import dataclass, field
+from http.client import HTTPException
+from typing import IO, Any
+from urllib.parse import quote, urlencode, urlsplit
+
+TIMEOUT_SECONDS = 5.0
+"""How long the endpoint has to answer, and whoever needs the first token waits."""
+_RETRY_SECONDS = 2.0
+_RENEWED_AT = 0.8
+"""The share of a token's time after which the next is fetched."""
+_UNSAID_SECONDS = 60.0
+"""How long a token is taken to be good whose endpoint does not say it."""
+_MOST_BYTES = 1 << 20
+_TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
+"""A bearer token's form (RFC 6750, section 2.1)."""
+
+
+class TokenError(RuntimeError):
+    """No token can be had; says of which endpoint, and why."""
+
+
+@dataclass(frozen=True)
+class Credentials:
+    """What tokens are given for.
+
+    Attributes:
+        endpoint: the URL that is asked.
+        client_id: who asks.
+        client_secret: by what it is known.
+        scope: what for, if the endpoint wants to know.
+        cafile: authorities beside the system's that may have signed the endpoint's certificate.
+    """
+
+    endpoint: str
+    client_id: str
+    client_secret: str = field(repr=False)
+    scope: str | None = None
+    cafile: str | None = None
+
+
+class Tokens:
+    """The tokens of one client; what ``kafka.net.sasl.oauth.AbstractTokenProvider`` asks for.
+
+    Args:
+        credentials: what they are given for.
+    """
+
+    def __init__(self, credentials: Credentials) -> None:
+        self._credentials = credentials
+        self._changed = threading.Condition()
+        self._token, self._until = "", 0.0
+        self._failure: TokenError | None = None
+        self._renewing = self._wanted = False
+
+    def token(self) -> str:
+        """Returns one that is good; at once, but for the first.
+
+        Raises:
+            TokenError: there is none.
+        """
+        with self._changed:
+            self._wanted = True
+            if not self._renewing:
+                self._renewing = True
+                threading.Thread(target=self._renew, name="tokens", daemon=True).start()
+            self._changed.wait_for(lambda: self._is_good() or self._failure is not None, TIMEOUT_SECONDS)
+            if self._is_good():
+                return self._token
+            raise self._failure or TokenError(
+                f"{_place(self._credentials)} gives no answer in {TIMEOUT_SECONDS:g} s"
+            )
+
+    def extensions(self) -> dict[str, str]:
+        """Returns what is sent beside a token: nothing."""
+        return {}
+
+    def _is_good(self) -> bool:
+        return time.monotonic() < self._until
+
+    def _renew(self) -> None:
+        """Fetches a token, and then the next, for as long as they are asked for."""
+        while True:
+            started = time.monotonic()
+            found = failure = None
+            try:
+                found = fetch(self._credentials)
+            except TokenError as error:
+                failure = error
+            with self._changed:
+                self._failure = failure
+                if found is not None:
+                    self._token, self._until = found[0], started + found[1]
+                self._changed.notify_all()
+            time.sleep(_RETRY_SECONDS if found is None else _RENEWED_AT * found[1])
+            with self._changed:
+                if not self._wanted:
+                    self._renewing, self._failure = False, None
+                    return
+                self._wanted = False
+
+
+@functools.cache
+def tokens_of(credentials: Credentials) -> Tokens:
+    """Returns the tokens that all clients of this process share that have the same credentials."""
+    return Tokens(credentials)
+
+
+def fetch(credentials: Credentials) -> tuple[str, float]:
+    """Asks for a token; returns it and for how many seconds it is good.
+
+    Raises:
+        TokenError: the endpoint does not answer, refuses, or answers something else.
+    """
+    place = _place(credentials)
+    body = {"grant_type": "client_credentials"} | ({"scope": credentials.scope} if credentials.scope else {})
+    login = f"{quote(credentials.client_id, safe='')}:{quote(credentials.client_secret, safe='')}"
+    headers = {
+        "Authorization": f"Basic {base64.b64encode(login.encode()).decode()}",
+        "Accept": "application/json",
+    }
+    data = urlencode(body).encode()
+    request = urllib.request.Request(credentials.endpoint, data, headers)  # noqa: S310  # http or https: is_endpoint
+    try:
+        context = ssl.create_default_context()
+        if credentials.cafile is not None:
+            context.load_verify_locations(credentials.cafile)
+        opener = urllib.request.build_opener(_NoRedirect, urllib.request.HTTPSHandler(context=context))
+        with opener.open(request, timeout=TIMEOUT_SECONDS) as reply:
+            answer = _json(reply)
+    except urllib.error.HTTPError as error:
+        with error:
+            code = _json(error).get("error")
+        # only a code of RFC 6749 is shown: anything else could be what was sent
+        why = f" ({code})" if isinstance(code, str) and re.fullmatch("[a-z_]{1,40}", code) else ""
+        raise TokenError(f"{place} refuses: HTTP {error.code}{why}") from None
+    except (OSError, HTTPException) as error:
+        raise TokenError(f"{place} gives no answer: {getattr(error, 'reason', None) or error}") from None
+    token, lasts = answer.get("access_token"), answer.get("expires_in", _UNSAID_SECONDS)
+    if not isinstance(token, str) or _TOKEN.fullmatch(token) is None:
+        raise TokenError(f"{place} gives an answer that has no access_token")
+    try:
+        seconds = float(lasts)
+    except (TypeError, ValueError):
+        seconds = 0.0
+    if not 1 <= seconds < float("inf"):
+        raise TokenError(f"{place} gives a token whose expires_in is no time to use it in")
+    return token, seconds
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """Follows no redirect: it would take the secret to wherever it leads."""
+
+    def redirect_request(self, *_: Any) -> None:
+        """Returns what is asked instead: nothing."""
+
+
+def _json(reply: IO[bytes]) -> dict[str, Any]:
+    """Returns the object that an answer is; an empty one where it is none."""
+    try:
+        found = json.loads(reply.read(_MOST_BYTES))
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _place(credentials: Credentials) -> str:
+    """Says which endpoint it is, by its host alone."""
+    return f"the token endpoint at {urlsplit(credentials.endpoint).netloc}"
