@@ -20,6 +20,12 @@ def judge_topics(config: Config, there: Mapping[str, Topic]) -> list[Finding]:
         for spec in topics.specs(config, 1)
         if spec.name not in there
     ]
+    # a user who may not see them is told of no setting, not even a default
+    closed = {
+        spec.name for spec in topics.specs(config, 1) if spec.name in there and not there[spec.name].settings
+    }
+    findings += [_closed(name) for name in sorted(closed)]
+    there = {name: topic for name, topic in there.items() if name not in closed}
     faults = [(s.topic, _input_faults(s, there[s.topic])) for s in config.streams if s.topic in there]
     if (topic := there.get(config.snapshots.topic)) is not None:
         faults.append((config.snapshots.topic, _snapshot_faults(config, topic, there)))
@@ -31,6 +37,16 @@ def judge_topics(config: Config, there: Mapping[str, Topic]) -> list[Finding]:
         summary = f"{topic.partitions} partition(s), {topic.replicas} replica(s), {topic.settings['cleanup.policy']}"
         findings += listed or [Finding(Level.OK, f"topic {name}", summary)]
     return findings
+
+
+def _closed(name: str) -> Finding:
+    """Says that a topic's settings are not known."""
+    return Finding(
+        Level.ERROR,
+        f"topic {name}",
+        "the brokers do not tell this user its settings, so nothing is known of what they do to it",
+        "allow it DescribeConfigs on the topic, by the brokers' ACLs",
+    )
 
 
 def _input_faults(served: Served, topic: Topic) -> Iterator[Finding]:

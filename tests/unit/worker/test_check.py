@@ -115,6 +115,15 @@ def test_every_missing_topic_is_an_error():
     assert [f.level for f in findings] == [Level.ERROR] * 3
 
 
+@pytest.mark.parametrize("name", ["reports", "ldp-snapshots", "ldp-dead-letters"])
+def test_settings_that_this_user_may_not_see_are_no_sound_ones(name):
+    """Brokers answer that with no settings at all, and the client library does not say why."""
+    found, *rest = judge_topics(CONFIG, cluster() | {name: topics.Topic("id-1", 2, 3, {})})
+    assert (found.level, found.subject) == (Level.ERROR, f"topic {name}")
+    assert found.todo == "allow it DescribeConfigs on the topic, by the brokers' ACLs"
+    assert [one.level for one in rest] == [Level.OK] * 2
+
+
 @pytest.mark.parametrize(
     ("name", "found", "level"),
     [
