@@ -138,15 +138,13 @@ class TokenEndpoint:
         url: Where.
         secret: What `CLIENT` is known by.
         seconds: For how long a token is good.
-        audience: Whom it is for.
         given: How many were given.
         down: Whether it answers 503 to all.
     """
 
     def __init__(self, certificates: Certificates) -> None:
         self._certificates = certificates
-        self.secret, self.audience = secrets.token_hex(8), AUDIENCE
-        self.seconds, self.given, self.down = 300, 0, False
+        self.secret, self.seconds, self.given, self.down = secrets.token_hex(8), 300, 0, False
         modulus = certificates.openssl("rsa", "-in", "tokens.key", "-noout", "-modulus").decode().strip()
         n = bytes.fromhex(modulus.partition("=")[2])
         key = {"kty": "RSA", "kid": "1", "use": "sig", "alg": "RS256", "n": _base64(n), "e": "AQAB"}
@@ -184,15 +182,20 @@ class TokenEndpoint:
         if body.get("grant_type") != ["client_credentials"]:
             return 400, {"error": "unsupported_grant_type"}
         (scope,) = body.get("scope", ["reports"])
-        if scope != "reports":
+        if scope.split()[:1] != ["reports"]:
             return 400, {"error": "invalid_scope"}
         self.given += 1
-        return 200, {"access_token": self._signed(), "token_type": "Bearer", "expires_in": self.seconds}
+        audience = AUDIENCE if scope == "reports" else "others"
+        return 200, {
+            "access_token": self._signed(audience),
+            "token_type": "Bearer",
+            "expires_in": self.seconds,
+        }
 
-    def _signed(self) -> str:
-        """Returns a token of `CLIENT`."""
+    def _signed(self, audience: str) -> str:
+        """Returns a token of `CLIENT` for somebody who reads them."""
         now = int(time.time())
-        claims = {"sub": CLIENT, "iss": ISSUER, "aud": self.audience, "iat": now, "exp": now + self.seconds}
+        claims = {"sub": CLIENT, "iss": ISSUER, "aud": audience, "iat": now, "exp": now + self.seconds}
         parts = ({"alg": "RS256", "typ": "JWT", "kid": "1"}, claims | {"scope": "reports"})
         signed = ".".join(_base64(json.dumps(part).encode()) for part in parts)
         sign = ("dgst", "-sha256", "-sign", "tokens.key")

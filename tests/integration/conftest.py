@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from deploy.local.secure import Secure
 from deploy.local.services import Services
 from tests.integration.harness import Forked, World
+from tests.integration.harness.rights import LIMITED, LIMITED_PASSWORD
 from tests.nursery import Nursery
 
 
@@ -18,6 +20,13 @@ def _nursery() -> Iterator[None]:
         patch.setattr(Forked, "nursery", nursery, raising=False)
         patch.setattr(World, "worker", Forked)
         yield
+
+
+@pytest.fixture(scope="session")
+def secure() -> Iterator[Secure]:
+    """Services with a listener for each way in, for all tests that want one."""
+    with Secure.start(users=dict.fromkeys(LIMITED, LIMITED_PASSWORD)) as secure:
+        yield secure
 
 
 @pytest.fixture

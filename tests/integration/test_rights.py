@@ -1,0 +1,122 @@
+"""The least rights: the main path under exactly what worker/README.md says, and what fails without each line of it."""
+
+import contextlib
+
+import pytest
+from click.testing import CliRunner
+
+from tests.integration.harness import World, dead_letters, until
+from tests.integration.harness.rights import LIMITED, LIMITED_PASSWORD, acl, lines
+from worker import check
+from worker.cli import cli
+
+pytestmark = pytest.mark.integration
+
+
+def limited(secure, folder, user):
+    """A stream of somebody who may do nothing yet."""
+    keys = secure.client("LOGINS") | {"sasl_username": user, "sasl_password": LIMITED_PASSWORD}
+    there, redis = keys.pop("bootstrap_servers"), secure.running.redis.address
+    folder.mkdir()
+    return World(secure.running.kafka.address, redis, folder, brokers=there, client=keys, partitions=1)
+
+
+def names(world):
+    """What the example's names are in a test's stream."""
+    return {
+        "colour-reports": world.topic,
+        "ldp-worker-colours": world.group,
+        "ldp-snapshots": world.config.snapshots.topic,
+        "ldp-dead-letters": world.config.dead_letters.topic,
+        "ldp-worker/ldp-snapshots/colours": world.config.transactional_id(world.stream),
+    }
+
+
+@pytest.fixture(scope="module")
+def worlds(secure, tmp_path_factory):
+    """A stream and its worker for all lines, and one for all but each of them; they start together."""
+    folder = tmp_path_factory.mktemp("rights")
+    with contextlib.ExitStack() as stack:
+        found = {}
+        for user, without in zip(LIMITED, [None, *lines()], strict=False):
+            found[without] = world = stack.enter_context(limited(secure, folder / user, user))
+            world.admin.create_acls([acl(line, user, names(world)) for line in lines() if line != without])
+            world.send(20, 2)
+            world.put(b"no frame")
+            world.settle()
+        for world in found.values():
+            world.launch()
+        yield found
+
+
+def errors(world):
+    """What `check` finds wrong, with what to do."""
+    found = check.findings(world.config)
+    return [f"{one.subject}: {one.text} -> {one.todo}" for one in found if one.level is check.Level.ERROR]
+
+
+def command(world, *words):
+    """A command's exit code and what it says."""
+    result = CliRunner().invoke(cli, [words[0], "--config", str(world.toml), *words[1:]])
+    return result.exit_code, " ".join(result.output.split())
+
+
+def test_the_main_path_under_these_rights_alone(worlds):
+    world = worlds[None]
+    world.assert_right(world.covered())
+    assert world.totals()["rejected"] == {"version": 1}
+    assert errors(world) == []
+    for words in (("watch", "--once"), ("audit",), ("check",)):
+        assert command(world, *words)[0] == 0
+    assert len(dead_letters(world, 1)) == 1
+    # a publisher that comes anew reads the head of the one before
+    world.workers[0].terminate()
+    world.send(20, 2)
+    world.launch()
+    world.assert_right(world.covered())
+    assert world.snapshots.sequence() > 1
+
+
+FAILS = {
+    "Read --topic colour-reports": (
+        "poll.retry",
+        "is closed to this client: let the brokers' ACLs allow it to READ",
+    ),
+    "Read --group ldp-worker-colours": ("serve.retry", "GroupAuthorizationFailedError"),
+    "Write --topic ldp-dead-letters": ("serve.retry", "TopicAuthorizationFailedError"),
+    "Read --topic ldp-snapshots": None,
+    "Write --topic ldp-snapshots": ("snapshot.retry", "TopicAuthorizationFailedError"),
+    "Write --transactional-id ldp-worker/ldp-snapshots/colours": (
+        "snapshot.retry",
+        "TransactionalIdAuthorizationFailedError",
+    ),
+    "DescribeConfigs --topic colour-reports": None,
+    "DescribeConfigs --topic ldp-snapshots": None,
+    "DescribeConfigs --topic ldp-dead-letters": None,
+}
+"""Line -> the event and the words by which its worker says that it lacks it; None where a command does."""
+
+
+def test_each_line_is_looked_at():
+    assert [line.removeprefix("--operation ") for line in lines()] == list(FAILS)
+
+
+@pytest.mark.parametrize("lacking", FAILS)
+def test_without_a_line_something_fails(worlds, lacking):
+    world = worlds[f"--operation {lacking}"]
+    (worker,) = world.workers
+    resource = names(world)[lacking.rpartition(" ")[2]]
+    if (sign := FAILS[lacking]) is not None:
+        event, words = sign
+        until(lambda: any(words in line["error"] for line in worker.events(event)), f"{event}: {words}")
+        assert world.snapshots.newest() is None
+        if "Write" not in lacking:  # what `check` can see without writing
+            assert any(resource in said and "by the brokers' ACLs" in said for said in errors(world))
+        return
+    world.covered()
+    assert any(resource in said and "by the brokers' ACLs" in said for said in errors(world))
+    assert command(world, "check")[0] == 1
+    if lacking.startswith("Read"):
+        for words in (("watch", "--once"), ("audit",)):
+            code, said = command(world, *words)
+            assert (code, "TopicAuthorizationFailedError" in said) == (1, True)
