@@ -1,6 +1,6 @@
-"""Listeners with TLS and with a login: what fits works, what does not is said in time, with the right advice.
+"""Listeners with TLS and with a login: what does not fit is said in time, with the right advice.
 
-A real broker with one listener of each kind; certificates are made here.
+A real broker with one listener of each kind, of `deploy/local/secure.py`; what fits is in `test_transports.py`.
 """
 
 import contextlib
@@ -15,7 +15,6 @@ import subprocess
 import sys
 import threading
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -29,15 +28,16 @@ from kafka.admin import (
     ResourceType,
 )
 
-from deploy.local.services import Services, free_ports, program
-from tests.integration.harness import TIMEOUT_SECONDS, Worker, until
+from deploy.local.services import free_ports
+from tests.integration.harness import TIMEOUT_SECONDS, Forked, until
+from tests.integration.harness.rights import LIMITED, LIMITED_PASSWORD
 from worker import check, config
 from worker.kafka import brokers, quirks, topics
 
 pytestmark = pytest.mark.integration
 
 WORKER = Path(sys.executable).parent / "ldp-worker"
-PASSWORD, WRONG = (f"{word}-{secrets.token_hex(8)}" for word in ("right", "wrong"))
+WRONG = f"wrong-{secrets.token_hex(8)}"
 STREAM = """
 [[streams]]
 name = "s"
@@ -46,72 +46,6 @@ protocol = "grr"
 epsilon = "1"
 domain_size = 3
 """
-
-
-@dataclass(frozen=True)
-class Secured:
-    """A broker's listeners, by port, and the folder of the certificates."""
-
-    folder: Path
-    redis: str
-    plain: int
-    login: int
-    tls: int
-    both: int
-
-
-def openssl(folder, *arguments):
-    subprocess.run([program("openssl", "openssl"), *arguments], cwd=folder, check=True, capture_output=True)
-
-
-def make_certificates(folder):
-    """An authority, a certificate of 127.0.0.1 with its key, plain and encrypted, and another authority."""
-    new = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
-    for name in ("ca", "other"):
-        openssl(
-            folder, "req", "-x509", *new, "-days", "2", "-subj", f"/CN={name}", "-keyout", f"{name}.key", "-out",
-            f"{name}.pem",
-        )  # fmt: skip
-    openssl(folder, "req", *new, "-subj", "/CN=broker", "-keyout", "key.pem", "-out", "request.pem")
-    (folder / "names").write_text("subjectAltName=IP:127.0.0.1\n")
-    openssl(
-        folder, "x509", "-req", "-in", "request.pem", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial",
-        "-days", "2", "-extfile", "names", "-out", "cert.pem",
-    )  # fmt: skip
-    openssl(
-        folder, "pkcs8", "-topk8", "-in", "key.pem", "-v2", "aes256", "-passout", f"pass:{PASSWORD}", "-out",
-        "encrypted.pem",
-    )  # fmt: skip
-    (folder / "keystore.pem").write_text((folder / "key.pem").read_text() + (folder / "cert.pem").read_text())
-
-
-@pytest.fixture(scope="module")
-def secured(tmp_path_factory):
-    """A broker of this module's own, with a listener for each way in."""
-    folder = tmp_path_factory.mktemp("certificates")
-    make_certificates(folder)
-    with Services.start() as services:
-        login, tls, both = free_ports(3)
-        properties = services.folder / "kafka.properties"
-        text = properties.read_text()
-        more = f",LOGIN://127.0.0.1:{login},TLS://127.0.0.1:{tls},BOTH://127.0.0.1:{both}"
-        text = re.sub(r"^(listeners=.*)$", rf"\1{more}", text, flags=re.MULTILINE)
-        text = text.replace(
-            "CONTROLLER:PLAINTEXT", "CONTROLLER:PLAINTEXT,LOGIN:SASL_PLAINTEXT,TLS:SSL,BOTH:SASL_SSL"
-        )
-        module = "org.apache.kafka.common.security.plain.PlainLoginModule"
-        for name in ("login", "both"):
-            text += f'listener.name.{name}.plain.sasl.jaas.config={module} required user_me="{PASSWORD}";\n'
-        # who comes without a name may do all, who has one may do what nothing forbids
-        text += "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer\n"
-        text += "super.users=User:ANONYMOUS\nallow.everyone.if.no.acl.found=true\n"
-        text += "sasl.enabled.mechanisms=PLAIN\nssl.keystore.type=PEM\n"
-        text += f"ssl.keystore.location={folder}/keystore.pem\n"
-        text += "listener.name.both.ssl.client.auth=required\nlistener.name.both.ssl.truststore.type=PEM\n"
-        text += f"listener.name.both.ssl.truststore.location={folder}/ca.pem\n"
-        properties.write_text(text)
-        services.kafka.restart()
-        yield Secured(folder, services.redis.address, services.kafka.port, login, tls, both)
 
 
 @contextlib.contextmanager
@@ -127,118 +61,200 @@ def silent():
 
         thread = threading.Thread(target=take)
         thread.start()
-        yield server.getsockname()[1]
-        server.shutdown(socket.SHUT_RDWR)
-        thread.join()
-        for connection in held:
-            connection.close()
+        try:
+            yield server.getsockname()[1]
+        finally:
+            server.shutdown(socket.SHUT_RDWR)
+            thread.join()
+            for connection in held:
+                connection.close()
 
 
-def configure(folder, secured, port, **kafka):
-    lines = [
-        f'{key} = "{value}"' for key, value in ({"bootstrap_servers": f"127.0.0.1:{port}"} | kafka).items()
-    ]
+def configure(folder, secure, **kafka):
+    """A configuration file by these keys of Kafka."""
+    lines = [f'{key} = "{value}"' for key, value in kafka.items()]
     toml = folder / "worker.toml"
-    redis = f'[redis]\nurl = "{secured.redis}"\n[http]\nport = 0\n'
+    redis = f'[redis]\nurl = "{secure.running.redis.address}"\n[http]\nport = 0\n'
     toml.write_text("\n".join(["[kafka]", *lines, redis, STREAM]))
     return toml
 
 
-def login(password, mechanism="PLAIN", protocol="SASL_PLAINTEXT"):
+def own(secure, name):
+    """The keys of a certificate that a client shows."""
     return {
-        "security_protocol": protocol,
-        "sasl_mechanism": mechanism,
-        "sasl_username": "me",
-        "sasl_password": password,
+        f"ssl_{kind}file": secure.certificates.path(f"{name}.{end}")
+        for kind, end in (("cert", "pem"), ("key", "key"))
     }
 
 
+LOGIN = "correct kafka.sasl_username and kafka.sasl_password, or kafka.sasl_mechanism"
+PLAIN = {"security_protocol": "PLAINTEXT"}
 CASES = {
+    **{
+        f"a wrong password by {mechanism}": (
+            ("LOGINS", mechanism),
+            lambda secure: {"sasl_password": WRONG},
+            "SaslAuthenticationFailed",
+            LOGIN,
+        )
+        for mechanism in ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+    },
     "a wrong password": (
-        "login",
-        lambda folder: login(WRONG),
+        ("LOGIN", "PLAIN"),
+        lambda secure: {"sasl_password": WRONG},
         "Invalid username or password",
-        "correct kafka.sasl_username and kafka.sasl_password, or kafka.sasl_mechanism",
+        LOGIN,
     ),
-    "a wrong password over TLS": (
-        "both",
-        lambda folder: with_key(folder, PASSWORD) | {"sasl_password": WRONG},
+    "a wrong password with a certificate": (
+        ("BOTH", "PLAIN"),
+        lambda secure: {"sasl_password": WRONG},
         "Invalid username or password",
-        "correct kafka.sasl_username and kafka.sasl_password, or kafka.sasl_mechanism",
+        LOGIN,
+    ),
+    "a wrong secret": (
+        ("LOGINS", "OAUTHBEARER"),
+        lambda secure: {"sasl_oauthbearer_client_secret": WRONG},
+        "refuses: HTTP 401 (invalid_client)",
+        "correct kafka.sasl_oauthbearer_client_id and kafka.sasl_oauthbearer_client_secret",
+    ),
+    "a wrong scope": (
+        ("LOGINS", "OAUTHBEARER"),
+        lambda secure: {"sasl_oauthbearer_scope": "all"},
+        "refuses: HTTP 400 (invalid_scope)",
+        "correct kafka.sasl_oauthbearer_scope",
+    ),
+    "a token for somebody else": (
+        ("LOGINS", "OAUTHBEARER"),
+        lambda secure: {"sasl_oauthbearer_scope": "reports for others"},
+        "invalid_token",
+        "let the brokers know whose tokens these are",
+    ),
+    "no token endpoint": (
+        ("LOGINS", "OAUTHBEARER"),
+        lambda secure: {"sasl_oauthbearer_token_endpoint_url": f"https://127.0.0.1:{free_ports(1)[0]}/token"},
+        "gives no answer",
+        "start it, or correct kafka.sasl_oauthbearer_token_endpoint_url",
     ),
     "no certificate": (
-        "both",
-        lambda folder: login(PASSWORD, protocol="SASL_SSL") | {"ssl_cafile": folder / "ca.pem"},
+        ("MTLS", ""),
+        lambda secure: {"ssl_certfile": None, "ssl_keyfile": None, "ssl_password": None},
+        "alert",
+        "the brokers refuse this client's certificate, or want one",
+    ),
+    "a stranger's certificate": (
+        ("MTLS", ""),
+        lambda secure: own(secure, "stranger") | {"ssl_password": None},
         "alert",
         "the brokers refuse this client's certificate, or want one",
     ),
     "another mechanism": (
-        "login",
-        lambda folder: login(PASSWORD, "SCRAM-SHA-512"),
+        ("LOGIN", "SCRAM-SHA-512"),
+        lambda secure: {},
         "UnsupportedSaslMechanism",
         "set kafka.sasl_mechanism to one that the brokers know",
     ),
     "a login where none is asked": (
-        "plain",
-        lambda folder: login(PASSWORD),
+        ("LOGIN", "PLAIN"),
+        lambda secure: at(secure, "PLAINTEXT"),
+        "IllegalSaslState",
+        "this listener asks for no login: set kafka.security_protocol to PLAINTEXT or SSL",
+    ),
+    "a login over TLS where none is asked": (
+        ("LOGINS", "PLAIN"),
+        lambda secure: at(secure, "SSL"),
         "IllegalSaslState",
         "this listener asks for no login: set kafka.security_protocol to PLAINTEXT or SSL",
     ),
     "no login": (
-        "login",
-        lambda folder: {},
+        ("PLAINTEXT", ""),
+        lambda secure: at(secure, "LOGIN"),
+        "socket disconnected",
+        "correct kafka.security_protocol, they may want",
+    ),
+    "no login over TLS": (
+        ("SSL", ""),
+        lambda secure: at(secure, "LOGINS"),
         "socket disconnected",
         "correct kafka.security_protocol, they may want",
     ),
     "no TLS": (
-        "tls",
-        lambda folder: {},
+        ("PLAINTEXT", ""),
+        lambda secure: at(secure, "SSL"),
         "Invalid frame length",
         "this listener seems to speak TLS, or is no",
     ),
     "TLS to a plaintext port": (
-        "plain",
-        lambda folder: {"security_protocol": "SSL"},
+        ("SSL", ""),
+        lambda secure: at(secure, "PLAINTEXT"),
         "Handshake failed",
         "this listener seems to speak no TLS: correct kafka.security_protocol",
     ),
     "another authority": (
-        "tls",
-        lambda folder: {"security_protocol": "SSL", "ssl_cafile": folder / "other.pem"},
+        ("SSL", ""),
+        lambda secure: {"ssl_cafile": secure.certificates.path("other.pem")},
         "certificate verify failed",
         "let kafka.ssl_cafile name the authority that signed the brokers' certificates",
     ),
+    "an authority of nobody's": (
+        ("SSL", ""),
+        lambda secure: {"ssl_cafile": None},
+        "certificate verify failed",
+        "let kafka.ssl_cafile name the authority that signed the brokers' certificates",
+    ),
+    "a certificate that is over": (
+        ("EXPIRED", ""),
+        lambda secure: {},
+        "certificate has expired",
+        "renew the brokers' certificates",
+    ),
+    "another host's certificate": (
+        ("ELSEWHERE", ""),
+        lambda secure: {},
+        "certificate is not valid for '127.0.0.1'",
+        "let kafka.bootstrap_servers name the brokers as their certificates do",
+    ),
     "TLS to a port that says nothing": (
-        "silent",
-        lambda folder: {"security_protocol": "SSL"},
+        ("SSL", ""),
+        lambda secure: {"bootstrap_servers": "silent"},
         "no TLS from the other side in 5 s",
         "this listener seems to speak no TLS",
     ),
     "nobody": (
-        "none",
-        lambda folder: {},
+        ("PLAINTEXT", ""),
+        lambda secure: {"bootstrap_servers": f"127.0.0.1:{free_ports(1)[0]}"},
         "ECONNREFUSED",
         "start the brokers, or correct kafka.bootstrap_servers",
     ),
 }
+"""What is wrong -> the way that is meant, the keys that spoil it, what is said of it and what to do about it."""
+
+
+def at(secure, listener):
+    return {"bootstrap_servers": f"127.0.0.1:{secure.ports[listener]}"}
+
+
+def spoiled(case, secure, stack):
+    """The keys of Kafka of a case."""
+    (listener, mechanism), spoil, *_ = CASES[case]
+    keys = {
+        key: value for key, value in (secure.client(listener, mechanism) | spoil(secure)).items() if value
+    }
+    if keys["bootstrap_servers"] == "silent":
+        keys["bootstrap_servers"] = f"127.0.0.1:{stack.enter_context(silent())}"
+    return keys
 
 
 @pytest.fixture
-def way(request, secured, tmp_path):
+def way(request, secure, tmp_path):
     """A configuration that does not fit, and what is to be said about it."""
-    port, settings, reason, advice = CASES[request.param]
     with contextlib.ExitStack() as stack:
-        if port == "silent":
-            number = stack.enter_context(silent())
-        else:
-            number = free_ports(1)[0] if port == "none" else getattr(secured, port)
-        yield configure(tmp_path, secured, number, **settings(secured.folder)), reason, advice
+        yield configure(tmp_path, secure, **spoiled(request.param, secure, stack)), *CASES[request.param][2:]
 
 
 @pytest.mark.parametrize("way", CASES, indirect=True)
-def test_point_17_what_does_not_fit_is_said_with_what_to_do(way, monkeypatch):
+def test_point_17_what_does_not_fit_is_said_with_what_to_do(way, secure, monkeypatch):
     toml, reason, advice = way
-    for seconds in (2.0, 20.0):  # on a machine that has much to do a broker answers later
+    for seconds in (0.5, 3.0, 20.0):  # on a machine that has much to do a broker answers later
         monkeypatch.setattr(brokers, "TIMEOUT_SECONDS", seconds)
         (found,) = [f for f in check.findings(config.load(toml, {})) if f.subject == "brokers"]
         if reason in found.text:
@@ -247,7 +263,9 @@ def test_point_17_what_does_not_fit_is_said_with_what_to_do(way, monkeypatch):
     assert reason in found.text
     assert found.text.startswith("no answer from" if "ECONNREFUSED" in reason else "not let in by")
     assert advice in found.todo
-    assert not {PASSWORD, WRONG} & set(re.findall(r"[\w-]+", found.text + found.todo))
+    assert not {secure.password, secure.tokens.secret, WRONG} & set(
+        re.findall(r"[\w-]+", found.text + found.todo)
+    )
 
 
 COUNTS = ("--counts", Path(__file__).parents[2] / "ldp/experiments/emoji.csv", "--column", "count_2020_06_16")
@@ -281,30 +299,57 @@ def test_point_17_every_command_ends_in_time(way):
         assert advice in said
 
 
-@pytest.mark.parametrize("way", ["a wrong password", "TLS to a port that says nothing"], indirect=True)
-def test_point_17_run_says_it_and_goes_on_trying(way, tmp_path):
-    toml, reason, advice = way
+RUN = [
+    *(
+        "a wrong password by SCRAM-SHA-512",
+        "a wrong secret",
+        "no token endpoint",
+        "no certificate",
+        "no login",
+    ),
+    *("no TLS", "TLS to a plaintext port", "TLS to a port that says nothing", "another authority"),
+    *("a certificate that is over", "another host's certificate"),
+]
+
+
+def test_point_17_run_says_it_and_goes_on_trying(secure, tmp_path):
+    """A worker for each of these cases, all at once."""
     with contextlib.ExitStack() as stack:
-        worker = Worker.launch(toml, tmp_path / "log")
-        stack.callback(worker.kill)
-        until(lambda: worker.events("kafka.unavailable"), "it says so")
-        event = worker.events("kafka.unavailable")[0]
-        assert reason in event["error"]
-        assert event["todo"].startswith(advice)
-        assert worker.alive()
-        assert WRONG not in worker.log.read_text()
+        workers = {}
+        for number, case in enumerate(RUN):
+            folder = tmp_path / str(number)
+            folder.mkdir()
+            toml = configure(folder, secure, **spoiled(case, secure, stack))
+            workers[case] = worker = Forked.launch(toml, folder / "log")
+            stack.callback(worker.kill)
+        for case, worker in workers.items():
+            *_, reason, advice = CASES[case]
+            until(lambda worker=worker: worker.events("kafka.unavailable"), f"{case}: it says so")
+            event = worker.events("kafka.unavailable")[0]
+            assert reason in event["error"], case
+            assert advice in event["todo"], case
+            assert worker.alive()
+            log = worker.log.read_text()
+            assert not any(word in log for word in (WRONG, secure.password, secure.tokens.secret))
 
 
 # --- what a login may not do ----------------------------------------------------------------------------------------
 
 
+USER = LIMITED[-1]
+ALL = [
+    ResourcePattern(kind, "*")
+    for kind in (ResourceType.TOPIC, ResourceType.GROUP, ResourceType.TRANSACTIONAL_ID)
+]
+
+
 @contextlib.contextmanager
-def closed(admin, kind, name, operation):
-    """Closes something to the login while the body of a ``with`` runs."""
+def closed(admin, kind, name):
+    """Closes something to the login, wholly, while the body of a ``with`` runs."""
     pattern = ResourcePattern(kind, name)
-    admin.create_acls([ACL("User:me", "*", operation, ACLPermissionType.DENY, pattern)])
+    admin.create_acls([ACL(f"User:{USER}", "*", ACLOperation.ALL, ACLPermissionType.DENY, pattern)])
     yield
-    admin.delete_acls([ACLFilter("User:me", "*", ACLOperation.ANY, ACLPermissionType.ANY, pattern)])
+    admin.delete_acls([ACLFilter(f"User:{USER}", "*", ACLOperation.ANY, ACLPermissionType.ANY, pattern)])
 
 
 def said(worker, event, words):
@@ -312,17 +357,21 @@ def said(worker, event, words):
     return any(words in line["error"] for line in worker.events(event))
 
 
-def test_point_11_what_the_login_may_not_do_is_said_until_it_may(secured, tmp_path):
-    toml = configure(tmp_path, secured, secured.login, **login(PASSWORD))
+def test_point_11_what_the_login_may_not_do_is_said_until_it_may(secure, tmp_path):
+    named = {"sasl_username": USER, "sasl_password": LIMITED_PASSWORD}
+    toml = configure(tmp_path, secure, **(secure.client("LOGIN") | named))
     loaded = config.load(toml, {})
     (served,) = loaded.streams
     group, identity = loaded.consumer_group(served.stream.name), loaded.transactional_id(served.stream.name)
     with contextlib.ExitStack() as stack:
-        admin = KafkaAdminClient(bootstrap_servers=f"127.0.0.1:{secured.plain}")
+        admin = KafkaAdminClient(bootstrap_servers=secure.running.kafka.address)
         stack.callback(admin.close)
+        admin.create_acls(
+            [ACL(f"User:{USER}", "*", ACLOperation.ALL, ACLPermissionType.ALLOW, one) for one in ALL]
+        )
         topics.create(admin, loaded, 1, 1)
-        with closed(admin, ResourceType.TOPIC, "t", ACLOperation.READ):
-            worker = Worker.launch(toml, tmp_path / "log")
+        with closed(admin, ResourceType.TOPIC, "t"):
+            worker = Forked.launch(toml, tmp_path / "log")
             stack.callback(worker.kill)
             until(
                 lambda: said(worker, "poll.retry", "topic 't' is closed to this client"),
@@ -331,14 +380,12 @@ def test_point_11_what_the_login_may_not_do_is_said_until_it_may(secured, tmp_pa
             assert not worker.events("topic.missing")
         until(worker.ready, "it serves")
         with contextlib.ExitStack() as later:
-            with closed(admin, ResourceType.GROUP, group, ACLOperation.READ):
+            with closed(admin, ResourceType.GROUP, group):
                 until(
                     lambda: said(worker, "serve.retry", "GroupAuthorizationFailedError"),
                     "its group is closed",
                 )
-                later.enter_context(
-                    closed(admin, ResourceType.TRANSACTIONAL_ID, identity, ACLOperation.WRITE)
-                )
+                later.enter_context(closed(admin, ResourceType.TRANSACTIONAL_ID, identity))
             until(
                 lambda: said(worker, "snapshot.retry", "TransactionalIdAuthorizationFailedError"),
                 "it may not publish",
@@ -350,14 +397,8 @@ def test_point_11_what_the_login_may_not_do_is_said_until_it_may(secured, tmp_pa
 # --- an encrypted key ---------------------------------------------------------------------------------------
 
 
-def with_key(folder, password=None):
-    own = {"ssl_cafile": folder / "ca.pem", "ssl_certfile": folder / "cert.pem"}
-    key = {"ssl_keyfile": folder / "encrypted.pem"}
-    return login(PASSWORD, protocol="SASL_SSL") | own | key | ({"ssl_password": password} if password else {})
-
-
-def test_point_17_a_key_with_its_password_opens_a_listener_that_wants_a_certificate(secured, tmp_path):
-    loaded = config.load(configure(tmp_path, secured, secured.both, **with_key(secured.folder, PASSWORD)), {})
+def test_point_17_a_key_with_its_password_opens_a_listener_that_wants_a_certificate(secure, tmp_path):
+    loaded = config.load(configure(tmp_path, secure, **secure.client("BOTH")), {})
     with brokers.connect(loaded) as admin:
         assert admin.describe_cluster()["brokers"]
 
@@ -369,9 +410,10 @@ def test_point_17_a_key_with_its_password_opens_a_listener_that_wants_a_certific
         ("wrong", "kafka.ssl_password: a secret given; it does not open the key of kafka.ssl_certfile"),
     ],
 )
-def test_point_17_nobody_is_asked_for_the_password_of_a_key(secured, tmp_path, password, said):
+def test_point_17_nobody_is_asked_for_the_password_of_a_key(secure, tmp_path, password, said):
     """On a terminal, where OpenSSL would ask."""
-    toml = configure(tmp_path, secured, secured.both, **with_key(secured.folder, password))
+    keys = secure.client("BOTH") | {"ssl_password": password}
+    toml = configure(tmp_path, secure, **{key: value for key, value in keys.items() if value})
     for command in ("check", "run"):
         code, shown = on_a_terminal(WORKER, command, "--config", toml)
         assert (code, shown.splitlines()) == (2, [f"ldp-worker: {said}"])

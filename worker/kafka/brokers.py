@@ -20,7 +20,7 @@ _ADVICE = {
     "(invalid_client)": "correct kafka.sasl_oauthbearer_client_id and kafka.sasl_oauthbearer_client_secret",
     "token endpoint": "start it, or correct kafka.sasl_oauthbearer_token_endpoint_url; kafka.ssl_cafile may name the"
     " authority that signed its certificate",
-    "OAUTHBEARER": "let the brokers know whose tokens these are: their audience, issuer and keys are set there,"
+    "invalid_token": "let the brokers know whose tokens these are: their audience, issuer and keys are set there,"
     " or correct kafka.sasl_oauthbearer_scope",
     "AuthenticationFailed": "correct kafka.sasl_username and kafka.sasl_password, or kafka.sasl_mechanism",
     "UnsupportedSaslMechanism": "set kafka.sasl_mechanism to one that the brokers know",

@@ -218,9 +218,8 @@ class World:
 
     def open_producer(self, **settings: Any) -> KafkaProducer:
         """A producer that is closed at the end."""
-        producer = KafkaProducer(
-            bootstrap_servers=self.kafka, **({"max_request_size": 8 << 20, "linger_ms": 5} | settings)
-        )
+        usual = {"bootstrap_servers": self.kafka, "max_request_size": 8 << 20, "linger_ms": 5}
+        producer = KafkaProducer(**(usual | settings))
         self._closing.append(lambda: producer.close(timeout=5))
         return producer
 

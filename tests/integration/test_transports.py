@@ -1,0 +1,91 @@
+"""The main path over each way to the brokers: reports in, counted, snapshots out, and every command that reads them.
+
+A real broker with a listener for each, made by `deploy/local/secure.py`. A row for each way is printed.
+"""
+
+import contextlib
+
+import pytest
+from click.testing import CliRunner
+
+from tests.integration.harness import Sending, World, until
+from worker import check
+from worker.cli import cli
+
+pytestmark = pytest.mark.integration
+
+WAYS = [
+    ("PLAINTEXT", None),
+    ("SSL", None),
+    ("MTLS", None),
+    ("LOGIN", "PLAIN"),
+    ("BOTH", "PLAIN"),
+    ("LOGINS", "PLAIN"),
+    ("LOGINS", "SCRAM-SHA-256"),
+    ("LOGINS", "SCRAM-SHA-512"),
+    ("LOGINS", "OAUTHBEARER"),
+]
+RECORDS, REPORTS = 60, 3
+
+
+def over(secure, folder, listener, mechanism=None, **changes):
+    """A stream whose workers and commands all take one way."""
+    keys = secure.client(listener, mechanism or "PLAIN") | changes
+    keys = {key: value for key, value in keys.items() if value is not None}
+    there, redis = keys.pop("bootstrap_servers"), secure.running.redis.address
+    folder.mkdir()
+    return World(secure.running.kafka.address, redis, folder, brokers=there, client=keys)
+
+
+@pytest.fixture(scope="module")
+def worlds(secure, tmp_path_factory):
+    """A stream for each way, and its worker; they start together."""
+    folder = tmp_path_factory.mktemp("transports")
+    with contextlib.ExitStack() as stack:
+        found = {
+            way: stack.enter_context(over(secure, folder / "-".join(map(str, way)), *way)) for way in WAYS
+        }
+        for world in found.values():
+            world.launch()
+        yield found
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: "-".join(filter(None, way)))
+def test_the_main_path(worlds, way, capsys):
+    world, (listener, mechanism) = worlds[way], way
+    world.start(0)
+    producer = world.open_producer(**world.config.kafka.client())
+    world.send(RECORDS, REPORTS, producer=producer)
+    world.put(b"no frame", 0, producer)
+    snapshot = world.covered()
+    world.assert_right(snapshot)
+    assert world.totals()["rejected"] == {"version": 1}
+    errors = [finding for finding in check.findings(world.config) if finding.level is check.Level.ERROR]
+    assert errors == []
+    for command, *options in (("watch", "--once"), ("audit",), ("check",)):
+        result = CliRunner().invoke(cli, [command, "--config", str(world.toml), *options])
+        assert result.exit_code == 0, result.output
+        if command == "watch":
+            assert f"{world.n:,} reports" in " ".join(result.output.split())
+    protocol = world.config.kafka.security_protocol + (
+        " + certificate" if listener in ("MTLS", "BOTH") else ""
+    )
+    with capsys.disabled():
+        print(
+            f"\nmatrix: {protocol:24} {mechanism or '-':14} counted {snapshot.reports} of {world.n}  audit equal"
+        )
+
+
+def test_tokens_are_renewed_under_a_worker_that_notices_nothing(secure, tmp_path, monkeypatch):
+    """The broker ends a session with its token: who does not come by another in time is cut off."""
+    monkeypatch.setattr(secure.tokens, "seconds", 5)
+    with over(secure, tmp_path / "renewed", "LOGINS", "OAUTHBEARER", sasl_oauthbearer_scope=None) as world:
+        (worker,) = world.start()
+        given = secure.tokens.given
+        with Sending(world) as sending:
+            until(lambda: secure.tokens.given >= given + 3, "three tokens more")
+            sending.more()
+        world.assert_right(world.covered())
+        assert len(worker.events("partition.claimed")) == world.partitions
+        for event in ("kafka.unavailable", "poll.retry", "serve.retry", "snapshot.retry"):
+            assert worker.events(event) == []
