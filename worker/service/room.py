@@ -2,7 +2,7 @@
 
 import contextlib
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from worker.config import Config
 from worker.config.redaction import redacted
@@ -11,9 +11,6 @@ from worker.kafka.errors import BrokerError
 from worker.observe.metrics import Metrics
 from worker.store import redis
 from worker.store.errors import StoreError
-
-if TYPE_CHECKING:
-    from kafka.admin import KafkaAdminClient
 
 _EVERY_SECONDS = 15.0
 
@@ -31,7 +28,7 @@ class Room(threading.Thread):
         super().__init__(name="room", daemon=True)
         self._config, self._metrics, self._stopping = config, metrics, stopping
         self._redis: Any = redis.connect(config.redis)
-        self._admin: KafkaAdminClient | None = None
+        self._admin: Any = None
 
     def run(self) -> None:
         """Asks until the process stops."""
@@ -55,7 +52,7 @@ class Room(threading.Thread):
         except BrokerError:
             self.close()
 
-    def _first_offsets(self, admin: "KafkaAdminClient", stream: str, topic: str) -> None:
+    def _first_offsets(self, admin: Any, stream: str, topic: str) -> None:
         described = topics.describe(admin, [topic])
         partitions = range(described[topic].partitions) if topic in described else range(0)
         for partition, (first, _) in topics.bounds(admin, topic, partitions).items():
