@@ -1,0 +1,624 @@
+"""The manifests of deploy/kubernetes, rendered by kubectl and read as a cluster would, as far as that goes."""
+
+import functools
+import json
+import re
+import subprocess
+import sys
+import tomllib
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import certifi
+import jsonschema
+import kubernetes_validate
+import pytest
+from click.testing import CliRunner
+from prometheus_client import CollectorRegistry
+from ruamel.yaml import YAML
+
+from deploy.kubernetes import rules
+from tests import conftest, prometheus
+from worker import cli, config
+from worker.check import kafka as check_kafka
+from worker.check import redis as check_redis
+from worker.config import schema
+from worker.http import server
+from worker.service import loop, processes
+
+FOLDER = Path(rules.__file__).parent
+ROOT = FOLDER.parent.parent
+IMAGE = (ROOT / "Dockerfile").read_text(encoding="utf-8").rpartition("\nFROM ")[2]
+README = (FOLDER / "README.md").read_text(encoding="utf-8")
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+CRDS = json.loads((ROOT / "tests/vectors/crds.schema.json").read_text(encoding="utf-8"))
+OVERLAYS = ("try-out", "production")
+VERSIONS = ("1.27", "1.37")
+"""The oldest Kubernetes that README.md names, and the newest whose schemas there are."""
+SECRETS = "/run/secrets/ldp-worker"
+NAME = "app.kubernetes.io/name"
+WORKER = {NAME: "ldp-worker"}
+DNS = {("UDP", 53), ("TCP", 53)}
+HTTP = schema.Http().port
+
+Manifest = dict[str, Any]
+
+
+@functools.cache
+def rendered(overlay: str) -> list[Manifest]:
+    """What kubectl makes of an overlay."""
+    command = [Path(sys.executable).parent / "kubectl", "kustomize", FOLDER / "overlays" / overlay]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    return list(YAML(typ="safe").load_all(done.stdout))
+
+
+def all_of(overlay: str, kind: str) -> list[Manifest]:
+    return [manifest for manifest in rendered(overlay) if manifest["kind"] == kind]
+
+
+def one(overlay: str, kind: str, name: str = "ldp-worker") -> Manifest:
+    (found,) = (manifest for manifest in all_of(overlay, kind) if manifest["metadata"]["name"] == name)
+    return found
+
+
+def spec(overlay: str, name: str = "ldp-worker") -> Manifest:
+    """A pod's specification."""
+    return dict(one(overlay, "StatefulSet", name)["spec"]["template"]["spec"])
+
+
+def worker(overlay: str) -> Manifest:
+    """The worker's container."""
+    (found,) = spec(overlay)["containers"]
+    return dict(found)
+
+
+def all_containers() -> Iterator[tuple[str, Manifest]]:
+    for overlay in OVERLAYS:
+        for manifest in all_of(overlay, "StatefulSet"):
+            inner = manifest["spec"]["template"]["spec"]
+            for container in [*inner.get("initContainers", []), *inner["containers"]]:
+                yield f"{overlay}: {manifest['metadata']['name']}/{container['name']}", container
+
+
+def of_image(variable: str) -> str:
+    """A variable as the image sets it."""
+    (value,) = re.findall(rf"\b{variable}=(\S+)", IMAGE)
+    return str(value)
+
+
+# --- what kubectl makes of them, and whether a cluster knows every field -------------------------------------------
+
+
+def judge(manifest: Manifest, version: str) -> None:
+    """Raises if a manifest has a field that its kind has not, or a value of another type."""
+    own = f"{manifest['apiVersion']} {manifest['kind']}"
+    if own in CRDS:
+        jsonschema.Draft202012Validator(CRDS[own]).validate(manifest)
+    else:
+        kubernetes_validate.validate(manifest, version, strict=True)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_every_field_is_one_that_its_kind_has(overlay: str, version: str) -> None:
+    kinds = {manifest["kind"] for manifest in rendered(overlay)}
+    assert {"StatefulSet", "Service", "ConfigMap", "PodDisruptionBudget", "NetworkPolicy"} <= kinds
+    own = {"PodMonitor", "PrometheusRule", "ScaledObject", "TriggerAuthentication"}
+    assert kinds & own == (own if overlay == "production" else set())
+    for manifest in rendered(overlay):
+        judge(manifest, version)
+
+
+@pytest.mark.parametrize(
+    ("kind", "path"),
+    [
+        ("StatefulSet", "spec"),
+        ("StatefulSet", "spec.template.spec"),
+        ("StatefulSet", "spec.template.spec.containers.0.livenessProbe"),
+        ("StatefulSet", "spec.template.spec.containers.0.securityContext"),
+        ("PodDisruptionBudget", "spec"),
+        ("NetworkPolicy", "spec.egress.0"),
+        ("PodMonitor", "spec.podMetricsEndpoints.0"),
+        ("PrometheusRule", "spec.groups.0.rules.0"),
+        ("ScaledObject", "spec.advanced"),
+        ("ScaledObject", "spec.triggers.0"),
+        ("TriggerAuthentication", "spec.secretTargetRef.0"),
+    ],
+)
+def test_a_field_that_is_misspelt_is_found(kind: str, path: str) -> None:
+    manifest = json.loads(json.dumps(all_of("production", kind)[0]))
+    judge(manifest, VERSIONS[-1])
+    node = manifest
+    for step in path.split("."):
+        node = node[int(step) if step.isdigit() else step]
+    node["mispelt"] = 1
+    with pytest.raises((jsonschema.ValidationError, kubernetes_validate.ValidationError)):
+        judge(manifest, VERSIONS[-1])
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_all_of_an_overlay_is_in_its_namespace(overlay: str) -> None:
+    (namespace,) = all_of(overlay, "Namespace")
+    others = [manifest for manifest in rendered(overlay) if manifest is not namespace]
+    assert {other["metadata"]["namespace"] for other in others} == {namespace["metadata"]["name"]}
+    assert f"-n {namespace['metadata']['name']} " in README
+
+
+def test_readme_names_the_oldest_version_that_is_tested() -> None:
+    assert f"Kubernetes {VERSIONS[0]} or newer" in README
+
+
+# --- the configuration ---------------------------------------------------------------------------------------------
+
+
+def environment(overlay: str) -> dict[str, str]:
+    """The variables of the first worker: the image's, and the pod's over them."""
+    found = dict(re.findall(r"\b(LDP_WORKER_\w+)=(\S+)", IMAGE.partition("USER")[0]))
+    for variable in worker(overlay)["env"]:
+        if "valueFrom" in variable:
+            assert variable["valueFrom"] == {"fieldRef": {"fieldPath": "metadata.name"}}
+        found[variable["name"]] = variable.get("value", "ldp-worker-0")
+    return found
+
+
+def secrets_of(overlay: str) -> set[str]:
+    """The files of the Secret that configuration and environment name."""
+    (files,) = all_of(overlay, "ConfigMap")
+    said = "\n".join([*files["data"].values(), *environment(overlay).values()])
+    return set(re.findall(rf"{SECRETS}/([\w.-]+)", said))
+
+
+def laid_out(overlay: str, folder: Path) -> dict[str, str]:
+    """Puts the pod's files below a folder, with secrets of our own; returns the environment that goes with them."""
+    (files,) = all_of(overlay, "ConfigMap")
+    for name, text in files["data"].items():
+        (folder / name).write_text(text.replace(SECRETS, str(folder)), encoding="utf-8")
+    for name in secrets_of(overlay):
+        is_ca = name.endswith(".crt")
+        text = Path(certifi.where()).read_text(encoding="utf-8") if is_ca else f"the {name}\n"
+        (folder / name).write_text(text, encoding="utf-8")
+    mounts = {mount["name"]: mount["mountPath"] for mount in worker(overlay)["volumeMounts"]}
+    return {
+        name: value.replace(SECRETS, str(folder)).replace(mounts["config"], str(folder))
+        for name, value in environment(overlay).items()
+    }
+
+
+def loaded(overlay: str, folder: Path) -> config.Config:
+    """The configuration as the first worker of an overlay reads it; a key that there is not is refused."""
+    variables = laid_out(overlay, folder)
+    return config.load(Path(variables[config.FILE_VARIABLE]), variables)
+
+
+def brokers_ports(found: config.Config) -> set[int]:
+    return {int(broker.rpartition(":")[2]) for broker in found.kafka.bootstrap_servers}
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_check_reads_every_key_and_every_variable(
+    overlay: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in laid_out(overlay, tmp_path).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(check_kafka, "look", lambda *_: ([], None, {}))  # which nobody would answer
+    monkeypatch.setattr(check_redis, "look", lambda *_: [])
+    done = CliRunner().invoke(cli.cli, ["check", "--json"])
+    said = {finding["subject"]: finding for finding in json.loads(done.stdout)}
+    assert said["configuration"]["level"] == "ok"
+    assert "serving colours (olh, ε = 1, d = 3)" in said["configuration"]["text"]
+
+
+@pytest.mark.parametrize("name", ["LDP_WORKER_KAFKA__MEMBR", "LDP_WORKER_REDIS__PASSWORD_FLE"])
+def test_a_variable_of_no_key_is_refused(name: str, tmp_path: Path) -> None:
+    variables = laid_out("production", tmp_path)
+    with pytest.raises(config.ConfigError, match=name):
+        config.load(Path(variables[config.FILE_VARIABLE]), variables | {name: "x"})
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_the_configuration_is_mounted_where_the_image_looks(overlay: str) -> None:
+    (files,) = all_of(overlay, "ConfigMap")
+    file = Path(of_image("LDP_WORKER_CONFIG"))
+    assert file.name in files["data"]
+    mounts = {mount["name"]: mount for mount in worker(overlay)["volumeMounts"]}
+    assert mounts["config"] == {"name": "config", "mountPath": str(file.parent), "readOnly": True}
+    volumes = {volume["name"]: volume for volume in spec(overlay)["volumes"]}
+    assert volumes["config"]["configMap"] == {"name": files["metadata"]["name"]}
+    assert re.fullmatch(
+        r"ldp-worker-\w{10}", files["metadata"]["name"]
+    )  # another file, another name: a rollout
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_every_worker_has_a_name_that_stays(overlay: str, tmp_path: Path) -> None:
+    assert loaded(overlay, tmp_path).kafka.member == "ldp-worker-0"
+    # a dead worker's name is its successor's: only a StatefulSet has it so
+    assert one(overlay, "StatefulSet")["spec"]["serviceName"] == one(overlay, "Service")["metadata"]["name"]
+
+
+def test_production_speaks_tls_and_has_its_secrets_as_files(tmp_path: Path) -> None:
+    found = loaded("production", tmp_path)
+    assert (found.kafka.security_protocol, found.kafka.sasl_mechanism) == ("SASL_SSL", "SCRAM-SHA-512")
+    assert schema.secret(found.kafka.sasl_password) == "the kafka-password"
+    assert schema.secret(found.redis.password) == "the redis-password"
+    assert found.kafka.ssl_cafile == tmp_path / "kafka-ca.crt"
+    assert found.redis.url.startswith("rediss://")
+    names = secrets_of("production")
+    (volume,) = (v for v in spec("production")["volumes"] if "secret" in v)
+    mount = {"name": volume["name"], "mountPath": SECRETS, "readOnly": True}
+    assert mount in worker("production")["volumeMounts"]
+    assert volume["secret"]["defaultMode"] == 0o440
+    create = re.search(r"create secret generic ldp-worker (.*?)\nkubectl", README, re.DOTALL)
+    assert create is not None
+    assert volume["secret"]["secretName"] == "ldp-worker"
+    assert set(re.findall(r"--from-file=([\w.-]+?)(?:=| |$)", create[1], re.MULTILINE)) == names
+    assert "secret" not in json.dumps(spec("try-out")["volumes"])
+
+
+def test_no_secret_is_in_a_manifest() -> None:
+    for overlay in OVERLAYS:
+        assert not all_of(overlay, "Secret")
+        assert not [
+            v for v in worker(overlay)["env"] if "PASSWORD" in v["name"] and not v["name"].endswith("_FILE")
+        ]
+
+
+# --- the pods ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_probes_ask_what_the_worker_answers(overlay: str) -> None:
+    health = server.serve(
+        "127.0.0.1",
+        0,
+        CollectorRegistry(),
+        lambda: (True, {"what": "health"}),
+        lambda: (True, {"what": "ready"}),
+    )
+    said = {}
+    try:
+        for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
+            asked = worker(overlay)[probe]["httpGet"]
+            assert asked["port"] == "http"
+            url = f"http://127.0.0.1:{health.server_port}{asked['path']}"
+            with urllib.request.urlopen(url, timeout=10) as reply:
+                said[probe] = json.load(reply)["what"]
+    finally:
+        health.shutdown()
+        health.server_close()
+    # readiness fails while a broker is away, which a restart does not mend
+    assert said == {"startupProbe": "health", "livenessProbe": "health", "readinessProbe": "ready"}
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_ports_are_the_workers(overlay: str, tmp_path: Path) -> None:
+    assert worker(overlay)["ports"] == [
+        {"name": "http", "containerPort": loaded(overlay, tmp_path).http.port}
+    ]
+    assert loaded(overlay, tmp_path).http.host == "0.0.0.0"
+    (port,) = one(overlay, "Service")["spec"]["ports"]
+    assert (port["port"], port["targetPort"]) == (HTTP, "http")
+    assert one(overlay, "Service")["spec"]["clusterIP"] == "None"
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_there_is_time_to_start_to_answer_and_to_end(overlay: str) -> None:
+    start = worker(overlay)["startupProbe"]
+    assert (
+        start["periodSeconds"] * start["failureThreshold"] >= 120
+    )  # half a minute of compiling, on a busy node
+    for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
+        assert (
+            worker(overlay)[probe]["timeoutSeconds"] > processes._ANSWER_SECONDS
+        )  # of the slowest of several processes
+    longest = max(loop.STOP_SECONDS, processes._STOP_SECONDS)
+    assert spec(overlay)["terminationGracePeriodSeconds"] > 2 * longest
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_no_service_puts_variables_into_a_pod(overlay: str) -> None:
+    for manifest in all_of(overlay, "StatefulSet"):
+        assert manifest["spec"]["template"]["spec"]["enableServiceLinks"] is False
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_pods_are_confined(overlay: str) -> None:
+    """By the Pod Security Standard "restricted", which the namespaces demand."""
+    (namespace,) = all_of(overlay, "Namespace")
+    assert namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
+    for manifest in all_of(overlay, "StatefulSet"):
+        inner = manifest["spec"]["template"]["spec"]
+        assert inner["automountServiceAccountToken"] is False
+        of_pod = inner["securityContext"]
+        assert of_pod["runAsNonRoot"] is True
+        assert of_pod["runAsUser"] == of_pod["runAsGroup"] == of_pod["fsGroup"] > 0
+        assert of_pod["seccompProfile"] == {"type": "RuntimeDefault"}
+    for name, container in all_containers():
+        own = container["securityContext"]
+        assert own["allowPrivilegeEscalation"] is False
+        assert own["capabilities"] == {"drop": ["ALL"]}
+        assert own.get("readOnlyRootFilesystem", False) is (not name.endswith("kafka/kafka")), name
+        assert "privileged" not in own
+    assert f"USER {spec(overlay)['securityContext']['runAsUser']}:" in IMAGE
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_kernels_can_be_written_and_nothing_else(overlay: str) -> None:
+    folder = of_image("NUMBA_CACHE_DIR")
+    volumes = {volume["name"]: volume for volume in spec(overlay)["volumes"]}
+    assert "emptyDir" in volumes["kernels"]
+    for container in [worker(overlay), *spec(overlay)["initContainers"]]:
+        written = {m["name"]: m["mountPath"] for m in container["volumeMounts"] if not m.get("readOnly")}
+        assert set(written) == {"kernels"}, container["name"]
+        # the one that fills it has to see the image's own
+        assert (written["kernels"] == folder) is (container["name"] != "kernels")
+    (fill,) = (container for container in spec(overlay)["initContainers"] if container["name"] == "kernels")
+    (mount,) = fill["volumeMounts"]
+    assert fill["command"] == ["cp", "-rn", f"{folder}/.", mount["mountPath"]]
+
+
+def test_filling_keeps_what_a_worker_compiled_itself(tmp_path: Path) -> None:
+    image, pods = tmp_path / "image", tmp_path / "pods"
+    (image / "of_a_module").mkdir(parents=True)
+    (pods / "of_a_module").mkdir(parents=True)
+    (image / "of_a_module/one.nbi").write_text("the image's")
+    (image / "of_a_module/two.nbi").write_text("the image's")
+    (pods / "of_a_module/one.nbi").write_text("its own")
+    (fill,) = (
+        container for container in spec("production")["initContainers"] if container["name"] == "kernels"
+    )
+    command = [word.replace(of_image("NUMBA_CACHE_DIR"), str(image)) for word in fill["command"][:-1]]
+    subprocess.run([*command, pods], check=True)
+    assert (pods / "of_a_module/one.nbi").read_text() == "its own"
+    assert (pods / "of_a_module/two.nbi").read_text() == "the image's"
+
+
+def test_memory_has_room_for_what_a_stream_may_fetch(tmp_path: Path) -> None:
+    units = {"Mi": 1 << 20, "Gi": 1 << 30}
+    for overlay in OVERLAYS:
+        found = loaded(overlay, tmp_path)
+        needed = (512 << 20) + len(found.streams) * found.kafka.memory_bytes
+        limit = worker(overlay)["resources"]["limits"]["memory"]
+        assert int(limit[:-2]) * units[limit[-2:]] >= needed
+    for name, container in all_containers():
+        assert {"cpu", "memory"} == set(container["resources"]["requests"]), name
+        assert {"memory"} == set(container["resources"]["limits"]), (
+            name
+        )  # throttled, a worker misses its beats
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_commands_exist_with_their_options(overlay: str) -> None:
+    asked = [c for c in [worker(overlay), *spec(overlay)["initContainers"]] if "args" in c]
+    for container in asked:
+        assert "command" not in container  # which would replace the image's entry point
+        name, *arguments = container["args"]
+        known = {option for parameter in cli.cli.commands[name].params for option in parameter.opts}
+        assert {argument for argument in arguments if argument.startswith("--")} <= known
+    assert len(asked) == (2 if overlay == "try-out" else 1)
+
+
+def test_images_have_a_version_and_are_those_that_are_tested() -> None:
+    images = {name: container["image"] for name, container in all_containers()}
+    kafka, redis = images.pop("try-out: kafka/kafka"), images.pop("try-out: redis/redis")
+    assert (kafka, redis) == (conftest.KAFKA_IMAGE, conftest.REDIS_IMAGE)
+    of_production = {image for name, image in images.items() if name.startswith("production")}
+    assert of_production == {f"registry.example.com/ldp-worker:{PROJECT['version']}"}
+    assert set(images.values()) - of_production == {f"ldp-worker:{PROJECT['version']}"}
+    assert f"ldp-worker:{PROJECT['version']}" in README
+
+
+# --- how many, where, and how they change --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_selectors_select_the_workers_and_nothing_else(overlay: str) -> None:
+    stateful = one(overlay, "StatefulSet")["spec"]
+    assert stateful["selector"]["matchLabels"] == WORKER
+    assert WORKER.items() <= stateful["template"]["metadata"]["labels"].items()
+    assert one(overlay, "Service")["spec"]["selector"] == WORKER
+    assert one(overlay, "PodDisruptionBudget")["spec"]["selector"]["matchLabels"] == WORKER
+    for spread in spec(overlay)["topologySpreadConstraints"]:
+        assert spread["labelSelector"]["matchLabels"] == WORKER
+    for policy in all_of(overlay, "NetworkPolicy"):
+        (name,) = policy["spec"]["podSelector"]["matchLabels"].values()
+        labels = one(overlay, "StatefulSet", name)["spec"]["template"]["metadata"]["labels"]
+        assert labels[NAME] == name
+    if overlay == "production":
+        assert one(overlay, "PodMonitor")["spec"]["selector"]["matchLabels"] == WORKER
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_one_worker_at_a_time_is_rolled_or_taken_away(overlay: str) -> None:
+    stateful, budget = one(overlay, "StatefulSet")["spec"], one(overlay, "PodDisruptionBudget")["spec"]
+    assert stateful["updateStrategy"] == {"type": "RollingUpdate"}
+    assert stateful["podManagementPolicy"] == "Parallel"
+    assert budget["maxUnavailable"] == 1
+    # else a stopped stream, whose worker is never ready, would hold up the drain of its node
+    assert budget["unhealthyPodEvictionPolicy"] == "AlwaysAllow"
+    keys = [spread["topologyKey"] for spread in spec(overlay)["topologySpreadConstraints"]]
+    assert keys == ["kubernetes.io/hostname", "topology.kubernetes.io/zone"]
+
+
+def test_the_number_of_workers() -> None:
+    base = YAML(typ="safe").load_all(FOLDER / "base/worker.yaml")
+    (replicas,) = (manifest["spec"]["replicas"] for manifest in base if manifest["kind"] == "StatefulSet")
+    scaled = one("production", "ScaledObject")["spec"]
+    assert replicas == scaled["minReplicaCount"] == 3
+    assert scaled["scaleTargetRef"] == {"kind": "StatefulSet", "name": "ldp-worker"}
+    assert "replicas" not in one("production", "StatefulSet")["spec"]  # KEDA's, and no apply takes it back
+    assert one("try-out", "StatefulSet")["spec"]["replicas"] == 1
+
+
+def test_keda_asks_for_the_lag_of_every_stream(tmp_path: Path) -> None:
+    found = loaded("production", tmp_path)
+    triggers = [trigger["metadata"] for trigger in one("production", "ScaledObject")["spec"]["triggers"]]
+    assert {(t["consumerGroup"], t["topic"]) for t in triggers} == {
+        (found.consumer_group(served.stream.name), served.topic) for served in found.streams
+    }
+    for trigger in triggers:
+        assert trigger["bootstrapServers"].split(",") == found.kafka.bootstrap_servers
+        assert trigger["sasl"] == str(found.kafka.sasl_mechanism).lower().replace("-sha-", "_sha")
+        assert trigger["tls"] == "enable"
+        assert all(isinstance(value, str) for value in trigger.values())
+
+
+KNOWN_TO_KEDA = {
+    *(
+        "bootstrapServers",
+        "consumerGroup",
+        "topic",
+        "lagThreshold",
+        "activationLagThreshold",
+        "offsetResetPolicy",
+    ),
+    *("allowIdleConsumers", "scaleToZeroOnInvalidOffset", "excludePersistentLag", "limitToPartitionsWithLag"),
+    *("partitionLimitation", "ensureEvenDistributionOfPartitions", "version", "sasl", "tls", "unsafeSsl"),
+}
+"""The metadata of its trigger kafka; one that it does not know it passes over."""
+
+
+def wished(
+    trigger: dict[str, str], lag: dict[int, int | None], partitions: int, least: int, most: int
+) -> int:
+    """How many workers KEDA and the autoscaler ask for: their rule, written out, for the lag of each partition."""
+    missing = 1 if trigger["offsetResetPolicy"] == "latest" else 10**9  # all that the log ever had
+    if trigger["scaleToZeroOnInvalidOffset"] == "true":
+        missing = 0
+    total = sum(missing if waiting is None else waiting for waiting in lag.values())
+    if total <= int(trigger["activationLagThreshold"]) and least == 0:
+        return 0
+    threshold = int(trigger["lagThreshold"])
+    if trigger["allowIdleConsumers"] == "false":
+        total = min(total, partitions * threshold)
+    return max(least, min(most, -(-total // threshold)))
+
+
+def test_keda_is_not_taken_in() -> None:
+    scaled = one("production", "ScaledObject")["spec"]
+    (trigger,) = (trigger["metadata"] for trigger in scaled["triggers"])
+    assert set(trigger) <= KNOWN_TO_KEDA
+    least, most = scaled["minReplicaCount"], scaled["maxReplicaCount"]
+    (partitions,) = map(int, re.findall(r"create-topics --partitions (\d+)", README))
+    assert most == partitions  # further workers would have nothing to count
+    threshold = int(trigger["lagThreshold"])
+
+    def ask(lag: dict[int, int | None], *, least: int = least) -> int:
+        return wished(trigger, lag, partitions, least, most)
+
+    markers = dict.fromkeys(range(partitions), 1)
+    nothing = dict.fromkeys(range(partitions))
+    assert ask(markers) == ask(nothing) == ask(dict.fromkeys(range(partitions), 0)) == least >= 1
+    assert ask(markers, least=1) == ask(nothing, least=1) == 1  # nothing that three would hide
+    assert ask(markers, least=0) == ask(nothing, least=0) == 0  # where somebody sets it to none
+    assert ask({0: 5 * threshold}) == 5
+    assert ask({0: 10**6 * threshold}) == partitions
+
+
+# --- the network ---------------------------------------------------------------------------------------------------
+
+
+def allowed(overlay: str, direction: str) -> list[Manifest]:
+    """What the policies of the workers let through in a direction."""
+    return [
+        rule
+        for policy in all_of(overlay, "NetworkPolicy")
+        if policy["spec"]["podSelector"]["matchLabels"] == WORKER
+        for rule in policy["spec"].get(direction, [])
+    ]
+
+
+def ports(found: list[Manifest]) -> set[tuple[str, int | str]]:
+    return {(port["protocol"], port["port"]) for rule in found for port in rule["ports"]}
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_workers_reach_kafka_redis_and_dns_alone(overlay: str, tmp_path: Path) -> None:
+    found = loaded(overlay, tmp_path)
+    needed = brokers_ports(found) | {int(urlsplit(found.redis.url).port or 0)}
+    assert ports(allowed(overlay, "egress")) == DNS | {("TCP", port) for port in needed}
+    base = one(overlay, "NetworkPolicy")["spec"]
+    assert base["policyTypes"] == ["Ingress", "Egress"]  # what no policy lets through is closed
+    for rule in allowed(overlay, "egress"):
+        if ports([rule]) <= DNS:
+            assert rule["to"] == [
+                {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}}}
+            ]
+
+
+def test_only_prometheus_reaches_a_worker() -> None:
+    assert allowed("try-out", "ingress") == []
+    (rule,) = allowed("production", "ingress")
+    assert ports([rule]) == {("TCP", "http")}
+    assert rule["from"] == [
+        {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}
+    ]
+
+
+def test_the_try_out_reaches_its_own_kafka_and_redis(tmp_path: Path) -> None:
+    found = loaded("try-out", tmp_path)
+    addresses = {*found.kafka.bootstrap_servers, urlsplit(found.redis.url).netloc}
+    assert addresses == {"kafka:9092", "redis:6379"}
+    for address in addresses:
+        name, port = address.split(":")
+        (served,) = one("try-out", "Service", name)["spec"]["ports"]
+        (container,) = spec("try-out", name)["containers"]
+        assert container["ports"] == [{"name": served["targetPort"], "containerPort": int(port)}]
+        assert served["port"] == int(port)
+        assert one("try-out", "Service", name)["spec"]["selector"] == {NAME: name}
+        (rule,) = one("try-out", "NetworkPolicy", name)["spec"]["ingress"]
+        assert ports([rule]) == {("TCP", int(port))}
+        assert rule["from"] == [{"podSelector": {}}]
+        to = [{"podSelector": {"matchLabels": {NAME: name}}}]
+        assert [ports([rule]) for rule in allowed("try-out", "egress") if rule["to"] == to] == [
+            {("TCP", int(port))}
+        ]
+        (claim,) = one("try-out", "StatefulSet", name)["spec"]["volumeClaimTemplates"]
+        assert claim["metadata"]["name"] in {mount["name"] for mount in container["volumeMounts"]}
+
+
+def test_the_try_out_has_the_services_of_the_compose_stack() -> None:
+    stack = YAML(typ="safe").load(ROOT / "deploy/compose/compose.yaml")["services"]
+    (kafka,), (redis,) = spec("try-out", "kafka")["containers"], spec("try-out", "redis")["containers"]
+    assert redis["args"] == stack["redis"]["command"]
+    of_listeners = re.compile(r"LISTENER|QUORUM|LOG_DIRS")
+    own = {v["name"]: v["value"] for v in kafka["env"] if not of_listeners.search(v["name"])}
+    assert own == {k: v for k, v in stack["kafka"]["environment"].items() if not of_listeners.search(k)}
+    settings = {v["name"]: v["value"] for v in kafka["env"]}
+    assert settings["KAFKA_ADVERTISED_LISTENERS"] == "PLAINTEXT://kafka:9092"
+    (mount,) = kafka["volumeMounts"]
+    assert Path(settings["KAFKA_LOG_DIRS"]).parent == Path(
+        mount["mountPath"]
+    )  # beside the volume's lost+found
+
+
+# --- what is observed ----------------------------------------------------------------------------------------------
+
+
+def test_the_alerts_are_those_of_prometheus() -> None:
+    assert rules.WRITTEN.read_text(encoding="utf-8") == rules.manifest(
+        rules.RULES.read_text(encoding="utf-8")
+    ), "python -m deploy.kubernetes.rules writes them"
+    assert one("production", "PrometheusRule")["spec"] == YAML(typ="safe").load(rules.RULES)
+
+
+def test_what_is_scraped_is_the_job_that_the_alerts_know() -> None:
+    monitor = one("production", "PodMonitor")["spec"]
+    labels = one("production", "StatefulSet")["spec"]["template"]["metadata"]["labels"]
+    assert labels[monitor["jobLabel"]] == prometheus.JOB
+    (endpoint,) = monitor["podMetricsEndpoints"]
+    assert endpoint["port"] == worker("production")["ports"][0]["name"]
+    health = server.serve("127.0.0.1", 0, CollectorRegistry(), lambda: (True, {}), lambda: (True, {}))
+    try:
+        with urllib.request.urlopen(
+            f"http://127.0.0.1:{health.server_port}{endpoint['path']}", timeout=10
+        ) as reply:
+            assert reply.headers["Content-Type"].startswith("text/plain")
+    finally:
+        health.shutdown()
+        health.server_close()
