@@ -533,7 +533,7 @@ def allowed(overlay: str, direction: str) -> list[Manifest]:
     ]
 
 
-def ports(found: list[Manifest]) -> set[tuple[str, int | str]]:
+def ports(found: list[Manifest]) -> set[tuple[str, int]]:
     return {(port["protocol"], port["port"]) for rule in found for port in rule["ports"]}
 
 
@@ -554,7 +554,7 @@ def test_workers_reach_kafka_redis_and_dns_alone(overlay: str, tmp_path: Path) -
 def test_only_prometheus_reaches_a_worker() -> None:
     assert allowed("try-out", "ingress") == []
     (rule,) = allowed("production", "ingress")
-    assert ports([rule]) == {("TCP", "http")}
+    assert ports([rule]) == {("TCP", HTTP)}
     assert rule["from"] == [
         {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}
     ]

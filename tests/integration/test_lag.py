@@ -1,0 +1,33 @@
+"""The lag that others see: KEDA, and whoever asks Kafka how far a group is behind the ends of its topic."""
+
+import pytest
+
+from tests.integration.harness import World, until
+
+pytestmark = pytest.mark.integration
+
+
+def committed(world):
+    """The group's offsets in Kafka, of the partitions that have one."""
+    offsets = world.admin.list_group_offsets({world.group: None})[world.group]
+    return {tp.partition: entry.offset for tp, entry in offsets.items() if entry.offset >= 0}
+
+
+def test_a_group_has_an_offset_everywhere_and_is_behind_no_transactions_marker(kafka, redis_url, tmp_path):
+    """Without the first a partition has no lag to go by; without the second it has one of 1 for ever."""
+    with World(kafka, redis_url, tmp_path, protocol="grr", domain_size=5, partitions=3) as world:
+        world.start()
+        assert committed(world) == dict.fromkeys(range(3), 0)  # before there is a record
+
+        producer = world.open_producer(transactional_id=f"{world.name}-in")
+        producer.init_transactions()
+        for commit in (True, False, True):
+            producer.begin_transaction()
+            world.send(30, counted=commit, producer=producer)
+            producer.flush()
+            world.settle()
+            (producer.commit_transaction if commit else producer.abort_transaction)()
+        ends = world.ends()
+        assert sum(ends.values()) == 3 * 30 + 3 * 3  # three markers in each partition
+        until(lambda: committed(world) == ends, f"nothing is behind {ends}")
+        world.assert_right(world.covered())
