@@ -16,7 +16,7 @@ def init(file: Path) -> None:
 
     FILE, ./worker.toml unless it is named, must not be there yet.
     """
-    text = files("worker.config").joinpath("template.toml").read_text(encoding="utf-8")
+    text = files("worker").joinpath("config", "template.toml").read_text(encoding="utf-8")
     try:
         with file.open("x", encoding="utf-8") as new:
             new.write(text)

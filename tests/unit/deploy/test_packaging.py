@@ -105,7 +105,16 @@ def test_the_message_knows_the_extra() -> None:
         assert canonicalize_name(package) in map(canonicalize_name, homes[module])
 
 
-@pytest.mark.parametrize("name", sorted(worker.cli.cli.commands))
+def test_a_configuration_is_written_without_the_extra(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(command, "find_spec", lambda module: None)
+    file = tmp_path / "worker.toml"
+    assert CliRunner().invoke(worker.cli.cli, ["init", str(file)]).exit_code == 0
+    assert "[[streams]]" in file.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", sorted(set(worker.cli.cli.commands) - {"init"}))
 def test_without_the_extra_a_command_is_one_line_and_exit_2(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -113,7 +122,10 @@ def test_without_the_extra_a_command_is_one_line_and_exit_2(
         return None if module in ("redis", "snappy") else object()
 
     (tmp_path / "counts.csv").touch()
-    needed = {"simulate": ["--counts", str(tmp_path / "counts.csv"), "--column", "c", "--users", "1"]}
+    needed = {
+        "simulate": ["--counts", str(tmp_path / "counts.csv"), "--column", "c", "--users", "1"],
+        "remove": ["colours"],
+    }
     monkeypatch.setattr(command, "find_spec", find_spec)
     result = CliRunner().invoke(worker.cli.cli, [name, *needed.get(name, [])])
     assert (result.exit_code, result.stdout) == (2, "")
