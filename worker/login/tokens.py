@@ -26,6 +26,8 @@ _RENEWED_AT = 0.8
 """The share of a token's time after which the next is fetched."""
 _UNSAID_SECONDS = 60.0
 """How long a token is taken to be good whose endpoint does not say it."""
+_MOST_SECONDS = 86_400.0
+"""After how long one is fetched at the latest, however long it is good."""
 _MOST_BYTES = 1 << 20
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 """A bearer token's form (RFC 6750, section 2.1)."""
@@ -149,18 +151,18 @@ def fetch(credentials: Credentials) -> tuple[str, float]:
         # only a code of RFC 6749 is shown: anything else could be what was sent
         why = f" ({code})" if isinstance(code, str) and re.fullmatch("[a-z_]{1,40}", code) else ""
         raise TokenError(f"{place} refuses: HTTP {error.code}{why}") from None
-    except (OSError, HTTPException) as error:
+    except (OSError, HTTPException, ValueError) as error:  # a host's name can be none, too
         raise TokenError(f"{place} gives no answer: {getattr(error, 'reason', None) or error}") from None
     token, lasts = answer.get("access_token"), answer.get("expires_in", _UNSAID_SECONDS)
     if not isinstance(token, str) or _TOKEN.fullmatch(token) is None:
         raise TokenError(f"{place} gives an answer that has no access_token")
     try:
         seconds = float(lasts)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         seconds = 0.0
-    if not 1 <= seconds < float("inf"):
+    if not seconds >= 1:
         raise TokenError(f"{place} gives a token whose expires_in is no time to use it in")
-    return token, seconds
+    return token, min(seconds, _MOST_SECONDS)
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
@@ -174,7 +176,7 @@ def _json(reply: IO[bytes]) -> dict[str, Any]:
     """Returns the object that an answer is; an empty one where it is none."""
     try:
         found = json.loads(reply.read(_MOST_BYTES))
-    except ValueError:
+    except (ValueError, RecursionError, OSError, HTTPException):
         return {}
     return found if isinstance(found, dict) else {}
 

@@ -14,6 +14,7 @@ import worker.kafka  # noqa: F401  # which makes tokens acceptable to the client
 from worker.config import ConfigError, parse
 from worker.kafka.brokers import advice
 from worker.login import Credentials, TokenError, Tokens, tokens_of
+from worker.login.tokens import fetch
 
 SECRET = "p=#s s"
 
@@ -139,8 +140,10 @@ def test_once_there_is_none_that_is_said_at_once(endpoint):
         (302, b"", "refuses: HTTP 302", "sasl_oauthbearer_token_endpoint_url"),
         (200, b"<html>", "gives an answer that has no access_token", "sasl_oauthbearer_token_endpoint_url"),
         (200, [], "gives an answer that has no access_token", "sasl_oauthbearer_token_endpoint_url"),
+        (200, b"[" * 100_000, "gives an answer that has no access_token", "token_endpoint_url"),
         (200, {"access_token": "a\x01b"}, "gives an answer that has no access_token", "token_endpoint_url"),
         (200, {"access_token": "a", "expires_in": 0}, "is no time to use it in", "token_endpoint_url"),
+        (200, {"access_token": "a", "expires_in": 10**400}, "is no time to use it in", "token_endpoint_url"),
         (200, {"access_token": "a", "expires_in": "soon"}, "is no time to use it in", "token_endpoint_url"),
     ],
 )
@@ -154,6 +157,13 @@ def test_what_is_no_token_is_said_with_what_to_do(endpoint, status, answer, said
     assert SECRET not in text
     assert todo in advice(text)
     assert len(endpoint.asked) == 1  # no redirect took the secret elsewhere
+
+
+def test_one_that_is_good_for_ever_is_fetched_again_some_day(endpoint):
+    endpoint.replies = lambda n: (200, {"access_token": "a", "expires_in": 1e300})
+    assert fetch(endpoint.credentials()) == ("a", 86_400)
+    endpoint.replies = lambda n: (200, {"access_token": "a"})  # which does not say for how long
+    assert fetch(endpoint.credentials()) == ("a", 60)
 
 
 def test_nobody_there():
