@@ -28,7 +28,7 @@ def names(world):
         "ldp-worker-colours": world.group,
         "ldp-snapshots": world.config.snapshots.topic,
         "ldp-dead-letters": world.config.dead_letters.topic,
-        "ldp-worker/ldp-snapshots/colours": world.config.transactional_id(world.stream),
+        "ldp-worker/ldp-snapshots/colours": world.config.transactional_id(world.name),
     }
 
 
