@@ -518,6 +518,9 @@ def test_keda_is_not_taken_in() -> None:
     assert ask(markers, least=0) == ask(nothing, least=0) == 0  # where somebody sets it to none
     assert ask({0: 5 * threshold}) == 5
     assert ask({0: 10**6 * threshold}) == partitions
+    assert (
+        wished(trigger, {0: 10**6 * threshold}, partitions, least, 10**6) == partitions
+    )  # whatever is set as the most
 
 
 # --- the network ---------------------------------------------------------------------------------------------------
