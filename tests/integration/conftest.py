@@ -1,6 +1,7 @@
 """A stream of one test's own."""
 
 import gc
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,9 @@ from deploy.local.services import Services
 from tests.integration.harness import Forked, World
 from tests.integration.harness.rights import LIMITED, LIMITED_PASSWORD
 from tests.nursery import Nursery
+
+collect_ignore = [] if os.environ.get("KUBEBUILDER_ASSETS") else ["test_api_server.py"]
+"""What needs more than any package brings."""
 
 
 @pytest.fixture(scope="session", autouse=True)

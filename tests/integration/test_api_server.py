@@ -1,7 +1,8 @@
 """The manifests on a real API server, which knows rules that no schema says: admission, defaults, names, quantities.
 
 KUBEBUILDER_ASSETS names the folder of kube-apiserver and etcd, as for whoever tests operators (setup-envtest fills it).
-No package brings these two, so elsewhere it is skipped; unit/deploy/test_kubernetes.py has what schemas can say.
+No package brings these two, so elsewhere conftest.py leaves this file out; what schemas can say is in
+unit/deploy/test_kubernetes.py.
 """
 
 import contextlib
@@ -18,17 +19,12 @@ from ruamel.yaml import YAML
 
 from deploy.local.services import free_ports
 
-ASSETS = Path(os.environ.get("KUBEBUILDER_ASSETS", "/nonexistent"))
+ASSETS = Path(os.environ["KUBEBUILDER_ASSETS"])
 OVERLAYS = Path(__file__).parents[2] / "deploy/kubernetes/overlays"
 TOKEN = "of-this-test"
 OWN = {"keda.sh/v1alpha1", "monitoring.coreos.com/v1"}  # which an operator brings
 
-pytestmark = [
-    pytest.mark.integration,
-    pytest.mark.skipif(
-        not (ASSETS / "kube-apiserver").exists(), reason="KUBEBUILDER_ASSETS has no kube-apiserver"
-    ),
-]
+pytestmark = pytest.mark.integration
 
 
 class Cluster:
