@@ -38,10 +38,10 @@ from worker.kafka import brokers, sender, topics
 from worker.kafka.errors import BrokerError
 from worker.kafka.snapshots import SnapshotReader
 from worker.observe import logs
+from worker.redis.errors import ERRORS
 from worker.simulation.crowd import Crowd, SimulationError, draw, read_counts
 from worker.simulation.records import records
 from worker.simulation.times import spread
-from worker.store.errors import StoreError
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
@@ -72,7 +72,7 @@ EXPECTED = (
     sender.SendError,
     audit.AuditError,
     BrokerError,
-    StoreError,
+    *ERRORS,
 )
 
 

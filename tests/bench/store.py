@@ -10,13 +10,12 @@ import redis
 import ldp
 from deploy.local.services import Services
 from tests.bench.measure import Line, compare
-from worker.config import Redis
 from worker.counting import layout
 from worker.counting.lineage import lineage_of
 from worker.counting.partition import Counts, PartitionState
 from worker.counting.ports import Answer
 from worker.counting.windows import ALL
-from worker.store.redis import RedisStore, connect
+from worker.store.redis import RedisStore
 
 REPORTS = 10_000
 """Reports a flush, about what a worker counts between two commits."""
@@ -26,7 +25,7 @@ def lines() -> Iterator[Line]:
     """Seconds a flush, by the size of the domain and by how soon Redis writes its log to disk."""
     with Services.start(lambda text: print(text, file=sys.stderr, flush=True)) as services:
         services.kafka.kill()  # only Redis is measured
-        client = connect(Redis(url=services.redis.address, timeout_seconds=60))
+        client = redis.Redis.from_url(services.redis.address)
         for sync in ("always", "everysec"):
             client.config_set("appendfsync", sync)
             for d in (1_024, 65_536):

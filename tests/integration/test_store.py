@@ -24,8 +24,8 @@ from worker import config
 from worker.counting import layout
 from worker.counting.partition import Cell, PartitionState
 from worker.counting.ports import Answer, Metadata, StateLost, StoredPartition, Unavailable
-from worker.store import redis as store
-from worker.store.redis import RedisStore
+from worker.redis import connecting
+from worker.store.redis import STAGED_SECONDS, RedisStore
 
 pytestmark = pytest.mark.integration
 
@@ -35,7 +35,7 @@ FLUSHES = [character * 32 for character in "0123456789abcdef"]
 
 @pytest.fixture
 def client(redis_url: str) -> Iterator["redis.Redis"]:
-    with contextlib.closing(store.connect(config.Redis(url=redis_url))) as connected:
+    with contextlib.closing(connecting.connect(config.Redis(url=redis_url))) as connected:
         yield connected
 
 
@@ -113,6 +113,26 @@ def test_a_claim_begins_raises_and_loads(counts: RedisStore) -> None:
     assert counts.peek(1) is None
 
 
+def test_cells_that_a_claim_or_a_cut_did_not_know_of_are_asked_for_again(
+    client: "redis.Redis", stream: str, counts: RedisStore
+) -> None:
+    """All keys of a script are named to it, or else a cluster could not look for them where they move to."""
+    early = claimed(counts)
+    assert counts.cut(0) == StoredPartition(early, {})
+    held = commit(counts, early, 3, FLUSHES[1], "all", "0+60000")
+    blobs = {cell: f"{cell} 3 {FLUSHES[1]}".encode() for cell in held.blobs}
+    other = RedisStore(client, stream)
+    assert other.cut(0) == counts.cut(0) == StoredPartition(held, blobs)
+    # by what it found it knows of no cell; what it then is told was not written yet
+    assert counts.claim(0, replace(held, blobs={}), fresh()) == StoredPartition(replace(held, epoch=2), blobs)
+    following_one, more = following(replace(held, epoch=2), 5, FLUSHES[2], "60000+60000")
+    after = without(following_one, "0+60000")
+    counts.stage(0, "attempt", more)
+    assert counts.promote(0, "attempt", replace(held, epoch=2), after) is Answer.DONE
+    assert other.cut(0) == counts.cut(0) == StoredPartition(after, {"all": blobs["all"], **more})
+    assert other.claim(0, replace(after, epoch=1, blobs={}), fresh()) is None
+
+
 def test_a_claim_replaces_the_lineage_that_it_found_and_no_other(
     client: "redis.Redis", stream: str, counts: RedisStore
 ) -> None:
@@ -172,7 +192,7 @@ def test_staged_blobs_vanish_by_themselves_and_live_ones_do_not(
     counts.stage(0, "mine", blobs)
     for attempt in ("left behind", "mine"):
         left = client.ttl(layout.staged_key(stream, 0, attempt, "all"))
-        assert store.STAGED_SECONDS - 60 < left <= store.STAGED_SECONDS
+        assert STAGED_SECONDS - 60 < left <= STAGED_SECONDS
     assert counts.promote(0, "mine", held, after) is Answer.DONE
     assert client.ttl(layout.cell_key(stream, 0, "all")) == -1
     assert client.ttl(layout.meta_key(stream, 0)) == -1
@@ -364,7 +384,7 @@ def _doubtful(redis_url: str, stream: str) -> Iterator[tuple[Proxy, RedisStore]]
     options = redis.connection.parse_url(redis_url)  # type: ignore[no-untyped-call]
     with Proxy((options.get("host", "localhost"), options.get("port", 6379))) as proxy:
         url = f"redis://127.0.0.1:{proxy.port}/{options.get('db', 0)}"
-        yield proxy, RedisStore(store.connect(config.Redis(url=url, timeout_seconds=0.3)), stream)
+        yield proxy, RedisStore(connecting.connect(config.Redis(url=url, timeout_seconds=0.3)), stream)
 
 
 def _calls(client: "redis.Redis") -> int:

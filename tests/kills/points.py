@@ -12,7 +12,7 @@ import random
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -115,9 +115,9 @@ class Dying(Forked):
     module = "tests.kills.dying"
 
     @classmethod
-    def launch(cls, toml: Path, log: Path, *options: str) -> Self:
+    def launch(cls, toml: Path, log: Path, *options: str, environ: Mapping[str, str] | None = None) -> Self:
         """Starts one, and does not wait."""
-        return super().launch(toml, log, *options, "--point", str(log.with_suffix(".point")))
+        return super().launch(toml, log, *options, "--point", str(log.with_suffix(".point")), environ=environ)
 
 
 @dataclass(frozen=True)

@@ -69,13 +69,13 @@ class _Older:
     def __init__(self, client: Any) -> None:
         self._client = client
 
-    def register_script(self, text: str) -> Any:
+    def eval(self, text: str, count: int, *rest: Any) -> Any:
         epoch, lineage = (
             text[text.index(begin) : text.index("end\n", text.index(begin)) + 4] if begin in text else ""
             for begin in ("if stored[2] ~= ARGV[2]", "if stored[1] ~= ARGV[1]")
         )
         swapped = text.replace(epoch + lineage, lineage + epoch) if epoch and lineage else text
-        return self._client.register_script(swapped)
+        return self._client.eval(swapped, count, *rest)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._client, name)

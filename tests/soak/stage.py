@@ -128,9 +128,9 @@ class _Traced(Worker):
     module = "tests.soak.traced"
 
     @classmethod
-    def launch(cls, toml: Path, log: Path, *options: str) -> Self:
+    def launch(cls, toml: Path, log: Path, *options: str, environ: Mapping[str, str] | None = None) -> Self:
         """Starts one, and does not wait."""
-        return super().launch(toml, log, *options, "--clock", str(log.with_suffix(".clock")))
+        return super().launch(toml, log, *options, "--clock", str(log.with_suffix(".clock")), environ=environ)
 
 
 class _Stream(World):

@@ -7,13 +7,10 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
-import redis
 from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 from kafka.consumer.fetcher import Fetcher
 from kafka.errors import OffsetOutOfRangeError, RetriableError
 from kafka.net.sasl.oauth import AbstractTokenProvider
-from redis.backoff import NoBackoff
-from redis.retry import Retry
 
 from worker.audit import batches
 from worker.audit.errors import AuditError
@@ -22,6 +19,8 @@ from worker.audit.snapshots import Message
 from worker.audit.stored import StoredCut
 from worker.config import Config
 from worker.login import Tokens
+from worker.redis.connecting import Client, connect
+from worker.redis.script import Script
 
 AbstractTokenProvider.register(Tokens)  # what the client demands of whoever gives it tokens
 _STALL_SECONDS = 60.0
@@ -49,15 +48,9 @@ def connect_log(config: Config) -> KafkaConsumer:
     return consumer
 
 
-def connect_redis(config: Config) -> "redis.Redis":
+def connect_redis(config: Config) -> Client:
     """Connects to Redis; what only reads may be sent twice."""
-    return redis.Redis.from_url(
-        config.redis.url,
-        password=config.redis.password.get_secret_value() if config.redis.password else None,
-        socket_timeout=config.redis.timeout_seconds,
-        socket_connect_timeout=config.redis.timeout_seconds,
-        retry=Retry(NoBackoff(), 1),
-    )
+    return connect(config.redis, retries=1)
 
 
 def partitions_of(consumer: KafkaConsumer, topic: str, config: Config) -> list[TopicPartition]:
@@ -85,9 +78,9 @@ return found
 """A script that reads a hash and strings as they stand together. KEYS: the hash, then the strings."""
 
 
-def cut_of(client: "redis.Redis", prefix: str) -> StoredCut:
+def cut_of(client: Client, prefix: str) -> StoredCut:
     """Reads a partition's metadata and the blobs that they name, in one script."""
-    together = client.register_script(_TOGETHER)
+    together = Script(client, _TOGETHER)
     names = ["all"]
     while True:
         flat, *blobs = together(keys=[f"{prefix}meta", *(f"{prefix}window:{name}" for name in names)])

@@ -1,22 +1,27 @@
 """Redis: the server and its memory, and the metadata that it has of partitions."""
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 from typing import Any
 
 import redis
+from redis.sentinel import SentinelConnectionPool
 
 from worker.check.counts import judge_counts
 from worker.check.finding import Finding, Level
 from worker.check.sizes import said_bytes
 from worker.config import Config, Served
-from worker.config.redaction import redacted
+from worker.config import Redis as RedisTable
 from worker.counting import layout
 from worker.counting.head import Head
 from worker.kafka.cluster import Cluster
 from worker.kafka.topics import Topic
-from worker.store import redis as store
+from worker.redis.advice import ADVICE, advice
+from worker.redis.connecting import Client, connect, servers
+from worker.redis.errors import ERRORS
+from worker.redis.reaching import Unreachable
 
 OLDEST_REDIS = (6, 2)
 STRING_LIMIT = 512 << 20
@@ -41,31 +46,49 @@ def look(
         heads: stream -> its newest snapshot's head.
     """
     findings: list[Finding] = []
-    with closing(store.connect(config.redis)) as client:
-        try:
-            info = _info(client, deadline)
-            findings += judge_redis(info, _setting(client, "appendfsync"))
-            findings += judge_used(info)
-            findings += judge_blobs(config, int(_setting(client, "proto-max-bulk-len") or STRING_LIMIT))
+    try:
+        with closing(_connected(config.redis, deadline)) as client:
+            infos, limit = [], None
+            for node, server in servers(client):
+                infos.append(dict(server.info()))
+                fsync, limit = (
+                    _setting(server, "appendfsync"),
+                    limit or _setting(server, "proto-max-bulk-len"),
+                )
+                found = [*judge_redis(infos[-1], fsync, config.redis.address.kind), *judge_used(infos[-1])]
+                findings += [replace(each, subject=f"{each.subject} {node}".strip()) for each in found]
+            findings += _judge_sentinels(client, config.redis.address.master)
+            findings += judge_blobs(config, int(limit or STRING_LIMIT))
             if cluster is not None:
-                findings += _judge_state(client, config, cluster, heads, info)
-        except redis.RedisError as error:
-            refused = isinstance(error, redis.AuthenticationError)
-            said = "not let in by" if refused else "no answer from"
-            text = f"{said} {redacted(config.redis.url)}: {type(error).__name__}: {error}"
-            todo = f"{'' if refused else 'start Redis, or '}correct redis.url and redis.password"
-            findings.append(Finding(Level.ERROR, "redis", text, todo))
+                findings += _judge_state(client, config, cluster, heads, together(infos))
+    except ERRORS as error:
+        why = Unreachable(error, config.redis)
+        findings.append(Finding(Level.ERROR, "redis", str(why), why.advice))
     return findings
 
 
-def _info(client: "redis.Redis", deadline: float) -> dict[str, Any]:
+def _connected(table: RedisTable, deadline: float) -> Client:
+    """Returns a client that was answered; where nobody answers yet it tries until the deadline."""
     while True:
+        client = None
         try:
-            return dict(client.info())
-        except (redis.ConnectionError, redis.TimeoutError):  # BusyLoading is a ConnectionError
-            if time.monotonic() >= deadline:
+            client = connect(table)
+            client.info()
+            return client
+        except ERRORS as error:  # BusyLoading, too
+            if client is not None:
+                client.close()
+            if time.monotonic() >= deadline or advice(error, table.address) != ADVICE:
                 raise
             time.sleep(0.2)
+
+
+def together(infos: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    """Returns what memory there is in all servers; no limit where one has none."""
+    limits, totals = (
+        [int(info.get(name, 0)) for info in infos] for name in ("maxmemory", "total_system_memory")
+    )
+    return {"maxmemory": sum(limits) if all(limits) else 0, "total_system_memory": sum(totals)}
 
 
 def _setting(client: "redis.Redis", name: str) -> str | None:
@@ -77,25 +100,22 @@ def _setting(client: "redis.Redis", name: str) -> str | None:
     return str(reply.get(name)) if reply else None
 
 
-def judge_redis(info: Mapping[str, Any], appendfsync: str | None) -> list[Finding]:
-    """Judges a Redis server by its INFO and its appendfsync."""
+def judge_redis(info: Mapping[str, Any], appendfsync: str | None, kind: str = "server") -> list[Finding]:
+    """Judges a Redis server by its INFO and its appendfsync, and by what the configuration takes it for."""
     findings = []
     version = str(info["redis_version"])
     if tuple(int(part) for part in version.split(".")[:2]) < OLDEST_REDIS:
         findings.append(Finding(Level.ERROR, "redis", f"version {version}", "use Redis 6.2 or newer"))
+    if info.get("redis_mode") == "sentinel":
+        todo = "write redis+sentinel:// in redis.url, and the master's name"
+        return [Finding(Level.ERROR, "redis", "a Sentinel: it has no keys", todo)]
     if info.get("role") == "slave":
         findings.append(
             Finding(Level.ERROR, "redis", "a replica: it refuses writes", "let redis.url name the primary")
         )
-    if int(info.get("cluster_enabled", 0)):
-        findings.append(
-            Finding(
-                Level.ERROR,
-                "redis",
-                "a cluster's node: a worker talks to one server",
-                "use a single primary, with replicas for safety",
-            )
-        )
+    if int(info.get("cluster_enabled", 0)) and kind != "cluster":
+        text = "a cluster's node: it has some of the keys only"
+        findings.append(Finding(Level.ERROR, "redis", text, "write redis+cluster:// in redis.url"))
     policy = str(info.get("maxmemory_policy", "noeviction"))
     if policy != "noeviction":
         findings.append(
@@ -131,7 +151,30 @@ def judge_redis(info: Mapping[str, Any], appendfsync: str | None) -> list[Findin
         if replicas
         else ""
     )
-    return [Finding(Level.OK, "redis", f"Redis {version}, {replicas} replica(s){fsync}{behind}"), *findings]
+    name = f"Valkey {info['valkey_version']}" if "valkey_version" in info else f"Redis {version}"
+    return [Finding(Level.OK, "redis", f"{name}, {replicas} replica(s){fsync}{behind}"), *findings]
+
+
+def _judge_sentinels(client: Client, master: str) -> list[Finding]:
+    """Judges whether the Sentinels that named the master could name another one; nothing where there are none."""
+    pool = getattr(client, "connection_pool", None)
+    if not isinstance(pool, SentinelConnectionPool):
+        return []
+    state = pool.sentinel_manager.sentinels[0].sentinel_masters()[master]  # the first is the one that knew
+    return judge_sentinels(state)
+
+
+def judge_sentinels(state: Mapping[str, Any]) -> list[Finding]:
+    """Judges by what a Sentinel says of the master whether there could be another one."""
+    number, quorum, replicas = state["num-other-sentinels"] + 1, state["quorum"], state["num-slaves"]
+    where = f"{state['ip']}:{state['port']}"
+    text = f"{number} Sentinel(s), quorum {quorum}: {where} is the master, of {replicas} replica(s)"
+    if not replicas:
+        return [Finding(Level.WARNING, "redis sentinels", text, "add a replica: nobody could take over")]
+    if number < 3:
+        todo = "run three or more: of fewer the loss of one leaves no majority"
+        return [Finding(Level.WARNING, "redis sentinels", text, todo)]
+    return [Finding(Level.OK, "redis sentinels", text)]
 
 
 def judge_blobs(config: Config, limit: int) -> list[Finding]:
@@ -195,7 +238,7 @@ def _needed(served: Served, topic: Topic, share: int) -> int:
 
 
 def _judge_state(
-    client: "redis.Redis",
+    client: Client,
     config: Config,
     cluster: Cluster,
     heads: Mapping[str, Head],
@@ -210,7 +253,7 @@ def _judge_state(
         yield from judge_counts(config, served, cluster, fields, heads.get(served.stream.name, Head()))
 
 
-def _metadata(client: "redis.Redis", served: Served, partitions: int) -> dict[int, dict[str, str]]:
+def _metadata(client: Client, served: Served, partitions: int) -> dict[int, dict[str, str]]:
     """Returns the fields of those partitions' metadata that Redis has."""
     pipeline = client.pipeline(transaction=False)
     for partition in range(partitions):

@@ -53,10 +53,12 @@ def command(name: str) -> Callable[[_Command], click.Command]:
             from worker.config import ConfigError, load
             from worker.kafka import brokers, topics
             from worker.kafka.errors import BrokerError
-            from worker.store.errors import StoreError
+            from worker.redis.errors import ERRORS
+            from worker.redis.reaching import Unreachable
 
             try:
-                sys.exit(body(load(config), **options))
+                loaded = load(config)
+                sys.exit(body(loaded, **options))
             except ConfigError as error:
                 complain(str(error))
                 sys.exit(2)
@@ -69,8 +71,9 @@ def command(name: str) -> Callable[[_Command], click.Command]:
             except BrokerError as error:
                 complain(f"Kafka: {error}\n{_CHECK}")
                 sys.exit(1)
-            except StoreError as error:
-                complain(f"Redis: {type(error).__name__}: {error}\n{_CHECK}")
+            except ERRORS as error:
+                why = Unreachable(error, loaded.redis)
+                complain(f"Redis: {why}\n{why.advice}\n{_CHECK}")
                 sys.exit(1)
 
         option = click.option(

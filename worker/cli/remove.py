@@ -27,14 +27,14 @@ def remove(config: "Config", stream: str, yes: bool) -> int:
     from worker.config.schema import NAME
     from worker.kafka import brokers, removal, topics
     from worker.observe import logs
-    from worker.store import redis
+    from worker.redis.connecting import connect
     from worker.store import removal as stored
 
     if not re.fullmatch(NAME, stream):
         raise click.BadParameter(f"{stream!r} given; no stream has such a name", param_hint="STREAM")
     logs.silence()
     group, topic = config.consumer_group(stream), config.snapshots.topic
-    with brokers.connect(config, on_waiting=complain) as admin, redis.connect(config.redis) as client:
+    with brokers.connect(config, on_waiting=complain) as admin, connect(config.redis) as client:
         topics.require(admin, topic)
         keys, members = stored.keys_of(client, stream), removal.members(admin, group)
         messages = len(removal.keys_of(admin, config, stream))

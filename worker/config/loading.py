@@ -5,7 +5,7 @@ import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
@@ -16,6 +16,8 @@ from worker.config.lines import line_of
 from worker.config.redaction import position, shown_path
 from worker.config.schema import DeadLetters, File, Http, Kafka, Redis, Snapshots, secret
 from worker.config.streams import Served, served_from
+
+_Tls = TypeVar("_Tls", Kafka, Redis)
 
 
 @dataclass(frozen=True)
@@ -134,7 +136,7 @@ def _config(tree: Mapping[str, Any], folder: Path) -> Config:
         file = File.model_validate(tree)
     except ValidationError as error:
         raise config_error(error) from None
-    kafka = _with_paths(file.kafka, folder)
+    kafka, redis = _with_paths("kafka", file.kafka, folder), _with_paths("redis", file.redis, folder)
     streams = tuple(
         served_from(table, f"streams[{i}]", folder, kafka.max_batch_bytes)
         for i, table in enumerate(file.streams)
@@ -154,7 +156,7 @@ def _config(tree: Mapping[str, Any], folder: Path) -> Config:
         commit_every_seconds=file.commit_every_seconds,
         log_level=file.log_level,
         kafka=kafka,
-        redis=file.redis,
+        redis=redis,
         http=file.http,
         snapshots=file.snapshots,
         dead_letters=file.dead_letters,
@@ -162,20 +164,20 @@ def _config(tree: Mapping[str, Any], folder: Path) -> Config:
     )
 
 
-def _with_paths(kafka: Kafka, folder: Path) -> Kafka:
-    """Returns the table with its files' paths relative to the configuration's folder; they must be there, and whole."""
+def _with_paths(name: str, table: _Tls, folder: Path) -> _Tls:
+    """Returns a table with its files' paths relative to the configuration's folder; they must be there, and whole."""
     paths = {}
     for key in ("ssl_cafile", "ssl_certfile", "ssl_keyfile"):
-        if (path := getattr(kafka, key)) is not None:
+        if (path := getattr(table, key)) is not None:
             paths[key] = folder / path
             if not os.path.isfile(paths[key]):  # noqa: PTH113  # Path's raises on a key instead of its path
                 raise ConfigError(
-                    f"kafka.{key}: there is no such file; a path is needed, from {folder.absolute()} on"
+                    f"{name}.{key}: there is no such file; a path is needed, from {folder.absolute()} on"
                 )
-    found = kafka.model_copy(update=paths)
+    found = table.model_copy(update=paths)
     try:
         certificates.check(
-            found.ssl_cafile, found.ssl_certfile, found.ssl_keyfile, secret(found.ssl_password)
+            name, found.ssl_cafile, found.ssl_certfile, found.ssl_keyfile, secret(found.ssl_password)
         )
     except ValueError as error:
         raise ConfigError(str(error)) from None

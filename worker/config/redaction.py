@@ -5,45 +5,25 @@ import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 
-_HOST_PORT = r"(?P<host>[\w.-]+|\[[0-9A-Fa-f:.]+(%[\w.-]+)?\])(:(?P<port>[0-9]{1,5}))?"
-_URL = re.compile(rf"(?P<scheme>rediss?)://([^/?#[\]]*@)?{_HOST_PORT}(?P<rest>[/?#][^@]*)?")
-"""An @ behind the host leaves open where the password ends: no match."""
-_UNIX = re.compile(r"unix://([^/?#]*@)?/[^?#@]+")
+from worker.config import address
 
-
-_ENDPOINT = re.compile(rf"https?://{_HOST_PORT}(?P<rest>/[^@#\s]*)?")
-
-
-def _is_port(text: str | None) -> bool:
-    return text is None or int(text) <= 65535
+_ENDPOINT = re.compile(rf"https?://(?P<host>{address.HOST_PORT})(?P<rest>/[^@#\s]*)?")
 
 
 def is_broker(broker: str) -> bool:
     """Returns whether a text is host:port and nothing more."""
-    found = re.fullmatch(_HOST_PORT, broker)
-    return found is not None and found["port"] is not None and _is_port(found["port"])
+    found = re.fullmatch(address.HOST_PORT, broker)
+    return found is not None and -1 < address.host_port(broker, -1)[1] <= 65535
 
 
 def is_endpoint(url: str) -> bool:
     """Returns whether a text is a URL of HTTP without a user or a password."""
     found = _ENDPOINT.fullmatch(url)
-    return found is not None and _is_port(found["port"])
-
-
-def is_redis_url(url: str) -> bool:
-    """Returns whether a text is an address of Redis that can be read in one way only."""
-    if _UNIX.fullmatch(url):
-        return True
-    found = _URL.fullmatch(url.rstrip())
-    return (
-        found is not None
-        and _is_port(found["port"])
-        and re.fullmatch("(/[0-9]*)?", found["rest"] or "") is not None
-    )
+    return found is not None and address.host_port(found["host"], 0)[1] <= 65535
 
 
 def redacted(url: str) -> str:
-    """Shows a URL by its scheme, host and port, and nothing else of it: all the rest may hold a secret.
+    """Shows a URL by its scheme, hosts and ports, and nothing else of it: all the rest may hold a secret.
 
     Example:
         >>> redacted("rediss://me:s3cret@cache:6380/3?password=s3cret")
@@ -51,12 +31,14 @@ def redacted(url: str) -> str:
         >>> redacted("me:s3/cret@cache:6380")
         'a URL that cannot be shown'
     """
-    if _UNIX.fullmatch(url):
+    if address.UNIX.fullmatch(url):
         return "unix://"
-    found = _URL.fullmatch(url.rstrip())
-    if found is None or not _is_port(found["port"]):
+    found = address.URL.fullmatch(url.rstrip())
+    hosts = found["hosts"].split(",") if found else []
+    several = len(hosts) > 1 and not (found and found["kind"])
+    if found is None or several or any(address.host_port(host, 0)[1] > 65535 for host in hosts):
         return "a URL that cannot be shown"
-    return f"{found['scheme']}://{found['host']}" + (f":{found['port']}" if found["port"] else "")
+    return f"{found['scheme']}://{found['hosts']}"
 
 
 def position(error: tomllib.TOMLDecodeError) -> str:

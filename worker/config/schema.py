@@ -5,7 +5,6 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
-from urllib.parse import urlsplit
 
 from pydantic import (
     AfterValidator,
@@ -21,7 +20,8 @@ from pydantic import (
     model_validator,
 )
 
-from worker.config.redaction import is_broker, is_endpoint, is_redis_url
+from worker.config import address
+from worker.config.redaction import is_broker, is_endpoint
 from worker.counting.rules import MAX_BATCH_BYTES, MOST_REPORTS
 from worker.counting.windows import ALL, milliseconds, parse
 from worker.login import Credentials, tokens_of
@@ -254,22 +254,33 @@ class Kafka(Table):
 class Redis(Table):
     """``[redis]``: where the counts live; what may be shown of the URL says `worker.config.redaction.redacted`."""
 
-    url: Annotated[
-        str,
-        Field(repr=False),
-        _must(
-            is_redis_url,
-            "allowed is redis://host:port/number or rediss://host:port/number, or unix:// and a path;"
-            " without options",
-        ),
-    ] = "redis://localhost:6379/0"
+    url: Annotated[str, Field(repr=False), _must(address.read, address.ALLOWED)] = "redis://localhost:6379/0"
     password: SecretStr | None = None
+    sentinel_password: SecretStr | None = None
+    ssl_cafile: Path | None = None
+    ssl_certfile: Path | None = None
+    ssl_keyfile: Path | None = None
+    ssl_password: SecretStr | None = None
     timeout_seconds: Seconds = 5.0
 
+    @property
+    def address(self) -> address.Address:
+        """What the URL says."""
+        found = address.read(self.url)
+        assert found is not None
+        return found
+
     @model_validator(mode="after")
-    def _once(self) -> Self:
-        if self.password is not None and urlsplit(self.url).password is not None:
+    def _fitting(self) -> Self:
+        at = self.address
+        if self.password is not None and at.password is not None:
             raise ValueError("a password in url and another in password; give one of them")
+        if self.sentinel_password is not None and at.kind != "sentinel":
+            raise ValueError("sentinel_password needs a url of redis+sentinel:// or rediss+sentinel://")
+        if not at.tls and any(
+            getattr(self, key) for key in type(self).model_fields if key.startswith("ssl_")
+        ):
+            raise ValueError("ssl_* needs a url of rediss://, rediss+sentinel:// or rediss+cluster://")
         return self
 
 

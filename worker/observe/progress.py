@@ -12,6 +12,7 @@ from enum import Enum
 
 from worker.counting.ports import Unavailable
 from worker.kafka import brokers
+from worker.redis import advice as redis
 
 READY_TIMEOUT_SECONDS = 20.0
 """How long a step that is due may fail, or the polling thread be silent, before the stream is not ready."""
@@ -25,6 +26,7 @@ _REDIS = "see that Redis answers, has room and takes writes"
 class Step(Enum):
     """What is due again and again: what it is to people, and what they can do where it fails."""
 
+    REACH = "reaching Redis", redis.ADVICE
     CONNECT = "reaching the brokers", brokers.ADVICE
     POLL = "reading the topic", brokers.ADVICE
     LOOK = "asking the brokers where the log ends", brokers.ADVICE

@@ -9,8 +9,8 @@ from worker.config.redaction import redacted
 from worker.kafka import topics
 from worker.kafka.errors import BrokerError
 from worker.observe.metrics import Metrics
-from worker.store import redis
-from worker.store.errors import StoreError
+from worker.redis.connecting import Client, connect, servers
+from worker.redis.errors import ERRORS
 
 _EVERY_SECONDS = 15.0
 
@@ -27,7 +27,7 @@ class Room(threading.Thread):
     def __init__(self, config: Config, metrics: Metrics, stopping: threading.Event) -> None:
         super().__init__(name="room", daemon=True)
         self._config, self._metrics, self._stopping = config, metrics, stopping
-        self._redis: Any = redis.connect(config.redis)
+        self._redis: Client | None = None
         self._admin: Any = None
 
     def run(self) -> None:
@@ -40,10 +40,14 @@ class Room(threading.Thread):
     def ask(self) -> None:
         """Asks once."""
         self._metrics.forget_room()
-        with contextlib.suppress(StoreError):
-            said, server = self._redis.info("memory"), redacted(self._config.redis.url)
-            self._metrics.redis_used.labels(server).set(said["used_memory"])
-            self._metrics.redis_limit.labels(server).set(said["maxmemory"])
+        with contextlib.suppress(*ERRORS):
+            if self._redis is None:
+                self._redis = connect(self._config.redis)
+            for name, server in servers(self._redis):
+                said: Any = server.info("memory")
+                where = name or redacted(self._config.redis.url)
+                self._metrics.redis_used.labels(where).set(said["used_memory"])
+                self._metrics.redis_limit.labels(where).set(said["maxmemory"])
         try:
             if self._admin is None:
                 self._admin = topics.connect(self._config.kafka.client())

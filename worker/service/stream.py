@@ -10,6 +10,7 @@ from functools import partial
 import structlog
 
 from worker.config import Config, Served
+from worker.counting import layout
 from worker.counting.ownership import Ownership
 from worker.counting.ports import Displaced, StateLost, Unavailable
 from worker.kafka import brokers, seam, topics
@@ -23,9 +24,11 @@ from worker.observe.metrics import Metrics
 from worker.observe.progress import Progress, Step
 from worker.publishing.publisher import Publisher
 from worker.publishing.recommender import Recommender
+from worker.redis import reaching
+from worker.redis.connecting import Client
 from worker.service.commits import Commits
 from worker.service.loop import Loop
-from worker.store.redis import RedisStore, connect
+from worker.store.redis import RedisStore
 
 _FIRST_RETRY, _LONGEST_RETRY = 1.0, 60.0
 _CLOSE_SECONDS = 15
@@ -98,20 +101,30 @@ class StreamWorker:
         return self._stopping.wait(seconds)
 
     def _serve(self) -> None:
+        """Serves until asked to stop, once Redis lets it in."""
+        self.progress.state, self.progress.partitions = "joining", None
+        while (client := self._reach()) is None:
+            if self._pause(1):
+                return
+        try:
+            self._count(client)
+        finally:
+            self._close(client.close)
+
+    def _count(self, client: Client) -> None:
+        """Joins the group, and counts and publishes what it gets there."""
         config, stream = self._config, self._served.stream
         group, settings = config.consumer_group(stream.name), config.kafka.client()
-        self.progress.state, self.progress.partitions = "joining", None
         while (connected := self._connect(settings, group)) is None:
             if self._pause(1):
                 return
         log, dead_letters = connected
-        client = connect(config.redis)
         kafka_group = KafkaGroup(partial(topics.connect, settings), group, self._served.topic)
         snapshots = SnapshotTopic(settings, config.transactional_id(stream.name), config.snapshots.topic)
         outbox = KafkaOutbox(snapshots, stream)
         with contextlib.ExitStack() as ending:
             # the last is closed first
-            for close in (client.close, log.close, dead_letters.close, kafka_group.close, outbox.close):
+            for close in (log.close, dead_letters.close, kafka_group.close, outbox.close):
                 ending.callback(self._close, close)
             store = RedisStore(client, stream.name)
             ownership = Ownership(
@@ -206,6 +219,18 @@ class StreamWorker:
     def _tick(self) -> None:
         self.progress.tick()
         self.progress.over(Step.PUBLISH)
+
+    def _reach(self) -> Client | None:
+        """Returns a client of Redis that was answered, or says why there is none.
+
+        Before it joins the group: who cannot reach the counts takes no partition from who can.
+        """
+        try:
+            with self.progress.attempt(Step.REACH):
+                return reaching.reach(self._config.redis, layout.meta_key(self.name, 0))
+        except reaching.Unreachable as error:
+            self._logger.warning("redis.unavailable", error=str(error), todo=error.advice)
+            return None
 
     def _connect(self, settings: dict[str, object], group: str) -> tuple[KafkaLog, KafkaDeadLetters] | None:
         stream, topic = self._served.stream, self._served.topic

@@ -1,12 +1,19 @@
 -- Returns a partition's metadata and blobs as they stand together.
--- KEYS: metadata. ARGV: prefix of the cells' keys.
+-- KEYS: metadata, then the live keys of the cells that there were before. ARGV: the names of these cells.
 local fields = redis.call('HGETALL', KEYS[1])
 if #fields == 0 then
   return false
 end
+local live = {}
+for i = 1, #ARGV do
+  live[ARGV[i]] = KEYS[i + 1]
+end
 local names, blobs = {}, {}
 for cell in pairs(cjson.decode(redis.call('HGET', KEYS[1], 'blobs') or '{}')) do
+  if not live[cell] then
+    return {fields} -- who reads names these, too
+  end
   names[#names + 1] = cell
-  blobs[#blobs + 1] = redis.call('GET', ARGV[1] .. cell)
+  blobs[#blobs + 1] = redis.call('GET', live[cell])
 end
 return {fields, names, blobs}

@@ -1,35 +1,23 @@
 """The store: Redis. Every step is one command or one script beside this file; see `layout` for the keys."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-import redis
-from redis.backoff import NoBackoff
-from redis.retry import Retry
+from redis import RedisError
 
-from worker.config import Redis as RedisTable
 from worker.counting import layout
 from worker.counting.ports import Answer, Metadata, StoredPartition, Unavailable
+from worker.redis.advice import said
+from worker.redis.connecting import Client
+from worker.redis.errors import ERRORS
+from worker.redis.script import Script
 
 STAGED_SECONDS = 600
 """How long a staged blob waits for its promotion: far longer than any attempt, short enough to leave no litter."""
 
 _T = TypeVar("_T")
-
-
-def connect(table: RedisTable) -> "redis.Redis":
-    """Connects to Redis; nothing is ever sent twice behind our back, because a lost reply must stay in doubt."""
-    return redis.Redis.from_url(
-        table.url,
-        password=table.password.get_secret_value() if table.password else None,
-        socket_timeout=table.timeout_seconds,
-        socket_connect_timeout=table.timeout_seconds,
-        retry=Retry(NoBackoff(), 0),
-        health_check_interval=0,
-        protocol=3,
-    )
 
 
 class RedisStore:
@@ -40,12 +28,13 @@ class RedisStore:
         stream: the stream's name.
     """
 
-    def __init__(self, client: "redis.Redis", stream: str) -> None:
+    def __init__(self, client: Client, stream: str) -> None:
         self._client, self._stream = client, stream
         self._claim, self._promote, self._compare, self._cut = (
-            client.register_script((Path(__file__).parent / f"{name}.lua").read_text())
+            Script(client, (Path(__file__).parent / f"{name}.lua").read_text())
             for name in ("claim", "promote", "compare", "cut")
         )
+        self._cells: dict[int, list[str]] = {}
 
     def peek(self, partition: int) -> Metadata | None:
         """Returns a partition's metadata, or None."""
@@ -56,8 +45,12 @@ class RedisStore:
         """Raises the epoch and replaces the lineage by compare-and-set, and loads the partition, in one script."""
         expected = ["", ""] if found is None else [str(found.epoch), found.lineage]
         fields = [item for pair in layout.fields(initial).items() for item in pair]
-        args = [self._prefix(partition), *expected, initial.lineage, *fields]
-        return _loaded(self._run(self._claim, partition, [], args))
+
+        def claim(cells: list[str]) -> Any:
+            args = [len(cells), *expected, initial.lineage, *cells, *fields]
+            return self._run(self._claim, partition, self._live(partition, cells), args)
+
+        return self._loaded(partition, claim, [] if found is None else list(found.blobs))
 
     def stage(self, partition: int, attempt: str, blobs: Mapping[str, bytes]) -> None:
         """Writes the attempt's blobs, to vanish by themselves."""
@@ -83,44 +76,51 @@ class RedisStore:
 
     def compare(self, partition: int, held: Metadata) -> Answer:
         """Compares metadata and the presence of blobs in one script."""
-        keys = [layout.cell_key(self._stream, partition, cell) for cell in held.blobs]
         args = [held.lineage, held.epoch, held.offset, held.flush]
-        return Answer(self._run(self._compare, partition, keys, args).decode())
+        return Answer(self._run(self._compare, partition, self._live(partition, held.blobs), args).decode())
 
     def cut(self, partition: int) -> StoredPartition | None:
         """Returns a partition's metadata and blobs as they stand together, or None if nothing was claimed yet."""
-        return _loaded(self._run(self._cut, partition, [], [self._prefix(partition)]))
+
+        def cut(cells: list[str]) -> Any:
+            return self._run(self._cut, partition, self._live(partition, cells), cells)
+
+        return self._loaded(partition, cut, self._cells.get(partition, []))
 
     def _meta(self, partition: int) -> str:
         return layout.meta_key(self._stream, partition)
 
-    def _prefix(self, partition: int) -> str:
-        return layout.cell_key(self._stream, partition, "")
+    def _live(self, partition: int, cells: Iterable[str]) -> list[str]:
+        return [layout.cell_key(self._stream, partition, cell) for cell in cells]
 
-    def _run(self, script: Any, partition: int, keys: list[str], args: list[Any]) -> Any:
+    def _loaded(
+        self, partition: int, load: Callable[[list[str]], Any], cells: list[str]
+    ) -> StoredPartition | None:
+        """Loads a partition by a script that says which cells there are, where others are named than there are."""
+        while (reply := load(cells)) is not None:
+            metadata = _metadata(dict(zip(reply[0][::2], reply[0][1::2], strict=True)))
+            self._cells[partition] = cells = list(metadata.blobs)
+            if len(reply) == 3:
+                found = zip(*reply[1:], strict=True)
+                return StoredPartition(metadata, {name.decode(): blob for name, blob in found if blob})
+        return None
+
+    def _run(self, script: Script, partition: int, keys: list[str], args: list[Any]) -> Any:
         return _call(lambda: script(keys=[self._meta(partition), *keys], args=args))
 
 
 def _call(step: Callable[[], _T]) -> _T:
     try:
         return step()
-    except redis.RedisError as error:
-        raise Unavailable(f"Redis: {type(error).__name__}: {error}") from error
+    except ERRORS as error:
+        raise Unavailable(f"Redis: {said(error)}") from error
 
 
 def _first_error(replies: list[Any]) -> None:
     """Raises the first error of a pipeline as Redis said it: the library would add what was sent, a blob."""
     for reply in replies:
-        if isinstance(reply, redis.RedisError):
+        if isinstance(reply, RedisError):
             raise reply
-
-
-def _loaded(reply: Any) -> StoredPartition | None:
-    if reply is None:
-        return None
-    fields, names, blobs = reply
-    metadata = _metadata(dict(zip(fields[::2], fields[1::2], strict=True)))
-    return StoredPartition(metadata, {n.decode(): blob for n, blob in zip(names, blobs, strict=True) if blob})
 
 
 def _metadata(fields: Mapping[bytes, bytes]) -> Metadata:

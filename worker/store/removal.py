@@ -3,19 +3,19 @@
 import re
 from collections.abc import Iterable
 
-import redis
+from worker.redis.connecting import Client
 
 _AT_ONCE = 500
 
 
-def keys_of(client: "redis.Redis", stream: str) -> list[bytes]:
+def keys_of(client: Client, stream: str) -> list[bytes]:
     """Returns all keys of a stream's partitions, those included that vanish by themselves; O(keys of the database)."""
     mine = re.compile(rf"\{{{re.escape(stream)}:\d+\}}:(meta|window:.+|staged:.+)".encode())
     found = client.scan_iter(f"{{{stream}:*", count=_AT_ONCE)
     return sorted({key for key in found if mine.fullmatch(key)})
 
 
-def delete(client: "redis.Redis", keys: Iterable[bytes]) -> None:
+def delete(client: Client, keys: Iterable[bytes]) -> None:
     """Deletes keys, one by one: those of several partitions are on several nodes of a cluster."""
     for key in keys:
         client.unlink(key)

@@ -32,8 +32,6 @@ from tests.bench.ingest.cases import CASES, Case
 from tests.bench.ingest.filled import Topic, filled
 from tests.bench.ingest.ours import Run, WrongError
 from tests.bench.ingest.usage import Cores, on
-from worker.config import Redis
-from worker.store.redis import connect
 
 SHORT = ("grr", "batches-of-10")
 SHORT_RECORDS = 10_000_000
@@ -53,7 +51,7 @@ def lines(names: Sequence[str] = SHORT, records: int | None = SHORT_RECORDS) -> 
         return
     cores = Cores.here()
     with on(cores.others), Services.start(_say) as services:
-        store = connect(Redis(url=services.redis.address, timeout_seconds=60))
+        store = redis.Redis.from_url(services.redis.address)
         store.config_set("auto-aof-rewrite-percentage", 0)  # so that its file only grows
         for case in CASES:
             if case.name in names:

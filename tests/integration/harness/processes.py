@@ -35,10 +35,10 @@ class Worker(workers.Worker):
     """Its name in the group, where a test noted it."""
 
     @classmethod
-    def launch(cls, toml: Path, log: Path, *options: str) -> Self:
+    def launch(cls, toml: Path, log: Path, *options: str, environ: Mapping[str, str] | None = None) -> Self:
         """Starts one, by options of ``ldp-worker run``, and does not wait."""
-        environ = {key: value for key, value in os.environ.items() if not key.startswith("LDP_WORKER_")}
-        return cls.run(log.name, log, environ, "--config", str(toml), *options)
+        others = {key: value for key, value in os.environ.items() if not key.startswith("LDP_WORKER_")}
+        return cls.run(log.name, log, others | dict(environ or {}), "--config", str(toml), *options)
 
     def port(self) -> int:
         """Waits until the worker says where it listens."""

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, cast
 from uuid import uuid4
 
 import numpy as np
@@ -25,6 +25,7 @@ from tests.integration.harness.truth import METHODS, Reports, base
 from tests.integration.harness.waiting import TIMEOUT_SECONDS, until
 from worker import audit, config
 from worker.kafka import topics
+from worker.redis.connecting import connect
 from worker.store.redis import STAGED_SECONDS
 
 
@@ -53,6 +54,8 @@ class World:
         snapshots: the snapshot topic, where streams are to share one.
         stream: the keys of the stream's table beside name and topic.
         brokers: the bootstrap string of the workers, where it is another one.
+        store: keys of the configuration's table of Redis beside the URL and the time-out.
+        environ: what workers find in their environment beside all that is none of theirs.
     """
 
     worker: ClassVar[type[Worker]] = Worker
@@ -70,16 +73,19 @@ class World:
         client: Mapping[str, Any] | None = None,
         snapshots: str | None = None,
         brokers: str | None = None,
+        store: Mapping[str, Any] | None = None,
+        environ: Mapping[str, str] | None = None,
         **stream: Any,
     ) -> None:
         self.kafka, self.redis_url, self.folder, self.partitions = kafka, redis_url, folder, partitions
         self._brokers = brokers or kafka
         self._dead_letters, self._reports, self._client = dead_letters, reports, dict(client or {})
+        self._store, self.environ = {"timeout_seconds": 2} | dict(store or {}), dict(environ or {})
         self.name = f"s{uuid4().hex[:10]}"
         self._snapshots = snapshots or f"{self.name}-snapshots"
         self._table = {"protocol": "olh", "epsilon": "1", "domain_size": 40} | stream
         self.toml = self.configure("worker")
-        self.config = config.load(self.toml, {})
+        self.config = config.load(self.toml, self.environ)
         (self.served,) = self.config.streams
         self.stream, self.topic = self.served.stream, self.served.topic
         self.group = self.config.consumer_group(self.stream.name)
@@ -95,7 +101,10 @@ class World:
         self._closing.append(self._delete_topics)
         self.create_topics()
         self.producer = self.open_producer()
-        self.redis = redis.Redis.from_url(self.redis_url)
+        plain = self.redis_url.startswith("redis://") and self.config.redis.password is None
+        self.redis: redis.Redis = (
+            redis.Redis.from_url(self.redis_url) if plain else cast(Any, connect(self.config.redis))
+        )
         self._closing.append(self.redis.close)
         self.snapshots = Snapshots(self.kafka, self.config.snapshots.topic, self.name)
         self._closing.append(self.snapshots.close)
@@ -136,6 +145,7 @@ class World:
         redis_url: str | None = None,
         snapshots: Mapping[str, Any] | None = None,
         client: Mapping[str, Any] | None = None,
+        store: Mapping[str, Any] | None = None,
         **changes: Any,
     ) -> Path:
         """Writes a configuration, the stream's table with changes, and further streams; returns the path."""
@@ -147,7 +157,7 @@ class World:
             f'kafka.bootstrap_servers = "{self._brokers}"',
             *(f"kafka.{key} = {_toml(value)}" for key, value in (self._client | dict(client or {})).items()),
             f'redis.url = "{redis_url or self.redis_url}"',
-            "redis.timeout_seconds = 2",
+            *(f"redis.{key} = {_toml(value)}" for key, value in (self._store | dict(store or {})).items()),
             'http = {host = "127.0.0.1", port = 0}',
             f"snapshots = {_toml(output)}",
             f'dead_letters.topic = "{self.name}-dead-letters"',
@@ -163,7 +173,7 @@ class World:
     def launch(self, toml: Path | None = None, *options: str) -> Worker:
         """Starts a worker, by options of ``ldp-worker run``, and does not wait."""
         log = self.folder / f"worker-{len(self.workers) + 1}.log"
-        worker = self.worker.launch(toml or self.toml, log, *options)
+        worker = self.worker.launch(toml or self.toml, log, *options, environ=self.environ)
         self.workers.append(worker)
         return worker
 

@@ -25,7 +25,15 @@ from worker.check.kafka import (
     judge_undecided,
 )
 from worker.check.machine import cache_folder, judge_cache
-from worker.check.redis import STRING_LIMIT, judge_blobs, judge_memory, judge_redis, judge_used
+from worker.check.redis import (
+    STRING_LIMIT,
+    judge_blobs,
+    judge_memory,
+    judge_redis,
+    judge_sentinels,
+    judge_used,
+    together,
+)
 from worker.check.topics import judge_topics
 from worker.cli.check import in_json, render
 from worker.config import parse
@@ -171,6 +179,7 @@ GOOD_REDIS = {"redis_version": "7.0.15", "role": "master", "aof_enabled": 1, "ma
         ({"maxmemory_policy": "allkeys-lru"}, "everysec", Level.ERROR),
         ({"role": "slave"}, "everysec", Level.ERROR),
         ({"cluster_enabled": 1}, "everysec", Level.ERROR),
+        ({"redis_mode": "sentinel"}, None, Level.ERROR),
         ({"aof_enabled": 0}, "everysec", Level.WARNING),
         ({}, "no", Level.WARNING),
     ],
@@ -178,6 +187,24 @@ GOOD_REDIS = {"redis_version": "7.0.15", "role": "master", "aof_enabled": 1, "ma
 def test_redis(changed, fsync, level):
     found = levels(judge_redis(GOOD_REDIS | changed, fsync), "redis")
     assert found == ([] if level is None else [level])
+
+
+def test_of_a_cluster_a_node_is_one_and_all_memory_counts():
+    assert levels(judge_redis(GOOD_REDIS | {"cluster_enabled": 1}, "everysec", "cluster"), "redis") == []
+    infos = [{"maxmemory": 5, "total_system_memory": 7}, {"maxmemory": 6, "total_system_memory": 8}]
+    assert together(infos) == {"maxmemory": 11, "total_system_memory": 15}
+    assert together([*infos, {"maxmemory": 0}])["maxmemory"] == 0
+
+
+@pytest.mark.parametrize(
+    ("others", "replicas", "level"),
+    [(2, 1, Level.OK), (2, 0, Level.WARNING), (1, 1, Level.WARNING), (0, 2, Level.WARNING)],
+)
+def test_sentinels_have_to_be_enough_to_choose_and_have_whom(others, replicas, level):
+    state = {"num-other-sentinels": others, "quorum": 2, "num-slaves": replicas, "ip": "one", "port": 1}
+    (found,) = judge_sentinels(state)
+    assert found.level is level
+    assert f"{others + 1} Sentinel(s), quorum 2: one:1 is the master, of {replicas} replica(s)" in found.text
 
 
 @pytest.mark.parametrize(("maxmemory", "level"), [(1 << 30, "ok"), (20_000, "warning"), (10_000, "error")])

@@ -245,6 +245,15 @@ def test_a_protocols_own_parameters_are_taken_as_given(protocol, own):
         ("[redis]\nurl = 'redis:///0'", "redis.url: a URL that cannot be shown given; allowed is"),
         ("[redis]\nurl = 'unix://'", "redis.url: a URL that cannot be shown given; allowed is"),
         ("[redis]\nurl = 'http://localhost'", "redis.url: a URL that cannot be shown given; allowed is"),
+        ("[redis]\nurl = 'redis://one,two'", "redis.url: a URL that cannot be shown given; allowed is"),
+        (
+            "[redis]\nurl = 'redis+sentinel://one,two'",
+            "redis.url: redis+sentinel://one,two given; allowed is",
+        ),
+        ("[redis]\nurl = 'redis+cluster://one/1'", "redis.url: redis+cluster://one given; allowed is"),
+        ("[redis]\nssl_cafile = 'ca.pem'", "ssl_* needs a url of rediss://, rediss+sentinel:// or"),
+        ("[redis]\nsentinel_password = 'geheim'", "sentinel_password needs a url of redis+sentinel:// or"),
+        ("[redis]\nurl = 'rediss://x'\nssl_keyfile = 'k'", "redis.ssl_keyfile: there is no such file"),
         ("[kafka]\nbootstrap_servers = ['localhost']", "kafka.bootstrap_servers[0]: a text given"),
         ("[kafka]\nbootstrap_servers = ['localhost:65536']", "a text given; allowed is host:port"),
         ("[kafka]\nbootstrap_servers = [':9092']", "a text given; allowed is host:port, such as"),
@@ -279,6 +288,10 @@ def test_a_secret_in_the_wrong_place_is_not_shown(text):
         "rediss://[::1]:6379/0",
         "redis://:p%40ss@10.0.0.1/",
         "unix:///run/redis.sock",
+        "redis+sentinel://one/mymaster",
+        "rediss+sentinel://me:geheim@one:26379,[::1]:26380/my.master-1/3",
+        "redis+cluster://one:7000,two,10.0.0.3:7002",
+        "rediss+cluster://me@one/0",
     ],
 )
 def test_addresses_that_are_fine(url):

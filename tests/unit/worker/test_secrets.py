@@ -56,6 +56,13 @@ REFUSED_URLS = [
     f"unix:///run/redis.sock#{SECRET}",
     f"unix:///run/me:{SECRET}@redis.sock",
     f"unix://me:{SECRET}@",
+    f"redis://{LEFT},{RIGHT}/0",
+    f"redis+sentinel://me:{LEFT}/{RIGHT}@one,two/m",
+    f"redis+sentinel://me:{SECRET}@one:26379,two:99999/m",
+    f"redis+sentinel://one,two/m?password={SECRET}",
+    f"redis+sentinel://one,two/{SECRET}@m",
+    f"redis+cluster://me:{SECRET}@one,two/1",
+    f"redis+{LEFT}://{RIGHT}",
     SECRET,
     f"{LEFT} {RIGHT}",
 ]
@@ -70,7 +77,10 @@ REFUSED = {
         f"{table}.{key} = {value}": f"[{table}]\n{key} = {value}"
         for table, keys in {
             "kafka": KEYS,
-            "redis": ("url", "password", "timeout_seconds"),
+            "redis": (
+                *("url", "password", "timeout_seconds", "sentinel_password"),
+                *("ssl_cafile", "ssl_certfile", "ssl_keyfile", "ssl_password"),
+            ),
         }.items()
         for key in keys
         for value in (f'["{SECRET}"]', f'{{x = "{SECRET}"}}', f'[["{SECRET}"]]', NUMBER, f"[{NUMBER}]")
@@ -298,7 +308,7 @@ def test_point_12_a_redis_that_refuses_is_named_without_the_password(tmp_path, m
     gc.collect()
     said = " ".join(result.output.split())
     assert f"not let in by redis://{address}: AuthenticationError: " in said
-    assert "-> correct redis.url and redis.password" in said
+    assert "-> correct redis.password, or the user in redis.url" in said
     assert_unsaid(said)
 
 
@@ -306,11 +316,13 @@ def test_point_12_a_redis_that_refuses_is_named_without_the_password(tmp_path, m
 
 
 FAILING = """
+import redis
 from worker.service import stream as service
 def fail(settings, *_):
     password = settings["sasl_plain_password"]
     raise RuntimeError("made to fail")
 service.KafkaLog.connect = fail
+service.reaching.reach = lambda table, _: redis.Redis.from_url(table.url)
 from worker.cli import main
 main()
 """

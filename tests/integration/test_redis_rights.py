@@ -1,0 +1,230 @@
+"""The least that a user of Redis needs, as worker/README.md lists it: enough for all, and nothing of it too much."""
+
+import contextlib
+import re
+import secrets
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import redis
+from redis.crc import key_slot
+
+from tests.integration.harness import World
+from tests.integration.harness.authority import Authority
+from tests.integration.harness.matrix import commanded, main_path, row
+from tests.integration.harness.redises import Redises
+from worker import check, config
+from worker.audit import reading
+from worker.counting import layout
+from worker.counting.ports import Answer, Metadata, Unavailable
+from worker.redis.advice import said
+from worker.redis.connecting import connect
+from worker.redis.errors import ERRORS
+from worker.store import removal
+from worker.store.redis import RedisStore
+
+pytestmark = pytest.mark.integration
+
+README = (Path(__file__).parents[2] / "worker/README.md").read_text(encoding="utf-8")
+RULES = {
+    rule.replace("\\|", "|"): who.split(", ")
+    for rule, who in re.findall(r"^\| `([~+][^`]+)` \| ([a-z, ]+) \|", README, re.MULTILINE)
+}
+PASSWORD, ADMIN = secrets.token_hex(8), secrets.token_hex(8)
+WHO = ["run", "audit", "check", "remove"]
+STREAM = "colours"
+
+
+def rules(*who, but=None, stream=STREAM):
+    """What some need, but one thing."""
+    needed = [rule for rule, users in RULES.items() if {*users} & {*who} and rule != but]
+    return [rule.replace("STREAM", stream) for rule in needed]
+
+
+def allow(client, allowed):
+    """Makes the user anew, who may do this, and has every script unknown."""
+    client.execute_command("ACL SETUSER", "worker", "reset", "on", f">{PASSWORD}", *allowed)
+    client.script_flush()
+    client.execute_command("ACL LOG", "RESET")
+
+
+@pytest.fixture(scope="module")
+def redises(own_services, tmp_path_factory):
+    authority = Authority(tmp_path_factory.mktemp("rights") / "ca")
+    authority.sign("server", "IP:127.0.0.1")
+    with Redises(own_services.folder, "rights", authority) as redises:
+        yield redises
+
+
+@pytest.fixture(scope="module")
+def server(redises):
+    return redises.start(requirepass=ADMIN)
+
+
+@pytest.fixture
+def admin(server):
+    with redis.Redis(port=server.port, password=ADMIN) as client:
+        client.flushall()
+        yield client
+
+
+def table(url):
+    return config.Redis(url=url, password=PASSWORD)
+
+
+def run(url):
+    """All that a store is asked for: claims, commits of panes that come and go, a compare, a cut."""
+    with contextlib.closing(connect(table(url))) as client:
+        store = RedisStore(client, STREAM)
+        held, blobs = Metadata('{"group": "g"}', 1, 0, "", {}, "{}"), {"all": b"1", "0+60000": b"2"}
+        assert store.claim(0, None, held) is not None
+        for flush, cells in (("a", ["all", "0+60000"]), ("b", ["all"])):
+            after = replace(held, offset=held.offset + 1, flush=flush, blobs=dict.fromkeys(cells, flush))
+            store.stage(0, flush, {cell: blobs[cell] for cell in cells})
+            assert store.promote(0, flush, held, after) is Answer.DONE
+            held = after
+        assert store.compare(0, held) is Answer.DONE
+        found = store.peek(0)
+        assert found == held
+        assert store.claim(0, found, held).metadata.epoch == 2
+        assert store.cut(0).blobs == {"all": b"1"}
+
+
+def recount(url):
+    with contextlib.closing(connect(table(url))) as client:
+        fields, blobs = reading.cut_of(client, layout.meta_key(STREAM, 0).removesuffix("meta"))
+        assert fields["epoch"] == "2"
+        assert blobs == {"all": b"1"}
+        assert not client.exists(layout.meta_key(STREAM, 1))
+
+
+def look(url):
+    with contextlib.closing(connect(table(url))) as client:
+        assert client.info()
+        pipeline = client.pipeline(transaction=False)
+        pipeline.hgetall(layout.meta_key(STREAM, 0))
+        assert pipeline.execute()[0]
+
+
+def remove(url):
+    with contextlib.closing(connect(table(url))) as client:
+        client_keys = removal.keys_of(client, STREAM)
+        assert client_keys
+        removal.delete(client, client_keys)
+
+
+STEPS = {"run": run, "audit": recount, "check": look, "remove": remove}
+
+
+@pytest.mark.parametrize("who", WHO)
+def test_nothing_of_what_is_listed_can_be_left_out(admin, server, who):
+    url = f"redis://worker@127.0.0.1:{server.port}"
+    needed = [rule for rule, users in RULES.items() if who in users]
+    assert needed
+    for missing in (*needed, None):
+        admin.flushall()
+        if who != "run":
+            allow(admin, rules("run"))
+            run(url)
+            kept = layout.staged_key(STREAM, 0, "attempt", "all")
+            admin.set(kept, b"1")
+        allow(admin, rules(who, but=missing))
+        if missing is None:
+            STEPS[who](url)
+            assert admin.execute_command("ACL LOG") == []
+            continue
+        # SCAN shows all keys, whatever the patterns: one that may not be deleted is what is noticed then
+        with pytest.raises((Unavailable, *ERRORS)) as refused:
+            STEPS[who](url)
+        assert re.search("permission|user executing the script", str(refused.value)), missing
+        denied = missing.removeprefix("+") if missing.startswith("+") else "key"
+        log = admin.execute_command("ACL LOG")
+        objects = {(entry.get("reason"), entry.get("object")) for entry in map(_entry, log)}
+        assert any(reason == "key" if denied == "key" else named == denied for reason, named in objects), (
+            missing
+        )
+
+
+def _entry(entry):
+    """An entry of ACL LOG as texts."""
+    pairs = entry.items() if isinstance(entry, dict) else zip(entry[::2], entry[1::2], strict=True)
+    return {_text(key): _text(value) for key, value in pairs}
+
+
+def _text(value):
+    return value.decode() if isinstance(value, bytes) else value
+
+
+def test_the_main_path_needs_no_more(admin, server, own_services, tmp_path):
+    """A worker, another one that takes over, audit, check, watch and remove, each with what is listed for it."""
+    url = f"redis://worker@127.0.0.1:{server.port}/0"
+    with World(
+        own_services.kafka.address, url, tmp_path, partitions=2, store={"password": PASSWORD}
+    ) as world:
+        world.redis = admin
+        allow(admin, rules("run", "check", stream=world.name))
+        world.launch()
+        main_path(world)
+        world.workers[0].terminate()
+        world.start(1)
+        world.send(20, 2)
+        world.assert_right(world.covered())
+        row(world, "redis://, a user with the least rights")
+        world.workers[1].terminate()
+        assert {_entry(entry)["object"] for entry in admin.execute_command("ACL LOG")} == {"config|get"}
+        for who, command in (
+            ("audit", ["audit"]),
+            ("check", ["check"]),
+            ("remove", ["remove", world.name, "--yes"]),
+        ):
+            allow(admin, rules(who, stream=world.name))
+            commanded(world, *command)
+            left = {_entry(entry)["object"] for entry in admin.execute_command("ACL LOG")}
+            assert left <= {"config|get"}
+        assert admin.keys(f"{{{world.name}:*") == []
+
+
+def test_who_may_not_is_told(admin, server, tmp_path):
+    allow(admin, [])
+    url = f"redis://worker@127.0.0.1:{server.port}"
+    stream = (
+        f'[[streams]]\nname = "{STREAM}"\ntopic = "t"\nprotocol = "grr"\nepsilon = "1"\ndomain_size = 3\n'
+    )
+    toml = tmp_path / "worker.toml"
+    toml.write_text(f'[redis]\nurl = "{url}"\npassword = "{PASSWORD}"\n{stream}')
+    found, *_ = check.redis.look(config.load(toml, {}), 0.0, None, {})
+    assert "NoPermissionError" in found.text
+    assert found.todo == "allow this user the commands and keys that worker/README.md lists, by ACL SETUSER"
+
+
+def test_a_cluster_needs_three_things_more(redises):
+    servers = redises.cluster(3, requirepass=ADMIN, masterauth=ADMIN)
+    url = f"redis+cluster://worker@127.0.0.1:{servers[0].port}"
+    nodes = [redis.Redis(port=server.port, password=ADMIN) for server in servers]
+    names = [node.execute_command("CLUSTER MYID").decode() for node in nodes[:3]]
+    # a slot that is just being moved: what is not at the one node is asked for at the other
+    slot = key_slot(layout.meta_key(STREAM, 7).encode())
+    of = next(number for number in range(3) if slot < 16384 * (number + 1) // 3)
+    to = (of + 1) % 3
+    nodes[to].execute_command("CLUSTER SETSLOT", slot, "IMPORTING", names[of])
+    nodes[of].execute_command("CLUSTER SETSLOT", slot, "MIGRATING", names[to])
+
+    def way():
+        with contextlib.closing(connect(table(url))) as client:
+            assert RedisStore(client, STREAM).peek(7) is None
+        run(url)
+
+    needed = [rule for rule, users in RULES.items() if "cluster" in users]
+    assert len(needed) == 3
+    for missing in (*needed, None):
+        for node in nodes:
+            allow(node, rules("run", "cluster", but=missing))
+        if missing is None:
+            way()
+        else:
+            with pytest.raises((Unavailable, *ERRORS)) as refused:
+                way()
+            assert missing != "+cluster|slots" or "NoPermissionError" in said(refused.value)
+    for node in nodes:
+        node.close()

@@ -1,0 +1,117 @@
+"""Connecting: the client of one server, of the master that Sentinels name, or of a cluster."""
+
+from typing import Any, TypeAlias
+
+import redis
+from redis.backoff import NoBackoff
+from redis.cluster import ClusterNode
+from redis.retry import Retry
+from redis.sentinel import MasterNotFoundError, Sentinel
+
+from worker.config import Redis as RedisTable
+from worker.config.address import Address
+from worker.config.schema import secret
+
+Client: TypeAlias = redis.Redis | redis.RedisCluster
+
+
+def connect(table: RedisTable, retries: int = 0) -> Client:
+    """Returns a client; by itself it sends nothing twice, because a lost reply must stay in doubt.
+
+    The client of a server or of Sentinels connects when it is used, and anew after a fail-over. That of a cluster asks
+    at once who has which keys; where a node redirects it, because keys have moved, it follows.
+
+    Args:
+        table: the configuration's.
+        retries: how often it may send a command again; more than 0 is for who only reads.
+
+    Raises:
+        redis.exceptions.RedisClusterException: of a cluster no node answered.
+    """
+    at, retry = table.address, Retry(NoBackoff(), retries)
+    settings: dict[str, Any] = {
+        "username": at.username,
+        "password": at.password or secret(table.password),
+        **_reaching(table),
+    }
+    match at.kind:
+        case "cluster":
+            nodes = [ClusterNode(host, port) for host, port in at.hosts]  # type: ignore[no-untyped-call]
+            return redis.RedisCluster(startup_nodes=nodes, retry=retry, **settings)
+        case "sentinel":
+            return _master(table, at, settings | {"retry": retry})
+        case "socket":
+            return redis.Redis(unix_socket_path=at.path, retry=retry, **settings)
+    ((host, port),) = at.hosts
+    return redis.Redis(host, port, db=at.number, retry=retry, **settings)
+
+
+def servers(client: Client) -> list[tuple[str, "redis.Redis"]]:
+    """Returns the servers that a client writes to; those of a cluster each with a name."""
+    if isinstance(client, redis.RedisCluster):
+        nodes: list[Any] = client.nodes_manager.get_nodes_by_server_type("primary")
+        found = [(str(node.name), client.get_redis_connection(node)) for node in nodes]
+        return sorted(found, key=lambda each: each[0])
+    return [("", client)]
+
+
+def _reaching(table: RedisTable) -> dict[str, Any]:
+    """Returns the arguments of every connection, whoever it leads to."""
+    settings: dict[str, Any] = {
+        "socket_timeout": table.timeout_seconds,
+        "socket_connect_timeout": table.timeout_seconds,
+        "health_check_interval": 0,
+        "protocol": 3,
+    }
+    if table.address.tls:
+        settings |= {
+            "ssl": True,
+            "ssl_ca_certs": table.ssl_cafile and str(table.ssl_cafile),
+            "ssl_certfile": table.ssl_certfile and str(table.ssl_certfile),
+            "ssl_keyfile": table.ssl_keyfile and str(table.ssl_keyfile),
+            # without a password OpenSSL asks for one on the terminal
+            "ssl_password": secret(table.ssl_password) or "",
+        }
+    return settings
+
+
+class _Sentinels(Sentinel):
+    """Sentinels that say why none of them names a master, where the library shows its own settings instead."""
+
+    def discover_master(self, service_name: str) -> tuple[str, int]:
+        """Returns where the master is, by the first Sentinel that knows; it is asked first the next time."""
+        why = []
+        for number, sentinel in enumerate(self.sentinels):
+            try:
+                masters: Any = sentinel.sentinel_masters()
+            except (redis.ConnectionError, redis.TimeoutError) as error:
+                why.append(str(error))
+                continue
+            if (state := masters.get(service_name)) is None:
+                why.append(f"one does not know it, but {', '.join(masters) or 'none'}")
+            elif self.check_master_state(state, service_name):  # type: ignore[no-untyped-call]
+                self.sentinels.insert(0, self.sentinels.pop(number))
+                return state["ip"], state["port"]
+            else:
+                why.append(f"{state['ip']}:{state['port']} is down")
+        raise MasterNotFoundError(f"no Sentinel names a master {service_name!r}: {'; '.join(why)}")
+
+
+class _Master(redis.Redis):
+    """A client of whoever is the master; closes those of the Sentinels that name it, too."""
+
+    def close(self) -> None:
+        super().close()
+        self.connection_pool.sentinel_manager.close()  # type: ignore[attr-defined]
+
+
+def _master(table: RedisTable, at: Address, settings: dict[str, Any]) -> "redis.Redis":
+    asking = _reaching(table) | {
+        "password": secret(table.sentinel_password),
+        "retry": Retry(NoBackoff(), 0),
+    }
+    sentinels: Any = _Sentinels
+    master: redis.Redis = sentinels(at.hosts, sentinel_kwargs=asking, **settings).master_for(
+        at.master, redis_class=_Master, db=at.number
+    )
+    return master

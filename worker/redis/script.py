@@ -1,0 +1,33 @@
+"""A script in Lua, which a server runs as one step."""
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+
+from redis.exceptions import NoScriptError
+
+from worker.redis.connecting import Client
+
+
+class Script:
+    """A script of a client.
+
+    A server that does not know it, as one that was just promoted does not, gets its text: that server alone, so that no
+    other node of a cluster has to answer. All keys that it touches have to be named: of keys on their way from one node
+    to another only those are looked for at both.
+
+    Args:
+        client: who sends it.
+        text: in Lua.
+    """
+
+    def __init__(self, client: Client, text: str) -> None:
+        self._client, self._text = client, text
+        self._sha = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
+
+    def __call__(self, keys: Sequence[str], args: Sequence[Any] = ()) -> Any:
+        """Runs it, on the server that has the keys."""
+        try:
+            return self._client.evalsha(self._sha, len(keys), *keys, *args)
+        except NoScriptError:
+            return self._client.eval(self._text, len(keys), *keys, *args)
