@@ -248,6 +248,7 @@ def test_production_speaks_tls_and_has_its_secrets_as_files(tmp_path: Path) -> N
     assert schema.secret(found.redis.password) == "the redis-password"
     assert found.kafka.ssl_cafile == tmp_path / "kafka-ca.crt"
     assert found.redis.url.startswith("rediss://")
+    assert found.redis.ssl_cafile == tmp_path / "redis-ca.crt"
     names = secrets_of("production")
     (volume,) = (v for v in spec("production")["volumes"] if "secret" in v)
     mount = {"name": volume["name"], "mountPath": SECRETS, "readOnly": True}
