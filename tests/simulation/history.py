@@ -6,7 +6,7 @@ import json
 import random
 import re
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
@@ -21,6 +21,7 @@ from tests.simulation.broker import BEGAN_MS, Reports
 from tests.simulation.deployment import Deployment, Worker
 from tests.simulation.recount import of_head, of_state
 from tests.simulation.snapshots import OTHERS, Snapshots
+from tests.simulation.themes import THEMES, Theme, theme_of
 from tests.simulation.world import Faults, World
 from worker.counting.ports import StateLost
 from worker.counting.rules import MAX_BATCH_BYTES, Configured, Terms
@@ -91,12 +92,16 @@ def history(seed: int, shown: int = SHOWN) -> dict[str, int]:
 class Times:
     """The timestamps of a topic's records: they move on, and some are late, early, far off or missing.
 
+    Args:
+        rng: draws them.
+        fixed: attributes that are not drawn.
+
     Attributes:
         appended: whether the broker stamps them, as they come.
         grid: what they are multiples of; on half seconds they, and lines, often fall on the ends of panes.
     """
 
-    def __init__(self, rng: random.Random) -> None:
+    def __init__(self, rng: random.Random, fixed: Mapping[str, float]) -> None:
         self.now = BEGAN_MS + rng.randrange(10_000)
         self.appended = rng.random() < 0.15
         self.step = rng.choice([100, 400, 800])
@@ -106,6 +111,7 @@ class Times:
         self.early = rng.choice([0, 0.1])
         self.undated = rng.choice([0, 0, 0.05])
         self.wild = rng.choice([0] * 7 + [0.01])
+        vars(self).update(fixed)
 
     def next(self, rng: random.Random) -> int:
         """Returns the next record's."""
@@ -131,17 +137,20 @@ class _Made:
 
     def __init__(self, seed: int) -> None:
         rng = self.rng = random.Random(f"shape {seed}")
+        self.theme = THEMES.get(theme_of(seed) or "", Theme())
         self.turns, self.dense = rng.choice(LENGTHS)
         self.most_work = rng.choice(_MOST_WORK)
-        self.world = World(f"steps {seed}", _faults(rng, self.dense))
+        faults = replace(_faults(rng, self.dense), **self.theme.faults)
+        self.turns = rng.choice(self.theme.turns) if self.theme.turns else self.turns
+        self.world = World(f"steps {seed}", faults)
         snapshots = Snapshots(self.world)
         snapshots.on_committed = self._committed
         self.times: dict[str, Times] = {}
         self.layouts: dict[int, list[int]] = {}
         """Deployment -> the turns at which its workers begin that write layouts 2 and 3."""
-        two = rng.random() < 0.15
+        two = rng.random() < 0.15 or self.theme.two
         for number in range(1 + two):
-            stream = STREAMS[number if rng.random() < 0.5 else 0]
+            stream = STREAMS[number if rng.random() < 0.5 and not self.theme.two else 0]
             same = number == 1 and stream is STREAMS[0]
             reports = (
                 self.world.deployments[0].reports
@@ -158,6 +167,8 @@ class _Made:
                 listed = rng.choice([WINDOWS, WINDOWS[1:], rng.sample(WINDOWS[1:], 1)])
                 chosen = [(c, w) for c in some for w in rng.choices(listed, k=rng.choice([1, 1, 2]))]
                 some = [replace(c, terms=replace(c.terms, windowing=w)) for c, w in chosen]
+            if self.theme.windows:
+                some = self.theme.configured(rng)
             deployment = Deployment(
                 self.world,
                 number,
@@ -168,7 +179,9 @@ class _Made:
                 rng.choice([1.0, 3.0]),
                 rng.choice([None, 0, 4000, 10_000]),
             )
-            if rng.random() < 0.2:  # workers of older layouts counted before, and are replaced at once
+            if (
+                rng.random() < self.theme.upgrades
+            ):  # workers of older layouts counted before, and are replaced at once
                 turn = rng.choice([0, rng.randrange(self.turns // 2)])
                 self.layouts[number] = [turn, rng.choice([turn, rng.randrange(turn, 2 * self.turns // 3)])]
                 deployment.layout, deployment.upgraded = 1, True
@@ -182,20 +195,21 @@ class _Made:
     def run(self) -> None:
         rng, world = self.rng, self.world
         for turn in range(self.turns):
-            if rng.random() < 0.3:
+            if rng.random() < self.theme.produces:
                 self._produce(rng.choice(world.deployments).reports, rng.randint(1, 4))
             for number, begins in self.layouts.items():
                 self._upgrade(world.deployments[number], 1 + sum(turn >= begun for begun in begins))
             for deployment in world.deployments:
                 self._staff(deployment)
-            for _ in range(rng.randint(1, 10)):
+            for _ in range(rng.randint(1, self.theme.steps)):
                 world.step()
             if self._noticed():
                 return
         self._end()
 
     def _produce(self, reports: Reports, count: int) -> None:
-        produce(reports, self.times.setdefault(reports.name, Times(self.rng)), self.rng, count)
+        times = self.times.setdefault(reports.name, Times(self.rng, self.theme.times))
+        produce(reports, times, self.rng, count, self.theme.one_sided)
 
     def _upgrade(self, deployment: Deployment, layout: int) -> None:
         if deployment.layout == layout:
@@ -211,7 +225,7 @@ class _Made:
         alive = [worker for worker in deployment.workers if not worker.dead]
         if len(alive) < 2 and self.rng.random() < 0.3:
             deployment.launch()
-        elif alive and self.rng.random() < 0.02 * self.dense:
+        elif alive and self.rng.random() < (self.theme.stops or 0.02 * self.dense):
             worker = self.rng.choice(alive)
             self.world.note("asked to stop", worker.name)
             worker.stopping.set()
@@ -230,6 +244,8 @@ class _Made:
                     partition.decide(producer, commit=self.rng.random() < 0.5)
             for worker in deployment.workers:
                 worker.hangs_until = min(worker.hangs_until, world.now)  # that it hung stays known
+            if self.theme.changes > 1:  # a deploy ends
+                deployment.configured = deployment.configured[-1:]
             if not deployment.stopped:
                 self._hand_over(deployment)
         if OTHERS in world.snapshots.open and self.rng.random() < 0.8:
@@ -245,7 +261,7 @@ class _Made:
 
     def _hand_over(self, deployment: Deployment) -> None:
         """One more worker starts, beside the others or in their place."""
-        if self.rng.random() < 0.7:
+        if self.rng.random() < 0.7 or self.theme.changes > 1:
             for worker in list(deployment.workers):
                 self.world.kill(worker)
         deployment.launch()
@@ -370,10 +386,12 @@ def _faults(rng: random.Random, dense: float) -> Faults:
     ).denser(dense)
 
 
-def produce(reports: Reports, times: Times, rng: random.Random, count: int) -> None:
-    """Appends batches."""
+def produce(reports: Reports, times: Times, rng: random.Random, count: int, one_sided: float) -> None:
+    """Appends batches; so many of them to the last partition, whatever the others have."""
     for _ in range(count):
         partition = rng.choice(reports.partitions)
+        if one_sided and rng.random() < one_sided:
+            partition = reports.partitions[-1]
         if partition.cut_to is not None:
             continue  # else what was lost there might never be missed
         kind = rng.random()

@@ -1,8 +1,9 @@
 """Mutants: the guards of the code that the simulation runs, each taken away in turn; some history must be wrong then.
 
 ``python -m tests.simulation.mutants [HISTORIES] [WORD ...]`` tries those whose name or file has one of the words, all
-without, in at most so many histories each, and says by which seed each was caught. It ends with 1 if one survived.
-Each runs in a process of its own, which reads the changed text in the place of the file's.
+without. The seed that is noted in the list is tried first, then so many others, those of its theme before the rest; 0
+leaves it at the noted ones. By which seed each was caught is said, and noted where it is another one. It ends with 1 if
+one survived. Each runs in a process of its own, which reads the changed text in the place of the file's.
 """
 
 from __future__ import annotations
@@ -10,7 +11,9 @@ from __future__ import annotations
 import importlib.abc
 import importlib.machinery
 import importlib.util
+import json
 import os
+import re
 import select
 import signal
 import sys
@@ -23,6 +26,21 @@ from types import ModuleType
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
+UNCHANGED = (
+    *(
+        "kafka.admin",
+        "ldp.files",
+        "ldp.selection",
+        "ldp.snapshot",
+        "lupa.lua51",
+        "prometheus_client",
+        "pydantic",
+    ),
+    *("redis", "tests.batches", "tests.decoding", "tests.simulation.recount", "tests.simulation.store"),
+    *("tests.simulation.windows", "unittest.mock", "worker.counting.columns", "worker.counting.lineage"),
+    *("worker.counting.windows", "worker.kafka.intake", "worker.kafka.quirks", "worker.kafka.snapshot_topic"),
+)
+"""What no mutant is in, nor what it imports: read once for all of them."""
 HISTORIES = 2000
 PROCESSES = 2
 SECONDS = 20
@@ -39,6 +57,7 @@ class Mutant:
         text: of the file, which is there once.
         instead: what is put in its place.
         also: a second guard that stands for this one where it is gone, taken away together with it.
+        seed: of a history that is wrong then; None where none is known.
     """
 
     file: str
@@ -46,6 +65,10 @@ class Mutant:
     text: str
     instead: str
     also: Sequence[Mapping[str, str]] = ()
+    seed: int | None = None
+
+    def __str__(self) -> str:
+        return f"{self.file.removeprefix('worker/')}: {self.name}"
 
     def changed(self) -> dict[str, str]:
         """Returns the changed files, by their names.
@@ -63,10 +86,8 @@ class Mutant:
         return files
 
 
-MUTANTS = [
-    Mutant(**one)
-    for one in tomllib.loads((Path(__file__).parent / "mutants.toml").read_text(encoding="utf-8"))["mutant"]
-]
+LIST = Path(__file__).parent / "mutants.toml"
+MUTANTS = [Mutant(**one) for one in tomllib.loads(LIST.read_text(encoding="utf-8"))["mutant"]]
 
 
 class _Changed(importlib.abc.MetaPathFinder, importlib.abc.Loader):
@@ -102,11 +123,19 @@ def _change(mutant: Mutant) -> None:
     Path.read_text = changed  # type: ignore[method-assign]
 
 
-def seed_that_catches(mutant: Mutant, histories: int) -> tuple[int, str] | None:
-    """Returns the first seed whose history is wrong with a mutant, and why; None if there is none."""
-    _change(mutant)
+def seed_that_catches(noted: int | None, histories: int) -> tuple[int, str] | None:
+    """Returns the first seed whose history is wrong, and why; None if there is none.
+
+    Args:
+        noted: the seed that is tried first, and whose theme is.
+        histories: so many others are tried.
+
+    Raises:
+        NameError, ImportError: a mutant has broken what it is in.
+    """
     from tests.simulation.history import Wrong, history
-    from tests.simulation.running import settle
+    from tests.simulation.running import OPEN, settle
+    from tests.simulation.themes import seeds_of, theme_of
 
     settle()
 
@@ -114,77 +143,110 @@ def seed_that_catches(mutant: Mutant, histories: int) -> tuple[int, str] | None:
         raise TimeoutError("it never ends")
 
     signal.signal(signal.SIGPROF, late)
-    for seed in range(histories):
+    theme = None if noted is None else theme_of(noted)
+    first = [] if noted is None else [noted]
+    for seed in dict.fromkeys([*first, *seeds_of(theme, histories)]):
+        if seed in OPEN:
+            continue
         signal.setitimer(signal.ITIMER_PROF, SECONDS)
         try:
             history(seed, shown=0)
         except (Wrong, TimeoutError) as error:
-            return seed, str(error).strip().split("\n")[0]
+            if isinstance(error.__cause__, NameError | ImportError):
+                raise error.__cause__ from None
+            return seed, f"{theme_of(seed) or ''} {error}".strip().split("\n")[0][:500]
         finally:
             signal.setitimer(signal.ITIMER_PROF, 0)
     return None
 
 
-def begin(mutant: Mutant, histories: int) -> tuple[int, int]:
-    """Begins to try a mutant in a process of its own; returns its id, and where it writes by what it was caught."""
+def begin(mutant: Mutant | None, noted: int | None, histories: int) -> tuple[int, int]:
+    """Begins to try a mutant in a process of its own; returns its id, and where it writes what it found."""
     reading, writing = os.pipe()
     child = os.fork()
     if child:
         os.close(writing)
         return child, reading
+    found: tuple[int | None, str] | None
     try:
-        found = seed_that_catches(mutant, histories)
-        said = "" if found is None else found[1]
+        if mutant is not None:
+            _change(mutant)
+        found = seed_that_catches(noted, histories)
     except BaseException as error:
-        said = f"it does not even run: {type(error).__name__}: {error}"
-    os.write(writing, said.encode()[:500])
+        found = None, f"it does not even run: {type(error).__name__}: {error}"
+    os.write(writing, json.dumps(found).encode())
     os._exit(0)
 
 
 def warm() -> None:
     """Reads and compiles what no mutant changes, once for all of them."""
-    import ldp
-    import ldp.snapshot
+    for name in UNCHANGED:
+        importlib.import_module(name)
     from ldp import kernels
     from worker.kafka import records
 
     kernels.warm()
     records.warm()
     assert not {m.file.removesuffix(".py").replace("/", ".") for m in MUTANTS} & sys.modules.keys()
-    assert ldp.snapshot is not None
 
 
-def run(mutants: Sequence[Mutant], histories: int) -> list[Mutant]:
-    """Tries mutants, two at a time; returns those that survive."""
+def is_right(seed: int) -> bool:
+    """Returns whether a history is right as the code is."""
+    child, reading = begin(None, seed, 0)
+    with os.fdopen(reading, "rb") as pipe:
+        said = json.loads(pipe.read())
+    os.waitpid(child, 0)
+    return said is None
+
+
+def run(mutants: Sequence[Mutant], histories: int) -> dict[str, int]:
+    """Tries mutants, two at a time; returns the seeds that catch those that do not survive, by their names."""
     warm()
-    survivors, waiting, under_way = [], list(mutants), dict[int, tuple[Mutant, int]]()
+    caught, under_way = dict[str, int](), dict[int, tuple[Mutant, int]]()
+    waiting = [mutant for mutant in mutants if histories or mutant.seed is not None]
     began = time.monotonic()
     while waiting or under_way:
         while waiting and len(under_way) < PROCESSES:
             mutant = waiting.pop(0)
-            child, reading = begin(mutant, histories)
+            child, reading = begin(mutant, mutant.seed, histories)
             under_way[reading] = mutant, child
         for reading in select.select(list(under_way), [], [])[0]:
             mutant, child = under_way.pop(reading)
             with os.fdopen(reading, "rb") as pipe:
-                said = pipe.read().decode(errors="replace")
+                found = json.loads(pipe.read())
             os.waitpid(child, 0)
-            if not said:
-                survivors.append(mutant)
-            file = mutant.file.rsplit("/", 1)[1]
-            print(
-                f"{time.monotonic() - began:6.0f} s  {file:16} {mutant.name:40} {said[:110] or 'SURVIVED'}",
-                flush=True,
-            )
-    print(f"{len(mutants) - len(survivors)} of {len(mutants)} are caught")
-    return survivors
+            seed, why = found or (None, "SURVIVED")
+            if seed is not None and not is_right(seed):
+                seed, why = None, f"seed {seed} is wrong without it, too"
+            if seed is not None:
+                caught[str(mutant)] = seed
+            print(f"{time.monotonic() - began:6.0f} s  {mutant!s:65} {why[:120]}", flush=True)
+    print(f"{len(caught)} of {len(mutants)} are caught")
+    return caught
+
+
+def note(seeds: Mapping[str, int]) -> None:
+    """Notes in the list by which seeds mutants are caught."""
+    parts = LIST.read_text(encoding="utf-8").split("[[mutant]]\n")
+    for i, part in enumerate(parts):
+        if (
+            i
+            and (seed := seeds.get(str(Mutant(**tomllib.loads(f"[[mutant]]\n{part}")["mutant"][0]))))
+            is not None
+        ):
+            line, text = f"seed = {seed}\n", re.sub(r"(?m)^seed = \d+\n", "", part)
+            parts[i] = re.sub(r"(?m)^name = .*\n", lambda name: name[0] + line, text, count=1)  # noqa: B023
+    LIST.write_text("[[mutant]]\n".join(parts), encoding="utf-8")
 
 
 def main() -> None:
     words = sys.argv[1:]
     histories = int(words.pop(0)) if words and words[0].isdigit() else HISTORIES
     chosen = [m for m in MUTANTS if not words or any(word in f"{m.file} {m.name}" for word in words)]
-    sys.exit(bool(run(chosen, histories)))
+    caught = run(chosen, histories)
+    if other := {str(m): caught[str(m)] for m in chosen if caught.get(str(m), m.seed) != m.seed}:
+        note(other)
+    sys.exit(len(caught) < len(chosen))
 
 
 if __name__ == "__main__":
