@@ -23,6 +23,8 @@ from worker.kafka.seam import Fetched
 BEGAN_MS = 1_700_000_000_000
 SESSION_SECONDS = 1.0
 """After which a group forgets who does not beat any more; shorter than in service, so that histories are."""
+LONGEST_COMMIT = 25.0
+"""Seconds after which some of what is counted must be stored."""
 TIMED_OUT = kafka(kafka_errors.KafkaTimeoutError)
 
 
@@ -210,10 +212,13 @@ class Consumer:
         self.read_id = self.reports.topic_id
         self.polled = False
         self.regained: set[int] = set()
+        self.overtaken: dict[int, int] = {}
+        """Partition -> the offset up to which it was fetched, when its log lost what follows."""
         self.read: dict[int, tuple[tuple[int, str], int]] = {}  # and how many snapshots there were
         self.confirmed_as: dict[int, tuple[int, str]] = {}
         self.flips, self.left_in_the_middle = 0, 0.0
-        self.known_partitions = 0
+        self.known_partitions, self.polled_at = 0, world.now
+        self.stored, self.ahead_since = dict[int, int](), world.now
 
     def log(self, partition: int) -> Partition:
         """Returns the log that was read last of a partition."""
@@ -269,25 +274,30 @@ class Consumer:
         elif self.generation == group.generation:
             return
         if self.state is MemberState.REBALANCING and not self.rejoining:
-            assert self.world.now < self.left_in_the_middle + 10.0, "a join is never completed"
+            hung = self.worker.hangs_until > self.left_in_the_middle
+            assert hung or self.world.now < self.left_in_the_middle + 10.0, "a join is never completed"
             return  # the quirk: a join that a poll left in the middle is not gone on with by itself
         if self.state is not MemberState.REBALANCING and world.rng.random() < world.faults.slow_join:
             self.state, self.rejoining = MemberState.REBALANCING, False
             self.left_in_the_middle = world.now
             return
         self.state, self.rejoining = MemberState.STABLE, False
+        self.overtaken.clear()
         before, new, self.generation = self.mine, set(group.assignment[self.name]), group.generation
         told = world.rng.random() >= world.faults.silent
         if before - new:
             self._lose(before - new, told)
         self.mine = set(new)
+        again = set[int]()
         for partition in new & before:
             if world.rng.random() < world.faults.silent and partition in group.offsets:
                 world.note("lost and regained without a word", partition)
                 self.positions[partition] = group.offsets[partition][0]
                 self.paused.discard(partition)
                 self.regained.add(partition)
-        fresh = new - before
+                if world.faults.held_again and world.rng.random() < world.faults.held_again:
+                    again.add(partition)
+        fresh = (new - before) | again
         for partition in fresh:
             self.positions.pop(partition, None)
             self.paused.discard(partition)
@@ -309,7 +319,9 @@ class Consumer:
         world, held = self.world, self.worker.ownership.counted().keys()
         assert held <= self.mine or not self.polled, "what was lost without a word is still held"
         self.polled = False
+        self._demand_commits()
         world.call("poll", lambda: None, TIMED_OUT, writes=False)
+        self.polled_at = world.now
         self._refresh()
         if self.known_id is None and self.generation < 0:
             world.sleep(timeout_ms / 1000)
@@ -318,13 +330,27 @@ class Consumer:
         if self.state is not MemberState.STABLE:
             world.sleep(timeout_ms / 1000)
             return {}
+        full = self.worker.log._intake.full
+        waiting = {p for p, one in self.worker.ownership._held.items() if one.waiting} - self.regained
         found = self._fetch()
+        early = {tp.partition for tp in found} & waiting
+        assert not early, f"partitions {early} are read, and have to wait"
+        assert not found or not full, "it fetches, and has no room for it"
         idle = {tp.partition for tp in found} - held - self.regained
         assert not idle, f"partitions {idle} are read, and not counted"
         if not found:
             world.sleep(timeout_ms / 1000)
         self.polled = True
         return found
+
+    def _demand_commits(self) -> None:
+        """What is counted is stored after a while."""
+        world, ownership = self.world, self.worker.ownership
+        stored = ownership.stored()
+        if stored != self.stored or stored == ownership.counted():
+            self.stored, self.ahead_since = stored, world.now
+        hung = self.worker.hangs_until > self.ahead_since
+        assert hung or world.now < self.ahead_since + LONGEST_COMMIT, "what is counted is not committed"
 
     def _fetch(self) -> dict[TopicPartition, list[Any]]:
         reports, world, found = self.reports, self.world, dict[TopicPartition, list[Any]]()
@@ -342,6 +368,8 @@ class Consumer:
             if at < partition.first or at > partition.end:
                 if found:
                     continue  # raised by the next poll
+                if self.worker.log._intake.holds(number):
+                    self.overtaken[number] = at
                 raise kafka_errors.OffsetOutOfRangeError({tp: at})
             self.highs[number] = partition.end
             stable, most = partition.stable, world.rng.randint(1, 4)
@@ -400,6 +428,8 @@ class Consumer:
         return self.world.call(what, effect, TIMED_OUT, writes=False)
 
     def committed(self, tp: TopicPartition, metadata: bool, timeout_ms: int) -> Any:
+        self.worker.listener.demand_nothing_lost()
+
         def effect() -> Any:
             found = self.group.offsets.get(tp.partition)
             return None if found is None else OffsetAndMetadata(*found, -1)

@@ -38,7 +38,8 @@ from worker.service.loop import STOP_SECONDS, Loop
 from worker.store.redis import RedisStore
 
 COMMIT_SECONDS, SNAPSHOT_SECONDS = 0.3, 1.2
-MEMORY = 64 << 20
+LONGEST_COUNT = 5.0
+"""Seconds after which who counts must have looked after its membership."""
 FIRST_WAIT, LONGEST_WAIT = 0.1, 5.0
 """Seconds that a claim which failed waits at least twice as long for, doubled each time."""
 
@@ -252,6 +253,7 @@ class Listener:
         self.announced: dict[int, Any] = {}
         self.owner = False
         self.failed: dict[int, tuple[int, float, int]] = {}
+        self.waited: set[int] = set()
 
     def __getattr__(self, verb: str) -> Callable[..., None]:
         if not hasattr(StreamEvents, verb):
@@ -260,8 +262,13 @@ class Listener:
 
     @contextmanager
     def counting(self) -> Iterator[None]:
-        if self.world.rng.random() < 0.05:
-            self.world.sleep(1.5)  # so that some of what was polled waits for the next turn
+        consumer, (often, seconds) = self.worker.consumer, self.world.counting
+        hung = self.worker.hangs_until > consumer.polled_at
+        assert hung or self.world.now < consumer.polled_at + LONGEST_COUNT, (
+            "it counts, and is heard of no more"
+        )
+        if self.world.rng.random() < often:
+            self.world.sleep(seconds)  # so that some of what was polled waits for the next turn
         yield
 
     def looked(self, *_: Any) -> None:
@@ -276,9 +283,11 @@ class Listener:
 
     def admitted(self, partition: int, floor: int) -> None:
         self.world.say("admitted", partition, floor)
+        self.waited.add(partition)
 
     def full(self, partition: int, panes: int) -> None:
         self.world.note("no room", f"{partition} with {panes} panes")
+        self.waited.add(partition)
 
     def checked(self, _seconds: float | None) -> None:
         pass
@@ -293,6 +302,8 @@ class Listener:
     def gap_found(self, partition: int, lost_from: int, lost_to: int) -> None:
         """What Kafka says was counted is no gap, unless the operator gave it up, or a head says that it was one."""
         self.world.note("gap found", partition, lost_from, lost_to)
+        fetched = self.worker.consumer.overtaken.pop(partition, 0)
+        assert lost_from >= fetched, f"what was fetched up to {fetched} is called a gap"
         offset, word = self.worker.consumer.confirmed_as[partition]
         heads = self.worker.deployment.truth.heads
         published = heads[-1] if heads else {"gaps": {}, "offsets": {}}
@@ -330,15 +341,21 @@ class Listener:
             published = self.worker.deployment.truth.heads[then - 1]["offsets"]
             assert str(partition) not in published or not published[str(partition)], "it was published"
 
+    def demand_nothing_lost(self) -> None:
+        """Who heard from the store that counts are gone goes on with nothing."""
+        lost = [p for p, (answer, _) in self.answers.items() if answer is Answer.LINEAGE]
+        assert not lost, f"it goes on after counts of {lost} were lost"
+
     def released(self, partition: int) -> None:
         self.world.say("released", partition)
         self.failed.clear()
 
     def claimed(self, partition: int, start: str, offset: int, epoch: int) -> None:
         self.failed.pop(partition, None)
-        assert all(answer is not Answer.LINEAGE for answer, _ in self.answers.values()), (
-            "it goes on after counts were lost"
+        assert self.worker.deployment.truth.has_claimed(self.worker, partition, epoch), (
+            "another one claimed it"
         )
+        self.demand_nothing_lost()
         if not self.worker.peeked[layout.meta_key(self.worker.deployment.stream.name, partition)]:
             self._demand_beginning(partition)
         self.given.discard(partition)
@@ -359,6 +376,16 @@ class Listener:
     def published(self, snapshot: Any, _deviation: float) -> None:
         self.world.say("published", snapshot.sequence)
 
+    def moved(self, partition: int, at: int, start: int) -> None:
+        """What does not follow is read again; it happens only to one that had to wait, of which slices were left."""
+        self.world.note("read again", partition)
+        assert partition in self.waited, f"of partition {partition} a batch from {start} comes after {at}"
+
+    def poll_failed(self, error: Unavailable) -> None:
+        """All is fetched again."""
+        self.world.say("poll_failed", error)
+        self.worker.consumer.overtaken.clear()
+
     def refused(self, partition: int, answer: Answer) -> None:
         self.world.note(str(answer), partition)
         self.answers[partition] = answer, self.world.steps
@@ -369,6 +396,7 @@ class Listener:
 
     def dropped(self, partition: int) -> None:
         self.world.say("dropped", partition)
+        self.worker.consumer.overtaken.pop(partition, None)
         refused = self.answers.get(partition) == (Answer.UNSTAGED, self.world.steps)
         assert not refused, "dropped, where only an attempt is to be made anew"
 
@@ -393,6 +421,7 @@ class Worker(Member):
         self.confirmed: set[int] = set()
         self.peeked: dict[str, Mapping[bytes, bytes]] = {}
         self.looked: dict[str, int] = {}
+        self.asked: dict[str, int] = {}
         self.cut_at = self.ended_at = 0
         clock, topic = world.clock, deployment.reports.name
         self.listener = Listener(self)
@@ -400,7 +429,7 @@ class Worker(Member):
         configured = of_layout(deployment.next_configured(), deployment.layout)
         self.skew = 0.0
         self.consumer = broker.Consumer(world, deployment.group, self)
-        self.log = KafkaLog(self.consumer, topic, MEMORY, False, cast(Any, AtOnce()), clock)
+        self.log = KafkaLog(self.consumer, topic, world.memory, False, cast(Any, AtOnce()), clock)
         letters = Letters(LetterProducer(self), stream, topic, "dead", lambda: None, nullcontext, clock)
         client = cast(Any, Client(deployment.server, self))
         store = (
@@ -508,7 +537,10 @@ class Worker(Member):
     def _publish(self) -> None:
         try:
             self.publisher.run(cast(Any, self.ended), SNAPSHOT_SECONDS, lambda: None)
-            looked = self.looked.get(layout.meta_key(self.deployment.stream.name, 0), 0)
-            assert self.ownership.epoch(0) is None or looked > self.ended_at, "no tick after the last commit"
+            asked = self.asked.get(layout.meta_key(self.deployment.stream.name, 0), 0)
+            owns = self.progress.partitions and self.ownership.epoch(0) is not None
+            assert not owns or asked >= self.ended_at, "no tick after the last commit"
         except Exception as error:
             self.raised.append(error)
+            if self.ended.is_set():  # nobody else raises it any more
+                raise

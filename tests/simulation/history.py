@@ -140,9 +140,11 @@ class _Made:
         self.theme = THEMES.get(theme_of(seed) or "", Theme())
         self.turns, self.dense = rng.choice(LENGTHS)
         self.most_work = rng.choice(_MOST_WORK)
-        faults = replace(_faults(rng, self.dense), **self.theme.faults)
+        faults = self.theme.of(_faults(rng, self.dense), rng)
         self.turns = rng.choice(self.theme.turns) if self.theme.turns else self.turns
         self.world = World(f"steps {seed}", faults)
+        self.world.memory, self.world.counting = self.theme.memory, self.theme.counting
+        self.world.forgets = self.theme.forgets
         snapshots = Snapshots(self.world)
         snapshots.on_committed = self._committed
         self.times: dict[str, Times] = {}
@@ -155,7 +157,7 @@ class _Made:
             reports = (
                 self.world.deployments[0].reports
                 if same
-                else Reports(self.world, f"reports-{number}", rng.randint(1, 3))
+                else Reports(self.world, f"reports-{number}", rng.randint(*self.theme.partitions))
             )
             # workers of several configurations take turns: one is rolled out, rolled back, or both at once
             some = (
@@ -209,7 +211,7 @@ class _Made:
 
     def _produce(self, reports: Reports, count: int) -> None:
         times = self.times.setdefault(reports.name, Times(self.rng, self.theme.times))
-        produce(reports, times, self.rng, count, self.theme.one_sided)
+        produce(reports, times, self.rng, count, self.theme)
 
     def _upgrade(self, deployment: Deployment, layout: int) -> None:
         if deployment.layout == layout:
@@ -238,6 +240,7 @@ class _Made:
             if world.faults.went_back and self.rng.random() < 0.5:
                 world.go_back(deployment)
         world.faults = Faults()
+        world.snapshots.unreadable_until = world.now
         for deployment in world.deployments:
             for partition in deployment.reports.partitions:
                 for producer in list(partition.open):
@@ -261,7 +264,7 @@ class _Made:
 
     def _hand_over(self, deployment: Deployment) -> None:
         """One more worker starts, beside the others or in their place."""
-        if self.rng.random() < 0.7 or self.theme.changes > 1:
+        if self.rng.random() < self.theme.replaces or self.theme.changes > 1:
             for worker in list(deployment.workers):
                 self.world.kill(worker)
         deployment.launch()
@@ -386,16 +389,16 @@ def _faults(rng: random.Random, dense: float) -> Faults:
     ).denser(dense)
 
 
-def produce(reports: Reports, times: Times, rng: random.Random, count: int, one_sided: float) -> None:
-    """Appends batches; so many of them to the last partition, whatever the others have."""
+def produce(reports: Reports, times: Times, rng: random.Random, count: int, theme: Theme) -> None:
+    """Appends batches."""
     for _ in range(count):
         partition = rng.choice(reports.partitions)
-        if one_sided and rng.random() < one_sided:
+        if theme.one_sided and rng.random() < theme.one_sided:
             partition = reports.partitions[-1]
         if partition.cut_to is not None:
             continue  # else what was lost there might never be missed
         kind = rng.random()
-        values = [_value(times, rng) for _ in range(rng.randint(1, 3))]
+        values = [_value(times, rng, theme.bad) for _ in range(rng.randint(1, 3))]
         appended = times.now - times.now % times.grid if times.appended else None
         if kind < 0.1 and partition.open:
             partition.decide(rng.choice(sorted(partition.open)), commit=rng.random() < 0.5)
@@ -407,9 +410,9 @@ def produce(reports: Reports, times: Times, rng: random.Random, count: int, one_
             partition.append(values, appended=appended)
 
 
-def _value(times: Times, rng: random.Random) -> tuple[bytes, Any, int]:
+def _value(times: Times, rng: random.Random, bad: float) -> tuple[bytes, Any, int]:
     at = times.next(rng)
-    if rng.random() < 0.15:
+    if rng.random() < bad:
         value = rng.choice(sorted(BAD))
         return value, BAD[value], at
     indices = rng.choice(sorted(GOOD))

@@ -18,6 +18,8 @@ from tests.simulation.world import World
 TRANSACTION_SECONDS = 30.0
 LONGEST_CLAIM, LONGEST_OPENING = 5.0, TRANSACTION_SECONDS + 5.0
 """Seconds that a claim, and who begins to publish, may wait for transactions of others."""
+LONGEST_READ = 35.0
+"""Seconds that a read may wait for a record."""
 OTHERS = "others"
 """The transactional id of streams that nobody looks at."""
 
@@ -42,6 +44,7 @@ class Snapshots:
         self.name = "snapshots"
         self.records: list[tuple[SimpleNamespace, Transaction]] = []
         self.end = 0
+        self.unreadable_until = 0.0
         self.epochs: dict[str, int] = {}
         self.open: dict[str, Transaction] = {}
         self.on_committed: Callable[[str, list[SimpleNamespace], Collection[int]], None] = lambda *_: None
@@ -254,13 +257,13 @@ class Consumer:
 
     def __init__(self, log: Snapshots, level: str) -> None:
         self.log, self.committed = log, level == "read_committed"
-        self.at = -1
+        self.at, self.sought = -1, log.world.now
 
     def assign(self, tps: Sequence[TopicPartition]) -> None:
         assert [tp.partition for tp in tps] == [0]
 
     def seek(self, _tp: TopicPartition, offset: int) -> None:
-        self.at = offset
+        self.at, self.sought = offset, self.log.world.now
 
     def position(self, _tp: TopicPartition) -> int:
         return self.at
@@ -269,6 +272,14 @@ class Consumer:
         world = self.log.world
         open_at = self.log.stable if self.committed else self.log.end
         assert self.at < open_at, "a reader waits for a transaction that is open"
+        task = world.current
+        hung = task is not None and task.member.hangs_until > self.sought
+        assert hung or world.now < self.sought + LONGEST_READ, (
+            "it waits without an end for what does not come"
+        )
+        if world.now < self.log.unreadable_until:
+            world.sleep(timeout_ms / 1000)
+            return {}
         found: list[Any] = world.call("read snapshots", self._read, TIMED_OUT, writes=False)
         if not found:
             world.sleep(timeout_ms / 1000)

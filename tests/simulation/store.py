@@ -103,6 +103,33 @@ class MemoryRedis:
             del self.keys[key]
         self.keys.update(to)
 
+    def stands(self, key: bytes, args: list[bytes]) -> bool:
+        """Returns whether a partition stands as who claims it has found it."""
+        meta = self.live(key) or {}
+        return (meta.get(b"epoch", b""), meta.get(b"lineage", b"")) == (args[1], args[2])
+
+    def due(self, keys: list[bytes], args: list[bytes]) -> set[bytes]:
+        """Returns what a commit or a comparison is to be answered; more than one where older scripts look otherwise."""
+        meta = self.live(keys[0])
+        if not meta:
+            return {b"lineage"}
+        lineage, epoch, offset, flush = args[:4]
+        others = {b"fenced"} if meta[b"epoch"] != epoch else set()
+        if meta[b"lineage"] != lineage:
+            others.add(b"lineage")
+        if others:
+            return others
+        stands = meta[b"offset"], meta[b"flush"]
+        commits = len(args) > 4
+        if commits and stands == (args[4], args[5]):
+            return {b"done"}
+        if stands != (offset, flush):
+            return {b"forked"}
+        needed = keys[1 : 1 + 2 * int(args[8]) : 2] if commits else keys[1:]
+        if all(self.exists(key) for key in needed):
+            return {b"done"}
+        return {b"unstaged"} if commits else {b"lineage"}
+
     def set(self, key: bytes, value: bytes, seconds: float) -> None:
         self.keys[key], self.expiries[key] = value, self.world.now + seconds
 
@@ -153,6 +180,7 @@ class Client:
         def effect() -> Mapping[bytes, bytes]:
             return dict(self.server.live(key.encode()) or {})
 
+        self.member.asked[key] = self.world.steps
         found: Mapping[bytes, bytes] = self._send(f"hgetall {key}", effect, writes=False)
         self.member.peeked[key], self.member.looked[key] = found, self.world.steps
         return found
@@ -175,7 +203,12 @@ class Client:
 
         def effect() -> Any:
             before = self.server.keys.get(raw[0])
+            due = set() if claims or reads else self.server.due(raw, sent)
+            stale = claims and not self.server.stands(raw[0], sent)
             reply = self.server.run(text, raw, sent)
+            asks = isinstance(reply, list) and len(reply) == 1  # to be told of more cells, and has done nothing
+            assert not claims or asks or (reply is None) == stale, "a claim of what another one has claimed since"
+            assert not isinstance(reply, bytes) or reply in due, f"{name}: {reply!r}, where it is {due}"
             if writes:
                 self.server.on_write(self.member, raw[0], before, reply)
             return reply

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from tests.simulation.world import Faults
 from worker.counting.rules import MAX_BATCH_BYTES, Configured, Terms
 from worker.counting.windows import Windowing
 
-EVERY = 20
-"""Of so many seeds in a row, each theme has one."""
+EVERY, THEMED, AGAIN = 20, 2_000, 20_000
+"""Of so many seeds in a row each theme has one, in so many first ones of so many: their histories take longer."""
 
 _CHANGING = [
     Windowing(("all", "2s"), grace=500, out_of_order=500),
@@ -21,6 +22,7 @@ _CHANGING = [
     Windowing(("4s every 2s",), grace=2000, out_of_order=1000),
     Windowing(("all", "3s", "6s every 3s"), grace=1000, out_of_order=500),
     Windowing(("all", "1s"), grace=0, out_of_order=500),
+    None,
     None,
 ]
 _TIGHT = [
@@ -35,7 +37,7 @@ class Theme:
     """What a history of a theme has otherwise.
 
     Attributes:
-        faults: how likely some of them are, whatever was drawn.
+        faults: how likely some of them are, most often, whatever was drawn.
         turns: how many it has.
         steps: of a turn, at most.
         windows: which one of its configurations has, in the place of what was drawn.
@@ -46,9 +48,15 @@ class Theme:
         one_sided: how many of the records are in one partition, of which the others stand still.
         times: what is so of timestamps.
         two: whether there is another deployment of the same name.
+        partitions: how many a topic has, at least and at most.
+        bad: how many of the records cannot be read.
+        replaces: how often all workers are replaced when faults stop.
+        counting: how often what is counted takes long, and how many seconds.
+        memory: bytes that a worker may have fetched.
+        forgets: of how many parts a log loses one at once, at most.
     """
 
-    faults: Mapping[str, float] = field(default_factory=dict)
+    faults: Mapping[str, float | tuple[float, ...]] = field(default_factory=dict)
     turns: Sequence[int] = ()
     steps: int = 10
     windows: Sequence[Windowing | None] = ()
@@ -59,6 +67,21 @@ class Theme:
     one_sided: float = 0.0
     times: Mapping[str, float] = field(default_factory=dict)
     two: bool = False
+    partitions: tuple[int, int] = (1, 3)
+    bad: float = 0.15
+    replaces: float = 0.7
+    counting: tuple[float, float] = (0.05, 1.5)
+    memory: int = 64 << 20
+    forgets: int = 2
+
+    def of(self, drawn: Faults, rng: random.Random) -> Faults:
+        """Returns its faults, and those that were drawn for the rest."""
+        chosen = {
+            name: rng.choice(chance) if isinstance(chance, tuple) else chance
+            for name, chance in self.faults.items()
+            if rng.random() < 0.7
+        }
+        return replace(drawn, **chosen)
 
     def configured(self, rng: random.Random) -> list[Configured]:
         """Returns the configurations, the older ones first."""
@@ -66,7 +89,7 @@ class Theme:
         if self.changes == 1:
             chosen = [(first, rng.choice(self.windows))]
         else:
-            revisions = [first, *range(2, 1 + self.changes)]
+            revisions = [first, *range(2, 1 + self.changes)] if rng.random() < 0.7 else [None] * self.changes
             chosen = [(revision, rng.choice(self.windows)) for revision in revisions]
         return [
             Configured(revision, Terms(rng.choice([1, 2, 3]), True, MAX_BATCH_BYTES, windows))
@@ -77,9 +100,16 @@ class Theme:
 THEMES = {
     # rules and windows change again and again, while the store, the head and the group do not agree
     "rules": Theme(
-        {"crash": 0.01, "lost_mirror": 0.5, "rebalance": 0.03, "lost_reply": 0.03, "late_request": 0.05},
+        {
+            "crash": 0.004,
+            "lost_mirror": (0.0, 0.9),
+            "rebalance": 0.01,
+            "went_back": 0.003,
+            "slow": 0.01,
+            "retention": 0.002,
+        },
         (40,),
-        60,
+        40,
         _CHANGING,
         changes=4,
         stops=0.1,
@@ -87,18 +117,19 @@ THEMES = {
     ),
     # what is late, closed, final, dropped
     "finals": Theme(
-        {"retention": 0.01, "grown": 0.004, "rebalance": 0.01},
-        (60,),
+        {"retention": 0.004, "grown": 0.006, "rebalance": 0.005, "went_back": 0.001, "crash": 0.003},
+        (50,),
         20,
-        _CHANGING[:-1],
+        _CHANGING[:-2],
         produces=0.6,
         upgrades=0.0,
+        forgets=1,
         times={"late": 0.3, "idle": 0.1, "grid": 500, "undated": 0.05, "early": 0.1},
     ),
     # one partition goes far ahead of the others
     "room": Theme(
         {"retention": 0.003, "grown": 0.002, "clock": 0.003},
-        (60,),
+        (50,),
         20,
         _TIGHT,
         produces=0.5,
@@ -109,72 +140,92 @@ THEMES = {
     # transactions, of this stream's publishers and of others
     "outbox": Theme(
         {
-            "crash": 0.01,
-            "lost_reply": 0.1,
-            "lost_request": 0.03,
+            "crash": 0.003,
+            "lost_reply": 0.05,
             "expired_batch": 0.15,
-            "hang": 0.005,
-            "other_transaction": 0.04,
-            "compaction": 0.02,
-            "rebalance": 0.04,
+            "hang": 0.002,
+            "slow": 0.02,
+            "other_transaction": 0.02,
+            "compaction": 0.01,
+            "rebalance": 0.02,
+            "unreadable": 0.001,
         },
-        (30, 45),
+        (40,),
+        40,
+        stops=0.05,
     ),
     # who owns what
     "claims": Theme(
         {
-            "rebalance": 0.08,
+            "rebalance": 0.02,
             "silent": 0.5,
             "slow_join": 0.3,
-            "expelled": 0.2,
+            "expelled": 0.1,
             "unknown": 0.05,
-            "hang": 0.01,
-            "late_request": 0.05,
+            "hang": 0.002,
+            "slow": 0.05,
+            "late_request": 0.03,
             "twice": 0.05,
-            "lost_reply": 0.1,
+            "lost_reply": 0.03,
+            "unstaged": 0.05,
+            "held_again": 0.5,
         },
-        (30, 45),
+        (40,),
+        30,
+        produces=0.5,
+        replaces=0.4,
+        partitions=(1, 5),
     ),
     # the store loses what it had acknowledged, and the group its offsets
     "store": Theme(
         {
-            "went_back": 0.01,
-            "lost_state": 0.004,
-            "expired": 0.005,
-            "lost_mirror": 0.5,
-            "unstaged": 0.05,
-            "crash": 0.01,
-            "retention": 0.01,
-            "late_request": 0.05,
+            "went_back": 0.003,
+            "lost_state": 0.002,
+            "expired": 0.002,
+            "deleted_head": (0.0, 0.002),
+            "lost_mirror": (0.0, 1.0),
+            "crash": 0.003,
+            "retention": 0.004,
+            "slow": 0.01,
         },
-        (30, 45),
+        (40,),
+        30,
         upgrades=0.0,
+        replaces=0.2,
     ),
     # the log loses its beginning or its end, is made anew, grows, and comes damaged
     "log": Theme(
         {
-            "retention": 0.02,
-            "truncated": 0.004,
-            "recreated": 0.004,
-            "grown": 0.01,
+            "retention": 0.005,
+            "truncated": 0.001,
+            "recreated": 0.002,
+            "grown": 0.004,
             "damaged": 0.15,
-            "crash": 0.005,
+            "slow": 0.02,
             "lost_mirror": 0.5,
+            "rebalance": 0.01,
         },
-        (30, 45),
+        (40,),
+        30,
+        produces=0.6,
+        replaces=0.4,
+        counting=(0.1, 3.0),
+        memory=800 << 10,
+        forgets=1,
+    ),
+    # records that cannot be read, and letters that cannot be sent
+    "letters": Theme(
+        {"lost_request": 0.08, "lost_reply": 0.03, "damaged": 0.1, "crash": 0.002, "rebalance": 0.01},
+        (40,),
+        20,
         produces=0.5,
+        bad=0.5,
     ),
     # two deployments under one name, of one topic
     "two": Theme(
-        {
-            "crash": 0.01,
-            "lost_reply": 0.1,
-            "other_transaction": 0.03,
-            "hang": 0.005,
-            "went_back": 0.004,
-            "deleted_head": 0.002,
-        },
-        (30, 45),
+        {"crash": 0.003, "lost_reply": 0.05, "other_transaction": 0.01, "slow": 0.02, "went_back": 0.001},
+        (40,),
+        20,
         two=True,
     ),
 }
@@ -184,7 +235,8 @@ assert 2 * len(THEMES) < EVERY, "most histories have no theme"
 def theme_of(seed: int) -> str | None:
     """Returns the theme of a seed's history; None for most."""
     at = seed % EVERY
-    return list(THEMES)[at // 2] if at % 2 and at // 2 < len(THEMES) else None
+    themed = seed % AGAIN < THEMED and at % 2 and at // 2 < len(THEMES)
+    return list(THEMES)[at // 2] if themed else None
 
 
 def seeds_of(theme: str | None, count: int) -> list[int]:

@@ -108,6 +108,8 @@ class Truth:
                 kept[ends_of(name)] = tuple(counts)
         due = {pane: counts for pane, counts in counted.panes.items() if pane[1] > state.dropped}
         assert kept == due, f"the panes of partition {partition}"
+        named = state.floor is not None or "heads" in self.world.lossy
+        assert named or not kept, "it counts in windows, and no head names it"
         total = [sum(column) for column in zip(rest, *kept.values(), strict=True)]
         assert total == counted.state, f"the counts of partition {partition}"
         assert (state.accepted, state.rejected, state.watermark) == (
@@ -229,6 +231,11 @@ class Truth:
             still = stood is None or self.world.now - stood >= idle
             assert still or self.deployment.jumped, f"bounded, though partition {p} moves"
 
+    def has_claimed(self, worker: Any, partition: int, epoch: int) -> bool:
+        """Returns whether a worker has raised a partition to an epoch."""
+        tag = f"{{{self.deployment.stream.name}:{partition}}}".encode()
+        return worker in self.owners.get((tag, str(epoch).encode()), ())
+
     def mirrored(self, offsets: Mapping[int, tuple[int, str]]) -> None:
         """Kafka is told of offsets: of what was counted only those that were stored once."""
         for partition, (offset, word) in offsets.items():
@@ -276,6 +283,13 @@ class Truth:
             return  # before the first commit nothing was judged
         was, now = (json.loads(fields[b"totals"])["rules"] for fields in (before, after))
         assert now[: len(was)] == was, "a recorded rule was changed"
+        terms = [
+            {name: said for name, said in rule.items() if name not in ("offset", "revision")} for rule in now
+        ]
+        returns = any(configured.revision is not None for configured in self.deployment.configured)
+        assert returns or all(one not in terms[:i] for i, one in enumerate(terms)), (
+            "a rule that was replaced is back"
+        )
         if len(now) > len(was):
             self.world.note("rule added")
 

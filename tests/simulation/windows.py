@@ -253,7 +253,7 @@ class Windows:
             if any(pane.end <= line for pane in state.panes):
                 return f"partition {p} keeps panes that no window needs"
         for window in sorted(set.intersection(*names)):
-            length, line = shape(window)[0], lines[window]["closed"]
+            length, line = shape(window)[0], lines.get(window, NO_LINE)["closed"]
             if line < (due := last_end(window, min(state.closed for state in states.values()))):
                 return f"the line of {window} is {line}, and could be {due}"
             since = max(state.since[window] for state in states.values())

@@ -39,6 +39,7 @@ _OF_A_STEP = (
     "compaction",
     "clock",
     "deleted_head",
+    "unreadable",
 )
 
 
@@ -56,6 +57,7 @@ class Faults:
     unstaged: float = 0.0
     damaged: float = 0.0
     expired_batch: float = 0.0
+    slow: float = 0.0
     # of a step
     hang: float = 0.0
     rebalance: float = 0.0
@@ -70,11 +72,13 @@ class Faults:
     compaction: float = 0.0
     clock: float = 0.0
     deleted_head: float = 0.0
+    unreadable: float = 0.0
     # of a member that joins
     silent: float = 0.0
     slow_join: float = 0.0
     expelled: float = 0.0
     unknown: float = 0.0
+    held_again: float = 0.0
 
     def __post_init__(self) -> None:
         self.any_step = sum(getattr(self, name) for name in _OF_A_STEP)
@@ -96,6 +100,12 @@ class World(Scheduler):
         self.late: list[tuple[str, Callable[[], object]]] = []
         self.lossy: set[str] = set()
         """What happened that a stream may stop for."""
+        self.memory = 64 << 20
+        """Bytes that a worker may have fetched."""
+        self.forgets = 2
+        """What part of a log is lost at once, at most: a half."""
+        self.counting = 0.05, 1.5
+        """How often what is counted takes long, and how many seconds."""
 
     def call(
         self,
@@ -114,6 +124,12 @@ class World(Scheduler):
         rng, faults, task = self.rng, self.faults, self.current
         if task is None:
             return effect()
+        if faults.slow and rng.random() < faults.slow:
+            self.note("a call takes long", what)
+            self.sleep(rng.choice([0.3, 3.0, 8.0]))
+            task.member.hangs_until = max(
+                task.member.hangs_until, self.now
+            )  # nobody may blame it for the time
         if rng.random() < faults.crash:
             self.note("crash before a step", what)
             self.kill(task.member)
@@ -176,6 +192,7 @@ class World(Scheduler):
             (self._compact, faults.compaction),
             (self._jump, faults.clock),
             (self._delete_head, faults.deleted_head),
+            (self._keep_unread, faults.unreadable),
         ):
             if at < chance:
                 strike(self.rng.choice(self.deployments))
@@ -231,7 +248,7 @@ class World(Scheduler):
         stable = partition.stable
         if partition.first < stable:
             partition.first = self.rng.randint(
-                partition.first, max(partition.first, (partition.first + stable) // 2)
+                partition.first, partition.first + (stable - partition.first) // self.forgets
             )
             self.note("retention", f"{number} begins at {partition.first}")
 
@@ -274,6 +291,10 @@ class World(Scheduler):
             deployment.truth.deleted = True
             self.lossy.add("heads")
             self.note("head deleted")
+
+    def _keep_unread(self, _deployment: Deployment) -> None:
+        self.snapshots.unreadable_until = self.now + self.rng.choice([5.0, 60.0])
+        self.note("no record of snapshots comes")
 
     def _compact(self, _deployment: Deployment) -> None:
         self.snapshots.compact()
