@@ -206,8 +206,12 @@ class Client:
             due = set() if claims or reads else self.server.due(raw, sent)
             stale = claims and not self.server.stands(raw[0], sent)
             reply = self.server.run(text, raw, sent)
-            asks = isinstance(reply, list) and len(reply) == 1  # to be told of more cells, and has done nothing
-            assert not claims or asks or (reply is None) == stale, "a claim of what another one has claimed since"
+            asks = (
+                isinstance(reply, list) and len(reply) == 1
+            )  # to be told of more cells, and has done nothing
+            assert not claims or asks or (reply is None) == stale, (
+                "a claim of what another one has claimed since"
+            )
             assert not isinstance(reply, bytes) or reply in due, f"{name}: {reply!r}, where it is {due}"
             if writes:
                 self.server.on_write(self.member, raw[0], before, reply)
