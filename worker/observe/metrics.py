@@ -1,7 +1,9 @@
 """Prometheus metrics: what a worker counts, in base units; no label by value or by user but the configured few."""
 
 import platform
+from collections.abc import Mapping
 from importlib import metadata
+from typing import Any
 
 from prometheus_client import (
     CollectorRegistry,
@@ -171,10 +173,24 @@ class Metrics:
             "partition_first_offset", "First offset that the topic still has.", _PARTITION
         )
 
-    def forget_room(self) -> None:
-        """Drops what was heard of the room around the process, until it is heard again."""
-        for metric in (self.redis_used, self.redis_limit, self.first_offset):
-            metric.clear()
+    def room(self, memory: Mapping[str, Mapping[str, Any]], firsts: Mapping[str, Mapping[int, int]]) -> None:
+        """Shows how much room there is around the process; what was not heard this time is dropped.
+
+        Args:
+            memory: server of Redis -> what it says of its memory.
+            firsts: stream -> partition -> the first offset that its topic has.
+        """
+        for metric in (self.redis_used, self.redis_limit):
+            if not memory:
+                metric.clear()
+        if not firsts:
+            self.first_offset.clear()
+        for server, said in memory.items():
+            self.redis_used.labels(server).set(said.get("used_memory", 0))
+            self.redis_limit.labels(server).set(said.get("maxmemory", 0))
+        for stream, offsets in firsts.items():
+            for partition, first in offsets.items():
+                self.first_offset.labels(stream, str(partition)).set(first)
 
     def begin(self, stream: str) -> None:
         """Shows a stream's counters at 0 before their first event, so that a rate sees that event."""

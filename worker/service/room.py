@@ -1,6 +1,5 @@
 """Room: how much is left of Redis's memory and of what the topics keep. The counting never waits for it."""
 
-import contextlib
 import threading
 from typing import Any
 
@@ -38,29 +37,32 @@ class Room(threading.Thread):
                 return
 
     def ask(self) -> None:
-        """Asks once."""
-        self._metrics.forget_room()
-        with contextlib.suppress(*ERRORS):
+        """Asks once; what was heard before is shown until then, so that no scrape misses it."""
+        try:
             if self._redis is None:
                 self._redis = connect(self._config.redis)
-            for name, server in servers(self._redis):
-                said: Any = server.info("memory")
-                where = name or redacted(self._config.redis.url)
-                self._metrics.redis_used.labels(where).set(said["used_memory"])
-                self._metrics.redis_limit.labels(where).set(said["maxmemory"])
+            memory = {name: server.info("memory") for name, server in servers(self._redis)}
+        except ERRORS:
+            memory = {}
         try:
             if self._admin is None:
                 self._admin = topics.connect(self._config.kafka.client())
-            for served in self._config.streams:
-                self._first_offsets(self._admin, served.stream.name, served.topic)
+            firsts = {
+                served.stream.name: self._first_offsets(self._admin, served.topic)
+                for served in self._config.streams
+            }
         except BrokerError:
+            firsts = {}
             self.close()
+        self._metrics.room(
+            {name or redacted(self._config.redis.url): said for name, said in memory.items()}, firsts
+        )
 
-    def _first_offsets(self, admin: Any, stream: str, topic: str) -> None:
+    @staticmethod
+    def _first_offsets(admin: Any, topic: str) -> dict[int, int]:
         described = topics.describe(admin, [topic])
         partitions = range(described[topic].partitions) if topic in described else range(0)
-        for partition, (first, _) in topics.bounds(admin, topic, partitions).items():
-            self._metrics.first_offset.labels(stream, str(partition)).set(first)
+        return {p: first for p, (first, _) in topics.bounds(admin, topic, partitions).items()}
 
     def close(self) -> None:
         """Closes the connection to the brokers; the next question opens one."""

@@ -24,14 +24,17 @@ def test_every_metric_of_ours_is_in_the_table():
     assert ours == {row.split("`")[1] for row in metrics.table().splitlines()[2:]}
 
 
-def test_what_is_heard_of_the_room_is_dropped():
+def test_what_is_heard_of_the_room_no_more_is_dropped():
     shown = metrics.Metrics()
-    shown.redis_used.labels("redis://a:1").set(3)
-    shown.first_offset.labels("s", "0").set(7)
     asked = (
         ("ldp_worker_redis_used_bytes", {"server": "redis://a:1"}),
+        ("ldp_worker_redis_limit_bytes", {"server": "redis://a:1"}),
         ("ldp_worker_partition_first_offset", {"stream": "s", "partition": "0"}),
     )
-    assert [shown.registry.get_sample_value(*each) for each in asked] == [3, 7]
-    shown.forget_room()
-    assert [shown.registry.get_sample_value(*each) for each in asked] == [None, None]
+    for memory, firsts, values in (
+        ({"redis://a:1": {"used_memory": 3, "maxmemory": 9}}, {"s": {0: 7}}, [3, 9, 7]),
+        ({"redis://a:1": {"used_memory": 4}}, {}, [4, 0, None]),
+        ({}, {"s": {0: 8}}, [None, None, 8]),
+    ):
+        shown.room(memory, firsts)
+        assert [shown.registry.get_sample_value(*each) for each in asked] == values
