@@ -54,7 +54,6 @@ def command(name: str) -> Callable[[_Command], click.Command]:
             from worker.kafka import brokers, topics
             from worker.kafka.errors import BrokerError
             from worker.redis.errors import ERRORS
-            from worker.redis.reaching import Unreachable
 
             try:
                 loaded = load(config)
@@ -72,6 +71,8 @@ def command(name: str) -> Callable[[_Command], click.Command]:
                 complain(f"Kafka: {error}\n{_CHECK}")
                 sys.exit(1)
             except ERRORS as error:
+                from worker.redis.reaching import Unreachable  # which brings the kernels
+
                 why = Unreachable(error, loaded.redis)
                 complain(f"Redis: {why}\n{why.advice}\n{_CHECK}")
                 sys.exit(1)

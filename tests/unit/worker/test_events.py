@@ -190,7 +190,7 @@ class Listening:
             (sample.name.removeprefix("ldp_worker_"), frozenset(sample.labels.items())): sample.value
             for family in self.metrics.registry.collect()
             for sample in family.samples
-            if not sample.name.endswith(("_created", "_bucket"))
+            if sample.name.startswith("ldp_worker_") and not sample.name.endswith(("_created", "_bucket"))
         }
 
 
@@ -306,7 +306,11 @@ def test_how_a_partition_of_windows_stands():
 def test_every_counter_of_a_stream_is_0_before_its_first_event():
     metrics = Metrics()
     metrics.begin("s")
-    counters = {family.name: family for family in metrics.registry.collect() if family.type == "counter"}
+    counters = {
+        family.name: family
+        for family in metrics.registry.collect()
+        if family.type == "counter" and family.name.startswith("ldp_worker_")
+    }
     for name, family in counters.items():
         values = [sample.value for sample in family.samples if sample.name.endswith("_total")]
         assert values, name
