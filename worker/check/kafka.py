@@ -18,6 +18,7 @@ from worker.kafka.errors import BrokerError
 from worker.kafka.reports import Judged, newest_reports
 from worker.kafka.topics import Topic
 from worker.kafka.undecided import LONG_SECONDS, Undecided
+from worker.observe.units import said_seconds
 
 
 def look(
@@ -113,7 +114,7 @@ def judge_undecided(topic: str, held: Sequence[Undecided]) -> list[Finding]:
     findings = []
     for one in held:
         by = f" ({', '.join(one.by)})" if one.by else ""
-        age = "" if one.seconds is None else f", open for {one.seconds:.0f} s,"
+        age = "" if one.seconds is None else f", open for {said_seconds(one.seconds)},"
         text = (
             f"partition {one.partition}: a transaction{by}{age} holds back {one.end - one.first} offset(s) from"
             f" {one.first} on, of whichever producer: they are counted once it ends, and are in no lag until then"

@@ -11,13 +11,13 @@ from redis.sentinel import SentinelConnectionPool
 
 from worker.check.counts import judge_counts
 from worker.check.finding import Finding, Level
-from worker.check.sizes import said_bytes
 from worker.config import Config, Served
 from worker.config import Redis as RedisTable
 from worker.counting import layout
 from worker.counting.head import Head
 from worker.kafka.cluster import Cluster
 from worker.kafka.topics import Topic
+from worker.observe.units import said_bytes
 from worker.redis.advice import ADVICE, advice
 from worker.redis.connecting import Client, connect, servers
 from worker.redis.errors import ERRORS

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 
 from worker.check.clocks import said_clock
 from worker.check.finding import Finding, Level
-from worker.check.sizes import said_bytes
 from worker.config import Config
 from worker.config.windows import duration
 from worker.counting.windows import ALL
 from worker.kafka.topics import Topic
+from worker.observe.units import said_bytes
 
 
 def judge_windows(config: Config, there: Mapping[str, Topic], memory: int) -> list[Finding]:

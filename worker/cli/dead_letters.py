@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from worker.cli.command import command, json_option, reach, show
+from worker.observe.units import said_bytes
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -27,7 +28,9 @@ _SHOWN_BYTES = 256
 @click.option("--value", is_flag=True, help="Show what each record held, too; it may be personal.")
 @json_option
 def dead_letters(config: "Config", stream: str | None, last: int, value: bool, as_json: bool) -> int:
-    """Show the newest dead letters: malformed records, and late ones where streams.late_letters is set.
+    """Show the newest dead letters.
+
+    Malformed records leave one, and late ones where streams.late_letters is set.
 
     Says how often each reason occurs among the newest 1,000 dead letters of each partition of their topic, fewer
     where they are large, then shows the newest of those: when, why, where the record came from, its size. What
@@ -73,15 +76,15 @@ def render(letters: "Sequence[Letter]", last: int, value: bool) -> "RenderableTy
     reasons = _table("reason", "letters")
     for reason, message, n in _counts(letters):
         reasons.add_row(Text.assemble((reason, "bold"), f": {message}"), f"{n:,}")
-    newest = _table("written at", "reason", "record", "bytes")
+    newest = _table("written at", "reason", "record", "size")
     for letter in letters[:last]:
         record = Text(letter.where)
         if value:
             cut = letter.value[:_SHOWN_BYTES]
-            rest = f" … {letter.size - len(cut):,} bytes more" if letter.size > len(cut) else ""
+            rest = f" … {said_bytes(letter.size - len(cut))} more" if letter.size > len(cut) else ""
             record.append(f"\n{printable(cut)}{rest}", style="italic")
         why = f"{letter.reason}: {letter.why}" if letter.why else letter.reason
-        newest.add_row(letter.time, Text(why), record, f"{letter.size:,}")
+        newest.add_row(letter.time, Text(why), record, said_bytes(letter.size))
     title = f"the newest {len(letters):,} dead letters"
     return Group(Text(title, style="bold"), reasons, Text(), newest)
 
@@ -91,7 +94,7 @@ def _table(*headings: str) -> "Table":
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for heading in headings:
-        right = heading in ("letters", "bytes")
+        right = heading in ("letters", "size")
         table.add_column(heading, justify="right" if right else "left", overflow="fold")
     return table
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 @command("document")
 @stream_option
 def document(config: "Config", stream: str | None) -> int:
-    """Print the public document of a stream, which clients need.
+    """Print the public document of a stream.
 
     As ldp document writes it, so that a file of it is what ldp perturb --document takes. The fingerprint, which each
     report names, goes to stderr.

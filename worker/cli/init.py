@@ -12,9 +12,10 @@ from worker.cli.command import cli, complain
 @cli.command("init")
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False), default=Path("worker.toml"))
 def init(file: Path) -> None:
-    """Write a configuration to begin with: every key, with its default.
+    """Write a configuration to begin with, commented.
 
-    FILE, ./worker.toml unless it is named, must not be there yet.
+    Every key is in it, with its default. FILE, ./worker.toml unless it is named,
+    must not be there yet.
     """
     text = files("worker").joinpath("config", "template.toml").read_text(encoding="utf-8")
     try:

@@ -9,6 +9,7 @@ import click
 
 from worker.cli.command import amount, complain, reach
 from worker.cli.shown import document, foreign, wholeness
+from worker.observe.units import said_seconds
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -130,7 +131,7 @@ def render(
             stream.name,
             f"{snapshot.sequence:,}",
             f"{snapshot.reports:,}",
-            f"{age:.0f} s",
+            said_seconds(age),
             Text(_commonest(snapshot)),
             whole if warning is None else Text(warning, style="bold red"),
         )

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 @click.argument("stream")
 @click.option("--yes", is_flag=True, help="Delete it; without this it is only said what there is.")
 def remove(config: "Config", stream: str, yes: bool) -> int:
-    """Delete what is kept of a stream: its counts, its snapshots, its group.
+    """Delete the counts, snapshots and group of a stream.
 
     STREAM is a name; it need not be in the configuration any more. Deleted are the keys in Redis, the messages on the
     snapshot topic (by tombstones, in one transaction), and the consumer group with its offsets. The topic of reports

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from worker.cli.command import amount
+from worker.observe.units import said_seconds
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -126,7 +127,7 @@ def render(
     from ldp.table import most_frequent
 
     window, number, reports = snapshot.window, snapshot.sequence, amount(snapshot.reports, "report")
-    title = f"{snapshot.stream}: snapshot {number}, {reports}, {age_seconds:.0f} s old, {wholeness(snapshot)}"
+    title = f"{snapshot.stream}: snapshot {number}, {reports}, {said_seconds(age_seconds)} old, {wholeness(snapshot)}"
     if window.start is not None:
         title = (
             f"{window.name} from {date(window.start)} to {date(window.end)}, {state(window, lines)}\n{title}"

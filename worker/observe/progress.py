@@ -12,6 +12,7 @@ from enum import Enum
 
 from worker.counting.ports import Unavailable
 from worker.kafka import brokers
+from worker.observe.units import said_seconds
 from worker.redis import advice as redis
 
 READY_TIMEOUT_SECONDS = 20.0
@@ -124,7 +125,8 @@ class Progress:
         failing = sorted(self._failing.copy().items(), key=lambda item: item[1].since)
         for step, failure in failing:
             if step is Step.SERVE or now - failure.since > READY_TIMEOUT_SECONDS:
-                return f"{step.what} has failed for {now - failure.since:.0f} s ({failure.why}): {step.todo}"
+                return f"{step.what} has failed for {said_seconds(now - failure.since)} ({failure.why}): {step.todo}"
         if now - self.stepped > READY_TIMEOUT_SECONDS:
-            return f"no step has come to its end for {now - self.stepped:.0f} s: a broker or Redis is slow to answer"
+            age = said_seconds(now - self.stepped)
+            return f"no step has come to its end for {age}: a broker or Redis is slow to answer"
         return self.state

@@ -1,0 +1,31 @@
+"""Units: sizes and ages, as people read them, one way everywhere."""
+
+from itertools import pairwise
+
+
+def said_bytes(count: int) -> str:
+    """Says how many bytes, in the largest unit of which there is one at least.
+
+    Example:
+        >>> said_bytes(800), said_bytes(3 << 19)
+        ('800 B', '1.5 MiB')
+    """
+    for unit, power in (("GiB", 30), ("MiB", 20), ("KiB", 10)):
+        if count >= 1 << power:
+            return f"{count / (1 << power):.1f} {unit}"
+    return f"{count} B"
+
+
+def said_seconds(seconds: float) -> str:
+    """Says an age: whole seconds up to two minutes, then the two largest units.
+
+    Example:
+        >>> said_seconds(7.4), said_seconds(119), said_seconds(200), said_seconds(7_500), said_seconds(266_400)
+        ('7 s', '119 s', '3 min 20 s', '2 h 5 min', '3 d 2 h')
+    """
+    left = round(seconds)
+    if left < 120:
+        return f"{left} s"
+    units = pairwise((("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1)))
+    (large, size), (small, part) = next(pair for pair in units if left >= pair[0][1])
+    return f"{left // size} {large} {left % size // part} {small}"
