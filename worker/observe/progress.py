@@ -21,6 +21,8 @@ READY_TIMEOUT_SECONDS = 20.0
 SERVING = "serving"
 """What a stream says of itself when all is well."""
 
+_RIGHTS = {"AuthorizationFailed": brokers.advice("AuthorizationFailed"), "NoPermissionError": redis.RIGHTS}
+"""What to do where a right is missing, whatever the step, by a sign in why it failed."""
 _REDIS = "see that Redis answers, has room and takes writes"
 
 
@@ -125,7 +127,10 @@ class Progress:
         failing = sorted(self._failing.copy().items(), key=lambda item: item[1].since)
         for step, failure in failing:
             if step is Step.SERVE or now - failure.since > READY_TIMEOUT_SECONDS:
-                return f"{step.what} has failed for {said_seconds(now - failure.since)} ({failure.why}): {step.todo}"
+                todo = next((todo for sign, todo in _RIGHTS.items() if sign in failure.why), step.todo)
+                return (
+                    f"{step.what} has failed for {said_seconds(now - failure.since)} ({failure.why}): {todo}"
+                )
         if now - self.stepped > READY_TIMEOUT_SECONDS:
             age = said_seconds(now - self.stepped)
             return f"no step has come to its end for {age}: a broker or Redis is slow to answer"

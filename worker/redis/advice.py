@@ -12,7 +12,8 @@ _CERTIFICATE = (
     "Redis refuses this client's certificate, or wants one: correct redis.ssl_certfile and redis.ssl_keyfile"
 )
 _TLS = "Redis hangs up on this client, it may want TLS: write rediss:// in redis.url, or correct its port"
-_RIGHTS = "allow this user the commands and keys that worker/README.md lists, by ACL SETUSER"
+RIGHTS = "allow this user the commands and keys that worker/README.md lists, by ACL SETUSER"
+"""Where a user lacks a right."""
 _CLUSTER = "this is a node of a cluster: write redis+cluster:// in redis.url"
 _ADVICE = {
     "mismatch": "let redis.url, and what Sentinels or a cluster announce, name the server as its certificate does",
@@ -25,8 +26,8 @@ _ADVICE = {
     "invalid username-password": "correct redis.password, or the user in redis.url",
     "HELLO must be called": "Redis asks for a password: set redis.password",
     "Authentication required": "Redis asks for a password: set redis.password",
-    "NoPermissionError": _RIGHTS,
-    "The user executing the script": _RIGHTS,
+    "NoPermissionError": RIGHTS,
+    "The user executing the script": RIGHTS,
     "'SENTINEL'": "this is no Sentinel: correct the ports in redis.url, or write redis:// there",
     "unknown command": "this seems to be a Sentinel: write redis+sentinel:// in redis.url, and the master's name",
     "does not know": "let redis.url end with the name that the Sentinels have for the master",

@@ -87,3 +87,16 @@ def test_point_10_an_error_that_is_tried_again_is_said_at_once(progress, now):
 def test_point_8_the_patience_is_stated():
     readme = (Path(__file__).parents[3] / "README.md").read_text(encoding="utf-8")
     assert re.search(rf"has failed for longer than\s+{READY_TIMEOUT_SECONDS:g} seconds", readme)
+
+
+def test_a_missing_right_is_what_to_grant_whatever_the_step(progress, now):
+    for step, why, todo in (
+        (Step.SERVE, "GroupAuthorizationFailedError: [Error 30] Not authorized", "by the brokers' ACLs"),
+        (Step.PUBLISH, "TransactionalIdAuthorizationFailedError", "by the brokers' ACLs"),
+        (Step.COMMIT, "Redis: NoPermissionError", "by ACL SETUSER"),
+    ):
+        progress.failed(step, why)
+        pass_time(progress, now, READY_TIMEOUT_SECONDS + 1)
+        assert f"({why}): allow this user" in progress.says() and progress.says().endswith(todo)
+        progress.over(step)
+        progress.over(step)
