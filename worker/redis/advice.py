@@ -22,7 +22,7 @@ _ADVICE = {
     "wrong version number": _PLAIN,
     "record layer failure": _PLAIN,
     "EOF occurred in violation": _CERTIFICATE,
-    "alert": _CERTIFICATE,
+    " alert ": _CERTIFICATE,
     "invalid username-password": "correct redis.password, or the user in redis.url",
     "HELLO must be called": "Redis asks for a password: set redis.password",
     "Authentication required": "Redis asks for a password: set redis.password",
