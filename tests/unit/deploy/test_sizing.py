@@ -1,0 +1,209 @@
+"""What deploy/README.md says of sizes is what its commands print, and what they print is what the code makes."""
+
+import json
+import math
+import re
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import ldp
+from deploy.sizing import __main__ as tables
+from deploy.sizing import formulas as sizing
+from ldp.plan import plan
+from ldp.snapshot import FLOAT64, JSON, Cut, encode, take
+from worker.config import parse
+from worker.counting import layout
+from worker.counting.lineage import lineage_of
+from worker.counting.partition import Cell, PartitionState
+from worker.counting.windows import ALL, Pane
+
+ROOT = Path(__file__).parents[3]
+README = (ROOT / "deploy" / "README.md").read_text(encoding="utf-8")
+SECTION = README[README.index("## How much it takes") : README.index("## Backup and restore")]
+
+
+def load(protocol, d, *reports, partitions=1):
+    return sizing.Load("a test", ldp.oracle(protocol, "1", d), partitions, reports)
+
+
+def printed(capsys, monkeypatch, *options):
+    monkeypatch.setattr(sys, "argv", ["sizing", *options])
+    tables.main()
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize("options", [(), ("--paper",)])
+def test_the_tables_are_what_the_commands_print(options, capsys, monkeypatch):
+    assert printed(capsys, monkeypatch, *options) in SECTION
+    assert f"\n.venv/bin/python {' '.join(['-m deploy.sizing', *options])}\n" in SECTION
+
+
+def test_streams_of_a_configuration_have_their_panes_and_periods(tmp_path, capsys, monkeypatch):
+    toml = tmp_path / "worker.toml"
+    toml.write_text(
+        'commit_every_seconds = 2.0\nsnapshots.every_seconds = 30.0\n[[streams]]\nname = "colours"\ntopic = "t"\n'
+        'protocol = "grr"\nepsilon = "1"\ndomain_size = 3\nwindows = ["1h", "24h every 1h"]\n',
+        encoding="utf-8",
+    )
+    out = printed(capsys, monkeypatch, "--config", str(toml), "--rate", "2000", "--partitions", "6")
+    (served,) = parse(toml.read_text(encoding="utf-8")).streams
+    (row,) = [line for line in out.splitlines() if line.startswith("| colours ")]
+    panes = served.cost.panes // 2
+    assert f"| `grr`, 3 | 2,000, 6, {panes} panes each | 2 s, 30 s |" in row
+    assert next(tables.configured(toml, 2000, 6)).due == 1 + served.cost.open
+
+
+@pytest.mark.parametrize(
+    ("protocol", "d", "reports"),
+    [("grr", 10, 300), ("olh", 1024, 100), ("olh", 1024, 50_000), ("grr", 3, 10**10), ("pgr", 1024, 10**6)],
+)
+def test_a_blob_has_so_many_bytes(protocol, d, reports):
+    """Of the state in which one counter has all that a report can be likely to add to it."""
+    given = load(protocol, d, reports)
+    stream = ldp.Stream("s", given.oracle)
+    state = PartitionState.fresh(stream, 0)
+    counts = stream.oracle.zeros()
+    counts[0] = math.ceil(reports * sizing.chance(given.oracle))
+    state.cells[ALL] = Cell(reports, counts)
+    before = layout.initial(lineage_of("g", stream, "t"), state)
+    _, blobs = layout.dump(state, before, "0" * 32)
+    assert (len(blobs[ALL]),) == given.blobs
+
+
+@pytest.mark.parametrize("protocol", ["grr", "olh", "oue", "subset", "hadamard", "pgr"])
+def test_no_counter_has_more_than_its_width_holds(protocol):
+    """All users have one value, the worst that there can be."""
+    oracle, rng = ldp.oracle(protocol, "1", 40), np.random.default_rng(3)
+    for reports in (100, 600, 60_000):
+        state = oracle.zeros()
+        oracle.accumulate(state, oracle.perturb(np.zeros(reports, np.int64), rng=rng))
+        assert state.max() < 1 << 8 * sizing.width(oracle, reports)
+
+
+def test_what_is_sent_for_a_cell_and_named_of_it_is_what_the_layout_makes():
+    stream = ldp.Stream("sized-10", ldp.GRR("1", 10))
+    state = PartitionState.fresh(stream, 0)
+    flush, before = "0" * 32, layout.initial(lineage_of("sized", stream, "b" * 22), state)
+    sizes = []
+    for panes in (0, 1):
+        names = [str(Pane(490_000 * 3_600_000 + i, 3_600_000)) for i in range(panes)]
+        state.cells |= {name: Cell(5, state.cells[ALL].state) for name in names}
+        state.changed = {ALL, *names}
+        after, _ = layout.dump(state, before, flush)
+        fields = layout.fields(after)
+        sizes.append(sum(len(fields[name]) for name in ("blobs", "totals", "offset", "flush")))
+    assert pytest.approx(sizes[1] - sizes[0], abs=3) == sizing.COMMIT_NAMED
+    keys = [
+        key("sized-10", 0, *rest)
+        for key, *rest in ((layout.staged_key, flush, names[0]), (layout.cell_key, names[0]))
+    ]
+    # the staged key twice, as SET has it and the script; and "EX 600", and the lengths before each
+    lengths = 2 * len(keys[0]) + len(keys[1])
+    assert lengths < sizing.COMMIT_CHANGED < lengths + 100
+    assert len(keys[1]) + len(names[0]) < sizing.CELL_KEY + sizing.CUT_NAMED
+
+
+@pytest.mark.parametrize(("d", "partitions"), [(1_024, 1), (1_024, 200), (9_000, 3)])
+def test_a_snapshot_has_so_many_bytes(d, partitions):
+    given = load("olh", d, 10**6, partitions=partitions)
+    stream = ldp.Stream("s", given.oracle)
+    counts = np.random.default_rng(1).binomial(10**6, float(given.oracle.q), d)
+    cut = Cut(dict.fromkeys(range(partitions), 1_000_000), {})
+    bodies = encode(take(stream, stream.oracle.estimate(counts, 10**6), cut, 1))
+    texts = [json.loads(part.body) for part in bodies if part.content_type == JSON]
+    numbers = [
+        number for text in texts for name in ("frequencies", "low", "high") for number in text.get(name) or ()
+    ]
+    written = [len(repr(number)) + 1 for number in numbers]
+    beside = sum(len(part.body) for part in bodies if part.content_type == JSON) - sum(written)
+    assert given.snapshot_bytes - given.vector_bytes == pytest.approx(beside, rel=0.12)
+    if d > 8_192:
+        assert numbers == []
+        assert given.vector_bytes == sum(len(part.body) for part in bodies if part.content_type == FLOAT64)
+    else:
+        assert len(numbers) == sizing.VECTORS * d
+        zeros = numbers.count(0.0)
+        assert 0 < zeros < len(numbers)
+        assert min(written) == 4 < sizing.NUMBER < (sum(written) - 4 * zeros) / (len(numbers) - zeros)
+
+
+def test_what_a_record_takes_is_what_the_other_page_says():
+    page = (ROOT / "README.md").read_text(encoding="utf-8")
+    for protocol, name in ((2, "pgr"), (5, "olh")):
+        rows = re.findall(r"^\| (one report|100 reports) \|(.*)\|$", page, re.MULTILINE)
+        for batch, (_, cells) in zip((1, 100), rows, strict=True):
+            said = float(cells.split("|")[0 if protocol == 2 else 3])
+            rate = sizing.Load("s", ldp.oracle(name, "1", 1024), 1, (1,), rate=1.0, batch=batch)
+            assert rate.topic_bytes_a_second == pytest.approx(said, abs=0.15)
+
+
+def test_the_transform_is_that_of_the_plan():
+    for row in plan("1", 1000, 10**6).rows:
+        oracle = ldp.oracle(row.protocol, "1", 1000)
+        steps = sizing.Load("s", oracle, 1, (1,)).steps
+        assert round(steps) == row.decode_steps
+        assert 8 * oracle.state_size == row.state_bytes
+
+
+FORMULAS = {
+    "Redis keeps": f"P·({sizing.KEYS} + C·({sizing.OBJECT} + {sizing.CELL_KEY} + a(48 + wK + {sizing.SDS})))",
+    "into Redis, a commit": f"P·({sizing.COMMIT} + {sizing.COMMIT_NAMED}·C + c·({sizing.COMMIT_CHANGED} + 48 + wK))",
+    "out of Redis, a snapshot": f"P·({sizing.CUT} + C·({sizing.CUT_NAMED} + 48 + wK))",
+    "a snapshot's bodies": f"{sizing.VECTORS}·v·d + 12·({sizing.BODY} + {sizing.OFFSET}·P)",
+    "a commit, CPU": "P·(.3 ms + c·(25 µs + K·(1 + .7w) ns))",
+    "a snapshot, CPU": "7.5 ms + P·.26 ms + PCK·r + 12 µs·min(d, 1,800) + .65 µs·d + 4.6 ns·K log₂ K",
+    "the publisher's memory": "235 MB + 8·PCK + 350·d + 40·K",
+}
+"""As the page has them."""
+
+
+def test_the_formulas_are_those_of_the_code():
+    """Each is computed here as the page says it."""
+    rows = dict(re.findall(r"^\| ([^|]+) \| ([^|]+) \| \d+ % \|", SECTION, re.MULTILINE))
+    assert {name: rows[name] for name in FORMULAS} == FORMULAS
+    for name, d, reports, partitions, r in (("pgr", 10**6, 10**6, 7, 16e-9), ("olh", 1_024, 10**4, 3, 5e-9)):
+        given = load(name, d, reports, reports, partitions=partitions)
+        oracle, P, C, c = given.oracle, partitions, 2, 1
+        K, w = oracle.state_size, {"pgr": 1, "olh": 2}[name]
+        assert layout.HEADER_BYTES == 48
+        blob = 48 + w * K
+        a = sizing.allocated(blob + 10)
+        assert given.redis_bytes == P * (880 + C * (16 + 120 + a))
+        assert given.commit_bytes(1) == P * (565 + 60 * C + c * (235 + blob))
+        assert given.cut_bytes == P * (534 + C * (86 + blob))
+        assert given.commit_seconds(1) == pytest.approx(
+            P * (0.3e-3 + c * (25e-6 + K * (1 + 0.7 * w) * 1e-9)), rel=1e-3
+        )
+        steps = K * math.log2(K) if name == "pgr" else 0
+        values = 12e-6 * min(d, 1_800) + 0.65e-6 * d + 4.6e-9 * steps
+        assert given.publish_seconds == pytest.approx(7.5e-3 + P * 0.26e-3 + P * C * K * r + values)
+        memory = 235e6 + 8 * P * C * K + 350 * d + (40 * K if name == "pgr" else 0)
+        assert given.publisher_bytes == pytest.approx(memory)
+        assert given.worker_bytes == pytest.approx(memory + 40e6 + 8 * P * C * K)
+
+
+def test_what_is_concluded_on_paper_is_what_the_numbers_say():
+    pgr, hadamard, *_ = (tables.Load.of(o.name, o, tables.RATE, tables.PARTITIONS) for o in tables.PAPER)
+    text = " ".join(SECTION.split())
+    assert f"10⁹ / 86,400 = {tables.RATE:,.0f} a second" in text
+    assert f"r·P·K = {pgr.cut_seconds:.0f} s of `pgr`, {hadamard.cut_seconds:.1f} s of `hadamard`" in text
+    assert f"8·P·K = {8 * pgr.counters / 1e9:.0f} GB" in text
+    most = 5 / 16e-9
+    assert round(most / 1e8) == 3
+    assert f"T / r: 3·10⁸ counters at T = 5 s and r = 16 ns, {most / pgr.oracle.state_size:.0f} part" in text
+    assert f"about {pgr.redis_bytes / 8e6:.0f} MB of `pgr`" in text
+    assert f"{pgr.cut_bytes / 1e9:.1f} GB of `pgr` are {8 * pgr.cut_bytes / 10e9:.0f} s of 10 Gbit/s" in text
+    assert f"each takes {pgr.commit_bytes(1) / 60 / 8e6:.0f} MB/s" in text
+    assert f"{pgr.commit_bytes(1) / 1e9:.1f} GB/s in all" in text
+    errors = [math.sqrt(tables.variance(oracle)) for oracle in tables.PAPER]
+    assert round(100 * (errors[0] / errors[2] - 1)) == 1
+    assert 12 <= 100 * (errors[1] / errors[2] - 1) < 13
+    assert f"K = {pgr.oracle.state_size / 1e6:.1f}·d" in text
+    assert 1.2 < (errors[1] / errors[0]) ** 2 < 1.3
+    words = next(each for each in tables.cases() if each.name == "words")
+    assert (
+        f"each is {words.topic_bytes / 1e6:.1f} MB, {words.topic_bytes * 17_280 / 1e9:.0f} GB a day" in text
+    )
