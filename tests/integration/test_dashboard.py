@@ -1,40 +1,25 @@
 """Every query of the dashboard and every alert's expression has data in a Prometheus that scrapes real workers."""
 
 import json
-import re
 from functools import partial
 from pathlib import Path
 
 import pytest
-from ruamel.yaml import YAML
 
 from deploy.local import services
 from tests import prometheus
+from tests.alerts.rules import RULES, alerts, rules
 from tests.integration.harness import Sending, World, until
 
 pytestmark = pytest.mark.integration
 
 DEPLOY = Path(services.__file__).parent.parent
 DASHBOARD = json.loads((DEPLOY / "grafana/dashboards/ldp-worker.json").read_text(encoding="utf-8"))
-RULES = DEPLOY / "prometheus/rules.yml"
 QUERIES = {
     f"{panel['title']}, {target['refId']}": target["expr"]
     for panel in DASHBOARD["panels"]
     for target in panel.get("targets", [])
 }
-ALERTS = {
-    rule["alert"]: rule["expr"]
-    for group in YAML(typ="safe").load(RULES)["groups"]
-    for rule in group["rules"]
-    if "alert" in rule
-}
-
-
-def left_of_threshold(alert: str) -> str:
-    """An alert's expression without its threshold: what there is to compare, whether or not it is time to worry."""
-    found = re.fullmatch(r"(.+) (?:>|<|==) [\d.]+", alert, re.DOTALL)
-    assert found is not None, f"an alert is to end with its threshold: {alert}"
-    return found[1]
 
 
 def test_every_query_returns_data_from_real_workers(local_services, tmp_path):
@@ -51,7 +36,7 @@ def test_every_query_returns_data_from_real_workers(local_services, tmp_path):
         workers = [world.launch(None, "--processes", "2"), *world.start()]
         wanted = {
             **{name: for_grafana(query, world.name) for name, query in QUERIES.items()},
-            **{name: left_of_threshold(alert) for name, alert in ALERTS.items()},
+            **{name: alert.left for name, alert in alerts().items()},
         }
         targets = [f"127.0.0.1:{worker.port()}" for worker in workers]
         with prometheus.running(tmp_path, targets, RULES) as scraper, Sending(world) as sending:
@@ -72,7 +57,8 @@ def test_every_query_returns_data_from_real_workers(local_services, tmp_path):
             assert {"base", "norm-sub", "power-ns"} <= set(methods)
             assert scraper.get("label/stream/values", match="ldp_worker_stream_up") == [world.name]
             evaluated = [rule for group in scraper.get("rules")["groups"] for rule in group["rules"]]
-            assert {rule["name"]: rule["health"] for rule in evaluated} == dict.fromkeys(ALERTS, "ok")
+            named = [rule.get("record") or rule["alert"] for rule in rules()]
+            assert {rule["name"]: rule["health"] for rule in evaluated} == dict.fromkeys(named, "ok")
 
 
 def for_grafana(query: str, stream: str) -> str:

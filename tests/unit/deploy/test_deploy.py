@@ -18,6 +18,7 @@ from ruamel.yaml import YAML
 
 from deploy.local import services
 from tests import conftest, prometheus
+from tests.alerts.rules import RULES, rules
 from worker import cli, config
 from worker.config import schema
 from worker.observe import merged
@@ -32,7 +33,6 @@ SERVICES: dict[str, dict[str, Any]] = STACK["services"]
 DASHBOARD = json.loads((DEPLOY / "grafana/dashboards/ldp-worker.json").read_text(encoding="utf-8"))
 PANELS = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
 SCHEMA = json.loads((ROOT / "tests/vectors/grafana-dashboard.schema.json").read_text(encoding="utf-8"))
-RULES = DEPLOY / "prometheus" / "rules.yml"
 RULES_TESTS: list[dict[str, Any]] = YAML(typ="safe").load(DEPLOY / "prometheus" / "rules_test.yml")["tests"]
 
 
@@ -213,9 +213,27 @@ def test_promtool_accepts_configuration_and_rules() -> None:
 def test_every_alert_fires_when_it_should_and_only_then() -> None:
     run([prometheus.installed("promtool"), "test", "rules", "rules_test.yml"], DEPLOY / "prometheus")
     cases = [case for test in RULES_TESTS for case in test["alert_rule_test"]]
-    alerts = {rule["alert"] for group in YAML(typ="safe").load(RULES)["groups"] for rule in group["rules"]}
+    alerts = {rule["alert"] for rule in rules() if "alert" in rule}
     assert {case["alertname"] for case in cases if case.get("exp_alerts")} == alerts
     assert {case["alertname"] for case in cases if not case.get("exp_alerts")} == alerts
+
+
+def test_every_recorded_series_is_tested_named_as_it_should_be_and_used() -> None:
+    recorded = {rule["record"]: rule["expr"] for rule in rules() if "record" in rule}
+    tested = " ".join(case["expr"] for test in RULES_TESTS for case in test.get("promql_expr_test", []))
+    queries = [target["expr"] for panel in PANELS for target in panel["targets"]]
+    asked = " ".join([*queries, *(rule["expr"] for rule in rules())])
+    levels = {"stream": ["stream"], "stream_partition": ["stream", "partition"], "server": ["server"]}
+    readme = (DEPLOY / "README.md").read_text(encoding="utf-8")
+    for name, expression in recorded.items():
+        level, metric, operations = name.split(":")
+        assert metric.startswith("ldp_worker_")
+        assert operations
+        assert f"by ({', '.join(levels[level])})" in expression
+        assert name in tested
+        assert name in asked
+        assert f"| `{name}` |" in readme
+    assert set(re.findall(r"\b[a-z_]+:\w+:\w+", asked)) <= recorded.keys()
 
 
 @pytest.mark.parametrize(
@@ -229,15 +247,15 @@ def test_every_alert_fires_when_it_should_and_only_then() -> None:
     ],
 )
 def test_point_10_what_stands_still_alerts(alert: str, severity: str) -> None:
-    rules = [rule for group in YAML(typ="safe").load(RULES)["groups"] for rule in group["rules"]]
-    assert {rule["alert"]: rule["labels"]["severity"] for rule in rules}.get(alert) == severity
+    assert {rule["alert"]: rule["labels"]["severity"] for rule in rules() if "alert" in rule}.get(
+        alert
+    ) == severity
     cases = [case for test in RULES_TESTS for case in test["alert_rule_test"] if case["alertname"] == alert]
     assert {bool(case.get("exp_alerts")) for case in cases} == {True, False}
 
 
 def test_every_alert_has_its_paragraph_in_the_runbook() -> None:
-    rules = [rule for group in YAML(typ="safe").load(RULES)["groups"] for rule in group["rules"]]
-    urls = {rule["alert"]: rule["annotations"]["runbook_url"] for rule in rules}
+    urls = {rule["alert"]: rule["annotations"]["runbook_url"] for rule in rules() if "alert" in rule}
     assert urls == {alert: f"deploy/README.md#{alert.lower()}" for alert in urls}
     runbook = (DEPLOY / "README.md").read_text(encoding="utf-8").partition("## Runbook")[2]
     assert sorted(re.findall(r"(?m)^### (\w+)$", runbook)) == sorted(urls)
@@ -255,7 +273,8 @@ def test_prometheus_scrapes_both_workers_as_the_job_that_the_alerts_know() -> No
 
 
 def names(text: str) -> set[str]:
-    return set(re.findall(r"\bldp_worker_\w+", text))
+    """The metrics that are named, and not within the names of recorded series."""
+    return set(re.findall(r"(?<![\w:])ldp_worker_\w+(?!:)", text))
 
 
 def test_dashboard_and_alerts_use_only_metrics_that_there_are() -> None:
@@ -270,8 +289,7 @@ def test_dashboard_and_alerts_use_only_metrics_that_there_are() -> None:
     exposed = {family.name + suffix for family in families for suffix in suffixes[family.type]}
     queries = [target["expr"] for panel in PANELS for target in panel["targets"]]
     assert names("\n".join(queries)) <= exposed
-    rules = [rule["expr"] for group in YAML(typ="safe").load(RULES)["groups"] for rule in group["rules"]]
-    assert names("\n".join(rules)) <= exposed
+    assert names("\n".join(rule["expr"] for rule in rules())) <= exposed
 
 
 # --- Grafana ------------------------------------------------------------------------------------------------
@@ -318,7 +336,7 @@ def test_variables_are_declared_and_every_query_is_of_one_stream() -> None:
     for panel in PANELS:
         for target in panel["targets"]:
             used = set(re.findall(r"\$(\w+)", target["expr"])) - {"__rate_interval"}
-            assert "stream" in used, panel["title"]
+            assert "stream" in used or target["expr"].startswith("server:"), panel["title"]
             assert used <= declared, panel["title"]
 
 
