@@ -62,11 +62,13 @@ class Prometheus:
 
 
 @contextlib.contextmanager
-def running(folder: Path, targets: Sequence[str], rules: Path) -> Iterator[Prometheus]:
-    """A Prometheus that scrapes these every second, as the job that the alerts know, until the end of the block."""
+def running(
+    folder: Path, targets: Sequence[str], rules: Path, scrape: str = "1s", evaluate: str = "1s"
+) -> Iterator[Prometheus]:
+    """A Prometheus that scrapes these so often, as the job that the alerts know, until the end of the block."""
     (port,) = free_ports(1)
     config = {
-        "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
+        "global": {"scrape_interval": scrape, "evaluation_interval": evaluate},
         "rule_files": [str(rules)],
         "scrape_configs": [{"job_name": JOB, "static_configs": [{"targets": list(targets)}]}],
     }
