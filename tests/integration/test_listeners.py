@@ -306,6 +306,8 @@ def test_point_17_run_says_it_and_goes_on_trying(secure, tmp_path):
             assert reason in event["error"], case
             assert advice in event["todo"], case
             assert worker.alive()
+            assert worker.metric("errors_total", step="connect") > 0
+            assert [sample.value for sample in worker.samples("publisher")] == [0]
             log = worker.log.read_text()
             assert not any(word in log for word in (WRONG, secure.password, secure.tokens.secret))
 

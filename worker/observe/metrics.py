@@ -193,15 +193,22 @@ class Metrics:
                 self.first_offset.labels(stream, str(partition)).set(first)
 
     def begin(self, stream: str) -> None:
-        """Shows a stream's counters at 0 before their first event, so that a rate sees that event."""
+        """Shows a stream's counters at 0 before their first event, so that a rate sees it; nobody publishes yet."""
         self.up.labels(stream).set(1)
+        self.publisher.labels(stream).set(0)
         for metric, values in (
             (self.records, ("accepted", "rejected")),
             (self.rejected, tuple(REASONS)),
             (self.late, (*AGES, OLDER)),
             (self.claims, ("fresh", "resume", "gap")),
             (self.commits, ("done", "lineage", "fenced", "forked", "unstaged")),
-            (self.errors, ("poll", "claim", "commit", "compare", "publish", "recommend", "serve")),
+            (
+                self.errors,
+                (
+                    *("reach", "connect", "poll", "claim", "commit"),
+                    *("compare", "publish", "recommend", "serve"),
+                ),
+            ),
         ):
             for value in values:
                 metric.labels(stream, str(value))

@@ -229,6 +229,7 @@ class StreamWorker:
             with self.progress.attempt(Step.REACH):
                 return reaching.reach(self._config.redis, layout.meta_key(self.name, 0))
         except reaching.Unreachable as error:
+            self._metrics.errors.labels(self.name, "reach").inc()
             self._logger.warning("redis.unavailable", error=str(error), todo=error.advice)
             return None
 
@@ -255,6 +256,7 @@ class StreamWorker:
                         raise
                 return log, dead_letters
             except Unavailable as error:
+                self._metrics.errors.labels(self.name, "connect").inc()
                 self._logger.warning("kafka.unavailable", error=f"{error}{reason}", todo=reason.advice)
                 return None
 
