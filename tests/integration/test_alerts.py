@@ -1,0 +1,436 @@
+"""Every alert fires in a real Prometheus when what it is for happens to real workers, and goes when it is mended.
+
+The rules are the shipped ones, sped up: see `sped_up`. How long each waits in truth is held by ``rules_test.yml``. The
+streams share a broker, a Redis and a Prometheus; to each something else happens, all at once.
+"""
+
+import contextlib
+import json
+import os
+import re
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from kafka import TopicPartition
+from kafka.admin import ConfigResource, ConfigResourceType
+
+from deploy.local.services import Services, free_ports
+from ldp import frames
+from tests import prometheus
+from tests.alerts.rules import alerts, groups
+from tests.integration.harness import EVENT_TIME, Sending, World, batches, until
+from tests.integration.harness.processes import Worker
+from tests.integration.harness.proxy import Proxy
+from tests.integration.harness.truth import support
+from tests.soak.stage import before
+
+pytestmark = pytest.mark.integration
+
+FASTER = 20
+"""So many times sooner than the shipped ones these fire."""
+AGES = ("LdpSnapshotOld", "LdpLagging", "LdpWindowsHeldBack")
+"""Alerts whose threshold is an age."""
+_UNITS = {"s": 1, "m": 60, "h": 3600}
+_TIMEOUT = 120.0
+
+
+def sped_up() -> dict[str, Any]:
+    """The shipped rules; each `for`, each range and each threshold that is an age is 20 times as short, no more."""
+
+    def shorter(length: str) -> str:
+        return f"{int(length[:-1]) * _UNITS[length[-1]] * 1000 // FASTER}ms"
+
+    found = groups()
+    for group in found:
+        for rule in group["rules"]:
+            rule["expr"] = re.sub(r"\[(\d+[smh])\]", lambda range_: f"[{shorter(range_[1])}]", rule["expr"])
+            if "for" in rule:
+                rule["for"] = shorter(rule["for"])
+            if rule.get("alert") in AGES:
+                rule["expr"] = re.sub(r"(\d+)$", lambda age: f"{int(age[1]) / FASTER:g}", rule["expr"])
+    return {"groups": found}
+
+
+@dataclass
+class Watch:
+    """What fires, as a thread sees that asks Prometheus again and again.
+
+    Attributes:
+        scraper: whom it asks.
+        now: what fires, each as its name and its labels.
+        ever: the same, of all times.
+        looks: how often it asked.
+    """
+
+    scraper: prometheus.Prometheus
+    now: list[tuple[str, dict[str, str]]] = field(default_factory=list)
+    ever: dict[str, list[dict[str, str]]] = field(default_factory=dict)
+    looks: int = 0
+    _ends: threading.Event = field(default_factory=threading.Event)
+
+    def __enter__(self) -> "Watch":
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ends.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._ends.wait(0.5):
+            found = []
+            for alert in self.scraper.get("alerts")["alerts"]:
+                if alert["state"] == "firing":
+                    labels = dict(alert["labels"])
+                    name = labels.pop("alertname")
+                    found.append((name, labels))
+                    if labels not in self.ever.setdefault(name, []):
+                        self.ever[name].append(labels)
+            self.now = found
+            self.looks += 1
+
+    def fires(self, name: str, **labels: str) -> bool:
+        """Whether an alert fires with these labels among its own."""
+        return any(name == each and labels.items() <= of.items() for each, of in self.now)
+
+    def fired(self, name: str, **labels: str) -> None:
+        """Waits until it does."""
+        until(lambda: self.fires(name, **labels), f"{name} {labels} fires, beside {self.now}", _TIMEOUT)
+
+    def resolved(self, name: str, **labels: str) -> None:
+        """Waits until it does no more."""
+        until(lambda: not self.fires(name, **labels), f"{name} {labels} is resolved", _TIMEOUT)
+
+
+@dataclass
+class Stage:
+    """What alerts are provoked on.
+
+    Attributes:
+        services: the broker and the Redis.
+        kafka_proxy: another way to the broker.
+        folder: for all that there is.
+        stack: ends all.
+        ports: where workers answer.
+        worlds: the streams.
+        watch: sees what fires, once there are workers.
+    """
+
+    services: Services
+    kafka_proxy: Proxy
+    folder: Path
+    stack: contextlib.ExitStack
+    ports: list[int] = field(default_factory=list)
+    worlds: list[World] = field(default_factory=list)
+    watch: Watch = field(init=False)
+
+    def stream(self, name: str, redis_url: str | None = None, **more: Any) -> World:
+        """A stream of its own."""
+        folder, url = self.folder / name, redis_url or self.services.redis.address
+        folder.mkdir()
+        self.worlds.append(self.stack.enter_context(World(self.services.kafka.address, url, folder, **more)))
+        return self.worlds[-1]
+
+    def launch(
+        self,
+        world: World,
+        *options: str,
+        at: int = 0,
+        toml: Path | None = None,
+        serves: bool = True,
+        **environ: str,
+    ) -> tuple[Worker, int]:
+        """Starts a worker of a stream, at a port of before or a new one; returns both, once it serves if it is to."""
+        if not at:
+            (at,) = free_ports(1)
+            self.ports.append(at)
+        world.environ = {"LDP_WORKER_HTTP__PORT": str(at)} | environ
+        worker = world.launch(toml, *options)
+        if serves:
+            until(worker.ready, f"{worker.log} ready")
+        return worker, at
+
+
+Case = Callable[[Stage], Iterator[None]]
+CASES: list[tuple[tuple[str, ...], Case]] = []
+"""What is provoked, and how: starts workers; then, once all is well, something happens to them."""
+
+
+def provokes(*names: str) -> Callable[[Case], Case]:
+    """Notes which alerts a case is for."""
+
+    def note(case: Case) -> Case:
+        CASES.append((names, case))
+        return case
+
+    return note
+
+
+@provokes(
+    *("LdpCommitSlow", "LdpRetrying", "LdpPartitionStuck", "LdpSnapshotOld", "LdpLagging", "LdpRetention"),
+    "LdpSnapshotIncomplete",
+)
+def redis_is_slow_then_away_and_retention_goes_on(stage: Stage) -> Iterator[None]:
+    proxy = stage.stack.enter_context(Proxy(("127.0.0.1", stage.services.redis.port)))
+    world = stage.stream("away", f"redis://127.0.0.1:{proxy.port}/0", partitions=2)
+    worker, port = stage.launch(world)
+    sending = stage.stack.enter_context(Sending(world, pause=0.2))
+    yield
+    watch, of = stage.watch, {"stream": world.name}
+    proxy.delay = 0.6
+    watch.fired("LdpCommitSlow", **of)
+    proxy.delay = 0.0
+    watch.resolved("LdpCommitSlow", **of)
+
+    proxy.refuse()
+    counted = world.ends()[0]
+    for _ in range(4000):
+        world.put(b"malformed")
+    world.producer.flush()
+    world.admin.delete_records({TopicPartition(world.topic, 0): counted // 2})
+    watch.fired("LdpRetrying", step="commit", **of)
+    watch.fired("LdpSnapshotOld", **of)
+    watch.fired("LdpLagging", **of)
+    watch.fired("LdpPartitionStuck", partition="0", **of)
+    watch.fired("LdpPartitionStuck", partition="1", **of)
+    watch.fired("LdpRetention", partition="0", **of)
+    assert not watch.fires("LdpRetention", partition="1", **of)
+
+    # what nobody has counted is taken, too, and who had it in memory dies
+    world.admin.delete_records({TopicPartition(world.topic, 0): counted + 1000})
+    members = list(world.members())
+    worker.kill()
+    world.expel(members)
+    proxy.mend()
+    stage.launch(world, at=port)
+    watch.fired("LdpSnapshotIncomplete", **of)
+    for name in ("LdpRetrying", "LdpSnapshotOld", "LdpLagging", "LdpPartitionStuck", "LdpRetention"):
+        watch.resolved(name, **of)
+    sending.more()
+
+
+@provokes(
+    *("LdpRejecting", "LdpLettersSampled", "LdpKeyed", "LdpUnreadable", "LdpLate", "LdpSumOff"),
+    *("LdpUndecided", "LdpWindowsHeldBack", "LdpPartitionWaiting"),
+)
+def producers_are_wrong(stage: Stage) -> Iterator[None]:
+    """Partition 0 has a clock that is ahead, partition 1 all that can be wrong, partition 2 an open transaction."""
+    windows = {"windows": ["10s"], "grace": "2s", "out_of_order": "1s", "retain": "10m"}
+    world = stage.stream("wrong", partitions=3, reports=EVENT_TIME, **windows)
+    stage.launch(world)
+    held = world.open_producer(transactional_id=f"{world.name}-held")
+    held.init_transactions()
+    honest = frames.encode(world.stream, world.draw(2))
+    for partition in range(3):
+        world.put(honest, partition)
+    yield
+    watch, of = stage.watch, {"stream": world.name}
+    held.begin_transaction()
+    world.put(honest, 2, held)
+    held.flush()
+    bomb = batches.batch(batches.compressed(batches.ZSTD, batches.large(17 << 20)), codec=batches.ZSTD)
+    batches.produce(world.kafka, world.topic, 1, bomb)
+    now = int(1000 * time.time())
+    for panes in range(1, 12):
+        world.put(honest, 0, timestamp=now + 10_000 * panes)
+    world.put(honest, 1, timestamp=now + 60_000)
+    # one report, the one of many that supports the most values, from everybody: their random numbers are no such
+    drawn = world.draw(200)
+    supports = [int(support(world.stream, drawn[each : each + 1]).sum()) for each in range(len(drawn))]
+    most = int(np.argmax(supports))
+    same = frames.encode(world.stream, np.repeat(drawn[most : most + 1], 20))
+
+    def flood() -> bool:
+        for _ in range(100):
+            world.put(b"malformed", 1)
+        for _ in range(5):
+            world.producer.send(world.topic, value=same, key=b"who", partition=1)
+        time.sleep(0.1)
+        return all(
+            watch.fires(name, **of)
+            for name in ("LdpRejecting", "LdpLettersSampled", "LdpKeyed", "LdpLate", "LdpSumOff")
+        )
+
+    watch.fired("LdpUnreadable", **of)
+    until(flood, f"all of it fires; {watch.now}", _TIMEOUT)
+    watch.fired("LdpUndecided", partition="2", **of)
+    watch.fired("LdpWindowsHeldBack", partition="2", **of)
+    watch.fired("LdpPartitionWaiting", partition="0", reason="room", **of)
+
+    held.commit_transaction()
+    for partition in (1, 2):
+        world.put(honest, partition, timestamp=now + 110_000)
+    for name in ("LdpUnreadable", "LdpRejecting", "LdpLettersSampled", "LdpKeyed", "LdpLate"):
+        watch.resolved(name, **of)
+    for name in ("LdpUndecided", "LdpWindowsHeldBack", "LdpPartitionWaiting"):
+        watch.resolved(name, **of)
+
+
+@provokes("LdpOwnedTwice", "LdpWorkerDown", "LdpNoPublisher")
+def a_worker_is_cut_off_and_another_one_dies(stage: Stage) -> Iterator[None]:
+    redis = stage.stack.enter_context(Proxy(("127.0.0.1", stage.services.redis.port)))
+    world = stage.stream("pair", partitions=2, client={"session_timeout_seconds": 40})
+    stage.launch(
+        world,
+        LDP_WORKER_KAFKA__BOOTSTRAP_SERVERS=f"127.0.0.1:{stage.kafka_proxy.port}",
+        LDP_WORKER_REDIS__URL=f"redis://127.0.0.1:{redis.port}/0",
+    )
+    cut = list(world.members())
+    other, _ = stage.launch(world)
+    until(world.balanced, "each has a partition")
+    stage.stack.enter_context(Sending(world, pause=0.2))
+    yield
+    watch, of = stage.watch, {"stream": world.name}
+    (mine,) = set(range(2)) - other.owned()
+    stage.kafka_proxy.swallow()
+    redis.swallow()
+    world.expel(cut)
+    watch.fired("LdpOwnedTwice", partition=str(mine), **of)
+    stage.kafka_proxy.mend()
+    redis.mend()
+    watch.resolved("LdpOwnedTwice", **of)
+    until(world.balanced, "each has a partition again")
+
+    (owner,) = (worker for worker in world.workers if 0 in worker.owned())
+    instance = f"127.0.0.1:{owner.port()}"
+    owner.kill()
+    watch.fired("LdpWorkerDown", instance=instance)
+    watch.fired("LdpNoPublisher", **of)
+    world.expel([*world.members()])
+    watch.resolved("LdpNoPublisher", **of)
+    stage.launch(world, at=int(instance.rpartition(":")[2]))
+    watch.resolved("LdpWorkerDown", instance=instance)
+
+
+@provokes("LdpProcessDown", "LdpProcessStartingAgain")
+def a_process_ends_again_and_again(stage: Stage) -> Iterator[None]:
+    world = stage.stream("processes", partitions=2)
+    worker, port = stage.launch(world, "--processes", "2")
+    yield
+    watch, of = stage.watch, {"instance": f"127.0.0.1:{port}", "process": "1"}
+
+    def kill() -> bool:
+        pid = [event["pid"] for event in worker.events("process.started") if event["process"] == 1][-1]
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+        return watch.fires("LdpProcessStartingAgain", **of) and watch.fires("LdpProcessDown", **of)
+
+    until(kill, f"both fire; {watch.now}", _TIMEOUT)
+    assert not watch.fires("LdpProcessDown", process="0")
+    watch.resolved("LdpProcessDown", **of)
+    watch.resolved("LdpProcessStartingAgain", **of)
+
+
+@provokes("LdpIngestStock", "LdpStreamStopped")
+def the_client_library_decodes_and_counts_are_lost(stage: Stage) -> Iterator[None]:
+    world = stage.stream("lost", partitions=1)
+    worker, port = stage.launch(world)
+    world.send(20)
+    yield
+    watch, of = stage.watch, {"stream": world.name}
+    assert worker.terminate() == 0
+    worker, _ = stage.launch(world, at=port, LDP_WORKER_KAFKA__INGEST="stock")
+    watch.fired("LdpIngestStock", **of)
+    last = world.covered().sequence
+    world.redis.delete(*world.redis.scan_iter(f"{{{world.name}:*"))
+    watch.fired("LdpStreamStopped", **of)
+    worker.terminate()
+    stage.launch(world, at=port, toml=world.configure("again", recount_after=last))
+    watch.resolved("LdpIngestStock", **of)
+    watch.resolved("LdpStreamStopped", **of)
+
+
+@provokes("LdpStartingAgain")
+def a_topic_takes_no_letter(stage: Stage) -> Iterator[None]:
+    world = stage.stream("letter", partitions=1, dead_letters={"max.message.bytes": "500"})
+    stage.launch(world)
+    world.send(20)
+    yield
+    world.put(bytes(5000)[:1] + os.urandom(5000))
+    stage.watch.fired("LdpStartingAgain", stream=world.name)
+    topic = ConfigResource(ConfigResourceType.TOPIC, world.config.dead_letters.topic)
+    topic.configs = {"max.message.bytes": "10000"}
+    world.admin.alter_configs([topic])
+    stage.watch.resolved("LdpStartingAgain", stream=world.name)
+
+
+@provokes("LdpRedisFull", "LdpNoPublisher", "LdpRetrying")
+def redis_lets_nobody_in_and_is_nearly_full(stage: Stage) -> Iterator[None]:
+    world = stage.stream("full", partitions=1)
+    worker, port = stage.launch(world)
+    yield
+    assert worker.terminate() == 0
+    where = stage.services.redis.address.replace("//", "//worker:of-yesterday@")
+    worker, _ = stage.launch(world, at=port, serves=False, LDP_WORKER_REDIS__URL=where)
+    stage.watch.fired("LdpNoPublisher", stream=world.name)
+    stage.watch.fired("LdpRetrying", stream=world.name, step="reach")
+    worker.terminate()
+    stage.launch(world, at=port)
+    stage.watch.resolved("LdpNoPublisher", stream=world.name)
+    stage.watch.resolved("LdpRetrying", stream=world.name)
+
+    world.redis.setrange("of somebody else", 64 << 20, b"1")
+    world.redis.config_set("maxmemory", int(world.redis.info("memory")["used_memory"] / 0.94))
+    server = "redis://" + stage.services.redis.address.partition("//")[2].partition("/")[0]
+    stage.watch.fired("LdpRedisFull", server=server)
+    world.redis.delete("of somebody else")
+    stage.watch.resolved("LdpRedisFull", server=server)
+    world.redis.config_set("maxmemory", 0)
+
+
+NOWHERE_ELSE = (
+    *("LdpIngestStock", "LdpKeyed", "LdpLate", "LdpLettersSampled", "LdpOwnedTwice", "LdpPartitionWaiting"),
+    *("LdpRetention", "LdpSnapshotIncomplete", "LdpStartingAgain", "LdpStreamStopped", "LdpSumOff"),
+    *("LdpUndecided", "LdpUnreadable", "LdpProcessStartingAgain"),
+)
+"""What no other case can come near to: each fires with one set of labels."""
+LAST = ("LdpNoWorkers",)
+"""What is provoked at the end, by killing everybody."""
+
+
+def test_every_alert_is_provoked() -> None:
+    provoked = {name for names, _ in CASES for name in names}
+    assert provoked | {*LAST} == alerts().keys()
+
+
+def test_only_lengths_of_time_are_shorter() -> None:
+    shipped, faster = (json.dumps(found, sort_keys=True) for found in ({"groups": groups()}, sped_up()))
+    plain = re.compile(r"\[\d+(?:ms|[smh])\]|(?<=\"for\": \")[^\"]+|(?<= > )[\d.]+(?=\")")
+    assert plain.sub("", faster) == plain.sub("", shipped)
+    assert "[15000ms]" in faster
+
+
+def test_each_alert_fires_when_it_is_provoked_and_not_before(tmp_path: Path) -> None:
+    with contextlib.ExitStack() as stack:
+        services = stack.enter_context(Services.start(print))
+        stage = Stage(services, stack.enter_context(before(services.kafka)), tmp_path, stack)
+        with ThreadPoolExecutor(len(CASES)) as pool:
+            cases = [case(stage) for _, case in CASES]
+            for started in [pool.submit(next, case) for case in cases]:
+                started.result()
+            rules = tmp_path / "rules.json"  # JSON is YAML
+            rules.write_text(json.dumps(sped_up()), encoding="utf-8")
+            targets = [f"127.0.0.1:{port}" for port in stage.ports]
+            scraper = stack.enter_context(prometheus.running(tmp_path, targets, rules))
+            until(lambda: scraper.values("sum(up)") == [len(targets)], "all workers are scraped")
+            watch = stage.watch = stack.enter_context(Watch(scraper))
+            # as long as any of them looks back and waits
+            until(lambda: scraper.values("min(count_over_time(up[1h]))") >= [32.0], "some time in health")
+            assert not watch.ever
+
+            happened = [pool.submit(next, case, None) for case in cases]
+            assert [str(one.exception()) for one in happened if one.exception()] == []
+            assert {name for name in NOWHERE_ELSE if len(watch.ever[name]) != 1} == set()
+        for world in stage.worlds:
+            for worker in world.workers:
+                worker.kill()
+        watch.fired("LdpNoWorkers")
