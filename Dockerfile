@@ -1,8 +1,10 @@
 # The worker's image: the extra `worker` by hash from its lock, kernels compiled ahead, no root.
-# docker build -t ldp-worker . && docker run -v "$PWD/worker.toml:/etc/ldp-worker/worker.toml:ro" ldp-worker
+# docker build -t ldp-worker . && docker run --read-only -v "$PWD/worker.toml:/etc/ldp-worker/worker.toml:ro" ldp-worker
+# Another base, one of your own registry or one by its digest: --build-arg PYTHON=python@sha256:...
+ARG PYTHON=python:3.12.12-slim-bookworm
 
 # The project as a wheel, made as `make venv` makes it: the build backend too comes by hash from a lock.
-FROM python:3.12.12-slim-bookworm AS wheel
+FROM ${PYTHON} AS wheel
 WORKDIR /src
 COPY requirements-dev.lock ./
 RUN python -m venv /opt/build \
@@ -12,7 +14,7 @@ COPY ldp ldp
 COPY worker worker
 RUN /opt/build/bin/pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-dir /wheels .
 
-FROM python:3.12.12-slim-bookworm AS build
+FROM ${PYTHON} AS build
 WORKDIR /src
 COPY requirements.lock ./
 RUN python -m venv /opt/ldp-worker \
@@ -22,13 +24,18 @@ COPY --from=wheel /wheels /wheels
 # CPU that is not the one of the build, the worker compiles when it starts, and the cache is there to be written to.
 ENV NUMBA_CACHE_DIR=/var/cache/ldp-worker
 RUN /opt/ldp-worker/bin/pip install --no-cache-dir --no-deps /wheels/*.whl \
-    && touch -d 2020-01-01T00:00:00Z /opt/ldp-worker/lib/python3.12/site-packages/ldp/kernels/*.py \
-        /opt/ldp-worker/lib/python3.12/site-packages/worker/kafka/*.py \
-        /opt/ldp-worker/lib/python3.12/site-packages/worker/counting/*.py \
+    && touch -d 2020-01-01T00:00:00Z /opt/ldp-worker/lib/python3.*/site-packages/ldp/kernels/*.py \
+        /opt/ldp-worker/lib/python3.*/site-packages/worker/kafka/*.py \
+        /opt/ldp-worker/lib/python3.*/site-packages/worker/counting/*.py \
     && /opt/ldp-worker/bin/python -c 'from ldp import kernels; from worker.counting import lateness; \
         from worker.kafka import records; kernels.warm(); lateness.warm(); records.warm()'
+# What the image carries beside Debian's packages, which have theirs in /usr/share/doc: licences, and a bill of materials.
+COPY deploy/image deploy/image
+RUN mkdir -p /opt/ldp-worker/share/doc \
+    && /opt/ldp-worker/bin/python deploy/image/licences.py > /opt/ldp-worker/share/doc/licences.md \
+    && /opt/ldp-worker/bin/python deploy/image/sbom.py requirements.lock > /opt/ldp-worker/share/doc/sbom.json
 
-FROM python:3.12.12-slim-bookworm
+FROM ${PYTHON}
 RUN groupadd --system --gid 10001 ldp \
     && useradd --system --uid 10001 --gid ldp --no-create-home --home-dir /nonexistent ldp
 COPY --from=build /opt/ldp-worker /opt/ldp-worker
@@ -38,6 +45,8 @@ ENV PATH=/opt/ldp-worker/bin:$PATH \
     NUMBA_CACHE_DIR=/var/cache/ldp-worker \
     LDP_WORKER_CONFIG=/etc/ldp-worker/worker.toml \
     LDP_WORKER_HTTP__HOST=0.0.0.0
+# All that is ever written to: it begins as the image's, and holds what is compiled where the CPU is not the build's.
+VOLUME /var/cache/ldp-worker
 USER 10001:10001
 # Probes and Prometheus come from outside the container.
 EXPOSE 9464

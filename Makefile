@@ -8,7 +8,7 @@ LOCKS := requirements-dev.lock requirements.lock
 # Names, versions and hashes for every Python and platform at once, and nothing of where they came from.
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
 
-.PHONY: help venv demo test unit fuzz histories mutants kills soak alerts lint format package lock bench clean
+.PHONY: help venv demo test unit fuzz histories mutants kills soak alerts lint format package sbom lock bench clean
 .DEFAULT_GOAL := help
 
 help: ## Say what each target does
@@ -67,6 +67,10 @@ format: venv ## Format the code, and mend what ruff can mend
 
 package: venv ## Build the wheel, and try it in fresh environments: alone, with its dependencies, with the worker's extra
 	@$(BIN)/python -m tests.packaging
+
+sbom: venv ## Write build/sbom.json, the CycloneDX bill of materials of requirements.lock
+	@mkdir -p build
+	@$(BIN)/python deploy/image/sbom.py requirements.lock > build/sbom.json
 
 lock: venv ## Write both locks anew from pyproject.toml; versions stay where they can, UPGRADE=1 takes the newest
 	@for lock in $(LOCKS); do cp -p $$lock $$lock.before; done

@@ -56,7 +56,7 @@ def test_what_the_image_copies_is_there_and_not_ignored() -> None:
     ignored = (ROOT / ".dockerignore").read_text(encoding="utf-8").split()
     assert "*" in ignored
     copies = [line for line in DOCKERFILE.splitlines() if re.match(r"COPY (?!--from)", line)]
-    assert len(copies) == 5
+    assert len(copies) == 6
     for source in " ".join(" ".join(copy.split()[1:-1]) for copy in copies).split():
         assert f"!{source}" in ignored
         assert (ROOT / source).exists()

@@ -1,0 +1,138 @@
+"""The bill of materials of an environment: CycloneDX 1.6 as JSON, the same bytes for the same packages.
+
+    python deploy/image/sbom.py requirements.lock [--of ldp-worker] > sbom.json
+
+It lists what `--of` needs in the running environment, over all steps, with version, licence, who needs whom, and from
+the lock the hashes of the files that may have been installed. What else is there, a developer's tools say, is left out.
+"""
+
+import argparse
+import json
+import re
+import sys
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING or __package__:
+    from deploy.image.licences import expression, name
+else:  # run as a script, from anywhere
+    from licences import expression, name
+
+EXTRA = "worker"
+
+
+def locked(text: str) -> dict[str, set[str]]:
+    """The hashes of a lock: SHA-256 by `name==version`."""
+    entries = re.split(r"(?m)^(?=[a-z0-9])", text)
+    return {
+        entry.split()[0]: set(re.findall(r"--hash=sha256:([0-9a-f]{64})", entry))
+        for entry in entries
+        if "==" in entry
+    }
+
+
+def needed(of: metadata.Distribution, extras: set[str]) -> list[metadata.Distribution]:
+    """What it needs itself and what is there: an unmet marker leaves nothing installed, nor would it be imported."""
+    found = {}
+    for line in of.requires or []:
+        requirement, _, marker = line.partition(";")
+        of_extra = re.search(r"extra\s*==\s*['\"]([^'\"]+)['\"]", marker)
+        if of_extra is not None and of_extra[1] not in extras:
+            continue
+        wanted = re.match(r"[A-Za-z0-9._-]+", requirement)
+        if wanted is not None:
+            try:
+                one = metadata.distribution(wanted[0])
+            except metadata.PackageNotFoundError:
+                continue
+            found[name(one)] = one
+    return list(found.values())
+
+
+def extras(line: str) -> set[str]:
+    """The extras that a requirement asks for: ``redis[hiredis]>=6.0`` for hiredis."""
+    found = re.match(r"[A-Za-z0-9._-]+\s*\[([^\]]*)\]", line)
+    return set() if found is None else {extra.strip() for extra in found[1].split(",")}
+
+
+def graph(root: metadata.Distribution) -> dict[str, tuple[metadata.Distribution, set[str]]]:
+    """All that is needed from the root on: each distribution by name, and the names of what it needs itself."""
+    asked: dict[str, set[str]] = {name(root): {EXTRA}}
+    for line in root.requires or []:
+        found = re.match(r"[A-Za-z0-9._-]+", line)
+        if found is not None:
+            asked.setdefault(re.sub(r"[-_.]+", "-", found[0]).lower(), set()).update(extras(line))
+    known: dict[str, tuple[metadata.Distribution, set[str]]] = {}
+    waiting = [root]
+    while waiting:
+        one = waiting.pop()
+        if name(one) not in known:
+            needs = needed(one, asked.get(name(one), set()))
+            known[name(one)] = one, {name(each) for each in needs}
+            waiting += needs
+    return known
+
+
+def purl(of: metadata.Distribution) -> str:
+    """The package's address, of the kind that every register of known faults is asked by."""
+    return f"pkg:pypi/{name(of)}@{of.version}"
+
+
+def component(of: metadata.Distribution, hashes: set[str], kind: str = "library") -> dict[str, Any]:
+    """One package as CycloneDX has it."""
+    told: dict[str, Any] = {
+        "type": kind,
+        "bom-ref": purl(of),
+        "name": name(of),
+        "version": of.version,
+        "purl": purl(of),
+        "licenses": [{"expression": expression(of)}],
+    }
+    if hashes:
+        # A version is one component however many files carry it, and which was installed no metadata says.
+        told["externalReferences"] = [
+            {
+                "type": "distribution",
+                "url": purl(of),
+                "hashes": [{"alg": "SHA-256", "content": each} for each in sorted(hashes)],
+            }
+        ]
+    return told
+
+
+def bill(root: metadata.Distribution, lock: str) -> dict[str, Any]:
+    """The whole document."""
+    hashes, known = locked(lock), graph(root)
+    parts = sorted(set(known) - {name(root)})
+    return {
+        "$schema": "http://cyclonedx.org/schema/bom-1.6.schema.json",
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.6",
+        "version": 1,
+        "metadata": {"component": component(root, set(), "application")},
+        "components": [
+            component(known[part][0], hashes.get(f"{part}=={known[part][0].version}", set()))
+            for part in parts
+        ],
+        "dependencies": [
+            {"ref": purl(one), "dependsOn": sorted(purl(known[each][0]) for each in needs)}
+            for one, needs in (known[each] for each in sorted(known))
+        ],
+    }
+
+
+def main() -> int:
+    """The command line; returns the exit code."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("lock", type=Path, help="what was installed from, with hashes")
+    parser.add_argument("--of", default="ldp-worker", help="the package at the root; default: %(default)s")
+    given = parser.parse_args()
+    document = bill(metadata.distribution(given.of), given.lock.read_text(encoding="utf-8"))
+    json.dump(document, sys.stdout, indent=2)
+    print()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

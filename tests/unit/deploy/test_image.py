@@ -1,0 +1,185 @@
+"""What the image carries: licences that were looked at, and a bill of materials that is one."""
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+from cyclonedx.schema.schema import SchemaVersion
+from cyclonedx.validation.json import JsonStrictValidator
+from license_expression import get_spdx_licensing
+from packaging.requirements import Requirement
+from ruamel.yaml import YAML
+
+from deploy.image import licences, sbom
+
+ROOT = Path(sbom.__file__).parents[2]
+LOCK = (ROOT / "requirements.lock").read_text(encoding="utf-8")
+DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+SERVICES = YAML(typ="safe").load(ROOT / "deploy/compose/compose.yaml")["services"]
+
+
+def locked() -> Iterator[metadata.Distribution]:
+    """What the lock installs on this Python."""
+    for line in re.findall(r"(?m)^([a-z0-9].*?) \\$", LOCK):
+        wanted = Requirement(line)
+        if wanted.marker is None or wanted.marker.evaluate():
+            found = metadata.distribution(wanted.name)
+            assert wanted.specifier.contains(found.version), line
+            yield found
+
+
+CARRIED = {licences.name(one): one for one in locked()}
+BILL = sbom.bill(metadata.distribution("ldp-worker"), LOCK)
+
+
+# --- licences -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("package", CARRIED)
+def test_every_licence_was_looked_at_and_is_one(package: str) -> None:
+    said = licences.expression(CARRIED[package])
+    assert get_spdx_licensing().validate(said).errors == []
+    assert licences.unknown(CARRIED[package]) == set()
+
+
+def test_nobody_is_named_who_is_not_there_or_need_not_be() -> None:
+    for package, what in licences.NAMED.items():
+        expression = licences.expression(CARRIED[package])
+        assert all(re.search(rf"(?<![\w.-]){re.escape(licence)}(?![\w.-])", expression) for licence in what)
+        assert not what & licences.FREE
+    for package in licences.SAID:
+        assert not CARRIED[package].metadata["License-Expression"], package
+
+
+class Package(metadata.Distribution):
+    """One with these headers, and these files."""
+
+    def __init__(self, headers: str, files: dict[str, str], folder: Path) -> None:
+        self._headers, self._files, self._folder = headers, files, folder
+        for name, text in files.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text(text, encoding="utf-8")
+
+    def read_text(self, filename: str) -> str | None:
+        record = "".join(f"{name},,\n" for name in self._files)
+        return {"METADATA": self._headers, "RECORD": record}.get(filename)
+
+    def locate_file(self, path: object) -> Path:
+        return self._folder / str(path)
+
+
+@pytest.mark.parametrize(
+    ("headers", "expression", "unknown"),
+    [
+        ("License-Expression: MIT", "MIT", set()),
+        ("License: AGPL-3.0-only", "AGPL-3.0-only", {"AGPL-3.0-only"}),
+        ("License-Expression: MIT AND (Apache-2.0 OR GPL-2.0-only)", None, {"GPL-2.0-only"}),
+        ("License-Expression: LGPL-2.1-or-later", "LGPL-2.1-or-later", {"LGPL-2.1-or-later"}),
+        ("License: all\n of its\n text", "", {"no licence"}),
+        ("Summary: none", "", {"no licence"}),
+    ],
+)
+def test_a_licence_that_nobody_knows_is_said(
+    headers: str, expression: str | None, unknown: set[str], tmp_path: Path
+) -> None:
+    package = Package(f"Name: Some.Thing\nVersion: 1\n{headers}\n", {}, tmp_path)
+    assert licences.expression(package) == (expression if expression is not None else headers.split(": ")[1])
+    assert licences.unknown(package) == unknown
+
+
+def test_the_libraries_that_a_wheel_brings_along_count(tmp_path: Path) -> None:
+    file = "some_thing-1.dist-info/licenses/LICENSE.txt"
+    text = "Its own.\n----\nName: other\nLicense: GPL-3.0-or-later\n  For details see below\n"
+    package = Package("Name: some-thing\nVersion: 1\nLicense-Expression: MIT\n", {file: text}, tmp_path)
+    assert licences.texts(package) == [file]
+    assert licences.expression(package) == "MIT AND GPL-3.0-or-later"
+    assert licences.unknown(package) == {"GPL-3.0-or-later"}
+    assert f"| some-thing | 1 | MIT AND GPL-3.0-or-later | {file} |" in licences.table([package])
+
+
+# --- the bill of materials ----------------------------------------------------------------------------------
+
+
+def test_the_bill_is_valid_cyclonedx() -> None:
+    text = json.dumps(BILL)
+    assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
+    damaged = text.replace('"library"', '"book"', 1)
+    assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(damaged) is not None
+
+
+def test_it_names_what_the_lock_installs_and_nothing_else() -> None:
+    assert {part["name"]: part["version"] for part in BILL["components"]} == {
+        name: one.version for name, one in CARRIED.items()
+    }
+    assert BILL["metadata"]["component"]["name"] == "ldp-worker"
+
+
+def test_each_has_the_locks_hashes_a_licence_and_what_it_needs() -> None:
+    entries = re.split(r"(?m)^(?=[a-z])", LOCK)
+    for part in BILL["components"]:
+        entry = next(text for text in entries if text.startswith(f"{part['name']}=={part['version']} "))
+        (files,) = part["externalReferences"]
+        assert [each["content"] for each in files["hashes"]] == sorted(re.findall(r"sha256:(\w+)", entry))
+        assert part["licenses"][0]["expression"]
+    needs = {each["ref"].split("/")[1].split("@")[0]: each["dependsOn"] for each in BILL["dependencies"]}
+    assert set(needs) == {*CARRIED, "ldp-worker"}
+    assert [need.split("@")[0] for need in needs["rich"]] == ["pkg:pypi/markdown-it-py", "pkg:pypi/pygments"]
+    assert any(
+        need.startswith("pkg:pypi/hiredis@") for need in needs["redis"]
+    )  # by the extra that is asked for
+
+
+def test_it_is_the_same_each_time_and_names_no_place() -> None:
+    command = [sys.executable, ROOT / "deploy/image/sbom.py", ROOT / "requirements.lock"]
+    first, second = (subprocess.run(command, capture_output=True, check=True).stdout for _ in range(2))
+    assert first == second
+    assert json.loads(first) == BILL
+    places = set(re.findall(rb"https?://[^/\"]+", first))
+    assert places == {b"http://cyclonedx.org"}
+
+
+def test_the_image_carries_both() -> None:
+    for script in ("licences.py", "sbom.py"):
+        assert f"deploy/image/{script}" in DOCKERFILE
+
+
+# --- the base, and what a container may do ------------------------------------------------------------------
+
+
+def test_every_stage_has_the_one_base_which_may_be_given() -> None:
+    stages = re.findall(r"(?m)^FROM (\S+)", DOCKERFILE)
+    assert stages == ["${PYTHON}"] * 3
+    (base,) = re.findall(r"(?m)^ARG PYTHON=(\S+)$", DOCKERFILE)
+    assert re.fullmatch(r"python:\d+\.\d+\.\d+-slim-bookworm", base)
+    gate = (ROOT / ".ci/run").read_text(encoding="utf-8")
+    (script,) = re.findall(r"sed -nE '(.*?)' Dockerfile", gate)
+    found = subprocess.run(
+        ["sed", "-nE", script, ROOT / "Dockerfile"], capture_output=True, check=True, text=True
+    )
+    assert found.stdout.strip() == ".".join(base.split(":")[1].split(".")[:2])
+
+
+def test_what_compiles_is_all_that_is_written_to() -> None:
+    (cache,) = set(re.findall(r"NUMBA_CACHE_DIR=(\S+)", DOCKERFILE))
+    assert f"\nVOLUME {cache}\n" in DOCKERFILE
+    assert f"--chown=10001:10001 {cache} {cache}\n" in DOCKERFILE
+    assert DOCKERFILE.index("\nVOLUME ") > DOCKERFILE.index(f"{cache} {cache}\n")
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_no_service_has_a_right_of_roots(name: str) -> None:
+    assert SERVICES[name]["cap_drop"] == ["ALL"]
+    assert SERVICES[name]["security_opt"] == ["no-new-privileges:true"]
+
+
+@pytest.mark.parametrize("name", [name for name, service in SERVICES.items() if "build" in service])
+def test_a_workers_root_is_read_only_and_its_memory_bounded(name: str) -> None:
+    assert SERVICES[name]["read_only"] is True
+    assert SERVICES[name]["mem_limit"]
+    ends = not name.startswith("worker-")
+    assert (SERVICES[name].get("healthcheck") == {"disable": True}) == ends
