@@ -185,7 +185,10 @@ def _engine() -> str | None:
 
 
 def _kafka_container(stack: contextlib.ExitStack) -> str:
-    """A broker; clients come back to the address that it advertises, so the port on this side is chosen first."""
+    """A broker; clients come back to the address that it advertises, so the port on this side is chosen first.
+
+    It reaches itself, to end transactions, inside the container, where that address is nobody's.
+    """
     (port,) = free_ports(1)
     container = DockerContainer(KAFKA_IMAGE).with_bind_ports(9092, port)
     address = f"{container.get_docker_client().host()}:{port}"
@@ -193,10 +196,11 @@ def _kafka_container(stack: contextlib.ExitStack) -> str:
         KAFKA_PROCESS_ROLES="broker,controller",
         KAFKA_NODE_ID="1",
         KAFKA_CONTROLLER_QUORUM_VOTERS="1@localhost:9093",
-        KAFKA_LISTENERS="PLAINTEXT://:9092,CONTROLLER://:9093",
-        KAFKA_ADVERTISED_LISTENERS=f"PLAINTEXT://{address}",
+        KAFKA_LISTENERS="OUTSIDE://:9092,INSIDE://:9094,CONTROLLER://:9093",
+        KAFKA_ADVERTISED_LISTENERS=f"OUTSIDE://{address},INSIDE://localhost:9094",
+        KAFKA_INTER_BROKER_LISTENER_NAME="INSIDE",
         KAFKA_CONTROLLER_LISTENER_NAMES="CONTROLLER",
-        KAFKA_LISTENER_SECURITY_PROTOCOL_MAP="PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        KAFKA_LISTENER_SECURITY_PROTOCOL_MAP="OUTSIDE:PLAINTEXT,INSIDE:PLAINTEXT,CONTROLLER:PLAINTEXT",
         KAFKA_OFFSETS_TOPIC_REPLICATION_FACTOR="1",
         KAFKA_OFFSETS_TOPIC_NUM_PARTITIONS="4",
         KAFKA_TRANSACTION_STATE_LOG_REPLICATION_FACTOR="1",
