@@ -8,7 +8,7 @@ LOCKS := requirements-dev.lock requirements.lock
 # Names, versions and hashes for every Python and platform at once, and nothing of where they came from.
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
 
-.PHONY: help venv demo test unit fuzz histories mutants kills soak alerts lint format package sbom lock bench clean
+.PHONY: help venv demo test unit fuzz histories mutants kills soak containers alerts lint format package sbom lock bench clean
 .DEFAULT_GOAL := help
 
 help: ## Say what each target does
@@ -46,6 +46,8 @@ soak: venv ## Count under load for MINUTES=10, one fault after the other; a repo
 
 alerts: venv ## Watch an hour of load in health: no alert fires, and each of them could have
 	@$(BIN)/python -m tests.alerts
+containers: venv ## Build and run the image and the compose file for real, on the engine that answers, else on one of its own (root)
+	@$(BIN)/python -m tests.containers
 
 histories: venv ## Run a worker through N (20000) histories in memory of everything that can go wrong
 	@$(BIN)/python -m tests.simulation $(N)

@@ -188,7 +188,7 @@ def test_what_github_reads_is_valid(schema: str, file: str) -> None:
 
 
 def test_the_workflow_runs_the_gate_on_every_python_that_is_named() -> None:
-    (job,) = WORKFLOW["jobs"].values()
+    job = WORKFLOW["jobs"]["gate"]
     assert job["steps"][-1] == {"run": ".ci/run"}
     said = [
         re.fullmatch(r"Programming Language :: Python :: (3\.\d+)", text) for text in PROJECT["classifiers"]
@@ -196,9 +196,16 @@ def test_the_workflow_runs_the_gate_on_every_python_that_is_named() -> None:
     assert job["strategy"]["matrix"]["python"] == [found[1] for found in said if found is not None]
 
 
+def test_the_workflow_runs_the_containers_on_the_images_python() -> None:
+    steps = WORKFLOW["jobs"]["containers"]["steps"]
+    assert {"run": "make containers sbom"} in steps
+    (python,) = (step["with"]["python-version"] for step in steps if "setup-python" in step.get("uses", ""))
+    assert f"ARG PYTHON=python:{python}." in (ROOT / "Dockerfile").read_text(encoding="utf-8")
+
+
 def test_every_action_has_a_version() -> None:
-    (job,) = WORKFLOW["jobs"].values()
-    actions = [step["uses"] for step in job["steps"] if "uses" in step]
+    jobs = WORKFLOW["jobs"].values()
+    actions = [step["uses"] for job in jobs for step in job["steps"] if "uses" in step]
     assert actions
     for action in actions:
         assert re.fullmatch(r"actions/[a-z-]+@v\d+(\.\d+)*", action)
