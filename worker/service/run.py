@@ -23,6 +23,7 @@ from worker.service.room import Room
 from worker.service.stream import StreamWorker
 
 _STUCK_SECONDS = 120
+LOADING = "compiling kernels, or loading what is compiled"
 """A step of the loop takes a second at most; one this long means that the client spins or hangs: a restart helps."""
 
 logger = structlog.get_logger("worker.service")
@@ -52,9 +53,7 @@ def run(config: Config, parent: Parent | None = None) -> int:
         port=server.server_port,
         streams=[worker.name for worker in workers],
     )
-    kernels.warm()  # compiled or loaded before anything waits for them
-    records.warm()
-    lateness.warm()
+    _warm(probes)
     if parent is not None:
         parent.serving(server.server_port)
         parent.on_gone(stopping.set)
@@ -70,14 +69,34 @@ def run(config: Config, parent: Parent | None = None) -> int:
     return _stop(workers, server)
 
 
+def _warm(probes: "_Probes") -> None:
+    """Compiles or loads the kernels before anything waits for them, and says how long that took."""
+    logger.info("kernels.loading")
+    began = time.monotonic()
+    kernels.warm()
+    records.warm()
+    lateness.warm()
+    probes.begin()
+    logger.info("kernels.loaded", seconds=round(time.monotonic() - began, 1))
+
+
 class _Probes:
     """What probes are told of a worker's streams."""
 
     def __init__(self, workers: Sequence[StreamWorker], every: float) -> None:
-        self._workers, self._every = workers, every
+        self._workers, self._every, self._begun = workers, every, False
+
+    def begin(self) -> None:
+        """The threads are about to start; the time before is none in which they were silent."""
+        for worker in self._workers:
+            worker.progress.beat()
+            worker.progress.tick()
+        self._begun = True
 
     def healthy(self) -> tuple[bool, health.Facts]:
         """Returns whether no thread hangs, and for how long each stream was silent."""
+        if not self._begun:
+            return True, {"kernels": LOADING}
         now = time.monotonic()
         idle = {
             worker.name: round(now - min(worker.progress.stepped, worker.progress.ticked + self._every), 1)
@@ -88,6 +107,8 @@ class _Probes:
 
     def ready(self) -> tuple[bool, health.Facts]:
         """Returns whether every stream is served, and what each of them says."""
+        if not self._begun:
+            return False, {"streams": {worker.name: LOADING for worker in self._workers}}
         states = {worker.name: worker.progress.says() for worker in self._workers}
         return all(state == SERVING for state in states.values()), {"streams": states}
 

@@ -18,6 +18,43 @@ run.StreamWorker, run._STUCK_SECONDS = Hanging, 0.5
 run.kernels.warm = run.records.warm = run.lateness.warm = lambda: None
 sys.exit(run.run(config.load(Path(sys.argv[1]), {})))
 """
+LOADS = """
+import sys, threading
+from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import urlopen
+from worker import config
+from worker.service import run
+from worker.service.stream import StreamWorker
+
+class Beating(StreamWorker):
+    def _serve(self):
+        while not self._stopping.wait(0.05):
+            self.progress.beat()
+            self.progress.tick()
+
+listen = run.health.listen
+def listening(*arguments):
+    listening.server = listen(*arguments)
+    return listening.server
+
+def answer(path):
+    try:
+        return urlopen(f"http://127.0.0.1:{listening.server.server_port}{path}").status
+    except HTTPError as error:
+        return error.code, error.read().decode()
+
+def warm():
+    told = run.time.monotonic()
+    while run.time.monotonic() < told + 2 * run._STUCK_SECONDS:
+        pass
+    print(answer("/healthz"), answer("/readyz"))
+    run.signal.raise_signal(run.signal.SIGTERM)
+
+run.StreamWorker, run._STUCK_SECONDS, run.health.listen = Beating, 0.5, listening
+run.kernels.warm, run.records.warm, run.lateness.warm = warm, lambda: None, lambda: None
+sys.exit(run.run(config.load(Path(sys.argv[1]), {})))
+"""
 TOML = """
 http.port = 0
 [[streams]]
@@ -38,3 +75,15 @@ def test_a_process_whose_polling_thread_hangs_ends_itself_and_says_where(tmp_pat
     assert done.returncode == 1
     assert "worker.stuck" in done.stdout + done.stderr
     assert "_serve" in done.stderr  # where each thread is
+
+
+def test_while_kernels_are_compiled_nothing_is_stuck_and_readiness_says_so(tmp_path):
+    toml = tmp_path / "worker.toml"
+    toml.write_text(TOML)
+    done = subprocess.run(
+        [sys.executable, "-c", LOADS, toml], capture_output=True, text=True, timeout=120, check=False
+    )
+    said = done.stdout + done.stderr
+    assert '200 (503, \'{"streams": {"s": "compiling kernels, ' in done.stdout, said
+    assert "worker.stuck" not in said
+    assert done.returncode == 0, said
