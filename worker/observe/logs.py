@@ -2,9 +2,14 @@
 
 import logging
 import sys
+import time
+from collections.abc import Callable
 
 import structlog
 
+_CONNECTIONS = "kafka.net"
+"""Whose loggers say the same of each try to connect, several times a second."""
+_PAUSE_SECONDS = 10.0
 _OWN = ("worker", "ldp")
 """The loggers of this package."""
 
@@ -12,7 +17,8 @@ _OWN = ("worker", "ldp")
 def configure(level: str = "info", process: int | None = None) -> None:
     """Routes structlog and the standard library's logging to stderr; time is UTC, RFC 3339, or of the day for people.
 
-    The libraries' own loggers, kafka-python's above all, are heard from WARNING on; at debug, from INFO on.
+    The libraries' own loggers, kafka-python's above all, are heard from WARNING on; at debug, from INFO on. What
+    they say of connections is thinned, but at debug: the worker itself says why none comes about and what to do.
 
     Args:
         level: from which on the worker's own loggers are heard: debug, info, warning or error.
@@ -46,6 +52,8 @@ def configure(level: str = "info", process: int | None = None) -> None:
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *_renderer(readable)],
         )
     )
+    if level != "debug":
+        handler.addFilter(_Thinned())
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(logging.INFO if level == "debug" else logging.WARNING)
@@ -53,9 +61,33 @@ def configure(level: str = "info", process: int | None = None) -> None:
         logging.getLogger(name).setLevel(level.upper())
     # say about a missing topic, ten times a second, what the worker says once in a while; the second, which assigns
     # partitions, says it also of a topic that its client has only not heard of yet
-    for name in ("kafka.cluster", "kafka.coordinator.assignors.sticky.sticky_assignor"):
+    # the third warns of each tenth of a second that a worker is busy
+    for name in (
+        "kafka.cluster",
+        "kafka.coordinator.assignors.sticky.sticky_assignor",
+        "kafka.net.selector",
+    ):
         logging.getLogger(name).setLevel(logging.CRITICAL)
     logging.captureWarnings(True)
+
+
+class _Thinned(logging.Filter):
+    """Lets one line of each logger of the connections pass, and no other for `_PAUSE_SECONDS`."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._clock = clock
+        self._heard: dict[str, float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Returns whether a line is heard."""
+        if not record.name.startswith(f"{_CONNECTIONS}."):
+            return True
+        now = self._clock()
+        if now - self._heard.get(record.name, -_PAUSE_SECONDS) < _PAUSE_SECONDS:
+            return False
+        self._heard[record.name] = now
+        return True
 
 
 def _renderer(readable: bool) -> list[structlog.typing.Processor]:

@@ -1,6 +1,7 @@
 """Log lines: JSON for machines, short for people; as much as is asked for."""
 
 import json
+import logging
 import os
 import pty
 import re
@@ -8,6 +9,8 @@ import subprocess
 import sys
 
 import pytest
+
+from worker.observe import logs
 
 PROGRAM = """
 import logging, structlog
@@ -47,3 +50,35 @@ def test_for_people_a_line_has_the_time_of_day_and_no_name_of_ours():
     first, second = [line.rstrip() for line in said.splitlines()]
     assert re.fullmatch(r"\d\d:\d\d:\d\d \[info\] partition\.claimed  partition=3 offset=7", first)
     assert re.fullmatch(r"\d\d:\d\d:\d\d \[error\] it is away +\[kafka\.x\]", second)
+
+
+def test_what_is_said_of_connections_again_and_again_is_heard_once_in_a_while():
+    now = [0.0]
+    thinned = logs._Thinned(lambda: now[0])
+
+    def heard(name):
+        return thinned.filter(logging.makeLogRecord({"name": name, "levelno": logging.ERROR}))
+
+    def once():
+        return [
+            heard("kafka.net.manager"),
+            heard("kafka.net.transport"),
+            heard("worker.service"),
+            heard("kafka.x"),
+        ]
+
+    assert once() == [True, True, True, True]
+    assert once() == [False, False, True, True]
+    now[0] = 10.0
+    assert once() == [True, True, True, True]
+
+
+@pytest.mark.parametrize(("level", "lines"), [("debug", 3), ("info", 1)])
+def test_at_debug_all_of_it_is_heard(level, lines):
+    program = (
+        PROGRAM.format(level=level)
+        + "\nfor _ in range(3): logging.getLogger('kafka.net.manager').error('no')"
+    )
+    command = [sys.executable, "-c", program]
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stderr
+    assert [json.loads(line)["event"] for line in said.splitlines()].count("no") == lines
