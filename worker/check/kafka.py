@@ -120,7 +120,10 @@ def judge_undecided(topic: str, held: Sequence[Undecided]) -> list[Finding]:
             f" {one.first} on, of whichever producer: they are counted once it ends, and are in no lag until then"
         )
         level = Level.ERROR if (one.seconds or 0) > LONG_SECONDS else Level.WARNING
-        todo = "if its producer is gone: wait for its transaction.timeout.ms, or kafka-transactions.sh abort"
+        todo = (
+            "if its producer is gone: wait for its transaction.timeout.ms, or kafka-transactions.sh --bootstrap-server"
+            f" ... abort --topic {topic} --partition {one.partition} --start-offset {one.first}"
+        )
         findings.append(Finding(level, f"topic {topic}", text, todo))
     return findings
 

@@ -37,7 +37,7 @@ _ADVICE = {
     " the port in kafka.bootstrap_servers",
     "socket disconnected": "the brokers hang up on this client: correct kafka.security_protocol, they may want TLS or a"
     " login, or the port in kafka.bootstrap_servers",
-    "AuthorizationFailed": "allow this user what it asked for, by the brokers' ACLs",
+    "AuthorizationFailed": "allow this user what it asked for, as worker/README.md lists it, by the brokers' ACLs",
 }
 """What to do, by what the client says happened; the first that is found counts."""
 

@@ -1,5 +1,6 @@
 """Sending: records of reports, spread over a topic's partitions and acknowledged, as clients would send them."""
 
+import re
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -117,6 +118,11 @@ def send(
             f" a report has {served.stream.oracle.report_bytes} bytes: put fewer in a record (--batch)"
         ) from error
     except KafkaError as error:
+        # of the cluster where this login may write to no topic at all: then it gets no producer's number
+        if closed := re.search(r"(Cluster|Topic)AuthorizationFailed\w*", repr(error)):
+            raise SendError(
+                f"topic {served.topic!r} is closed to this login ({closed[0]}): let the brokers' ACLs allow it to WRITE"
+            ) from error
         raise SendError(f"not every report was acknowledged: {error}") from error
     finally:
         producer.close(timeout=10)

@@ -95,11 +95,26 @@ def test_the_rate_is_one_of_reports_however_many_a_record_has(monkeypatch, batch
     assert before / 100 - 0.05 <= sent.seconds + 1e-9
 
 
+def no_number(_):
+    """What the client raises where the brokers give its login no producer's number."""
+    return errors.KafkaError(
+        "Unexpected error in InitProducerIdResponse: [Error 31] ClusterAuthorizationFailedError"
+    )
+
+
 @pytest.mark.parametrize(
     ("error", "said"),
     [
         (errors.KafkaTimeoutError, "topic 't' is not there; ldp-worker create-topics makes what is missing"),
         (errors.MessageSizeTooLargeError, "a report has 1 bytes: put fewer in a record"),
+        (
+            no_number,
+            "topic 't' is closed to this login .*: let .* allow it to WRITE",
+        ),
+        (
+            errors.TopicAuthorizationFailedError,
+            "topic 't' is closed to this login .*: let .* allow it to WRITE",
+        ),
         (errors.NotLeaderForPartitionError, "not every report was acknowledged: .*of 5 bytes"),
     ],
 )
