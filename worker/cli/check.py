@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from worker.cli.command import command, complain, json_option, show
+from worker.cli.command import command, complain, json_option, piped, show
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -39,26 +39,27 @@ def check(config: "Config", wait: float, as_json: bool) -> int:
     if as_json:
         click.echo(in_json(found))
     else:
-        show(render(found))
+        show(render(found, one_line=piped()))
     return int(any(finding.level is Level.ERROR for finding in found))
 
 
 _STYLES = {"ok": "green", "warning": "yellow", "error": "bold red"}
 
 
-def render(findings: "Sequence[Finding]") -> "Table":
-    """Returns the findings as a table: how bad, then what was looked at and found; what to do stands below."""
+def render(findings: "Sequence[Finding]", *, one_line: bool = False) -> "Table":
+    """Returns the findings as a table: how bad, then what was looked at and found; what to do is below or behind."""
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
+    before = " " if one_line else "\n"
     for finding in findings:
         style = _STYLES[finding.level]
         said = Text.assemble((finding.subject, "bold"), f": {finding.text}")
         if finding.todo:
-            said.append(f"\n-> {finding.todo}", style="italic")
+            said.append(f"{before}-> {finding.todo}", style="italic")
         table.add_row(Text(finding.level, style=style), said)
     return table
 

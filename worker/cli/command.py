@@ -4,6 +4,7 @@ What is heavy is imported inside the commands, so that help comes at once.
 """
 
 import functools
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from worker.config import Config
 
 _CONFIG = "LDP_WORKER_CONFIG"
+_PIPED = 10_000
 _CHECK = "ldp-worker check says what is wrong"
 _EXTRA = {
     "crc32c": "crc32c",
@@ -68,7 +70,8 @@ def command(name: str) -> Callable[[_Command], click.Command]:
                 complain(str(error))
                 sys.exit(1)
             except BrokerError as error:
-                complain(f"Kafka: {error}\n{_CHECK}")
+                closed = "AuthorizationFailed" in str(error)  # which may be what check does not try
+                complain(f"Kafka: {error}\n{brokers.advice(error) if closed else _CHECK}")
                 sys.exit(1)
             except ERRORS as error:
                 from worker.redis.reaching import Unreachable  # which brings the kernels
@@ -113,11 +116,23 @@ def reach(config: "Config", topic: str) -> None:
         topics.require(admin, topic)
 
 
+def piped() -> bool:
+    """Returns whether stdout is read by a program, to which a line is a line; COLUMNS says that it has a width."""
+    return not sys.stdout.isatty() and "COLUMNS" not in os.environ
+
+
 def show(shown: "RenderableType") -> None:
-    """Shows a screen on stdout."""
+    """Shows a screen on stdout; where that is no terminal nothing is broken to fit a width, unless COLUMNS says one."""
     from rich.console import Console
 
-    Console().print(shown)
+    console = Console()
+    if not piped():
+        console.print(shown)
+        return
+    console.width = _PIPED
+    with console.capture() as capture:
+        console.print(shown)
+    click.echo("\n".join(line.rstrip() for line in capture.get().splitlines()))
 
 
 @contextmanager

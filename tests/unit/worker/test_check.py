@@ -36,6 +36,7 @@ from worker.check.redis import (
 )
 from worker.check.topics import judge_topics
 from worker.cli.check import in_json, render
+from worker.cli.command import piped, show
 from worker.config import parse
 from worker.counting import layout, rejections
 from worker.counting.columns import Columns
@@ -256,6 +257,8 @@ def test_point_8_what_a_transaction_holds_back(held, level, said):
     assert (finding.level, finding.subject) == (level, "topic reports")
     assert said in finding.text
     assert "transaction.timeout.ms" in finding.todo
+    abort = f"--topic reports --partition {held.partition} --start-offset {held.first}"
+    assert finding.todo.endswith(abort)
     assert judge_undecided("reports", []) == []
 
 
@@ -508,6 +511,18 @@ def test_nothing_is_cut_at_80_columns():
     assert (text.count("x"), text.count("y"), text.count("…")) == (300, 100, 0)
     assert "t" * 249 in text.replace("topic", "topic ")
     assert lines[-1].split() == ["ok", "redis:", "fine", "[red]"]
+
+
+def test_for_a_program_a_finding_is_a_line(monkeypatch, capsys):
+    long = [
+        Finding(Level.WARNING, "topic t", "x" * 300, "do " + "y" * 100),
+        Finding(Level.OK, "redis", "fine"),
+    ]
+    monkeypatch.delenv("COLUMNS", raising=False)
+    show(render(long, one_line=piped()))
+    first, second = capsys.readouterr().out.splitlines()
+    assert first == f"warning  topic t: {'x' * 300} -> do {'y' * 100}"
+    assert second == "ok       redis: fine"
 
 
 def counts(fields, offset_metadata=None, log=(0, 10), topic_id="id-1", published=0):
