@@ -57,7 +57,7 @@ def parse_epsilon(epsilon: str | int | Fraction) -> Fraction:
     if isinstance(epsilon, bool) or not isinstance(epsilon, str | int | Fraction):
         raise TypeError(f"epsilon must be a str, an int or a Fraction, not {type(epsilon).__name__}")
     if isinstance(epsilon, str) and not _EPSILON.fullmatch(epsilon):
-        raise ValueError(f"epsilon is {epsilon[:80]!r}; write it as '1', '0.5' or '1/3'")
+        raise ValueError(f"epsilon is {epsilon[:80]!r}; write it greater than 0, as '1', '0.5' or '1/3'")
     try:
         number = Fraction(epsilon)
     except ZeroDivisionError:

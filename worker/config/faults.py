@@ -53,7 +53,7 @@ def _fault(fault: Any) -> str:
     if kind == "extra_forbidden":  # its value may be a secret whose key is misspelt
         keys = list(_model(path[:-1]).model_fields)
         close = difflib.get_close_matches(str(path[-1]), keys, n=1)
-        meant = f"did you mean {close[0]}? " if close else ""
+        meant = f"did you mean {close[0]}? " if close else _heading(path)
         return f"{key}: no such key; {meant}there are {', '.join(keys)}"
     allowed = _ALLOWED[kind].format_map(fault.get("ctx", {})) if kind in _ALLOWED else fault["msg"]
     if isinstance(value, Mapping) and kind == "value_error":  # about several keys of it
@@ -68,6 +68,13 @@ def _fault(fault: Any) -> str:
 
 def _shortened(faults: list[str]) -> list[str]:
     return faults if len(faults) <= _MANY else [*faults[:_MANY], f"... and {len(faults) - _MANY} faults more"]
+
+
+def _heading(path: Sequence[object]) -> str:
+    """Returns below which heading a key may have been meant to stand that is in no table, or nothing."""
+    tables = (name for name, field in File.model_fields.items() if [*_tables(field.annotation)])
+    meant = [table for table in tables if len(path) == 1 and path[0] in _model((table,)).model_fields]
+    return f"did you mean {meant[0]}.{path[0]}, below its heading? " if len(meant) == 1 else ""
 
 
 def _model(path: Sequence[object]) -> type[BaseModel]:

@@ -95,6 +95,11 @@ def test_a_members_name_is_one_that_kafka_takes(name):
             "x = 1" + STREAM,
             "x: no such key; there are group, commit_every_seconds, log_level, kafka, redis, http,",
         ),
+        (
+            "bootstrap_servers = []" + STREAM,
+            "bootstrap_servers: no such key; did you mean kafka.bootstrap_servers, below its heading? there are group,",
+        ),
+        ("ssl_cafile = 'of whom?'" + STREAM, "ssl_cafile: no such key; there are group,"),
         ("[http]\nprot = 1" + STREAM, "http.prot: no such key; did you mean port? there are host, port"),
         ("[http]\nstr = 1" + STREAM, "http.str: no such key; there are host, port"),
         (STREAM.replace("domain_size", "size"), "streams[0].size: no such key; there are name, topic, "),
