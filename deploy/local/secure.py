@@ -52,6 +52,8 @@ USER = "me"
 """Who has a password, and may do all."""
 CLIENT = "worker"
 """Who is given tokens, and may do all."""
+LIMITED = "ldp-worker"
+"""Who has a password where this is run as a script, and may do nothing that no ACL allows."""
 AUDIENCE, ISSUER = "kafka", "deploy/local"
 _KAFKA = "org.apache.kafka.common.security"
 
@@ -220,6 +222,7 @@ class Secure:
         certificates: All files.
         tokens: Where tokens are given.
         password: Of `USER`, and of the encrypted key.
+        users: Further names and passwords.
     """
 
     running: services.Services
@@ -227,6 +230,7 @@ class Secure:
     certificates: Certificates
     tokens: TokenEndpoint
     password: str
+    users: Mapping[str, str]
 
     @classmethod
     @contextlib.contextmanager
@@ -251,7 +255,8 @@ class Secure:
             ports = dict(zip(LISTENERS, services.free_ports(len(LISTENERS)), strict=True))
             more = _listeners(ports, certificates, {USER: password} | dict(users or {}), password)
             running = stack.enter_context(services.Services.start(say, usual=usual, more=more))
-            yield cls(running, {"PLAINTEXT": running.kafka.port} | ports, certificates, tokens, password)
+            reached = {"PLAINTEXT": running.kafka.port} | ports
+            yield cls(running, reached, certificates, tokens, password, dict(users or {}))
 
     def client(self, listener: str, mechanism: str = "PLAIN") -> dict[str, str]:
         """Returns the keys of `[kafka]` with which a worker is let in.
@@ -329,12 +334,20 @@ def _listeners(
 @contextlib.contextmanager
 def _started(say: services.Say, usual: bool) -> Iterator[services.Services]:
     """Starts the services, and says how each listener is reached."""
-    with Secure.start(say, usual=usual) as secure:
+    with Secure.start(say, usual=usual, users={LIMITED: secrets.token_hex(8)}) as secure:
         for listener, protocol in LISTENERS.items():
             for mechanism in MECHANISMS if listener == "LOGINS" else ["PLAIN"]:
                 say(f"\n# {listener}" + (f", {mechanism}" if protocol.startswith("SASL") else ""))
                 for key, value in secure.client(listener, mechanism).items():
                     say(f'kafka.{key} = "{value}"')
+        say("\n# LOGINS or LOGIN, PLAIN, as somebody who may do what an ACL allows and nothing else")
+        say(f'kafka.sasl_username = "{LIMITED}"')
+        say(f'kafka.sasl_password = "{secure.users[LIMITED]}"')
+        jars = services.kafka_jars(say)
+        say(
+            f"# for kafka-acls.sh: java -cp '{jars}/*' org.apache.kafka.tools.AclCommand --bootstrap-server HOST:PORT"
+        )
+        say("# with the plaintext listener's address, where everybody may do all")
         say("")
         yield secure.running
 
