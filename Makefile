@@ -46,6 +46,7 @@ soak: venv ## Count under load for MINUTES=10, one fault after the other; a repo
 
 alerts: venv ## Watch an hour of load in health: no alert fires, and each of them could have
 	@$(BIN)/python -m tests.alerts
+
 containers: venv ## Build and run the image and the compose file for real, on the engine that answers, else on one of its own (root)
 	@$(BIN)/python -m tests.containers
 
