@@ -101,6 +101,10 @@ class Ownership:
         """Returns the held partitions as they are counted in memory, to be looked at by who counts them."""
         return {partition: held.state for partition, held in self._held.items()}
 
+    def reading(self) -> set[int]:
+        """Returns the held partitions that do not wait: what was polled of others is polled again."""
+        return {partition for partition, held in self._held.items() if not held.waiting}
+
     def claim(self) -> None:
         """Claims the assigned partitions that are not held; one that cannot be claimed now is tried again later.
 

@@ -165,9 +165,9 @@ class Loop:
             with self._events.counting():
                 self._ownership.apply(first, self._progress.beat)
             self._progress.beat()
-        # of a partition that is let go of nothing is left over: whoever claims it reads it again
-        held = self._ownership.counted()
-        left = [batch for batch in polled if batch.partition in held]
+        # of a partition that is let go of, or has to wait, nothing is left over: it is read again
+        reading = self._ownership.reading()
+        left = [batch for batch in polled if batch.partition in reading]
         polled.clear()
         polled.extend(left)
         return self._clock() - began
