@@ -209,6 +209,8 @@ class Consumer:
         self.positions: dict[int, int] = {}
         self.highs: dict[int, int] = {}
         self.known_id: str | None = None
+        self.asked_id: str | None = None
+        self.truncated = self.claiming = False
         self.read_id = self.reports.topic_id
         self.polled = False
         self.regained: set[int] = set()
@@ -230,6 +232,7 @@ class Consumer:
         return set(range(self.known_partitions)) if self.known_id is not None else None
 
     def topic_id(self, _topic: str) -> str | None:
+        self.asked_id = self.known_id
         return self.known_id
 
     def _refresh(self) -> None:
@@ -320,6 +323,7 @@ class Consumer:
         assert held <= self.mine or not self.polled, "what was lost without a word is still held"
         self.polled = False
         self._demand_commits()
+        self._demand_heed()
         world.call("poll", lambda: None, TIMED_OUT, writes=False)
         self.polled_at = world.now
         self._refresh()
@@ -343,13 +347,22 @@ class Consumer:
         self.polled = True
         return found
 
+    def _demand_heed(self) -> None:
+        """Who looked after its partitions, and found that no head names them any more, stops."""
+        states = self.worker.ownership.states().values()
+        named = [state for state in states if state.floor is not None and state.windowing]
+        assert self.claiming or not self.worker.topic.heedless or not named, "no head names what it counts"
+        self.claiming = self.worker.topic.heedless = False
+
     def _demand_commits(self) -> None:
         """What is counted is stored after a while."""
         world, ownership = self.world, self.worker.ownership
         stored = ownership.stored()
         if stored != self.stored or stored == ownership.counted():
             self.stored, self.ahead_since = stored, world.now
-        hung = self.worker.hangs_until > self.ahead_since
+        # who looks for a head waits for records that do not come
+        waits = world.snapshots.unreadable_until > self.ahead_since
+        hung = waits or self.worker.hangs_until > self.ahead_since
         assert hung or world.now < self.ahead_since + LONGEST_COMMIT, "what is counted is not committed"
 
     def _fetch(self) -> dict[TopicPartition, list[Any]]:
@@ -364,11 +377,14 @@ class Consumer:
             partition, at = reports.partitions[number], self.positions[number]
             tp = TopicPartition(self.topic, number)
             if partition.cut_to is not None and at > partition.end and number in self.highs and not found:
+                self.truncated = True
                 raise kafka_errors.LogTruncationError({tp: at})  # who has read before knows
             if at < partition.first or at > partition.end:
                 if found:
                     continue  # raised by the next poll
-                if self.worker.log._intake.holds(number):
+                log = self.worker.log
+                # who has not taken in yet that there was a rebalance will forget what it holds
+                if log._intake.holds(number) and log._membership == self.group_metadata()[1:3]:
                     self.overtaken[number] = at
                 raise kafka_errors.OffsetOutOfRangeError({tp: at})
             self.highs[number] = partition.end
@@ -429,6 +445,7 @@ class Consumer:
 
     def committed(self, tp: TopicPartition, metadata: bool, timeout_ms: int) -> Any:
         self.worker.listener.demand_nothing_lost()
+        self.claiming = self.worker.topic.headless = True
 
         def effect() -> Any:
             found = self.group.offsets.get(tp.partition)
@@ -470,6 +487,11 @@ class Consumer:
             stored = self.worker.peeked.get(f"{{{self.worker.deployment.stream.name}:{partition}}}:meta")
             assert word == COUNTED or not stored or not stored[b"flush"], (
                 "a claim does not say that it was counted"
+            )
+            heads = self.worker.deployment.truth.heads[: self.worker.topic.heads]
+            reached = heads[-1]["offsets"].get(str(partition), 0) if heads else 0
+            assert word == COUNTED or reached <= offset or self.world.lossy, (
+                "a claim does not say that it was published"
             )
 
     def commit_async(self, offsets: Mapping[TopicPartition, Any]) -> None:

@@ -15,6 +15,7 @@ from ldp.frames import VERDICTS
 from tests.simulation import broker, snapshots
 from tests.simulation.broker import TIMED_OUT, Group, Reports
 from tests.simulation.older import OlderStore, of_layout
+from tests.simulation.recount import of_head, of_state
 from tests.simulation.scheduler import Member, Task
 from tests.simulation.store import Client, MemoryRedis
 from tests.simulation.truth import Truth, lineage_of
@@ -23,6 +24,7 @@ from worker.counting import layout
 from worker.counting.columns import Batch
 from worker.counting.lineage import LAYOUT
 from worker.counting.ownership import Ownership
+from worker.counting.partition import PartitionState
 from worker.counting.ports import COUNTED, Answer, Unavailable
 from worker.counting.rules import Configured
 from worker.kafka.dead_letters import KafkaDeadLetters
@@ -278,6 +280,9 @@ class Listener:
 
     def rule_added(self, partition: int, rule: Any) -> None:
         self.world.say("rule added", partition, rule)
+        heads = self.worker.deployment.truth.heads[: self.worker.then[partition]]
+        reached = heads[-1]["offsets"].get(str(partition), 0) if heads else 0
+        assert rule.offset >= reached or "heads" in self.world.lossy, "a rule begins below what was published"
         self.announced[partition] = rule
 
     def admitted(self, partition: int, floor: int) -> None:
@@ -311,6 +316,11 @@ class Listener:
         assert word != COUNTED or offset <= lost_from, "what was counted, as Kafka says, is called a gap"
         assert published["offsets"].get(str(partition), 0) <= lost_from, "what was published is called a gap"
 
+    def compare_failed(self, error: Unavailable) -> None:
+        """What a head says was not heard."""
+        self.world.say("compare_failed", error)
+        self.worker.topic.heedless = False
+
     def claim_failed(self, partitions: Sequence[int], error: Unavailable) -> None:
         self.world.say("claim failed", partitions, error)
         generation = self.worker.consumer.generation
@@ -338,6 +348,15 @@ class Listener:
             published = self.worker.deployment.truth.heads[then - 1]["offsets"]
             assert str(partition) not in published or not published[str(partition)], "it was published"
 
+    def _demand_judged(self, partition: int, state: PartitionState) -> None:
+        """What was published is judged as it was."""
+        heads = self.worker.deployment.truth.heads[: self.worker.topic.heads]
+        if heads and "heads" not in self.world.lossy:
+            published = of_head(heads[-1]["rules"].get(str(partition), ()))
+            assert of_state(state.rules)[: len(published)] == published, (
+                "it judges otherwise than was published"
+            )
+
     def demand_nothing_lost(self) -> None:
         """Who heard from the store that counts are gone goes on with nothing."""
         lost = [p for p, (answer, _) in self.answers.items() if answer is Answer.LINEAGE]
@@ -353,13 +372,18 @@ class Listener:
             "another one claimed it"
         )
         self.demand_nothing_lost()
+        held = self.worker.ownership._held[partition]
+        asked = self.worker.consumer.asked_id
+        assert lineage_of(held.metadata.lineage)["topic_id"] == asked, "it claims what another topic had"
+        self._demand_judged(partition, held.state)
+        assert held.state.floor is None or not self.worker.topic.headless, "no head names what it claims"
         if not self.worker.peeked[layout.meta_key(self.worker.deployment.stream.name, partition)]:
             self._demand_beginning(partition)
         self.given.discard(partition)
         self.epochs[partition] = epoch
         if partition == 0:
             self.claimed_epochs.add(epoch)
-        last = self.worker.ownership._held[partition].state.rules[-1]
+        last = held.state.rules[-1]
         assert self.announced.pop(partition, last) == last, "a rule that was added is not there"
         self.world.note(f"claimed, {start}", f"{partition} at {offset}, epoch {epoch}")
         self._compare(partition)
@@ -378,8 +402,9 @@ class Listener:
         raise AssertionError(f"of partition {partition} a batch from {start} comes after {at}")
 
     def poll_failed(self, error: Unavailable) -> None:
-        """All is fetched again."""
+        """All is fetched again, but for what a log has lost at its end."""
         self.world.say("poll_failed", error)
+        assert not self.worker.consumer.truncated, "a log that was truncated is read on"
         self.worker.consumer.overtaken.clear()
 
     def refused(self, partition: int, answer: Answer) -> None:
@@ -415,6 +440,8 @@ class Worker(Member):
         world, stream = deployment.world, deployment.stream
         self.deployment, self.world = deployment, world
         self.confirmed: set[int] = set()
+        self.then: dict[int, int] = {}
+        """Partition -> how many snapshots there were when this worker claimed it."""
         self.peeked: dict[str, Mapping[bytes, bytes]] = {}
         self.looked: dict[str, int] = {}
         self.asked: dict[str, int] = {}
@@ -436,6 +463,7 @@ class Worker(Member):
         identity = f"ldp-{stream.name}"
         self.topic = snapshots.Topic(world.snapshots, identity)
         self.topic.on_use, self.topic.on_uncounted = self._demand_owner, self._demand_uncounted
+        self.topic.published = deployment.truth.heads
         outbox = self.outbox = KafkaOutbox(self.topic, stream, clock, world.sleep)
         self.progress = Progress(clock)
         self.ownership = Ownership(
@@ -492,6 +520,7 @@ class Worker(Member):
     def _partitions(self) -> list[int]:
         known = sorted(self.progress.partitions or ())
         self.topic.must = self.deployment.truth.recorded(known)
+        self.topic.lacking = self.deployment.truth.lacking(known)
         return known
 
     def _demand_owner(self, what: str) -> None:

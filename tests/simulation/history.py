@@ -19,9 +19,10 @@ import ldp
 from ldp import frames, snapshot
 from tests.simulation.broker import BEGAN_MS, Reports
 from tests.simulation.deployment import Deployment, Worker
+from tests.simulation.directed import Script
 from tests.simulation.recount import of_head, of_state
 from tests.simulation.snapshots import OTHERS, Snapshots
-from tests.simulation.themes import THEMES, Theme, theme_of
+from tests.simulation.themes import Theme, theme_of, themed
 from tests.simulation.world import Faults, World
 from worker.counting.ports import StateLost
 from worker.counting.rules import MAX_BATCH_BYTES, Configured, Terms
@@ -89,6 +90,10 @@ def history(seed: int, shown: int = SHOWN) -> dict[str, int]:
     return made.world.happened
 
 
+class Unjustified(AssertionError):  # noqa: N818  # what it is
+    """A stream stops, and need not."""
+
+
 class Times:
     """The timestamps of a topic's records: they move on, and some are late, early, far off or missing.
 
@@ -137,7 +142,7 @@ class _Made:
 
     def __init__(self, seed: int) -> None:
         rng = self.rng = random.Random(f"shape {seed}")
-        self.theme = THEMES.get(theme_of(seed) or "", Theme())
+        self.theme = themed(theme_of(seed))
         self.turns, self.dense = rng.choice(LENGTHS)
         self.most_work = rng.choice(_MOST_WORK)
         faults = self.theme.of(_faults(rng, self.dense), rng)
@@ -145,6 +150,7 @@ class _Made:
         self.world = World(f"steps {seed}", faults)
         self.world.memory, self.world.counting = self.theme.memory, self.theme.counting
         self.world.forgets = self.theme.forgets
+        self.world.play = Script(self.world, self.theme.script).play
         snapshots = Snapshots(self.world)
         snapshots.on_committed = self._committed
         self.times: dict[str, Times] = {}
@@ -239,7 +245,8 @@ class _Made:
         for deployment in world.deployments:
             if world.faults.went_back and self.rng.random() < 0.5:
                 world.go_back(deployment)
-        world.faults = Faults()
+        world.faults, world.play = Faults(), Script(world, ()).play
+        world.late += world.held
         world.snapshots.unreadable_until = world.now
         for deployment in world.deployments:
             for partition in deployment.reports.partitions:
@@ -337,12 +344,33 @@ class _Made:
                 raise error
             for number in re.findall(r"[Ss]napshot (\d+)", str(error)):
                 assert int(number) <= len(deployment.truth.heads), "it speaks of what was never published"
+            self._demand_reason(deployment, str(error))
             world.note("loss noticed")
             return True
         world.errors.clear()
         return False
 
-    def _committed(self, identity: str, sent: Sequence[SimpleNamespace], must: Collection[int]) -> None:
+    def _demand_reason(self, deployment: Deployment, why: str) -> None:
+        """What was published as a gap stops nobody; nor does a store that only went back, as the log has it all."""
+        if said := re.search(r"partition (\d+): the counts reach offset (\d+),.* log begins at (\d+):", why):
+            partition, *gap = said.groups()
+            published = deployment.truth.heads[-1]["gaps"] if deployment.truth.heads else {}
+            assert [*map(int, gap)] not in published.get(partition, []), "what was published as a gap was one"
+            return
+        if (
+            self.world.lossy == {"store"}
+            and not self.world.vanished
+            and not deployment.truth.is_contradicted()
+        ):
+            raise Unjustified(why)
+
+    def _committed(
+        self,
+        identity: str,
+        sent: Sequence[SimpleNamespace],
+        must: Collection[int],
+        lacking: Mapping[int, int],
+    ) -> None:
         """A snapshot was committed: by whom?"""
         name = identity.removeprefix("ldp-")
         head = json.loads(next(record.value for record in sent if record.key == f"{name}/head".encode()))
@@ -350,7 +378,7 @@ class _Made:
         assert self.owners.setdefault(name, deployment) is deployment, (
             "two deployments publish under one name"
         )
-        deployment.truth.committed(sent, must)
+        deployment.truth.committed(sent, must, lacking)
 
 
 def _age(configured: Configured) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 from kafka import TopicPartition
@@ -47,7 +47,7 @@ class Snapshots:
         self.unreadable_until = 0.0
         self.epochs: dict[str, int] = {}
         self.open: dict[str, Transaction] = {}
-        self.on_committed: Callable[[str, list[SimpleNamespace], Collection[int]], None] = lambda *_: None
+        self.on_committed: Callable[..., None] = lambda *_: None
 
     @property
     def stable(self) -> int:
@@ -71,19 +71,31 @@ class Snapshots:
         one.sent.append(record)
         self.end += 1
 
-    def decide(self, identity: str, state: str, must: Collection[int] = ()) -> None:
+    def decide(
+        self,
+        identity: str,
+        state: str,
+        must: Collection[int] = (),
+        lacking: Mapping[int, int] = MappingProxyType({}),
+    ) -> None:
         """Ends the open transaction of an id, with a marker."""
         one = self.open.pop(identity)
         one.state = state
         self.end += 1
         if state == "committed" and identity != OTHERS:
-            self.on_committed(identity, one.sent, must)
+            self.on_committed(identity, one.sent, must, lacking)
 
     def delete_head(self, stream: str) -> None:
         """An operator deletes a stream's head."""
         record = SimpleNamespace(offset=self.end, key=f"{stream}/head".encode(), value=None, headers=[])
         self.records.append((record, Transaction("operator", self.end, self.world.now, "committed")))
         self.end += 1
+
+    def is_deleted(self, identity: str, *more: str) -> bool:
+        """Returns whether the newest head is a tombstone, of what is committed, open or in one more state."""
+        key, states = f"{identity.removeprefix('ldp-')}/head".encode(), ("committed", "open", *more)
+        newest = [r for r, one in self.records if r.key == key and one.state in states][-1:]
+        return bool(newest) and newest[0].value is None
 
     def tick(self) -> None:
         """Transactions that are open for too long are aborted, and their producers fenced."""
@@ -126,12 +138,19 @@ class Topic:
         self.on_use: Callable[[str], None] = lambda _what: None
         self.must: set[int] = set()
         """Partitions that the publisher knew and that had records, when it began to read what it published last."""
+        self.lacking: dict[int, int] = {}
+        """Partitions that the store had no counts of then, and the offset up to which the group had counted them."""
+        self.published: Sequence[Any] = ()
+        self.headless = self.heedless = False
+        """Whether no look for a head since a claim began found one; and whether the last one would find it deleted."""
+        self.heads = 0
+        """How many snapshots of the stream there were when its polling thread last looked for one."""
 
     def producer(self) -> Producer:
         return Producer(self)
 
     def admin(self) -> Administrator:
-        return Administrator(self.log)
+        return Administrator(self)
 
     def consumer(self, level: str) -> Consumer:
         return Consumer(self.log, level)
@@ -207,14 +226,14 @@ class Producer:
         return effect
 
     def commit_transaction(self) -> None:
-        must = set(self.topic.must)
+        must, lacking = set(self.topic.must), dict(self.topic.lacking)
 
         def effect() -> None:
             if self.epoch != self.log.epochs[self.identity]:
                 self.world.note("publisher fenced")
                 raise kafka_errors.ProducerFencedError("in the simulation")
             if self.identity in self.log.open:
-                self.log.decide(self.identity, "committed", must)
+                self.log.decide(self.identity, "committed", must, lacking)
 
         self.begun = False
         self.world.call(f"commit transaction {self.identity}", effect, TIMED_OUT, told=True)
@@ -226,8 +245,9 @@ class Producer:
 class Administrator:
     """An administrator's client."""
 
-    def __init__(self, log: Snapshots) -> None:
-        self.log, self.since = log, log.world.now
+    def __init__(self, topic: Topic) -> None:
+        self.topic, self.log = topic, topic.log
+        self.since = self.log.world.now
 
     def list_partition_offsets(
         self, asked: Mapping[TopicPartition, Any], isolation_level: Any
@@ -243,6 +263,11 @@ class Administrator:
         def effect() -> int:
             if spec.name == "EARLIEST":
                 return 0
+            ends = isolation_level is IsolationLevel.READ_UNCOMMITTED  # up to there is read
+            if ends and task is not None and task.name == "poll":
+                self.topic.heads = len(self.topic.published)
+                self.topic.headless &= self.log.is_deleted(self.topic.identity, "aborted")
+                self.topic.heedless = self.log.is_deleted(self.topic.identity)
             return self.log.stable if isolation_level is IsolationLevel.READ_COMMITTED else self.log.end
 
         what = f"{spec.name.lower()} of snapshots, {isolation_level.name.lower()}"

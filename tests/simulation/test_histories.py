@@ -4,8 +4,10 @@ import collections
 
 import pytest
 
+from tests.simulation.directed import SCRIPTS
 from tests.simulation.history import history
 from tests.simulation.running import run
+from tests.simulation.themes import AFTER, DIRECTED, EACH, RUN
 
 HISTORIES, BLOCKS = 20_000, 10
 HAPPENED: dict[int, collections.Counter[str]] = {}
@@ -82,6 +84,15 @@ def test_every_history_is_as_its_recount_says(block: int) -> None:
     HAPPENED[block] = total
     # a block that lacks one of these would prove little
     assert [event for event in OFTEN if not total[event]] == []
+
+
+@pytest.mark.slow
+def test_every_directed_history_is_as_its_recount_says() -> None:
+    total: collections.Counter[str] = collections.Counter()
+    for number in range(len(DIRECTED)):
+        for _, happened in run(RUN, AFTER + EACH * number):
+            total.update(happened)
+    assert total["as the script says"] > RUN * len(SCRIPTS) // 2
 
 
 @pytest.mark.slow

@@ -8,7 +8,9 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
+from tests.simulation.directed import SCRIPTS, Step
 from tests.simulation.world import Faults
 from worker.counting.rules import MAX_BATCH_BYTES, Configured, Terms
 from worker.counting.windows import Windowing
@@ -54,6 +56,8 @@ class Theme:
         counting: how often what is counted takes long, and how many seconds.
         memory: bytes that a worker may have fetched.
         forgets: of how many parts a log loses one at once, at most.
+        script: what happens at which calls.
+        calm: whether nothing else goes wrong than what it says.
     """
 
     faults: Mapping[str, float | tuple[float, ...]] = field(default_factory=dict)
@@ -73,6 +77,8 @@ class Theme:
     counting: tuple[float, float] = (0.05, 1.5)
     memory: int = 64 << 20
     forgets: int = 2
+    script: Sequence[Step] = ()
+    calm: bool = False
 
     def of(self, drawn: Faults, rng: random.Random) -> Faults:
         """Returns its faults, and those that were drawn for the rest."""
@@ -81,7 +87,7 @@ class Theme:
             for name, chance in self.faults.items()
             if rng.random() < 0.7
         }
-        return replace(drawn, **chosen)
+        return replace(Faults() if self.calm else drawn, **chosen)
 
     def configured(self, rng: random.Random) -> list[Configured]:
         """Returns the configurations, the older ones first."""
@@ -231,12 +237,53 @@ THEMES = {
 }
 assert 2 * len(THEMES) < EVERY, "most histories have no theme"
 
+_LONG: dict[str, Any] = {"turns": (60,), "steps": 30, "produces": 0.7, "upgrades": 0.0, "calm": True}
+DIRECTED = {
+    "blobs": Theme(**_LONG),
+    "lineage": Theme(**_LONG, windows=(None,)),
+    "overtaken": Theme(**_LONG, partitions=(3, 5)),
+    "taken": Theme(**_LONG | {"produces": 1.0}, partitions=(5, 5), counting=(0.5, 0.3)),
+    "dropped": Theme(**_LONG, partitions=(3, 5)),
+    "foreign": Theme(**_LONG, two=True),
+    "deleted": Theme(
+        **_LONG,
+        windows=_CHANGING[1:4],
+        times={"late": 0.3, "idle": 0.1, "grid": 500, "early": 0.1},
+    ),
+    "stretch": Theme(**_LONG),
+    "unread": Theme(**_LONG | {"turns": (150,), "steps": 40}),
+    "falls": Theme({"crash": 0.003, "rebalance": 0.01}, **_LONG, windows=_CHANGING[:5], changes=4, stops=0.1),
+    "peeked": Theme(**_LONG, partitions=(3, 5)),
+    "regone": Theme(**_LONG, partitions=(3, 5)),
+    "reruled": Theme({"crash": 0.002}, **_LONG, windows=(None,), changes=4, stops=0.2, partitions=(3, 5)),
+    "unheard": Theme({"silent": 1.0, "rebalance": 0.03, "lost_request": 0.1}, **_LONG),
+    "forgotten": Theme(
+        **_LONG,
+        windows=_CHANGING[1:4],
+        times={"late": 0.3, "idle": 0.1, "grid": 500, "early": 0.1},
+    ),
+}
+"""Directed histories: what each has otherwise, beside its script."""
+AFTER, EACH = 20_000, 50
+"""The seed of the first directed history, and how many there are of each theme."""
+RUN = 25
+"""How many of them are run each time."""
+
 
 def theme_of(seed: int) -> str | None:
     """Returns the theme of a seed's history; None for most."""
+    if AFTER <= seed < AFTER + EACH * len(DIRECTED):
+        return list(DIRECTED)[(seed - AFTER) // EACH]
     at = seed % EVERY
     themed = seed % AGAIN < THEMED and at % 2 and at // 2 < len(THEMES)
     return list(THEMES)[at // 2] if themed else None
+
+
+def themed(theme: str | None) -> Theme:
+    """Returns what histories of a theme, or of none, have."""
+    if theme in DIRECTED:
+        return replace(DIRECTED[theme], script=SCRIPTS.get(theme, ()))
+    return Theme() if theme is None else THEMES[theme]
 
 
 def seeds_of(theme: str | None, count: int) -> list[int]:

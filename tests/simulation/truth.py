@@ -179,6 +179,7 @@ class Truth:
             self._compare_rules(before, after)
         else:
             self.owners.setdefault((tag, after[b"epoch"]), set()).add(worker)
+            worker.then[partition] = len(self.heads)
             self.world.note("claim", f"{partition}: epoch {after[b'epoch'].decode()}")
             if before is None:
                 self._demand_fresh(partition, after)
@@ -235,6 +236,17 @@ class Truth:
         """Returns whether a worker has raised a partition to an epoch."""
         tag = f"{{{self.deployment.stream.name}:{partition}}}".encode()
         return worker in self.owners.get((tag, str(epoch).encode()), ())
+
+    def is_contradicted(self) -> bool:
+        """Returns whether what is stored of some partition was judged otherwise than what was published."""
+        for partition, said in (self.heads[-1]["rules"] if self.heads else {}).items():
+            published, state = of_head(said), self.load(int(partition))
+            if state is not None:
+                mine, at = of_state(state.rules), self.heads[-1]["offsets"].get(partition, 0)
+                n = min(len(mine), len(published))
+                if mine[:n] != published[:n] or any(rule.offset < at for rule in mine[len(published) :]):
+                    return True
+        return False
 
     def mirrored(self, offsets: Mapping[int, tuple[int, str]]) -> None:
         """Kafka is told of offsets: of what was counted only those that were stored once."""
@@ -315,7 +327,9 @@ class Truth:
 
     # what was published
 
-    def committed(self, sent: Sequence[SimpleNamespace], must: Collection[int]) -> None:
+    def committed(
+        self, sent: Sequence[SimpleNamespace], must: Collection[int], lacking: Mapping[int, int]
+    ) -> None:
         """A snapshot's transaction was committed."""
         name = self.deployment.stream.name
         bodies = {record.key.decode(): record for record in sent}
@@ -360,6 +374,11 @@ class Truth:
             assert not reports, "a head without frequencies"
             self.world.note("a head alone")
         self._demand_complete(head, offsets, must)
+        still = self.lacking(lacking)
+        missing = {p for p, counted in lacking.items() if p in still and offsets.get(p, 0) < counted}
+        assert missing <= {*head["uncounted"]}, (
+            f"the group counted {missing}, and the store has nothing of it"
+        )
         if not self.blind:
             self.windows.committed(head, last, sent, counted, ruled)
         self.deleted = False
@@ -394,6 +413,17 @@ class Truth:
         assert missing <= set(head["uncounted"]), f"partitions {missing} are missing, and it does not say so"
         gaps = any(head["gaps"].values())
         assert head["complete"] == (not head["uncounted"] and not gaps), "complete"
+
+    def lacking(self, known: Collection[int]) -> dict[int, int]:
+        """Returns those of some partitions of which the store has no counts, though the group counted them: how far."""
+        found = {}
+        for partition in known:
+            offset, word = self.deployment.group.offsets.get(partition, (0, ""))
+            meta = layout.meta_key(self.deployment.stream.name, partition).encode()
+            fields = self.deployment.server.live(meta)
+            if word == COUNTED and not (fields and fields[b"flush"]):
+                found[partition] = offset
+        return found
 
     def recorded(self, known: Collection[int]) -> set[int]:
         """Returns those of some partitions that have records."""

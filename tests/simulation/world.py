@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from tests.simulation.scheduler import Crash, Scheduler
+from tests.simulation.scheduler import Crash, Scheduler, Task
 
 if TYPE_CHECKING:
     from tests.simulation.deployment import Deployment
@@ -100,10 +100,18 @@ class World(Scheduler):
         self.late: list[tuple[str, Callable[[], object]]] = []
         self.lossy: set[str] = set()
         """What happened that a stream may stop for."""
+        self.vanished = False
+        """Whether a store lost all that it had of a partition, or its blobs, or a topic's offsets; it then may stop."""
         self.memory = 64 << 20
         """Bytes that a worker may have fetched."""
         self.forgets = 2
         """What part of a log is lost at once, at most: a half."""
+        self.play: Callable[[Task, str, str], str | None] = lambda *_: None
+        """Given the task, "before" or "after", and what a call says: returns its fate if a script has one for it."""
+        self.about = -1, "", 0
+        """A partition that the script is about, whom it is given to, and up to where it was stored then."""
+        self.held: list[tuple[str, Callable[[], object]]] = []
+        """Requests that the script holds back."""
         self.counting = 0.05, 1.5
         """How often what is counted takes long, and how many seconds."""
 
@@ -124,6 +132,11 @@ class World(Scheduler):
         rng, faults, task = self.rng, self.faults, self.current
         if task is None:
             return effect()
+        if self.play(task, "before", what) is not None:
+            self.held.append((what, effect))
+            raise error()
+        if task.member.dead:
+            raise Crash
         if faults.slow and rng.random() < faults.slow:
             self.note("a call takes long", what)
             self.sleep(rng.choice([0.3, 3.0, 8.0]))
@@ -143,6 +156,10 @@ class World(Scheduler):
             raise error()
         result = effect()
         self.say(what)
+        if self.play(task, "after", what) is not None:
+            raise error()
+        if task.member.dead:
+            raise Crash
         if writes and rng.random() < faults.twice:
             self.note("sent twice", what)
             self.late.append((what, effect))
@@ -224,6 +241,7 @@ class World(Scheduler):
         if not server.past:
             return
         self.lossy.add("store")
+        self.vanished = True
         if rng.random() < 0.7:
             for worker in list(deployment.workers):
                 self.kill(worker)

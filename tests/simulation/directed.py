@@ -1,0 +1,330 @@
+"""Directed histories: each theme here has a script, which places one fault exactly where it matters.
+
+The rest of such a history is drawn as in any other, and the same must be so of it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tests.simulation.scheduler import Task
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+Fits = Callable[["World", Any, int], bool]
+Act = Callable[["World", Any, int], str | None]
+
+HELD, LOST_REPLY = "held back", "lost reply"
+"""What an act may have become of a call: before it, it comes when the script says so; after it, nobody hears of it."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """What happens at a call.
+
+    Attributes:
+        when: "before" or "after" the call has its effect.
+        what: a part of what the call says.
+        fits: given the world, the worker and the partition that is named, or −1: whether this is the call.
+        act: given the same, does it; returns the call's fate, if that is another one.
+        by: the task whose call it is, if that matters.
+    """
+
+    when: str
+    what: str
+    fits: Fits
+    act: Act
+    by: str = ""
+
+
+class Script:
+    """Steps that are taken one after the other, each at the first call that fits."""
+
+    def __init__(self, world: World, steps: Sequence[Step]) -> None:
+        self.world, self.steps = world, list(steps)
+
+    def play(self, task: Task, when: str, what: str) -> str | None:
+        """Returns the fate of a call, if its step is the next one."""
+        if not self.steps:
+            return None
+        step = self.steps[0]
+        named = re.search(r"\{\w+:(\d+)\}", what)
+        partition = int(named[1]) if named else -1
+        if step.when != when or step.what not in what or step.by not in ("", task.name):
+            return None
+        if not step.fits(self.world, task.member, partition):
+            return None
+        del self.steps[0]
+        self.world.note("as the script says", what)
+        return step.act(self.world, task.member, partition)
+
+
+def _tag(worker: Any, partition: int) -> bytes:
+    return f"{{{worker.deployment.stream.name}:{partition}}}".encode()
+
+
+def _waits(worker: Any) -> list[int]:
+    """Returns the partitions that a worker reads, of which something waits that it has not been given yet."""
+    intake = worker.log._intake
+    found = []
+    for pending in intake._pending:
+        ahead = intake._ahead is not None and intake._ahead[0] is pending and intake._ahead[1].value is None
+        first = pending is intake._pending[0] and intake._ahead is None
+        if not ahead and not first and pending.partition in worker.log._positions:
+            found.append(pending.partition)
+    return sorted({*found} & worker.consumer.mine & worker.ownership.reading())
+
+
+def _lose_blobs(world: World, worker: Any, partition: int) -> None:
+    server, tag = worker.deployment.server, _tag(worker, partition)
+    server.go_back(tag, {key: value for key, value in server.of(tag).items() if key.endswith(b":meta")})
+    server.past.pop(tag, None)
+    world.lossy.add("store")
+    world.vanished = True
+
+
+def _has_blobs(world: World, worker: Any, partition: int) -> bool:
+    return len(worker.deployment.server.of(_tag(worker, partition))) > 1
+
+
+def _kill(world: World, worker: Any, _partition: int) -> None:
+    world.kill(worker)
+
+
+def _anew(world: World, worker: Any, _partition: int) -> str:
+    """The topic is made anew, and its counts, with the group's offsets, are deleted; a claim is still on its way."""
+    deployment = worker.deployment
+    for other in deployment.workers:
+        if other is not worker:
+            world.kill(other)
+    for tag in list(deployment.server.past):
+        deployment.server.go_back(tag, {})
+    deployment.server.past.clear()
+    world._recreate(deployment)
+    world.lossy.add("store")
+    world.vanished = True
+    deployment.truth.starts.clear()
+    return HELD
+
+
+def _found(world: World, worker: Any, partition: int) -> bool:
+    server = worker.deployment.server
+    return bool(server.of(_tag(worker, partition))) and not world.snapshots.records
+
+
+def _let_go(world: World, worker: Any, _partition: int) -> None:
+    world.late += world.held
+
+
+def _other(world: World, worker: Any, partition: int) -> bool:
+    return bool(world.held) and world.held[0][0].endswith(f":{partition}}}:meta")
+
+
+def _overtaken(world: World, worker: Any, _partition: int) -> bool:
+    return any(_can_pass(worker, p) for p in _waits(worker))
+
+
+def _settled(world: World, worker: Any, _partition: int) -> bool:
+    """Whether this can be, and nothing is on its way to the store: what is counted meanwhile would wait for it."""
+    return worker.commits._writing is None and _overtaken(world, worker, -1)
+
+
+def _can_pass(worker: Any, p: int) -> bool:
+    log = worker.deployment.reports.partitions[p]
+    return (
+        log.first <= worker.consumer.positions.get(p, 1 << 60) < log.stable
+        and p not in worker.consumer.paused
+    )
+
+
+def _pass(worker: Any, p: int) -> None:
+    worker.deployment.reports.partitions[p].first = worker.consumer.positions[p] + 1
+
+
+def _overtake(world: World, worker: Any, _partition: int) -> None:
+    _pass(worker, next(p for p in _waits(worker) if _can_pass(worker, p)))
+
+
+def _two_wait(world: World, worker: Any, _partition: int) -> bool:
+    others = worker.deployment.group.members.keys() - {worker.name}
+    return len(_waits(worker)) > 1 and bool(others) and _overtaken(world, worker, -1)
+
+
+def _take_and_pass(world: World, worker: Any, _partition: int) -> None:
+    """One partition of which something waits is taken away, and of another one the log has no more what comes next."""
+    waits = _waits(worker)
+    passed = next(p for p in waits if _can_pass(worker, p))
+    _pass(worker, passed)
+    _move(worker, next(p for p in waits if p != passed))
+
+
+def _waits_of(world: World, worker: Any, partition: int) -> bool:
+    return (
+        partition in _waits(worker)
+        and len(worker.deployment.server.past.get(_tag(worker, partition), ())) > 1
+    )
+
+
+def _set_back(world: World, worker: Any, partition: int) -> None:
+    server, tag = worker.deployment.server, _tag(worker, partition)
+    server.go_back(tag, server.past[tag][-2])
+    world.lossy.add("store")
+
+
+def _headed(world: World, worker: Any, _partition: int) -> bool:
+    """Whether a head is sent and nothing was ever published, and another deployment counts already."""
+    others = [d for d in world.deployments if d is not worker.deployment]
+    sent = any(record.key.endswith(b"/head") and record.value for record, _ in world.snapshots.records)
+    return (
+        sent
+        and not any(d.truth.heads for d in world.deployments)
+        and any(d.server.past and any(not w.dead for w in d.workers) for d in others)
+    )
+
+
+def _die_and_rebalance(world: World, worker: Any, _partition: int) -> None:
+    for deployment in world.deployments:
+        if deployment is not worker.deployment:
+            deployment.group.rebalance()
+    world.kill(worker)
+
+
+def _published(times: int) -> Fits:
+    return lambda world, worker, partition: len(worker.deployment.truth.heads) >= times
+
+
+def _delete_head(world: World, worker: Any, _partition: int) -> str:
+    world._delete_head(worker.deployment)
+    return LOST_REPLY
+
+
+def _fill(world: World, worker: Any, _partition: int) -> str:
+    """Another stream writes so much that the head is the last record before a stretch of reading back."""
+    snapshots = world.snapshots
+    name = f"{worker.deployment.stream.name}/head".encode()
+    at = max(record.offset for record, _ in snapshots.records if record.key == name)
+    for _ in range(64 - (snapshots.end - at)):
+        snapshots.append("others", b"others/head", b"{}")
+    snapshots.decide("others", "committed")
+    return LOST_REPLY
+
+
+def _can_fill(world: World, worker: Any, partition: int) -> bool:
+    return _published(2)(world, worker, partition) and not world.snapshots.open
+
+
+def _unread(world: World, worker: Any, _partition: int) -> None:
+    world.snapshots.unreadable_until = world.now + 200.0
+
+
+def _wait(world: World, worker: Any, seconds: float) -> None:
+    """Has a worker's task stand still, as where a call takes long."""
+    world.sleep(seconds)
+    worker.hangs_until = max(worker.hangs_until, world.now)  # nobody may blame it for the time
+
+
+def _move(worker: Any, partition: int) -> str:
+    """Gives a partition to another member; returns its name."""
+    group = worker.deployment.group
+    to = str(min(group.members.keys() - {worker.name}))
+    group.generation += 1
+    group.assignment[worker.name].discard(partition)
+    group.assignment[to].add(partition)
+    return to
+
+
+def _ahead(fresh: bool) -> Fits:
+    """Whether a worker has counted some of a partition, and stored nothing yet, or not the last of it."""
+
+    def fits(world: World, worker: Any, _partition: int) -> bool:
+        return bool(_counted(worker, fresh)) and len(worker.deployment.group.members) > 1
+
+    return fits
+
+
+def _counted(worker: Any, fresh: bool) -> list[int]:
+    held = worker.ownership._held
+    stands = [p for p, one in held.items() if one.state.offset > one.metadata.offset and not one.waiting]
+    return sorted(
+        p for p in stands if p and (held[p].metadata.flush == "") == fresh and held[p].flush is None
+    )
+
+
+def _hand_over(fresh: bool) -> Act:
+    """The first such partition is given to another member, of which its owner hears late."""
+
+    def act(world: World, worker: Any, _partition: int) -> None:
+        partition = _counted(worker, fresh)[0]
+        world.about = partition, _move(worker, partition), worker.ownership.stored()[partition]
+        _wait(world, worker, 2.0)
+
+    return act
+
+
+def _peeks(world: World, worker: Any, partition: int) -> bool:
+    return (partition, worker.name) == world.about[:2]
+
+
+def _looks(world: World, worker: Any, _partition: int) -> bool:
+    return bool(worker.name == world.about[1] and worker.consumer.mine - worker.ownership.counted().keys())
+
+
+def _stand_still(world: World, worker: Any, _partition: int) -> None:
+    _wait(world, worker, 5.0)
+
+
+def _says_more(world: World, worker: Any, _partition: int) -> bool:
+    partition, _, offset = world.about
+    heads, past = worker.deployment.truth.heads, worker.deployment.server.past
+    return heads[-1]["offsets"].get(str(partition), 0) > offset and len(past[_tag(worker, partition)]) > 1
+
+
+def _go_back(world: World, worker: Any, _partition: int) -> None:
+    _set_back(world, worker, world.about[0])
+
+
+def _go_back_and_lose(world: World, worker: Any, _partition: int) -> None:
+    partition = world.about[0]
+    _set_back(world, worker, partition)
+    said = worker.deployment.truth.heads[-1]["offsets"][str(partition)]
+    worker.deployment.reports.partitions[partition].first = said
+
+
+def _any(world: World, worker: Any, _partition: int) -> bool:
+    return True
+
+
+SCRIPTS: dict[str, tuple[Step, ...]] = {
+    "blobs": (Step("before", "Says whether", _has_blobs, _lose_blobs),),
+    "lineage": (
+        Step("after", "Raises", _any, _kill),
+        Step("before", "Raises", _found, _anew),
+        Step("after", "Raises", _other, _let_go),
+    ),
+    "overtaken": (Step("before", "poll", _settled, _overtake),),
+    "taken": (Step("before", "poll", _two_wait, _take_and_pass),),
+    "dropped": (Step("before", "Says whether", _waits_of, _set_back),),
+    "foreign": (Step("after", "produce", _headed, _die_and_rebalance, "publish"),),
+    "deleted": (Step("after", "commit transaction", _published(3), _delete_head, "publish"),),
+    "forgotten": (Step("after", "commit transaction", _published(8), _delete_head, "publish"),),
+    "stretch": (Step("after", "commit transaction", _can_fill, _fill, "publish"),),
+    "peeked": (
+        Step("before", "poll", _ahead(fresh=True), _hand_over(fresh=True), "poll"),
+        Step("after", "hgetall", _peeks, _stand_still, "poll"),
+    ),
+    "regone": (
+        Step("before", "poll", _ahead(fresh=False), _hand_over(fresh=False), "poll"),
+        Step("after", "latest of snapshots, read_uncommitted", _looks, _stand_still, "poll"),
+        Step("after", "commit transaction", _says_more, _go_back_and_lose, "publish"),
+    ),
+    "reruled": (
+        Step("before", "poll", _ahead(fresh=False), _hand_over(fresh=False), "poll"),
+        Step("after", "latest of snapshots, read_uncommitted", _looks, _stand_still, "poll"),
+        Step("after", "commit transaction", _says_more, _go_back, "publish"),
+    ),
+    "unread": (Step("before", "read snapshots", _any, _unread, "publish"),),
+}
