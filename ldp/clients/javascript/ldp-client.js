@@ -1,0 +1,646 @@
+/**
+ * The device's end of a stream: a value in, one report's frame out, with secret and exact coins; frames made one.
+ *
+ * One module without dependencies, for browsers and for Node. What it sends is defined under "The wire" in README.md
+ * of the project's folder `ldp`. Its coins are integers from `crypto.getRandomValues`, compared with exact rationals:
+ * no probability is ever a float. It keeps and logs nothing, and no error repeats the value, which is the user's.
+ */
+
+/** A larger frame does not fit into a record under Kafka's default limits. */
+export const LARGEST_FRAME = 1_000_000;
+
+const VERSION = 1;
+const HEADER_BYTES = 5;
+const MAX_DOMAIN = 2 ** 24;
+const MAX_POINTS = 4 * MAX_DOMAIN;
+const W = 1n << 64n;
+
+// The coins. What is drawn is drawn here alone.
+
+/** Secret random bytes; the system gives 65,536 at a time. */
+function randomBytes(n) {
+  const bytes = new Uint8Array(n);
+  for (let at = 0; at < n; at += 65_536) crypto.getRandomValues(bytes.subarray(at, at + 65_536));
+  return bytes;
+}
+
+/** Uniform integers, one in 0..m−1 for each m of first..last ≤ 2³²: words of the last incomplete round are drawn again. */
+function belowEach(first, last) {
+  const drawn = new Uint32Array(randomBytes(4 * (last - first + 1)).buffer);
+  for (let i = 0; i < drawn.length; i++) {
+    const m = first + i;
+    const whole = 2 ** 32 - (2 ** 32 % m);
+    while (drawn[i] >= whole) crypto.getRandomValues(drawn.subarray(i, i + 1));
+    drawn[i] %= m;
+  }
+  return drawn;
+}
+
+/** A uniform integer in 0..m−1. */
+function below(m) {
+  return belowEach(m, m)[0];
+}
+
+/** True with probability a/b exactly: the digits of a uniform number in [0, 1) against those of a/b, 64 bits each. */
+function coin(a, b) {
+  for (;;) {
+    a <<= 64n;
+    const digit = a / b;
+    a %= b;
+    const [word] = crypto.getRandomValues(new BigUint64Array(1));
+    // where they end, the number is not below; a tie comes once in 2⁶⁴ words
+    if (word !== digit || a === 0n) return word < digit;
+  }
+}
+
+/** At least n random bits, as words. */
+function words(n) {
+  return new Uint32Array(randomBytes(4 * Math.ceil(n / 32)).buffer);
+}
+
+// What is made of them. All draws of a report are made whatever comes out: the work does not tell which way it went.
+
+/** Randomized response over m symbols: the given one with probability E/(E+m−1), E = n/2⁶⁴, any other 1/(E+m−1). */
+function respond(symbol, m, n) {
+  const keep = coin(n - W, n + BigInt(m - 1) * W);
+  const other = below(m);
+  return [other, symbol][+keep];
+}
+
+/**
+ * n independent coins, each 1 with probability a/b, as bits: the binary digits of a uniform number for each are
+ * compared with those of a/b until all differ, and for as many digits as that hardly ever takes.
+ */
+function manyCoins(a, b, n) {
+  const heads = new Uint32Array(Math.ceil(n / 32));
+  const tied = new Uint32Array(heads.length);
+  const bits = new Uint8Array(tied.buffer).fill(255, 0, n >> 3);
+  if (n % 8) bits[n >> 3] = (1 << (n % 8)) - 1;
+  let digits = 64 + n.toString(2).length;
+  for (let left = true; (digits > 0 || left) && a > 0n; digits--) {
+    a *= 2n;
+    const digit = a >= b;
+    if (digit) a -= b;
+    const word = words(n);
+    let rest = 0;
+    for (let i = 0; i < heads.length; i++) {
+      if (digit) {
+        heads[i] |= tied[i] & ~word[i];
+        tied[i] &= word[i];
+      } else {
+        tied[i] &= ~word[i];
+      }
+      rest |= tied[i];
+    }
+    left = rest !== 0;
+  }
+  return new Uint8Array(heads.buffer, 0, Math.ceil(n / 8));
+}
+
+/** ⌊e^(numerator/denominator)·2⁶⁴⌋, proved by partial sums of the series that bracket it. */
+function expBelow(numerator, denominator) {
+  for (let bits = 128n; ; bits *= 2n) {
+    let [low, high, termLow, termHigh] = Array(4).fill(1n << bits);
+    for (let k = 1n; (k - 1n) * denominator < 2n * numerator || termHigh > 1n; k++) {
+      const divisor = denominator * k;
+      termLow = (termLow * numerator) / divisor;
+      termHigh = (termHigh * numerator + divisor - 1n) / divisor;
+      low += termLow;
+      high += termHigh;
+    }
+    high += termHigh;
+    if (low >> (bits - 64n) === high >> (bits - 64n)) return low >> (bits - 64n);
+  }
+}
+
+// The protocols: each makes of a document what a report is, and how it is drawn.
+//   fields    a report's integers, each with the bound that it stays below; of a vector its one kind of element
+//   length    how many elements a vector has; 0 of what is no vector
+//   perturb   value -> the integers of a report
+
+const PROTOCOLS = {
+  grr: {
+    keys: [],
+    make: ({ domain_size: d, n }) => ({ fields: [d], length: 0, perturb: (value) => [respond(value, d, n)] }),
+  },
+  olh: {
+    keys: ["g", "hash"],
+    make({ domain_size: d, n, g, hash }) {
+      integer("g", g, 2, 2 ** 16);
+      if (!Object.hasOwn(HASHES, hash)) {
+        throw new RangeError(`hash is ${shown(hash)}; there are ${Object.keys(HASHES).join(", ")}`);
+      }
+      const perturb = (value) => {
+        const seed = below(2 ** 32);
+        return [seed, respond(HASHES[hash](seed, value, g, d), g, n)];
+      };
+      return { fields: [2 ** 32, g], length: 0, perturb };
+    },
+  },
+  oue: {
+    keys: [],
+    make: ({ domain_size: d, n }) => unary(d, 1n, 2n, W, n + W),
+  },
+  sue: {
+    keys: [],
+    make({ domain_size: d, epsilon: [numerator, denominator] }) {
+      const half = expBelow(numerator, 2n * denominator);
+      return unary(d, half, half + W, W, half + W);
+    },
+  },
+  subset: {
+    keys: ["k"],
+    make({ domain_size: d, n, k }) {
+      integer("domain_size", d, 2, MAX_DOMAIN);
+      integer("k", k, 1, d - 1);
+      const bits = Math.ceil(d / 8);
+      const asIndices = k * bytesBelow(d) <= bits;
+      const perturb = (value) => {
+        const members = subset(value, d, k, n);
+        if (asIndices) return members;
+        const report = new Uint8Array(bits);
+        for (const member of members) report[member >> 3] |= 1 << (member & 7);
+        return report;
+      };
+      return asIndices ? { fields: [d], length: k, perturb } : { fields: [256], length: bits, perturb };
+    },
+  },
+  hadamard: {
+    keys: [],
+    make({ domain_size: d, n }) {
+      const columns = 2 ** d.toString(2).length;
+      const perturb = (value) => {
+        const row = value + 1;
+        const column = below(columns);
+        const own = coin(n, n + W);
+        // a bit of the row in the column changes the sign, and pairs the columns of one half with the other's
+        return [column ^ ((row & -row) * (parity(column & row) === +own))];
+      };
+      return { fields: [columns], length: 0, perturb };
+    },
+  },
+  pgr: {
+    keys: ["dimension", "prime"],
+    make({ domain_size: d, n, prime, dimension }) {
+      integer("prime", prime, 2, MAX_POINTS);
+      integer("dimension", dimension, 2, 27);
+      if (!isPrime(prime)) throw new RangeError(`prime is ${prime}, which is not a prime number`);
+      const all = points(prime, dimension);
+      if (!(d <= all && all <= MAX_POINTS)) {
+        throw new RangeError(
+          `prime ${prime} and dimension ${dimension} make ${all} points; allowed is domain_size = ${d} to ${MAX_POINTS}`,
+        );
+      }
+      const plane = points(prime, dimension - 1);
+      const odds = (n - W) * BigInt(plane);
+      const perturb = (value) => {
+        const near = coin(odds, odds + BigInt(all) * W);
+        const place = below(plane);
+        const other = below(all);
+        return [[other, orthogonal(value, place, prime, dimension)][+near]];
+      };
+      return { fields: [all], length: 0, perturb };
+    },
+  },
+};
+
+/** Unary encoding: the own bit is 1 with probability a/b, each other with others/most. */
+function unary(d, a, b, others, most) {
+  const perturb = (value) => {
+    const own = coin(a, b);
+    const bits = manyCoins(others, most, d);
+    const at = value >> 3;
+    bits[at] = (bits[at] & ~(1 << (value & 7))) | (own << (value & 7));
+    return bits;
+  };
+  return { fields: [256], length: Math.ceil(d / 8), perturb };
+}
+
+/** A random subset of k of d values, ascending: each of those with the given value is E times as likely as another. */
+function subset(value, d, k, n) {
+  const own = coin(BigInt(k) * n, BigInt(k) * n + BigInt(d - k) * W);
+  // the own value takes the place of the first draw, made all the same: here of d − 1, which none of the others is
+  const others = new Set();
+  belowEach(d - k, d - 1).forEach((drawn, i) => {
+    const first = [drawn, d - 1][+own];
+    others.add([[drawn, d - k + i - 1][+others.has(drawn)], first][+(i === 0)]);
+  });
+  const ordered = Array.from(Uint32Array.from(others).sort());
+  let at = 0;
+  for (const other of ordered) at += +(other < value);
+  const members = ordered.map((other) => other + +(other >= value));
+  return [members, [...members.slice(0, at), value, ...members.slice(at, -1)]][+own];
+}
+
+/** 1 if an odd number of bits is set. */
+function parity(word) {
+  for (const by of [16, 8, 4, 2, 1]) word ^= word >>> by;
+  return word & 1;
+}
+
+// Hash functions of OLH: the bucket of a value under a seed, by the same work for each value.
+
+const HASHES = {
+  mul32(seed, value, g) {
+    const e = mixed(value + 0x9e3779b1);
+    const b = mixed(e + 0x9e3779b1);
+    const c = (mixed(b + 0x9e3779b1) & 0xcccccccc) | 0x11111111;
+    let x = Math.imul(seed ^ e, 0xc2b2ae3d + Math.imul(0x78dde6c4, value));
+    x ^= (x >>> 11) ^ b;
+    return Math.floor(((Math.imul(x, c) >>> 0) * g) / 2 ** 32);
+  },
+  /** xxHash32 of the decimal string, modulo g; one string of each length is hashed. */
+  xxh32(seed, value, g, d) {
+    const digits = String(value).length;
+    let found = 0;
+    for (let length = 1; length <= String(d - 1).length; length++) {
+      const own = +(length === digits);
+      found += own * (xxHash32(String([10 ** (length - 1), value][own]), seed) % g);
+    }
+    return found;
+  },
+};
+
+/** A word of which every bit depends on every bit of x; a bijection. */
+function mixed(x) {
+  x ^= x >>> 16;
+  x = Math.imul(x, 0x7feb352d);
+  x ^= x >>> 15;
+  x = Math.imul(x, 0x846ca68b);
+  return (x ^ (x >>> 16)) >>> 0;
+}
+
+/** xxHash32 of fewer than 16 ASCII characters. */
+function xxHash32(text, seed) {
+  const rotated = (x, by) => (x << by) | (x >>> (32 - by));
+  const byte = (i) => text.charCodeAt(i);
+  const lanes = text.length & ~3;
+  let h = (seed + 0x165667b1 + text.length) | 0;
+  for (let i = 0; i < lanes; i += 4) {
+    const lane = byte(i) | (byte(i + 1) << 8) | (byte(i + 2) << 16) | (byte(i + 3) << 24);
+    h = Math.imul(rotated((h + Math.imul(lane, 0xc2b2ae3d)) | 0, 17), 0x27d4eb2f);
+  }
+  for (let i = lanes; i < text.length; i++) {
+    h = Math.imul(rotated((h + Math.imul(byte(i), 0x165667b1)) | 0, 11), 0x9e3779b1);
+  }
+  h = Math.imul(h ^ (h >>> 15), 0x85ebca77);
+  h = Math.imul(h ^ (h >>> 13), 0xc2b2ae3d);
+  return (h ^ (h >>> 16)) >>> 0;
+}
+
+// The points of PGR. All numbers stay below 2⁵³: a word below 2·2²⁶·q̄ and a product of two coordinates below 2⁵².
+
+function points(prime, dimension) {
+  let sum = 0;
+  for (let m = 0, power = 1; m < dimension; m++, power *= prime) sum += power;
+  return sum;
+}
+
+function isPrime(number) {
+  for (let divisor = 2; divisor * divisor <= number; divisor++) if (number % divisor === 0) return false;
+  return number >= 2;
+}
+
+/** The word of a point, by the same steps whichever it is: its coordinates as the digits of a number in base q̄. */
+function wordOf(index, prime, dimension) {
+  let [found, head, first] = [index + 1, 1, 1];
+  for (let m = 1; m < dimension; m++) {
+    found += (prime - 2) * head * +(index >= first);
+    head *= prime;
+    first += head;
+  }
+  return found;
+}
+
+/** The number of the point with a word, by the same steps whichever it is. */
+function numberOf(word, prime, dimension) {
+  let [found, head] = [word - 1, 1];
+  for (let m = 1; m < dimension; m++) {
+    found -= (prime - 2) * head * +(word >= head * prime);
+    head *= prime;
+  }
+  return found;
+}
+
+/** The point at a place of a value's hyperplane; the value is secret, and no branch depends on it. */
+function orthogonal(value, place, prime, dimension) {
+  let own = wordOf(value, prime, dimension);
+  let others = wordOf(place, prime, dimension - 1);
+  // after: the coordinate of the place's point that is next to this one, towards the end
+  let [passed, last, at, product, found, unit, after] = [0, 0, 0, 0, 0, 1, 0];
+  for (let m = 0; m < dimension; m++) {
+    const [a, b] = [own % prime, others % prime];
+    own = (own - a) / prime;
+    others = (others - b) / prime;
+    const before = passed; // the last coordinate that is not 0 is nearer to the end
+    const here = +(a !== 0) * (1 - passed); // it is this one
+    passed |= here;
+    last += a * here;
+    at += unit * here;
+    product = (product + a * after * before) % prime;
+    found += unit * (after * before + b * (1 - passed));
+    unit *= prime;
+    after = b;
+  }
+  const between = ((prime - product) * inverse(last, prime)) % prime;
+  return numberOf(found + between * at, prime, dimension);
+}
+
+/** 1/a modulo a prime, as a^(q̄−2). */
+function inverse(a, prime) {
+  let [result, power] = [1, a];
+  for (let exponent = prime - 2; exponent > 0; exponent = Math.floor(exponent / 2)) {
+    if (exponent % 2) result = (result * power) % prime;
+    power = (power * power) % prime;
+  }
+  return result % prime;
+}
+
+// The wire
+
+function bytesBelow(bound) {
+  return bound <= 2 ** 8 ? 1 : bound <= 2 ** 16 ? 2 : 4;
+}
+
+const HEX = (bytes) => Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
+
+const K = [];
+for (let prime = 2; K.length < 64; prime++) if (isPrime(prime)) K.push(fraction(prime, 3n));
+const H = [2, 3, 5, 7, 11, 13, 17, 19].map((prime) => fraction(prime, 2n));
+
+/** The first 32 binary digits of the fraction of a number's square or cube root: SHA-256's constants. */
+function fraction(number, root) {
+  let [low, high] = [0n, 1n << 40n];
+  const scaled = BigInt(number) << (32n * root);
+  while (high - low > 1n) {
+    const middle = (low + high) >> 1n;
+    if (middle ** root <= scaled) low = middle;
+    else high = middle;
+  }
+  return Number(low & 0xffffffffn);
+}
+
+/** SHA-256: of the document, which is public; that of browsers is not there on every page, and answers later. */
+function sha256(text) {
+  const given = new TextEncoder().encode(text);
+  const data = new Uint8Array((((given.length + 8) >> 6) + 1) << 6);
+  data.set(given);
+  data[given.length] = 0x80;
+  const view = new DataView(data.buffer);
+  view.setUint32(data.length - 8, Math.floor(given.length / 2 ** 29));
+  view.setUint32(data.length - 4, given.length << 3);
+  const hash = Int32Array.from(H);
+  const w = new Int32Array(64);
+  const rotated = (x, by) => (x >>> by) | (x << (32 - by));
+  for (let block = 0; block < data.length; block += 64) {
+    for (let i = 0; i < 16; i++) w[i] = view.getInt32(block + 4 * i);
+    for (let i = 16; i < 64; i++) {
+      const s0 = rotated(w[i - 15], 7) ^ rotated(w[i - 15], 18) ^ (w[i - 15] >>> 3);
+      const s1 = rotated(w[i - 2], 17) ^ rotated(w[i - 2], 19) ^ (w[i - 2] >>> 10);
+      w[i] = w[i - 16] + s0 + w[i - 7] + s1;
+    }
+    let [a, b, c, d, e, f, g, h] = hash;
+    for (let i = 0; i < 64; i++) {
+      const s1 = rotated(e, 6) ^ rotated(e, 11) ^ rotated(e, 25);
+      const t1 = (h + s1 + ((e & f) ^ (~e & g)) + K[i] + w[i]) | 0;
+      const s0 = rotated(a, 2) ^ rotated(a, 13) ^ rotated(a, 22);
+      const t2 = (s0 + ((a & b) ^ (a & c) ^ (b & c))) | 0;
+      [h, g, f, e, d, c, b, a] = [g, f, e, (d + t1) | 0, c, b, a, (t1 + t2) | 0];
+    }
+    [a, b, c, d, e, f, g, h].forEach((x, i) => (hash[i] += x));
+  }
+  const out = new DataView(new ArrayBuffer(32));
+  hash.forEach((x, i) => out.setInt32(4 * i, x));
+  return new Uint8Array(out.buffer);
+}
+
+/** The first four bytes of SHA-256 over the document in canonical form. */
+function fingerprintOf(document) {
+  const parts = { ...document };
+  if ("labels" in parts) parts.labels = HEX(sha256(JSON.stringify(parts.labels)));
+  const ordered = Object.fromEntries(Object.entries(parts).sort(([a], [b]) => (a < b ? -1 : 1)));
+  return sha256(JSON.stringify(ordered)).slice(0, 4);
+}
+
+// The document
+
+const COMMON = ["protocol", "epsilon", "domain_size"];
+
+function shown(value) {
+  return JSON.stringify(value) ?? String(value);
+}
+
+function integer(name, value, least, most) {
+  if (!Number.isInteger(value)) throw new TypeError(`${name} is ${shown(value)}; it must be an integer`);
+  if (value < least || value > most) {
+    throw new RangeError(`${name} is ${value}; allowed is ${least} to ${most}`);
+  }
+}
+
+/** ε as a numerator and a denominator in lowest terms. */
+function epsilonOf(text) {
+  if (typeof text !== "string") throw new TypeError(`epsilon is ${shown(text)}; it must be a string "num/den"`);
+  const found = /^(0|[1-9][0-9]{0,35})\/([1-9][0-9]{0,35})$/.exec(text);
+  if (!found) throw new RangeError(`epsilon is ${shown(text.slice(0, 80))}; write it as "1/2"`);
+  const [numerator, denominator] = [BigInt(found[1]), BigInt(found[2])];
+  let [a, b] = [numerator, denominator];
+  while (b) [a, b] = [b, a % b];
+  if (a !== 1n) throw new RangeError(`epsilon is ${text}, which is not in lowest terms`);
+  if (numerator <= 0n || numerator > 64n * denominator) {
+    throw new RangeError(`epsilon is ${text}; allowed is 0 < epsilon <= 64`);
+  }
+  return [numerator, denominator];
+}
+
+function indicesOf(labels, d) {
+  if (!Array.isArray(labels)) throw new TypeError("labels must be a list");
+  if (labels.length !== d) throw new RangeError(`there are ${labels.length} labels for ${d} values`);
+  const indices = new Map();
+  labels.forEach((label, i) => {
+    if (typeof label !== "string") throw new TypeError(`label ${i} is ${shown(label)}; it must be a string`);
+    if (!label) throw new RangeError(`label ${i} is empty`);
+    if (/\p{Surrogate}/u.test(label)) throw new RangeError(`label ${i} is ${shown(label)}, which UTF-8 cannot write`);
+    if (indices.has(label)) throw new RangeError(`labels ${indices.get(label)} and ${i} are both ${shown(label)}`);
+    indices.set(label, i);
+  });
+  return indices;
+}
+
+/** Makes the reports of one stream. */
+export class Client {
+  #domain;
+  #fields;
+  #header;
+  #indices;
+  #length;
+  #perturb;
+
+  /**
+   * @param document the stream's public document, as parsed from its JSON
+   * @throws TypeError of a part that has the wrong type
+   * @throws RangeError of a key that is missing or unknown, or a value that is not allowed
+   */
+  constructor(document) {
+    if (typeof document !== "object" || document === null || Array.isArray(document)) {
+      throw new TypeError("the document must be an object, as JSON.parse makes it");
+    }
+    if (Object.hasOwn(document, "version")) {
+      throw new RangeError(`the document is of version ${shown(document.version)}, a newer one; this reads version 1`);
+    }
+    const { protocol, epsilon, domain_size: d } = document;
+    if (typeof protocol !== "string" || !Object.hasOwn(PROTOCOLS, protocol)) {
+      throw new RangeError(`protocol is ${shown(protocol)}; there are ${Object.keys(PROTOCOLS).join(", ")}`);
+    }
+    const given = Object.keys(document).sort();
+    const allowed = [...COMMON, ...PROTOCOLS[protocol].keys].sort();
+    if (given.filter((key) => key !== "labels").join() !== allowed.join()) {
+      throw new RangeError(
+        `the document has the keys ${given.join(", ")}; ${protocol} has exactly ${allowed.join(", ")}, and may have labels`,
+      );
+    }
+    const [numerator, denominator] = epsilonOf(epsilon);
+    integer("domain_size", d, 1, MAX_DOMAIN);
+    const n = expBelow(numerator, denominator);
+    if (n <= W) throw new RangeError(`epsilon is ${epsilon}, too small: e^epsilon rounds down to 1 at 64 bits`);
+    const made = PROTOCOLS[protocol].make({ ...document, epsilon: [numerator, denominator], n });
+    this.#domain = d;
+    this.#fields = made.fields;
+    this.#length = made.length;
+    this.#perturb = made.perturb;
+    this.#indices = Object.hasOwn(document, "labels") ? indicesOf(document.labels, d) : new Map();
+    this.#header = Uint8Array.of(VERSION, ...fingerprintOf(document));
+  }
+
+  /** The document's fingerprint, in hexadecimal. */
+  get fingerprint() {
+    return HEX(this.#header.subarray(1));
+  }
+
+  /** The size of a report in a binary frame, in bytes. */
+  get reportBytes() {
+    return (this.#length || 1) * this.#fields.reduce((sum, bound) => sum + bytesBelow(bound), 0);
+  }
+
+  /**
+   * One whole frame with one fresh report of a value; it spends the stream's ε.
+   *
+   * @param value the value's label, or its index
+   * @returns what a record of the stream's topic holds
+   * @throws TypeError or RangeError of what is no value of the stream; no error repeats it
+   */
+  report(value) {
+    const report = this.#perturb(this.#index(value));
+    const frame = new Uint8Array(HEADER_BYTES + this.reportBytes);
+    frame.set(this.#header);
+    const view = new DataView(frame.buffer);
+    let at = HEADER_BYTES;
+    report.forEach((number, i) => {
+      const size = bytesBelow(this.#fields[this.#length ? 0 : i]);
+      if (size === 1) view.setUint8(at, number);
+      else if (size === 2) view.setUint16(at, number, true);
+      else view.setUint32(at, number, true);
+      at += size;
+    });
+    return frame;
+  }
+
+  /**
+   * The reports of many frames in as few frames as may be, in their order; it draws no coins and spends no ε.
+   *
+   * @param frames frames of this stream, as `report` and this make them
+   * @param mostReports how many reports a frame may have: the operator says it
+   * @returns frames of at most so many reports and 10⁶ bytes; a longer report has a frame of its own
+   */
+  pack(frames, mostReports) {
+    return this.#joined(frames, mostReports, HEADER_BYTES, (report) => report.length).map((reports) => {
+      const frame = new Uint8Array(HEADER_BYTES + reports.length * this.reportBytes);
+      frame.set(this.#header);
+      reports.forEach((report, i) => frame.set(report, HEADER_BYTES + i * report.length));
+      return frame;
+    });
+  }
+
+  /** Is `pack` with frames in JSON, for what carries nothing but text; they are several times as long. */
+  packJSON(frames, mostReports) {
+    const head = `{"fingerprint":"${this.fingerprint}","reports":[`;
+    const text = (report) => this.#asJSON(report);
+    const size = (report) => text(report).length + 1;
+    return this.#joined(frames, mostReports, head.length + 2, size).map(
+      (reports) => `${head}${reports.map(text).join(",")}]}`,
+    );
+  }
+
+  /** Groups reports: each has at most so many, and with its frame's own bytes at most `LARGEST_FRAME`, or is one. */
+  #joined(frames, mostReports, own, size) {
+    integer("mostReports", mostReports, 1, 2 ** 31 - 1);
+    const groups = [];
+    let bytes = Infinity;
+    for (const report of this.#reports(frames)) {
+      const more = size(report);
+      if (bytes + more > LARGEST_FRAME || groups.at(-1).length === mostReports) {
+        groups.push([]);
+        bytes = own;
+      }
+      groups.at(-1).push(report);
+      bytes += more;
+    }
+    return groups;
+  }
+
+  /** The reports of frames, one by one; each frame is checked to be this stream's and whole. */
+  *#reports(frames) {
+    const size = this.reportBytes;
+    let i = 0;
+    for (const frame of frames) {
+      if (!(frame instanceof Uint8Array)) {
+        throw new TypeError(`frame ${i} is not a Uint8Array, as report gives them`);
+      }
+      if (!this.#header.every((byte, at) => byte === frame[at])) {
+        // another fingerprint is named; what is no frame at all might be the user's value, and is not
+        const given = frame[0] === VERSION ? `has the fingerprint ${HEX(frame.subarray(1, HEADER_BYTES))}` : "is none";
+        throw new RangeError(`frame ${i} ${given}; a frame of this stream begins with ${HEX(this.#header)}`);
+      }
+      if (frame.length === HEADER_BYTES || (frame.length - HEADER_BYTES) % size) {
+        throw new RangeError(
+          `frame ${i} has ${frame.length} bytes; allowed are ${HEADER_BYTES}, and ${size} for each of one or more reports`,
+        );
+      }
+      for (let at = HEADER_BYTES; at < frame.length; at += size) yield frame.subarray(at, at + size);
+      i++;
+    }
+  }
+
+  /** A report as it stands in a JSON frame. */
+  #asJSON(report) {
+    if (this.#length) return `"${base64(report)}"`;
+    const view = new DataView(report.buffer, report.byteOffset);
+    let at = 0;
+    const numbers = this.#fields.map((bound) => {
+      const size = bytesBelow(bound);
+      at += size;
+      if (size === 1) return view.getUint8(at - 1);
+      return size === 2 ? view.getUint16(at - 2, true) : view.getUint32(at - 4, true);
+    });
+    return JSON.stringify(numbers.length === 1 ? numbers[0] : numbers);
+  }
+
+  #index(value) {
+    if (typeof value === "string") {
+      if (!this.#indices.has(value)) {
+        throw new RangeError(`the value is none of the stream's ${this.#indices.size} labels`);
+      }
+      return this.#indices.get(value);
+    }
+    if (!Number.isInteger(value)) throw new TypeError("the value must be a label or an index");
+    if (value < 0 || value >= this.#domain) throw new RangeError(`the value is outside 0 to ${this.#domain - 1}`);
+    return value;
+  }
+}
+
+function base64(bytes) {
+  let text = "";
+  for (let at = 0; at < bytes.length; at += 8190) {
+    text += btoa(String.fromCharCode(...bytes.subarray(at, at + 8190))); // a multiple of 3: padding at the end alone
+  }
+  return text;
+}
