@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from fractions import Fraction
 
     from ldp import consistency, frames, query, sampling, selection, snapshot
+    from ldp.counts import estimate_counts
     from ldp.estimate import Estimate
     from ldp.oracles import GRR, OLH, OUE, PGR, SUE, HadamardResponse, Oracle, SubsetSelection
     from ldp.query import answer
@@ -43,6 +44,7 @@ __all__ = [
     "SubsetSelection",
     "answer",
     "consistency",
+    "estimate_counts",
     "frames",
     "oracle",
     "query",
@@ -63,6 +65,7 @@ _HOMES = {
     "Oracle": "ldp.oracles",
     "Estimate": "ldp.estimate",
     "Stream": "ldp.stream",
+    "estimate_counts": "ldp.counts",
     "answer": "ldp.query",
 }
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
@@ -10,7 +9,8 @@ from typing import TYPE_CHECKING, TextIO
 
 import click
 
-from ldp.cli.command import INPUT, NAME, amount, cli, document_option, opened, write
+from ldp.cli.command import INPUT, amount, cli, document_option, opened
+from ldp.cli.printing import Printing, printing_options
 
 if TYPE_CHECKING:
     from ldp.files import Aggregator, Rejected
@@ -23,17 +23,7 @@ _PLACES = 3
 @cli.command("aggregate")
 @click.argument("files", nargs=-1, type=INPUT, metavar="[FILE]...")
 @document_option
-@click.option("--name", default=NAME, show_default=True, help="The stream's name in the snapshot.")
-@click.option(
-    "--top", type=click.IntRange(min=1), metavar="N", help="Print the N most frequent values as a table."
-)
-@click.option(
-    "--method",
-    "methods",
-    multiple=True,
-    metavar="NAME",
-    help="A method to print, in a table beside Base; may be repeated. By default all, in a table three.",
-)
+@printing_options
 @click.option(
     "--most-reports",
     type=click.IntRange(min=1),
@@ -49,9 +39,7 @@ _PLACES = 3
 def aggregate(
     stream: Stream,
     files: tuple[str, ...],
-    name: str,
-    top: int | None,
-    methods: tuple[str, ...],
+    printing: Printing,
     most_reports: int | None,
     rejected: TextIO | None,
 ) -> None:
@@ -70,8 +58,7 @@ def aggregate(
     """  # noqa: D301
     from ldp.files import Aggregator
 
-    methods = _known(methods)
-    stream = _named(stream, name)
+    stream = printing.named(stream)
     kept = _Rejections(rejected)
     aggregator = Aggregator(stream, kept.add, most_reports)
     with opened(files, lambda: amount(aggregator.reports, "report")) as sources:
@@ -80,29 +67,7 @@ def aggregate(
     _complain(aggregator, kept.places)
     if not aggregator.reports:
         raise click.ClickException("there was no report to count")
-    if top is None:
-        _print_snapshot(aggregator, methods)
-    else:
-        _print_table(aggregator, methods, top)
-
-
-def _named(stream: Stream, name: str) -> Stream:
-    try:
-        return dataclasses.replace(stream, name=name)
-    except ValueError as error:
-        raise click.BadParameter(str(error), param_hint="--name") from None
-
-
-def _known(methods: Sequence[str]) -> tuple[str, ...]:
-    """Methods as given, each once."""
-    from ldp.consistency import METHODS
-
-    for method in methods:
-        if method not in METHODS:
-            raise click.BadParameter(
-                f"{method!r} given; there are {', '.join(METHODS)}", param_hint="--method"
-            )
-    return tuple(dict.fromkeys(methods))
+    printing.show(stream, aggregator.estimate(), {0: aggregator.records})
 
 
 class _Rejections:
@@ -126,29 +91,6 @@ class _Rejections:
                 "base64": content,
             }
             self._file.write(json.dumps(letter) + "\n")
-
-
-def _print_snapshot(aggregator: Aggregator, methods: tuple[str, ...]) -> None:
-    from ldp.consistency import METHODS
-    from ldp.snapshot import Cut, encode, take
-
-    stream, cut = aggregator.stream, Cut({0: aggregator.records}, {})
-    snapshot = take(stream, aggregator.estimate(), cut, 1, methods=methods or tuple(METHODS))
-    write(part.body + b"\n" for part in encode(snapshot, inline=stream.oracle.domain_size))
-
-
-def _print_table(aggregator: Aggregator, methods: tuple[str, ...], top: int) -> None:
-    from rich.console import Console
-
-    from ldp import table
-    from ldp.snapshot import Cut, take
-
-    stream, cut = aggregator.stream, Cut({0: aggregator.records}, {})
-    shown = [method for method in methods or table.METHODS if method != "base"]
-    snapshot = take(stream, aggregator.estimate(), cut, 1, methods=("base", *shown))
-    console = Console()
-    console.print(f"{stream.name}: {amount(aggregator.reports, 'report')}", style="bold", highlight=False)
-    console.print(table.most_frequent(snapshot, shown, top, console.width))
 
 
 def _complain(aggregator: Aggregator, places: Mapping[str, Sequence[str]]) -> None:

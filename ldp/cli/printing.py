@@ -1,0 +1,106 @@
+"""How an estimate is printed: as a snapshot, or as a table; the options of every command that prints one."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ldp.cli.command import NAME, amount, write
+
+if TYPE_CHECKING:
+    from ldp.estimate import Estimate
+    from ldp.snapshot import Cut
+    from ldp.stream import Stream
+
+
+@dataclasses.dataclass(frozen=True)
+class Printing:
+    """What is printed of an estimate.
+
+    Attributes:
+        name: the stream's name in it.
+        top: how many values a table has; None for a snapshot.
+        methods: which methods; none for all.
+    """
+
+    name: str
+    top: int | None
+    methods: tuple[str, ...]
+
+    def named(self, stream: Stream) -> Stream:
+        """The stream by that name."""
+        try:
+            return dataclasses.replace(stream, name=self.name)
+        except ValueError as error:
+            raise click.BadParameter(str(error), param_hint="--name") from None
+
+    def show(self, stream: Stream, estimate: Estimate, offsets: Mapping[int, int]) -> None:
+        """Prints an estimate of what there was up to some offsets; of counts that come alone none are known."""
+        from ldp.snapshot import Cut
+
+        if self.top is None:
+            self._snapshot(stream, estimate, Cut(offsets, {}))
+        else:
+            self._table(stream, estimate, Cut(offsets, {}), self.top)
+
+    def _snapshot(self, stream: Stream, estimate: Estimate, cut: Cut) -> None:
+        from ldp.consistency import METHODS
+        from ldp.snapshot import encode, take
+
+        snapshot = take(stream, estimate, cut, 1, methods=self.methods or tuple(METHODS))
+        write(part.body + b"\n" for part in encode(snapshot, inline=stream.oracle.domain_size))
+
+    def _table(self, stream: Stream, estimate: Estimate, cut: Cut, top: int) -> None:
+        from rich.console import Console
+
+        from ldp import table
+        from ldp.snapshot import take
+
+        shown = [method for method in self.methods or table.METHODS if method != "base"]
+        snapshot = take(stream, estimate, cut, 1, methods=("base", *shown))
+        console = Console()
+        console.print(f"{stream.name}: {amount(estimate.n, 'report')}", style="bold", highlight=False)
+        console.print(table.most_frequent(snapshot, shown, top, console.width))
+
+
+def _known(_context: click.Context, _option: click.Parameter, methods: tuple[str, ...]) -> tuple[str, ...]:
+    """Methods as given, each once."""
+    if methods:
+        from ldp.consistency import METHODS
+
+        for method in methods:
+            if method not in METHODS:
+                raise click.BadParameter(f"{method!r} given; there are {', '.join(METHODS)}")
+    return tuple(dict.fromkeys(methods))
+
+
+_OPTIONS = (
+    click.option("--name", default=NAME, show_default=True, help="The stream's name in the snapshot."),
+    click.option(
+        "--top", type=click.IntRange(min=1), metavar="N", help="Print the N most frequent values as a table."
+    ),
+    click.option(
+        "--method",
+        "methods",
+        multiple=True,
+        metavar="NAME",
+        callback=_known,
+        help="A method to print, in a table beside Base; may be repeated. By default all, in a table three.",
+    ),
+)
+
+
+def printing_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Adds the options, and gives the command what they say as its argument ``printing``."""
+
+    @functools.wraps(command)
+    def printed(*args: Any, name: str, top: int | None, methods: tuple[str, ...], **kwargs: Any) -> None:
+        command(*args, printing=Printing(name, top, methods), **kwargs)
+
+    for option in reversed(_OPTIONS):
+        printed = option(printed)
+    return printed

@@ -1,0 +1,138 @@
+"""Counts from elsewhere: what a database, or an aggregator of secret shares, has summed over reports.
+
+A sum is one of two. ``supports`` has d numbers, how many reports support each value. ``counters`` has as many as the
+protocol's state, what a server adds up report by report: the same, but for Hadamard Response and PGR, where it is how
+often each of the K messages was reported.
+
+As a document, in JSON: ``reports``, how many there were, and either ``supports`` or ``counters``: a list of all
+numbers, or an object of those that are not 0, by value (its label, if the stream has labels, or its index) or by index.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ldp.arguments import as_counts, as_integer, exact_total
+
+if TYPE_CHECKING:
+    from ldp.estimate import Estimate
+    from ldp.oracles import Oracle
+    from ldp.stream import Stream
+
+_MOST = (1 << 63) - 1
+_SUMS = ("supports", "counters")
+
+
+def estimate_counts(
+    oracle: Oracle,
+    reports: int,
+    *,
+    supports: npt.ArrayLike | None = None,
+    counters: npt.ArrayLike | None = None,
+) -> Estimate:
+    """The estimate from sums over reports that were made elsewhere: what `Oracle.estimate` makes of them.
+
+    Args:
+        oracle: the protocol that the reports are of.
+        reports: n, how many there were, n ≥ 1.
+        supports: (d,) integers, how many reports support each value; or
+        counters: (state_size,) integers, the protocol's state.
+
+    Raises:
+        TypeError: neither of both sums or both, or numbers that are not integers.
+        ValueError: sums that no n reports have, or of another length; the message says what is allowed.
+
+    Example:
+        >>> import ldp
+        >>> hadamard = ldp.HadamardResponse("1", domain_size=3)
+        >>> estimate_counts(hadamard, 100, counters=[20, 30, 25, 25]).counts
+        array([45, 50, 45])
+        >>> estimate_counts(hadamard, 100, supports=[45, 45, 55]).frequencies.round(2)
+        array([-0.11, -0.11,  0.11])
+    """
+    if (supports is None) == (counters is None):
+        raise TypeError("give either supports, for each value, or counters, the protocol's state")
+    n = as_integer("reports", reports, 1, _MOST)
+    if supports is None:
+        supports = _supports(oracle, n, counters)
+    return oracle.estimate(supports, n)
+
+
+def read_counts(stream: Stream, document: Mapping[str, Any]) -> Estimate:
+    """The estimate from a document of counts.
+
+    Args:
+        stream: whose reports they are of.
+        document: as described above, as parsed from JSON.
+
+    Raises:
+        TypeError: a part of the wrong type.
+        ValueError: another key, a value that the stream does not have, or sums that no such reports have.
+
+    Example:
+        >>> import ldp
+        >>> stream = ldp.Stream("s", ldp.GRR("1", domain_size=3), labels=["red", "green", "blue"])
+        >>> read_counts(stream, {"reports": 9, "supports": {"green": 5, "red": 4}}).counts
+        array([4, 5, 0])
+    """
+    if not isinstance(document, Mapping):
+        raise TypeError(f"counts must be a JSON object, not {type(document).__name__}")
+    given = [key for key in _SUMS if key in document]
+    if len(given) != 1 or document.keys() != {"reports", *given}:
+        raise ValueError(
+            f"counts have the keys {', '.join(map(str, document)) or 'none'}; allowed are reports, and either supports"
+            " or counters"
+        )
+    (which,) = given
+    size = stream.oracle.domain_size if which == "supports" else stream.oracle.state_size
+    names = stream.labels if which == "supports" else None
+    sums = document[which]
+    numbers = _of_object(which, sums, size, names) if isinstance(sums, Mapping) else _of_list(which, sums)
+    return estimate_counts(stream.oracle, document["reports"], **{which: numbers})
+
+
+def _supports(oracle: Oracle, n: int, counters: npt.ArrayLike | None) -> npt.NDArray[np.int64]:
+    """Decodes a state of n reports."""
+    state = np.asarray(counters)
+    if state.shape != (oracle.state_size,):
+        raise ValueError(
+            f"counters have the shape {state.shape}; the state of {oracle} is ({oracle.state_size},)"
+        )
+    state = np.ascontiguousarray(as_counts(state, n, oracle.state_size))
+    # a report of these is one of its messages; what others add up is judged as supports
+    if oracle.state_size != oracle.domain_size and (total := exact_total(state)) != n:
+        raise ValueError(f"counters sum to {total}; each report is counted once, so allowed is n = {n}")
+    return oracle.support(state)
+
+
+def _of_list(which: str, sums: Any) -> npt.NDArray[np.int64]:
+    if not isinstance(sums, list):
+        raise TypeError(f"{which} must be a list of integers or an object, not {type(sums).__name__}")
+    return np.array(
+        [as_integer(f"{which}, number {i},", one, 0, _MOST) for i, one in enumerate(sums)], np.int64
+    )
+
+
+def _of_object(
+    which: str, sums: Mapping[str, Any], size: int, names: tuple[str, ...] | None
+) -> npt.NDArray[np.int64]:
+    """The numbers by their names; all others are 0."""
+    numbers = np.zeros(size, np.int64)
+    places = None if names is None else {name: i for i, name in enumerate(names)}
+    for name, one in sums.items():
+        place = _index(name, size) if places is None else places.get(name)
+        if place is None:
+            allowed = f"indices 0 to {size - 1}" if places is None else f"the stream's {size} labels"
+            raise ValueError(f"{which} has {name!r}; allowed are {allowed}")
+        numbers[place] = as_integer(f"{which} of {name!r}", one, 0, _MOST)
+    return numbers
+
+
+def _index(text: str, size: int) -> int | None:
+    """The index that a text names in the one way there is; None for another text."""
+    known = text.isascii() and text.isdigit() and len(text) <= 8 and str(int(text)) == text
+    return int(text) if known and int(text) < size else None

@@ -1,0 +1,176 @@
+"""Counts from elsewhere: sums made apart give what the reports give; what no reports sum to is refused."""
+
+import io
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from jsonschema import Draft202012Validator
+
+import ldp
+from ldp.cli import cli
+from ldp.counts import read_counts
+from ldp.files import Aggregator, perturbed
+from ldp.oracles import ORACLES
+
+SCHEMA = Draft202012Validator(
+    json.loads((Path(ldp.__file__).parent / "snapshot" / "snapshot.schema.json").read_text(encoding="utf-8"))
+)
+D = 10
+LABELS = [f"value {v}" for v in range(D)]
+over_protocols = pytest.mark.parametrize("name", ORACLES)
+
+
+def reports_of(oracle, n=500):
+    return oracle.perturb(np.arange(n) ** 2 % oracle.domain_size, rng=np.random.default_rng(5))
+
+
+def state_of(oracle, reports):
+    state = oracle.zeros()
+    oracle.accumulate(state, reports)
+    return state
+
+
+@over_protocols
+def test_counters_and_supports_give_what_the_reports_give(name):
+    oracle = ldp.oracle(name, "1", D)
+    reports = reports_of(oracle)
+    expected = oracle.estimate_reports(reports)
+    state = state_of(oracle, reports)
+    for given in ({"counters": state}, {"supports": oracle.support(state)}, {"counters": state.tolist()}):
+        found = ldp.estimate_counts(oracle, reports.size, **given)
+        assert found.n == expected.n
+        assert np.array_equal(found.counts, expected.counts)
+        assert np.array_equal(found.frequencies, expected.frequencies)
+
+
+@over_protocols
+def test_a_document_has_lists_or_objects_by_label_or_index(name):
+    oracle = ldp.oracle(name, "1", D)
+    reports = reports_of(oracle, 3)
+    expected, state = oracle.estimate_reports(reports).counts, state_of(oracle, reports)
+    plain, labelled = ldp.Stream("s", oracle), ldp.Stream("s", oracle, labels=LABELS)
+    counters = {str(i): int(one) for i, one in enumerate(state) if one}
+    for stream, sums in (
+        (plain, {"supports": expected.tolist()}),
+        (plain, {"supports": {str(v): int(one) for v, one in enumerate(expected) if one}}),
+        (labelled, {"supports": {LABELS[v]: int(one) for v, one in enumerate(expected) if one}}),
+        (plain, {"counters": counters}),
+        (labelled, {"counters": counters}),
+    ):
+        document = json.loads(json.dumps({"reports": 3} | sums))
+        assert np.array_equal(read_counts(stream, document).counts, expected)
+
+
+@over_protocols
+def test_the_command_prints_what_aggregate_prints(name, tmp_path):
+    stream = ldp.Stream("s", ldp.oracle(name, "1", D), labels=LABELS)
+    files = {each: tmp_path / f"{each}.json" for each in ("document", "counts", "frames")}
+    files["document"].write_text(json.dumps(stream.document()))
+    made = b"".join(part for part, _ in perturbed(stream, iter([[v % D for v in range(200)]]), binary=True))
+    files["frames"].write_bytes(made)
+    reports = np.frombuffer(made[5:], stream.oracle.report_dtype)
+    sums = {"reports": 200, "counters": state_of(stream.oracle, reports).tolist()}
+    files["counts"].write_text(json.dumps(sums))
+
+    def snapshot(command, file):
+        done = CliRunner().invoke(cli, [command, "--document", str(files["document"]), str(files[file])])
+        assert done.exit_code == 0, done.output
+        parts = [json.loads(line) for line in done.stdout.splitlines()]
+        for part in parts:
+            SCHEMA.validate(part)
+        # of counts the records are not known
+        return [
+            {key: value for key, value in part.items() if key not in ("snapshot", "offsets")}
+            for part in parts
+        ]
+
+    assert snapshot("estimate", "counts") == snapshot("aggregate", "frames")
+
+
+GRR = ldp.Stream("s", ldp.GRR("1", 3), labels=["a", "b", "c"])
+PGR = ldp.Stream("s", ldp.PGR("1", 10, prime=3, dimension=3))
+
+
+@pytest.mark.parametrize(
+    ("stream", "document", "error", "says"),
+    [
+        (GRR, [], TypeError, "must be a JSON object, not list"),
+        (GRR, {}, ValueError, "have the keys none; allowed are reports, and either"),
+        (GRR, {"reports": 3}, ValueError, "allowed are reports, and either supports or counters"),
+        (GRR, {"reports": 3, "supports": [3, 0, 0], "counters": [3, 0, 0]}, ValueError, "either"),
+        (GRR, {"reports": 3, "supports": [3, 0, 0], "n": 3}, ValueError, "the keys reports, supports, n"),
+        (GRR, {"reports": 3, "supports": "3"}, TypeError, "a list of integers or an object, not str"),
+        (GRR, {"reports": 3, "supports": [3, 0.0, 0]}, TypeError, "supports, number 1,"),
+        (GRR, {"reports": 3, "supports": [3, True, 0]}, TypeError, "supports, number 1,"),
+        (GRR, {"reports": 3, "supports": [4, -1, 0]}, ValueError, "supports, number 1,"),
+        (GRR, {"reports": 3, "supports": [3, 0]}, ValueError, r"one for each value is \(3,\)"),
+        (GRR, {"reports": 3, "supports": {"d": 3}}, ValueError, "'d'; allowed are the stream's 3 labels"),
+        (GRR, {"reports": 3, "supports": {"0": 3}}, ValueError, "allowed are the stream's 3 labels"),
+        (GRR, {"reports": 3, "counters": {"3": 3}}, ValueError, "'3'; allowed are indices 0 to 2"),
+        (GRR, {"reports": 3, "counters": {"00": 3}}, ValueError, "'00'; allowed are indices 0 to 2"),
+        (GRR, {"reports": 3, "counters": {"²": 3}}, ValueError, "allowed are indices 0 to 2"),
+        (GRR, {"reports": 3, "counters": {"1": 1.5}}, TypeError, "counters of '1'"),
+        (GRR, {"reports": 0, "supports": [0, 0, 0]}, ValueError, "reports is 0"),
+        (GRR, {"reports": "3", "supports": [3, 0, 0]}, TypeError, "reports"),
+        (GRR, {"reports": 4, "supports": [3, 0, 0]}, ValueError, "allowed is n = 4"),
+        (GRR, {"reports": 2, "supports": [3, 0, 0]}, ValueError, "allowed is 0 to n = 2"),
+        (PGR, {"reports": 3, "counters": {"0": 2}}, ValueError, "sum to 2; each report is counted once"),
+        (PGR, {"reports": 3, "counters": [3]}, ValueError, r"is \(13,\)"),
+        (PGR, {"reports": 3, "counters": {"12": 4}}, ValueError, "allowed is 0 to n = 3"),
+    ],
+)
+def test_what_is_no_count_of_the_stream_is_refused(stream, document, error, says):
+    with pytest.raises(error, match=says):
+        read_counts(stream, document)
+
+
+def test_one_of_both_sums_is_given():
+    for given in ({}, {"supports": [3, 0, 0], "counters": [3, 0, 0]}):
+        with pytest.raises(TypeError, match="either supports"):
+            ldp.estimate_counts(GRR.oracle, 3, **given)
+
+
+def test_the_command_names_the_file_and_what_is_wrong(tmp_path):
+    document, counts = tmp_path / "document.json", tmp_path / "counts.json"
+    document.write_text(json.dumps(GRR.document()))
+    for text, says in (
+        ("{", "Expecting property name"),
+        ('{"reports": 3, "supports": [1, 1]}', "one for each value"),
+    ):
+        counts.write_text(text)
+        done = CliRunner().invoke(cli, ["estimate", "--document", str(document), str(counts)])
+        assert done.exit_code == 2
+        assert "counts.json" in done.output
+        assert says in " ".join(done.output.split())
+
+
+# In SQL, as ldp/README.md shows it, from JSON frames as clients and `ldp perturb` write them, a line each
+
+README = (Path(ldp.__file__).parent / "README.md").read_text(encoding="utf-8")
+TABLE, INDICES, BITS = re.findall(r"```sql\n(.*?)```", README, re.DOTALL)
+
+
+@pytest.mark.parametrize("name", ["grr", "hadamard", "pgr", "oue", "sue", "subset"])
+def test_a_database_sums_bits_and_indices(name, tmp_path):
+    d = 1000 if name == "oue" else 20
+    stream = ldp.Stream("s", ldp.oracle(name, "1", d))
+    lines = b"".join(part for part, _ in perturbed(stream, iter([[v % d for v in range(300)]]), binary=False))
+    (tmp_path / "frames.jsonl").write_bytes(lines)
+    sql = INDICES if stream.oracle.length is None else BITS.replace("1000", str(d))
+    # by itself, for it says much when it ends
+    script = f"import duckdb; duckdb.execute({TABLE!r}); print(duckdb.execute({sql!r}).fetchone()[0])"
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    found = read_counts(stream, json.loads(done.stdout))
+    aggregator = Aggregator(stream)
+    aggregator.read(io.BytesIO(lines), "frames")
+    assert found.n == aggregator.reports == 300
+    assert np.array_equal(found.counts, aggregator.estimate().counts)
