@@ -1,0 +1,112 @@
+"""``ldp audit-client``: any client in, a verdict out."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import click
+
+from ldp.cli.command import cli, document_option
+
+if TYPE_CHECKING:
+    from ldp.judging.verdict import Verdict
+    from ldp.stream import Stream
+
+_FAILED, _TOO_FEW = 1, 3
+_SHOWN = 8
+
+
+@cli.command("audit-client", context_settings={"ignore_unknown_options": True})
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="COMMAND...")
+@document_option
+@click.option(
+    "--reports",
+    type=click.IntRange(min=2),
+    default=200_000,
+    show_default=True,
+    help="How many it has to make.",
+)
+@click.option(
+    "--value",
+    "values",
+    multiple=True,
+    metavar="NAME",
+    help="A value to look at whatever else is; may be repeated.",
+)
+@click.option(
+    "--alarm",
+    type=click.FloatRange(0, 0.5, min_open=True),
+    default=1e-6,
+    show_default=True,
+    help="How often an honest client fails.",
+)
+@click.option(
+    "--seconds", type=click.FloatRange(min=1), default=600, show_default=True, help="How long a run may take."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of lines.")
+def audit_client(
+    stream: Stream,
+    command: tuple[str, ...],
+    reports: int,
+    values: tuple[str, ...],
+    alarm: float,
+    seconds: float,
+    as_json: bool,
+) -> None:
+    """Judge a client as a black box.
+
+    COMMAND makes reports: it reads values from stdin, a line each, a label or an index, and writes a frame for each to
+    stdout, a line each: JSON, or a binary frame in hexadecimal. {} in it stands for the path of the document.
+
+    \b
+    ldp audit-client --document colours.json -- ldp perturb --document {}
+    ldp audit-client --document colours.json -- node client.mjs {}
+
+    Looked at are frames that a worker would reject; what has a probability under the protocol's law, value by value,
+    by exact tails and by χ²; the ε that is spent at least, from below; coins that come again in a second run or from
+    one report to the next; and, of a client that answers line by line, time against value. Values are the first, the
+    last, and some between.
+
+    Exit codes: 0 it passes; 1 it fails, with the evidence; 3 there are too few reports to say.
+    """  # noqa: D301
+    from ldp.judging.running import ClientError, Command
+    from ldp.judging.verdict import FAIL, PASS, judge
+
+    own = [_index(stream, value) for value in values]
+    try:
+        with Command(command, stream, seconds) as client:
+            found = judge(client, reports, alarm, own)
+    except ClientError as error:
+        click.echo(json.dumps({"verdict": FAIL, "findings": [str(error)]}) if as_json else f"fail: {error}")
+        raise SystemExit(_FAILED) from None
+    click.echo(json.dumps(asdict(found), ensure_ascii=False) if as_json else _lines(stream, found))
+    raise SystemExit(0 if found.verdict == PASS else _FAILED if found.verdict == FAIL else _TOO_FEW)
+
+
+def _index(stream: Stream, value: str) -> int:
+    """The index of a value that is asked for."""
+    names = stream.labels or [str(i) for i in range(stream.oracle.domain_size)]
+    if value not in names:
+        raise click.BadParameter(f"{value!r} is no value of the stream", param_hint="--value")
+    return list(names).index(value)
+
+
+def _lines(stream: Stream, found: Verdict) -> str:
+    """The verdict for people."""
+    lines = [f"{found.verdict}: {found.reports:,} reports, {found.comparisons:,} probabilities compared"]
+    if found.spent is not None:
+        lines.append(
+            f"it spends ε ≥ {found.spent.epsilon:.3f}; {float(stream.oracle.epsilon):.3f} is promised"
+        )
+    if found.times is None:
+        lines.append("time: not measured, it does not answer line by line")
+    else:
+        lines.append(f"{found.times.said}, by the median (p = {found.times.p_value:.1g})")
+    lines += [f"  {finding}" for finding in found.findings[:_SHOWN]]
+    if len(found.findings) > _SHOWN:
+        lines.append(f"  and {len(found.findings) - _SHOWN:,} more")
+    if found.verdict not in ("pass", "fail"):
+        lines.append("give more: --reports")
+    return "\n".join(lines)

@@ -1,0 +1,236 @@
+"""A client's reports of one value against the protocol's law: what has a probability is counted.
+
+Everything is a `Rate`, so many of so many reports, judged by the binomial's exact tails; or `Cells`, which share all
+reports among them, judged by Pearson's χ² with enough expected in each for its tail to be near the exact one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.special import bdtr, bdtrc, chdtrc
+
+from ldp import kernels
+from ldp.oracles import OLH, Oracle, SubsetSelection
+from ldp.oracles.preferred import PreferredMessages
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    Reports = npt.NDArray[np.void]
+
+_EXPECTED = 50
+"""The least that is expected in a cell: at tails of 10⁻⁹ a χ² of fewer would be too sure."""
+_BINS = 64
+"""Cells that messages are put together to, at most."""
+
+
+@dataclass(frozen=True)
+class Rate:
+    """So many of n reports, each with a probability.
+
+    Attributes:
+        what: is counted, for people.
+        count: how many.
+        n: of how many.
+        probability: by the law.
+    """
+
+    what: str
+    count: int
+    n: int
+    probability: float
+
+    @property
+    def p_value(self) -> float:
+        """The probability of a count that is as unlikely, by the exact tails: twice the smaller one."""
+        below = bdtr(self.count, self.n, self.probability)
+        above = bdtrc(self.count - 1, self.n, self.probability) if self.count else 1.0
+        return min(1.0, 2 * float(min(below, above)))
+
+    @property
+    def said(self) -> str:
+        """What was found and what was due."""
+        return f"{self.what}: {self.count / max(self.n, 1):.4%} of {self.n:,}, due {self.probability:.4%}"
+
+
+@dataclass(frozen=True)
+class Cells:
+    """What shares all reports.
+
+    Attributes:
+        what: they are, for people.
+        counts: (m,) how many reports each has.
+        probabilities: (m,) of each, by the law; together 1.
+    """
+
+    what: str
+    counts: npt.NDArray[np.int64]
+    probabilities: npt.NDArray[np.float64]
+
+    @property
+    def p_value(self) -> float:
+        """Of Pearson's χ²."""
+        expected = self.probabilities * self.counts.sum()
+        statistic = float((((self.counts - expected) ** 2) / expected).sum())
+        return float(chdtrc(self.counts.size - 1, statistic))
+
+    @property
+    def said(self) -> str:
+        """The cell that is furthest off."""
+        expected = self.probabilities * self.counts.sum()
+        worst = int((abs(self.counts - expected) / np.sqrt(expected)).argmax())
+        return (
+            f"{self.what}: unevenly, by χ² of {self.counts.size} cells; the furthest off has {self.counts[worst]:,},"
+            f" due {expected[worst]:,.0f}"
+        )
+
+
+def supports(oracle: Oracle, reports: Reports, value: int) -> npt.NDArray[np.bool_]:
+    """Which of (n,) reports support a value.
+
+    Example:
+        >>> import ldp
+        >>> grr = ldp.GRR("1", domain_size=3)
+        >>> supports(grr, np.array([(2,), (0,)], grr.report_dtype), 2)
+        array([ True, False])
+    """
+    found: npt.NDArray[np.bool_]
+    if isinstance(oracle, OLH):
+        values = np.full(reports.size, value, np.int64)
+        found = (
+            kernels.HASH[oracle.hash](reports["seed"].astype(np.uint32), values, oracle.g)
+            == reports["bucket"]
+        )
+    elif isinstance(oracle, PreferredMessages):
+        found = oracle._supported(np.array([value]))[reports["index"]] == 1  # noqa: SLF001 - of the same package
+    elif "bits" in oracle.fields:
+        found = (reports["bits"][:, value // 8] >> value % 8 & 1).astype(np.bool_)
+    elif "indices" in oracle.fields:
+        found = (reports["indices"] == value).any(axis=1)
+    else:
+        found = reports["index"] == value
+    return found
+
+
+def evidence(oracle: Oracle, value: int, reports: Reports, watched: Sequence[int]) -> Iterator[Rate | Cells]:
+    """Everything that is compared of the reports of one value.
+
+    Args:
+        oracle: the protocol.
+        value: the user's.
+        reports: (n,) of it.
+        watched: other values whose support is looked at, one by one and in pairs.
+    """
+    n = reports.size
+    of = {u: supports(oracle, reports, u) for u in dict.fromkeys([value, *watched])}
+    yield Rate(f"of value {value}, reports that support it", int(of[value].sum()), n, float(oracle.p))
+    others = [u for u in of if u != value]
+    for u in others:
+        yield Rate(f"of value {value}, reports that support {u}", int(of[u].sum()), n, float(oracle.q))
+    yield from _pairs(oracle, value, of, others)
+    if isinstance(oracle, OLH):
+        yield from _hashed(oracle, value, reports, of[value])
+    elif "index" in oracle.fields:
+        yield from _messages(oracle, value, reports["index"].astype(np.int64))
+
+
+def _pairs(
+    oracle: Oracle, value: int, of: dict[int, npt.NDArray[np.bool_]], others: Sequence[int]
+) -> Iterator[Rate]:
+    """Two values supported by one report: the own one and another, and two others that follow each other."""
+    own, neighbours = pair_probabilities(oracle)
+    if own is None or neighbours is None:
+        return
+    for u in others:
+        both = int((of[value] & of[u]).sum())
+        yield Rate(f"of value {value}, reports that support it and {u}", both, of[u].size, float(own))
+    for u, w in pairwise(others):
+        both = int((of[u] & of[w]).sum())
+        yield Rate(f"of value {value}, reports that support {u} and {w}", both, of[u].size, float(neighbours))
+
+
+def pair_probabilities(oracle: Oracle) -> tuple[Fraction | None, Fraction | None]:
+    """The probability that a report supports its own value and a given other one, and that it supports two others.
+
+    None where it depends on the values: for OLH on their hashes, for messages on the geometry; these are judged whole.
+    """
+    p, q, d = oracle.p, oracle.q, oracle.domain_size
+    if isinstance(oracle, SubsetSelection):
+        k = oracle.k
+        own = p * Fraction(k - 1, d - 1)
+        if d < 3:
+            return own, None
+        rest = (d - 1) * (d - 2)
+        return own, (p * (k - 1) * (k - 2) + (1 - p) * k * (k - 1)) / rest
+    if "bits" in oracle.fields:
+        return p * q, q * q
+    return None, None
+
+
+def _hashed(oracle: OLH, value: int, reports: Reports, own: npt.NDArray[np.bool_]) -> Iterator[Rate | Cells]:
+    """Seeds are uniform, neither coin nor bucket goes with their bits, and another bucket is each as likely.
+
+    A coin that follows from the seed in a way that hides it from all of this, by a good hash of it, nobody sees from
+    outside.
+    """
+    seeds, n = reports["seed"].astype(np.int64), reports.size
+    for byte in range(4):
+        yield from _even(f"of value {value}, byte {byte} of the seeds", seeds >> 8 * byte & 255, 256)
+    for bit in range(32):
+        told = own & (seeds >> bit & 1 == 1)
+        what = f"of value {value}, reports that support it whose seed has bit {bit}"
+        yield Rate(what, int(told.sum()), n, float(oracle.p) / 2)
+    buckets = reports["bucket"].astype(np.int64)
+    for shift in (0, 28):
+        both = buckets * 16 + (seeds >> shift & 15)
+        yield from _even(
+            f"of value {value}, buckets by four bits of the seed from {shift} on", both, 16 * oracle.g
+        )
+    values = np.full(n, value, np.int64)
+    hashed = kernels.HASH[oracle.hash](seeds.astype(np.uint32), values, oracle.g).astype(np.int64)
+    steps = (buckets - hashed) % oracle.g
+    if oracle.g > 2:
+        yield from _even(f"of value {value}, other buckets than its own", steps[~own] - 1, oracle.g - 1)
+
+
+def _messages(oracle: Oracle, value: int, index: npt.NDArray[np.int64]) -> Iterator[Cells]:
+    """Each message with its probability; where they are many, neighbours that support the value, or not, together."""
+    K = oracle.fields["index"]
+    everything = np.arange(K).astype(oracle.report_dtype["index"]).view(oracle.report_dtype)
+    preferred = supports(oracle, everything, value)
+    weights = np.where(preferred, float(oracle.E), 1.0)
+    weights /= weights.sum()
+    order = np.argsort(preferred, kind="stable")
+    counts, probabilities = np.bincount(index, minlength=K)[order], weights[order]
+    yield from _grouped(f"of value {value}, messages", counts, probabilities)
+
+
+def _even(what: str, numbers: npt.NDArray[np.int64], m: int) -> Iterator[Cells]:
+    """Numbers in 0..m−1, each as likely."""
+    yield from _grouped(what, np.bincount(numbers, minlength=m), np.full(m, 1 / m))
+
+
+def _grouped(
+    what: str, counts: npt.NDArray[np.int64], probabilities: npt.NDArray[np.float64]
+) -> Iterator[Cells]:
+    """Cells put together with the next ones until enough is expected in each; nothing where two would be too many."""
+    n = int(counts.sum())
+    least = max(_EXPECTED / max(n, 1), 1 / _BINS if counts.size > _BINS else 0.0)
+    below = np.cumsum(probabilities) - probabilities / 2
+    bins = (
+        np.minimum((below / least).astype(np.int64), int(1 / least) - 1)
+        if least < 1
+        else np.zeros_like(counts)
+    )
+    if least <= probabilities.min():
+        bins = np.arange(counts.size)
+    _, bins = np.unique(bins, return_inverse=True)
+    together = np.bincount(bins, weights=counts).astype(np.int64)
+    if together.size > 1:
+        yield Cells(what, together, np.bincount(bins, weights=probabilities).astype(np.float64))

@@ -1,0 +1,76 @@
+"""Coins that come again: in a second run, or from one report to the next."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ldp.judging.channel import Rate
+from ldp.oracles import OLH, Oracle, SubsetSelection
+from ldp.oracles.preferred import PreferredMessages
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    Reports = npt.NDArray[np.void]
+
+
+def collision(oracle: Oracle) -> float:
+    """The probability that two reports of one value are the same: Σ P², over all reports.
+
+    Example:
+        >>> import ldp
+        >>> round(collision(ldp.GRR("1", domain_size=3)), 4)
+        0.4218
+    """
+    E, d = oracle.E, oracle.domain_size
+    if isinstance(oracle, OLH):
+        return float(_two(E, 1, oracle.g - 1)) / 2**32
+    if isinstance(oracle, PreferredMessages):
+        return float(_two(E, oracle.preferred, oracle.state_size - oracle.preferred))
+    if isinstance(oracle, SubsetSelection):
+        # as logarithms: there are too many subsets for floats
+        k, ratio = oracle.k, math.log(E)
+        own, without = _log_choose(d - 1, k - 1), _log_choose(d - 1, k)
+        both = np.logaddexp(own + 2 * ratio, without) - 2 * np.logaddexp(own + ratio, without)
+        return float(np.exp(both))
+    if "bits" in oracle.fields:
+        own, other = (float(a * a + (1 - a) * (1 - a)) for a in (oracle.p, oracle.q))
+        return float(own * other ** (d - 1))
+    return float(_two(E, 1, d - 1))
+
+
+def repeated(oracle: Oracle, value: int, first: Reports, second: Reports) -> Iterator[Rate]:
+    """What comes again of two runs with the same values.
+
+    Args:
+        oracle: the protocol.
+        value: the reports are of.
+        first: (n,) of the first run, in their order.
+        second: (n,) of the second run.
+    """
+    chance = collision(oracle)
+    rows = [_rows(oracle, reports) for reports in (first, second)]
+    same = int((rows[0] == rows[1]).sum())
+    yield Rate(f"of value {value}, reports that a second run made again", same, first.size, chance)
+    for row in rows:
+        again = int((row[1:] == row[:-1]).sum())
+        yield Rate(f"of value {value}, reports that are the one before", again, max(row.size - 1, 0), chance)
+
+
+def _two(E: Fraction, preferred: int, others: int) -> Fraction:
+    """Σ P² of messages of which some are E times as likely as the others."""
+    return (preferred * E * E + others) / (preferred * E + others) ** 2
+
+
+def _log_choose(n: int, k: int) -> float:
+    return math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
+
+
+def _rows(oracle: Oracle, reports: Reports) -> npt.NDArray[np.void]:
+    """Reports as what compares as a whole."""
+    return np.ascontiguousarray(reports).view(f"V{oracle.report_bytes}")

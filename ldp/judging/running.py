@@ -1,0 +1,112 @@
+"""Running a client: a command that reads values, a line each, and writes a frame for each, a line each."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ldp import frames
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from ldp.stream import Stream
+
+    Reports = npt.NDArray[np.void]
+
+PLACE = "{}"
+"""Where the path of the document goes in a command; it is put behind it if this is nowhere."""
+_SHOWN = 300
+_PLACES = 3
+
+
+class ClientError(RuntimeError):
+    """A client that does not do what it is asked: ends, writes something else, or not as many lines."""
+
+
+class Command:
+    """A client's command, for one stream; a context manager, for the document lies in a file meanwhile.
+
+    Args:
+        command: the program and its arguments; `PLACE` in them stands for the document's path.
+        stream: whose reports it is to make.
+        seconds: how long one run may take.
+    """
+
+    def __init__(self, command: Sequence[str], stream: Stream, seconds: float) -> None:
+        self.stream, self._seconds = stream, seconds
+        self._folder = tempfile.TemporaryDirectory(prefix="ldp-client.")
+        path = Path(self._folder.name) / "document.json"
+        path.write_text(json.dumps(stream.document(), ensure_ascii=False), encoding="utf-8")
+        placed = [part.replace(PLACE, str(path)) for part in command]
+        self.arguments = placed if placed != list(command) else [*command, str(path)]
+
+    def __enter__(self) -> Command:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._folder.cleanup()
+
+    def name(self, value: int) -> str:
+        """A value as the client is given it: its label, or its index."""
+        return str(value) if self.stream.labels is None else self.stream.labels[value]
+
+    def report(self, values: npt.NDArray[np.int64]) -> Reports:
+        """Has the client make one report of each value.
+
+        Raises:
+            ClientError: it does not; the message says how.
+        """
+        lines = self._lines("".join(f"{self.name(int(value))}\n" for value in values))
+        if len(lines) != values.size:
+            raise ClientError(
+                f"it wrote {len(lines):,} lines for {values.size:,} values; a frame each is due"
+            )
+        return decoded(self.stream, lines)
+
+    def _lines(self, given: str) -> list[bytes]:
+        try:
+            done = subprocess.run(
+                self.arguments, input=given.encode(), capture_output=True, timeout=self._seconds, check=False
+            )
+        except OSError as error:
+            raise ClientError(f"{self.arguments[0]} cannot be run: {error.strerror}") from None
+        except subprocess.TimeoutExpired:
+            raise ClientError(f"it did not end within {self._seconds:g} s") from None
+        if done.returncode:
+            said = done.stderr.decode(errors="replace").strip()[-_SHOWN:]
+            raise ClientError(f"it ended with {done.returncode}: {said or 'and said nothing'}")
+        return done.stdout.splitlines()
+
+
+def decoded(stream: Stream, lines: Sequence[bytes]) -> Reports:
+    """The reports of frames, one in each: JSON, or binary in hexadecimal.
+
+    Raises:
+        ClientError: what the worker would reject, with its reason; or a frame of another number of reports.
+    """
+    records = [line if line.startswith(b"{") else _unhexed(line, i) for i, line in enumerate(lines)]
+    sizes = np.cumsum([0, *map(len, records)])
+    # of unlikely ones the law is judged
+    found = frames.decode(stream, b"".join(records), sizes[:-1], sizes[1:], judge_ones=False)
+    if found.reasons:
+        places = sorted(found.reasons.items())
+        said = ", ".join(f"line {i + 1} ({reason})" for i, reason in places[:_PLACES])
+        more = f" and {len(places) - _PLACES:,} more" if len(places) > _PLACES else ""
+        raise ClientError(f"it made frames that would be rejected: {said}{more}")
+    if (odd := np.flatnonzero(found.counts != 1)).size:
+        raise ClientError(f"line {odd[0] + 1} has {found.counts[odd[0]]} reports; one is due")
+    return found.reports
+
+
+def _unhexed(line: bytes, i: int) -> bytes:
+    try:
+        return bytes.fromhex(line.decode("ascii"))
+    except ValueError:
+        raise ClientError(f"line {i + 1} is neither a JSON frame nor a binary one in hexadecimal") from None

@@ -1,0 +1,88 @@
+"""The ε that a client spends, bounded from below: what tells two values apart more often than e^ε allows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy import stats
+
+from ldp.judging.channel import supports
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from ldp.oracles import Oracle
+
+    Reports = npt.NDArray[np.void]
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What is spent at least.
+
+    Attributes:
+        epsilon: it is at least this; 0 where nothing is known.
+        event: of a report, by which it shows.
+        value: whose reports have the event more often.
+        other: than those of this value.
+    """
+
+    epsilon: float
+    event: str
+    value: int
+    other: int
+
+
+def spent(oracle: Oracle, reports: Mapping[int, Reports], alarm: float) -> Spent:
+    """A lower bound on the ε that a client spends; too large with probability `alarm` at most.
+
+    An event that a report of v has with probability a and one of w with b needs ε ≥ log(a/b). Events are: it supports
+    v and not w; it does not support w; it is one message, where there are few. Each probability is bounded as by
+    Clopper and Pearson (1934), at a risk that all of them share.
+
+    Args:
+        oracle: what the client claims to be.
+        reports: value -> the reports of it, at least two values.
+        alarm: the risk.
+    """
+    found, asked = Spent(0.0, "", *list(reports)[:2]), list(_events(oracle, reports))
+    risk = alarm / (2 * max(len(asked), 1))
+    for event, v, w, (x, n), (y, m) in asked:
+        low = float(stats.beta.ppf(risk, x, n - x + 1)) if x else 0.0
+        high = float(stats.beta.isf(risk, y + 1, m - y)) if y < m else 1.0
+        if low > high and (epsilon := math.log(low / high)) > found.epsilon:
+            found = Spent(epsilon, event, v, w)
+    return found
+
+
+_MESSAGES = 64
+Count = tuple[int, int]
+
+
+def _events(oracle: Oracle, reports: Mapping[int, Reports]) -> Sequence[tuple[str, int, int, Count, Count]]:
+    """For pairs of values, how many of whose reports have an event."""
+    values, found = list(reports), []
+    of = {v: {u: supports(oracle, reports[v], u) for u in values} for v in values}
+    for v in values:
+        for w in values:
+            if v == w:
+                continue
+            sizes = reports[v].size, reports[w].size
+            events = {
+                f"it supports {v} and not {w}": [of[x][v] & ~of[x][w] for x in (v, w)],
+                f"it does not support {w}": [~of[x][w] for x in (v, w)],
+            }
+            if "index" in oracle.fields and oracle.fields["index"] <= _MESSAGES:
+                events |= {
+                    f"it is message {i}": [reports[x]["index"] == i for x in (v, w)]
+                    for i in range(oracle.fields["index"])
+                }
+            found += [
+                (event, v, w, (int(a.sum()), sizes[0]), (int(b.sum()), sizes[1]))
+                for event, (a, b) in events.items()
+            ]
+    return found

@@ -1,0 +1,254 @@
+"""Clients judged as black boxes: honest ones pass, each of these faults is found, and for its own reason."""
+
+import itertools
+import json
+import math
+import sys
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from scipy import stats
+
+import ldp
+from ldp.cli import cli
+from ldp.judging import channel, repeating, spending
+from ldp.judging.running import ClientError, Command, decoded
+from ldp.judging.verdict import FAIL, PASS, TOO_FEW, chosen, judge
+from ldp.oracles import ORACLES
+
+ROOT = Path(__file__).parents[3]
+MUTANT = str(ROOT / "tests" / "clients" / "mutant.py")
+ALARM = 1e-6
+
+
+def judged(oracle, fault, reports=30_000):
+    with Command([sys.executable, MUTANT, fault, "{}"], ldp.Stream("s", oracle), 300) as command:
+        return judge(command, reports, ALARM)
+
+
+OLH, SUBSET = ldp.OLH("1", 30), ldp.SubsetSelection("3", 300)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("oracle", "fault", "says"),
+    [
+        (ldp.GRR("1", 5), "off by one", "of value 4, "),
+        (OLH, "next bucket", "reports that support it"),
+        (ldp.HadamardResponse("1", 20), "rows from zero", "reports that support it"),
+        (ldp.GRR("1", 5), "biased", "it spends|reports that support it"),
+        (ldp.GRR("1", 9), "float threshold", "reports that support"),
+        (OLH, "predictable", "a second run made again"),
+        (ldp.OUE("1", 20), "predictable", "a second run made again"),
+        (OLH, "seed by value", "reports that are the one before|a second run"),
+        (OLH, "coin of the seed", "buckets by four bits"),
+        (ldp.SUE("1/2", 20), "whole budget a bit", "it spends ε ≥ 0."),
+        (ldp.SUE("1", 20), "other epsilon", "it spends|reports that support"),
+        (ldp.GRR("1", 5), "slow by value", "time: a report of value 0 takes"),
+    ],
+)
+def test_a_fault_is_found_and_named(oracle, fault, says):
+    found = judged(oracle, fault, 150_000 if fault == "float threshold" else 30_000)
+    assert found.verdict == FAIL
+    assert any(part in " ".join(found.findings) for part in says.split("|")), found.findings[:5]
+
+
+@pytest.mark.parametrize(
+    ("oracle", "fault", "says"),
+    [
+        (SUBSET, "draw order", "would be rejected: line"),
+        (ldp.GRR("1", 300), "big endian", "would be rejected: line"),
+        (ldp.GRR("1", 5), "old document", "(fingerprint)"),
+        (ldp.GRR("1", 5), "silent", "lines for"),
+        (ldp.GRR("1", 5), "none such", "it ended with 1: no fault 'none such'"),
+    ],
+)
+def test_what_a_worker_would_reject_is_said(oracle, fault, says):
+    with pytest.raises(ClientError) as caught:
+        judged(oracle, fault, 2_000)
+    assert says in str(caught.value)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "oracle",
+    [*(ldp.oracle(name, "1", 6 if name == "grr" else 20) for name in ORACLES), ldp.GRR("4", 5)],
+    ids=repr,
+)
+def test_the_projects_own_client_passes(oracle):
+    found = judged(oracle, "honest", 60_000)
+    assert found.verdict == PASS, found.findings
+    assert found.findings == []
+    assert 0.75 * float(oracle.epsilon) < found.spent.epsilon <= float(oracle.epsilon)
+    assert found.times is not None
+
+
+def test_few_reports_are_too_few():
+    found = judged(ldp.GRR("1", 5), "honest", 200)
+    assert found.verdict == TOO_FEW
+    assert found.spent.epsilon < 0.75
+
+
+def test_one_value_passes_and_spends_nothing():
+    found = judged(ldp.GRR("1", 1), "honest", 200)
+    assert (found.verdict, found.spent) == (PASS, None)
+
+
+# The law that is compared with
+
+
+def of_one(oracle, value, n, seed=1):
+    return oracle.perturb(np.full(n, value), rng=np.random.default_rng(seed))
+
+
+@pytest.mark.parametrize("name", ORACLES)
+def test_supports_of_each_report_sum_to_the_support(name):
+    for oracle in (ldp.oracle(name, "1", 20), ldp.oracle(name, "4", 300)):
+        reports = of_one(oracle, 3, 500)
+        counts = oracle.estimate_reports(reports).counts
+        for u in (0, 3, 19):
+            assert channel.supports(oracle, reports, u).sum() == counts[u]
+
+
+@pytest.mark.parametrize("name", ORACLES)
+def test_honest_reports_are_as_unlikely_as_they_should_be(name):
+    """200 simulated audits: the least p-value of m comparisons is below α/m for about α of them."""
+    oracle, alarm, alarms = ldp.oracle(name, "1", 12), 0.2, 0
+    for seed in range(200):
+        reports = of_one(oracle, 5, 4000, seed)
+        values = [one.p_value for one in channel.evidence(oracle, 5, reports, range(12))]
+        alarms += min(values) < alarm / len(values)
+    # exact tails are discrete, so fewer alarms are fine; more only once in 10⁶
+    assert alarms <= stats.binom.isf(1e-6, 200, alarm)
+
+
+def everything(oracle):
+    """Every report of a small domain as bytes, its weight for each value, and what it supports, by definition."""
+    d = oracle.domain_size
+    if oracle.name == "subset":
+        sets = [set(s) for s in itertools.combinations(range(d), oracle.k)]
+    elif "bits" in oracle.fields:
+        sets = [{v for v in range(d) if x >> v & 1} for x in range(1 << d)]
+    else:
+        messages = np.arange(oracle.state_size).astype(oracle.report_dtype["index"]).view(oracle.report_dtype)
+        sets = [
+            {v for v in range(d) if channel.supports(oracle, messages[i : i + 1], v)[0]}
+            for i in range(oracle.state_size)
+        ]
+    return sets
+
+
+def weight(oracle, members, value):
+    if "bits" in oracle.fields and oracle.name != "subset":
+        return math.prod(
+            float(p if v in members else 1 - p)
+            for v in range(oracle.domain_size)
+            for p in [oracle.p if v == value else oracle.q]
+        )
+    return float(oracle.E) if value in members else 1.0
+
+
+@pytest.mark.parametrize("name", [name for name in ORACLES if name != "olh"])
+def test_collisions_and_pairs_by_enumeration(name):
+    oracle = ldp.oracle(name, "1", 6)
+    weights = np.array([weight(oracle, members, 2) for members in everything(oracle)])
+    law = weights / weights.sum()
+    assert repeating.collision(oracle) == pytest.approx((law**2).sum(), rel=1e-9)
+    own, others = channel.pair_probabilities(oracle)
+    if own is not None:
+        sets = everything(oracle)
+        both = [sum(p for p, s in zip(law, sets, strict=True) if {2, 4} <= s)]
+        both.append(sum(p for p, s in zip(law, sets, strict=True) if {1, 4} <= s))
+        assert [float(own), float(others)] == pytest.approx(both, rel=1e-9)
+
+
+def test_collisions_of_olh():
+    oracle = ldp.OLH("1", 6, g=3)
+    E = float(oracle.E)
+    assert repeating.collision(oracle) == pytest.approx((E * E + 2) / (E + 2) ** 2 / 2**32, rel=1e-9)
+
+
+@pytest.mark.parametrize("name", ORACLES)
+def test_what_is_spent_is_bounded_from_below(name):
+    """At each ε the bound stays below it, and comes near: at most once in 10⁶ it would not."""
+    for epsilon in ("1/2", "1", "2"):
+        oracle = ldp.oracle(name, epsilon, 8)
+        reports = {v: of_one(oracle, v, 40_000, v) for v in range(8)}
+        least = spending.spent(oracle, reports, ALARM).epsilon
+        assert 0.6 * float(oracle.epsilon) < least <= float(oracle.epsilon)
+
+
+def test_what_is_spent_beyond_the_promise_is_seen():
+    promised, spends = ldp.SUE("1/2", 8), ldp.SUE("1", 8)
+    reports = {v: of_one(spends, v, 40_000, v) for v in range(8)}
+    assert spending.spent(promised, reports, ALARM).epsilon > 0.75
+
+
+def test_values_are_the_first_the_last_those_asked_for_and_some_between():
+    values, watched = chosen(1000, [17, 500])
+    assert {0, 999, 17, 500} <= set(values)
+    assert len(values) == 8 and len(watched) == 16 and not set(values) & set(watched)
+    assert chosen(1 << 24)[0][-1] == (1 << 24) - 1
+
+
+# Reading and the command
+
+
+def test_frames_are_json_or_hexadecimal():
+    stream = ldp.Stream("s", ldp.GRR("1", 5))
+    header = "01" + stream.fingerprint.hex()
+    text = json.dumps(
+        {"fingerprint": stream.fingerprint.hex(), "reports": [3]}, separators=(",", ":")
+    ).encode()
+    assert decoded(stream, [f"{header}02".encode(), text])["index"].tolist() == [2, 3]
+    for lines, says in (
+        ([f"{header}0203".encode()], "line 1 has 2 reports; one is due"),
+        ([f"{header}09".encode()], r"line 1 \(range\)"),
+        ([b"red"], "line 1 is neither a JSON frame nor a binary one"),
+        ([f"{header}09".encode()] * 5, "and 2 more"),
+    ):
+        with pytest.raises(ClientError, match=says):
+            decoded(stream, lines)
+
+
+def run(tmp_path, stream, *arguments):
+    document = tmp_path / "document.json"
+    document.write_text(json.dumps(stream.document()))
+    return CliRunner().invoke(cli, ["audit-client", "--document", str(document), *arguments])
+
+
+def test_the_command_says_its_verdict_and_exits_by_it(tmp_path):
+    stream = ldp.Stream("s", ldp.GRR("1", 5))
+    few = run(tmp_path, stream, "--reports", "200", "--", sys.executable, MUTANT, "honest", "{}")
+    assert few.exit_code == 3 and "give more: --reports" in few.output
+    bad = run(tmp_path, stream, "--reports", "2000", "--", sys.executable, MUTANT, "old document", "{}")
+    assert bad.exit_code == 1 and "fail: it made frames that would be rejected" in bad.output
+    fails = run(
+        tmp_path, stream, "--reports", "9000", "--json", "--", sys.executable, MUTANT, "predictable", "{}"
+    )
+    assert fails.exit_code == 1 and json.loads(fails.output)["verdict"] == "fail"
+    missing = run(tmp_path, stream, "--", "/nowhere/client")
+    assert missing.exit_code == 1 and "cannot be run" in missing.output
+
+
+def test_the_command_takes_labels_and_values_that_are_asked_for(tmp_path):
+    stream = ldp.Stream("s", ldp.GRR("1", 3), labels=["red", "green", "blue"])
+    own = [sys.executable, "-m", "ldp", "perturb", "--document", "{}"]
+    good = run(tmp_path, stream, "--value", "green", "--reports", "60000", "--", *own)
+    assert good.exit_code == 0, good.output
+    assert good.output.startswith("pass: 60,000 reports")
+    bad = run(tmp_path, stream, "--value", "pink", "--", *own)
+    assert bad.exit_code == 2 and "'pink' is no value of the stream" in bad.output
+
+
+def test_ways_to_fail_are_known():
+    """Each fault of the file is tried here."""
+    faults = set(
+        Counter(line.split('"')[1] for line in Path(MUTANT).read_text().splitlines() if 'case "' in line)
+    )
+    text = Path(__file__).read_text(encoding="utf-8")
+    assert all(f'"{fault}"' in text for fault in faults)
+    assert len(faults) >= 13
