@@ -3,8 +3,8 @@
 import itertools
 import json
 import math
+import re
 import sys
-from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -18,53 +18,27 @@ from ldp.judging import channel, repeating, spending
 from ldp.judging.running import ClientError, Command, decoded
 from ldp.judging.verdict import FAIL, PASS, TOO_FEW, chosen, judge
 from ldp.oracles import ORACLES
+from tests.clients import faults
+from tests.clients.faults import FAULTS, MUTANT, REJECTED
 
-ROOT = Path(__file__).parents[3]
-MUTANT = str(ROOT / "tests" / "clients" / "mutant.py")
 ALARM = 1e-6
 
 
-def judged(oracle, fault, reports=30_000):
-    with Command([sys.executable, MUTANT, fault, "{}"], ldp.Stream("s", oracle), 300) as command:
+def judged(oracle, fault, reports):
+    with Command(faults.command(fault), ldp.Stream("s", oracle), 300) as command:
         return judge(command, reports, ALARM)
 
 
-OLH, SUBSET = ldp.OLH("1", 30), ldp.SubsetSelection("3", 300)
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("oracle", "fault", "says"),
-    [
-        (ldp.GRR("1", 5), "off by one", "of value 4, "),
-        (OLH, "next bucket", "reports that support it"),
-        (ldp.HadamardResponse("1", 20), "rows from zero", "reports that support it"),
-        (ldp.GRR("1", 5), "biased", "it spends|reports that support it"),
-        (ldp.GRR("1", 9), "float threshold", "reports that support"),
-        (OLH, "predictable", "a second run made again"),
-        (ldp.OUE("1", 20), "predictable", "a second run made again"),
-        (OLH, "seed by value", "reports that are the one before|a second run"),
-        (OLH, "coin of the seed", "buckets by four bits"),
-        (ldp.SUE("1/2", 20), "whole budget a bit", "it spends ε ≥ 0."),
-        (ldp.SUE("1", 20), "other epsilon", "it spends|reports that support"),
-        (ldp.GRR("1", 5), "slow by value", "time: a report of value 0 takes"),
-    ],
-)
+@pytest.mark.parametrize(("oracle", "fault", "says"), FAULTS)
 def test_a_fault_is_found_and_named(oracle, fault, says):
-    found = judged(oracle, fault, 150_000 if fault == "float threshold" else 30_000)
+    found = judged(oracle, fault, faults.reports(fault))
     assert found.verdict == FAIL
     assert any(part in " ".join(found.findings) for part in says.split("|")), found.findings[:5]
 
 
 @pytest.mark.parametrize(
-    ("oracle", "fault", "says"),
-    [
-        (SUBSET, "draw order", "would be rejected: line"),
-        (ldp.GRR("1", 300), "big endian", "would be rejected: line"),
-        (ldp.GRR("1", 5), "old document", "(fingerprint)"),
-        (ldp.GRR("1", 5), "silent", "lines for"),
-        (ldp.GRR("1", 5), "none such", "it ended with 1: no fault 'none such'"),
-    ],
+    ("oracle", "fault", "says"), [*REJECTED, (ldp.GRR("1", 5), "none such", "it ended with 1: no fault")]
 )
 def test_what_a_worker_would_reject_is_said(oracle, fault, says):
     with pytest.raises(ClientError) as caught:
@@ -244,11 +218,6 @@ def test_the_command_takes_labels_and_values_that_are_asked_for(tmp_path):
     assert bad.exit_code == 2 and "'pink' is no value of the stream" in bad.output
 
 
-def test_ways_to_fail_are_known():
-    """Each fault of the file is tried here."""
-    faults = set(
-        Counter(line.split('"')[1] for line in Path(MUTANT).read_text().splitlines() if 'case "' in line)
-    )
-    text = Path(__file__).read_text(encoding="utf-8")
-    assert all(f'"{fault}"' in text for fault in faults)
-    assert len(faults) >= 13
+def test_each_fault_of_the_file_is_tried():
+    known = set(re.findall(r'case "(.+?)":', Path(MUTANT).read_text(encoding="utf-8")))
+    assert known == {fault for _, fault, _ in [*FAULTS, *REJECTED]} | {"honest"}

@@ -1,0 +1,41 @@
+"""Clients with a fault each: what they are, and what a verdict on them has to say."""
+
+import sys
+from pathlib import Path
+
+import ldp
+
+MUTANT = str(Path(__file__).parent / "mutant.py")
+
+FAULTS = [
+    (ldp.GRR("1", 5), "off by one", "of value 4, "),
+    (ldp.OLH("1", 30), "next bucket", "reports that support it"),
+    (ldp.HadamardResponse("1", 20), "rows from zero", "reports that support it"),
+    (ldp.GRR("1", 5), "biased", "it spends|reports that support it"),
+    (ldp.GRR("1", 9), "float threshold", "reports that support"),
+    (ldp.OLH("1", 30), "predictable", "a second run made again"),
+    (ldp.OUE("1", 20), "predictable", "a second run made again"),
+    (ldp.OLH("1", 30), "seed by value", "reports that are the one before|a second run"),
+    (ldp.OLH("1", 30), "coin of the seed", "buckets by four bits"),
+    (ldp.SUE("1/2", 20), "whole budget a bit", "it spends ε ≥ 0."),
+    (ldp.SUE("1", 20), "other epsilon", "it spends|reports that support"),
+    (ldp.GRR("1", 5), "slow by value", "time: a report of value 0 takes"),
+]
+"""A protocol, a fault, and parts of which one is in its findings."""
+REJECTED = [
+    (ldp.SubsetSelection("3", 300), "draw order", "would be rejected: line"),
+    (ldp.GRR("1", 300), "big endian", "would be rejected: line"),
+    (ldp.GRR("1", 5), "old document", "(fingerprint)"),
+    (ldp.GRR("1", 5), "silent", "lines for"),
+]
+"""And of those whose frames no worker would take."""
+
+
+def reports(fault: str) -> int:
+    """So many are enough to see it: a probability that is off by little takes more."""
+    return 150_000 if fault == "float threshold" else 30_000
+
+
+def command(fault: str) -> list[str]:
+    """How it is run."""
+    return [sys.executable, MUTANT, fault, "{}"]
