@@ -23,8 +23,8 @@ from worker.service.room import Room
 from worker.service.stream import StreamWorker
 
 _STUCK_SECONDS = 120
-LOADING = "compiling kernels, or loading what is compiled"
 """A step of the loop takes a second at most; one this long means that the client spins or hangs: a restart helps."""
+LOADING = "compiling kernels, or loading what is compiled"
 
 logger = structlog.get_logger("worker.service")
 
