@@ -22,7 +22,7 @@ _PLACES = 3
 
 @cli.command("aggregate")
 @click.argument("files", nargs=-1, type=INPUT, metavar="[FILE]...")
-@document_option
+@document_option()
 @printing_options
 @click.option(
     "--most-reports",

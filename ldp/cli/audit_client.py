@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from ldp.cli.command import cli, document_option
+from ldp.cli.command import FILE, cli, document_option
 
 if TYPE_CHECKING:
     from ldp.judging.verdict import Verdict
@@ -20,7 +21,13 @@ _SHOWN = 8
 
 @cli.command("audit-client", context_settings={"ignore_unknown_options": True})
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="COMMAND...")
-@document_option
+@document_option(required=False)
+@click.option(
+    "--vectors",
+    type=FILE,
+    metavar="FILE",
+    help="Compare with these vectors instead; COMMAND takes coins from the seed before each value.",
+)
 @click.option(
     "--reports",
     type=click.IntRange(min=2),
@@ -47,8 +54,9 @@ _SHOWN = 8
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of lines.")
 def audit_client(
-    stream: Stream,
+    stream: Stream | None,
     command: tuple[str, ...],
+    vectors: Path | None,
     reports: int,
     values: tuple[str, ...],
     alarm: float,
@@ -69,11 +77,19 @@ def audit_client(
     one report to the next; and, of a client that answers line by line, time against value. Values are the first, the
     last, and some between.
 
+    With --vectors tests/vectors/reports.json it is given a seed in hexadecimal before each value, and its frames have
+    to be those of the file: for a client whose coins can be scripted.
+
     Exit codes: 0 it passes; 1 it fails, with the evidence; 3 there are too few reports to say.
     """  # noqa: D301
     from ldp.judging.running import ClientError, Command
     from ldp.judging.verdict import FAIL, PASS, judge
 
+    if (stream is None) == (vectors is None):
+        raise click.UsageError("give either --document or --vectors")
+    if vectors is not None:
+        raise SystemExit(_compared(command, vectors, seconds, as_json))
+    assert stream is not None
     own = [_index(stream, value) for value in values]
     try:
         with Command(command, stream, seconds) as client:
@@ -83,6 +99,30 @@ def audit_client(
         raise SystemExit(_FAILED) from None
     click.echo(json.dumps(asdict(found), ensure_ascii=False) if as_json else _lines(stream, found))
     raise SystemExit(0 if found.verdict == PASS else _FAILED if found.verdict == FAIL else _TOO_FEW)
+
+
+def _compared(command: tuple[str, ...], file: Path, seconds: float, as_json: bool) -> int:
+    """Prints in which streams of the vectors a client makes other reports; returns the exit code."""
+    from ldp.judging.vectors import differences
+
+    try:
+        vectors = json.loads(file.read_bytes())
+        found = list(differences(command, vectors, seconds))
+        streams = len(vectors["streams"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise click.BadParameter(f"{file} has no vectors: {error!r}", param_hint="--vectors") from None
+    verdict = "fail" if found else "pass"
+    if as_json:
+        click.echo(
+            json.dumps({"verdict": verdict, "streams": streams, "findings": found}, ensure_ascii=False)
+        )
+    else:
+        click.echo(
+            "\n".join(
+                [f"{verdict}: {len(found)} of {streams} streams differ", *(f"  {one}" for one in found)]
+            )
+        )
+    return _FAILED if found else 0
 
 
 def _index(stream: Stream, value: str) -> int:

@@ -12,13 +12,15 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
 import click
 
 if TYPE_CHECKING:
     from ldp.files import Readable
     from ldp.stream import Stream
+
+_Function = TypeVar("_Function", bound=Callable[..., object])
 
 NAME = "file"
 """The name of a stream that is given none."""
@@ -33,9 +35,11 @@ def cli() -> None:
     """Frequency estimation under local differential privacy."""
 
 
-def _read_document(_context: click.Context, _option: click.Parameter, path: Path) -> Stream:
+def _read_document(_context: click.Context, _option: click.Parameter, path: Path | None) -> Stream | None:
     from ldp.stream import Stream
 
+    if path is None:
+        return None
     try:
         document = json.loads(path.read_bytes())
     except (OSError, ValueError) as error:
@@ -46,15 +50,17 @@ def _read_document(_context: click.Context, _option: click.Parameter, path: Path
         raise click.BadParameter(f"{path}: {error}") from None
 
 
-document_option = click.option(
-    "--document",
-    "stream",
-    required=True,
-    type=FILE,
-    metavar="FILE",
-    callback=_read_document,
-    help="The stream's public document; ldp document makes one.",
-)
+def document_option(*, required: bool = True) -> Callable[[_Function], _Function]:
+    """The option ``--document``, which gives a command the stream, or None where it may be left out and is."""
+    return click.option(
+        "--document",
+        "stream",
+        required=required,
+        type=FILE,
+        metavar="FILE",
+        callback=_read_document,
+        help="The stream's public document; ldp document makes one.",
+    )
 
 
 def write(parts: Iterable[bytes]) -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @cli.command("estimate")
 @click.argument("file", type=FILE, metavar="COUNTS")
-@document_option
+@document_option()
 @printing_options
 def estimate(stream: Stream, file: Path, printing: Printing) -> None:
     """Estimate the values' frequencies from counts.

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @cli.command("perturb")
 @click.argument("files", nargs=-1, type=INPUT, metavar="[FILE]...")
-@document_option
+@document_option()
 @click.option(
     "--format",
     "form",

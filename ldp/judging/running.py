@@ -54,8 +54,16 @@ class Command:
         self._folder.cleanup()
 
     def name(self, value: int) -> str:
-        """A value as the client is given it: its label, or its index."""
-        return str(value) if self.stream.labels is None else self.stream.labels[value]
+        """A value as the client is given it: its label, or its index.
+
+        Raises:
+            ClientError: a label that is more than a line.
+        """
+        if self.stream.labels is None:
+            return str(value)
+        if len(self.stream.labels[value].splitlines()) != 1:
+            raise ClientError(f"label {value} has a line break: no client that reads lines can be given it")
+        return self.stream.labels[value]
 
     def report(self, values: npt.NDArray[np.int64]) -> Reports:
         """Has the client make one report of each value.
@@ -63,17 +71,18 @@ class Command:
         Raises:
             ClientError: it does not; the message says how.
         """
-        lines = self._lines("".join(f"{self.name(int(value))}\n" for value in values))
-        if len(lines) != values.size:
-            raise ClientError(
-                f"it wrote {len(lines):,} lines for {values.size:,} values; a frame each is due"
-            )
-        return decoded(self.stream, lines)
+        return decoded(self.stream, self.answers([self.name(int(value)) for value in values]))
 
-    def _lines(self, given: str) -> list[bytes]:
+    def answers(self, lines: Sequence[str]) -> list[bytes]:
+        """Gives the client lines, and returns what it wrote: a line for each.
+
+        Raises:
+            ClientError: it cannot be run, ends otherwise than by 0, takes too long, or writes another number of lines.
+        """
+        given = "".join(f"{line}\n" for line in lines).encode()
         try:
             done = subprocess.run(
-                self.arguments, input=given.encode(), capture_output=True, timeout=self._seconds, check=False
+                self.arguments, input=given, capture_output=True, timeout=self._seconds, check=False
             )
         except OSError as error:
             raise ClientError(f"{self.arguments[0]} cannot be run: {error.strerror}") from None
@@ -82,7 +91,12 @@ class Command:
         if done.returncode:
             said = done.stderr.decode(errors="replace").strip()[-_SHOWN:]
             raise ClientError(f"it ended with {done.returncode}: {said or 'and said nothing'}")
-        return done.stdout.splitlines()
+        written = done.stdout.splitlines()
+        if len(written) != len(lines):
+            raise ClientError(
+                f"it wrote {len(written):,} lines for {len(lines):,} values; a frame each is due"
+            )
+        return written
 
 
 def decoded(stream: Stream, lines: Sequence[bytes]) -> Reports:

@@ -1,3 +1,3 @@
-"""Clients and their faults are no tests: tests/unit/ldp/test_judging.py judges them, ``python -m tests.clients`` too."""
+"""Clients are no tests: tests/unit/ldp/test_judging.py judges them, and ``python -m tests.clients``."""
 
 collect_ignore_glob = ["*.py"]

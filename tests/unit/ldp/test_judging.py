@@ -22,6 +22,7 @@ from tests.clients import faults
 from tests.clients.faults import FAULTS, MUTANT, REJECTED
 
 ALARM = 1e-6
+ROOT = Path(__file__).parents[3]
 
 
 def judged(oracle, fault, reports):
@@ -221,3 +222,46 @@ def test_the_command_takes_labels_and_values_that_are_asked_for(tmp_path):
 def test_each_fault_of_the_file_is_tried():
     known = set(re.findall(r'case "(.+?)":', Path(MUTANT).read_text(encoding="utf-8")))
     assert known == {fault for _, fault, _ in [*FAULTS, *REJECTED]} | {"honest"}
+
+
+# Vectors
+
+
+def vectors(tmp_path, names):
+    file = json.loads((ROOT / "tests" / "vectors" / "reports.json").read_text(encoding="utf-8"))
+    file["streams"] = [stream for stream in file["streams"] if stream["name"] in names]
+    (tmp_path / "reports.json").write_text(json.dumps(file), encoding="utf-8")
+    return str(tmp_path / "reports.json")
+
+
+def test_scripted_coins_are_compared_with_vectors(tmp_path):
+    file = vectors(
+        tmp_path, ["grr-10", "olh-10", "oue-10", "subset-10", "hadamard-10", "pgr-10", "grr-3-labels"]
+    )
+    scripted = [sys.executable, str(ROOT / "tests" / "clients" / "scripted.py"), "{}"]
+    good = CliRunner().invoke(cli, ["audit-client", "--vectors", file, "--", *scripted])
+    assert good.exit_code == 0, good.output
+    assert good.output == "pass: 0 of 7 streams differ\n"
+    bad = CliRunner().invoke(cli, ["audit-client", "--vectors", file, "--json", "--", *scripted, "fault"])
+    assert bad.exit_code == 1
+    found = json.loads(bad.output)["findings"]
+    assert len(found) == 7
+    assert re.match(r"grr-10: case \d of 6 is 01\w+, due is 01\w+", found[0])
+
+
+def test_a_document_or_vectors_are_given(tmp_path):
+    for given in ([], ["--vectors", vectors(tmp_path, []), "--document", str(tmp_path / "reports.json")]):
+        done = CliRunner().invoke(cli, ["audit-client", *given, "--", "true"])
+        assert done.exit_code == 2
+    (tmp_path / "none.json").write_text("[]")
+    done = CliRunner().invoke(cli, ["audit-client", "--vectors", str(tmp_path / "none.json"), "--", "true"])
+    assert done.exit_code == 2 and "has no vectors" in done.output
+
+
+def test_a_label_of_more_than_a_line_is_said():
+    stream = ldp.Stream("s", ldp.GRR("1", 2), labels=["one", "two\nlines"])
+    with (
+        Command(faults.command("honest"), stream, 60) as command,
+        pytest.raises(ClientError, match="label 1 has a line"),
+    ):
+        judge(command, 10, ALARM)

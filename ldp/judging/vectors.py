@@ -1,0 +1,47 @@
+"""A client with scripted coins against vectors: from a value and a seed to the bytes, with nothing left to chance.
+
+The vectors are those of ``tests/vectors/reports.json``, and the coins of a seed what README.md beside it says. A client
+that reports has no switch for them: the command is one that was made for this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from ldp import frames
+from ldp.judging.running import ClientError, Command, decoded
+from ldp.stream import Stream
+
+
+def differences(command: Sequence[str], vectors: Mapping[str, Any], seconds: float) -> Iterator[str]:
+    """Has a client make the report of each case; yields each stream in which it makes another one.
+
+    Args:
+        command: reads a seed in hexadecimal, a space and a value from each line, and writes a frame for each, as it
+            does for `Command`.
+        vectors: as parsed from the file.
+        seconds: how long one stream may take.
+
+    Raises:
+        KeyError: vectors that are none.
+    """
+    for vector in vectors["streams"]:
+        stream = Stream.from_document("vectors", vector["document"])
+        lines = [f"{case['seed']} {case['value']}" for case in vector["cases"]]
+        with Command(command, stream, seconds) as client:
+            try:
+                made = decoded(stream, client.answers(lines))
+            except ClientError as error:
+                yield f"{vector['name']}: {error}"
+                continue
+        due = [case["frame"] for case in vector["cases"]]
+        sent = [frames.encode(stream, made[i : i + 1]).hex() for i in range(made.size)]
+        for i, (one, other) in enumerate(zip(sent, due, strict=True)):
+            if one != other:
+                yield f"{vector['name']}: case {i + 1} of {len(due)} is {_short(one)}, due is {_short(other)}"
+                break
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 60 else f"{text[:60]}…"
