@@ -281,7 +281,12 @@ def test_brokers_that_do_not_say_where_the_log_ends_leave_time_to_count(monkeypa
         assigned=set,
     )
     ownership = SimpleNamespace(
-        release=set, counted=dict, claim=lambda: None, compare=lambda: None, rewind=lambda: None
+        release=set,
+        counted=dict,
+        reading=set,
+        claim=lambda: None,
+        compare=lambda: None,
+        rewind=lambda: None,
     )
     commits = SimpleNamespace(counted=lambda seconds: None, turn=lambda: False)
     loop = worker._loop(log, ownership, commits)
