@@ -51,8 +51,8 @@ def estimate_counts(
         >>> hadamard = ldp.HadamardResponse("1", domain_size=3)
         >>> estimate_counts(hadamard, 100, counters=[20, 30, 25, 25]).counts
         array([45, 50, 45])
-        >>> estimate_counts(hadamard, 100, supports=[45, 45, 55]).frequencies.round(2)
-        array([-0.11, -0.11,  0.11])
+        >>> estimate_counts(hadamard, 100, supports=[45, 50, 45]).frequencies.round(2)
+        array([-0.22,  0.  , -0.22])
     """
     if (supports is None) == (counters is None):
         raise TypeError("give either supports, for each value, or counters, the protocol's state")

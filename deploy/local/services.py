@@ -135,7 +135,9 @@ class Server:
 
     def kill(self) -> None:
         """SIGKILL, as a power cut would: no goodbye to clients, nothing flushed."""
-        if self.process is not None and self.running():
+        if self.process is None:
+            return  # or a signal came before it was known here that it started: the guard kills by the pid's file
+        if self.running():
             os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
         self._pid.unlink(missing_ok=True)

@@ -25,7 +25,7 @@ def collision(oracle: Oracle) -> float:
     Example:
         >>> import ldp
         >>> round(collision(ldp.GRR("1", domain_size=3)), 4)
-        0.4218
+        0.4217
     """
     E, d = oracle.E, oracle.domain_size
     if isinstance(oracle, OLH):

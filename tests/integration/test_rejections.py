@@ -97,12 +97,12 @@ def test_point_11_dead_letters_are_shown_and_their_values_only_on_demand(kafka, 
         lines = [line.split() for line in result.stdout.splitlines()]
         assert "the newest 4 dead letters" in result.stdout
         for reason, where, size in (
-            ("version", f"{world.topic}/0/0", "10"),
-            ("json", f"{world.topic}/1/0", "16"),
-            ("version", f"{world.topic}/1/1", "5,000"),
-            ("fingerprint", f"{world.topic}/1/2", "10"),
+            ("version", f"{world.topic}/0/0", "10 B"),
+            ("json", f"{world.topic}/1/0", "16 B"),
+            ("version", f"{world.topic}/1/1", "4.9 KiB"),
+            ("fingerprint", f"{world.topic}/1/2", "10 B"),
         ):
-            assert any(line[1:] == [reason, where, size] for line in lines), result.stdout
+            assert any(line[1:] == [reason, where, *size.split()] for line in lines), result.stdout
         assert "secret" not in result.stdout
         assert "noise" not in result.stdout
         result = run(world, "dead-letters", "--value")
