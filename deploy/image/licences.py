@@ -53,8 +53,7 @@ def expression(of: metadata.Distribution) -> str:
 
     numpy and scipy write such a library's as a line ``License: ...`` behind their own text.
     """
-    said = of.metadata
-    short = said["License-Expression"] or SAID.get(name(of)) or said["License"] or ""
+    short = header(of, "License-Expression") or SAID.get(name(of)) or header(of, "License")
     if "\n" in short:  # the whole text
         short = ""
     along = [
@@ -65,6 +64,11 @@ def expression(of: metadata.Distribution) -> str:
     ]
     parts = dict.fromkeys([*short.split(" AND "), *along])
     return " AND ".join(parts)
+
+
+def header(of: metadata.Distribution, key: str) -> str:
+    """A header of the metadata, empty where there is none."""
+    return of.metadata[key] if key in of.metadata else ""  # noqa: SIM401 - the types have no get
 
 
 def name(of: metadata.Distribution) -> str:
