@@ -50,7 +50,11 @@ def test_every_licence_was_looked_at_and_is_one(package: str) -> None:
 def test_nobody_is_named_who_is_not_there_or_need_not_be() -> None:
     for package, what in licences.NAMED.items():
         expression = licences.expression(CARRIED[package])
-        assert all(re.search(rf"(?<![\w.-]){re.escape(licence)}(?![\w.-])", expression) for licence in what)
+        # where each Python has a version of its own, one of them may have lost a library
+        demanded = any if len(re.findall(rf"(?m)^{package}==", LOCK)) > 1 else all
+        assert demanded(
+            re.search(rf"(?<![\w.-]){re.escape(licence)}(?![\w.-])", expression) for licence in what
+        )
         assert not what & licences.FREE
     for package in licences.SAID:
         assert not licences.header(CARRIED[package], "License-Expression"), package
