@@ -58,8 +58,10 @@ def repeated(oracle: Oracle, value: int, first: Reports, second: Reports) -> Ite
     same = int((rows[0] == rows[1]).sum())
     yield Rate(f"of value {value}, reports that a second run made again", same, first.size, chance)
     for row in rows:
-        again = int((row[1:] == row[:-1]).sum())
-        yield Rate(f"of value {value}, reports that are the one before", again, max(row.size - 1, 0), chance)
+        # in pairs that share no report: of the others one match makes the next likelier
+        pairs = row[: row.size // 2 * 2].reshape(-1, 2)
+        again = int((pairs[:, 0] == pairs[:, 1]).sum())
+        yield Rate(f"of value {value}, reports that are the one before", again, len(pairs), chance)
 
 
 def _two(E: Fraction, preferred: int, others: int) -> Fraction:

@@ -65,7 +65,7 @@ def chosen(d: int, own: Sequence[int] = ()) -> tuple[list[int], list[int]]:
     drawn = (
         rng.permutation(d)[: MOST_VALUES + WATCHED].tolist()
         if d <= 1 << 20
-        else rng.integers(d, size=24).tolist()
+        else rng.integers(d, size=MOST_VALUES + WATCHED).tolist()
     )
     order = list(dict.fromkeys([*own, 0, d - 1, *drawn]))
     return sorted(order[: max(MOST_VALUES, len(own))]), sorted(order[max(MOST_VALUES, len(own)) :][:WATCHED])

@@ -100,6 +100,16 @@ def test_honest_reports_are_as_unlikely_as_they_should_be(name):
     assert alarms <= stats.binom.isf(1e-6, 200, alarm)
 
 
+def test_honest_coins_come_again_as_often_as_they_should():
+    """Where one report is far likelier than the others, whose matches would go together."""
+    oracle, alarm, alarms = ldp.GRR("4", 5), 0.05, 0
+    for seed in range(400):
+        first, second = (of_one(oracle, 2, 1000, 2 * seed + run) for run in range(2))
+        values = [one.p_value for one in repeating.repeated(oracle, 2, first, second)]
+        alarms += min(values) < alarm / len(values)
+    assert alarms <= stats.binom.isf(1e-6, 400, alarm)
+
+
 def everything(oracle):
     """Every report of a small domain as bytes, its weight for each value, and what it supports, by definition."""
     d = oracle.domain_size
