@@ -31,6 +31,22 @@ def line_of(text: str, key: str) -> int | None:
     return next((lines[path[:n]] for n in range(len(path), 0, -1) if path[:n] in lines), None)
 
 
+def line_of_error(text: str, error: tomllib.TOMLDecodeError) -> int:
+    r"""Returns the line in which a text ceases to be TOML; O(n).
+
+    Example:
+        >>> for text in ("a = 1\nb 2\n", "a = 1\nb = "):
+        ...     try:
+        ...         tomllib.loads(text)
+        ...     except tomllib.TOMLDecodeError as error:
+        ...         print(line_of_error(text, error))
+        2
+        2
+    """
+    found = re.search(r"\(at line (\d+), column \d+\)$", str(error))
+    return int(found[1]) if found else text.count("\n") + 1
+
+
 def _keys(text: str) -> Iterator[tuple[Path, int]]:
     """Yields each key and table with its line; the last table of those with one name is the one that goes on."""
     table: Path = ()

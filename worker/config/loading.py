@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from worker.config import certificates
 from worker.config.environment import FILE_VARIABLE, override, traced
 from worker.config.faults import ConfigError, config_error, reason
-from worker.config.lines import line_of
+from worker.config.lines import line_of, line_of_error
 from worker.config.redaction import position, shown_path
 from worker.config.schema import DeadLetters, File, Http, Kafka, Redis, Snapshots, secret
 from worker.config.streams import Served, served_from
@@ -97,7 +97,9 @@ def load(path: Path, environ: Mapping[str, str] | None = None) -> Config:
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{shown_path(path)}: cannot be read ({reason(error)})") from None
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{shown_path(path)}: not valid TOML{position(error)}") from None
+        raise ConfigError(
+            f"{shown_path(path)}:{line_of_error(text, error)}: not valid TOML{position(error)}"
+        ) from None
 
     def placed(fault: str) -> str:
         line = line_of(text, fault.partition(": ")[0])

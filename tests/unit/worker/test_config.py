@@ -581,7 +581,8 @@ def test_a_missing_file():
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
-        (b"group = ", "worker.toml: not valid TOML: "),
+        (b"group = ", "worker.toml:1: not valid TOML: "),
+        (b"[kafka]\ngroup = [1\n2]\n", "worker.toml:3: not valid TOML: "),
         (b"group = '\xff'", "worker.toml: cannot be read ('utf-8' codec can't decode byte 0xff"),
     ],
 )
