@@ -233,6 +233,35 @@ def interval(estimate: Estimate, subset: npt.ArrayLike, level: float = 0.95) -> 
     return SetVariance(estimate.oracle, subset).interval(estimate, level)
 
 
+def anytime_interval(estimate: Estimate, subset: npt.ArrayLike, level: float = 0.95) -> tuple[float, float]:
+    """An interval for a set that may be watched: those of all n together hold the level, not each by itself.
+
+    As `Estimate.anytime_interval`, of which it is the entry for a set of one value. The variance of a report's share is
+    the largest that a user inside, or outside, may have; see `ldp.confidence_sequence`.
+
+    Args:
+        estimate: f̃ over the domain.
+        subset: indices of the set's values in 0..d-1, each once, in any order; at least one.
+        level: the probability that it covers at every n, strictly between 0 and 1.
+
+    Returns:
+        (low, high), fractions of the reports in [0, 1]. Cost: that of a `SetVariance`.
+
+    Raises:
+        ValueError: as for `interval`; frequencies that are no counts'.
+        TypeError: indices that are not integers.
+
+    Example:
+        >>> import ldp
+        >>> estimate = ldp.oracle("grr", "1", domain_size=4).estimate([3250, 2500, 2250, 2000], n=10_000)
+        >>> ends = (*interval(estimate, [0, 1]), *anytime_interval(estimate, [0, 1]))
+        >>> [round(end, 3) for end in ends]
+        [0.718, 0.781, 0.691, 0.809]
+    """
+    check_estimate(estimate)
+    return SetVariance(estimate.oracle, subset).anytime_interval(estimate, level)
+
+
 def top(estimate: Estimate, k: int) -> Indices:
     """The k most frequent values, by Base: the same under each method, for all keep the estimates' order.
 

@@ -8,6 +8,7 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
+from ldp import confidence_sequence
 from ldp.arguments import as_indices
 from ldp.consistency.normalization import norm_sub
 from ldp.consistency.summation import exact_sum
@@ -78,10 +79,23 @@ class SetVariance:
             return 1.0, 1.0
         return float(low), float(high)
 
+    def anytime_interval(self, estimate: Estimate, level: float) -> tuple[float, float]:
+        """See `ldp.query.anytime_interval`; the estimate must be of the same protocol."""
+        self._check(estimate)
+        total = np.array([estimate.support()[self.indices].sum(dtype=np.float64)])
+        p, q, m = float(self._oracle.p), float(self._oracle.q), self.indices.size
+        if m == 1:
+            (low,), (high,) = confidence_sequence.of_values(total, estimate.n, p, q, level)
+        else:
+            inside = p + (m - 1) * q, float(self._inside.max())
+            outside = m * q, float(self._outside.max(initial=0.0))  # nobody is outside of the whole domain
+            most = min(m, self._oracle.most_supported)
+            (low,), (high,) = confidence_sequence.of_sets(total, estimate.n, inside, outside, most, level)
+        return float(low), float(high)
+
     def _averages(self, estimate: Estimate) -> tuple[float, float]:
         """V_u over the users inside and outside; where nobody can be outside, that inside twice."""
-        if estimate.oracle != self._oracle:
-            raise ValueError(f"the estimate is of {estimate.oracle}, the set's variances of {self._oracle}")
+        self._check(estimate)
         if max(self._inside.size, self._outside.size) == 1:
             inside, outside = self._inside, self._outside
         else:
@@ -89,6 +103,10 @@ class SetVariance:
             inside = _mean(self._inside, users[self.indices])
             outside = _mean(self._outside, np.delete(users, self.indices))
         return float(inside[0]), float(outside[0] if outside.size else inside[0])
+
+    def _check(self, estimate: Estimate) -> None:
+        if estimate.oracle != self._oracle:
+            raise ValueError(f"the estimate is of {estimate.oracle}, the set's variances of {self._oracle}")
 
 
 def _constant(variances: Vector) -> Vector:

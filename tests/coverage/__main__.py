@@ -1,0 +1,126 @@
+"""How often a watcher is misled: simulated days of snapshots, each protocol at ε = ½, 1 and 4.
+
+``python -m tests.coverage [DAYS]`` prints a line for each protocol, ε and question, of 400 days unless told
+otherwise. A day has 10⁶ reports and a snapshot each 5 s, 17,280 of them. The population moves:
+from a twentieth to a fifth of it, and back, have the value, or one of the set's.
+
+``misled`` is the share of the days in which the truth, the frequency among the reports so far, was outside of some
+snapshot's 95 % interval: whoever stops when it suits him is misled in as many days at most. ``wide`` is how wide the
+anytime interval is beside the pointwise one at a hundredth, a tenth and the end of the day, both within [0, 1].
+
+What a report adds has its own law: of a value p or q, of a set the protocol's, enumerated. OLH's hash is taken to be a
+random function. What all reports between two snapshots add is drawn at once, a multinomial.
+"""
+
+import sys
+from collections.abc import Iterator
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+from scipy.stats import binom, hypergeom
+
+import ldp
+from ldp.confidence_sequence import of_sets, of_values
+from ldp.oracles import ORACLES
+from ldp.oracles.preferred import PreferredMessages
+
+Vector = npt.NDArray[np.float64]
+
+REPORTS, SNAPSHOTS, LEVEL, Z = 10**6, 17_280, 0.95, 1.959963984540054
+D, SET = 60, 12
+LOOKS = (SNAPSHOTS // 100, SNAPSHOTS // 10, SNAPSHOTS)
+
+
+def laws(oracle: ldp.Oracle, m: int) -> tuple[Vector, Vector]:
+    """The probabilities that a report supports 0..m values of a set, for a user inside and for one outside."""
+    p, q = float(oracle.p), float(oracle.q)
+    if m == 1:
+        return np.array([1 - p, p]), np.array([1 - q, q])
+    if isinstance(oracle, PreferredMessages):
+        supported = oracle._supported(np.arange(m))
+        pi = 1 / float((oracle.E - 1) * oracle.preferred + oracle.state_size)
+
+        def law(user: int) -> Vector:
+            chances = np.full(oracle.state_size, pi)
+            places = np.arange(oracle.preferred)
+            chances[oracle._messages(np.full(places.size, user), places)] *= float(oracle.E)
+            return np.bincount(supported, chances, minlength=m + 1)
+
+        return law(0), law(m)
+    if isinstance(oracle, ldp.GRR):
+        rest = np.zeros(m - 1)
+        return np.concatenate([[1 - p - (m - 1) * q, p + (m - 1) * q], rest]), np.concatenate(
+            [[1 - m * q, m * q], rest]
+        )
+    sizes = np.arange(m + 1)
+    if isinstance(oracle, ldp.SubsetSelection):
+
+        def drawn(others: int, k: int) -> Vector:  # of the other values, of which so many are the set's
+            chances: Vector = hypergeom(D - 1, others, k).pmf(sizes)
+            return chances
+
+        with_own, without = drawn(m - 1, oracle.k - 1), drawn(m - 1, oracle.k)
+        return (
+            p * np.append(0.0, with_own[:-1]) + (1 - p) * without,
+            p * drawn(m, oracle.k - 1) + (1 - p) * drawn(m, oracle.k),
+        )
+    others: Vector = binom(m - 1, q).pmf(sizes)  # the bits, or buckets, of the other values
+    return p * np.append(0.0, others[:-1]) + (1 - p) * others, binom(m, q).pmf(sizes)
+
+
+@lru_cache
+def users() -> npt.NDArray[np.int64]:
+    """How many of the reports between two snapshots are of users who have it, and how many are not: (snapshots, 2)."""
+    reports = np.diff(np.linspace(0, REPORTS, SNAPSHOTS + 1).astype(np.int64))
+    share = 0.125 - 0.075 * np.cos(np.linspace(0, 4 * np.pi, SNAPSHOTS))
+    inside = np.diff(np.floor(np.cumsum(share * reports)).astype(np.int64), prepend=0)
+    return np.stack([inside, reports - inside], axis=1)
+
+
+def day(oracle: ldp.Oracle, m: int, days: int) -> tuple[float, float, list[float]]:
+    """The shares of days in which the pointwise and the anytime interval mislead, and how wide the latter is."""
+    rng = np.random.default_rng(22)
+    inside, outside = laws(oracle, m)
+    p, q, sizes = float(oracle.p), float(oracle.q), np.arange(m + 1.0)
+    variances = [float(law @ sizes**2 - (law @ sizes) ** 2) for law in (inside, outside)]
+    total, n, having = np.zeros(days), 0, 0
+    misled = np.zeros((2, days), bool)
+    wide = []
+    for look, (own, others) in enumerate(users().tolist(), 1):
+        total += rng.multinomial(own, inside, days) @ sizes + rng.multinomial(others, outside, days) @ sizes
+        n, having = n + own + others, having + own
+        f = having / n
+        estimate = ldp.Estimate(np.zeros(oracle.domain_size), n, oracle)
+        low, high = estimate.score_interval((total / n - m * q) / (p - q), *variances, LEVEL)
+        misled[0] |= (f < low) | (f > high)
+        bounds = anytime(oracle, m, total, n, *variances)
+        misled[1] |= (f < bounds[0]) | (f > bounds[1])
+        if look in LOOKS:
+            wide.append(float(np.mean((bounds[1] - bounds[0]) / (np.minimum(high, 1) - np.maximum(low, 0)))))
+    return float(misled[0].mean()), float(misled[1].mean()), wide
+
+
+def anytime(oracle: ldp.Oracle, m: int, total: Vector, n: int, *variances: float) -> tuple[Vector, Vector]:
+    """The intervals of as many days."""
+    p, q = float(oracle.p), float(oracle.q)
+    if m == 1:
+        return of_values(total, n, p, q, LEVEL)
+    inside, outside = zip((p + (m - 1) * q, m * q), variances, strict=True)
+    return of_sets(total, n, inside, outside, min(m, oracle.most_supported), LEVEL)
+
+
+def lines(days: int) -> Iterator[str]:
+    """The table."""
+    yield f"{'protocol':9} {'ε':>4} {'of':>4}  {'pointwise misled':>16} {'anytime misled':>14}  wide at 1/100, 1/10, 1"
+    for name in ORACLES:
+        for epsilon in ("0.5", "1", "4"):
+            for m, of in ((1, "one"), (SET, "set")):
+                pointwise, anytime, wide = day(ldp.oracle(name, epsilon, domain_size=D), m, days)
+                ratios = ", ".join(f"{ratio:.2f}" for ratio in wide)
+                yield f"{name:9} {epsilon:>4} {of:>4}  {pointwise:16.2%} {anytime:14.2%}  {ratios}"
+
+
+if __name__ == "__main__":
+    for line in lines(int(sys.argv[1]) if len(sys.argv) > 1 else 400):
+        print(line, flush=True)

@@ -1,0 +1,216 @@
+"""Confidence sequences: the probability of ever being wrong, exactly; their laws against enumeration; their width."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from scipy.special import ndtri
+
+import ldp
+import ldp.query
+from ldp.confidence_sequence import of_sets, of_values
+
+PROTOCOLS = ("grr", "olh", "oue", "sue", "subset", "hadamard", "pgr")
+EPSILONS = ("0.5", "1", "4")
+
+
+def orders(n):
+    """Who has the value, in the order of the reports: nobody, all, in turns, first or last, and by chance."""
+    rng = np.random.default_rng(20)
+    return {
+        "nobody": np.zeros(n, bool),
+        "everybody": np.ones(n, bool),
+        "in turns": np.arange(n) % 2 == 0,
+        "first": np.arange(n) < n // 4,
+        "last": np.arange(n) >= n - n // 4,
+        "by chance": rng.random(n) < 0.1,
+    }
+
+
+def ever_wrong(oracle, has, level):
+    """The probability that the interval misses at some n, of the count's law: every count at every n is followed."""
+    p, q = float(oracle.p), float(oracle.q)
+    alive, wrong = np.array([1.0]), 0.0
+    for n, (own, users) in enumerate(zip(has, np.cumsum(has), strict=True), 1):
+        chance = p if own else q
+        alive = np.append(alive * (1 - chance), 0.0) + np.append(0.0, alive * chance)
+        if n % 7 and n > 20:
+            continue  # looking less often makes it smaller only
+        low, high = of_values(np.arange(n + 1.0), n, p, q, level)
+        missed = (users / n < low) | (users / n > high)
+        wrong += alive[missed].sum()
+        alive[missed] = 0.0
+    return wrong
+
+
+@pytest.mark.parametrize("epsilon", EPSILONS)
+@pytest.mark.parametrize("level", [0.5, 0.95])
+def test_whoever_looks_at_all_times_is_wrong_as_rarely_as_said(epsilon, level):
+    oracle = ldp.oracle("olh", epsilon, domain_size=50)
+    wrong = {name: ever_wrong(oracle, has, level) for name, has in orders(1500).items()}
+    assert max(wrong.values()) <= 1 - level, wrong
+    # and not by saying nothing: about as much is lost as many scales cost
+    assert max(wrong.values()) > (1 - level) / 20, wrong
+
+
+def test_the_pointwise_interval_does_not_stand_it():
+    """What this is for: the pointwise interval, looked at each time, is wrong half of the time after 2,000 reports."""
+    oracle = ldp.oracle("olh", "1", domain_size=50)
+    p, q = float(oracle.p), float(oracle.q)
+    alive, wrong = np.array([1.0]), 0.0
+    for n in range(1, 2001):
+        alive = np.append(alive * (1 - q), 0.0) + np.append(0.0, alive * q)
+        if n < 100:
+            continue
+        frequencies = (np.arange(n + 1) / n - q) / (p - q)
+        missed = np.abs(frequencies) * (p - q) > -ndtri(0.025) * math.sqrt(q * (1 - q) / n)
+        wrong += alive[missed].sum()
+        alive[missed] = 0.0
+    assert wrong > 0.3
+
+
+def moments(oracle, size):
+    """Of the first values: mean and variance inside, those outside, and the most that a report supports."""
+    p, q, variances = float(oracle.p), float(oracle.q), oracle.set_variances(range(size))
+    inside = p + (size - 1) * q, float(variances[:size].max())
+    return inside, (size * q, float(variances[size:].max())), min(size, oracle.most_supported)
+
+
+def supports(oracle):
+    """Every report of a small protocol, with the set of values that it supports and its probability for each value."""
+    d = oracle.domain_size
+    if isinstance(oracle, (ldp.OUE, ldp.SUE)):
+        for bits in itertools.product((0, 1), repeat=d):
+            for value in range(d):
+                chances = [oracle.p if v == value else oracle.q for v in range(d)]
+                yield (
+                    value,
+                    bits,
+                    math.prod(float(c if b else 1 - c) for c, b in zip(chances, bits, strict=True)),
+                )
+    elif isinstance(oracle, ldp.GRR):
+        for said, value in itertools.product(range(d), repeat=2):
+            yield value, [int(v == said) for v in range(d)], float(oracle.p if said == value else oracle.q)
+    else:
+        inside = list(itertools.combinations(range(d), oracle.k))
+        for subset, value in itertools.product(inside, range(d)):
+            others = math.comb(d - 1, oracle.k - 1), math.comb(d - 1, oracle.k)
+            chance = float(oracle.p) / others[0] if value in subset else float(1 - oracle.p) / others[1]
+            yield value, [int(v in subset) for v in range(d)], chance
+
+
+@pytest.mark.parametrize("name", ["oue", "sue", "grr", "subset"])
+@pytest.mark.parametrize("epsilon", EPSILONS)
+@pytest.mark.parametrize("size", [2, 5])
+def test_the_law_of_a_set_is_bounded(monkeypatch, name, epsilon, size):
+    """Against E e^(λY) of every report there is, for users inside and outside; under GRR the bound is the law."""
+    oracle = ldp.oracle(name, epsilon, domain_size=7)
+    taken = []
+    monkeypatch.setattr(
+        "ldp.confidence_sequence._ends", lambda counts, n, law, *_: taken.append(law) or ([0.0], [1.0])
+    )
+    of_sets(np.array([10.0]), 30, *moments(oracle, size), 0.95)
+    for at in (-2.0, -0.5, -0.01, 0.01, 0.5, 2.0):
+        mean = dict.fromkeys(range(7), 0.0)
+        total = dict.fromkeys(range(7), 0.0)
+        for value, supported, chance in supports(oracle):
+            mean[value] += chance * math.exp(at * sum(supported[:size]))
+            total[value] += chance
+        assert all(abs(whole - 1) < 1e-12 for whole in total.values())
+        for law, user in zip(taken[0], (0, 6), strict=True):
+            (bound,) = law(np.array([at]))
+            assert bound >= math.log(mean[user]) - 1e-12
+            if name == "grr":
+                assert bound == pytest.approx(math.log(mean[user]), abs=1e-12)
+            elif abs(at) < 0.1:  # of the λ that matter hardly anything is given away
+                assert bound == pytest.approx(math.log(mean[user]), rel=1e-3)
+
+
+@pytest.mark.parametrize("name", PROTOCOLS)
+@pytest.mark.parametrize("epsilon", EPSILONS)
+def test_it_is_less_than_twice_as_wide_as_the_pointwise_one(name, epsilon):
+    oracle = ldp.oracle(name, epsilon, domain_size=1000)
+    p, q = float(oracle.p), float(oracle.q)
+    f = 0.05
+    for n in np.geomspace(1e4, 1e12, 60).astype(int).tolist():
+        counts = np.array([n * (q + (p - q) * f)])
+        (low,), (high,) = of_values(counts, n, p, q, 0.95)
+        pointwise = -ndtri(0.025) * math.sqrt((f * p * (1 - p) + (1 - f) * q * (1 - q)) / n) / (p - q)
+        assert low <= f <= high
+        if pointwise > 0.01 or n * q < 1000:
+            continue  # 0 or 1 is near, or the count is not near to normal
+        assert high - f <= 2.0 * pointwise
+        assert f - low <= 2.0 * pointwise
+        if low > 0:
+            assert f - low >= 1.4 * pointwise
+
+
+@pytest.mark.parametrize("name", PROTOCOLS)
+@pytest.mark.parametrize("size", [2, 100, 900])
+def test_a_sets_is_at_most_2_2_times_as_wide(name, size):
+    for epsilon in EPSILONS:
+        oracle = ldp.oracle(name, epsilon, domain_size=1000)
+        p, q = float(oracle.p), float(oracle.q)
+        inside, outside, most = moments(oracle, size)
+        for n in np.geomspace(1e4, 1e12, 20).astype(int).tolist():
+            total = np.array([n * (size * q + (p - q) * 0.3)])
+            (low,), (high,) = of_sets(total, n, inside, outside, most, 0.95)
+            pointwise = -ndtri(0.025) * math.sqrt((0.3 * inside[1] + 0.7 * outside[1]) / n) / (p - q)
+            if pointwise > 0.05:
+                continue
+            assert 0.3 - 2.2 * pointwise <= low <= 0.3 <= high <= 0.3 + 2.2 * pointwise
+
+
+def test_its_end_is_the_frequency_at_which_the_martingale_reaches_its_bound():
+    """The lower end, by the definition: the least f at which none of the 19 terms is as large as its share of 1/r."""
+    oracle = ldp.oracle("sue", "1", domain_size=20)
+    p, q, n, count, level = float(oracle.p), float(oracle.q), 5000, 2300, 0.9
+    (low,), (high,) = of_values(np.array([float(count)]), n, p, q, level)
+    deviation = math.sqrt(q * (1 - q))
+
+    def largest(f, sign):
+        lams = [sign * 3.5 / deviation / math.sqrt(100 * 4**k) for k in range(19)]
+        users = [
+            f * math.log(1 + p * (math.exp(x) - 1)) + (1 - f) * math.log(1 + q * (math.exp(x) - 1))
+            for x in lams
+        ]
+        return max(math.exp(x * count - n * one) / 19 for x, one in zip(lams, users, strict=True))
+
+    assert largest(low * (1 + 1e-9), 1) < 2 / (1 - level) < largest(low * (1 - 1e-9), 1)
+    assert largest(high * (1 - 1e-9), -1) < 2 / (1 - level) < largest(high * (1 + 1e-9), -1)
+
+
+def test_without_noise_there_is_nothing_to_cover():
+    """The whole domain under GRR: each report supports one value of it."""
+    assert of_sets(np.array([100.0]), 100, (1.0, 0.0), (0.7, 0.0), 1, 0.95) == ([1.0], [1.0])
+
+
+@pytest.mark.parametrize("level", [0.0, 1.0, 95.0, math.nan])
+def test_a_level_that_is_none_is_refused(level):
+    with pytest.raises(ValueError, match=r"level must lie strictly between 0 and 1, got"):
+        of_values(np.array([3.0]), 5, 0.7, 0.1, level)
+
+
+def test_an_estimate_and_a_query_say_it():
+    """Both from the counts; of an estimate of frequencies alone they are won back, and of no counts there is none."""
+    oracle = ldp.oracle("pgr", "1", domain_size=13)
+    state = oracle.zeros()
+    oracle.accumulate(state, oracle.perturb([2] * 300 + [5] * 700, rng=np.random.default_rng(21)))
+    counts = oracle.support(state)
+    estimate = oracle.estimate(counts, n=1000)
+    low, high = estimate.anytime_interval(0.9)
+    p, q = float(oracle.p), float(oracle.q)
+    expected = of_values(counts.astype(float), 1000, p, q, 0.9)
+    assert (low.tolist(), high.tolist()) == (expected[0].tolist(), expected[1].tolist())
+    again = ldp.Estimate(estimate.frequencies, 1000, oracle).anytime_interval(0.9)
+    assert (again[0].tolist(), again[1].tolist()) == (low.tolist(), high.tolist())
+    assert ldp.query.anytime_interval(estimate, [1], 0.9) == (low[1], high[1])
+    variances = oracle.set_variances([2, 0])
+    rest = [v for v in range(13) if v not in (0, 2)]
+    inside = p + q, float(max(variances[[0, 2]]))
+    outside = 2 * q, float(max(variances[rest]))
+    both = np.array([float(counts[0] + counts[2])])
+    assert ldp.query.anytime_interval(estimate, [2, 0], 0.9) == of_sets(both, 1000, inside, outside, 2, 0.9)
+    with pytest.raises(ValueError, match=r"frequencies that are no counts'"):
+        ldp.Estimate([1 / 13] * 13, 1000, oracle).anytime_interval()
