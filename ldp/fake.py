@@ -10,7 +10,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from ldp.arguments import as_integer
+import numpy as np
+import numpy.typing as npt
+
+from ldp.arguments import as_indices, as_integer
+from ldp.estimate import Estimate, Vector
 from ldp.oracles.oracle import Oracle
 
 
@@ -56,3 +60,76 @@ def fake(oracle: Oracle, reports: int) -> Fake:
     up = float((1 - q) / (p - q))
     values = oracle.most_supported
     return Fake(up, float(q / (p - q)), values, values * up, math.sqrt(q / (n * (1 - q))))
+
+
+def needed(estimate: Estimate, low: Vector, high: Vector) -> Vector:
+    """How few forged reports, beside the honest ones, put each value's estimate outside of its interval.
+
+    Each that supports the value raises it, each that does not lowers it: the fewer of both ways. With C of n reports
+    that support it, k more make it (C + k)/(n + k), which is above π when k > (nπ − C)/(1 − π); π = q + (p − q)·high is
+    what stands for the upper end. The other way it is below when k > (C − nπ)/π.
+
+    Args:
+        estimate: Base, of counts.
+        low: (d,) lower ends of intervals, as of `Estimate.interval` or `Estimate.anytime_interval`.
+        high: (d,) upper ends.
+
+    Returns:
+        (d,) whole numbers; infinity where no number does it. O(d).
+
+    Raises:
+        ValueError: frequencies that are no counts' (`Estimate.support`).
+
+    Example:
+        >>> import ldp
+        >>> oue = ldp.OUE("1", domain_size=3)
+        >>> estimate = oue.estimate([5379, 4000, 3000], n=10_000)
+        >>> needed(estimate, *estimate.interval())
+        array([188., 159., 129.])
+    """
+    p, q = float(estimate.oracle.p), float(estimate.oracle.q)
+    counts = estimate.support().astype(np.float64)
+    return _needed(counts, estimate.n, q + (p - q) * low, q + (p - q) * high, 0, 1)
+
+
+def needed_for_set(estimate: Estimate, subset: npt.ArrayLike, low: float, high: float) -> float:
+    """How few forged reports put Base's answer for a set outside of its interval; see `needed`.
+
+    The strongest one supports as many of the set's values as there can be, or as few (`Oracle.supported_of`).
+
+    Args:
+        estimate: Base, of counts.
+        subset: indices of the set's values, each once; at least one.
+        low: the interval's lower end, as of `ldp.query.interval` or `anytime_interval`.
+        high: its upper end.
+
+    Returns:
+        A whole number; infinity where no number does it. O(m), and that of `Oracle.supported_of`.
+
+    Raises:
+        ValueError: an index outside the domain or repeated, none at all; frequencies that are no counts'.
+        TypeError: indices that are not integers.
+
+    Example:
+        >>> import ldp, ldp.query
+        >>> oue = ldp.OUE("1", domain_size=3)
+        >>> estimate = oue.estimate([5379, 4000, 3000], n=10_000)
+        >>> needed_for_set(estimate, [0, 1], *ldp.query.interval(estimate, [0, 1]))
+        131.0
+    """
+    oracle = estimate.oracle
+    indices = as_indices(subset, oracle.domain_size)
+    p, q, m = float(oracle.p), float(oracle.q), indices.size
+    total = estimate.support()[indices].sum(dtype=np.float64)
+    lower, upper = (np.array([m * q + (p - q) * end]) for end in (low, high))
+    (number,) = _needed(np.array([total]), estimate.n, lower, upper, *oracle.supported_of(indices))
+    return float(number)
+
+
+def _needed(totals: Vector, n: int, low: Vector, high: Vector, least: int, most: int) -> Vector:
+    """Of totals of what reports add, each from ``least`` to ``most``, whose means have these bounds."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        up = np.where(high < most, np.floor((n * high - totals) / (most - high)) + 1.0, np.inf)
+        down = np.where(low > least, np.floor((totals - n * low) / (low - least)) + 1.0, np.inf)
+    fewest: Vector = np.maximum(np.minimum(up, down), 0.0)
+    return fewest

@@ -77,6 +77,10 @@ class GRR(Oracle):
         """1: see `Oracle.most_supported`."""
         return 1
 
+    def _supported_of(self, subset: npt.NDArray[np.int64]) -> tuple[int, int]:
+        """None is outside of the whole domain."""
+        return int(subset.size == self.domain_size), 1
+
     def _two_variances(self, m: int) -> tuple[Fraction, Fraction]:
         """A report supports one value: of a set of m one or none."""
         present, absent = self.p + (m - 1) * self.q, m * self.q

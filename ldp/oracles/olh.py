@@ -190,6 +190,14 @@ class OLH(Oracle):
 
         return int(binom.isf(1 / (self.g << 32), self.domain_size, 1 / self.g))
 
+    def _supported_of(self, subset: npt.NDArray[np.int64]) -> tuple[int, int]:
+        """The emptiest and the fullest bucket that all seeds of an ideal hash lead to expect."""
+        from scipy.stats import binom
+
+        once = 1 / (self.g << 32)
+        least, most = binom.ppf(once, subset.size, 1 / self.g), binom.isf(once, subset.size, 1 / self.g)
+        return int(least), int(most)
+
     def _accumulate(self, state: npt.NDArray[np.int64], reports: npt.NDArray[np.void]) -> None:
         import numpy as np
 

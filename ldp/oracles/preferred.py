@@ -111,6 +111,11 @@ class PreferredMessages(Oracle):
             some, most, more = block, messages, more * self.prime
             block += more
 
+    def _supported_of(self, subset: npt.NDArray[np.int64]) -> tuple[int, int]:
+        """Of every message there is."""
+        supported = self._supported(subset)
+        return int(supported.min()), int(supported.max())
+
     def _set_variances(self, subset: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
         """With X how many of the set's values a message supports: E[X²|u] = π·ΣX² + (E−1)π·Σ_u X². O(K log K).
 

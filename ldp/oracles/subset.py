@@ -172,6 +172,11 @@ class SubsetSelection(Oracle):
         others = self.domain_size - 1
         return variance(1), variance(0)
 
+    def _supported_of(self, subset: npt.NDArray[np.int64]) -> tuple[int, int]:
+        """The k members stand outside, or inside, as far as there is room."""
+        outside = self.domain_size - subset.size
+        return max(0, self.k - outside), min(subset.size, self.k)
+
     def _well_formed(self, reports: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
         from ldp import kernels
 

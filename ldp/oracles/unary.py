@@ -89,6 +89,12 @@ class _Unary(Oracle):
         """As many ones as an honest report may have: see `Oracle.most_supported`."""
         return self.likely_ones[1]
 
+    def _supported_of(self, subset: npt.NDArray[np.int64]) -> tuple[int, int]:
+        """As few and as many ones as an honest report may have stand outside, or inside."""
+        low, high = self.likely_ones
+        outside = self.domain_size - subset.size
+        return max(0, low - outside), min(subset.size, high)
+
     def likely(self, reports: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
         """Which reports have no fewer and no more ones than `likely_ones` says: see `Oracle.likely`.
 

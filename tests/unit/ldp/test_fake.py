@@ -7,9 +7,9 @@ import pytest
 from click.testing import CliRunner
 
 import ldp
-from ldp import frames
+from ldp import frames, query
 from ldp.cli import cli
-from ldp.fake import fake
+from ldp.fake import fake, needed, needed_for_set
 from ldp.oracles.olh import HASHES
 from ldp.plan import plan
 from tests.unit.ldp.test_laws import MIDDLE, SMALL, reports
@@ -46,6 +46,78 @@ def test_point_18_fake_of_many_ones_is_rejected(protocol):
         report["bits"] = bits
         frame = frames.encode(stream, report)
         assert dict(frames.decode(stream, frame, np.array([0]), np.array([len(frame)])).reasons) == reasons
+
+
+def subsets(d, seed):
+    """Sets of every size, at random."""
+    rng = np.random.default_rng(seed)
+    return [rng.choice(d, m, replace=False) for m in range(1, d + 1) for _ in range(3)]
+
+
+@pytest.mark.parametrize("oracle", SMALL, ids=repr)
+def test_the_strongest_report_for_a_set_is_that_of_all_reports(oracle):
+    supports, _ = reports(oracle)
+    if isinstance(oracle, ldp.OUE | ldp.SUE):  # others are rejected
+        low, high = oracle.likely_ones
+        ones = supports.sum(axis=1)
+        supports = supports[(low <= ones) & (ones <= high)]
+    for subset in subsets(oracle.domain_size, 23):
+        within = supports[:, subset].sum(axis=1)
+        assert oracle.supported_of(subset) == (within.min(), within.max())
+
+
+def test_the_strongest_report_of_a_set_that_is_none_is_refused():
+    with pytest.raises(ValueError, match="a set needs at least one value"):
+        ldp.GRR("1", 4).supported_of([])
+
+
+def strongest(oracle, subset, up):
+    """Real reports of a stream's protocol that support as much, or as little, of a set as any does."""
+    rng = np.random.default_rng(24)
+    best = oracle.supported_of(subset)[up]
+    for _ in range(400):
+        drawn = oracle.perturb(rng.integers(oracle.domain_size, size=2000), rng=rng)
+        for report in drawn:
+            state = oracle.zeros()
+            oracle.accumulate(state, np.array([report], drawn.dtype))
+            if oracle.support(state)[subset].sum() == best:
+                return report
+    raise AssertionError(f"{oracle} has no report that supports {best}")
+
+
+@pytest.mark.parametrize("name", ["grr", "olh", "oue", "sue", "subset", "hadamard", "pgr"])
+@pytest.mark.parametrize("subset", [[3], [0, 2, 5]], ids=["value", "set"])
+@pytest.mark.parametrize("epsilon", ["0.5", "4"])
+@pytest.mark.parametrize("of", ["interval", "anytime_interval"])
+def test_exactly_so_many_fakes_put_the_estimate_outside(name, subset, epsilon, of):
+    """An attack with real reports: so many do it, in one direction at least, and one fewer do it in none."""
+    oracle = ldp.oracle(name, epsilon, domain_size=7)
+    rng = np.random.default_rng(25)
+    state = oracle.zeros()
+    oracle.accumulate(state, oracle.perturb(rng.integers(7, size=3000), rng=rng))
+    estimate = oracle.estimate(oracle.support(state), 3000)
+    low, high = getattr(query, of)(estimate, subset)
+    fewest = needed_for_set(estimate, subset, low, high)
+    if len(subset) == 1:
+        assert needed(estimate, *getattr(estimate, of)())[subset[0]] == fewest
+    outside = {}
+    for fakes in (int(fewest) - 1, int(fewest)):
+        for up in (False, True):
+            forged = np.repeat(np.array([strongest(oracle, subset, up)], oracle.report_dtype), fakes)
+            attacked = state.copy()
+            oracle.accumulate(attacked, forged)
+            moved = query.answer(oracle.estimate(oracle.support(attacked), 3000 + fakes), subset, "base")
+            outside[fakes, up] = not low <= moved <= high
+    assert [any(outside[fakes, up] for up in (False, True)) for fakes in (fewest - 1, fewest)] == [
+        False,
+        True,
+    ]
+
+
+def test_a_value_that_no_fakes_can_move_out_says_so():
+    """Few reports: the interval has room for every one to support it, and for none."""
+    estimate = ldp.OUE("1", domain_size=3).estimate([1, 0, 1], n=2)
+    assert needed(estimate, np.full(3, -9.0), np.full(3, 9.0)).tolist() == [np.inf] * 3
 
 
 @pytest.mark.parametrize("oracle", MIDDLE, ids=repr)
