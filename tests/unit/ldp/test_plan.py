@@ -139,7 +139,7 @@ def test_the_recommended_is_the_cheapest_of_the_accurate(epsilon, d):
         ("4", 8, "grr"),
         ("1", 1024, "pgr"),
         ("4", 1 << 20, "pgr"),
-        ("8", 30_000, "subset"),  # no geometry of at most 4d points is near: 1.7 times the standard error
+        ("8", 30_000, "subset"),  # no geometry of so few points is near: 1.7 times the standard error
         ("1", 1 << 24, "pgr"),
     ],
 )

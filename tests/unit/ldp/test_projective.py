@@ -14,7 +14,7 @@ import pytest
 
 from ldp import sampling
 from ldp.estimate import Estimate
-from ldp.oracles import projective
+from ldp.oracles import SubsetSelection, projective
 from ldp.oracles.projective import PGR, best_geometry, number, orthogonal, orthogonals, points, word
 
 SMALL = [(2, 2), (2, 3), (2, 7), (3, 2), (3, 3), (3, 5), (5, 2), (5, 4), (7, 3), (13, 2), (13, 3), (89, 2)]
@@ -269,36 +269,47 @@ def check_moments(oracle, f, n, estimates):
     ("epsilon", "prime", "dimension", "variance"), [("1", 3, 7, 3.761e-6), ("4", 53, 3, 7.53e-8)]
 )
 def test_published_variances(epsilon, prime, dimension, variance):
-    oracle = PGR(epsilon, 1024)
-    assert (oracle.prime, oracle.dimension) == (prime, dimension)
+    oracle = PGR(epsilon, 1024, prime=prime, dimension=dimension)
     assert Estimate(np.zeros(1024), 10**6, oracle).sigma ** 2 == pytest.approx(variance, rel=1e-3)
 
 
-@pytest.mark.parametrize("d", [*range(1, 20), 31, 32, 100, 200])
-def test_best_geometry_has_the_least_variance(d):
-    """Against every prime and dimension with d to 4d points, by p and q as defined."""
+@pytest.mark.parametrize("d", [*range(1, 20), 31, 32, 100, 200, 845, 20_000])
+def test_best_geometry_has_the_fewest_points_that_are_good_enough(d):
+    """Against every prime and dimension with d to max(4d, 2¹⁶) points, by p and q as defined."""
 
-    def variance(E, prime, dimension):
-        K, c, i = (sum(prime**k for k in range(dimension - less)) for less in range(3))
+    def variance(E, K, c, i):
         p, q = E * c / ((E - 1) * c + K), ((E - 1) * i + c) / ((E - 1) * c + K)
         return q * (1 - q) / (p - q) ** 2
 
-    geometries = [
-        (prime, dimension)
-        for prime in range(2, 4 * d + 1)
+    geometries = {
+        (prime, dimension): [sum(prime**k for k in range(dimension - less)) for less in range(3)]
+        for dimension in range(2, 18)
+        for prime in (range(2, 300) if dimension > 2 else range(max(2, d - 1), 2 * d + 3))
         if all(prime % k for k in range(2, isqrt(prime) + 1))
-        for dimension in range(2, 12)
-        if d <= sum(prime**k for k in range(dimension)) <= 4 * d
-    ]
+        if d <= sum(prime**k for k in range(dimension)) <= max(4 * d, 1 << 16)
+    }
     for epsilon in (Fraction(1, 10), Fraction(1), Fraction(5, 2), Fraction(4), Fraction(8), Fraction(20)):
         E = sampling.exp_below(epsilon)
-        assert variance(E, *best_geometry(E, d)) == min(variance(E, *each) for each in geometries)
+        variances = {each: variance(E, *sizes) for each, sizes in geometries.items()}
+        least = min(variances.values())
+        chosen = best_geometry(E, d)
+        assert variances[chosen] <= least * Fraction(102, 100)
+        fewer = [each for each, sizes in geometries.items() if sizes[0] < geometries[chosen][0]]
+        assert all(variances[each] > least * Fraction(102, 100) for each in fewer)
 
 
 @pytest.mark.parametrize("d", [1, 2, 3, 4, 5, 1000, 1024, 10**6, 1 << 20, 1 << 24])
-def test_the_state_is_at_most_four_times_the_domain(d):
-    for epsilon in ("0.1", "1", "8", "64"):
-        assert d <= PGR(epsilon, d).state_size <= 4 * d
+def test_the_state_is_at_most_four_times_the_domain_or_of_two_bytes(d):
+    for epsilon in ("0.1", "1", "5", "6", "8", "64"):
+        assert d <= PGR(epsilon, d).state_size <= max(4 * d, 1 << 16)
+
+
+@pytest.mark.parametrize(("epsilon", "d", "most"), [("5", 845, 1.12), ("6", 2000, 1.2), ("5", 1024, 1.1)])
+def test_small_domains_have_points_enough(epsilon, d, most):
+    """Beside Subset Selection, the most accurate: 1.41, 1.66 and 1.30 times its variance with at most 4d points."""
+    pgr, subset = PGR(epsilon, d), SubsetSelection(epsilon, d)
+    noise = [Estimate(np.zeros(d), 1, oracle).sigma ** 2 for oracle in (pgr, subset)]
+    assert noise[0] <= most * noise[1]
 
 
 def test_parameters_are_the_streams_and_not_computed_again():
