@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ldp.cli.command import FILE, cli, document_option
+from ldp.cli.command import cli, document_option
 
 if TYPE_CHECKING:
     from ldp.judging.verdict import Verdict
@@ -24,8 +24,8 @@ _SHOWN = 8
 @document_option(required=False)
 @click.option(
     "--vectors",
-    type=FILE,
-    metavar="FILE",
+    type=click.Path(exists=True, path_type=Path),
+    metavar="PATH",
     help="Compare with these vectors instead; COMMAND takes coins from the seed before each value.",
 )
 @click.option(
@@ -78,7 +78,7 @@ def audit_client(
     last, and some between.
 
     With --vectors tests/vectors/reports.json it is given a seed in hexadecimal before each value, and its frames have
-    to be those of the file: for a client whose coins can be scripted.
+    to be those of the file, or of a folder's files: for a client whose coins can be scripted.
 
     Exit codes: 0 it passes; 1 it fails, with the evidence; 3 there are too few reports to say.
     """  # noqa: D301
@@ -101,16 +101,16 @@ def audit_client(
     raise SystemExit(0 if found.verdict == PASS else _FAILED if found.verdict == FAIL else _TOO_FEW)
 
 
-def _compared(command: tuple[str, ...], file: Path, seconds: float, as_json: bool) -> int:
+def _compared(command: tuple[str, ...], path: Path, seconds: float, as_json: bool) -> int:
     """Prints in which streams of the vectors a client makes other reports; returns the exit code."""
-    from ldp.judging.vectors import differences
+    from ldp.judging.vectors import differences, read
 
     try:
-        vectors = json.loads(file.read_bytes())
+        vectors = read(path)
         found = list(differences(command, vectors, seconds))
         streams = len(vectors["streams"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise click.BadParameter(f"{file} has no vectors: {error!r}", param_hint="--vectors") from None
+    except (AttributeError, KeyError, OSError, TypeError, ValueError) as error:
+        raise click.BadParameter(f"{path} has no vectors: {error!r}", param_hint="--vectors") from None
     verdict = "fail" if found else "pass"
     if as_json:
         click.echo(

@@ -1,17 +1,39 @@
 """A client with scripted coins against vectors: from a value and a seed to the bytes, with nothing left to chance.
 
-The vectors are those of ``tests/vectors/reports.json``, and the coins of a seed what README.md beside it says. A client
-that reports has no switch for them: the command is one that was made for this.
+The vectors are those of ``tests/vectors/reports.json``, and the coins of a seed what README.md beside it says. A
+client that reports has no switch for them: the command is one that was made for this.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from ldp import frames
 from ldp.judging.running import ClientError, Command, decoded
 from ldp.stream import Stream
+
+
+def read(path: Path) -> dict[str, list[Any]]:
+    """Returns the streams of a file, or of all files of a folder in the order of their names, as ``streams``.
+
+    A file is one stream, or has several as ``streams``.
+
+    Raises:
+        OSError: what cannot be read.
+        ValueError: no JSON, or a folder without a file of it.
+        TypeError, AttributeError: JSON that is no object.
+    """
+    files = sorted(path.glob("*.json")) if path.is_dir() else [path]
+    if not files:
+        raise ValueError("a folder without *.json")
+    streams: list[Any] = []
+    for file in files:
+        said = json.loads(file.read_bytes())
+        streams += said.get("streams", [said])
+    return {"streams": streams}
 
 
 def differences(command: Sequence[str], vectors: Mapping[str, Any], seconds: float) -> Iterator[str]:
@@ -20,7 +42,7 @@ def differences(command: Sequence[str], vectors: Mapping[str, Any], seconds: flo
     Args:
         command: reads a seed in hexadecimal, a space and a value from each line, and writes a frame for each, as it
             does for `Command`.
-        vectors: as parsed from the file.
+        vectors: as `read` gives them.
         seconds: how long one stream may take.
 
     Raises:

@@ -237,10 +237,14 @@ def test_each_fault_of_the_file_is_tried():
 # Vectors
 
 
-def vectors(tmp_path, names):
+def some(names):
     file = json.loads((ROOT / "tests" / "vectors" / "reports.json").read_text(encoding="utf-8"))
-    file["streams"] = [stream for stream in file["streams"] if stream["name"] in names]
-    (tmp_path / "reports.json").write_text(json.dumps(file), encoding="utf-8")
+    return [stream for stream in file["streams"] if stream["name"] in names]
+
+
+def vectors(tmp_path, names):
+    """A file of several streams."""
+    (tmp_path / "reports.json").write_text(json.dumps({"streams": some(names)}), encoding="utf-8")
     return str(tmp_path / "reports.json")
 
 
@@ -257,6 +261,18 @@ def test_scripted_coins_are_compared_with_vectors(tmp_path):
     found = json.loads(bad.output)["findings"]
     assert len(found) == 7
     assert re.match(r"grr-10: case \d of 6 is 01\w+, due is 01\w+", found[0])
+
+
+def test_vectors_are_a_file_of_one_stream_or_a_folder_of_files(tmp_path):
+    scripted = [sys.executable, str(ROOT / "tests" / "clients" / "scripted.py"), "{}"]
+    for stream in some(["grr-10", "pgr-10"]):
+        (tmp_path / f"{stream['name']}.json").write_text(json.dumps(stream), encoding="utf-8")
+    for path, said in ((tmp_path, "0 of 2"), (tmp_path / "grr-10.json", "0 of 1")):
+        done = CliRunner().invoke(cli, ["audit-client", "--vectors", str(path), "--", *scripted])
+        assert done.output == f"pass: {said} streams differ\n"
+    (tmp_path / "empty").mkdir()
+    done = CliRunner().invoke(cli, ["audit-client", "--vectors", str(tmp_path / "empty"), "--", *scripted])
+    assert done.exit_code == 2 and "without *.json" in done.output
 
 
 def test_a_document_or_vectors_are_given(tmp_path):
