@@ -77,8 +77,8 @@ def audit_client(
     one report to the next; and, of a client that answers line by line, time against value. Values are the first, the
     last, and some between.
 
-    With --vectors tests/vectors/reports.json it is given a seed in hexadecimal before each value, and its frames have
-    to be those of the file, or of a folder's files: for a client whose coins can be scripted.
+    With --vectors tests/vectors/wire-1/reports it is given a seed in hexadecimal before each value, and its frames
+    have to be those of the folder's files, or of one file: for a client whose coins can be scripted.
 
     Exit codes: 0 it passes; 1 it fails, with the evidence; 3 there are too few reports to say.
     """  # noqa: D301

@@ -1,4 +1,4 @@
-"""Make frames.json: records of report streams, good and bad, with what becomes of each.
+"""Make wire-1/frames: records of report streams, good ones in a file a stream, bad ones in another.
 
     python make_frames.py
 
@@ -13,11 +13,6 @@ from base64 import b64encode
 from math import comb
 from pathlib import Path
 
-ABOUT = (
-    "Records of report streams: the bytes as hexadecimal digits or as text in UTF-8; then the reports they hold, in "
-    "the order of the fields (bits as hexadecimal digits), or the reason for which the record is rejected. Where a "
-    "stream has most_reports, a record of more is rejected."
-)
 DIGITS = 5000  # more than Python turns into an integer by itself
 DEPTH = 100  # brackets, more than any report has
 
@@ -316,19 +311,26 @@ def line(what, content, outcome):
     return json.dumps(made | {"reports": [fields(report) for report in outcome]})
 
 
-def text() -> str:
-    """The file: a line for each record."""
-    streams = []
-    for name, (stream, *_) in STREAMS.items():
-        lines = ",\n    ".join(line(*record) for record in records(name))
-        limit = "" if stream.most is None else f'   "most_reports": {stream.most},\n'
-        streams.append(
-            f'{{"name": {json.dumps(name)},\n   "document": {json.dumps(stream.document)},\n{limit}'
-            f'   "fingerprint": "{stream.mark.hex()}",\n   "records": [\n    {lines}\n   ]}}'
-        )
-    listed = ",\n  ".join(streams)
-    return f'{{"version": 1,\n "about": {json.dumps(ABOUT)},\n "streams": [\n  {listed}\n ]}}\n'
+def text(name, bad) -> str:
+    """A stream's good records, or its bad ones: a line for each."""
+    stream = STREAMS[name][0]
+    lines = ",\n  ".join(line(*record) for record in records(name) if isinstance(record[-1], str) == bad)
+    limit = "" if stream.most is None else f' "most_reports": {stream.most},\n'
+    return (
+        f'{{"version": 1,\n "name": "{named(name, bad)}",\n "document": {json.dumps(stream.document)},\n{limit}'
+        f' "fingerprint": "{stream.mark.hex()}",\n "records": [\n  {lines}\n ]}}\n'
+    )
+
+
+def named(name, bad):
+    return f"bad_{name}" if bad else name
+
+
+def files() -> dict[str, str]:
+    """Every file by its name."""
+    return {f"{named(name, bad)}.json": text(name, bad) for name in STREAMS for bad in (False, True)}
 
 
 if __name__ == "__main__":
-    Path(__file__).with_name("frames.json").write_text(text(), encoding="utf-8")
+    for name, content in files().items():
+        (Path(__file__).parent / "wire-1" / "frames" / name).write_text(content, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Make reports.json: what a client must send for a value when its coins come from a seed.
+"""Make wire-1/reports and wire-1/coins.json: what a client must send for a value when its coins come from a seed.
 
     python make_reports.py
 
@@ -14,11 +14,6 @@ from decimal import Decimal, localcontext
 from functools import cache
 from pathlib import Path
 
-ABOUT = (
-    "For a value and the seed of its coins: the report's fields (its bytes in hexadecimal if it is a vector), the "
-    "frame, the report's form in JSON, and which of the asked values it supports; support counts these for all cases "
-    "together. Coins from a seed are for tests only; README.md defines them."
-)
 W = 1 << 64
 LABELS = ["rouge", "grün", "青"]
 
@@ -303,26 +298,26 @@ def draws() -> dict:
     }
 
 
-def text() -> str:
-    """The file: a line for each case."""
+def text(made: dict) -> str:
+    """A stream's file: a line for each case."""
+    cases = ",\n  ".join(line(case) for case in made.pop("cases"))
+    head = ",\n ".join(f"{line(key)}: {line(value)}" for key, value in made.items())
+    return f'{{"version": 1,\n {head},\n "cases": [\n  {cases}\n ]}}\n'
 
-    def lines(rows, indent):
-        return (",\n" + indent).join(rows)
 
-    def line(value):
-        return json.dumps(value, ensure_ascii=False)
+def line(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)
 
-    streams = []
-    for number, doc in enumerate(DOCUMENTS):
-        made = stream(number, doc)
-        cases = lines(map(line, made.pop("cases")), "    ")
-        head = lines((f"{line(key)}: {line(value)}" for key, value in made.items()), "   ")
-        streams.append(f'{{{head},\n   "cases": [\n    {cases}]}}')
-    return (
-        f'{{"version": 1,\n "about": {line(ABOUT)},\n "coins": {line(draws())},\n'
-        f' "streams": [\n  {lines(streams, "  ")}]}}\n'
-    )
+
+def files() -> dict[str, str]:
+    """Every file by its name."""
+    made = [stream(number, doc) for number, doc in enumerate(DOCUMENTS)]
+    coins = draws()
+    listed = ",\n  ".join(map(line, coins["draws"]))
+    head = f'{{"version": 1,\n "seed": {line(coins["seed"])},\n "draws": [\n  {listed}\n ]}}\n'
+    return {"coins.json": head} | {f"reports/{one['name']}.json": text(one) for one in made}
 
 
 if __name__ == "__main__":
-    Path(__file__).with_name("reports.json").write_text(text(), encoding="utf-8")
+    for name, content in files().items():
+        (Path(__file__).parent / "wire-1" / name).write_text(content, encoding="utf-8")

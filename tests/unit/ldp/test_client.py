@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,14 +11,10 @@ import ldp
 from ldp import Stream, frames, wire
 from ldp.client import Client
 from ldp.oracles import ORACLES
+from tests.wire_vectors import streams
 
-VECTORS = Path(__file__).parents[2] / "vectors"
-STREAMS = [
-    stream
-    for name in ("frames.json", "oracles.json")
-    for stream in json.loads((VECTORS / name).read_text(encoding="utf-8"))["streams"]
-]
-REPORTS = json.loads((VECTORS / "reports.json").read_text(encoding="utf-8"))["streams"]
+STREAMS = streams("frames") + streams("oracles")
+REPORTS = streams("reports")
 over_streams = pytest.mark.parametrize("vector", STREAMS, ids=lambda vector: vector["name"])
 LABELLED = {"protocol": "grr", "epsilon": "64/1", "domain_size": 3, "labels": ["rouge", "vert", "bleu ciel"]}
 
@@ -152,7 +147,7 @@ def test_packed_frames_are_those_of_frames_encode(vector):
 
 @pytest.mark.parametrize("stream", REPORTS, ids=lambda vector: vector["name"])
 def test_a_packed_report_is_in_json_what_the_vectors_say(stream):
-    """`reports.json` was made by a second client, which shares nothing with this one."""
+    """The vectors of reports were made by a second client, which shares nothing with this one."""
     client = Client(stream["document"])
     cases = stream["cases"]
     (packed,) = client.pack(

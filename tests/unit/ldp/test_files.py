@@ -26,15 +26,12 @@ from ldp.cli import cli
 from ldp.consistency import METHODS
 from ldp.files import Aggregator, perturbed, values
 from ldp.oracles import ORACLES
+from tests.wire_vectors import streams
 from worker.audit.records import Records
 from worker.audit.recount import recount
 
 ROOT = Path(__file__).parents[3]
-VECTORS = [
-    stream
-    for name in ("frames.json", "oracles.json")
-    for stream in json.loads((ROOT / "tests" / "vectors" / name).read_text())["streams"]
-]
+VECTORS = streams("frames") + streams("oracles")
 SCHEMA = json.loads((ROOT / "ldp" / "snapshot" / "snapshot.schema.json").read_text())
 COLOURS = ldp.Stream("file", ldp.OLH("1", 3), labels=("red", "green", "blue"))
 GRR = ldp.Stream("file", ldp.GRR("1", 3))

@@ -4,7 +4,6 @@ import base64
 import json
 import runpy
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,10 +16,10 @@ from ldp.oracles import ORACLES
 from ldp.oracles.olh import HASHES
 from tests.fuzz import json_frames
 from tests.reading import bounds_of, likely_ones, read_one, rows_of
+from tests.wire_vectors import FOLDER, streams
 
-FOLDER = Path(__file__).parents[2] / "vectors"
-EVERY = json.loads((FOLDER / "oracles.json").read_text())["streams"]
-VECTORS = json.loads((FOLDER / "frames.json").read_text())["streams"] + EVERY
+EVERY = streams("oracles")
+VECTORS = streams("frames") + EVERY
 STREAMS = {vector["name"]: ldp.Stream.from_document(vector["name"], vector["document"]) for vector in VECTORS}
 MOST = {vector["name"]: vector["most_reports"] for vector in VECTORS if "most_reports" in vector}
 
@@ -388,6 +387,6 @@ def test_bounds_that_lie_are_found_before_anything_is_written_beyond_the_room():
         frames.decode(stream, data, begins, ends)
 
 
-def test_the_file_is_what_the_script_makes():
-    made = runpy.run_path(str(FOLDER / "make_frames.py"))["text"]()
-    assert made == (FOLDER / "frames.json").read_text(encoding="utf-8")
+def test_the_files_are_what_the_script_makes():
+    made = runpy.run_path(str(FOLDER.parent / "make_frames.py"))["files"]()
+    assert made == {path.name: path.read_text(encoding="utf-8") for path in (FOLDER / "frames").iterdir()}

@@ -18,10 +18,11 @@ from ldp import frames, wire
 from ldp.client import Client
 from ldp.oracles import ORACLES
 from ldp.sampling import exp_below
+from tests.wire_vectors import streams
 
 ROOT = Path(__file__).parents[3]
 FOLDER = ROOT / "ldp" / "clients" / "javascript"
-VECTORS = json.loads((ROOT / "tests" / "vectors" / "reports.json").read_text(encoding="utf-8"))["streams"]
+VECTORS = streams("reports")
 NODE = Path(executable.ROOT_DIR) / "bin" / "node"
 
 

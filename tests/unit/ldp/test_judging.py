@@ -20,6 +20,7 @@ from ldp.judging.verdict import FAIL, PASS, TOO_FEW, chosen, judge
 from ldp.oracles import ORACLES
 from tests.clients import faults
 from tests.clients.faults import FAULTS, MUTANT, REJECTED
+from tests.wire_vectors import streams
 
 ALARM = 1e-6
 ROOT = Path(__file__).parents[3]
@@ -238,12 +239,11 @@ def test_each_fault_of_the_file_is_tried():
 
 
 def some(names):
-    file = json.loads((ROOT / "tests" / "vectors" / "reports.json").read_text(encoding="utf-8"))
-    return [stream for stream in file["streams"] if stream["name"] in names]
+    return [stream for stream in streams("reports") if stream["name"] in names]
 
 
 def vectors(tmp_path, names):
-    """A file of several streams."""
+    """A file of several streams, as there was one before each had a file of its own."""
     (tmp_path / "reports.json").write_text(json.dumps({"streams": some(names)}), encoding="utf-8")
     return str(tmp_path / "reports.json")
 

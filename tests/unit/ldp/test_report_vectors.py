@@ -4,7 +4,6 @@ import json
 import runpy
 from hashlib import sha256
 from itertools import accumulate
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,17 +12,17 @@ import ldp
 from ldp import frames, sampling
 from ldp.client import Client
 from ldp.oracles import ORACLES
+from tests.wire_vectors import FOLDER, streams
 
-FOLDER = Path(__file__).parents[2] / "vectors"
-TEXT = (FOLDER / "reports.json").read_text(encoding="utf-8")
-FILE = json.loads(TEXT)
+STREAMS = streams("reports")
+COINS = json.loads((FOLDER / "coins.json").read_text(encoding="utf-8"))
 over_streams = pytest.mark.parametrize(
     "vector",
     [
         pytest.param(
             v, marks=pytest.mark.slow if v["document"]["domain_size"] > 1 << 20 else (), id=v["name"]
         )
-        for v in FILE["streams"]
+        for v in STREAMS
     ],
 )
 
@@ -49,8 +48,8 @@ class Scripted:
 
 
 def test_the_coins_of_a_seed():
-    coins = Scripted(FILE["coins"]["seed"])
-    for draw in FILE["coins"]["draws"]:
+    coins = Scripted(COINS["seed"])
+    for draw in COINS["draws"]:
         drawn = coins.randbelow(int(draw["below"])) if "below" in draw else coins.randbits(draw["bits"])
         assert drawn == int(draw["is"])
 
@@ -93,7 +92,7 @@ def test_the_server_reads_and_counts_them(vector):
 
 def test_every_protocol_tells_the_truth_in_some_cases_and_not_in_others():
     told = {name: set() for name in ORACLES}
-    for vector in FILE["streams"]:
+    for vector in STREAMS:
         labels = vector["document"].get("labels", [])
         for case in vector["cases"]:
             value = labels.index(case["value"]) if isinstance(case["value"], str) else case["value"]
@@ -101,5 +100,7 @@ def test_every_protocol_tells_the_truth_in_some_cases_and_not_in_others():
     assert told == {name: {False, True} for name in ORACLES}
 
 
-def test_the_file_is_what_the_script_makes():
-    assert runpy.run_path(str(FOLDER / "make_reports.py"))["text"]() == TEXT
+def test_the_files_are_what_the_script_makes():
+    made = runpy.run_path(str(FOLDER.parent / "make_reports.py"))["files"]()
+    stored = [FOLDER / "coins.json", *(FOLDER / "reports").iterdir()]
+    assert made == {str(path.relative_to(FOLDER)): path.read_text(encoding="utf-8") for path in stored}

@@ -15,10 +15,13 @@ from ldp.query import SetQuery, TopQuery
 from tests.unit.ldp.test_snapshot import SCHEMA
 from tests.unit.ldp.test_snapshot_roundtrip import as_python_writes
 
-STORED = Path(__file__).parents[2] / "vectors"
-VECTORS = json.loads((STORED / "snapshots.json").read_text(encoding="utf-8"))
-WITH_WINDOWS = json.loads((STORED / "snapshot-schema-1" / "windows.json").read_text(encoding="utf-8"))
-SNAPSHOTS = [pytest.param(vector, id=vector["name"]) for vector in VECTORS["snapshots"]]
+STORED = Path(__file__).parents[2] / "vectors" / "snapshot-schema-1"
+WITH_WINDOWS = json.loads((STORED / "windows.json").read_text(encoding="utf-8"))
+VECTORS = [
+    json.loads((STORED / f"{name}.json").read_text(encoding="utf-8"))
+    for name in ("plain", "chunked", "of-a-file")
+]
+SNAPSHOTS = [pytest.param(vector, id=vector["name"]) for vector in VECTORS]
 
 
 def value(message):

@@ -98,7 +98,7 @@ def test_the_latest_snapshot_stays_on_the_terminal_until_interrupted():
 
 
 def test_the_document_says_what_the_messages_said():
-    vector = next(one for one in VECTORS["snapshots"] if one["name"] == "plain")
+    vector = next(one for one in VECTORS if one["name"] == "plain")
     said = {message["key"]: json.loads(message["body"]) for message in vector["messages"]}
     bodies = {key.split("/")[2]: body for key, body in said.items() if "/all/" in key}
     name = vector["stream"]

@@ -14,6 +14,7 @@ import ldp
 from ldp import frames
 from ldp.oracles import ORACLES
 from tests.unit.worker.audit.streams import STREAMS, counted_by_worker, every_stream, frame, some_reports
+from tests.wire_vectors import streams
 from worker.audit import AuditError
 from worker.audit.parsing import Limits, fingerprint_of
 from worker.audit.records import Records
@@ -21,8 +22,7 @@ from worker.audit.recount import recount as recount_of
 
 FOLDER = Path(__file__).parents[3] / "vectors"
 VECTORS = json.loads((FOLDER / "pure_ldp.json").read_text())
-FRAMES = json.loads((FOLDER / "frames.json").read_text())["streams"]
-ORACLE_VECTORS = json.loads((FOLDER / "oracles.json").read_text())["streams"]
+FRAMES, ORACLE_VECTORS = streams("frames"), streams("oracles")
 
 
 def recount(stream, records):

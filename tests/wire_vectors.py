@@ -1,0 +1,23 @@
+"""The vectors of the wire's version 1: what the files of a folder of ``tests/vectors/wire-1`` say, stream by stream."""
+
+import json
+from pathlib import Path
+
+FOLDER = Path(__file__).with_name("vectors") / "wire-1"
+
+
+def streams(kind):
+    """The streams of a folder, each with its good records and then the bad ones, which are in a file of their own."""
+    read = {
+        path.stem: json.loads(path.read_text(encoding="utf-8")) for path in (FOLDER / kind).glob("*.json")
+    }
+    assert all(said["name"] == name and said["version"] == 1 for name, said in read.items())
+    bad = {name.removeprefix("bad_"): read.pop(name) for name in sorted(read) if name.startswith("bad_")}
+    for name, rejected in bad.items():
+        good = read[name]
+        same = {"document", "fingerprint", "most_reports"}
+        assert {key: good.get(key) for key in same} == {key: rejected.get(key) for key in same}
+        assert all("reason" in record for record in rejected["records"])
+        assert all("reports" in record for record in good["records"])
+        good["records"] += rejected["records"]
+    return [read[name] for name in sorted(read)]
