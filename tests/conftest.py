@@ -20,11 +20,13 @@ import pytest
 import redis
 from docker.errors import DockerException
 from kafka.admin import KafkaAdminClient
+from playwright.sync_api import Browser
 from testcontainers.core.container import DockerContainer
 from testcontainers.core.docker_client import DockerClient
 from testcontainers.core.wait_strategies import LogMessageWaitStrategy
 
 from deploy.local.services import Services, UnavailableError, free_ports, kafka_version
+from tests.chromium import launched
 
 # The images that deploy/compose names too.
 KAFKA_IMAGE = f"apache/kafka:{kafka_version()}"
@@ -139,6 +141,13 @@ def _sockets_left(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
     if request.node.get_closest_marker("integration"):
         gc.collect()
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Browser]:
+    """A browser for all tests that want a page."""
+    with launched() as browser:
+        yield browser
 
 
 @pytest.hookimpl(optionalhook=True)

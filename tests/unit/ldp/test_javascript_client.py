@@ -1,4 +1,4 @@
-"""The JavaScript client: its bytes, its laws, what it refuses; all asked of the module itself, in Node."""
+"""The JavaScript client: its bytes, its laws, what it refuses; asked of the module itself, in Node and in Chromium."""
 
 import itertools
 import json
@@ -7,6 +7,7 @@ import re
 import subprocess
 from collections import Counter
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,7 @@ from ldp import frames, wire
 from ldp.client import Client
 from ldp.oracles import ORACLES
 from ldp.sampling import exp_below
+from tests.chromium import page_of
 from tests.wire_vectors import streams
 
 ROOT = Path(__file__).parents[3]
@@ -26,11 +28,10 @@ VECTORS = streams("reports")
 NODE = Path(executable.ROOT_DIR) / "bin" / "node"
 
 
-def ask(what, **request):
-    """Returns the module's answer."""
+def in_node(what, **more):
     done = subprocess.run(
-        [NODE, ROOT / "tests" / "javascript" / "client.mjs"],
-        input=json.dumps({"ask": what, **request}),
+        [NODE, ROOT / "tests" / "javascript" / "node.mjs"],
+        input=json.dumps({"ask": what, **more}),
         capture_output=True,
         text=True,
         check=False,
@@ -40,15 +41,37 @@ def ask(what, **request):
     return json.loads(done.stdout)
 
 
-def call(*calls):
-    """Returns what calls give: a document, a method's name, its arguments."""
+IN_A_PAGE = """async (request) => {
+    const source = await (await fetch("/ldp/clients/javascript/ldp-client.js")).text();
+    const { answer } = await import("/tests/javascript/asked.mjs");
+    return JSON.stringify(await answer(JSON.parse(request), source));
+}"""
+
+
+@pytest.fixture(scope="module", params=["node", pytest.param("chromium", marks=pytest.mark.slow)])
+def ask(request):
+    """The module's answer, in Node and in a Chromium, whose one page is asked everything."""
+    if request.param == "node":
+        yield in_node
+        return
+    with page_of(request.getfixturevalue("chromium"), "tests/javascript/") as page:
+        yield lambda what, **more: json.loads(page.evaluate(IN_A_PAGE, json.dumps({"ask": what, **more})))
+
+
+def calls_of(ask, *calls):
+    """What calls give: a document, a method's name, its arguments."""
     return ask("calls", calls=[(document, rest) for document, *rest in calls])
+
+
+@pytest.fixture
+def call(ask):
+    return partial(calls_of, ask)
 
 
 # Bytes
 
 
-def test_it_sends_the_bytes_of_the_vectors():
+def test_it_sends_the_bytes_of_the_vectors(ask):
     streams = [v for v in VECTORS if v["document"]["domain_size"] <= 1 << 20]
     answers = ask("vectors", streams=streams)
     for vector, answer in zip(streams, answers, strict=True):
@@ -61,14 +84,14 @@ def test_it_sends_the_bytes_of_the_vectors():
 
 
 @pytest.mark.slow
-def test_it_sends_the_bytes_of_the_largest_domain():
+def test_it_sends_the_bytes_of_the_largest_domain(ask):
     streams = [v for v in VECTORS if v["document"]["domain_size"] > 1 << 20]
     assert streams
     for vector, answer in zip(streams, ask("vectors", streams=streams), strict=True):
         assert answer["frames"] == [case["frame"] for case in vector["cases"]], vector["name"]
 
 
-def test_fingerprints_of_texts_of_every_length():
+def test_fingerprints_of_texts_of_every_length(call):
     """SHA-256 pads at 56 bytes and works by 64: labels of each length around, and of every kind of character."""
     labels = [["x" * n] for n in range(1, 200)] + [
         ['"\\\b\f\n\r\t\x00\x1f\x7f', "\u2028é青🎈"],
@@ -171,7 +194,7 @@ SMALL = [
 ]
 
 
-def test_every_report_has_its_probability_exactly():
+def test_every_report_has_its_probability_exactly(ask):
     """Over everything that the coins could be; so the ratio of two values' is at most E."""
     answers = ask("laws", documents=[oracle.parameters() for oracle in SMALL])
     for oracle, answer in zip(SMALL, answers, strict=True):
@@ -191,7 +214,7 @@ def words(rows, n):
     return [sum(bit << v for v, bit in enumerate(row)).to_bytes(-(-n // 8), "little").hex() for row in rows]
 
 
-def test_many_coins_are_the_digits_of_their_probability():
+def test_many_coins_are_the_digits_of_their_probability(ask):
     """64 coins whose numbers begin with all six digits that there are; and each digit of a long p decides once."""
     cases, expected = [], []
     for k in range(64):
@@ -209,7 +232,7 @@ def test_many_coins_are_the_digits_of_their_probability():
     assert [int.from_bytes(bytes.fromhex(answer["bits"]), "little") for answer in answers] == expected
 
 
-def test_many_coins_go_on_for_as_many_digits_whatever_comes():
+def test_many_coins_go_on_for_as_many_digits_whatever_comes(ask):
     """64 and one for each binary digit of their number, tied or not; a tie goes on beyond."""
     p = Fraction(1, 3)
     digits = [math.floor(p * 2 ** (place + 1)) % 2 for place in range(110)]
@@ -219,7 +242,7 @@ def test_many_coins_go_on_for_as_many_digits_whatever_comes():
     assert [110 - answer["left"] for answer in answers] == [64 + 4, 100]
 
 
-def test_a_coin_compares_with_the_digits_of_its_probability():
+def test_a_coin_compares_with_the_digits_of_its_probability(ask):
     """Words of 64 bits just below, at and just above those of a/b: the first that differs decides."""
     cases, expected = [], []
     for p in (
@@ -243,7 +266,7 @@ def test_a_coin_compares_with_the_digits_of_its_probability():
     assert ask("coins", cases=cases) == expected
 
 
-def test_integers_reject_the_last_incomplete_round():
+def test_integers_reject_the_last_incomplete_round(ask):
     def word(number):
         return number.to_bytes(4, "little").hex()
 
@@ -259,7 +282,7 @@ def test_integers_reject_the_last_incomplete_round():
 
 
 @pytest.mark.parametrize("name", ORACLES)
-def test_reports_of_its_own_coins_are_of_the_value_that_was_given(name):
+def test_reports_of_its_own_coins_are_of_the_value_that_was_given(call, name):
     """At ε = 64 a value that nobody has is supported at most half of the time, up to e⁻⁶⁴."""
     stream = ldp.Stream("s", ldp.oracle(name, "64", 10), labels=[f"value {v}" for v in range(10)])
     for given in (7, "value 7"):
@@ -269,7 +292,7 @@ def test_reports_of_its_own_coins_are_of_the_value_that_was_given(name):
         assert estimate.frequencies.argmax() == 7
 
 
-def test_its_own_coins_have_their_law():
+def test_its_own_coins_have_their_law(call):
     """10⁴ reports of GRR over 5 values, by χ² with 4 degrees of freedom: false once in 10⁷."""
     oracle = ldp.GRR("1", 5)
     answers = call(*[(oracle.parameters(), "report", 2)] * 10_000)
@@ -281,7 +304,7 @@ def test_its_own_coins_have_their_law():
 # Packing
 
 
-def test_frames_are_packed_as_the_python_client_packs_them():
+def test_frames_are_packed_as_the_python_client_packs_them(call):
     for oracle in (ldp.GRR("1", 300), ldp.OLH("1", 10), ldp.OUE("1", 20), ldp.SubsetSelection("4", 3000)):
         document = oracle.parameters()
         client = Client(document)
@@ -295,17 +318,19 @@ def test_frames_are_packed_as_the_python_client_packs_them():
 
 
 def test_a_frame_stays_below_a_million_bytes_and_a_longer_report_has_its_own():
+    """In Node: a browser takes minutes to be given so many bytes by a test."""
     long, small = ldp.OUE("1", 8 * 600_000).parameters(), ldp.OUE("1", 8 * 90_000).parameters()
     for document, size in ((long, 600_000), (small, 90_000)):
         client = Client(document)
         given = [client._header + bytes(size) for _ in range(13)]
         arguments = [{"hex": frame.hex()} for frame in given]
-        binary, text = call((document, "pack", arguments, 100), (document, "packJSON", arguments, 100))
+        calls = ((document, method, arguments, 100) for method in ("pack", "packJSON"))
+        binary, text = calls_of(in_node, *calls)
         assert binary["result"] == [f.hex() for f in client.pack(given, most_reports=100)]
         assert [t.encode() for t in text["result"]] == client.pack(given, most_reports=100, as_json=True)
 
 
-def test_the_server_reads_what_it_packs():
+def test_the_server_reads_what_it_packs(call):
     stream = ldp.Stream("s", ldp.OLH("1", 10))
     made = [{"hex": answer["result"]} for answer in call(*[(stream.document(), "report", 3)] * 5)]
     (answer,) = call((stream.document(), "packJSON", made, 5))
@@ -335,7 +360,7 @@ LABELLED = GRR | {"labels": ["rouge", "vert", "bleu ciel"]}
         ([1], "TypeError", "a label or an index"),
     ],
 )
-def test_a_bad_value_is_refused_and_not_repeated(value, error, says):
+def test_a_bad_value_is_refused_and_not_repeated(call, value, error, says):
     (answer,) = call((LABELLED, "report", value))
     assert answer["error"] == error
     assert says in answer["says"]
@@ -376,7 +401,7 @@ DOCUMENTS = [
 
 
 @pytest.mark.parametrize(("change", "error", "says"), DOCUMENTS, ids=[str(each[0]) for each in DOCUMENTS])
-def test_a_bad_document_is_refused_here_and_in_python(change, error, says):
+def test_a_bad_document_is_refused_here_and_in_python(call, change, error, says):
     (answer,) = call((GRR | change, None))
     assert answer["error"] == error
     assert says in answer["says"]
@@ -384,13 +409,13 @@ def test_a_bad_document_is_refused_here_and_in_python(change, error, says):
         Client(GRR | change)
 
 
-def test_what_is_no_document_is_refused():
+def test_what_is_no_document_is_refused(call):
     for what in (None, [], "grr"):
         (answer,) = call((what, None))
         assert answer["error"] == "TypeError"
 
 
-def test_a_bad_frame_is_refused_and_named_if_it_is_one():
+def test_a_bad_frame_is_refused_and_named_if_it_is_one(call):
     good, other = Client(GRR).report(1), Client(LABELLED).report(1)
     cases = [
         (["x"], 1, "frame 0 is not a Uint8Array"),

@@ -1,4 +1,5 @@
-// The JavaScript client, asked from Python: a request as JSON on stdin, the answer as JSON on stdout.
+// The JavaScript client, asked from Python through Node (node.mjs) or a browser (tests/chromium.py): a request in, an
+// answer out, in JSON's types. Nothing here is of one of both alone.
 //
 //   {"ask": "vectors", "streams": [...]}         each case's frame, its coins from its seed
 //   {"ask": "laws", "documents": [...]}          for each value of each stream, every report with its probability; and
@@ -10,33 +11,35 @@
 // For the first three the coins are replaced in a copy of the module, between two of its lines: it has no switch for it.
 // For the fourth it is the system that is replaced.
 
-import { createHash } from "node:crypto";
-import { readFileSync, writeFileSync, mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { dirname, join } from "node:path";
-import { fileURLToPath, pathToFileURL } from "node:url";
+import { Client } from "../../ldp/clients/javascript/ldp-client.js";
 
-const FILE = fileURLToPath(new URL("../../ldp/clients/javascript/ldp-client.js", import.meta.url));
 const [BEGIN, END] = ["// The coins. What is drawn is drawn here alone.", "// What is made of them."];
 
-async function scripted(coins) {
-  const [before, rest] = readFileSync(FILE, "utf8").split(BEGIN);
+let made = 0;
+/** A module of a text, and another one the next time. */
+const imported = (text) => import(`data:text/javascript;charset=utf-8,${encodeURIComponent(`${text}\n// ${made++}`)}`);
+
+async function scripted(source, coins) {
+  const [before, rest] = source.split(BEGIN);
   const [, after] = rest.split(END);
-  const folder = mkdtempSync(join(tmpdir(), "ldp-client."));
-  const file = join(folder, "ldp-client.mjs");
   globalThis.coins = coins;
   const names = `const { ${Object.keys(coins).join(", ")} } = globalThis.coins;\n`;
   // those of a name that is given are not taken from the file
   const own = "manyCoins" in coins ? after.replace("function manyCoins(", "function replaced(") : after;
-  writeFileSync(file, `${before}${names}${END}${own}\nexport { manyCoins };\n`);
-  try {
-    return await import(pathToFileURL(file).href);
-  } finally {
-    rmSync(folder, { recursive: true });
-  }
+  return imported(`${before}${names}${END}${own}\nexport { manyCoins };\n`);
 }
 
-const hex = (bytes) => Buffer.from(bytes).toString("hex");
+const DIGITS = Array.from({ length: 256 }, (_, byte) => byte.toString(16).padStart(2, "0"));
+const hex = (bytes) => {
+  let text = "";
+  for (const byte of bytes) text += DIGITS[byte];
+  return text;
+};
+const unhex = (text) => {
+  const bytes = new Uint8Array(text.length / 2);
+  for (let i = 0; i < bytes.length; i++) bytes[i] = parseInt(text.slice(2 * i, 2 * i + 2), 16);
+  return bytes;
+};
 const padded = (bytes, n) => {
   const whole = new Uint8Array(4 * Math.ceil(n / 32));
   whole.set(bytes);
@@ -45,18 +48,23 @@ const padded = (bytes, n) => {
 const each = (below) => (first, last) =>
   Uint32Array.from({ length: last - first + 1 }, (_, i) => below(first + i));
 
-/** The coins of a seed, as tests/vectors/README.md defines them. */
-function seeded(seed) {
-  let [block, ready] = [0, Buffer.alloc(0)];
+class Short extends Error {}
+
+/** The coins of a seed, as tests/vectors/README.md defines them; `Short` where so many blocks of them do not do. */
+async function seeded(seed, blocks) {
+  const ready = new Uint8Array(32 * blocks);
+  const block = (i) => {
+    const text = new Uint8Array(seed.length + 4);
+    text.set(seed);
+    new DataView(text.buffer).setUint32(seed.length, i, true);
+    return crypto.subtle.digest("SHA-256", text);
+  };
+  const made = await Promise.all(Array.from({ length: blocks }, (_, i) => block(i)));
+  made.forEach((digest, i) => ready.set(new Uint8Array(digest), 32 * i));
+  let at = 0;
   const take = (size) => {
-    while (ready.length < size) {
-      const index = Buffer.alloc(4);
-      index.writeUInt32LE(block++);
-      ready = Buffer.concat([ready, createHash("sha256").update(seed).update(index).digest()]);
-    }
-    const taken = ready.subarray(0, size);
-    ready = ready.subarray(size);
-    return taken;
+    if (at + size > ready.length) throw new Short();
+    return ready.subarray(at, (at += size));
   };
   const big = (m) => (take(32).reduceRight((sum, byte) => (sum << 8n) | BigInt(byte), 0n) * m) >> 256n;
   const below = (m) => Number(big(BigInt(m)));
@@ -68,27 +76,37 @@ function seeded(seed) {
   };
 }
 
-async function vectors({ streams }) {
+async function vectors({ streams }, source) {
   let coins;
-  const { Client } = await scripted({
+  const { Client } = await scripted(source, {
     below: (m) => coins.below(m),
     belowEach: (first, last) => coins.belowEach(first, last),
     coin: (a, b) => coins.coin(a, b),
     words: (n) => coins.words(n),
   });
-  return streams.map(({ document, cases }) => {
+  async function sent(client, { value, seed }) {
+    for (let blocks = 64; ; blocks *= 4) {
+      coins = await seeded(unhex(seed), blocks);
+      try {
+        return client.report(value);
+      } catch (error) {
+        if (!(error instanceof Short)) throw error;
+      }
+    }
+  }
+  const answers = [];
+  for (const { document, cases } of streams) {
     const client = new Client(document);
-    const frames = cases.map(({ value, seed }) => {
-      coins = seeded(Buffer.from(seed, "hex"));
-      return client.report(value);
-    });
-    return {
+    const frames = [];
+    for (const each of cases) frames.push(await sent(client, each));
+    answers.push({
       fingerprint: client.fingerprint,
       bytes: client.reportBytes,
       frames: frames.map(hex),
       json: frames.map((frame) => client.packJSON([frame], 1)[0]),
-    };
-  });
+    });
+  }
+  return answers;
 }
 
 /** Draws every way that there is, one run after the other, each with its probability. */
@@ -120,12 +138,12 @@ class Ways {
 
 const SEEDS = [0, 12_345, 2 ** 32 - 1]; // of the 2³² of OLH, in each of which the law must hold
 
-async function laws({ documents }) {
+async function laws({ documents }, source) {
   let ways;
   const below = (m) =>
     m === 2 ** 32 ? SEEDS[ways.draw([1n, 1n, 1n])] : ways.draw(Array(m).fill(1n));
   const coin = (a, b) => ways.draw([b - a, a]) === 1;
-  const { Client } = await scripted({
+  const { Client } = await scripted(source, {
     below,
     belowEach: each(below),
     coin,
@@ -154,16 +172,16 @@ async function laws({ documents }) {
   });
 }
 
-async function masks({ cases }) {
+async function masks({ cases }, source) {
   let pending;
-  const { manyCoins } = await scripted({ words: (n) => padded(Buffer.from(pending.shift() ?? "", "hex"), n) });
+  const { manyCoins } = await scripted(source, { words: (n) => padded(unhex(pending.shift() ?? ""), n) });
   return cases.map(([a, b, n, given]) => {
     pending = [...given];
     return { bits: hex(manyCoins(BigInt(a), BigInt(b), n)), left: pending.length };
   });
 }
 
-async function coins({ cases }) {
+async function coins({ cases }, source) {
   let given;
   const getRandomValues = (array) => {
     const bytes = new Uint8Array(array.buffer, array.byteOffset, array.byteLength);
@@ -171,22 +189,21 @@ async function coins({ cases }) {
     given = given.subarray(bytes.length);
     return array;
   };
-  Object.defineProperty(globalThis, "crypto", { value: { getRandomValues } });
-  const file = join(mkdtempSync(join(tmpdir(), "ldp-client.")), "ldp-client.mjs");
-  writeFileSync(file, `${readFileSync(FILE, "utf8")}\nexport { below, belowEach, coin };\n`);
-  const module = await import(pathToFileURL(file).href);
-  rmSync(dirname(file), { recursive: true });
-  return cases.map(([name, rest, bytes]) => {
-    given = Buffer.from(bytes, "hex");
+  const system = Object.getOwnPropertyDescriptor(globalThis, "crypto");
+  Object.defineProperty(globalThis, "crypto", { value: { getRandomValues }, configurable: true });
+  const module = await imported(`${source}\nexport { below, belowEach, coin };\n`);
+  const answers = cases.map(([name, rest, bytes]) => {
+    given = unhex(bytes);
     const drawn = module[name](...rest.map((each) => (typeof each === "string" ? BigInt(each) : each)));
     return { drawn: name === "belowEach" ? [...drawn] : drawn, left: given.length };
   });
+  Object.defineProperty(globalThis, "crypto", system); // a page is asked again
+  return answers;
 }
 
 async function calls({ calls: given }) {
-  const { Client } = await import(pathToFileURL(FILE).href);
   const read = (argument) => {
-    if (argument?.hex !== undefined) return new Uint8Array(Buffer.from(argument.hex, "hex"));
+    if (argument?.hex !== undefined) return unhex(argument.hex);
     if (argument?.number !== undefined) return Number(argument.number);
     return Array.isArray(argument) ? argument.map(read) : argument;
   };
@@ -204,6 +221,5 @@ async function calls({ calls: given }) {
   });
 }
 
-const request = JSON.parse(readFileSync(0, "utf8"));
-const answer = await { vectors, laws, masks, coins, calls }[request.ask](request);
-process.stdout.write(JSON.stringify(answer));
+/** The answer to a request; `source` is the module's text. */
+export const answer = (request, source) => ({ vectors, laws, masks, coins, calls })[request.ask](request, source);
