@@ -1,5 +1,6 @@
 """The JavaScript client: its bytes, its laws, what it refuses; asked of the module itself, in Node and in Chromium."""
 
+import gzip
 import itertools
 import json
 import math
@@ -444,6 +445,18 @@ def test_it_is_one_module_of_no_dependency_that_takes_coins_from_the_system_alon
     assert "dependencies" not in package
     assert package["version"] == re.search(r'(?m)^version = "(.+)"', (ROOT / "pyproject.toml").read_text())[1]
     assert all((FOLDER / name).is_file() for name in package["files"])
+
+
+def test_the_package_has_what_it_lists_and_the_size_that_its_readme_says():
+    npm = NODE.parents[1] / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
+    command = [NODE, npm, "pack", "--dry-run", "--json", "--offline"]
+    done = subprocess.run(command, cwd=FOLDER, capture_output=True, text=True, check=True)
+    (packed,) = json.loads(done.stdout)
+    listed = json.loads((FOLDER / "package.json").read_text(encoding="utf-8"))["files"]
+    assert sorted(file["path"] for file in packed["files"]) == sorted([*listed, "package.json"])
+    module = (FOLDER / "ldp-client.js").read_bytes()
+    sizes = [f"{len(text) / 1000:.0f} kB" for text in (module, gzip.compress(module))]
+    assert f"{sizes[0]}, of which {sizes[1]} travel" in (FOLDER / "README.md").read_text(encoding="utf-8")
 
 
 def test_its_types_name_what_it_has():
