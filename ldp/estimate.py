@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtri
 
-from ldp import confidence_sequence
+from ldp import confidence_sequence, notebook
 from ldp.arguments import as_integer
+from ldp.tail import top_bounds
 
 if TYPE_CHECKING:
+    import pandas
+    import polars
+
     from ldp.oracles.oracle import Oracle
 
 Vector = npt.NDArray[np.float64]
+Indices = npt.NDArray[np.intp]
 Window = tuple[int, int]
 """A stretch of time [start, end), in milliseconds since the epoch."""
 
@@ -27,7 +32,11 @@ MOST_MERGED = 1 << 43
 """Reports of an estimate that can be merged: of more, float64 frequencies do not tell each count."""
 
 
-@dataclass(frozen=True, eq=False)
+_SHOWN = 10
+"""Values that a notebook shows."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Estimate:
     """Base: f̃ = (c/n − q)/(p − q) for every value of the domain, with n and the oracle it came from.
 
@@ -42,11 +51,12 @@ class Estimate:
             in order and apart from each other; empty for all of the stream.
         counts: (d,) int64, read-only: the support counts that the frequencies are of, as `Oracle.estimate` was given
             them; None for an estimate that was made of frequencies alone.
+        labels: the name of each value, for those who look at it; None for none.
 
     Raises:
         ValueError: frequencies not one vector of the oracle's d finite numbers, n below 1, a window that has no
-            length or overlaps another, or another number of counts than d.
-        TypeError: n, an end of a window, or a count is not an integer.
+            length or overlaps another, or another number of counts or labels than d.
+        TypeError: n, an end of a window, or a count is not an integer; a label is no string.
 
     Example:
         >>> import ldp
@@ -57,13 +67,16 @@ class Estimate:
         >>> low, high = estimate.interval(0.95)
         >>> bool(low[0] < 0.7 < high[0])
         True
+        >>> estimate.labelled(["red", "green", "blue", "grey"])
+        Estimate(10,000 reports of grr, ε = 1, d = 4: red 0.7, green 0.3, grey 0.1, …)
     """
 
     frequencies: Vector
     n: int
     oracle: Oracle
     windows: tuple[Window, ...] = ()
-    counts: Counts | None = field(default=None, repr=False)
+    counts: Counts | None = None
+    labels: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         frequencies = np.array(self.frequencies, dtype=np.float64)
@@ -86,6 +99,8 @@ class Estimate:
             counts = counts.astype(np.int64, copy=False)
             counts.flags.writeable = False
             object.__setattr__(self, "counts", counts)
+        if self.labels is not None:
+            object.__setattr__(self, "labels", _labels(self.labels, d))
         frequencies.flags.writeable = False
         object.__setattr__(self, "frequencies", frequencies)
         object.__setattr__(self, "n", int(self.n))
@@ -194,6 +209,124 @@ class Estimate:
         """
         return replace(self, windows=((start, end),))
 
+    def labelled(self, labels: Sequence[str] | None) -> Estimate:
+        """The same estimate with its values' names: those of its stream, `Stream.labels`.
+
+        Raises:
+            TypeError: a label that is no string.
+            ValueError: another number of labels than d.
+
+        Example:
+            >>> import ldp
+            >>> stream = ldp.Stream("colours", ldp.GRR("1", domain_size=2), labels=["red", "blue"])
+            >>> stream.oracle.estimate([60, 40], n=100).labelled(stream.labels)
+            Estimate(100 reports of grr, ε = 1, d = 2: red 0.716, blue 0.284)
+        """
+        return replace(self, labels=None if labels is None else tuple(labels))
+
+    @overload
+    def to_frame(
+        self, more: Mapping[str, npt.ArrayLike] = ..., *, level: float = ..., library: None = ...
+    ) -> Any: ...
+
+    @overload
+    def to_frame(
+        self, more: Mapping[str, npt.ArrayLike] = ..., *, level: float = ..., library: Literal["pandas"]
+    ) -> pandas.DataFrame: ...
+
+    @overload
+    def to_frame(
+        self, more: Mapping[str, npt.ArrayLike] = ..., *, level: float = ..., library: Literal["polars"]
+    ) -> polars.DataFrame: ...
+
+    def to_frame(
+        self,
+        more: Mapping[str, npt.ArrayLike] | None = None,
+        *,
+        level: float = 0.95,
+        library: Literal["pandas", "polars"] | None = None,
+    ) -> Any:
+        """A data frame of all values, in the domain's order: a row each.
+
+        Its columns are ``value``; ``label`` and ``count`` where they are known; Base's ``frequency``, its ``std_error``
+        (Equation 3), and ``low`` and ``high``, the ends of its interval; then those that are given.
+
+        Args:
+            more: further columns by their names, (d,) each: what methods made of this estimate, say, which
+                `ldp.consistency.together.by_method` gives by their names.
+            level: of the intervals, which hold for one value at a time and for Base alone.
+            library: pandas or polars; None for the first of both that is installed.
+
+        Returns:
+            A `pandas.DataFrame` or a `polars.DataFrame`. O(d).
+
+        Raises:
+            ValueError: a level that is not strictly between 0 and 1, another library, a further column that has not d
+                numbers or one of the names above.
+            ImportError: the library is not installed; the message says what to install.
+
+        Example:
+            >>> import ldp
+            >>> estimate = ldp.GRR("1", domain_size=2).estimate([60, 40], n=100).labelled(["red", "blue"])
+            >>> estimate.to_frame({"norm-sub": ldp.consistency.METHODS["norm-sub"](estimate)}).round(2)
+               value label  count  frequency  std_error   low  high  norm-sub
+            0      0   red     60       0.72        0.1  0.53  0.90      0.72
+            1      1  blue     40       0.28        0.1  0.10  0.47      0.28
+        """
+        low, high = self.interval(level)
+        columns: dict[str, Any] = {"value": np.arange(self.oracle.domain_size)}
+        if self.labels is not None:
+            columns["label"] = self.labels
+        if self.counts is not None:
+            columns["count"] = self.counts
+        columns |= {"frequency": self.frequencies, "std_error": self.std_error(), "low": low, "high": high}
+        for name, given in (more or {}).items():
+            if name in columns:
+                raise ValueError(f"a column {name!r} is there already; those are {', '.join(columns)}")
+            if (vector := np.asarray(given)).shape != self.frequencies.shape:
+                raise ValueError(f"column {name!r} has shape {vector.shape}, not {self.frequencies.shape}")
+            columns[name] = vector
+        return notebook.data_frame(columns, library)
+
+    def __repr__(self) -> str:
+        """A line: what it is of, and the three most frequent values."""
+        shown = [f"{self._name(v)} {self.frequencies[v]:.3g}" for v in self.most_frequent(3)]
+        rest = ["…"] if len(shown) < self.oracle.domain_size else []
+        return f"Estimate({self._about()}: {', '.join(shown + rest)})"
+
+    def _repr_html_(self) -> str:
+        """A table of the most frequent values, as notebooks show it, with intervals that cover all together."""
+        oracle, values = self.oracle, self.most_frequent(_SHOWN)
+        low, high = top_bounds(
+            self.nearest_counts(values), self.n, oracle.p, oracle.q, oracle.domain_size, level=0.95
+        )
+        rows = zip(map(self._name, values), self.frequencies[values], low, high, strict=True)
+        caption = f"{self._about()}; standard error {100 * self.sigma:.2g} %"
+        return notebook.table(caption, rows, 0.95, oracle.domain_size - values.size)
+
+    def _about(self) -> str:
+        oracle = self.oracle
+        of = f"{self.n:,} reports of {oracle.name}, ε = {oracle.epsilon}, d = {oracle.domain_size:,}"
+        stretches = f"{len(self.windows)} stretch{'es' * (len(self.windows) > 1)}"
+        return f"{of}, in {stretches} of time" if self.windows else of
+
+    def _name(self, value: np.intp) -> str:
+        return notebook.name_of(int(value), self.labels)
+
+    def most_frequent(self, k: int) -> Indices:
+        """At most k values, (k,), the most frequent first, and of equal ones the first; `query.top`. O(d + k log k)."""
+        f, k = self.frequencies, min(k, self.oracle.domain_size)
+        values = np.flatnonzero(f >= np.partition(f, -k)[-k])
+        return values[np.argsort(-f[values], kind="stable")[:k]]
+
+    def nearest_counts(self, values: Indices) -> Vector:
+        """The support counts of some values; without any the nearest that their frequencies allow. (k,), O(k)."""
+        if self.counts is not None:
+            return self.counts[values].astype(np.float64)
+        p, q = self.oracle.p, self.oracle.q
+        nearest: Vector = np.rint(self.n * (float(q) + float(p - q) * self.frequencies[values]))
+        return np.clip(nearest, 0.0, self.n)
+
     def merge(self, *others: Estimate) -> Estimate:
         """The estimate of all reports of several windows of one stream, as if they had been counted together.
 
@@ -213,9 +346,9 @@ class Estimate:
 
         Raises:
             TypeError: something that is not an Estimate, such as a method's vector.
-            ValueError: an estimate of another protocol, ε, domain or parameter; of the whole stream, which has the
-                reports of every window in it; of a window that overlaps another; whose frequencies are no counts'; or
-                of more than 2⁴³ reports.
+            ValueError: an estimate of another protocol, ε, domain or parameter, or with other labels; of the whole
+                stream, which has the reports of every window in it; of a window that overlaps another; whose
+                frequencies are no counts'; or of more than 2⁴³ reports.
 
         Example:
             >>> import ldp
@@ -242,11 +375,14 @@ class Estimate:
                     "an estimate of the whole stream does not merge: it has the reports of every window in it;"
                     " within(start, end) says of which window an estimate is"
                 )
+        labels = {other.labels for other in merged} - {None}
+        if len(labels) > 1:
+            raise ValueError("estimates with different labels do not merge: their values are not the same")
         n = sum(estimate.n for estimate in merged)
         counts = np.sum([estimate.support() for estimate in merged], axis=0)
         # two that overlap are refused here
         windows = tuple(window for estimate in merged for window in estimate.windows)
-        return replace(self.oracle.estimate(counts, n), windows=windows)
+        return replace(self.oracle.estimate(counts, n), windows=windows, labels=next(iter(labels), None))
 
     def support(self) -> Counts:
         """The counts, or what the frequencies say that they were: (d,).
@@ -287,6 +423,16 @@ def check_estimate(given: object) -> None:
             " too. Make one with oracle.estimate(counts, n), or of frequencies with"
             " ldp.Estimate(frequencies, n, oracle)"
         )
+
+
+def _labels(given: Sequence[str], d: int) -> tuple[str, ...]:
+    labels = tuple(given)
+    if len(labels) != d:
+        raise ValueError(f"there are {len(labels)} labels for {d} values")
+    for index, label in enumerate(labels):
+        if not isinstance(label, str):
+            raise TypeError(f"label {index} is {label!r}; it must be a string")
+    return labels
 
 
 def _joined(windows: Iterable[Window]) -> tuple[Window, ...]:

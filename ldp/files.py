@@ -215,12 +215,13 @@ class Aggregator:
             self._read_lines(file, source, block)
 
     def estimate(self) -> Estimate:
-        """Base over the whole domain.
+        """Base over the whole domain, with the stream's labels.
 
         Raises:
             ValueError: no report was counted.
         """
-        return self.stream.oracle.estimate(self.stream.oracle.support(self.state), self.reports)
+        oracle = self.stream.oracle
+        return oracle.estimate(oracle.support(self.state), self.reports).labelled(self.stream.labels)
 
     def _read_frame(self, file: Readable, source: str, block: bytes) -> None:
         oracle = self.stream.oracle

@@ -20,7 +20,7 @@ from ldp.consistency.summation import exact_sum
 from ldp.estimate import Estimate, Vector, check_estimate
 from ldp.oracles.oracle import Oracle
 from ldp.set_variance import SetVariance
-from ldp.tail import lower_bound
+from ldp.tail import top_bounds
 
 Indices = npt.NDArray[np.intp]
 
@@ -270,7 +270,7 @@ def top(estimate: Estimate, k: int) -> Indices:
         k: 1 to d.
 
     Returns:
-        (k,) indices, the most frequent first; of values with equal estimates the first. O(d log d).
+        (k,) indices, the most frequent first; of values with equal estimates the first. O(d + k log k).
 
     Raises:
         TypeError: k is not an integer.
@@ -284,7 +284,7 @@ def top(estimate: Estimate, k: int) -> Indices:
     """
     check_estimate(estimate)
     k = as_integer("k", k, 1, estimate.oracle.domain_size)
-    return np.argsort(-estimate.frequencies, kind="stable")[:k]
+    return estimate.most_frequent(k)
 
 
 def top_interval(estimate: Estimate, k: int, level: float = 0.95) -> tuple[Vector, Vector]:
@@ -307,7 +307,7 @@ def top_interval(estimate: Estimate, k: int, level: float = 0.95) -> tuple[Vecto
         level: the probability with which all k intervals cover, at least; strictly between 0 and 1.
 
     Returns:
-        (low, high), each (k,) float64, in the order of `top`. O(d log d).
+        (low, high), each (k,) float64, in the order of `top`. O(d + k log k).
 
     Raises:
         TypeError: k is not an integer.
@@ -323,21 +323,9 @@ def top_interval(estimate: Estimate, k: int, level: float = 0.95) -> tuple[Vecto
     check_estimate(estimate)
     if not 0.0 < level < 1.0:
         raise ValueError(f"level must lie strictly between 0 and 1, got {level}")
-    n, p, q = estimate.n, estimate.oracle.p, estimate.oracle.q
-    counts = _support(estimate, top(estimate, k))
-    risk = (1.0 - level) / 2.0
-    low = lower_bound(counts, n, p, q, risk / estimate.oracle.domain_size)
-    high = 1.0 - lower_bound(n - counts, n, 1 - q, 1 - p, risk / k)
-    return low, high
-
-
-def _support(estimate: Estimate, values: Indices) -> Vector:
-    """The support counts of some values; of an estimate without any, the nearest that its frequencies allow."""
-    if estimate.counts is not None:
-        return estimate.counts[values].astype(np.float64)
-    n, p, q = estimate.n, estimate.oracle.p, estimate.oracle.q
-    nearest: Vector = np.rint(n * (float(q) + float(p - q) * estimate.frequencies[values]))
-    return np.clip(nearest, 0.0, n)
+    oracle = estimate.oracle
+    counts = estimate.nearest_counts(top(estimate, k))
+    return top_bounds(counts, estimate.n, oracle.p, oracle.q, oracle.domain_size, level)
 
 
 def sum_deviation(estimate: Estimate) -> float:

@@ -12,9 +12,10 @@ import math
 from fractions import Fraction
 
 import numpy as np
+import numpy.typing as npt
 from scipy.special import ndtr
 
-from ldp.estimate import Vector
+Vector = npt.NDArray[np.float64]
 
 _SHORT = 0.2  # of the exact tail the saddlepoint's may be short by this, where the variance of C is below
 _ROUGH = (
@@ -52,6 +53,34 @@ def lower_bound(counts: Vector, n: int, p: Fraction, q: Fraction, risk: float) -
         high = np.where(likely, middle, high)
         low = np.where(likely, low, middle)
     return low
+
+
+def top_bounds(
+    counts: Vector, n: int, p: Fraction, q: Fraction, d: int, level: float
+) -> tuple[Vector, Vector]:
+    """Bounds of the k most frequent of d values, which all hold together, as `query.top_interval` says.
+
+    Args:
+        counts: (k,) their support counts, whole numbers in 0..n.
+        n: the number of reports.
+        p: as for `lower_bound`.
+        q: as for `lower_bound`.
+        d: the number of values of which they were chosen.
+        level: the probability that all hold, strictly between 0 and 1.
+
+    Returns:
+        (low, high), each (k,) float64. O(k).
+
+    Example:
+        >>> import ldp
+        >>> oracle = ldp.OLH("1", domain_size=100)
+        >>> low, high = top_bounds(np.array([3000.0, 2700.0]), 10_000, oracle.p, oracle.q, 100, 0.95)
+        >>> low.round(3), high.round(3)
+        (array([0.153, 0.021]), array([0.267, 0.133]))
+    """
+    risk = (1.0 - level) / 2.0
+    low = lower_bound(counts, n, p, q, risk / d)
+    return low, 1.0 - lower_bound(n - counts, n, 1 - q, 1 - p, risk / counts.size)
 
 
 def tail(counts: Vector, n: int, p: Fraction, q: Fraction, f: Vector) -> Vector:

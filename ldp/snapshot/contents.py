@@ -230,7 +230,7 @@ class Snapshot(_BitForBit):
     window: Period = ALL_TIME
 
     def estimate(self) -> Estimate:
-        """Returns Base as an estimate again, of its window: estimates of windows that are apart merge.
+        """Returns Base as an estimate again, of its window and with its labels: those of windows that are apart merge.
 
         Raises:
             ValueError: Base is not among the methods, or there are no reports.
@@ -247,7 +247,7 @@ class Snapshot(_BitForBit):
             (20, ((1000, 3000),), np.True_)
         """
         oracle = Stream.from_document(self.stream, self.document).oracle
-        estimate = Estimate(self._base().frequencies, self.reports, oracle)
+        estimate = Estimate(self._base().frequencies, self.reports, oracle, labels=self.labels)
         window = self.window
         return (
             estimate

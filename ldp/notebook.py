@@ -1,0 +1,92 @@
+"""What a notebook shows: columns as a data frame, and the most frequent values as a table in HTML."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from importlib import import_module
+from typing import Any
+
+import numpy.typing as npt
+
+LIBRARIES = ("pandas", "polars")
+"""What makes data frames, the first that is installed before the others; neither is among what this package needs."""
+
+_LONGEST = 60
+_BAR = "width:10em;height:1em;border:0;opacity:.6;background:linear-gradient(90deg,"
+
+
+def data_frame(columns: Mapping[str, npt.NDArray[Any] | Sequence[Any]], library: str | None = None) -> Any:
+    """A data frame of columns that are equally long.
+
+    Args:
+        columns: name -> values.
+        library: one of `LIBRARIES`; None for the first that is installed.
+
+    Returns:
+        A `pandas.DataFrame` or a `polars.DataFrame`.
+
+    Raises:
+        ValueError: another library.
+        ImportError: it is not installed, or none is; the message says what to install.
+
+    Example:
+        >>> data_frame({"value": [0, 1], "frequency": [0.75, 0.25]}, "polars").shape
+        (2, 2)
+    """
+    if library not in (None, *LIBRARIES):
+        raise ValueError(f"library is {library!r}; there are {', '.join(LIBRARIES)}")
+    wanted = LIBRARIES if library is None else (library,)
+    for name in wanted:
+        try:
+            return import_module(name).DataFrame(dict(columns))
+        except ModuleNotFoundError as error:
+            if error.name != name:
+                raise  # it is there, and lacks something itself
+    raise ImportError(f"a data frame needs {' or '.join(wanted)}: pip install {wanted[0]}")
+
+
+def name_of(value: int, labels: Sequence[str] | None) -> str:
+    r"""How a value is shown: by its label, which is cut where it is long and spelt out where it does not print.
+
+    Example:
+        >>> name_of(1, None), name_of(1, ["red", "green"]), name_of(0, ["two\nlines"])
+        ('1', 'green', "'two\\nlines'")
+    """
+    if labels is None:
+        return str(value)
+    label = labels[value]
+    label = label if len(label) <= _LONGEST else label[: _LONGEST - 1] + "…"
+    return label if label.isprintable() else repr(label)
+
+
+def table(caption: str, rows: Iterable[tuple[str, float, float, float]], level: float, left: int) -> str:
+    """Frequencies with their intervals as a table in HTML, for light and dark pages: no script, no style but its own.
+
+    Args:
+        caption: what they are of.
+        rows: name, frequency, and the ends of its interval; names are escaped here.
+        level: with which all intervals cover.
+        left: how many values are not among the rows.
+
+    Example:
+        >>> shown = table("10 reports", [("<b>", 0.5, 0.25, 0.75)], 0.95, 2)
+        >>> "&lt;b&gt;" in shown, "25.00 … 75.00" in shown, "and 2 more" in shown
+        (True, True, True)
+    """
+    rows = list(rows)
+    first, last = min([0.0, *(row[2] for row in rows)]), max(row[3] for row in rows)
+    body = ""
+    for name, frequency, low, high in rows:
+        begin, end = (100 * (x - first) / (last - first) for x in (low, high)) if last > first else (0, 100)
+        bar = f"{_BAR}transparent {begin:.1f}%,currentColor {begin:.1f}% {end:.1f}%,transparent {end:.1f}%)"
+        body += (
+            f'<tr><th scope="row" style="text-align:left">{escape(name)}</th><td>{100 * frequency:.2f}</td>'
+            f'<td>{100 * low:.2f} … {100 * high:.2f}</td><td><div style="{bar}"></div></td></tr>'
+        )
+    more = f'<tr><td colspan="4" style="text-align:left">and {left:,} more</td></tr>' if left else ""
+    return (
+        f'<table><caption style="text-align:left">{escape(caption)}</caption><thead><tr><th scope="col">value</th>'
+        f'<th scope="col">%</th><th scope="col">{level:.0%} interval, all together</th><td></td></tr></thead>'
+        f"<tbody>{body}{more}</tbody></table>"
+    )

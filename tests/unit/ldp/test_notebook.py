@@ -1,0 +1,209 @@
+"""What a notebook shows of an estimate: its line, its table, its data frame; and the labels in them."""
+
+import html.parser
+import io
+import re
+import sys
+
+import numpy as np
+import pandas
+import polars
+import pytest
+
+import ldp
+from ldp import query, snapshot
+from ldp.consistency import METHODS
+from ldp.consistency.together import by_method
+from ldp.files import Aggregator
+
+ORACLE = ldp.GRR("1/2", 4)
+COUNTS = [500, 100, 300, 100]
+LABELS = ["rouge", "<script>alert(1)</script>", "a\nb", '\u202eevil & "quoted"']
+ESTIMATE = ORACLE.estimate(COUNTS, 1000)
+LABELLED = ESTIMATE.labelled(LABELS)
+
+
+# Labels
+
+
+@pytest.mark.parametrize(
+    ("labels", "error", "said"),
+    [
+        (["a", "b"], ValueError, "2 labels for 4 values"),
+        (["a", "b", "c", 7], TypeError, "label 3 is 7"),
+        ("abcde", ValueError, "5 labels for 4 values"),
+    ],
+)
+def test_labels_are_strings_and_as_many_as_values(labels, error, said):
+    with pytest.raises(error, match=said):
+        ESTIMATE.labelled(labels)
+
+
+def test_labels_change_nothing_else():
+    assert ESTIMATE.labels is None
+    assert LABELLED.labels == tuple(LABELS)
+    assert LABELLED.labelled(None).labels is None
+    assert (LABELLED.frequencies == ESTIMATE.frequencies).all()
+    assert (LABELLED.counts == COUNTS).all()
+    for method in METHODS.values():
+        assert (method(LABELLED) == method(ESTIMATE)).all()
+    window = LABELLED.within(0, 10)
+    assert window.labels == LABELLED.labels
+    assert window.merge(ESTIMATE.within(10, 20)).labels == LABELLED.labels
+    assert ESTIMATE.within(10, 20).merge(window).labels == LABELLED.labels
+    with pytest.raises(ValueError, match="different labels do not merge"):
+        window.merge(ESTIMATE.labelled(list("abcd")).within(10, 20))
+
+
+def test_what_knows_its_stream_gives_its_labels():
+    stream = ldp.Stream("s", ORACLE, labels=LABELS)
+    taken = snapshot.take(stream, ESTIMATE, snapshot.Cut({}, {}), 1)
+    assert taken.estimate().labels == tuple(LABELS)
+    aggregator = Aggregator(stream)
+    report = ldp.frames.encode(stream, ORACLE.perturb([2]))
+    aggregator.read(io.BytesIO(report), "a frame")
+    assert aggregator.estimate().labels == tuple(LABELS)
+    assert Aggregator(ldp.Stream("s", ORACLE)).stream.labels is None
+
+
+# The line
+
+
+def test_the_line_names_what_it_is_of_and_the_most_frequent():
+    assert repr(ESTIMATE).startswith("Estimate(1,000 reports of grr, ε = 1/2, d = 4: 0 ")
+    values = re.findall(r"(\d) [-\d.]+[,)]", repr(ESTIMATE).split(": ")[1])
+    assert values == ["0", "2", "1"]  # of 1 and 3, which are equal, the first
+    assert repr(ESTIMATE).endswith(", …)")
+    assert "…" not in repr(ldp.GRR("1", 2).estimate([1, 2], 3))
+    assert "in 2 stretches of time" in repr(ESTIMATE.within(0, 1).merge(ESTIMATE.within(5, 6)))
+    assert "'a\\nb'" in repr(LABELLED)
+    assert len(repr(ldp.GRR("1", 1).estimate([5], 5).labelled(["x" * 10_000]))) < 150
+
+
+@pytest.mark.parametrize("d", [1, 2, 3, 4, 11, 500])
+def test_the_most_frequent_are_those_of_a_sort(d):
+    rng = np.random.default_rng(d)
+    for _ in range(20):
+        counts = rng.integers(0, 6, d)  # with many that are equal
+        estimate = ldp.OLH("1", d).estimate(counts, 10)
+        due = sorted(range(d), key=lambda value: (-counts[value], value))
+        assert [estimate.most_frequent(k).tolist() for k in (1, 3, 10)] == [due[:1], due[:3], due[:10]]
+
+
+# The table
+
+
+class Read(html.parser.HTMLParser):
+    """A table's tags and cells; an end that does not fit its beginning is an error."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.tags, self.cells = [], set(), []
+        self.feed(text)
+        self.close()
+        assert not self.open
+
+    def handle_starttag(self, tag, attrs):
+        assert {name for name, _ in attrs} <= {"style", "scope", "colspan"}
+        assert "url" not in str(attrs)
+        self.open.append(tag)
+        self.tags.add(tag)
+        self.cells += [""] if tag in ("td", "th", "caption") else []
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.cells[-1] += data
+
+
+def test_the_table_shows_frequencies_with_intervals_and_escapes_labels():
+    read = Read(LABELLED._repr_html_())
+    assert read.tags == {"table", "caption", "thead", "tbody", "tr", "th", "td", "div"}
+    caption, *_ = read.cells
+    assert caption == f"1,000 reports of grr, ε = 1/2, d = 4; standard error {100 * ESTIMATE.sigma:.2g} %"
+    low, high = query.top_interval(ESTIMATE, 4)
+    names = ["rouge", "'a\\nb'", "<script>alert(1)</script>", "'\\u202eevil & \"quoted\"'"]
+    due = [
+        [name, f"{100 * ESTIMATE.frequencies[v]:.2f}", f"{100 * low[i]:.2f} … {100 * high[i]:.2f}", ""]
+        for i, (name, v) in enumerate(zip(names, (0, 2, 1, 3), strict=True))
+    ]
+    assert read.cells[5:] == [cell for row in due for cell in row]
+
+
+def test_the_table_has_ten_of_many_and_says_how_many_it_has_not():
+    d = 1000
+    read = Read(ldp.OLH("1", d).estimate(np.arange(d), d)._repr_html_())
+    assert read.cells[5:-1:4] == [str(value) for value in range(999, 989, -1)]
+    assert read.cells[-1] == "and 990 more"
+
+
+def test_bars_are_where_the_intervals_are():
+    text = LABELLED._repr_html_()
+    low, high = query.top_interval(ESTIMATE, 4)
+    first, last = min(0, low.min()), high.max()
+    found = np.array(re.findall(r"currentColor ([\d.]+)% ([\d.]+)%", text), float)
+    due = 100 * (np.column_stack([low, high]) - first) / (last - first)
+    assert found == pytest.approx(due, abs=0.051)
+
+
+# The data frame
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_a_frame_has_a_row_for_each_value_and_methods_side_by_side(library):
+    methods = by_method(LABELLED, METHODS)
+    frame = LABELLED.to_frame(methods, level=0.9, library=library)
+    assert type(frame) is {"pandas": pandas, "polars": polars}[library].DataFrame
+    low, high = ESTIMATE.interval(0.9)
+    due = {
+        "value": [0, 1, 2, 3],
+        "label": LABELS,
+        "count": COUNTS,
+        "frequency": ESTIMATE.frequencies,
+        "std_error": ESTIMATE.std_error(),
+        "low": low,
+        "high": high,
+    } | methods
+    assert list(frame.columns) == list(due)
+    for name, column in due.items():
+        assert list(frame[name]) == list(column), name
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_what_is_not_known_has_no_column(library):
+    bare = ldp.Estimate([0.5, 0.25, 0.25, 0.0], 10, ORACLE).to_frame(library=library)
+    assert list(bare.columns) == ["value", "frequency", "std_error", "low", "high"]
+
+
+def test_pandas_comes_first_and_polars_where_it_is_not(monkeypatch):
+    assert isinstance(ESTIMATE.to_frame(), pandas.DataFrame)
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    assert isinstance(ESTIMATE.to_frame(), polars.DataFrame)
+    with pytest.raises(ImportError, match="needs pandas: pip install pandas"):
+        ESTIMATE.to_frame(library="pandas")
+    monkeypatch.setitem(sys.modules, "polars", None)
+    with pytest.raises(ImportError, match="needs pandas or polars: pip install pandas"):
+        ESTIMATE.to_frame()
+
+
+def test_what_is_broken_is_not_called_missing(monkeypatch, tmp_path):
+    (tmp_path / "pandas.py").write_text("import no_such_module_of_pandas")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "pandas")
+    with pytest.raises(ModuleNotFoundError, match="no_such_module_of_pandas"):
+        ESTIMATE.to_frame()
+
+
+@pytest.mark.parametrize(
+    ("more", "options", "said"),
+    [
+        ({"low": ESTIMATE.frequencies}, {}, "'low' is there already"),
+        ({"other": [0.5, 0.5]}, {}, r"'other' has shape \(2,\), not \(4,\)"),
+        ({}, {"level": 1.0}, "strictly between 0 and 1"),
+        ({}, {"library": "arrow"}, "there are pandas, polars"),
+    ],
+)
+def test_what_makes_no_frame_is_refused(more, options, said):
+    with pytest.raises(ValueError, match=said):
+        ESTIMATE.to_frame(more, **options)
