@@ -11,6 +11,7 @@ The store compares a lineage as it is stored, so a worker carries on the text th
 one of an older layout, which is replaced where a partition is claimed.
 """
 
+import functools
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -94,6 +95,7 @@ def newer(stored: str) -> str | None:
     return None
 
 
+@functools.lru_cache  # there are few, and each step of a claim or a commit reads one
 def _said(stored: str) -> Mapping[str, Any]:
     """Returns what a stored lineage says; nothing for what is none."""
     try:

@@ -7,7 +7,7 @@ is the newer, so that the recorded rules only ever grow at their end, by one for
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from worker.counting.windows import Windowing
@@ -78,13 +78,13 @@ class Rule:
             >>> Rule(7, 1, Terms(100, ones=True)).as_json()
             {'offset': 7, 'revision': 1, 'most_reports': 100, 'ones': True}
         """
-        terms = asdict(self.terms)
-        if self.terms.max_batch_bytes is None:
-            del terms["max_batch_bytes"]
-        del terms["windowing"]
-        if (windowing := self.terms.windowing) is not None:
-            terms |= asdict(windowing) | {"windows": list(windowing.windows)}
-        return {"offset": self.offset, "revision": self.revision} | terms
+        said: dict[str, Any] = {"offset": self.offset, "revision": self.revision}
+        said |= {"most_reports": self.terms.most_reports, "ones": self.terms.ones}
+        if self.terms.max_batch_bytes is not None:
+            said["max_batch_bytes"] = self.terms.max_batch_bytes
+        if (w := self.terms.windowing) is not None:
+            said |= {"windows": [*w.windows], "grace": w.grace, "out_of_order": w.out_of_order}
+        return said
 
 
 @dataclass(frozen=True)

@@ -88,6 +88,7 @@ class Pane:
         return start <= self.start and self.end <= end
 
 
+@functools.lru_cache(1 << 12)  # each commit and each cut reads the names of all panes
 def pane_of(cell: str) -> Pane | None:
     """Reads the name of a cell; None for that of all time.
 

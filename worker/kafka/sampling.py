@@ -77,7 +77,8 @@ class Sample:
         for verdict, reason in enumerate(frames.VERDICTS[1:], 1):
             if most := self.most(reason):  # in a flood there is none most of the time
                 these = np.flatnonzero(verdicts == verdict)[:most]
-                chosen.append(these[: self._room(reason, columns, these)])
+                if len(these):
+                    chosen.append(these[: self._room(reason, columns, these)])
         return np.sort(np.concatenate(chosen)) if chosen else np.empty(0, np.int64)
 
     def first(self, reason: str, columns: Columns, these: npt.NDArray[np.int64]) -> int:

@@ -16,6 +16,9 @@ from worker.redis.script import Script
 
 STAGED_SECONDS = 600
 """How long a staged blob waits for its promotion: far longer than any attempt, short enough to leave no litter."""
+_TEXTS = tuple(
+    (Path(__file__).parent / f"{name}.lua").read_text() for name in ("claim", "promote", "compare", "cut")
+)
 
 _T = TypeVar("_T")
 
@@ -30,10 +33,7 @@ class RedisStore:
 
     def __init__(self, client: Client, stream: str) -> None:
         self._client, self._stream = client, stream
-        self._claim, self._promote, self._compare, self._cut = (
-            Script(client, (Path(__file__).parent / f"{name}.lua").read_text())
-            for name in ("claim", "promote", "compare", "cut")
-        )
+        self._claim, self._promote, self._compare, self._cut = (Script(client, text) for text in _TEXTS)
         self._cells: dict[int, list[str]] = {}
 
     def peek(self, partition: int) -> Metadata | None:
