@@ -5,12 +5,17 @@ The rest of such a history is drawn as in any other, and the same must be so of 
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from kafka.errors import CommitFailedError
+
 from tests.simulation.scheduler import Task
+from worker.counting import rules
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -294,9 +299,97 @@ def _go_back_and_lose(world: World, worker: Any, _partition: int) -> None:
     worker.deployment.reports.partitions[partition].first = said
 
 
+def _to_be_ruled(worker: Any) -> list[int]:
+    """Returns the partitions that a worker has counted of which another member, of two, would record a rule."""
+    members = worker.deployment.group.members.keys()
+    others = [w for w in worker.deployment.workers if w is not worker and not w.dead and w.name in members]
+    if len(others) != 1:
+        return []
+    held, configured = worker.ownership._held, others[0].ownership._configured
+    return [
+        p
+        for p in _counted(worker, fresh=False)
+        if isinstance(rules.decide(held[p].state.rules, configured, held[p].state.offset), rules.Rule)
+    ]
+
+
+def _may_be_ruled(world: World, worker: Any, _partition: int) -> bool:
+    return bool(_to_be_ruled(worker))
+
+
+def _have_ruled(world: World, worker: Any, _partition: int) -> None:
+    """The first such partition is given to that member."""
+    partition = _to_be_ruled(worker)[0]
+    world.about = partition, _move(worker, partition), worker.ownership.stored()[partition]
+
+
+def _reads_it(world: World, worker: Any, partition: int) -> bool:
+    return partition == world.about[0]
+
+
+def _rules(fields: Mapping[bytes, Any], tag: bytes) -> list[Any]:
+    """Returns the rules that a partition's keys say, or none before its first commit."""
+    meta = fields.get(tag + b":meta")
+    said: list[Any] = json.loads(meta[b"totals"]).get("rules", []) if meta and meta[b"flush"] else []
+    return said
+
+
+def _before_its_rule(worker: Any, tag: bytes) -> dict[bytes, Any] | None:
+    """Returns a partition's keys as they last were without the newest of its rules."""
+    server = worker.deployment.server
+    now = _rules(server.of(tag), tag)
+    past = (keys for keys in reversed(server.past.get(tag, ())) if 0 < len(_rules(keys, tag)) < len(now))
+    return next(past, None)
+
+
+def _rule_is_new(world: World, worker: Any, partition: int) -> bool:
+    """Whether a partition has just been read with records that a rule judged which no head says."""
+    deployment, tag = worker.deployment, _tag(worker, partition)
+    said = deployment.truth.heads[-1]["rules"].get(str(partition), []) if deployment.truth.heads else []
+    recorded, offset = _rules(deployment.server.of(tag), tag), deployment.truth.offset(partition) or 0
+    new = len(recorded) > len(said) > 0 and offset > recorded[-1]["offset"]
+    return new and len(deployment.group.members) > 1 and _before_its_rule(worker, tag) is not None
+
+
+def _forget_rule(world: World, worker: Any, partition: int) -> None:
+    """The store goes back to before a rule that is on its way to a snapshot, and its owner records another one.
+
+    It begins elsewhere, as Kafka has heard how much was counted by the first one.
+    """
+    tag = _tag(worker, partition)
+    before = _before_its_rule(worker, tag)
+    assert before is not None
+    for mirror in [late for late in world.late if late[0].startswith("mirror")]:
+        world.late.remove(mirror)
+        with suppress(CommitFailedError):
+            mirror[1]()
+    worker.deployment.server.go_back(tag, before)
+    world.lossy.add("store")
+    world.about = partition, "", 0
+    _wait(world, worker, 5.0)
+
+
+def _hand_over_again(world: World, worker: Any, _partition: int) -> None:
+    """Its owner has to give it to another member, who claims it before the publisher goes on."""
+    partition, group = world.about[0], worker.deployment.group
+    for owner in [w for w in worker.deployment.workers if partition in group.assignment.get(w.name, ())]:
+        _move(owner, partition)
+    _wait(world, worker, 5.0)
+
+
+def _is_shared(world: World, worker: Any, _partition: int) -> bool:
+    return len(worker.deployment.group.members) > 1
+
+
 def _any(world: World, worker: Any, _partition: int) -> bool:
     return True
 
+
+_OVERRULED = (
+    Step("before", "poll", _may_be_ruled, _have_ruled, "poll"),
+    Step("before", "Returns a partition", _reads_it, _stand_still, "publish"),
+    Step("after", "Returns a partition", _rule_is_new, _forget_rule, "publish"),
+)
 
 SCRIPTS: dict[str, tuple[Step, ...]] = {
     "blobs": (Step("before", "Says whether", _has_blobs, _lose_blobs),),
@@ -325,6 +418,11 @@ SCRIPTS: dict[str, tuple[Step, ...]] = {
         Step("before", "poll", _ahead(fresh=False), _hand_over(fresh=False), "poll"),
         Step("after", "latest of snapshots, read_uncommitted", _looks, _stand_still, "poll"),
         Step("after", "commit transaction", _says_more, _go_back, "publish"),
+    ),
+    "overruled": _OVERRULED,
+    "disputed": (
+        *_OVERRULED,
+        Step("after", "commit transaction", _is_shared, _hand_over_again, "publish"),
     ),
     "unread": (Step("before", "read snapshots", _any, _unread, "publish"),),
 }

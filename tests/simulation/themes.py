@@ -262,6 +262,8 @@ DIRECTED = {
         windows=_CHANGING[1:4],
         times={"late": 0.3, "idle": 0.1, "grid": 500, "early": 0.1},
     ),
+    "overruled": Theme(**_LONG, windows=(None,), changes=4, stops=0.01, partitions=(3, 5)),
+    "disputed": Theme(**_LONG, windows=(None,), changes=4, stops=0.01, partitions=(3, 5)),
 }
 """Directed histories: what each has otherwise, beside its script."""
 AFTER, EACH = 20_000, 50

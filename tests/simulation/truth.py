@@ -244,7 +244,9 @@ class Truth:
             if state is not None:
                 mine, at = of_state(state.rules), self.heads[-1]["offsets"].get(partition, 0)
                 n = min(len(mine), len(published))
-                if mine[:n] != published[:n] or any(rule.offset < at for rule in mine[len(published) :]):
+                late = [rule for rule in mine[len(published) :] if rule.offset < at]
+                lacking = [rule for rule in published[len(mine) :] if rule.offset < state.offset]
+                if mine[:n] != published[:n] or late or lacking:
                     return True
         return False
 
