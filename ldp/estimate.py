@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import ndtri
 
-from ldp import confidence_sequence, notebook
+from ldp import confidence_sequence, notebook, score
 from ldp.arguments import as_integer
 from ldp.tail import top_bounds
 
@@ -143,7 +142,8 @@ class Estimate:
             ValueError: level is not strictly between 0 and 1.
         """
         p, q = self.oracle.p, self.oracle.q
-        return self.score_interval(self.frequencies, float(p * (1 - p)), float(q * (1 - q)), level)
+        inside, outside = float(p * (1 - p)), float(q * (1 - q))
+        return score.interval(self.frequencies, self.n, p - q, inside, outside, level)
 
     def anytime_interval(self, level: float = 0.95) -> tuple[Vector, Vector]:
         """Intervals that may be watched: of a value, those of all n together hold the level, not each by itself.
@@ -166,39 +166,6 @@ class Estimate:
         """
         p, q = float(self.oracle.p), float(self.oracle.q)
         return confidence_sequence.of_values(self.support().astype(np.float64), self.n, p, q, level)
-
-    def score_interval(
-        self, estimated: Vector, inside: float, outside: float, level: float
-    ) -> tuple[Vector, Vector]:
-        """The frequencies f within z standard errors of an estimate, where these depend on f itself.
-
-        That is {f : (f̃ − f)² ≤ a·((1−f)·outside + f·inside)} with a = z²/(n(p−q)²). With b = a·(inside − outside)/2
-        and w = a·(variance at f = f̃), the ends are f̃ plus the roots of x² − 2bx − w: the larger root in magnitude
-        directly, the other as −w over it.
-
-        Args:
-            estimated: (k,) estimates f̃, of values or of sets.
-            inside: the variance of how many of the set's values one report supports, for a user with one of them.
-            outside: the same for a user with another value.
-            level: the coverage, strictly between 0 and 1.
-
-        Returns:
-            (low, high), each (k,) float64; f̃ lies between them. O(k).
-
-        Raises:
-            ValueError: level is not strictly between 0 and 1.
-        """
-        if not 0.0 < level < 1.0:
-            raise ValueError(f"level must lie strictly between 0 and 1, got {level}")
-        p, q = self.oracle.p, self.oracle.q
-        z = -float(ndtri((1.0 - level) / 2.0))
-        a = z * z * float(1 / (self.n * (p - q) ** 2))
-        b = a * (inside - outside) / 2.0
-        # below 0 by rounding, or outside of [0, 1] where the variance all but vanishes at its end
-        w = a * np.maximum((1.0 - estimated) * outside + estimated * inside, 0.0)
-        far = b + math.copysign(1.0, b) * np.sqrt(b * b + w)
-        near = np.divide(-w, far, out=np.zeros_like(w), where=far != 0.0)
-        return estimated + np.minimum(near, far), estimated + np.maximum(near, far)
 
     def within(self, start: int, end: int) -> Estimate:
         """The same estimate, as one of the reports of a window [start, end), in milliseconds since the epoch.

@@ -8,7 +8,7 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from ldp import confidence_sequence
+from ldp import confidence_sequence, score
 from ldp.arguments import as_indices
 from ldp.consistency.normalization import norm_sub
 from ldp.consistency.summation import exact_sum
@@ -74,7 +74,8 @@ class SetVariance:
         """See `ldp.query.interval`; the estimate must be of the same protocol."""
         inside, outside = self._averages(estimate)
         f = np.array([exact_sum(estimate.frequencies[self.indices])])
-        (low,), (high,) = estimate.score_interval(f, inside, outside, level)
+        difference = self._oracle.p - self._oracle.q
+        (low,), (high,) = score.interval(f, estimate.n, difference, inside, outside, level)
         if inside == outside == 0.0:  # of the whole domain, where f is 1 but for rounding
             return 1.0, 1.0
         return float(low), float(high)

@@ -21,6 +21,7 @@ import numpy.typing as npt
 from scipy.stats import binom, hypergeom
 
 import ldp
+from ldp import score
 from ldp.confidence_sequence import of_sets, of_values
 from ldp.oracles import ORACLES
 from ldp.oracles.preferred import PreferredMessages
@@ -91,8 +92,8 @@ def day(oracle: ldp.Oracle, m: int, days: int) -> tuple[float, float, list[float
         total += rng.multinomial(own, inside, days) @ sizes + rng.multinomial(others, outside, days) @ sizes
         n, having = n + own + others, having + own
         f = having / n
-        estimate = ldp.Estimate(np.zeros(oracle.domain_size), n, oracle)
-        low, high = estimate.score_interval((total / n - m * q) / (p - q), *variances, LEVEL)
+        estimated = (total / n - m * q) / (p - q)
+        low, high = score.interval(estimated, n, oracle.p - oracle.q, variances[0], variances[1], LEVEL)
         misled[0] |= (f < low) | (f > high)
         bounds = anytime(oracle, m, total, n, *variances)
         misled[1] |= (f < bounds[0]) | (f > bounds[1])

@@ -1,0 +1,51 @@
+"""The score interval: the frequencies that an estimate is within z standard errors of, where these depend on them."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import ndtri
+
+Vector = npt.NDArray[np.float64]
+
+
+def interval(
+    estimated: Vector, n: int, difference: Fraction, inside: float, outside: float, level: float
+) -> tuple[Vector, Vector]:
+    """{f : (f̃ − f)² ≤ a·((1−f)·outside + f·inside)} with a = z²/(n(p−q)²).
+
+    With b = a·(inside − outside)/2 and w = a·(variance at f = f̃), the ends are f̃ plus the roots of x² − 2bx − w: the
+    larger root in magnitude directly, the other as −w over it.
+
+    Args:
+        estimated: (k,) estimates f̃, of values or of sets.
+        n: the number of reports.
+        difference: p − q.
+        inside: the variance of how many of the set's values one report supports, for a user with one of them.
+        outside: the same for a user with another value.
+        level: the coverage, strictly between 0 and 1.
+
+    Returns:
+        (low, high), each (k,) float64; f̃ lies between them. O(k).
+
+    Raises:
+        ValueError: level is not strictly between 0 and 1.
+
+    Example:
+        >>> low, high = interval(np.array([0.7]), 10_000, Fraction(1, 3), 0.25, 0.1875, 0.95)
+        >>> low.round(4), high.round(4)
+        (array([0.6718]), array([0.7284]))
+    """
+    if not 0.0 < level < 1.0:
+        raise ValueError(f"level must lie strictly between 0 and 1, got {level}")
+    z = -float(ndtri((1.0 - level) / 2.0))
+    a = z * z * float(1 / (n * difference**2))
+    b = a * (inside - outside) / 2.0
+    # below 0 by rounding, or outside of [0, 1] where the variance all but vanishes at its end
+    w = a * np.maximum((1.0 - estimated) * outside + estimated * inside, 0.0)
+    far = b + math.copysign(1.0, b) * np.sqrt(b * b + w)
+    near = np.divide(-w, far, out=np.zeros_like(w), where=far != 0.0)
+    return estimated + np.minimum(near, far), estimated + np.maximum(near, far)
