@@ -33,13 +33,16 @@ from ldp.snapshot.contents import (
     Line,
     Period,
     Recommended,
+    Rows,
     SetAnswer,
+    Slots,
     Snapshot,
     TopAnswer,
 )
-from ldp.snapshot.documents import CHUNK, INLINE, SCHEMA, body_document, head_document, lines
+from ldp.snapshot.documents import CHUNK, INLINE, SCHEMA, body_document, head_document, lines, rows_of
 from ldp.snapshot.encoding import FLOAT64, JSON, Message, delete_window, encode, encode_window
 from ldp.snapshot.largest import largest_message
+from ldp.snapshot.rows import Row, RowKey, delete_rows, encode_rows, slots
 from ldp.snapshot.taking import announce, take
 
 __all__ = [
@@ -58,19 +61,27 @@ __all__ = [
     "Period",
     "Received",
     "Recommended",
+    "Row",
+    "RowKey",
+    "Rows",
     "SetAnswer",
+    "Slots",
     "Snapshot",
     "TopAnswer",
     "announce",
     "assemble",
     "assemble_window",
     "body_document",
+    "delete_rows",
     "delete_window",
     "encode",
+    "encode_rows",
     "encode_window",
     "head_document",
     "largest_message",
     "lines",
+    "rows_of",
+    "slots",
     "take",
     "window_of",
     "windows",

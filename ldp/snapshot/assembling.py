@@ -8,7 +8,7 @@ import orjson
 
 from ldp.query import SetQuery, TopQuery
 from ldp.snapshot.contents import Body, Cut, Period, Recommended, SetAnswer, Snapshot, TopAnswer, Vector
-from ldp.snapshot.documents import SCHEMA, lines, period
+from ldp.snapshot.documents import SCHEMA, lines, period, rows_of
 from ldp.stream import fingerprint
 
 Received = Mapping[str, tuple[Mapping[str, bytes], bytes]]
@@ -262,6 +262,7 @@ def _snapshot(
             {int(partition): rules for partition, rules in head.get("rules", {}).items()},
             {int(partition): floor for partition, floor in head.get("floors", {}).items()},
             lines(head),
+            rows_of(head),
         ),
         complete=head["complete"],
         reports=head["reports"],

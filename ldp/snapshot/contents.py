@@ -79,6 +79,47 @@ class Line:
 
 
 @dataclass(frozen=True)
+class Slots:
+    """Which rows a window can have: of each method, and of each query the ranks from 1 to a highest one.
+
+    Attributes:
+        methods: whose.
+        ranks: query -> its highest rank; that of the values themselves is under the empty name.
+
+    Example:
+        >>> Slots(("base",), {"": 100}) | Slots(("base", "norm"), {"": 10, "warm": 1})
+        Slots(methods=('base', 'norm'), ranks={'': 100, 'warm': 1})
+    """
+
+    methods: tuple[str, ...]
+    ranks: Mapping[str, int]
+
+    def __or__(self, other: "Slots") -> "Slots":
+        """Returns what has all rows of both, and perhaps more."""
+        ranks = dict(self.ranks)
+        for query, highest in other.ranks.items():
+            ranks[query] = max(highest, ranks.get(query, 0))
+        return Slots(tuple(dict.fromkeys(self.methods + other.methods)), ranks)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """What a stream can have on the topic of rows.
+
+    Attributes:
+        topic: which.
+        slots: the rows of all time, and of each window.
+        older: those that windows which end by `until` can have beside them, or None.
+        until: in milliseconds.
+    """
+
+    topic: str
+    slots: Slots
+    older: Slots | None = None
+    until: int = 0
+
+
+@dataclass(frozen=True)
 class Cut:
     """Where a snapshot cuts the stream.
 
@@ -90,6 +131,7 @@ class Cut:
         rules: partition -> what decided which of its records count, in JSON's types; said in the head.
         floors: partition -> the line at which its windows begin, for those that were admitted to a stream of windows.
         lines: name of windows -> how far they are closed.
+        rows: what the stream can have on a topic of rows; None where it has none.
 
     Example:
         >>> Cut({1: 7, 0: 12}, {1: [(2, 5)], 0: []}).gaps
@@ -102,6 +144,7 @@ class Cut:
     rules: Mapping[int, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
     floors: Mapping[int, int] = field(default_factory=dict)
     lines: Mapping[str, Line] = field(default_factory=dict)
+    rows: Rows | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "offsets", dict(sorted(self.offsets.items())))

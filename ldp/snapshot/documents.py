@@ -5,7 +5,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from ldp.snapshot.contents import Body, Line, Period, Recommended, Snapshot
+from ldp.snapshot.contents import Body, Line, Period, Recommended, Rows, Slots, Snapshot
 
 SCHEMA = 1
 INLINE = 8192
@@ -64,6 +64,25 @@ def lines(head: Mapping[str, Any]) -> dict[str, Line]:
     }
 
 
+def rows_of(head: Mapping[str, Any]) -> Rows | None:
+    """Reads what a head says of rows; one of a stream without them says nothing."""
+    if (said := head.get("rows")) is None:
+        return None
+    own, older = _slots(said), said["older"]
+    return (
+        Rows(said["topic"], own) if older is None else Rows(said["topic"], own, _slots(older), older["until"])
+    )
+
+
+def _slots(said: Mapping[str, Any]) -> Slots:
+    return Slots(tuple(said["methods"]), dict(said["ranks"]))
+
+
+def _rows_document(said: Rows) -> dict[str, Any]:
+    older = None if said.older is None else asdict(said.older) | {"until": said.until}
+    return {"topic": said.topic} | asdict(said.slots) | {"older": older}
+
+
 def head_document(snapshot: Snapshot) -> dict[str, Any]:
     """Returns the head: number and cut, by what was counted, and of what."""
     rules = {str(partition): list(rules) for partition, rules in snapshot.cut.rules.items()}
@@ -74,6 +93,8 @@ def head_document(snapshot: Snapshot) -> dict[str, Any]:
             "floors": floors,
             "windows": {name: asdict(line) for name, line in snapshot.cut.lines.items()},
         }
+    if snapshot.cut.rows is not None:
+        head |= {"rows": _rows_document(snapshot.cut.rows)}
     return head if snapshot.lineage is None else head | {"lineage": dict(snapshot.lineage)}
 
 

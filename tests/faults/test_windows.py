@@ -62,8 +62,8 @@ def listen(world: Windowed, process: Process) -> None:
     if not hasattr(outbox, "heard"):
         publish = outbox.publish
 
-        def heard(sequence: int, messages: Sequence[Any]) -> None:
-            publish(sequence, messages)
+        def heard(sequence: int, messages: Sequence[Any], rows: Sequence[Any]) -> None:
+            publish(sequence, messages, rows)
             world.messages.append(messages)
             world.published += [json.loads(m.body) for m in messages if m.key.endswith("/base") and m.body]
 

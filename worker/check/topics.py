@@ -31,6 +31,8 @@ def judge_topics(config: Config, there: Mapping[str, Topic]) -> list[Finding]:
         faults.append((config.snapshots.topic, _snapshot_faults(config, topic, there)))
     if (topic := there.get(config.dead_letters.topic)) is not None:
         faults.append((config.dead_letters.topic, _dead_letter_faults(config, topic, there)))
+    if config.rows.topic is not None and (topic := there.get(config.rows.topic)) is not None:
+        faults.append((config.rows.topic, _row_faults(config, topic)))
     for name, found in faults:
         topic = there[name]
         listed = [*found, *_replication_faults(name, topic)]
@@ -130,6 +132,27 @@ def _snapshot_faults(config: Config, topic: Topic, there: Mapping[str, Topic]) -
             subject,
             f"max.message.bytes={limit}: a snapshot's largest message can have {need} bytes",
             f"set max.message.bytes={2 * need}",
+        )
+
+
+def _row_faults(config: Config, topic: Topic) -> Iterator[Finding]:
+    subject = f"topic {config.rows.topic}"
+    policy = topic.settings["cleanup.policy"]
+    if policy != "compact":
+        yield Finding(
+            Level.ERROR,
+            subject,
+            f"cleanup.policy={policy}: rows of windows that are final would be deleted with time, and never come again",
+            "set cleanup.policy=compact",
+        )
+    need = max(topics.largest_of_rows(served) for served in config.streams)
+    limit = topic.number("max.message.bytes")
+    if limit is not None and limit < need:
+        yield Finding(
+            Level.ERROR,
+            subject,
+            f"max.message.bytes={limit}: a row can have {need} bytes, and no snapshot goes out without its rows",
+            f"set max.message.bytes={need}",
         )
 
 

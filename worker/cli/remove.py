@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 @click.argument("stream")
 @click.option("--yes", is_flag=True, help="Delete it; without this it is only said what there is.")
 def remove(config: "Config", stream: str, yes: bool) -> int:
-    """Delete the counts, snapshots and group of a stream.
+    """Delete the counts, snapshots, rows and group of a stream.
 
     STREAM is a name; it need not be in the configuration any more. Deleted are the keys in Redis, the messages on the
-    snapshot topic (by tombstones, in one transaction), and the consumer group with its offsets. The topic of reports
-    and the dead letters are left alone: a stream of that name which is served again counts all that the topic still
-    holds, from its beginning on, as snapshot 1.
+    topic of snapshots and the rows on rows.topic (by tombstones, in one transaction), and the consumer group with its
+    offsets. The topic of reports and the dead letters are left alone: a stream of that name which is served again
+    counts all that the topic still holds, from its beginning on, as snapshot 1.
 
     Refused as long as a worker counts the stream. If it is cut off in the middle, run it again.
     """
@@ -33,15 +33,17 @@ def remove(config: "Config", stream: str, yes: bool) -> int:
     if not re.fullmatch(NAME, stream):
         raise click.BadParameter(f"{stream!r} given; no stream has such a name", param_hint="STREAM")
     logs.silence()
-    group, topic = config.consumer_group(stream), config.snapshots.topic
+    group = config.consumer_group(stream)
     with brokers.connect(config, on_waiting=complain) as admin, connect(config.redis) as client:
-        topics.require(admin, topic)
+        for topic in filter(None, (config.snapshots.topic, config.rows.topic)):
+            topics.require(admin, topic)
         keys, members = stored.keys_of(client, stream), removal.members(admin, group)
-        messages = len(removal.keys_of(admin, config, stream))
+        messages = {name: len(found) for name, found in removal.keys_of(admin, config, stream).items()}
         click.echo(f"Redis: {amount(len(keys), 'key')}")
-        click.echo(f"topic {topic}: {amount(messages, 'message')}")
+        for topic, found in messages.items():
+            click.echo(f"topic {topic}: {amount(found, 'message')}")
         click.echo(f"group {group}: {'not there' if members is None else amount(members, 'member')}")
-        if not (keys or messages or members is not None):
+        if not (keys or any(messages.values()) or members is not None):
             click.echo(f"nothing is kept of {stream}")
             return 0
         if not yes:
@@ -59,5 +61,7 @@ def remove(config: "Config", stream: str, yes: bool) -> int:
         stored.delete(client, keys)
         if members is not None:
             removal.delete_group(admin, group)
-    click.echo(f"deleted: {amount(len(keys), 'key')}, {amount(messages, 'message')}, group {group}")
+    click.echo(
+        f"deleted: {amount(len(keys), 'key')}, {amount(sum(messages.values()), 'message')}, group {group}"
+    )
     return 0

@@ -9,12 +9,14 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
+from ldp.snapshot import Slots
 from worker.config import certificates
 from worker.config.environment import FILE_VARIABLE, override, traced
 from worker.config.faults import ConfigError, config_error, reason
 from worker.config.lines import line_of, line_of_error
 from worker.config.redaction import position, shown_path
-from worker.config.schema import DeadLetters, File, Http, Kafka, Redis, Snapshots, secret
+from worker.config.rows import refuse_absurd_rows, slots_of
+from worker.config.schema import DeadLetters, File, Http, Kafka, Redis, Rows, Snapshots, secret
 from worker.config.streams import Served, served_from
 
 _Tls = TypeVar("_Tls", Kafka, Redis)
@@ -49,6 +51,7 @@ class Config:
     redis: Redis
     http: Http
     snapshots: Snapshots
+    rows: Rows
     dead_letters: DeadLetters
     streams: tuple[Served, ...]
 
@@ -62,6 +65,10 @@ class Config:
         Without the group: whoever publishes a stream of that name to that topic fences every other off.
         """
         return f"ldp-worker/{self.snapshots.topic}/{stream}"
+
+    def slots(self, served: Served) -> Slots | None:
+        """Returns which rows each window of a stream has; None where there are none."""
+        return slots_of(self.rows, served)
 
     def served(self, name: str | None) -> Served:
         """Returns the stream of that name, or the only one there is.
@@ -149,10 +156,14 @@ def _config(tree: Mapping[str, Any], folder: Path) -> Config:
                 f"streams: the {what} {doubles[0]!r} is given twice; each stream has a {what} of its own"
             )
     outputs = {"snapshots.topic": file.snapshots.topic, "dead_letters.topic": file.dead_letters.topic}
+    if file.rows.topic is not None:
+        outputs["rows.topic"] = file.rows.topic
     for key, topic in outputs.items():
         others = [served.topic for served in streams] + [t for k, t in outputs.items() if k != key]
         if topic in others:
             raise ConfigError(f"{key}: {topic!r} given; it must be a topic that nothing else uses")
+    for served in streams:
+        refuse_absurd_rows(file.rows, served)
     return Config(
         group=file.group,
         commit_every_seconds=file.commit_every_seconds,
@@ -161,6 +172,7 @@ def _config(tree: Mapping[str, Any], folder: Path) -> Config:
         redis=redis,
         http=file.http,
         snapshots=file.snapshots,
+        rows=file.rows,
         dead_letters=file.dead_letters,
         streams=streams,
     )

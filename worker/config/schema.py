@@ -20,6 +20,7 @@ from pydantic import (
     model_validator,
 )
 
+from ldp.consistency import METHODS
 from worker.config import address
 from worker.config.redaction import is_broker, is_endpoint
 from worker.counting.rules import MAX_BATCH_BYTES, MOST_REPORTS
@@ -71,6 +72,8 @@ Seconds = Annotated[
 _BEAT_MS = 1_000
 PARTS = 16
 """What part of a stream's memory a record batch may have: two are decoded, each with columns of four times its size."""
+MOST_TOP = 10_000
+"""How many of the most frequent values have rows, at most."""
 FOREVER = "forever"
 """What `streams.retain` says where nothing is to be deleted."""
 
@@ -314,6 +317,20 @@ class Snapshots(Table):
     ] = 60.0
 
 
+class Rows(Table):
+    """``[rows]``: the topic for databases, a record a value or query; none without a topic."""
+
+    topic: TopicName | None = None
+    methods: Annotated[
+        list[str],
+        _must(
+            lambda names: names and len({*names}) == len(names) and METHODS.keys() >= {*names},
+            f"allowed is a list with one or more, each once, of {', '.join(METHODS)}",
+        ),
+    ] = ["base", "norm-sub"]
+    top: Annotated[StrictInt, _must(lambda n: 1 <= n <= MOST_TOP, f"allowed are 1 to {MOST_TOP}")] = 100
+
+
 class DeadLetters(Table):
     """``[dead_letters]``: the topic that malformed records go to, and late ones by `streams.late_letters`."""
 
@@ -377,5 +394,6 @@ class File(Table):
     redis: Redis = Redis()
     http: Http = Http()
     snapshots: Snapshots = Snapshots()
+    rows: Rows = Rows()
     dead_letters: DeadLetters = DeadLetters()
     streams: Annotated[list[StreamTable], Field(min_length=1)]

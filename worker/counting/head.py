@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ldp.snapshot import SCHEMA, Cut, Line, Snapshot, lines
+from ldp.snapshot import SCHEMA, Cut, Line, Rows, Snapshot, lines, rows_of
 from worker.counting import rules, windows
 from worker.counting.lineage import IDENTITY, identity
 from worker.counting.rules import Rule
@@ -28,6 +28,7 @@ class Head:
         lineage: what its counts are of, by the names of `IDENTITY`; an earlier version named the fingerprint only.
         floors: partition -> the line at which its windows begin; those that a stream of windows has admitted.
         lines: name of windows -> how far they are closed.
+        rows: what the stream can have on a topic of rows; None where it has none.
 
     Example:
         >>> head = Head.parse({"sequence": 3, "offsets": {"0": 7}, "reports": 5, "gaps": {}, "fingerprint": "8e9f39d0"})
@@ -46,6 +47,7 @@ class Head:
     lineage: Mapping[str, str] = field(default_factory=dict)
     floors: Mapping[int, int] = field(default_factory=dict)
     lines: Mapping[str, Line] = field(default_factory=dict)
+    rows: Rows | None = None
 
     @classmethod
     def parse(cls, body: Mapping[str, Any]) -> "Head":
@@ -66,6 +68,7 @@ class Head:
             {"fingerprint": body["fingerprint"]} | body.get("lineage", {}),
             {int(partition): floor for partition, floor in body.get("floors", {}).items()},
             lines(body),
+            rows_of(body),
         )
 
     @classmethod
@@ -82,6 +85,7 @@ class Head:
             {"fingerprint": snapshot.fingerprint} | dict(snapshot.lineage or {}),
             cut.floors,
             cut.lines,
+            cut.rows,
         )
 
     def behind(self, cut: Cut) -> bool:

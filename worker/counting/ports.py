@@ -12,7 +12,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from ldp.snapshot import Cut, Message, Snapshot
+from ldp.snapshot import Cut, Message, Row, Snapshot
 from worker.counting.columns import Batch
 from worker.counting.head import Head
 from worker.counting.lateness import Late
@@ -189,8 +189,11 @@ class Outbox(Protocol):
     def open(self) -> Head:
         """Fences every older publisher of the stream off, and returns the head; publishing needs an open outbox."""
 
-    def publish(self, sequence: int, messages: Sequence[Message]) -> None:
-        """Publishes a snapshot as a whole; raises `Unavailable` if it may or may not have been published."""
+    def publish(self, sequence: int, messages: Sequence[Message], rows: Sequence[Row] = ()) -> None:
+        """Publishes a snapshot as a whole, with its rows; raises `Unavailable` if it may or may not be published."""
+
+    def rows(self) -> Sequence[bytes]:
+        """Returns the keys of the stream's rows that there are, of an outbox that has rows and is open."""
 
     def close(self) -> None:
         """Lets go; an open transaction is aborted."""

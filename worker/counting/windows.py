@@ -20,6 +20,8 @@ LONGEST = 366 * UNITS["d"]
 TIME_ENDS = 253_402_300_800_000 - LONGEST
 """Times are from the epoch to before this one, so that each window that has one ends before the year 10000: dates are
 written with four digits of a year. A timestamp that is none, as −1 is, says nothing of time (2⁶³ − 1 can be sent)."""
+MOST_AT_ONCE = 32
+"""How many windows of a name become final in one snapshot, which is one transaction; the others follow in the next."""
 _LENGTH = re.compile(r"(0|[1-9][0-9]{0,8})([smhd])", re.ASCII)
 
 

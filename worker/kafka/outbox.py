@@ -16,10 +16,10 @@ from kafka.admin import OffsetSpec
 from kafka.protocol.consumer.offsets import IsolationLevel
 
 import ldp
-from ldp.snapshot import Message
+from ldp.snapshot import Message, Row
 from worker.counting.head import Head
 from worker.counting.ports import StateLost, Unavailable
-from worker.kafka import quirks
+from worker.kafka import keys, quirks
 from worker.kafka.snapshot_topic import PARTITION, TIMEOUT_SECONDS
 
 _CLAIM_SECONDS = 2.0
@@ -54,6 +54,7 @@ class KafkaOutbox:
         stream: whose snapshots.
         clock: seconds, for how long is waited.
         sleep: waits so many seconds.
+        rows: the topic of rows, which the same transactions write to; None for none.
     """
 
     def __init__(
@@ -62,7 +63,9 @@ class KafkaOutbox:
         stream: ldp.Stream,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], object] = time.sleep,
+        rows: str | None = None,
     ) -> None:
+        self._rows = rows
         self._topic, self._stream, self._clock, self._sleep = topic, stream, clock, sleep
         self._producer: Any = None
 
@@ -80,8 +83,8 @@ class KafkaOutbox:
             self.close()
             raise Unavailable(f"Kafka: {type(error).__name__}: {error}") from error
 
-    def publish(self, sequence: int, messages: Sequence[Message]) -> None:
-        """Publishes all messages in one transaction, each one's acknowledgement checked before the commit.
+    def publish(self, sequence: int, messages: Sequence[Message], rows: Sequence[Row] = ()) -> None:
+        """Publishes all messages and rows in one transaction, each one's acknowledgement checked before the commit.
 
         The steps have the numbers of `worker.publishing.publisher.Publisher.tick`.
         """
@@ -98,10 +101,24 @@ class KafkaOutbox:
                 )
                 for message in messages
             ]
+            sent += [
+                self._producer.send(self._rows, value=row.value or None, key=row.key, partition=PARTITION)
+                for row in rows
+            ]
             # Steps 8 and 9.
             quirks.commit_transaction(self._producer, sent, TIMEOUT_SECONDS)
         except (kafka_errors.KafkaError, quirks.TOPIC_MISSING) as error:
             self.close()
+            raise Unavailable(f"Kafka: {type(error).__name__}: {error}") from error
+
+    def rows(self) -> list[bytes]:
+        """Reads which keys the stream has on the topic of rows, once all there is decided; O(records of the topic)."""
+        assert self._rows is not None
+        try:
+            with contextlib.closing(self._topic.admin()) as admin:
+                bounds = self._bounds(admin, self._rows, decided=True, wait_seconds=TIMEOUT_SECONDS)
+            return keys.live(self._topic.consumer, self._rows, keys.of_rows(self._stream.name), bounds)
+        except kafka_errors.KafkaError as error:
             raise Unavailable(f"Kafka: {type(error).__name__}: {error}") from error
 
     def close(self) -> None:
@@ -125,7 +142,7 @@ class KafkaOutbox:
         """
         try:
             with contextlib.closing(self._topic.admin()) as admin:
-                first, end = self._bounds(admin, decided=decided, wait_seconds=wait_seconds)
+                first, end = self._bounds(admin, self._topic.name, decided=decided, wait_seconds=wait_seconds)
             level = "read_committed" if decided else "read_uncommitted"
             record = self._last(first, end, level) if first < end else None
         except kafka_errors.KafkaError as error:
@@ -142,9 +159,9 @@ class KafkaOutbox:
                 f" be read ({error!r}): another program wrote it, or a newer version"
             ) from None
 
-    def _bounds(self, admin: Any, *, decided: bool, wait_seconds: float) -> tuple[int, int]:
-        """Returns the topic's first offset and its end, up to which all is decided if it is to be."""
-        tp = TopicPartition(self._topic.name, PARTITION)
+    def _bounds(self, admin: Any, topic: str, *, decided: bool, wait_seconds: float) -> tuple[int, int]:
+        """Returns a topic's first offset and its end, up to which all is decided if it is to be."""
+        tp = TopicPartition(topic, PARTITION)
 
         def ask(spec: OffsetSpec, level: IsolationLevel) -> int:
             return int(admin.list_partition_offsets({tp: spec}, isolation_level=level)[tp].offset)
@@ -155,7 +172,7 @@ class KafkaOutbox:
         while decided and (stable := ask(OffsetSpec.LATEST, IsolationLevel.READ_COMMITTED)) < end:
             if self._clock() >= deadline:
                 raise Unavailable(
-                    f"Kafka: topic {self._topic.name!r}: a transaction is open since offset {stable} of {end}; it ends"
+                    f"Kafka: topic {topic!r}: a transaction is open since offset {stable} of {end}; it ends"
                     " by itself, at the latest by its time-out"
                 )
             self._sleep(_DECIDED_SECONDS)

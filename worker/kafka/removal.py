@@ -1,54 +1,31 @@
-"""What Kafka has of a stream that is to be removed: its messages on the snapshot topic, and its group."""
+"""What Kafka has of a stream that is to be removed: its messages and rows, and its group."""
 
-import time
-
-from kafka import KafkaConsumer, TopicPartition
 from kafka.admin import KafkaAdminClient
-from kafka.errors import GroupIdNotFoundError, KafkaError, KafkaTimeoutError
+from kafka.errors import GroupIdNotFoundError, KafkaError
 
 from worker.config import Config
-from worker.kafka import quirks, topics
+from worker.kafka import keys, quirks, topics
 from worker.kafka.snapshot_topic import PARTITION, TIMEOUT_SECONDS, SnapshotTopic
 
-_STALL_SECONDS = 2 * TIMEOUT_SECONDS
-"""How long the topic's next record may take: as long as another stream's transaction may stay open, and more."""
 
-
-def keys_of(admin: KafkaAdminClient, config: Config, stream: str) -> list[bytes]:
-    """Returns the keys of a stream that have a message on the snapshot topic; O(messages of the topic).
+def keys_of(admin: KafkaAdminClient, config: Config, stream: str) -> dict[str, list[bytes]]:
+    """Returns the keys of a stream on the topic of snapshots and on that of rows, by topic; O(records of both).
 
     Raises:
         KafkaError: the brokers do not answer, or a transaction stays open.
     """
-    tp = TopicPartition(config.snapshots.topic, PARTITION)
-    _, end = topics.bounds(admin, tp.topic, [PARTITION])[PARTITION]
-    consumer = KafkaConsumer(
-        **config.kafka.client(),
-        group_id=None,
-        enable_auto_commit=False,
-        isolation_level="read_committed",
-        auto_offset_reset="earliest",
-        allow_auto_create_topics=False,
-    )
-    try:
-        consumer.assign([tp])
-        consumer.seek_to_beginning(tp)
-        there, before, deadline = set[bytes](), -1, 0.0
-        while (position := consumer.position(tp)) < end:
-            if position > before:
-                before, deadline = position, time.monotonic() + _STALL_SECONDS
-            elif time.monotonic() > deadline:
-                raise KafkaTimeoutError(f"{tp}: records between {position} and {end} do not come")
-            for record in consumer.poll(200).get(tp, []):
-                if record.key is not None and record.key.startswith(f"{stream}/".encode()):
-                    (there.discard if record.value is None else there.add)(record.key)
-        return sorted(there)
-    finally:
-        consumer.close(autocommit=False)
+    topic = SnapshotTopic(config.kafka.client(), config.transactional_id(stream), config.snapshots.topic)
+    begins = {config.snapshots.topic: f"{stream}/".encode()}
+    if config.rows.topic is not None:
+        begins[config.rows.topic] = keys.of_rows(stream)
+    return {
+        name: keys.live(topic.consumer, name, start, topics.bounds(admin, name, [PARTITION])[PARTITION])
+        for name, start in begins.items()
+    }
 
 
-def delete_messages(admin: KafkaAdminClient, config: Config, stream: str) -> int:
-    """Deletes a stream's messages of the snapshot topic, all or none; returns how many.
+def delete_messages(admin: KafkaAdminClient, config: Config, stream: str) -> dict[str, int]:
+    """Deletes a stream's messages and rows, all or none; returns how many by topic.
 
     Whoever publishes the stream is fenced off first, so that none is added meanwhile.
 
@@ -59,11 +36,16 @@ def delete_messages(admin: KafkaAdminClient, config: Config, stream: str) -> int
     producer = topic.producer()
     try:
         producer.init_transactions()
-        if keys := keys_of(admin, config, stream):
+        found = keys_of(admin, config, stream)
+        if any(found.values()):
             producer.begin_transaction()
-            sent = [producer.send(topic.name, value=None, key=key, partition=PARTITION) for key in keys]
+            sent = [
+                producer.send(name, value=None, key=key, partition=PARTITION)
+                for name, there in found.items()
+                for key in there
+            ]
             quirks.commit_transaction(producer, sent, TIMEOUT_SECONDS)
-        return len(keys)
+        return {name: len(there) for name, there in found.items()}
     finally:
         quirks.drop(producer)
 

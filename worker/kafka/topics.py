@@ -1,9 +1,10 @@
 """The topics: what each must be like, what the cluster has, and the making of those that are missing.
 
-Three kinds: a topic of reports per stream, the compacted topic of snapshots, the topic of dead letters. An existing
-topic is never changed here; `worker.check.topics` says what is off about it.
+Four kinds: a topic of reports per stream, the compacted topic of snapshots, that of rows if there is to be one, and the
+topic of dead letters. An existing topic is never changed here; `worker.check.topics` says what is off about it.
 """
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -29,6 +30,8 @@ BROKER_LIMIT = 1_048_588
 
 _RECORD = 512
 """A report's record without the report: frame or JSON around it, key, headers, batch header."""
+_ROW = 2048
+"""A row without its label and its query's name: two times at most 300 bytes of names, numbers, and the batch header."""
 _SEGMENT = 64 << 20
 
 
@@ -124,6 +127,16 @@ def largest_of_snapshots(served: Served, partitions: int) -> int:
     return largest_message(served.stream, served.queries, partitions, named)
 
 
+def largest_of_rows(served: Served) -> int:
+    """Returns an upper bound of the bytes of a stream's longest row, with its key."""
+    names = [query.name for query in served.queries]
+    longest = max((len(json.dumps(text, ensure_ascii=False).encode()) for text in names), default=0)
+    label = max(
+        (len(json.dumps(text, ensure_ascii=False).encode()) for text in served.stream.labels or ()), default=0
+    )
+    return _ROW + 2 * longest + label
+
+
 def clock(served: Served, event_time: bool) -> dict[str, str]:
     """Returns the settings of a topic of reports that say whose clock its records have their time from.
 
@@ -176,8 +189,21 @@ def specs(config: Config, partitions: int, event_time: bool = False) -> list[Top
             },
         )
     )
+    if config.rows.topic is not None:
+        needed.append(TopicSpec(config.rows.topic, "rows", 1, _of_rows(config)))
     needed.append(TopicSpec(config.dead_letters.topic, "dead letters", 1, {"cleanup.policy": "delete"}))
     return needed
+
+
+def _of_rows(config: Config) -> dict[str, str]:
+    """Returns the settings of the topic of rows, which databases follow."""
+    return {
+        "cleanup.policy": "compact",
+        # who reads it may be away for a week and still learns what is deleted
+        "delete.retention.ms": str(7 * 24 * HOUR_MS),
+        "segment.ms": str(HOUR_MS // 6),
+        "min.cleanable.dirty.ratio": "0.1",
+    } | _room(max(largest_of_rows(served) for served in config.streams))
 
 
 def _room(largest: int) -> dict[str, str]:

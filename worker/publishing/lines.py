@@ -12,10 +12,7 @@ from ldp.snapshot import Line, Period
 from worker.counting import windows
 from worker.counting.head import Head
 from worker.counting.partition import PartitionState
-from worker.counting.windows import Window
-
-MOST_AT_ONCE = 32
-"""How many windows of a name become final in one snapshot, which is one transaction; the others follow in the next."""
+from worker.counting.windows import MOST_AT_ONCE, Window
 
 
 @dataclass(frozen=True)
@@ -159,7 +156,7 @@ def complete(start: int, end: int, states: Mapping[int, PartitionState]) -> bool
 
 
 def kept(
-    lines: Mapping[str, Line], published: Sequence[Period], retain: int | None
+    lines: Mapping[str, Line], published: Sequence[Period], retain: int | None, most: int | None = None
 ) -> tuple[dict[str, Line], list[Period]]:
     """Brings up to date which windows are on the topic.
 
@@ -168,6 +165,7 @@ def kept(
         published: the windows that go there with it.
         retain: for how long after the newest line a window stays, in milliseconds; None for ever, and then nothing is
             noted.
+        most: how many windows of a name are deleted at once, the oldest first; None for all.
 
     Returns:
         The lines with their starts; and the windows whose messages are to be deleted.
@@ -181,7 +179,7 @@ def kept(
         starts = sorted(
             {*line.starts, *(p.start for p in published if p.name == name and p.start is not None)}
         )
-        old = [start for start in starts if start + length + retain <= newest]
+        old = [start for start in starts if start + length + retain <= newest][:most]
         gone += [Period(name, start, start + length, final=True) for start in old]
         after[name] = Line(line.closed, line.bounded, tuple(start for start in starts if start not in old))
     return after, gone

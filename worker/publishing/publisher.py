@@ -15,7 +15,7 @@ from uuid import uuid4
 import ldp
 from ldp import snapshot
 from ldp.query import Query
-from ldp.snapshot import Cut, Line, Message, Period, Snapshot
+from ldp.snapshot import Cut, Line, Message, Period, Row, Snapshot
 from worker.counting.head import Head, foreign, named
 from worker.counting.partition import Cell
 from worker.counting.ports import Cuts, Events, Outbox, StateLost, Unavailable
@@ -23,6 +23,7 @@ from worker.publishing import cuts, lines
 from worker.publishing.cuts import StoredCut
 from worker.publishing.lines import Due, Lines
 from worker.publishing.recommender import Recommender
+from worker.publishing.rows import RowTopic
 
 Written = tuple[frozenset[tuple[int, str, str]], bool]
 
@@ -53,6 +54,7 @@ class Publisher:
         idle_after: for how many seconds a partition stands still before it is called idle.
         retain: for how long after the newest line the messages of a window stay, in milliseconds; None for ever.
         clock: seconds.
+        rows: the topic of rows; None for none.
     """
 
     def __init__(
@@ -71,12 +73,14 @@ class Publisher:
         idle_after: float = IDLE_SECONDS,
         retain: int | None = None,
         clock: Callable[[], float] = time.monotonic,
+        rows: RowTopic | None = None,
     ) -> None:
         self._stream, self._queries, self._level = stream, queries, level
         self._cuts, self._outbox = cuts, outbox
         self._fewest_new, self._recommender = fewest_new, recommender
         self._partitions, self._uncounted, self._epoch = partitions, uncounted, epoch
         self._events = events
+        self._rows = RowTopic(stream.name) if rows is None else rows
         self._head: Head | None = None
         self._taken_over: float | None = None
         self._warned: Sequence[int] = ()
@@ -202,7 +206,7 @@ class Publisher:
         changed = reports != head.reports or cut.gaps != head.gaps
         if changed and abs(reports - head.reports) < self._fewest_new:
             return admits
-        if self._recommender.methods != self._methods:
+        if self._recommender.methods != self._methods or not self._rows.is_said(head):
             return True
         said = head.offsets, head.gaps, head.uncounted, head.rules, head.floors, _closed(head.lines)
         return (cut.offsets, cut.gaps, cut.uncounted, cut.rules, cut.floors, _closed(cut.lines)) != said
@@ -238,16 +242,18 @@ class Publisher:
         assert self._head is not None
         stream, sequence, unique = self._stream, self._head.sequence + 1, uuid4().hex
         if reports < max(1, self._fewest_new):  # so early that only partitions are admitted
-            cut = replace(cut, lines=self._head.lines)
+            cut = replace(cut, lines=self._head.lines, rows=self._rows.carried(self._head))
             taken = snapshot.announce(stream, cut, sequence, named(lineage), unique)
             self._send(lineage, taken, snapshot.encode(taken))
             return
         due = [] if planned is None else self._due(planned, stored)
-        after, gone = lines.kept(cut.lines, [one.period for one in due], self._retain)
+        periods = [one.period for one in due]
+        after, gone = lines.kept(cut.lines, periods, self._retain, self._rows.most_windows)
+        plan = self._rows.plan(self._head, after, periods, self._retain, self._outbox.rows)
         take = partial(
             snapshot.take,
             stream,
-            cut=replace(cut, lines=after),
+            cut=replace(cut, lines=after, rows=plan.rows),
             sequence=sequence,
             queries=self._queries,
             level=self._level,
@@ -257,14 +263,17 @@ class Publisher:
         # Step 5.
         estimate = self._estimate(stored.total(stream))
         taken = take(estimate=estimate, recommended=self._recommender.latest)
-        messages = snapshot.encode(taken)
+        messages, rows = snapshot.encode(taken), [*plan.of(taken), *plan.stale]
         for one in due:
             part = self._estimate(stored.total(stream, one.period.start, one.period.end))
             whole = one.complete and not cut.uncounted
-            messages += snapshot.encode_window(take(estimate=part, window=one.period, complete=whole))
+            of_window = take(estimate=part, window=one.period, complete=whole)
+            messages += snapshot.encode_window(of_window)
+            rows += plan.of(of_window)
         for period in gone:
             messages += snapshot.delete_window(taken, period)
-        if self._send(lineage, taken, messages):
+            rows += plan.deleted(period)
+        if self._send(lineage, taken, messages, rows):
             self._written |= {one.period: _written(stored, one) for one in due}
             self._methods = {name: found.method for name, found in taken.recommended.items()}
             self._events.published(taken, ldp.query.sum_deviation(estimate))
@@ -280,13 +289,15 @@ class Publisher:
         oracle = self._stream.oracle
         return oracle.estimate(oracle.support(counts.state), counts.reports)
 
-    def _send(self, lineage: str, taken: Snapshot, messages: Sequence[Message]) -> bool:
+    def _send(
+        self, lineage: str, taken: Snapshot, messages: Sequence[Message], rows: Sequence[Row] = ()
+    ) -> bool:
         """Sends a snapshot, if this worker still is the one to; returns whether it did."""
         # Step 6.
         if self._owns() != lineage:
             return False
         # Steps 7 to 9 are the outbox's.
-        self._outbox.publish(taken.sequence, messages)
+        self._outbox.publish(taken.sequence, messages, rows)
         # Step 10.
         self._taken_over = None
         self._head = Head.of(taken)

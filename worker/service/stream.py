@@ -24,6 +24,7 @@ from worker.observe.metrics import Metrics
 from worker.observe.progress import Progress, Step
 from worker.publishing.publisher import Publisher
 from worker.publishing.recommender import Recommender
+from worker.publishing.rows import RowTopic
 from worker.redis import reaching
 from worker.redis.connecting import Client
 from worker.service.commits import Commits
@@ -121,7 +122,7 @@ class StreamWorker:
         log, dead_letters = connected
         kafka_group = KafkaGroup(partial(topics.connect, settings), group, self._served.topic)
         snapshots = SnapshotTopic(settings, config.transactional_id(stream.name), config.snapshots.topic)
-        outbox = KafkaOutbox(snapshots, stream)
+        outbox = KafkaOutbox(snapshots, stream, rows=config.rows.topic)
         with contextlib.ExitStack() as ending:
             # the last is closed first
             for close in (log.close, dead_letters.close, kafka_group.close, outbox.close):
@@ -187,6 +188,7 @@ class StreamWorker:
             self._events,
             self._served.idle_after,
             self._served.retain,
+            rows=RowTopic(stream.name, self._config.rows.topic, self._config.slots(self._served)),
         )
 
     def _loop(self, log: KafkaLog, ownership: Ownership, commits: Commits) -> Loop:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ldp.frames import VERDICTS
-from ldp.snapshot import Message
+from ldp.snapshot import Message, Row
 from tests.faults.memory.windows import shape
 from tests.faults.memory.world import Counted, World
 from worker.counting import layout
@@ -96,7 +96,11 @@ class MemoryOutbox:
             raise Unavailable("a transaction is open")
         return world.heads[-1] if world.heads else Head()
 
-    def publish(self, sequence: int, messages: Sequence[Message]) -> None:
+    def rows(self) -> list[bytes]:
+        raise NotImplementedError("no process of this world writes rows")
+
+    def publish(self, sequence: int, messages: Sequence[Message], rows: Sequence[Row] = ()) -> None:
+        assert not rows
         fence, head = self.fence, json.loads(messages[0].body)
 
         def send() -> None:

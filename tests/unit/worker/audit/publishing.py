@@ -72,9 +72,10 @@ class World:
             Partition(self.rng, log(self.rng, LENGTH, stream), terms, changes, stream) for _ in range(2)
         ]
         self.queries = (SetQuery("some", (0, 2)), TopQuery("most", 2)) if queries else ()
+        self.rows_there = {}
         self.publisher = self.publisher_of(retain)
 
-    def publisher_of(self, retain):
+    def publisher_of(self, retain, rows=None):
         silence = cast(Events, Silence())
         return Publisher(
             self.stream,
@@ -89,6 +90,7 @@ class World:
             Recommender(self.stream, (), 0.0, silence),
             silence,
             retain=retain,
+            rows=rows,
         )
 
     # what a publisher reads, and where it publishes
@@ -102,8 +104,13 @@ class World:
     def open(self):
         return Head.parse(head) if (head := self.head()) else Head()
 
-    def publish(self, sequence, messages):
+    def publish(self, sequence, messages, rows=()):
         self.topic += [Sent(each.key, dict(each.headers(sequence)), each.body) for each in messages]
+        self.rows_there |= {row.key: row.value for row in rows}
+        self.rows_there = {key: value for key, value in self.rows_there.items() if value}
+
+    def rows(self):
+        return list(self.rows_there)
 
     def close(self):
         pass

@@ -1,0 +1,194 @@
+"""Rows: what a snapshot says as flat records, one for each value and each query's answer, for tables of databases.
+
+A row's key is its place: stream, window, method, query and rank. The values have the ranks of their estimates by Base,
+which are the same under every method (`ldp.query.top`): so a value that comes to the top takes the place of the one
+that leaves it, and the places of a window are known without a look at what stands there. Types and names are those of
+``row-key.connect.json`` and ``row-value.connect.json`` beside this file, which sinks of Kafka Connect take as they are.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import orjson
+
+from ldp.consistency import METHODS
+from ldp.query import Query, TopQuery
+from ldp.snapshot.contents import Body, Period, Slots, Snapshot
+
+VALUES = ""
+"""The `query` of rows that answer none: they are the domain's values."""
+
+
+class RowKey(NamedTuple):
+    """Where a row stands.
+
+    Attributes:
+        stream: the stream's name.
+        window_name: of the windows as they are configured; `all` for all time.
+        window_start: the window's first millisecond; 0 for all time.
+        method: the method's name.
+        query: the query's name, or `VALUES`.
+        rank: 1 for the most frequent value by Base, or for a set, and so on.
+    """
+
+    stream: str
+    window_name: str
+    window_start: int
+    method: str
+    query: str
+    rank: int
+
+    def encode(self) -> bytes:
+        """Returns the key as it is on the topic, always the same bytes.
+
+        Example:
+            >>> RowKey("colours", "all", 0, "base", "", 1).encode()
+            b'{"stream":"colours","window_name":"all","window_start":0,"method":"base","query":"","rank":1}'
+        """
+        return orjson.dumps(self._asdict())
+
+    @classmethod
+    def parse(cls, key: bytes) -> "RowKey":
+        """Reads a key.
+
+        Raises:
+            ValueError: it is none.
+        """
+        said = orjson.loads(key)
+        if not isinstance(said, Mapping) or tuple(said) != cls._fields:
+            raise ValueError(f"the key of a row has the fields {', '.join(cls._fields)}; this one has others")
+        return cls(**said)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A record of the topic of rows.
+
+    Attributes:
+        key: where it stands.
+        value: what stands there; empty for a tombstone, which deletes it.
+    """
+
+    key: bytes
+    value: bytes
+
+
+def slots(methods: Sequence[str], top: int, queries: Iterable[Query], domain_size: int) -> Slots:
+    """Returns which rows each window of a stream has.
+
+    Args:
+        methods: whose answers.
+        top: how many of the most frequent values; all where the domain has no more.
+        queries: each of which is answered.
+        domain_size: how many values there are.
+
+    Raises:
+        ValueError: no method, or one that is not known, or one twice; no value.
+
+    Example:
+        >>> slots(["base"], 100, [TopQuery("most", 2)], domain_size=3)
+        Slots(methods=('base',), ranks={'': 3, 'most': 2})
+    """
+    if not methods or not METHODS.keys() >= set(methods) or len(set(methods)) < len(methods):
+        raise ValueError(
+            f"methods are {', '.join(methods) or 'none'}; allowed is each once of {', '.join(METHODS)}"
+        )
+    if top < 1:
+        raise ValueError(f"top is {top}; at least 1 is needed")
+    asked = {query.name: query.k if isinstance(query, TopQuery) else 1 for query in queries}
+    return Slots(tuple(methods), {VALUES: min(top, domain_size)} | asked)
+
+
+def keys(stream: str, window: Period, places: Slots) -> Iterator[RowKey]:
+    """Yields the keys of all rows that a window can have; O(rows)."""
+    for method in places.methods:
+        for query, ranks in places.ranks.items():
+            for rank in range(1, ranks + 1):
+                yield RowKey(stream, window.name, window.start or 0, method, query, rank)
+
+
+def encode_rows(snapshot: Snapshot, places: Slots) -> list[Row]:
+    """Returns the rows of a snapshot, of all time or of a window; O(d log d), and about 3 µs a row.
+
+    Args:
+        snapshot: what to write, Base among its methods.
+        places: of which methods, and how many.
+
+    Raises:
+        KeyError: the snapshot lacks Base, or one of the methods.
+
+    Example:
+        >>> import ldp
+        >>> from ldp.snapshot import Cut, take
+        >>> stream = ldp.Stream("colours", ldp.GRR(epsilon="1", domain_size=3), labels=("red", "green", "blue"))
+        >>> taken = take(stream, stream.oracle.estimate(np.array([20, 50, 30]), n=100), Cut({0: 100}, {}), sequence=1)
+        >>> row, _ = encode_rows(taken, slots(["norm-sub"], 2, [], 3))
+        >>> said = orjson.loads(row.value)
+        >>> said["rank"], said["value"], said["label"], round(said["estimate"], 3), said["n"]
+        (1, 1, 'green', 0.775, 100)
+    """
+    window = snapshot.window
+    shared = {
+        "window_end": window.end,
+        "n": snapshot.reports,
+        "sequence": snapshot.sequence,
+        "final": window.final,
+        "complete": snapshot.complete,
+    }
+    most = places.ranks[VALUES]
+    order = np.argsort(-snapshot.bodies["base"].frequencies, kind="stable")[:most].tolist()
+    rows = []
+    for method in places.methods:
+        for query, rank, value, estimate, low, high in _answers(snapshot.bodies[method], order):
+            key = RowKey(snapshot.stream, window.name, window.start or 0, method, query, rank)
+            label = None if value is None or snapshot.labels is None else snapshot.labels[value]
+            own = {"value": value, "label": label, "estimate": estimate, "low": low, "high": high}
+            rows.append(Row(key.encode(), orjson.dumps(key._asdict() | own | shared)))
+    return rows
+
+
+_Answer = tuple[str, int, int | None, float, float | None, float | None]
+"""Query, rank, value, estimate and the ends of its interval."""
+
+
+def _answers(body: Body, order: Sequence[int]) -> Iterator[_Answer]:
+    """Yields what a method says: of the values in an order, of each set, and of the most frequent ones."""
+    low, high = (None, None) if body.low is None or body.high is None else (body.low[order], body.high[order])
+    yield from _ranked(VALUES, order, body.frequencies[order], low, high)
+    for answer in body.sets:
+        yield answer.query.name, 1, None, answer.frequency, answer.low, answer.high
+    for most in body.tops:
+        yield from _ranked(most.query.name, most.values.tolist(), most.frequencies, most.low, most.high)
+
+
+def _ranked(
+    query: str,
+    values: Sequence[int],
+    estimates: np.ndarray,
+    low: np.ndarray | None,
+    high: np.ndarray | None,
+) -> Iterator[_Answer]:
+    none = [None] * len(values)
+    ends = none if low is None else low.tolist(), none if high is None else high.tolist()
+    for i, (value, estimate, *between) in enumerate(zip(values, estimates.tolist(), *ends, strict=True)):
+        yield query, i + 1, value, estimate, *between
+
+
+def delete_rows(stream: str, window: Period, places: Slots, but: Slots | None = None) -> list[Row]:
+    """Returns the tombstones of the rows of a window.
+
+    Args:
+        stream: the stream's name.
+        window: which.
+        places: the rows that there can be.
+        but: those that stay.
+
+    Example:
+        >>> places, fewer = Slots(("base",), {"": 2}), Slots(("base",), {"": 1})
+        >>> [RowKey.parse(row.key).rank for row in delete_rows("colours", Period(), places, but=fewer)]
+        [2]
+    """
+    stay = set() if but is None else set(keys(stream, window, but))
+    return [Row(key.encode(), b"") for key in keys(stream, window, places) if key not in stay]

@@ -1,0 +1,171 @@
+"""Rows: flat records of a snapshot say what its messages say, by another reading; and sinks know their types."""
+
+import json
+from importlib.resources import files
+
+import numpy as np
+import pytest
+
+import ldp
+from ldp.consistency import METHODS
+from ldp.query import SetQuery, TopQuery
+from ldp.snapshot import (
+    Cut,
+    Period,
+    RowKey,
+    Rows,
+    Slots,
+    assemble,
+    delete_rows,
+    encode,
+    encode_rows,
+    encode_window,
+    slots,
+    take,
+)
+
+LABELS = ("red", "green", 'a "quoted" / 🟣 one', "Grün, grau", "blue")
+WINDOW = Period("1h", 7_200_000, 10_800_000, final=True)
+QUERIES = (SetQuery("warm", (0, 2)), TopQuery("most", 2))
+KEY, VALUE = (
+    json.loads(files("ldp.snapshot").joinpath(f"row-{part}.connect.json").read_text())
+    for part in ("key", "value")
+)
+TYPES = {"string": str, "int32": int, "int64": int, "double": float, "boolean": bool}
+
+
+def taken(window=None, labels=LABELS, counts=(30, 50, 10, 50, 60), queries=QUERIES, d=5):
+    stream = ldp.Stream("colours", ldp.GRR(epsilon="1", domain_size=d), labels=labels)
+    estimate = stream.oracle.estimate(np.array(counts), n=sum(counts))
+    more = {} if window is None else {"window": window}
+    return take(stream, estimate, Cut({0: 9}, {0: [(1, 2)]}), sequence=7, queries=queries, **more)
+
+
+def reread(messages, methods, top):
+    """What rows there should be, read from the messages' JSON: key's columns -> the others."""
+    expected = {}
+    bodies = {m.key.rsplit("/", 1)[1]: json.loads(m.body) for m in messages if m.key.count("/") > 1}
+    base = bodies["base"]
+    order = sorted(range(len(base["frequencies"])), key=lambda v: (-base["frequencies"][v], v))[:top]
+    labels = next((json.loads(m.body)["labels"] for m in messages if m.key.endswith("/domain")), None)
+    for method in methods:
+        body = bodies[method]
+        window = body["window"]
+        milli = {
+            end: 0 if window[end] is None else round(np.datetime64(window[end][:-1], "ms").astype(int).item())
+            for end in ("start", "end")
+        }
+        where = ("colours", window["name"], milli["start"], method)
+        shared = {
+            "n": body["reports"],
+            "sequence": body["sequence"],
+            "final": window["final"],
+            "complete": body["complete"],
+            "window_end": milli["end"] or None,
+        }
+
+        def row(value, estimate, low, high, shared=shared):
+            label = labels[value] if labels and value is not None else None
+            return {"value": value, "label": label, "estimate": estimate, "low": low, "high": high} | shared
+
+        def end(said, which, i):
+            return said[which][i] if which in said else None
+
+        for rank, v in enumerate(order, 1):
+            expected[*where, "", rank] = row(
+                v, body["frequencies"][v], end(body, "low", v), end(body, "high", v)
+            )
+        for said in body["queries"]:
+            expected[*where, said["name"], 1] = row(
+                None, said["frequency"], said.get("low"), said.get("high")
+            )
+        for said in body["top"]:
+            for i, v in enumerate(said["values"]):
+                expected[*where, said["name"], i + 1] = row(
+                    v, said["frequencies"][i], end(said, "low", i), end(said, "high", i)
+                )
+    return expected
+
+
+def flat(rows):
+    """Rows as a reader sees them, the key's columns apart."""
+    read = [(json.loads(row.key), json.loads(row.value)) for row in rows]
+    assert all(value | key == value for key, value in read), "a value says another key"
+    names = [column["field"] for column in KEY["fields"]]
+    assert len({row.key for row in rows}) == len(rows)
+    return {
+        tuple(key.values()): {name: one for name, one in value.items() if name not in names}
+        for key, value in read
+    }
+
+
+@pytest.mark.parametrize("top", [1, 3, 5, 100])
+@pytest.mark.parametrize("window", [None, WINDOW])
+def test_rows_say_what_the_messages_say(top, window):
+    snapshot = taken(window)
+    messages = encode(snapshot) if window is None else [*encode(taken()), *encode_window(snapshot)]
+    if window is not None:  # the labels are the stream's
+        messages = [m for m in messages if m.window == window or m.key.endswith("/domain")]
+    methods = ["norm-sub", "base", "post-pos"]
+    rows = encode_rows(snapshot, slots(methods, top, QUERIES, 5))
+    assert flat(rows) == reread(messages, methods, top)
+
+
+def test_rows_of_all_methods_of_a_large_domain_without_labels():
+    d = 9000  # in chunks beside the bodies
+    rng = np.random.default_rng(5)
+    snapshot = taken(labels=None, counts=rng.poisson(50, d).tolist(), queries=(), d=d)
+    rows = flat(encode_rows(snapshot, slots(list(METHODS), 50, (), d)))
+    assert len(rows) == 50 * len(METHODS)
+    base = snapshot.bodies["base"].frequencies
+    order = sorted(range(d), key=lambda v: (-base[v], v))
+    for (_, name, start, method, query, rank), row in rows.items():
+        assert (name, start, query, row["label"]) == ("all", 0, "", None)
+        assert row["value"] == order[rank - 1]
+        assert row["estimate"] == snapshot.bodies[method].frequencies[row["value"]]
+
+
+@pytest.mark.parametrize("window", [None, WINDOW])
+@pytest.mark.parametrize("labels", [None, LABELS])
+def test_rows_have_the_columns_and_types_of_the_schemas(window, labels):
+    rows = encode_rows(taken(window, labels), slots(list(METHODS), 5, QUERIES, 5))
+    for said, schema in [
+        (json.loads(text), schema) for row in rows for text, schema in ((row.key, KEY), (row.value, VALUE))
+    ]:
+        assert list(said) == [column["field"] for column in schema["fields"]] or schema is VALUE
+        assert {*said} == {column["field"] for column in schema["fields"]}
+        for column in schema["fields"]:
+            one = said[column["field"]]
+            assert type(one) is TYPES[column["type"]] or (one is None and column["optional"]), column
+
+
+def test_tombstones_are_of_exactly_the_rows():
+    snapshot, places = taken(WINDOW), slots(["base", "norm"], 3, QUERIES, 5)
+    rows, gone = encode_rows(snapshot, places), delete_rows("colours", WINDOW, places)
+    assert {row.key for row in rows} == {row.key for row in gone}
+    assert {row.value for row in gone} == {b""}
+    fewer = slots(["norm"], 2, QUERIES[:1], 5)
+    left = {row.key for row in rows} - {row.key for row in delete_rows("colours", WINDOW, places, but=fewer)}
+    assert left == {row.key for row in encode_rows(taken(WINDOW, queries=QUERIES[:1]), fewer)}
+
+
+def test_a_head_says_what_rows_there_can_be():
+    said = Rows("ldp-rows", Slots(("base",), {"": 3}), Slots(("norm",), {"": 9, "warm": 1}), until=5)
+    for rows in (None, said, Rows("ldp-rows", Slots(("base",), {"": 3}))):
+        snapshot = taken()
+        object.__setattr__(snapshot.cut, "rows", rows)
+        topic = {part.key: (dict(part.headers(7)), part.body) for part in encode(snapshot)}
+        assert assemble("colours", topic).cut.rows == rows
+        assert assemble("colours", topic) == snapshot
+
+
+@pytest.mark.parametrize("methods", [[], ["base", "base"], ["bass"]])
+def test_methods_that_cannot_be_had_are_named(methods):
+    with pytest.raises(ValueError, match="allowed is each once of base, base-pos"):
+        slots(methods, 3, (), 5)
+
+
+@pytest.mark.parametrize("key", [b"[]", b'{"stream": "s"}', b"colours/head", b'"text"'])
+def test_a_key_that_is_none_is_refused(key):
+    with pytest.raises(ValueError):
+        RowKey.parse(key)

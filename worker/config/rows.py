@@ -1,0 +1,77 @@
+"""Rows: what is wanted on the topic of rows, and what it costs; the absurd is refused with its numbers."""
+
+from dataclasses import dataclass
+
+from ldp.snapshot import Slots, slots
+from worker.config.faults import ConfigError
+from worker.config.schema import Rows
+from worker.config.streams import Served
+from worker.counting.windows import MOST_AT_ONCE
+
+MOST_AT_ONCE_ROWS = 100_000
+"""Rows of a snapshot: they are one transaction, which may take half a minute."""
+MOST_ROWS = 5_000_000
+"""Rows of a stream on the topic: whoever begins to write rows reads them once."""
+
+
+@dataclass(frozen=True)
+class RowCost:
+    """What the rows of a stream cost, at most.
+
+    Attributes:
+        window: rows of a window, and of all time.
+        snapshot: rows of one snapshot: of all time, of open windows, and of those that become final at once.
+        topic: rows on the topic; None where windows stay there for ever.
+    """
+
+    window: int
+    snapshot: int
+    topic: int | None
+
+
+def slots_of(table: Rows, served: Served) -> Slots | None:
+    """Returns which rows each window of a stream has; None where there are none."""
+    if table.topic is None:
+        return None
+    return slots(table.methods, table.top, served.queries, served.stream.oracle.domain_size)
+
+
+def row_cost(places: Slots, served: Served) -> RowCost:
+    """Returns what the rows of a stream cost.
+
+    Example:
+        >>> import ldp
+        >>> served = Served(ldp.Stream("s", ldp.GRR(epsilon="1", domain_size=1024)), "reports")
+        >>> row_cost(Slots(("base", "norm-sub"), {"": 100}), served)
+        RowCost(window=200, snapshot=200, topic=200)
+    """
+    window, windows = len(places.methods) * sum(places.ranks.values()), served.cost
+    if windows is None:
+        return RowCost(window, window, window)
+    snapshot = window * (1 + windows.open + MOST_AT_ONCE * len(windows.open_of))
+    return RowCost(
+        window, snapshot, None if windows.kept is None else window * (1 + windows.open + windows.kept)
+    )
+
+
+def refuse_absurd_rows(table: Rows, served: Served) -> None:
+    """Sees that the rows of a stream can be had.
+
+    Raises:
+        ConfigError: they cost more than any worker should; says how much.
+    """
+    if (places := slots_of(table, served)) is None:
+        return
+    found, name = row_cost(places, served), served.stream.name
+    less = "set rows.top lower, or name fewer methods"
+    if found.snapshot > MOST_AT_ONCE_ROWS:
+        why = f"one snapshot of stream {name} could have {found.snapshot:,} rows, {found.window:,} a window"
+        raise ConfigError(
+            f"rows.top: {table.top} given; {why}, and at most {MOST_AT_ONCE_ROWS:,} are allowed; {less}"
+        )
+    if found.topic is not None and found.topic > MOST_ROWS:
+        why = f"stream {name} could have {found.topic:,} rows on the topic, {found.window:,} a window"
+        raise ConfigError(
+            f"rows.top: {table.top} given; {why}, and at most {MOST_ROWS:,} are allowed; {less}, or retain windows for"
+            " less long"
+        )

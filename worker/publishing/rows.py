@@ -1,0 +1,152 @@
+"""Rows out: which records go to the topic of rows with a snapshot, and which go from there.
+
+Nobody reads that topic to publish: the head says which rows a window can have there, so that whoever publishes next can
+delete them with their window, whatever configuration wrote them. Only where the head says nothing of the topic, since
+rows are new or were not written for a while, the topic itself is read once.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from operator import or_
+
+from ldp.snapshot import ALL_TIME, Line, Period, Row, RowKey, Rows, Slots, Snapshot, delete_rows, encode_rows
+from worker.counting import windows
+from worker.counting.head import Head
+
+MOST_DELETED = 50_000
+"""How many rows one snapshot deletes, which is one transaction; the others follow in the next."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What becomes of a stream's rows with its next snapshot.
+
+    Attributes:
+        stream: the stream's name.
+        slots: the rows that each window gets; None for none.
+        rows: what the next head says of them, if anything.
+        leaving: rows of all time that are no longer written.
+        older: rows of windows that are no longer written, with the windows that can have them ending at `until`.
+        until: in milliseconds.
+        stale: rows on the topic of windows that are gone.
+    """
+
+    stream: str
+    slots: Slots | None = None
+    rows: Rows | None = None
+    leaving: Slots | None = None
+    older: Slots | None = None
+    until: int = 0
+    stale: Sequence[Row] = ()
+
+    def of(self, snapshot: Snapshot) -> list[Row]:
+        """Returns the rows of a snapshot, of all time or of a window, and tombstones for those that it has no more."""
+        if self.slots is None:
+            return []
+        gone = self.leaving if snapshot.window.start is None else self._older(snapshot.window)
+        rows = encode_rows(snapshot, self.slots)
+        return (
+            rows if gone is None else rows + delete_rows(self.stream, snapshot.window, gone, but=self.slots)
+        )
+
+    def deleted(self, window: Period) -> list[Row]:
+        """Returns the tombstones of all rows that a window can have."""
+        if self.slots is None:
+            return []
+        older = self._older(window)
+        return delete_rows(self.stream, window, self.slots if older is None else self.slots | older)
+
+    def _older(self, window: Period) -> Slots | None:
+        return self.older if window.end is not None and window.end <= self.until else None
+
+
+class RowTopic:
+    """The topic of rows, as one stream writes it; see `Plan` for what goes there.
+
+    Args:
+        stream: the stream's name.
+        topic: its name; None where no rows are written.
+        slots: the rows of each window.
+    """
+
+    def __init__(self, stream: str, topic: str | None = None, slots: Slots | None = None) -> None:
+        self._stream, self._topic, self._slots = stream, topic, slots
+
+    def is_said(self, head: Head) -> bool:
+        """Returns whether a head says of the rows what the next one would."""
+        said = None if head.rows is None else (head.rows.topic, head.rows.slots)
+        return said == (None if self._topic is None else (self._topic, self._slots))
+
+    def carried(self, head: Head) -> Rows | None:
+        """Returns what a head says that goes without rows."""
+        return None if self._topic is None else head.rows
+
+    @property
+    def most_windows(self) -> int | None:
+        """How many windows of a name one snapshot deletes; None for all."""
+        if self._slots is None:
+            return None
+        return max(1, MOST_DELETED // (len(self._slots.methods) * sum(self._slots.ranks.values())))
+
+    def plan(
+        self,
+        head: Head,
+        lines: Mapping[str, Line],
+        due: Iterable[Period],
+        retain: int | None,
+        there: Callable[[], Iterable[bytes]],
+    ) -> Plan:
+        """Returns what becomes of the rows; O(windows that the head lists), and where it has to, the topic's reading.
+
+        Args:
+            head: what was published.
+            lines: of the next head, with the starts that are on the topic of snapshots then.
+            due: the windows that are published with it.
+            retain: for how long after the newest line a window stays, in milliseconds; None for ever.
+            there: returns the keys of the stream's rows on the topic.
+        """
+        if self._topic is None or self._slots is None:
+            return Plan(self._stream)
+        listed = [
+            Period(name, start, start + windows.parse(name).length)
+            for name, line in lines.items()
+            for start in line.starts
+        ]
+        ends = max((period.end or 0 for period in (*listed, *due)), default=0)
+        plan, said = Plan(self._stream, self._slots), head.rows
+        if said is None or said.topic != self._topic:
+            newest = max((line.closed for line in lines.values()), default=0)
+            plan = self._found(there(), {*listed}, -1 if retain is None else newest - retain, ends)
+        elif said.slots != self._slots:
+            older = said.slots if said.older is None else said.slots | said.older
+            plan = replace(plan, leaving=said.slots, older=older, until=ends)
+        else:
+            plan = replace(plan, older=said.older, until=said.until)
+        # once none of their windows is there or open, the older rows are history
+        needed = any((period.end or 0) <= plan.until for period in listed) or any(
+            line.closed < plan.until for line in lines.values()
+        )
+        kept = (plan.older, plan.until) if plan.older is not None and needed else (None, 0)
+        more = len(plan.stale) > MOST_DELETED  # then the next one reads again
+        rows = None if more else Rows(self._topic, self._slots, *kept)
+        return replace(plan, rows=rows, stale=plan.stale[:MOST_DELETED])
+
+    def _found(self, there: Iterable[bytes], listed: Collection[Period], gone: int, ends: int) -> Plan:
+        """Returns a plan that goes by what is on the topic: windows that end up to ``gone`` and are not listed, go."""
+        of_all_time, of_windows, stale = list[Slots](), list[Slots](), list[Row]()
+        for encoded in there:
+            try:
+                key = RowKey.parse(encoded)
+                length = 0 if key.window_name == ALL_TIME.name else windows.parse(key.window_name).length
+            except (TypeError, ValueError):
+                continue  # another program's: it is left alone
+            end = key.window_start + length
+            if not length:
+                of_all_time.append(Slots((key.method,), {key.query: key.rank}))
+            elif end <= gone and Period(key.window_name, key.window_start, end) not in listed:
+                stale.append(Row(encoded, b""))
+            else:
+                of_windows.append(Slots((key.method,), {key.query: key.rank}))
+        leaving, older = (reduce(or_, set_) if set_ else None for set_ in (of_all_time, of_windows))
+        return Plan(self._stream, self._slots, None, leaving, older, ends, stale)
