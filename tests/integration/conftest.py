@@ -10,6 +10,7 @@ import pytest
 from deploy.local.secure import Secure
 from deploy.local.services import Services
 from tests.integration.harness import Forked, World
+from tests.integration.harness.postgres import Postgres, started
 from tests.integration.harness.rights import LIMITED, LIMITED_PASSWORD
 from tests.nursery import Nursery
 
@@ -31,6 +32,13 @@ def secure() -> Iterator[Secure]:
     """Services with a listener for each way in, for all tests that want one."""
     with Secure.start(users=dict.fromkeys(LIMITED, LIMITED_PASSWORD)) as secure:
         yield secure
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    """A Postgres, for all tests that want one."""
+    with started() as server:
+        yield server
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from tests.integration.harness import (
     EVENT_TIME,
@@ -28,11 +28,15 @@ from tests.integration.harness import (
     assert_snapshot_topic,
     dead_letters,
     event_time,
+    foreign,
+    rows,
     until,
 )
 from tests.kills.dying import Aim
 from tests.kills.steps import ALONE, DELETED, FINAL, STEPS, Step
 
+ROWS: dict[str, Any] = {"methods": ["norm-sub", "base"], "top": 5}
+"""What goes to the topic of rows, in the same transactions."""
 LAG_SECONDS = 120.0
 """Until when everything that was sent before a kill has to be counted and published."""
 PARTITIONS = 6
@@ -155,7 +159,8 @@ class Ground(World):
 
     def __init__(self, kafka: str, redis_url: str, folder: Path, seed: int) -> None:
         folder.mkdir(parents=True)
-        super().__init__(kafka, redis_url, folder, partitions=PARTITIONS, reports=EVENT_TIME, **WINDOWED)
+        more: dict[str, Any] = {"reports": EVENT_TIME, "rows": ROWS} | WINDOWED
+        super().__init__(kafka, redis_url, folder, partitions=PARTITIONS, **more)
         self._choice = random.Random(seed)
         self._counting: list[Worker] = []
         self._malformed = 0
@@ -246,6 +251,9 @@ class Ground(World):
         assert last.complete
         assert assert_snapshot_topic(self) == last.sequence
         self.published.read(last.sequence)
+        assert self.config.rows.topic
+        found = rows.flat(foreign(self.kafka, self.config.rows.topic))
+        assert found == rows.due(foreign(self.kafka, self.config.snapshots.topic), **ROWS)
         assert len(dead_letters(self, self._malformed, once=False)) == self._malformed
 
 

@@ -3,7 +3,19 @@
 Exit codes: 0 asked to stop, or all is well; 1 a failure; 2 usage or configuration; 3 an audit that could not tell.
 """
 
-from worker.cli import audit, check, create_topics, dead_letters, document, init, remove, run, simulate, watch
+from worker.cli import (
+    audit,
+    check,
+    create_topics,
+    dead_letters,
+    document,
+    init,
+    remove,
+    rows,
+    run,
+    simulate,
+    watch,
+)
 from worker.cli.command import cli
 
 __all__ = [
@@ -16,6 +28,7 @@ __all__ = [
     "init",
     "main",
     "remove",
+    "rows",
     "run",
     "simulate",
     "watch",

@@ -19,7 +19,7 @@ import ldp
 from ldp.snapshot import Message, Row
 from worker.counting.head import Head
 from worker.counting.ports import StateLost, Unavailable
-from worker.kafka import keys, quirks
+from worker.kafka import compacted, quirks
 from worker.kafka.snapshot_topic import PARTITION, TIMEOUT_SECONDS
 
 _CLAIM_SECONDS = 2.0
@@ -117,7 +117,8 @@ class KafkaOutbox:
         try:
             with contextlib.closing(self._topic.admin()) as admin:
                 bounds = self._bounds(admin, self._rows, decided=True, wait_seconds=TIMEOUT_SECONDS)
-            return keys.live(self._topic.consumer, self._rows, keys.of_rows(self._stream.name), bounds)
+            begins = compacted.of_rows(self._stream.name)
+            return compacted.keys(self._topic.consumer, self._rows, begins, *bounds)
         except kafka_errors.KafkaError as error:
             raise Unavailable(f"Kafka: {type(error).__name__}: {error}") from error
 

@@ -4,7 +4,7 @@ from kafka.admin import KafkaAdminClient
 from kafka.errors import GroupIdNotFoundError, KafkaError
 
 from worker.config import Config
-from worker.kafka import keys, quirks, topics
+from worker.kafka import compacted, quirks, topics
 from worker.kafka.snapshot_topic import PARTITION, TIMEOUT_SECONDS, SnapshotTopic
 
 
@@ -17,9 +17,9 @@ def keys_of(admin: KafkaAdminClient, config: Config, stream: str) -> dict[str, l
     topic = SnapshotTopic(config.kafka.client(), config.transactional_id(stream), config.snapshots.topic)
     begins = {config.snapshots.topic: f"{stream}/".encode()}
     if config.rows.topic is not None:
-        begins[config.rows.topic] = keys.of_rows(stream)
+        begins[config.rows.topic] = compacted.of_rows(stream)
     return {
-        name: keys.live(topic.consumer, name, start, topics.bounds(admin, name, [PARTITION])[PARTITION])
+        name: compacted.keys(topic.consumer, name, start, *topics.bounds(admin, name, [PARTITION])[PARTITION])
         for name, start in begins.items()
     }
 

@@ -56,6 +56,7 @@ class World:
         brokers: the bootstrap string of the workers, where it is another one.
         store: keys of the configuration's table of Redis beside the URL and the time-out.
         environ: what workers find in their environment beside all that is none of theirs.
+        rows: keys of the configuration's table of rows beside the topic, where there is to be one.
     """
 
     worker: ClassVar[type[Worker]] = Worker
@@ -75,6 +76,7 @@ class World:
         brokers: str | None = None,
         store: Mapping[str, Any] | None = None,
         environ: Mapping[str, str] | None = None,
+        rows: Mapping[str, Any] | None = None,
         **stream: Any,
     ) -> None:
         self.kafka, self.redis_url, self.folder, self.partitions = kafka, redis_url, folder, partitions
@@ -83,6 +85,7 @@ class World:
         self._store, self.environ = {"timeout_seconds": 2} | dict(store or {}), dict(environ or {})
         self.name = f"s{uuid4().hex[:10]}"
         self._snapshots = snapshots or f"{self.name}-snapshots"
+        self._rows = None if rows is None else {"topic": f"{self.name}-rows"} | dict(rows)
         self._table = {"protocol": "olh", "epsilon": "1", "domain_size": 40} | stream
         self.toml = self.configure("worker")
         self.config = config.load(self.toml, self.environ)
@@ -133,9 +136,8 @@ class World:
     def _delete_topics(self) -> None:
         """A broker that is killed in another test would look through all of them."""
         with contextlib.suppress(KafkaError):
-            self.admin.delete_topics(
-                [self.topic, self.config.dead_letters.topic, self.config.snapshots.topic]
-            )
+            made = [self.topic, self.config.dead_letters.topic, self.config.snapshots.topic]
+            self.admin.delete_topics(made + ([self.config.rows.topic] if self.config.rows.topic else []))
 
     def configure(
         self,
@@ -161,6 +163,7 @@ class World:
             'http = {host = "127.0.0.1", port = 0}',
             f"snapshots = {_toml(output)}",
             f'dead_letters.topic = "{self.name}-dead-letters"',
+            *([f"rows = {_toml(self._rows)}"] if self._rows else []),
         ]
         for table in tables:
             lines += ["[[streams]]", *(f"{key} = {_toml(value)}" for key, value in table.items())]

@@ -1,0 +1,83 @@
+"""Prints the rows, or how a sink of Kafka Connect reads them."""
+
+import json
+from typing import TYPE_CHECKING
+
+import click
+
+from worker.cli.command import command, complain, reach
+
+if TYPE_CHECKING:
+    from worker.config import Config
+
+_CONVERTER = "org.apache.kafka.connect.json.JsonConverter"
+
+
+@command("rows")
+@click.option(
+    "--connect",
+    is_flag=True,
+    help="Print the settings by which a sink of Kafka Connect reads the topic, for a file of properties.",
+)
+def rows(config: "Config", connect: bool) -> int:
+    """Print the rows of all streams that are on rows.topic now, as JSON lines.
+
+    A line is a value of a window, or the answer of a query, by one method; worker/README.md says what its columns are.
+
+    \b
+    ldp-worker rows > rows.jsonl
+    duckdb -c "SELECT label, estimate FROM 'rows.jsonl' WHERE window_name = 'all' AND method = 'base' ORDER BY rank"
+
+    With --connect nothing is read: what is printed are the topic, the converters with their schemas, which need no
+    registry (Kafka Connect 4.2 or newer), and that only what is committed is read.
+    """  # noqa: D301
+    from worker.kafka.rows import RowReader
+    from worker.observe import logs
+
+    if connect:
+        click.echo(settings(config.rows.topic or "ldp-rows"))
+        return 0
+    logs.silence()
+    if config.rows.topic is not None:
+        reach(config, config.rows.topic)
+    with RowReader(config) as reader:
+        newest = reader.read()
+    live = [value for value in newest.values() if value is not None]
+    for value in live:
+        click.echo(value)
+    if not live:
+        complain(f"no row in topic {config.rows.topic}")
+    return 0
+
+
+def settings(topic: str) -> str:
+    """Returns the settings of a sink that say what it reads, a line each.
+
+    Example:
+        >>> for line in settings("ldp-rows").splitlines():
+        ...     print(line[:72])
+        topics=ldp-rows
+        consumer.override.isolation.level=read_committed
+        consumer.override.auto.offset.reset=earliest
+        key.converter=org.apache.kafka.connect.json.JsonConverter
+        key.converter.schemas.enable=true
+        key.converter.schema.content={"type":"struct","name":"ldp.rows.Key","ver
+        value.converter=org.apache.kafka.connect.json.JsonConverter
+        value.converter.schemas.enable=true
+        value.converter.schema.content={"type":"struct","name":"ldp.rows.Value",
+    """
+    from importlib.resources import files
+
+    lines = [
+        f"topics={topic}",
+        "consumer.override.isolation.level=read_committed",
+        "consumer.override.auto.offset.reset=earliest",
+    ]
+    for part in ("key", "value"):
+        text = files("ldp.snapshot").joinpath(f"row-{part}.connect.json").read_text(encoding="utf-8")
+        lines += [
+            f"{part}.converter={_CONVERTER}",
+            f"{part}.converter.schemas.enable=true",
+            f"{part}.converter.schema.content={json.dumps(json.loads(text), separators=(',', ':'))}",
+        ]
+    return "\n".join(lines)
