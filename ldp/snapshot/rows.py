@@ -47,7 +47,17 @@ class RowKey(NamedTuple):
             >>> RowKey("colours", "all", 0, "base", "", 1).encode()
             b'{"stream":"colours","window_name":"all","window_start":0,"method":"base","query":"","rank":1}'
         """
-        return orjson.dumps(self._asdict())
+        stream, window_name, window_start, method, query, rank = self
+        return orjson.dumps(
+            {
+                "stream": stream,
+                "window_name": window_name,
+                "window_start": window_start,
+                "method": method,
+                "query": query,
+                "rank": rank,
+            }
+        )
 
     @classmethod
     def parse(cls, key: bytes) -> "RowKey":
@@ -110,7 +120,7 @@ def keys(stream: str, window: Period, places: Slots) -> Iterator[RowKey]:
 
 
 def encode_rows(snapshot: Snapshot, places: Slots) -> list[Row]:
-    """Returns the rows of a snapshot, of all time or of a window; O(d log d), and about 3 µs a row.
+    """Returns the rows of a snapshot, of all time or of a window; O(d log d + rows).
 
     Args:
         snapshot: what to write, Base among its methods.
@@ -142,10 +152,11 @@ def encode_rows(snapshot: Snapshot, places: Slots) -> list[Row]:
     rows = []
     for method in places.methods:
         for query, rank, value, estimate, low, high in _answers(snapshot.bodies[method], order):
-            key = RowKey(snapshot.stream, window.name, window.start or 0, method, query, rank)
+            key = RowKey(snapshot.stream, window.name, window.start or 0, method, query, rank).encode()
             label = None if value is None or snapshot.labels is None else snapshot.labels[value]
             own = {"value": value, "label": label, "estimate": estimate, "low": low, "high": high}
-            rows.append(Row(key.encode(), orjson.dumps(key._asdict() | own | shared)))
+            # the key's columns, and then the others
+            rows.append(Row(key, key[:-1] + b"," + orjson.dumps(own | shared)[1:]))
     return rows
 
 

@@ -8,14 +8,17 @@ import threading
 from datetime import datetime
 
 import pytest
+from click.testing import CliRunner
 
 from deploy.local.workers import ROOT
-from tests.integration.harness import foreign
+from tests.integration.harness import World, foreign, until
+from tests.integration.harness.connect import sink
 from tests.integration.harness.postgres import rows as select
-from tests.integration.harness.rows import KEY, REST, due
+from tests.integration.harness.rows import KEY, REST, due, flat
 from tests.kills.dying import Aim
 from tests.kills.points import ROWS, Ground, Point
 from tests.kills.steps import DELETED
+from worker.cli import cli
 
 pytestmark = pytest.mark.integration
 
@@ -115,3 +118,43 @@ def test_rows_in_postgres_equal_the_snapshot_though_publishers_and_loaders_are_k
         assert seen > windows, "no window was deleted"
         # what nobody has added to leaves the table as it is, and once more says nothing
         assert once(ground, url) == ""
+
+
+def test_rows_go_through_a_sink_of_kafka_connect(kafka, redis_url, tmp_path, postgres):
+    url = postgres.database("through_connect")
+    labels = [f"Wert {i}, grün 🟣" for i in range(12)]
+    rows, table = {"methods": ["base", "norm-sub"], "top": 4}, {"labels": labels, "queries": QUERIES}
+    more = {"windows": ["all", "2s"], "grace": "0s", "out_of_order": "1s", "retain": "4s"}
+    with World(kafka, redis_url, tmp_path, partitions=1, domain_size=12, rows=rows, **table, **more) as world:
+        world.start()
+        printed = CliRunner().invoke(cli, ["rows", "--connect", "--config", str(world.toml)])
+        assert printed.exit_code == 0
+        settings = f"""
+name=rows
+connector.class=io.debezium.connector.jdbc.JdbcSinkConnector
+tasks.max=1
+connection.url=jdbc:postgresql://127.0.0.1:{postgres.server.port}/through_connect
+connection.username=ldp
+connection.password=none
+insert.mode=upsert
+delete.enabled=true
+primary.key.mode=record_key
+schema.evolution=basic
+collection.name.format=ldp_rows
+{printed.stdout}
+"""
+        with sink(kafka, tmp_path, settings):
+            topic = world.config.rows.topic
+
+            def gone():
+                world.send(5, 4)
+                world.settle()
+                return any(message.value == b"" for message in foreign(kafka, topic))
+
+            until(gone, "windows are deleted")
+            world.covered()
+            for worker in world.workers:
+                worker.terminate()
+            wanted = due(foreign(kafka, world.config.snapshots.topic), **rows)
+            assert flat(foreign(kafka, topic)) == wanted
+            until(lambda: in_postgres(url) == wanted, "the sink has all rows, and no more")

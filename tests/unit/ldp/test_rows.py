@@ -1,8 +1,10 @@
 """Rows: flat records of a snapshot say what its messages say, by another reading; and sinks know their types."""
 
 import json
+from datetime import datetime
 from importlib.resources import files
 
+import duckdb
 import numpy as np
 import pytest
 
@@ -169,3 +171,23 @@ def test_methods_that_cannot_be_had_are_named(methods):
 def test_a_key_that_is_none_is_refused(key):
     with pytest.raises(ValueError):
         RowKey.parse(key)
+
+
+def test_duckdb_reads_them_with_their_types(tmp_path):
+    """As the README has it: the JSON lines, and nothing said of their columns."""
+    snapshot = taken(WINDOW)
+    rows = encode_rows(snapshot, slots(["base", "norm"], 4, QUERIES, 5))
+    file = tmp_path / "rows.jsonl"
+    file.write_bytes(b"".join(row.value + b"\n" for row in rows))
+    names = [column["field"] for column in KEY["fields"]]
+    others = [column["field"] for column in VALUE["fields"] if column["field"] not in names]
+    found = duckdb.sql(f"SELECT {', '.join([*names, *others])} FROM read_json('{file}')")
+    assert {*found.columns} == {*names, *others}
+    kinds = dict(zip(found.columns, map(str, found.types), strict=True))
+    assert kinds["estimate"] == kinds["low"] == "DOUBLE"
+    assert kinds["rank"] == kinds["n"] == kinds["window_start"] == "BIGINT"
+    assert kinds["final"] == "BOOLEAN"
+    read = {row[:6]: dict(zip(others, row[6:], strict=True)) for row in found.fetchall()}
+    assert read == flat(rows)
+    best = duckdb.sql(f"SELECT epoch_ms(window_start), label FROM read_json('{file}') WHERE rank = 1 LIMIT 1")
+    assert best.fetchone() == (datetime(1970, 1, 1, 2), "blue")

@@ -1,0 +1,151 @@
+"""The table of rows: what it takes, what topic that needs, and what is refused because no worker should do it."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from ldp.snapshot import Slots, encode_rows, slots, take
+from ldp.snapshot.contents import Cut, Period
+from tests.estimates import estimated
+from worker.check import Level
+from worker.check.topics import judge_topics
+from worker.config import ConfigError, parse
+from worker.config.rows import MOST_AT_ONCE_ROWS, MOST_ROWS, row_cost
+from worker.config.schema import MOST_TOP
+from worker.kafka import topics
+
+README = (Path(__file__).parents[3] / "README.md").read_text(encoding="utf-8")
+
+
+def config(rows="", stream="domain_size = 1000"):
+    return parse(
+        f"""
+        [rows]
+        {rows}
+        [[streams]]
+        name = "colours"
+        topic = "reports"
+        protocol = "grr"
+        epsilon = "1"
+        {stream}
+        """
+    )
+
+
+def test_without_a_topic_there_are_none():
+    assert config().slots(config().streams[0]) is None
+    assert [spec.role for spec in topics.specs(config(), 1)] == [
+        "reports of colours",
+        "snapshots",
+        "dead letters",
+    ]
+
+
+def test_what_is_configured_is_what_each_window_has():
+    queries = '[[streams.queries]]\nname = "warm"\nvalues = [1]\n[[streams.queries]]\nname = "most"\ntop = 7'
+    found = config('topic = "r"\nmethods = ["power", "base"]\ntop = 9', f"domain_size = 1000\n{queries}")
+    assert found.slots(found.streams[0]) == Slots(("power", "base"), {"": 9, "warm": 1, "most": 7})
+    usual = config('topic = "r"', "domain_size = 50")
+    assert usual.slots(usual.streams[0]) == Slots(("base", "norm-sub"), {"": 50})
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ("top = 0", f"rows.top: 0 given; allowed are 1 to {MOST_TOP}"),
+        (f"top = {MOST_TOP + 1}", f"allowed are 1 to {MOST_TOP}"),
+        ("methods = []", "rows.methods: "),
+        ('methods = ["bass"]', "each once, of base, base-pos, "),
+        ('methods = ["base", "base"]', "each once, of base, base-pos, "),
+        ('topic = "a b"', "rows.topic: "),
+        ('topic = "reports"', "rows.topic: 'reports' given; it must be a topic that nothing else uses"),
+        ('topic = "ldp-snapshots"', "it must be a topic that nothing else uses"),
+        ('methods = ["base"]\ntopics = "r"', "did you mean topic?"),
+    ],
+)
+def test_what_is_not_allowed_is_said(rows, said):
+    with pytest.raises(ConfigError) as error:
+        config(rows)
+    assert said in str(error.value)
+
+
+WINDOWED = 'domain_size = 1000000\nwindows = ["24h every 1h"]\nretain = "{}"'
+
+
+def test_more_rows_than_a_transaction_takes_are_refused():
+    """24 hours and ten seconds open 25 windows, 32 may become final at once, and there is all time: 58."""
+    most = MOST_AT_ONCE_ROWS // (2 * 58)
+    config(f'topic = "r"\ntop = {most}', WINDOWED.format("1d"))
+    with pytest.raises(ConfigError) as error:
+        config(f'topic = "r"\ntop = {most + 1}', WINDOWED.format("1d"))
+    assert f"rows.top: {most + 1} given; one snapshot of stream colours could have" in str(error.value)
+    assert f"{2 * 58 * (most + 1):,} rows, {2 * (most + 1):,} a window" in str(error.value)
+    config(f"top = {most + 1}", WINDOWED.format("1d"))  # which nobody writes
+
+
+def test_more_rows_than_anybody_should_read_are_refused():
+    """A year of hours, 25 that are open, and all time."""
+    windows = 366 * 24 + 26
+    most = MOST_ROWS // (2 * windows)
+    config(f'topic = "r"\ntop = {most}', WINDOWED.format("366d"))
+    with pytest.raises(ConfigError) as error:
+        config(f'topic = "r"\ntop = {most + 1}', WINDOWED.format("366d"))
+    assert f"{2 * (most + 1) * windows:,} rows on the topic" in str(error.value)
+    config(f'topic = "r"\ntop = {most + 1}', WINDOWED.format("forever"))
+    found = config('topic = "r"\ntop = 500', WINDOWED.format("forever")).streams[0]
+    assert row_cost(Slots(("base",), {"": 500}), found).topic is None
+
+
+def test_the_readme_says_the_limits():
+    section = README[README.index("### Rows for databases") : README.index("## Versions")]
+    assert f"{MOST_AT_ONCE_ROWS:,} rows of a snapshot or {MOST_ROWS:,} of a stream" in section
+    assert f"1 to {MOST_TOP}" in README
+    columns = re.findall(r"^\| (`.*?`) \|", section, re.MULTILINE)
+    said = [name for names in columns for name in re.findall(r"`(\w+)`", names)]
+    served = config().streams[0]
+    taken = take(served.stream, estimated(served.stream.oracle), Cut({}, {}), 1)
+    (row, *_) = encode_rows(taken, slots(["base"], 1, (), 1000))
+    assert {*said} == {*re.findall(r'"(\w+)":', row.value.decode())}
+
+
+def test_the_topic_is_compacted_and_takes_the_longest_row():
+    label = "🟣" * 300_000
+    found = config('topic = "r"', f'labels = ["{label}", "b"]')
+    (spec,) = (spec for spec in topics.specs(found, 1) if spec.name == "r")
+    assert (spec.partitions, spec.settings["cleanup.policy"]) == (1, "compact")
+    stream = found.streams[0].stream
+    window = Period("366d every 366d", 31_622_400_000, 63_244_800_000, final=True)
+    taken = take(stream, estimated(stream.oracle), Cut({}, {}), 1 << 62, window=window)
+    longest = max(len(row.key) + len(row.value) for row in encode_rows(taken, slots(["base"], 2, (), 2)))
+    assert longest < int(spec.settings["max.message.bytes"]) < 1.01 * longest
+    assert "max.message.bytes" not in topics.specs(config('topic = "r"'), 1)[2].settings
+
+
+SOUND = {"cleanup.policy": "compact", "min.insync.replicas": "2", "max.message.bytes": "1048588"}
+
+
+@pytest.mark.parametrize(
+    ("changed", "level", "said"),
+    [
+        ({}, Level.OK, "1 partition(s), 3 replica(s), compact"),
+        (
+            {"cleanup.policy": "delete"},
+            Level.ERROR,
+            "rows of windows that are final would be deleted with time",
+        ),
+        ({"cleanup.policy": "compact,delete"}, Level.ERROR, "set cleanup.policy=compact"),
+        ({"max.message.bytes": "2000"}, Level.ERROR, "no snapshot goes out without its rows"),
+        ({"min.insync.replicas": "1"}, Level.WARNING, "min.insync.replicas=1"),
+    ],
+)
+def test_a_topic_of_rows_is_judged(changed, level, said):
+    there = {"r": topics.Topic("id", 1, 3, SOUND | changed)}
+    (found,) = (one for one in judge_topics(config('topic = "r"'), there) if one.subject == "topic r")
+    assert found.level is level
+    assert said in f"{found.text} {found.todo}"
+
+
+def test_a_topic_of_rows_that_is_missing_is_an_error():
+    (found,) = (one for one in judge_topics(config('topic = "r"'), {}) if one.subject == "topic r")
+    assert (found.level, found.text) == (Level.ERROR, "missing; needed for rows")
