@@ -58,7 +58,7 @@ def estimate_counts(
         raise TypeError("give either supports, for each value, or counters, the protocol's state")
     n = as_integer("reports", reports, 1, _MOST)
     if supports is None:
-        supports = _supports(oracle, n, counters)
+        supports = supports_of(oracle, n, counters)
     return oracle.estimate(supports, n)
 
 
@@ -95,8 +95,13 @@ def read_counts(stream: Stream, document: Mapping[str, Any]) -> Estimate:
     return estimate_counts(stream.oracle, document["reports"], **{which: numbers})
 
 
-def _supports(oracle: Oracle, n: int, counters: npt.ArrayLike | None) -> npt.NDArray[np.int64]:
-    """Decodes a state of n reports."""
+def supports_of(oracle: Oracle, n: int, counters: npt.ArrayLike | None) -> npt.NDArray[np.int64]:
+    """For each value the number of the n reports of a state that support it: (d,); n may be 0.
+
+    Raises:
+        TypeError: counters that are not integers.
+        ValueError: counters of another length, outside 0..n, or whose sum no n reports have.
+    """
     state = np.asarray(counters)
     if state.shape != (oracle.state_size,):
         raise ValueError(

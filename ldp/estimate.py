@@ -103,7 +103,7 @@ class Estimate:
         frequencies.flags.writeable = False
         object.__setattr__(self, "frequencies", frequencies)
         object.__setattr__(self, "n", int(self.n))
-        object.__setattr__(self, "windows", _joined(self.windows))
+        object.__setattr__(self, "windows", joined_windows(self.windows))
 
     @property
     def sigma(self) -> float:
@@ -402,8 +402,13 @@ def _labels(given: Sequence[str], d: int) -> tuple[str, ...]:
     return labels
 
 
-def _joined(windows: Iterable[Window]) -> tuple[Window, ...]:
-    """Windows in their order, those that touch as one."""
+def joined_windows(windows: Iterable[Window]) -> tuple[Window, ...]:
+    """Windows in their order, those that touch as one.
+
+    Raises:
+        TypeError: something that is no window, or an end that is not an integer.
+        ValueError: a window without length, or two that overlap.
+    """
     joined: list[Window] = []
     for start, end in sorted(_checked(window) for window in windows):
         first, last = joined[-1] if joined else (start, None)

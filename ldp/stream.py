@@ -149,12 +149,13 @@ class Stream:
 def fingerprint(document: Mapping[str, Any]) -> bytes:
     """Returns the fingerprint of a public document; see `Stream.fingerprint`."""
     if "labels" in document:
-        labels = hashlib.sha256(_canonical(document["labels"])).hexdigest()
+        labels = hashlib.sha256(canonical(document["labels"])).hexdigest()
         document = {**document, "labels": labels}
-    return hashlib.sha256(_canonical(document)).digest()[:4]
+    return hashlib.sha256(canonical(document)).digest()[:4]
 
 
-def _canonical(document: object) -> bytes:
+def canonical(document: object) -> bytes:
+    """A document in canonical JSON, as README.md beside this file defines it."""
     return json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
 
 

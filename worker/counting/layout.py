@@ -24,15 +24,14 @@ import json
 import struct
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 import ldp
+from ldp.state import narrowest
 from worker.counting import rules
 from worker.counting.lineage import newer
-from worker.counting.partition import Cell, Counts, PartitionState
+from worker.counting.partition import Cell, PartitionState
 from worker.counting.ports import Metadata, NewerState, StateLost
 from worker.counting.rules import Rule
 from worker.counting.windows import pane_of
@@ -137,23 +136,6 @@ def dump(state: PartitionState, before: Metadata, flush: str) -> tuple[Metadata,
     written = {name: flush if name in state.changed else before.blobs[name] for name in state.cells}
     after = replace(before, offset=state.offset, flush=flush, blobs=written, totals=totals(state))
     return after, blobs
-
-
-def narrowest(state: Counts) -> npt.NDArray[np.unsignedinteger[Any]]:
-    """Returns counts in the narrowest unsigned little-endian integers that hold all of them; O(state).
-
-    Raises:
-        ValueError: one is negative, which is no count.
-
-    Example:
-        >>> [narrowest(np.array([0, most])).dtype.str for most in (255, 256, 65536, 2**32)]
-        ['|u1', '<u2', '<u4', '<u8']
-    """
-    least, most = int(state.min(initial=0)), int(state.max(initial=0))
-    if least < 0:
-        raise ValueError(f"a count of {least} given; counts are 0 or more")
-    width = next(width for width in _WIDTHS if most < 1 << 8 * width)
-    return state.astype(f"<u{width}")
 
 
 def load(stream: ldp.Stream, metadata: Metadata, blobs: Mapping[str, bytes]) -> PartitionState:

@@ -1,0 +1,355 @@
+"""State: what was counted of a stream, as a value that adds and as a file; what Redis holds of a partition is the same.
+
+Counts are linear in the reports, so states of disjoint sets of reports add, wherever each was counted: in a worker, by
+``ldp aggregate``, on Spark or Beam. A file of one is
+
+    bytes     what
+    8         the magic ``LDPSTATE``
+    1         the version, 0x01
+    4         h, how many bytes the header has, unsigned and little-endian
+    h         the header: an object in canonical JSON, which README.md beside this file defines, as it does its keys
+    w·m       the m counters of the protocol's state, unsigned and little-endian, w = ``width`` of the header
+    32        SHA-256 of all bytes before
+
+with the fewest of 1, 2, 4 and 8 bytes a counter that hold every one of them. Nothing else is left to choice either, so
+equal states are equal files.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import secrets
+import struct
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ldp.arguments import as_integer
+from ldp.counts import supports_of
+from ldp.estimate import Estimate, Window, joined_windows
+from ldp.stream import Stream, canonical
+from ldp.stretch import Stretch, joined
+
+if TYPE_CHECKING:
+    from ldp.files import Aggregator
+
+Counts = npt.NDArray[np.int64]
+
+MAGIC = b"LDPSTATE"
+"""What a file of a state begins with."""
+VERSION = 1
+"""Of the file. Anything new is the next version."""
+NAME = "state"
+"""The name of a stream whose state is read without one."""
+
+_PREFIX = struct.Struct("<8sBI")
+_SHA256_BYTES = 32
+_WIDTHS = (1, 2, 4, 8)
+_MOST = (1 << 63) - 1
+_KEYS = ("document", "log", "records", "rejected", "reports", "width", "windows")
+_REASON = re.compile(r"[a-z][a-z0-9_-]{0,63}", re.ASCII)
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """The counts of some of a stream's reports.
+
+    Attributes:
+        stream: whose reports. Its name is no part of the state, as it is none of the document.
+        reports: n, how many reports were counted.
+        counters: (state_size,) int64, read-only: the oracle's state; a copy of what was given.
+        records: how many records were accepted; each has one or more of the reports.
+        rejected: reason -> how many records were rejected for it, 1 or more.
+        windows: the stretches of event time that the reports are from, each [start, end) in milliseconds since the
+            epoch, in order and apart from each other; empty for all time.
+        log: which records these are, where that is known: stretches of Kafka's log that do not overlap.
+
+    Raises:
+        TypeError: a part of the wrong type.
+        ValueError: counters that no n reports have, fewer reports than records, more records than the log's stretches
+            have offsets, windows or stretches that overlap; the message says what is allowed.
+
+    Two states are equal if their documents and all that was counted are; so are their files then.
+
+    Example:
+        >>> import ldp
+        >>> stream = ldp.Stream("colours", ldp.GRR("1", domain_size=3))
+        >>> monday = State(stream, 6, [1, 2, 3], records=2, rejected={"json": 1})
+        >>> tuesday = State(stream, 4, [4, 0, 0], records=4)
+        >>> both = monday.merge(tuesday)
+        >>> both.reports, both.counters.tolist(), both.records, both.rejected
+        (10, [5, 2, 3], 6, {'json': 1})
+        >>> State.from_bytes(both.to_bytes()) == both
+        True
+    """
+
+    stream: Stream
+    reports: int
+    counters: Counts
+    records: int
+    rejected: Mapping[str, int] = field(default_factory=dict)
+    windows: tuple[Window, ...] = ()
+    log: tuple[Stretch, ...] = ()
+
+    def __post_init__(self) -> None:
+        reports = as_integer("reports", self.reports, 0, _MOST)
+        records = as_integer("records", self.records, min(reports, 1), reports)
+        supports = supports_of(self.stream.oracle, reports, self.counters)
+        if reports:
+            self.stream.oracle.estimate(supports, reports)  # or says why no reports support that
+        counters = np.array(self.counters, np.int64)
+        counters.flags.writeable = False
+        rejected = _checked_reasons(self.rejected)
+        log = joined(self.log)
+        room, read = sum(one.offset - one.start for one in log), records + sum(rejected.values())
+        if log and read > room:
+            raise ValueError(f"{read} records were read; the log has {room} offsets: some were counted twice")
+        checked = {
+            "reports": reports,
+            "records": records,
+            "counters": counters,
+            "rejected": rejected,
+            "log": log,
+        }
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
+        object.__setattr__(self, "windows", joined_windows(self.windows))
+
+    @classmethod
+    def of(cls, aggregator: Aggregator, windows: Sequence[Window] = (), log: Sequence[Stretch] = ()) -> State:
+        """What an aggregator has counted so far.
+
+        Args:
+            aggregator: of files, or of records; it may go on counting.
+            windows: the stretches of time that its reports are from, if not of all time.
+            log: which records it counted, if they are from Kafka.
+
+        Example:
+            >>> import io, ldp
+            >>> from ldp.files import Aggregator
+            >>> aggregator = Aggregator(ldp.Stream("colours", ldp.GRR("1", domain_size=3)))
+            >>> aggregator.read(io.BytesIO(b'{"fingerprint":"8e9f39d0","reports":[0,2]}'), "lines")
+            >>> State.of(aggregator).counters.tolist()
+            [1, 0, 1]
+        """
+        rejected = {str(reason): n for reason, n in aggregator.rejected.items()}
+        records = aggregator.records - sum(rejected.values())
+        return cls(
+            aggregator.stream,
+            aggregator.reports,
+            aggregator.state,
+            records,
+            rejected,
+            tuple(windows),
+            tuple(log),
+        )
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, State) and self.to_bytes() == other.to_bytes()
+
+    def __hash__(self) -> int:
+        return hash(self.to_bytes())
+
+    def merge(self, *others: State) -> State:
+        """The state of all reports of several, as if they had been counted together. O(state) each.
+
+        States of the same windows add, those of all time among them, and collect their stretches of the log. So do
+        states of windows that are apart; but of which window a stretch is, the sum no longer says, so it has none.
+
+        Args:
+            others: states of other reports than this one's and each other's.
+
+        Raises:
+            TypeError: something that is not a State.
+            ValueError: a state of another document; of windows that overlap and are not the same; of all time, where
+                another is of a window; of stretches of the log that overlap; or of more than 2⁶³ − 1 reports together.
+
+        Example:
+            >>> import ldp
+            >>> stream = ldp.Stream("colours", ldp.GRR("1", domain_size=2))
+            >>> one = State(stream, 3, [1, 2], records=3, log=(Stretch("reports", 0, 0, 3),))
+            >>> one.merge(State(stream, 1, [0, 1], records=1, log=(Stretch("reports", 0, 3, 5),))).log[0].offset
+            5
+            >>> one.merge(one)
+            Traceback (most recent call last):
+            ValueError: reports, partition 0, offsets 0 to 2 and reports, partition 0, offsets 0 to 2 overlap: records in both would be counted twice
+        """  # noqa: E501 - one message
+        merged = (self, *others)
+        for other in others:
+            if not isinstance(other, State):
+                raise TypeError(f"only a State merges, not {type(other).__name__}")
+            ours, theirs = self.stream.fingerprint.hex(), other.stream.fingerprint.hex()
+            if other.stream.document() != self.stream.document():
+                raise ValueError(
+                    f"states of two documents do not merge, their counts mean different things: {ours}, {theirs}"
+                )
+            if bool(other.windows) != bool(self.windows):
+                raise ValueError(
+                    "a state of all time has the reports of every window in it; it does not merge with a window's"
+                )
+        reports = sum(state.reports for state in merged)
+        as_integer("reports together", reports, 0, _MOST)
+        rejected: Counter[str] = Counter()
+        for state in merged:
+            rejected.update(state.rejected)
+        same = all(state.windows == self.windows for state in others)
+        apart = [window for state in merged for window in state.windows]
+        return State(
+            self.stream,
+            reports,
+            np.sum([state.counters for state in merged], axis=0),
+            sum(state.records for state in merged),
+            rejected,
+            self.windows if same else tuple(apart),
+            tuple(stretch for state in merged for stretch in state.log) if same else (),
+        )
+
+    def estimate(self) -> Estimate:
+        """Base over the whole domain, and of which windows it is.
+
+        Raises:
+            ValueError: no report was counted.
+        """
+        counts = supports_of(self.stream.oracle, self.reports, self.counters)
+        return replace(self.stream.oracle.estimate(counts, self.reports), windows=self.windows)
+
+    # The file
+
+    def to_bytes(self) -> bytes:
+        """The state as the bytes of a file."""
+        counters = narrowest(self.counters)
+        header = canonical(
+            {
+                "document": self.stream.document(),
+                "log": [stretch.document() for stretch in self.log],
+                "records": self.records,
+                "rejected": self.rejected,
+                "reports": self.reports,
+                "width": counters.itemsize,
+                "windows": [list(window) for window in self.windows],
+            }
+        )
+        said = _PREFIX.pack(MAGIC, VERSION, len(header)) + header + counters.tobytes()
+        return said + hashlib.sha256(said).digest()
+
+    @classmethod
+    def from_bytes(cls, data: bytes, name: str = NAME) -> State:
+        """The state that the bytes of a file say.
+
+        Args:
+            data: all of them.
+            name: of the stream.
+
+        Raises:
+            ValueError: they are no state, of a newer version, truncated, damaged, or say what cannot be.
+        """
+        if data[: len(MAGIC)] != MAGIC:
+            raise ValueError(f"this is no state: a file of one begins with {MAGIC.decode()}")
+        if len(data) < _PREFIX.size + _SHA256_BYTES:
+            raise ValueError(f"it is truncated: it has {len(data)} bytes, where a state has more")
+        _, version, length = _PREFIX.unpack_from(data)
+        if version != VERSION:
+            raise ValueError(f"it is of version {version}; this reads version {VERSION}")
+        if hashlib.sha256(memoryview(data)[:-_SHA256_BYTES]).digest() != data[-_SHA256_BYTES:]:
+            raise ValueError("it is truncated or damaged: its checksum is another one")
+        body = data[_PREFIX.size : -_SHA256_BYTES]
+        try:
+            state = _read(body[:length], body[length:], name)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise ValueError(f"it says what cannot be: {error}") from None
+        if state.to_bytes() != data:
+            raise ValueError("it is not in canonical form, in which there is one file for each state")
+        return state
+
+    def write(self, path: Path) -> None:
+        """Writes the state to a file, which is there as a whole or not at all.
+
+        Raises:
+            OSError: it cannot be written; what was there before is still there.
+        """
+        path = path.resolve()
+        if path.exists() and not path.is_file():
+            raise FileExistsError(f"{path} is there, and is no file")
+        partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+        try:
+            with partial.open("xb") as file:
+                file.write(self.to_bytes())
+                file.flush()
+                os.fsync(file.fileno())
+            partial.replace(path)
+        finally:
+            partial.unlink(missing_ok=True)
+
+    @classmethod
+    def read(cls, path: Path, name: str = NAME) -> State:
+        """The state that a file holds.
+
+        Raises:
+            OSError: it cannot be read.
+            ValueError: as `from_bytes`, and says which file.
+        """
+        try:
+            return cls.from_bytes(path.read_bytes(), name)
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from None
+
+
+def narrowest(counters: Counts) -> npt.NDArray[np.unsignedinteger[Any]]:
+    """Counters in the narrowest unsigned little-endian integers that hold all of them; O(state).
+
+    Raises:
+        ValueError: one is negative, which is no count.
+
+    Example:
+        >>> [narrowest(np.array([0, most])).dtype.str for most in (255, 256, 65536, 2**32)]
+        ['|u1', '<u2', '<u4', '<u8']
+    """
+    least, most = int(counters.min(initial=0)), int(counters.max(initial=0))
+    if least < 0:
+        raise ValueError(f"a count of {least} given; counts are 0 or more")
+    width = next(width for width in _WIDTHS if most < 1 << 8 * width)
+    return counters.astype(f"<u{width}")
+
+
+def _checked_reasons(rejected: Mapping[str, int]) -> dict[str, int]:
+    """How many records were rejected, by reason, in the reasons' order."""
+    if not isinstance(rejected, Mapping):
+        raise TypeError(f"rejected is {rejected!r}; it must be an object of numbers by reason")
+    checked = {}
+    for reason, n in sorted(rejected.items()):
+        if not _REASON.fullmatch(reason):
+            raise ValueError(f"a reason is {reason!r}; allowed are 1 to 64 of a-z 0-9 _ -")
+        checked[str(reason)] = as_integer(f"rejected for {reason}", n, 1, _MOST)
+    return checked
+
+
+def _read(header: bytes, counters: bytes, name: str) -> State:
+    """The state of a header and of the counters behind it."""
+    said = json.loads(header)
+    if not isinstance(said, dict) or sorted(said) != list(_KEYS):
+        raise ValueError(f"the header has other keys than {', '.join(_KEYS)}")
+    stream = Stream.from_document(name, said["document"])
+    width = said["width"]
+    if width not in _WIDTHS:
+        raise ValueError(f"width is {width!r}; allowed are 1, 2, 4 and 8")
+    if len(counters) != width * stream.oracle.state_size:
+        raise ValueError(
+            f"there are {len(counters)} bytes of counters; {stream.oracle.state_size} of {width} bytes are due"
+        )
+    return State(
+        stream,
+        said["reports"],
+        np.frombuffer(counters, f"<u{width}"),
+        said["records"],
+        said["rejected"],
+        tuple(tuple(window) for window in said["windows"]),
+        tuple(Stretch(**stretch) for stretch in said["log"]),
+    )

@@ -1,0 +1,104 @@
+"""Stretch: which part of a Kafka partition's log a state counts, so that nothing is counted twice."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from ldp.arguments import as_integer
+
+TIME_ENDS = 253_370_678_400_000
+"""Times are milliseconds from the epoch to before this one, a year before the year 10000. A timestamp that is none, as
+Kafka's −1 is, says nothing of time."""
+_MOST = (1 << 63) - 1
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """The records of one partition of a topic at the offsets from start to before offset.
+
+    Offsets that the log has no record at, as those of transaction markers, belong to a stretch.
+
+    Attributes:
+        topic: the topic's name.
+        partition: the partition's number.
+        start: the first offset that counts.
+        offset: the next one to count, behind the last.
+        max_timestamp: the highest timestamp of the accepted records, in milliseconds since the epoch; −1 if none of
+            them has a time (see `TIME_ENDS`); None if none was accepted, or if timestamps are not known.
+        most_reports: how many reports a record was allowed to have; None for any number.
+
+    Raises:
+        TypeError: a part of the wrong type.
+        ValueError: a part that is not allowed; the message says what is.
+
+    Example:
+        >>> Stretch("reports", 0, 5, 5)
+        Traceback (most recent call last):
+        ValueError: offset is 5; allowed is 6 to 9223372036854775807
+    """
+
+    topic: str
+    partition: int
+    start: int
+    offset: int
+    max_timestamp: int | None = None
+    most_reports: int | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.topic, str) or not _TOPIC.fullmatch(self.topic):
+            raise ValueError(f"topic is {self.topic!r}; allowed are 1 to 249 of A-Z a-z 0-9 . _ -")
+        start = as_integer("start", self.start, 0, _MOST - 1)
+        checked = {
+            "partition": as_integer("partition", self.partition, 0, (1 << 31) - 1),
+            "start": start,
+            "offset": as_integer("offset", self.offset, start + 1, _MOST),
+        }
+        for name, low, high in (("max_timestamp", -1, TIME_ENDS - 1), ("most_reports", 1, _MOST)):
+            if (value := getattr(self, name)) is not None:
+                checked[name] = as_integer(name, value, low, high)
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
+
+    def __str__(self) -> str:
+        return f"{self.topic}, partition {self.partition}, offsets {self.start} to {self.offset - 1}"
+
+    def document(self) -> dict[str, Any]:
+        """The stretch in JSON's types, every attribute by its name."""
+        return asdict(self)
+
+
+def joined(stretches: Iterable[Stretch]) -> tuple[Stretch, ...]:
+    """Stretches in their order, those that touch as one if the same number of reports was allowed; O(n log n).
+
+    Raises:
+        ValueError: two overlap.
+
+    Example:
+        >>> [str(one) for one in joined([Stretch("r", 0, 5, 9, 70), Stretch("r", 1, 0, 5), Stretch("r", 0, 2, 5, 90)])]
+        ['r, partition 0, offsets 2 to 8', 'r, partition 1, offsets 0 to 4']
+        >>> joined([Stretch("r", 0, 0, 5), Stretch("r", 0, 4, 9)])
+        Traceback (most recent call last):
+        ValueError: r, partition 0, offsets 0 to 4 and r, partition 0, offsets 4 to 8 overlap: records in both would be counted twice
+    """  # noqa: E501 - one message
+    found: list[Stretch] = []
+    for stretch in sorted(stretches, key=lambda one: (one.topic, one.partition, one.start)):
+        last = found[-1] if found else None
+        if last is None or (last.topic, last.partition) != (stretch.topic, stretch.partition):
+            found.append(stretch)
+        elif stretch.start < last.offset:
+            raise ValueError(f"{last} and {stretch} overlap: records in both would be counted twice")
+        elif stretch.start == last.offset and stretch.most_reports == last.most_reports:
+            newest = later(last.max_timestamp, stretch.max_timestamp)
+            found[-1] = replace(last, offset=stretch.offset, max_timestamp=newest)
+        else:
+            found.append(stretch)
+    return tuple(found)
+
+
+def later(one: int | None, other: int | None) -> int | None:
+    """The higher of two timestamps of which each may be None."""
+    return max((time for time in (one, other) if time is not None), default=None)

@@ -1,0 +1,320 @@
+"""A state as a file: read as README.md defines it, equal states are equal files, and what is no state is refused."""
+
+import hashlib
+import io
+import json
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import ldp
+from ldp.files import Aggregator, perturbed
+from ldp.oracles import ORACLES
+from ldp.state import State
+from ldp.stretch import TIME_ENDS, Stretch
+from worker.counting.windows import TIME_ENDS as WORKERS_TIME_ENDS
+
+D = 10
+GRR = ldp.Stream("colours", ldp.GRR("1", 3), labels=["rot", "grün", "blau"])
+HOUR = 3_600_000
+SMALL = State(
+    GRR,
+    600,
+    [1, 299, 300],
+    records=12,
+    rejected={"json": 2, "empty": 1},
+    windows=((0, HOUR),),
+    log=(Stretch("r", 1, 5, 30, -1, 100), Stretch("r", 0, 0, 9)),
+)
+over_protocols = pytest.mark.parametrize("name", ORACLES)
+
+
+def counted(stream, values, seed=7):
+    aggregator = Aggregator(stream)
+    for part, _ in perturbed(stream, [np.asarray(values)], binary=False, rng=np.random.default_rng(seed)):
+        aggregator.read(io.BytesIO(part), "lines")
+    return aggregator
+
+
+def sealed(data):
+    """A file with the checksum that is due."""
+    return data + hashlib.sha256(data).digest()
+
+
+def changed(state, **keys):
+    """A state's file with other values in its header; None takes a key away."""
+    data = state.to_bytes()
+    length = int.from_bytes(data[9:13], "little")
+    header = {**json.loads(data[13 : 13 + length]), **keys}
+    text = json.dumps(
+        {key: value for key, value in header.items() if value is not ...},
+        sort_keys=True,
+        separators=(",", ":"),
+        ensure_ascii=False,
+    ).encode()
+    return sealed(data[:9] + len(text).to_bytes(4, "little") + text + data[13 + length : -32])
+
+
+def test_a_file_is_what_its_definition_says():
+    data = SMALL.to_bytes()
+    assert data[:9] == b"LDPSTATE\x01"
+    length = int.from_bytes(data[9:13], "little")
+    header = (
+        '{"document":{"domain_size":3,"epsilon":"1/1","labels":["rot","grün","blau"],"protocol":"grr"},'
+        '"log":[{"max_timestamp":null,"most_reports":null,"offset":9,"partition":0,"start":0,"topic":"r"},'
+        '{"max_timestamp":-1,"most_reports":100,"offset":30,"partition":1,"start":5,"topic":"r"}],'
+        '"records":12,"rejected":{"empty":1,"json":2},"reports":600,"width":2,"windows":[[0,3600000]]}'
+    )
+    assert data[13 : 13 + length].decode() == header
+    body = data[13 + length : -32]
+    assert [int.from_bytes(body[i : i + 2], "little") for i in range(0, len(body), 2)] == [1, 299, 300]
+    assert data[-32:] == hashlib.sha256(data[:-32]).digest()
+
+
+@over_protocols
+@pytest.mark.parametrize("n", [1, 300, 70_000])
+def test_reading_gives_back_what_was_written(name, n, tmp_path):
+    stream = ldp.Stream("s", ldp.oracle(name, "1", D))
+    aggregator = counted(stream, np.arange(n) ** 2 % D)
+    state = State.of(aggregator, log=[Stretch("t", 3, 0, n, 1000, 5)])
+    state.write(tmp_path / "a.ldp")
+    found = State.read(tmp_path / "a.ldp", "s")
+    assert found == state
+    assert (found.stream, found.reports, found.records, found.log) == (stream, n, n, state.log)
+    assert found.counters.tolist() == aggregator.state.tolist()
+    assert [path.name for path in tmp_path.iterdir()] == ["a.ldp"]
+    expected = aggregator.estimate()
+    assert np.array_equal(found.estimate().frequencies, expected.frequencies)
+
+
+def test_equal_states_are_equal_files():
+    other = State(
+        replace(GRR, name="another"),
+        600,
+        np.array([1, 299, 300], np.uint16),
+        12,
+        {"empty": 1, "json": 2},
+        ((HOUR // 2, HOUR), (0, HOUR // 2)),
+        (Stretch("r", 0, 0, 4), Stretch("r", 1, 5, 30, -1, 100), Stretch("r", 0, 4, 9)),
+    )
+    assert other.to_bytes() == SMALL.to_bytes()
+    assert other == SMALL
+    assert hash(other) == hash(SMALL)
+    assert replace(SMALL, records=13) != SMALL
+
+
+def test_nothing_counted_is_a_state_too():
+    empty = State(GRR, 0, [0, 0, 0], 0, {"json": 4})
+    assert State.from_bytes(empty.to_bytes()) == empty
+    assert empty.merge(State(GRR, 3, [1, 1, 1], 1)).rejected == {"json": 4}
+    with pytest.raises(ValueError, match="n is 0"):
+        empty.estimate()
+
+
+# adding
+
+
+@over_protocols
+def test_states_of_parts_add_to_the_state_of_all(name):
+    stream = ldp.Stream("s", ldp.oracle(name, "1", D))
+    parts = [np.arange(n) % D for n in (400, 1, 250)]
+    states = [State.of(counted(stream, part, seed)) for seed, part in enumerate(parts)]
+    whole = Aggregator(stream)
+    for seed, part in enumerate(parts):
+        for text, _ in perturbed(stream, [part], binary=False, rng=np.random.default_rng(seed)):
+            whole.read(io.BytesIO(text), "lines")
+    assert states[0].merge(*states[1:]) == State.of(whole)
+    assert states[2].merge(states[0]).merge(states[1]) == State.of(whole)
+
+
+def test_stretches_that_touch_join_and_others_are_kept_apart():
+    one = State(GRR, 1, [1, 0, 0], 1, log=(Stretch("r", 0, 0, 10, 70),))
+    touching = State(GRR, 1, [1, 0, 0], 1, log=(Stretch("r", 0, 10, 20, 50),))
+    behind = State(GRR, 1, [1, 0, 0], 1, log=(Stretch("r", 0, 30, 40, 90),))
+    limited = State(GRR, 1, [1, 0, 0], 1, log=(Stretch("r", 0, 20, 30, 90, 5),))
+    assert one.merge(touching).log == (Stretch("r", 0, 0, 20, 70),)
+    assert behind.merge(touching, one).log == (Stretch("r", 0, 0, 20, 70), Stretch("r", 0, 30, 40, 90))
+    assert len(one.merge(touching, limited, behind).log) == 3
+
+
+def test_windows_that_are_apart_add_and_no_longer_say_which_log():
+    log = (Stretch("r", 0, 0, 10),)
+    first = State(GRR, 2, [1, 1, 0], 2, windows=((0, HOUR),), log=log)
+    second = State(GRR, 3, [1, 1, 1], 3, windows=((HOUR, 2 * HOUR),), log=log)
+    both = first.merge(second)
+    assert (both.windows, both.log, both.reports) == (((0, 2 * HOUR),), (), 5)
+    pooled = first.estimate().merge(second.estimate())
+    assert both.estimate().windows == pooled.windows
+    assert np.array_equal(both.estimate().frequencies, pooled.frequencies)
+
+
+OLH = State(ldp.Stream("s", ldp.OLH("1", 3)), 1, [1, 0, 1], 1)
+WHOLE, WINDOW = State(GRR, 1, [1, 0, 0], 1), State(GRR, 1, [1, 0, 0], 1, windows=((0, 10),))
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "said"),
+    [
+        (WHOLE, OLH, "states of two documents"),
+        (WHOLE, replace(WHOLE, stream=replace(GRR, labels=("a", "b", "c"))), "states of two documents"),
+        (WHOLE, WINDOW, "all time has the reports of every window"),
+        (WINDOW, WHOLE, "all time has the reports of every window"),
+        (WINDOW, replace(WINDOW, windows=((5, 15),)), r"\(0, 10\) and \(5, 15\) overlap"),
+        (
+            replace(WHOLE, log=(Stretch("r", 0, 0, 5),)),
+            replace(WHOLE, log=(Stretch("r", 0, 4, 9),)),
+            "offsets 0 to 4",
+        ),
+        (
+            State(GRR, 1 << 62, [1 << 62, 0, 0], 1),
+            State(GRR, 1 << 62, [1 << 62, 0, 0], 1),
+            "reports together is",
+        ),
+    ],
+)
+def test_what_does_not_add_is_refused(one, other, said):
+    with pytest.raises(ValueError, match=said):
+        one.merge(other)
+
+
+def test_an_estimate_does_not_add():
+    with pytest.raises(TypeError, match="only a State merges, not Estimate"):
+        WHOLE.merge(WHOLE.estimate())
+
+
+# what is no state
+
+
+@pytest.mark.parametrize("name", ORACLES)
+def test_counters_that_no_reports_have_are_refused(name):
+    oracle = ldp.oracle(name, "1", D)
+    with pytest.raises(ValueError, match=r"counts|counters|sum"):
+        State(ldp.Stream("s", oracle), 2, np.full(oracle.state_size, 3), 2)
+    with pytest.raises(ValueError, match=r"counts|counters"):
+        State(ldp.Stream("s", oracle), 0, np.full(oracle.state_size, 1), 0)
+    with pytest.raises(ValueError, match="shape"):
+        State(ldp.Stream("s", oracle), 2, np.zeros(oracle.state_size + 1, np.int64), 2)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"reports": 599}, "sum"),
+        ({"reports": -1}, "reports is -1"),
+        ({"reports": 600.0}, "reports must be an integer"),
+        ({"reports": True}, "reports must be an integer"),
+        ({"records": 0}, "records is 0; allowed is 1 to 600"),
+        ({"records": 601}, "records is 601; allowed is 1 to 600"),
+        ({"records": 33}, "36 records were read; the log has 34 offsets"),
+        ({"rejected": []}, "rejected is \\[\\]"),
+        ({"rejected": {"json": 0}}, "rejected for json is 0"),
+        ({"rejected": {"A reason": 1}}, "a reason is 'A reason'"),
+        ({"windows": [[5, 5]]}, "a window's end is 5"),
+        ({"windows": [[0, 10], [5, 15]]}, "overlap"),
+        ({"windows": [3]}, "not iterable"),
+        ({"windows": [[HOUR, 2 * HOUR], [0, HOUR]]}, "not in canonical form"),
+        ({"log": [{"topic": "r"}]}, "missing 3 required"),
+        ({"log": [{"topic": "", "partition": 0, "start": 0, "offset": 9}]}, "topic is ''"),
+        ({"log": [{"topic": "r", "partition": -1, "start": 0, "offset": 99}]}, "partition is -1"),
+        ({"log": [{"topic": "r", "partition": 0, "start": 9, "offset": 9}]}, "offset is 9"),
+        ({"log": [{"topic": "r", "partition": 0, "start": 0, "offset": 99}]}, "not in canonical form"),
+        ({"log": {}}, "not in canonical form"),
+        ({"width": 3}, "width is 3"),
+        ({"width": 4}, "there are 6 bytes of counters; 3 of 4 bytes are due"),
+        ({"width": True}, "width|bytes"),
+        ({"document": {}}, "protocol is None"),
+        ({"document": {**GRR.document(), "domain_size": 4}}, "there are 3 labels for 4 values"),
+        ({"document": {**GRR.document(), "version": 2}}, "version 2"),
+        ({"more": 1}, "other keys than document, log"),
+        ({"windows": ...}, "other keys than document, log"),
+    ],
+)
+def test_a_header_that_says_what_cannot_be_is_refused(wrong, said, tmp_path):
+    path = tmp_path / "wrong.ldp"
+    path.write_bytes(changed(SMALL, **wrong))
+    with pytest.raises(ValueError, match=f"wrong.ldp: .*{said}"):
+        State.read(path)
+
+
+def test_every_truncation_and_every_flipped_bit_is_seen():
+    data = SMALL.to_bytes()
+    for end in range(len(data)):
+        with pytest.raises(ValueError, match=r"no state|truncated"):
+            State.from_bytes(data[:end])
+    for i in range(len(data)):
+        for bit in range(8):
+            with pytest.raises(ValueError, match=r"no state|version|damaged"):
+                State.from_bytes(data[:i] + bytes([data[i] ^ 1 << bit]) + data[i + 1 :])
+    with pytest.raises(ValueError, match="damaged"):
+        State.from_bytes(data + b"\n")
+
+
+def test_a_newer_version_is_named():
+    data = SMALL.to_bytes()
+    with pytest.raises(ValueError, match="it is of version 2; this reads version 1"):
+        State.from_bytes(sealed(data[:8] + b"\x02" + data[9:-32]))
+
+
+def test_counters_wider_than_they_need_be_are_not_canonical():
+    data = changed(SMALL, width=4)
+    length = int.from_bytes(data[9:13], "little")
+    wide = np.array([1, 299, 300], "<u4").tobytes()
+    with pytest.raises(ValueError, match="not in canonical form"):
+        State.from_bytes(sealed(data[: 13 + length] + wide))
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=9), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.sampled_from(["document", "log", "records", "rejected", "reports", "width", "windows"]), json_values
+)
+def test_whatever_a_header_holds_only_a_clear_error_comes_of_it(key, value):
+    try:
+        found = State.from_bytes(changed(SMALL, **{key: value}))
+    except ValueError:
+        return
+    assert State.from_bytes(found.to_bytes()) == found
+
+
+# files
+
+
+def test_a_file_is_there_as_a_whole_or_not_at_all(tmp_path):
+    path = tmp_path / "a.ldp"
+    SMALL.write(path)
+    before = path.read_bytes()
+    code = (
+        "import resource, sys; from pathlib import Path; from ldp.state import State\n"
+        "path = Path(sys.argv[1]); state = State.read(path)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))\n"
+        "try: state.write(path)\n"
+        "except OSError: sys.exit(3)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(path)], check=False, timeout=120)
+    assert done.returncode == 3
+    assert path.read_bytes() == before
+    assert [one.name for one in tmp_path.iterdir()] == ["a.ldp"]
+
+
+def test_a_link_is_followed_and_what_is_no_file_is_left_alone(tmp_path):
+    (tmp_path / "link.ldp").symlink_to(tmp_path / "a.ldp")
+    SMALL.write(tmp_path / "link.ldp")
+    assert State.read(tmp_path / "a.ldp") == SMALL
+    assert (tmp_path / "link.ldp").is_symlink()
+    with pytest.raises(FileExistsError, match="is no file"):
+        SMALL.write(tmp_path)
+
+
+def test_times_end_where_the_workers_do():
+    assert TIME_ENDS == WORKERS_TIME_ENDS
