@@ -83,15 +83,17 @@ class Nursery:
         self._socket.close()
         self._process.wait()
 
-    def bear(self, module: str, options: list[str], environ: Mapping[str, str], log: Path) -> Born:
-        """Starts ``python -m module run options`` with its output in a file."""
-        told = {"module": module, "options": options, "environ": dict(environ), "log": str(log)}
+    def bear(
+        self, module: str, options: list[str], environ: Mapping[str, str], log: Path, command: str = "run"
+    ) -> Born:
+        """Starts ``python -m module command options`` with its output in a file."""
+        told = {"module": module, "options": [command, *options], "environ": dict(environ), "log": str(log)}
         log.write_bytes(b"")
         with self._lock:
             self._socket.sendall(json.dumps(told).encode())
             while (pid := self._hear().get("born")) is None:
                 pass
-            born = self._alive[pid] = Born(self, pid, f"python -m {module} run {' '.join(options)}")
+            born = self._alive[pid] = Born(self, pid, f"python -m {module} {command} {' '.join(options)}")
         return born
 
     def listen(self, seconds: float) -> None:
@@ -172,7 +174,7 @@ def main() -> None:
     os.close(log)
     os.environ.clear()
     os.environ.update(told["environ"])
-    sys.argv = [told["module"], "run", *told["options"]]
+    sys.argv = [told["module"], *told["options"]]
     runpy.run_module(told["module"], run_name="__main__", alter_sys=True)
 
 

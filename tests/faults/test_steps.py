@@ -15,7 +15,7 @@ import pytest
 
 from tests.faults.memory import Crash, Process
 from tests.faults.still import Still, alone, count_all, turn
-from tests.kills.steps import STEPS
+from tests.kills.steps import IMPORTING, STEPS
 from worker.counting.ownership import Ownership
 from worker.counting.ports import CLAIMED, COUNTED, Metadata, Unavailable
 from worker.kafka.outbox import KafkaOutbox
@@ -228,7 +228,7 @@ def test_the_steps_have_the_same_numbers_in_docstring_body_readme_and_tests(
     assert [int(number) for number in re.findall(r"^(\d+)\. ", section, re.MULTILINE)] == said
 
 
-@pytest.mark.parametrize("where", sorted({f"{step.owner}.{step.call}" for step in STEPS}))
+@pytest.mark.parametrize("where", sorted({f"{step.owner}.{step.call}" for step in [*STEPS, *IMPORTING]}))
 def test_what_the_kill_points_wrap_is_there(where: str) -> None:
     owner, _, call = where.rpartition(".")
     module, _, name = owner.partition(":")

@@ -32,7 +32,7 @@ RULES = {
     for rule, who in re.findall(r"^\| `([~+][^`]+)` \| ([a-z, ]+) \|", README, re.MULTILINE)
 }
 PASSWORD, ADMIN = secrets.token_hex(8), secrets.token_hex(8)
-WHO = ["run", "audit", "check", "remove"]
+WHO = ["run", "audit", "check", "remove", "import"]
 STREAM = "colours"
 
 
@@ -114,7 +114,18 @@ def remove(url):
         removal.delete(client, client_keys)
 
 
-STEPS = {"run": run, "audit": recount, "check": look, "remove": remove}
+def install(url):
+    with contextlib.closing(connect(table(url))) as client:
+        store = RedisStore(client, STREAM)
+        assert store.peek(7) is None
+        store.stage(7, "attempt", {"all": b"1"})
+        held = Metadata('{"group": "g"}', 1, 5, "a", {"all": "a"}, "{}")
+        assert store.install(7, "attempt", held) is Answer.DONE
+        assert store.peek(7) == held
+        assert store.install(7, "attempt", held) is Answer.DONE
+
+
+STEPS = {"run": run, "audit": recount, "check": look, "remove": remove, "import": install}
 
 
 @pytest.mark.parametrize("who", WHO)

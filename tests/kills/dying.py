@@ -1,4 +1,4 @@
-"""``ldp-worker``, and it dies by SIGKILL before, in or after a numbered step of claim, commit or publish.
+"""``ldp-worker``, and it dies by SIGKILL before, in or after a numbered step of claim, commit, publish or import.
 
 Run as ``python -m tests.kills.dying run --config worker.toml --point FILE``. The file says which step, side and
 arrival, as JSON; it is read at the start, if it is there, and again at each SIGUSR1. Nothing of this is in the product:
@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.kills.steps import STEPS, TURNS, content, found
+from tests.kills.steps import IMPORTING, STEPS, TURNS, content, found
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Aim:
     """Where to die.
 
     Attributes:
-        turn: claim, commit, publish or heed.
+        turn: claim, commit, publish, heed or import.
         number: of the step.
         side: before, during or after.
         arrival: at which arrival there, counted from when it was aimed.
@@ -67,7 +67,7 @@ class Killer:
         for turn, calls in TURNS.items():
             for owner, call in calls:
                 _replace(owner, call, functools.partial(self._turned, turn))
-        for owner, call in dict.fromkeys((step.owner, step.call) for step in STEPS):
+        for owner, call in dict.fromkeys((step.owner, step.call) for step in [*STEPS, *IMPORTING]):
             _replace(owner, call, functools.partial(self._stepped, owner, call))
 
     def _turned(self, turn: str, function: Callable[..., Any]) -> Callable[..., Any]:

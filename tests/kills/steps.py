@@ -1,9 +1,9 @@
-"""The numbered steps of claim, commit and publish, as the calls that they consist of.
+"""The numbered steps of claim, commit, publish and import, as the calls that they consist of.
 
-The numbers are those of `Ownership.claim`, `Ownership.commit` and `Publisher.tick`; tests/faults/test_steps.py holds
-them against their docstrings. A step is found by the turn that it is made in, by the call, and by how often that call
-was made in the turn before: ``bounds`` is step 5 of a claim at first, and then step 9. What a head says of windows is
-heeded in turns of their own, whose steps have numbers only here.
+The numbers are those of `Ownership.claim`, `Ownership.commit`, `Publisher.tick` and `Import.run`; test_steps.py and
+test_import.py of tests/faults hold them against their docstrings. A step is found by the turn that it is made in, by
+the call, and by how often that call was made in the turn before: ``bounds`` is step 5 of a claim at first, and then
+step 9. What a head says of windows is heeded in turns of their own, whose steps have numbers only here.
 """
 
 from collections.abc import Mapping
@@ -16,12 +16,14 @@ LOG, LETTERS = "worker.kafka.log:KafkaLog", "worker.kafka.dead_letters:KafkaDead
 STORE, OUTBOX = "worker.store.redis:RedisStore", "worker.kafka.outbox:KafkaOutbox"
 PUBLISHER, PRODUCER = "worker.publishing.publisher:Publisher", "kafka:KafkaProducer"
 EVENTS, STATE = "worker.observe.events:StreamEvents", "worker.counting.partition:PartitionState"
+IMPORT, STANDALONE = "worker.counting.importing:Import", "worker.kafka.standalone:KafkaStandalone"
 
 TURNS = {
     "claim": [("worker.counting.ownership:Ownership", "claim")],
     "commit": [("worker.counting.ownership:Ownership", name) for name in ("prepare", "write", "settle")],
     "publish": [(PUBLISHER, "tick")],
     "heed": [("worker.counting.ownership:Ownership", "_heed")],
+    "import": [(IMPORT, "run")],
 }
 """What a turn of each is: calls within it, on its thread, are the steps."""
 
@@ -31,7 +33,7 @@ class Step:
     """A step, and the call that it consists of.
 
     Attributes:
-        turn: what it is a step of: claim, commit, publish or heed.
+        turn: what it is a step of: claim, commit, publish, heed or import.
         number: its number there.
         owner: the module, and after a colon the class, if it is a method.
         call: the name of the function.
@@ -85,6 +87,19 @@ STEPS = [
     Step("heed", 4, LOG, "start", each=True),
 ]
 
+IMPORTING = [
+    Step("import", 1, IMPORT, "_prefixes"),
+    Step("import", 2, STANDALONE, "topic_id"),
+    Step("import", 3, STANDALONE, "committed"),
+    Step("import", 4, OUTBOX, "head"),
+    Step("import", 5, STANDALONE, "bounds"),
+    Step("import", 6, STORE, "peek", each=True),
+    Step("import", 7, STORE, "stage", each=True),
+    Step("import", 8, STORE, "install", each=True),
+    Step("import", 9, STANDALONE, "mirror", each=True),
+]
+"""Those of an import, which is no worker's."""
+
 ALONE, FINAL, DELETED = "a head alone", "a final window", "a deleted window"
 """What a turn of publishing can have, beside the snapshot of all time."""
 
@@ -101,7 +116,7 @@ def content(call: str, args: tuple[Any, ...], named: Mapping[str, Any]) -> str:
 
 def found(turn: str, owner: str, call: str, nth: int) -> Step | None:
     """Returns which step the nth call of a name in a turn is."""
-    for step in STEPS:
+    for step in [*STEPS, *IMPORTING]:
         if (step.turn, step.owner, step.call) == (turn, owner, call) and step.first <= nth <= step.last:
             return step
     return None

@@ -115,6 +115,28 @@ class Log(Protocol):
         """Lets `poll` return no more of the partition's records."""
 
 
+class Standalone(Protocol):
+    """What who is no member of a group needs of its topic and of it."""
+
+    def topic_id(self) -> str:
+        """Returns the id of the topic, another one if it was created again."""
+
+    def partitions(self) -> Set[int]:
+        """Returns all partitions of the topic."""
+
+    def committed(self, partitions: Collection[int]) -> Mapping[int, tuple[int, str]]:
+        """Returns the group's committed (offset, metadata) of the partitions that have one."""
+
+    def bounds(self, partitions: Collection[int]) -> Mapping[int, tuple[int, int]]:
+        """Returns each log's (first offset, last stable offset)."""
+
+    def has_records(self, partition: int, begin: int, end: int) -> bool:
+        """Returns whether there are committed records in [begin, end) of a partition's log."""
+
+    def mirror(self, offsets: Mapping[int, tuple[int, str]]) -> None:
+        """Commits offsets, unless the group has members: they commit what they count themselves."""
+
+
 class Store(Protocol):
     """What a worker needs of the store of one stream; each call is one atomic step there."""
 
@@ -138,6 +160,13 @@ class Store(Protocol):
 
     def promote(self, partition: int, attempt: str, before: Metadata, after: Metadata) -> Answer:
         """Puts the attempt's blobs and ``after`` in the place of ``before``, or says why not and changes nothing."""
+
+    def install(self, partition: int, attempt: str, metadata: Metadata) -> Answer:
+        """Puts the attempt's blobs and metadata where there are none, and says DONE.
+
+        It says so, too, of just these counts that are there already; UNSTAGED if the blobs are gone, and FORKED if
+        anything else is there. Then nothing is changed.
+        """
 
     def compare(self, partition: int, held: Metadata) -> Answer:
         """Says whether the store still holds exactly what this owner last read or wrote."""

@@ -11,6 +11,7 @@ What a worker needs, each the Kafka of a port or of a part of one:
 
 What commands need, as anybody might:
 
+- `standalone`: a topic and its group, asked by who is no member.
 - `brokers`: the way to the brokers, with the reason and the advice where there is none.
 - `topics`: what each must be like, what the cluster has, the making of those that are missing.
 - `cluster`: what of all that `check` looks at.

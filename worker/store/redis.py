@@ -1,7 +1,6 @@
 """The store: Redis. Every step is one command or one script beside this file; see `layout` for the keys."""
 
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,9 +15,8 @@ from worker.redis.script import Script
 
 STAGED_SECONDS = 600
 """How long a staged blob waits for its promotion: far longer than any attempt, short enough to leave no litter."""
-_TEXTS = tuple(
-    (Path(__file__).parent / f"{name}.lua").read_text() for name in ("claim", "promote", "compare", "cut")
-)
+_NAMES = ("claim", "promote", "install", "compare", "cut")
+_TEXTS = tuple((Path(__file__).parent / f"{name}.lua").read_text() for name in _NAMES)
 
 _T = TypeVar("_T")
 
@@ -33,7 +31,9 @@ class RedisStore:
 
     def __init__(self, client: Client, stream: str) -> None:
         self._client, self._stream = client, stream
-        self._claim, self._promote, self._compare, self._cut = (Script(client, text) for text in _TEXTS)
+        self._claim, self._promote, self._install, self._compare, self._cut = (
+            Script(client, text) for text in _TEXTS
+        )
         self._cells: dict[int, list[str]] = {}
 
     def peek(self, partition: int) -> Metadata | None:
@@ -62,17 +62,22 @@ class RedisStore:
     def promote(self, partition: int, attempt: str, before: Metadata, after: Metadata) -> Answer:
         """Compares and promotes in one script that reads everything before its first write."""
         changed = [cell for cell, flush in after.blobs.items() if flush == after.flush]
-        live = partial(layout.cell_key, self._stream, partition)
-        keys = [
-            key
-            for cell in changed
-            for key in (layout.staged_key(self._stream, partition, attempt, cell), live(cell))
-        ]
-        keys += [live(cell) for cell in before.blobs.keys() - after.blobs.keys()]
+        keys = self._both(partition, attempt, changed)
+        keys += self._live(partition, before.blobs.keys() - after.blobs.keys())
         args = [before.lineage, before.epoch, before.offset, before.flush]
         fields = layout.fields(after)
         new = [fields[name] for name in ("offset", "flush", "blobs", "totals")]
         return Answer(self._run(self._promote, partition, keys, [*args, *new, len(changed)]).decode())
+
+    def install(self, partition: int, attempt: str, metadata: Metadata) -> Answer:
+        """Puts counts where there are none, in one script that reads everything before its first write."""
+        fields = layout.fields(metadata)
+        compared = {
+            name: fields[name] for name in ("lineage", "offset", "flush")
+        }  # which the script reads first
+        args = [item for pair in (compared | fields).items() for item in pair]
+        keys = self._both(partition, attempt, metadata.blobs)
+        return Answer(self._run(self._install, partition, keys, args).decode())
 
     def compare(self, partition: int, held: Metadata) -> Answer:
         """Compares metadata and the presence of blobs in one script."""
@@ -92,6 +97,18 @@ class RedisStore:
 
     def _live(self, partition: int, cells: Iterable[str]) -> list[str]:
         return [layout.cell_key(self._stream, partition, cell) for cell in cells]
+
+    def _both(self, partition: int, attempt: str, cells: Iterable[str]) -> list[str]:
+        """Returns the staged and the live key of each cell."""
+        stream = self._stream
+        return [
+            key
+            for cell in cells
+            for key in (
+                layout.staged_key(stream, partition, attempt, cell),
+                layout.cell_key(stream, partition, cell),
+            )
+        ]
 
     def _loaded(
         self, partition: int, load: Callable[[list[str]], Any], cells: list[str]

@@ -93,6 +93,30 @@ class MemoryStore:
 
         return self.world.call(effect, remote=True)
 
+    def install(self, partition: int, attempt: str, metadata: Metadata) -> Answer:
+        def effect() -> Answer:
+            world = self.world
+            if (stored := world.stored.get(partition)) is not None:
+                now = stored.metadata
+                same = (now.lineage, now.offset, now.flush) == (
+                    metadata.lineage,
+                    metadata.offset,
+                    metadata.flush,
+                )
+                world.note("own import recognised" if same else "an import is refused")
+                return Answer.DONE if same else Answer.FORKED
+            staged = world.staged.get((partition, attempt), {})
+            if not metadata.blobs.keys() <= staged.keys():
+                world.note("unstaged")
+                return Answer.UNSTAGED
+            world.imported[partition] = metadata.offset
+            world.stored[partition] = StoredPartition(metadata, {n: staged.pop(n) for n in metadata.blobs})
+            world.note("import")
+            world.verify(partition)
+            return Answer.DONE
+
+        return self.world.call(effect, remote=True)
+
     def compare(self, partition: int, held: Metadata) -> Answer:
         def effect() -> Answer:
             stored = self.world.stored.get(partition)

@@ -93,6 +93,7 @@ class World(Scheduler):
         self.past: dict[int, list[StoredPartition]] = {}
         self.staged: dict[tuple[int, str], dict[str, bytes]] = {}
         self.starts: dict[int, int] = {}
+        self.imported: dict[int, int] = {}  # what nobody here has counted, and so leaves no letter
         self.letters: set[tuple[int, int]] = set()
         self.late_letters = False  # whether its workers send late records to the dead letters
         self.late_said: dict[tuple[int, int], set[tuple[int, ...]]] = {}
@@ -314,7 +315,7 @@ class World(Scheduler):
             self.note("panes dropped")
         if state.full:
             self.note("panes are bounded")
-        for at in range(state.start, state.offset):
+        for at in range(max(state.start, self.imported.get(partition, 0)), state.offset):
             answer = self.answer(partition, at, ruled)
             if isinstance(answer, str) and not any(b <= at < e for b, e in state.gaps):
                 assert (partition, at) in self.letters, (

@@ -1,0 +1,440 @@
+"""An import among the workers: each of its steps cut short, whoever comes first, and what it must not touch."""
+
+import inspect
+import re
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ldp.state import State
+from ldp.stretch import Stretch
+from tests.faults.memory import Crash
+from tests.faults.memory.standalone import Importer, batch
+from tests.faults.still import Still, alone, count_all, during, turn
+from tests.kills.steps import IMPORTING
+from worker.counting import layout
+from worker.counting.head import Head
+from worker.counting.importing import Import, Prefix, Refused
+from worker.counting.ports import CLAIMED, COUNTED, Metadata, StateLost, Unavailable
+from worker.counting.rules import Configured, Rule, Terms
+from worker.counting.windows import Windowing
+
+HOURLY = Configured(terms=Terms(10, True, 1 << 20, Windowing(("all", "1s"), grace=0, out_of_order=0)))
+CALLS = {
+    2: ("log", "topic_id", 1),
+    3: ("log", "committed", 1),
+    4: ("witness", "head", 1),
+    5: ("log", "bounds", 1),
+    6: ("store", "peek", 1),
+    7: ("store", "stage", 1),
+    8: ("store", "install", 1),
+    9: ("log", "mirror", 1),
+}
+"""Step -> the call that it consists of; the first asks nobody."""
+FAULTS = ("refused", "unheard", "dies before", "dies after")
+
+
+def world_of(records: int = 10, partitions: int = 1) -> Still:
+    """A log of good records and a malformed one, of which nothing is counted yet."""
+    world = Still(partitions)
+    world.send(records - 1)
+    for partition in range(partitions):
+        world.produce(partition, b"\x07noise", "version")
+    return world
+
+
+def imported(world: Still, *histories: State, by: Importer | None = None) -> list[tuple[int, bool]]:
+    """Imports; returns which partitions have it, and whether they had it before."""
+    done = list[tuple[int, bool]]()
+
+    def on_done(prefix: Prefix, before: bool) -> None:
+        done.append((prefix.stretch.partition, before))
+
+    named = {f"{n}.ldp": history for n, history in enumerate(histories)}
+    (by or Importer(world, 9)).importing.run(named, on_done)
+    return done
+
+
+def test_workers_go_on_from_an_import_and_the_whole_is_right() -> None:
+    world = world_of()
+    assert imported(world, batch(world, 0, 0, 6, most=3)) == [(0, False)]
+    assert world.offsets[0] == (6, COUNTED)
+    world.verify(0)
+    world.send()
+    process = alone(world, 1)
+    count_all(world, process)
+    world.verify(0)
+    (first, second) = layout.recorded(world.stored[0].metadata)
+    assert first == Rule(0, 0, Terms(3, ones=True))
+    assert (second.offset, second.revision, second.terms) == (6, 1, Configured().terms)
+    process.publisher.tick()
+    assert world.heads[-1].offsets == {0: 15}
+    assert world.heads[-1].reports == 14
+
+
+@pytest.mark.parametrize("revision", [None, 1, 7])
+def test_the_configuration_rules_from_the_imports_offset_on_whatever_its_revision_is(
+    revision: int | None,
+) -> None:
+    world = world_of()
+    world.configured = [replace(HOURLY, revision=revision)]
+    imported(world, batch(world, 0, 0, 6))
+    process = alone(world, 1)
+    turn(process)
+    state = process.ownership.states()[0]
+    assert [(rule.offset, rule.revision) for rule in state.rules] == [(0, 0), (6, revision or 1)]
+    newest = max(record.timestamp for record in world.logs[0][:6])
+    assert state.since == {"1s": newest // 1000 * 1000 + 1000}
+    # it counts in no window before a head names it
+    assert (process.ownership.counted(), process.ownership.reading()) == ({0: 6}, set())
+    turn(process)
+    process.publisher.tick()
+    assert world.heads[-1].floors == {0: 0}
+    process.ownership.compare()
+    count_all(world, process)
+    world.verify(0)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("step", CALLS)
+def test_an_import_cut_short_is_all_or_nothing_and_is_made_again(step: int, fault: str) -> None:
+    world = world_of(partitions=2)
+    histories = [batch(world, p, 0, 6) for p in (0, 1)]
+    importer = Importer(world, 8)
+    side, call, nth = CALLS[step]
+    met = cut(getattr(importer.importing, side), call, nth, fault)
+    with pytest.raises((Crash, Unavailable)):
+        imported(world, *histories, by=importer)
+    assert met == [fault]
+    done = step == 9 or (step == 8 and fault in ("unheard", "dies after"))
+    assert {*world.stored} == ({0} if done else set())
+    heard = step == 9 and fault in ("unheard", "dies after")
+    assert world.offsets == ({0: (6, COUNTED)} if heard else {})
+    assert imported(world, *histories) == [(0, done), (1, False)]
+    assert world.offsets == {0: (6, COUNTED), 1: (6, COUNTED)}
+    count_all(world, alone(world, 1))
+    for partition in (0, 1):
+        world.verify(partition)
+
+
+def cut(side: Any, call: str, nth: int, fault: str) -> list[str]:
+    """Lets the nth call of that name meet a fault; returns a list that then has it."""
+    made: Callable[..., Any] = getattr(side, call)
+    calls, met = [], list[str]()
+
+    def cut(*args: Any, **named: Any) -> Any:
+        calls.append(args)
+        if len(calls) != nth:
+            return made(*args, **named)
+        met.append(fault)
+        if fault in ("unheard", "dies after"):
+            made(*args, **named)
+        raise Crash if fault.startswith("dies") else Unavailable(fault)
+
+    setattr(side, call, cut)
+    return met
+
+
+def test_the_steps_have_the_same_numbers_in_docstring_body_readme_and_tests() -> None:
+    said = [int(number) for number in re.findall(r"^ +(\d+)\. ", Import.run.__doc__ or "", re.MULTILINE)]
+    assert said == list(range(1, 10))
+    body = inspect.getsource(Import)
+    marks = [int(n) for mark in re.findall(r"# Steps? ([\d and]+)\.", body) for n in mark.split(" and ")]
+    assert sorted(marks) == said
+    assert [1, *CALLS] == said
+    assert [step.number for step in IMPORTING] == said
+    assert {step.number: step.call for step in IMPORTING[1:]} == {
+        n: call for n, (_, call, _) in CALLS.items()
+    }
+    readme = (Path(__file__).parents[2] / "worker" / "README.md").read_text(encoding="utf-8")
+    section = readme.split("## Starting from history\n")[1].split("\n## ")[0]
+    assert [int(number) for number in re.findall(r"^(\d+)\. ", section, re.MULTILINE)] == said
+
+
+def test_a_second_import_is_known_by_what_is_stored_even_if_it_is_counted_on() -> None:
+    world = world_of()
+    history = batch(world, 0, 0, 6)
+    imported(world, history)
+    before = world.stored[0]
+    assert imported(world, history) == [(0, True)]
+    assert world.stored[0] == before
+    count_all(world, alone(world, 1))
+    after, world.offsets[0] = world.stored[0], (10, COUNTED)
+    assert imported(world, history) == [(0, True)]
+    assert (world.stored[0], world.offsets[0]) == (after, (10, COUNTED))
+
+
+def test_another_history_of_the_same_partition_is_never_taken_for_the_first() -> None:
+    world = world_of()
+    history = batch(world, 0, 0, 6)
+    imported(world, history)
+    before = world.stored[0]
+    other = replace(history, counters=np.roll(history.counters, 1))
+    assert other != history
+    for different in (other, batch(world, 0, 0, 7), batch(world, 0, 0, 5), batch(world, 0, 0, 6, most=1)):
+        assert refusal(world, different) == (
+            "partition 0: it has counts up to offset 6 already; an import never touches counts that are there"
+        )
+    assert world.stored[0] == before
+    count_all(world, alone(world, 1))
+    for different in (batch(world, 0, 0, 7), batch(world, 0, 0, 5), batch(world, 0, 0, 6, most=1)):
+        assert "it has counts up to offset 10 already" in refusal(world, different)
+
+
+def refusal(world: Still, *histories: State) -> str:
+    """Why an import is refused, which then changed nothing."""
+    before = {**world.stored}, {**world.offsets}
+    with pytest.raises(Refused) as refused:
+        imported(world, *histories)
+    assert (world.stored, world.offsets) == before
+    return str(refused.value)
+
+
+def test_what_a_worker_has_claimed_is_its_own_whether_it_counted_or_not() -> None:
+    world = world_of()
+    history = batch(world, 0, 0, 6)
+    process = alone(world, 1)
+    turn(process, commit=False)
+    assert "it has been claimed by a worker already" in refusal(world, history)
+    count_all(world, process)
+    assert "it has counts up to offset 10 already" in refusal(world, history)
+
+
+def test_whoever_is_first_has_the_partition_a_claim_or_an_import() -> None:
+    world = world_of()
+    history = batch(world, 0, 0, 6)
+    process, importer = alone(world, 1), Importer(world, 9)
+    process.log.poll()
+    during(importer.store, "peek", process.ownership.claim)
+    with pytest.raises(Refused, match="a worker has claimed it just now"):
+        imported(world, history, by=importer)
+    count_all(world, process)
+    world.verify(0)
+
+    world = world_of()
+    process = alone(world, 1)
+    process.log.poll()
+    # the import comes when the worker has decided to begin afresh already
+    during(process.log, "confirm", lambda: imported(world, history))
+    process.ownership.claim()
+    assert process.ownership.counted() == {}
+    count_all(world, process)
+    world.verify(0)
+    assert layout.recorded(world.stored[0].metadata)[0].revision == 0
+
+
+def test_an_import_goes_on_where_the_store_lost_it_and_nothing_else() -> None:
+    world = world_of()
+    history, process = batch(world, 0, 0, 6), alone(world, 1)
+    imported(world, history)
+    process = alone(world, 1)
+    del world.stored[0]
+    world.offsets[0] = (6, COUNTED)
+    with pytest.raises(StateLost, match="has offset 6 committed in Kafka"):
+        turn(process)
+    assert imported(world, history) == [(0, False)]
+    process = alone(world, 2)
+    count_all(world, process)
+    process.publisher.tick()
+    world.deliver()
+    assert (world.offsets[0], world.heads[-1].offsets) == ((10, COUNTED), {0: 10})
+    # all is lost, and more was counted than the import has: Kafka says so
+    del world.stored[0]
+    assert refusal(world, history) == (
+        "partition 0: Redis has no counts, but group 'group' has offset 10 committed in Kafka ('counted'): they were"
+        " lost, and reached beyond these"
+    )
+    # where the group has forgotten that, the head says by which rules: those of the import, so it is only set back
+    world.offsets.clear()
+    assert imported(world, history) == [(0, False)]
+    count_all(world, alone(world, 3))
+    world.verify(0)
+
+
+def test_what_was_published_by_other_rules_is_not_imported() -> None:
+    world = world_of()
+    process = alone(world, 1)
+    count_all(world, process)
+    process.publisher.tick()
+    del world.stored[0]
+    world.offsets.clear()
+    assert refusal(world, batch(world, 0, 0, 10)) == (
+        "partition 0: Redis has no counts, but snapshot 1 was published with those up to offset 10: they were lost."
+        " Restore Redis, or give the stream another name"
+    )
+
+
+def test_a_longer_history_than_the_one_that_was_published_does_not_take_its_place() -> None:
+    world = world_of()
+    imported(world, batch(world, 0, 0, 6))
+    process = alone(world, 1)
+    count_all(world, process)
+    process.publisher.tick()
+    del world.stored[0]
+    world.offsets.clear()
+    # what lies between was judged by the configuration's rule
+    assert "they were lost" in refusal(world, batch(world, 0, 0, 8))
+
+
+@pytest.mark.parametrize(
+    ("head", "why"),
+    [
+        (
+            Head(3, {0: 7}, 5),
+            "snapshot 3 was published with those up to offset 7",
+        ),  # of before there were rules
+        (Head(3, uncounted=(0,)), "those before offset 2 would be missing without a word"),
+        (Head(3, lineage={"group": "others"}), "snapshot 3 in the snapshot topic is of other counts"),
+    ],
+)
+def test_what_a_head_says_stands(head: Head, why: str) -> None:
+    world = world_of()
+    world.firsts[0] = 2
+    world.heads.append(head)
+    assert why in refusal(world, batch(world, 0, 2, 8))
+
+
+def test_of_a_partition_that_was_uncounted_all_may_be_imported() -> None:
+    world = world_of()
+    world.heads.append(Head(3, uncounted=(0,)))
+    assert imported(world, batch(world, 0, 0, 8)) == [(0, False)]
+
+
+@pytest.mark.parametrize(
+    ("committed", "allowed"),
+    [
+        ((5, COUNTED), True),  # counts that were lost, and that the import has
+        ((9, COUNTED), False),
+        ((9, ""), False),
+        ((9, CLAIMED), True),  # by a worker that counted nothing
+    ],
+)
+def test_offsets_of_the_group_speak_of_counts(committed: tuple[int, str], allowed: bool) -> None:
+    world = world_of()
+    world.offsets[0] = committed
+    if not allowed:
+        assert f"has offset 9 committed in Kafka ({committed[1] or 'by another program'!r})" in refusal(
+            world, batch(world, 0, 0, 8)
+        )
+        return
+    imported(world, batch(world, 0, 0, 8))
+    assert world.offsets[0] == (8, COUNTED)
+    count_all(world, alone(world, 1))
+    world.verify(0)
+
+
+def test_offsets_of_members_are_their_own() -> None:
+    world = world_of()
+    alone(world, 1)
+    imported(world, batch(world, 0, 0, 8))
+    assert world.offsets == {}
+
+
+def test_an_import_begins_where_the_log_does() -> None:
+    world = Still()
+    for _ in range(3):
+        world.produce(0, None, [], marker=True)
+    world.send()
+    assert "the log has records before that, from 0 on" in refusal(world, batch(world, 0, 4, 8))
+    # what has no record is no hole
+    assert imported(world, batch(world, 0, 3, 8)) == [(0, False)]
+    assert layout.load(world.stream, *vars(world.stored[0]).values()).start == 0
+    count_all(world, alone(world, 1))
+    world.verify(0)
+
+
+@pytest.mark.parametrize(
+    ("first", "start", "offset", "why"),
+    [
+        (0, 0, 11, "the counts reach offset 11, and the log ends at 10"),
+        (5, 0, 4, "the counts end at offset 4, and the log begins at 5: what is between is in neither"),
+        (5, 0, 5, ""),
+        (5, 2, 10, ""),
+    ],
+)
+def test_the_log_goes_on_where_an_import_ends(first: int, start: int, offset: int, why: str) -> None:
+    world = world_of(11)
+    history = batch(world, 0, start, offset)
+    world.logs[0].pop()
+    world.firsts[0] = first
+    if why:
+        assert why in refusal(world, history)
+        return
+    imported(world, history)
+    count_all(world, alone(world, 1))
+    state = layout.load(world.stream, *vars(world.stored[0]).values())
+    assert (state.start, state.gaps) == (start, [])
+
+
+def test_all_are_looked_at_before_the_first_is_imported() -> None:
+    world = world_of(partitions=3)
+    good, short = batch(world, 0, 0, 6), [batch(world, p, 0, 6) for p in (1, 2)]
+    world.firsts[1:] = [8, 9]
+    said = refusal(world, good, *short).splitlines()
+    assert [line.split(":")[0] for line in said] == ["partition 1", "partition 2"]
+    assert "two" not in refusal(world, good, good)
+    assert refusal(world, good, good) == "0.ldp and 1.ldp are of one partition, 0; merge them"
+    assert "topic reports has no partition 7" in refusal(world, moved(good, partition=7))
+
+
+def moved(history: State, **changes: Any) -> State:
+    """A history of another stretch."""
+    return replace(history, log=(replace(history.log[0], **changes),))
+
+
+def test_what_is_no_history_of_the_stream_is_refused() -> None:
+    world = world_of()
+    history = batch(world, 0, 0, 6)
+    for other, why in (
+        (
+            moved(history, topic="others"),
+            "0.ldp: it is of others, partition 0, offsets 0 to 5; the stream's topic",
+        ),
+        (replace(history, log=()), "it is of no log; an import is of one stretch"),
+        (
+            replace(history, log=(*history.log, Stretch("reports", 1, 0, 5))),
+            "offsets 0 to 4; an import is of one",
+        ),
+        (replace(history, windows=((0, 1000),)), "it is of windows"),
+        (moved(history, max_timestamp=None), "no highest timestamp of its 6 accepted records"),
+        (
+            replace(history, rejected={"boredom": 1}, log=(Stretch("reports", 0, 0, 9, 5),)),
+            "boredom, which workers",
+        ),
+    ):
+        assert why in refusal(world, other)
+
+
+def test_an_unreadable_store_is_not_written_over() -> None:
+    world = world_of()
+    importer = Importer(world, 9)
+
+    def damaged(partition: int) -> Metadata:
+        raise StateLost("metadata cannot be read")
+
+    importer.importing.store.peek = damaged  # type: ignore[method-assign]
+    with pytest.raises(StateLost):
+        imported(world, batch(world, 0, 0, 6), by=importer)
+    assert world.stored == {}
+
+
+def test_staged_counts_whose_time_ran_out_are_no_import() -> None:
+    world = world_of()
+    importer = Importer(world, 9)
+    during(importer.store, "stage", world.staged.clear)
+    with pytest.raises(Unavailable, match="import them again"):
+        imported(world, batch(world, 0, 0, 6), by=importer)
+    assert world.stored == {}
+    assert imported(world, batch(world, 0, 0, 6)) == [(0, False)]
+
+
+def test_recount_after_changes_nothing_for_an_import() -> None:
+    world = world_of()
+    world.recount_after = sys.maxsize
+    world.offsets[0] = (9, COUNTED)
+    assert "they were lost" in refusal(world, batch(world, 0, 0, 8))

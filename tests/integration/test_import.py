@@ -1,0 +1,269 @@
+"""`ldp-worker import` on real services: partitions begin with history, workers go on, the audit proves the whole."""
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from kafka import KafkaConsumer, OffsetAndMetadata, TopicPartition
+from kafka.admin import NewPartitions
+from kafka.errors import RetriableError
+
+from ldp import frames
+from ldp.frames import VERDICTS
+from ldp.state import State
+from ldp.stretch import Stretch
+from tests.integration.harness import EVENT_TIME, WINDOWED, Forked, Sending, World, event_time, until
+from tests.kills.dying import Aim
+from tests.kills.steps import IMPORTING
+from worker.cli import cli
+from worker.counting.ports import COUNTED
+from worker.counting.windows import TIME_ENDS
+
+pytestmark = pytest.mark.integration
+
+MOST = 20
+"""How many reports the batch lets a record have."""
+SIDES = ("before", "after")
+
+
+def history(world: World, partition: int, offset: int) -> Path:
+    """Counts a partition's log up to an offset as a batch does, into a file; returns the file."""
+    tp = TopicPartition(world.topic, partition)
+    consumer = KafkaConsumer(bootstrap_servers=world.kafka, isolation_level="read_committed")
+    consumer.assign([tp])
+    consumer.seek(tp, 0)
+    records = []
+    while consumer.position(tp) < offset:
+        records += [record for record in consumer.poll(1000).get(tp, []) if record.offset < offset]
+    consumer.close()
+    values = [record.value or b"" for record in records]
+    ends = np.cumsum([len(value) for value in values], dtype=np.int64)
+    begins = ends - [len(value) for value in values]
+    decoded = frames.decode(world.stream, b"".join(values), begins, ends, most_reports=MOST)
+    state = world.stream.oracle.zeros()
+    world.stream.oracle.accumulate(state, decoded.reports)
+    times = [
+        record.timestamp if 0 <= record.timestamp < TIME_ENDS else -1
+        for record, verdict in zip(records, decoded.verdicts, strict=True)
+        if not verdict
+    ]
+    rejected = np.bincount(decoded.verdicts, minlength=len(VERDICTS)).tolist()
+    counted = State(
+        world.stream,
+        len(decoded.reports),
+        state,
+        len(times),
+        {str(VERDICTS[v]): n for v, n in enumerate(rejected) if v and n},
+        log=(Stretch(world.topic, partition, records[0].offset, offset, max(times, default=None), MOST),),
+    )
+    path = world.folder / f"{partition}-{offset}.ldp"
+    counted.write(path)
+    return path
+
+
+def imported(world: World, *files: Path):
+    """What the command says of files, and its exit code."""
+    return CliRunner().invoke(cli, ["import", world.name, *map(str, files), "--config", str(world.toml)])
+
+
+def keys(world: World) -> dict[bytes, object]:
+    """All that the store has of a stream, but for what is on its way."""
+    found = {key for key in world.redis.scan_iter(f"{{{world.name}:*") if b":staged:" not in key}
+    return {
+        key: world.redis.hgetall(key) if key.endswith(b":meta") else world.redis.get(key) for key in found
+    }
+
+
+def committed(world: World) -> dict[int, tuple[int, str]]:
+    """What Kafka has of the group."""
+
+    def said() -> dict[str, dict[TopicPartition, OffsetAndMetadata]] | None:
+        try:
+            return world.admin.list_group_offsets({world.group: None})
+        except RetriableError:  # a coordinator that only just starts
+            return None
+
+    found = until(said, "the group's coordinator")[world.group]
+    return {tp.partition: (at.offset, at.metadata) for tp, at in found.items() if at.offset >= 0}
+
+
+@pytest.fixture(params=[{}, WINDOWED], ids=["all time", "windows"])
+def mixed(request, local_services, tmp_path):
+    """A stream with a log of all kinds: an aborted transaction first, good records, and malformed ones."""
+    with World(
+        local_services.kafka.address,
+        local_services.redis.address,
+        tmp_path,
+        partitions=3,
+        reports=EVENT_TIME,
+        **request.param,
+    ) as world:
+        aborting = world.open_producer(transactional_id=f"{world.name}-aborting")
+        aborting.init_transactions()
+        aborting.begin_transaction()
+        for partition in (0, 1):
+            world.put(b"aborted", partition, aborting).get(10)
+        aborting.abort_transaction()
+        fill(world)
+        yield world
+
+
+def fill(world: World) -> None:
+    """Sends what counts, and what does not."""
+    world.send(60, 2)
+    world.send(15, 3, as_json=True)
+    for partition in range(world.partitions):
+        for value in (b"noise", b"{}", None):
+            world.put(value, partition)
+        world.put(frames.encode(world.stream, world.draw(MOST + 1)), partition)  # too many, for the batch
+    world.send(30)
+    world.settle()
+
+
+def test_a_stream_begins_with_history_and_the_audit_proves_the_whole(mixed):
+    world, ends = mixed, mixed.ends()
+    files = [history(world, p, end - 7) for p, end in ends.items()]
+    done = imported(world, *files)
+    assert done.exit_code == 0, done.output
+    assert [line.rsplit(" ", 3)[1:] for line in done.stdout.splitlines()] == [
+        ["offset", str(end - 7), "imported"] for end in ends.values()
+    ]
+    assert committed(world) == {p: (end - 7, COUNTED) for p, end in ends.items()}
+    before = world.audit()
+    assert (before.difference, before.lag) == (None, 7 * 3)
+    again = imported(world, *files)
+    assert (again.exit_code, again.stdout.count("was imported before")) == (0, 3)
+    world.assert_keys()
+    first, _ = world.start(2)
+    with Sending(world, when=event_time) as sending:
+        sending.more(100)
+        first.kill()
+        sending.more(100)
+        world.launch()
+        sending.more(50)
+    last = world.covered()
+    world.assert_right(last)
+    assert last.complete
+    assert world.totals()["rejected"] == {"version": 3, "json": 3, "empty": 3, "many": 3}
+    # workers have counted on: it is known all the same
+    counted = keys(world)
+    again = imported(world, *files)
+    assert (again.exit_code, again.stdout.count("was imported before")) == (0, 3)
+    # and whatever else there is of them is refused
+    other = imported(world, history(world, 0, ends[0] - 2), *files[1:])
+    assert (other.exit_code, other.stdout) == (1, "")
+    assert "partition 0: it has counts up to offset" in other.stderr
+    assert keys(world) == counted
+
+
+def test_killed_at_any_step_an_import_is_all_or_nothing_and_is_run_again(local_services, tmp_path):
+    aims = [Aim("import", step.number, side) for step in IMPORTING for side in SIDES]
+    with World(
+        local_services.kafka.address, local_services.redis.address, tmp_path, partitions=len(aims)
+    ) as world:
+        world.send(6 * len(aims), 2)
+        world.settle()
+        world.send(2 * len(aims))
+        files = [history(world, partition, 6) for partition in range(len(aims))]
+        environ = {name: value for name, value in os.environ.items() if not name.startswith("LDP_WORKER_")}
+        for partition, aim in enumerate(aims):
+            log, point = tmp_path / f"{partition}.log", tmp_path / f"{partition}.point"
+            point.write_text(json.dumps(vars(aim)))
+            options = [world.name, str(files[partition]), "--config", str(world.toml), "--point", str(point)]
+            born = Forked.nursery.bear("tests.kills.dying", options, environ, log, "import")
+            assert born.wait(60) == -signal.SIGKILL, log.read_text()
+            there, mirrored = ((aim.number, SIDES.index(aim.side)) >= done for done in ((8, 1), (9, 1)))
+            tag = f"{{{world.name}:{partition}}}:".encode()
+            stored = {tag + b"meta", tag + b"window:all"} if there else set()
+            assert {key for key in keys(world) if key.startswith(tag)} == stored, aim
+            assert (partition in committed(world)) == mirrored, aim
+            again = imported(world, files[partition])
+            assert again.exit_code == 0, again.output
+            assert ("before" in again.stdout) == there, aim
+            assert committed(world)[partition] == (6, COUNTED)
+        world.assert_keys()
+        assert world.audit().difference is None
+        world.start()
+        world.assert_right(world.covered())
+
+
+def test_partitions_that_are_added_begin_with_history_while_workers_run_and_die(local_services, tmp_path):
+    with World(
+        local_services.kafka.address,
+        local_services.redis.address,
+        tmp_path,
+        partitions=2,
+        reports=EVENT_TIME,
+        **WINDOWED,
+    ) as world:
+        worker, *_ = world.start()
+        with Sending(world, when=event_time) as sending:
+            sending.more(100)
+        world.covered()
+        worker.pause()  # it is a member, and knows nothing of what follows
+        world.admin.create_partitions({world.topic: NewPartitions(total_count=4)})
+        until(lambda: len(world.producer.partitions_for(world.topic)) == 4, "the producer knows of it")
+        world.partitions = 4
+        world.send(40, 2)
+        world.settle()
+        files = [history(world, p, 6) for p in (2, 3)]
+        done = imported(world, *files)
+        assert done.exit_code == 0, done.output
+        assert {2, 3}.isdisjoint(committed(world))  # which is for members alone to say
+        worker.kill()
+        (second,) = world.start()
+        with Sending(world, when=event_time) as sending:
+            sending.more(100)
+            second.kill()
+            world.launch()
+            sending.more(100)
+        last = world.covered()
+        world.assert_right(last)
+        assert last.complete
+        assert {committed(world)[p][1] for p in range(4)} == {COUNTED}
+
+
+def test_what_would_lose_or_double_reports_is_refused(local_services, tmp_path):
+    with World(local_services.kafka.address, local_services.redis.address, tmp_path, partitions=2) as world:
+        world.send(40)
+        world.settle()
+        good, longer, late = history(world, 0, 15), history(world, 1, 20), history(world, 0, 18)
+        damaged = tmp_path / "damaged.ldp"
+        damaged.write_bytes(good.read_bytes()[:-1])
+        refused = imported(world, good, damaged)
+        assert (refused.exit_code, refused.stdout) == (1, "")
+        assert f"{damaged}: it is truncated or damaged" in refused.stderr
+        open_ = world.open_producer(transactional_id=f"{world.name}-open")
+        open_.init_transactions()
+        open_.begin_transaction()
+        world.put(b"open", 0, open_).get(10)
+        beyond = State.read(good)
+        stretch = beyond.log[0]
+        reaching = tmp_path / "reaching.ldp"
+        State(
+            world.stream,
+            beyond.reports,
+            beyond.counters,
+            beyond.records,
+            log=(Stretch(world.topic, 0, 0, 21, stretch.max_timestamp),),
+        ).write(reaching)
+        refused = imported(world, reaching, longer)
+        assert refused.exit_code == 1
+        assert "partition 0: the counts reach offset 21, and the log ends at 20" in refused.stderr
+        open_.abort_transaction()
+        world.admin.delete_records({TopicPartition(world.topic, 0): 17})
+        refused = imported(world, good, longer)
+        assert "the counts end at offset 15, and the log begins at 17" in refused.stderr
+        assert keys(world) == {}
+        assert imported(world, longer).exit_code == 0
+        world.admin.delete_records({TopicPartition(world.topic, 1): 10})
+        # what retention takes afterwards cannot be recounted, which is what the audit says of any counts
+        assert world.audit().verdict == "not recountable"
+        assert imported(world, late).exit_code == 0
+        world.start()
+        assert world.covered().reports == 40
+        assert world.audit().verdict == "not recountable"

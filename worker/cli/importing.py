@@ -1,0 +1,84 @@
+"""Begins partitions of a stream with counts that somebody else made of their log."""
+
+import contextlib
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from worker.cli.command import amount, command, complain, reach
+
+if TYPE_CHECKING:
+    from worker.config import Config
+    from worker.counting.importing import Prefix
+
+_AGAIN = "what is imported stays; ldp-worker check says what is wrong, then import again"
+
+
+@command("import")
+@click.argument("stream")
+@click.argument(
+    "files", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path)
+)
+def import_(config: "Config", stream: str, files: tuple[Path, ...]) -> int:
+    """Begin partitions with what was counted elsewhere.
+
+    Each of FILES is a state, as ldp aggregate --state, Spark or Beam write it, of one stretch of one partition's log:
+    which one it says itself. It becomes the partition's state at the offset behind that stretch, and workers go on
+    from there. By what rules it was counted is recorded with it, so ldp-worker audit recounts the whole.
+
+    Import before a worker counts the stream for the first time. A partition that has counts, or had, is refused, and
+    so is what would leave a hole: an import that the log does not go on from, or that begins behind records. Then
+    nothing is imported. If it is cut off in the middle, run it again: what is imported is known, and stays.
+
+    Windows begin beyond the highest timestamp of what was imported, and are those of the configuration.
+    """
+    from worker.counting.importing import Refused
+    from worker.counting.ports import StateLost, Unavailable
+    from worker.kafka import brokers
+    from worker.observe import logs
+
+    logs.silence()
+    served = config.served(stream)
+    reach(config, served.topic)
+    reach(config, config.snapshots.topic)
+    try:
+        _import(config, stream, files)
+    except (Refused, StateLost) as error:
+        complain(f"{error}")
+        return 1
+    except Unavailable as error:
+        closed = "AuthorizationFailed" in str(error)
+        complain(f"{error}\n{brokers.advice(error) if closed else _AGAIN}")
+        return 1
+    return 0
+
+
+def _import(config: "Config", name: str, files: tuple[Path, ...]) -> None:
+    from ldp.state import State
+    from worker.counting.importing import Import, Refused
+    from worker.kafka.outbox import KafkaOutbox
+    from worker.kafka.snapshot_topic import SnapshotTopic
+    from worker.kafka.standalone import KafkaStandalone
+    from worker.redis.connecting import connect
+    from worker.store.redis import RedisStore
+
+    served, settings, group = config.served(name), config.kafka.client(), config.consumer_group(name)
+    try:
+        histories = {str(file): State.read(file) for file in files}
+    except ValueError as error:
+        raise Refused(str(error)) from None
+    snapshots = SnapshotTopic(settings, config.transactional_id(name), config.snapshots.topic)
+    with (
+        contextlib.closing(KafkaStandalone.connect(settings, group, served.topic)) as log,
+        connect(config.redis) as client,
+    ):
+        store, outbox = RedisStore(client, name), KafkaOutbox(snapshots, served.stream)
+        Import(group, served.stream, served.topic, log, store, outbox).run(histories, _say)
+
+
+def _say(prefix: "Prefix", before: bool) -> None:
+    history, stretch = prefix.history, prefix.stretch
+    counted = f"{amount(history.reports, 'report')} in {amount(history.records, 'record')}"
+    said = "was imported before" if before else "imported"
+    click.echo(f"partition {stretch.partition}: {counted} up to offset {stretch.offset} {said}")

@@ -1,0 +1,316 @@
+"""Import: what somebody else counted of a log's prefix becomes a partition's state, from which workers go on.
+
+Who counted may be anybody who knows the frames, Spark or Beam over an archive, say. What is imported has no windows: it
+is the state of a partition that was counted for all time alone, by the rule that its records were judged by, from its
+start on. Where the configuration names windows, the worker that claims it adds that rule at the import's offset. So a
+head admits the partition as any other before it counts in a window; its windows begin beyond all that was imported;
+and until then nothing of them is final. An import never touches counts that are there.
+"""
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from uuid import uuid4
+
+import ldp
+from ldp.state import State
+from ldp.stretch import Stretch
+from worker.counting import layout, rejections
+from worker.counting.head import Head, foreign
+from worker.counting.lineage import differing, lineage_of
+from worker.counting.partition import Cell, PartitionState
+from worker.counting.ports import CLAIMED, COUNTED, Answer, Metadata, Standalone, Store, Unavailable, Witness
+from worker.counting.rules import Rule, Terms
+from worker.counting.windows import ALL
+
+
+class Refused(Exception):  # noqa: N818  # what became of it
+    """A history cannot be a partition's state: it is of something else, or counts are there, or were."""
+
+
+@dataclass(frozen=True)
+class Prefix:
+    """A history that is to be imported, and of which part of its partition's log it is."""
+
+    history: State
+    stretch: Stretch
+
+    @property
+    def flush(self) -> str:
+        """The id under which it is stored: the same for the same history, so that a second import knows the first."""
+        return hashlib.sha256(self.history.to_bytes()).hexdigest()[:32]
+
+    def rule(self, start: int) -> Rule:
+        """Returns by what its records were judged; the revision is older than any that is configured."""
+        return Rule(start, 0, Terms(self.stretch.most_reports, ones=True))
+
+    def state(self, start: int) -> PartitionState:
+        """Returns the state that a worker has which counted its records by that rule.
+
+        Args:
+            start: where its prefix begins, at its own start or where the log has nothing before that.
+        """
+        history, stretch = self.history, self.stretch
+        return PartitionState(
+            start=start,
+            offset=stretch.offset,
+            rules=[self.rule(start)],
+            accepted=history.records,
+            rejected=dict(history.rejected),
+            watermark=stretch.max_timestamp,
+            cells={ALL: Cell(history.reports, history.counters)},
+            changed={ALL},
+        )
+
+    def is_in(self, found: Metadata) -> bool:
+        """Returns whether what is stored began with its import: as it was imported, or counted on since."""
+        if (found.offset, found.flush) == (self.stretch.offset, self.flush):
+            return True
+        first, *others = layout.recorded(found)
+        ours = first.offset <= self.stretch.start and first == self.rule(first.offset)
+        return ours and any(rule.offset == self.stretch.offset for rule in others[:1])
+
+
+def prefix_of(stream: ldp.Stream, topic: str, history: State) -> Prefix:
+    """Returns a history as a prefix of a stream's topic.
+
+    Raises:
+        Refused: it is none, and why.
+
+    Example:
+        >>> stream = ldp.Stream("colours", ldp.GRR("1", domain_size=3))
+        >>> log = (Stretch("reports", 0, 5, 9, max_timestamp=70),)
+        >>> counted = State(stream, 3, [0, 1, 2], records=2, rejected={"json": 1}, log=log)
+        >>> state = prefix_of(stream, "reports", counted).state(start=5)
+        >>> state.offset, state.accepted, state.watermark, [rule.as_json() for rule in state.rules]
+        (9, 2, 70, [{'offset': 5, 'revision': 0, 'most_reports': None, 'ones': True}])
+        >>> prefix_of(stream, "others", counted)
+        Traceback (most recent call last):
+        worker.counting.importing.Refused: it is of reports, partition 0, offsets 5 to 8; the stream's topic is others
+    """
+    if history.stream.document() != stream.document():
+        ours, theirs = stream.fingerprint.hex(), history.stream.fingerprint.hex()
+        raise Refused(f"it is of another document: fingerprint {theirs} there, {ours} here")
+    if history.windows:
+        raise Refused("it is of windows; a partition begins with the counts of all time")
+    if len(history.log) != 1:
+        said = "; ".join(map(str, history.log)) or "of no log"
+        raise Refused(f"it is {said}; an import is of one stretch of one partition's log")
+    (stretch,) = history.log
+    if stretch.topic != topic:
+        raise Refused(f"it is of {stretch}; the stream's topic is {topic}")
+    if (stretch.max_timestamp is None) != (not history.records):
+        raise Refused(
+            f"it says {'no' if history.records else 'a'} highest timestamp of its {history.records:,} accepted records;"
+            " windows begin beyond that, so it is needed where there are any"
+        )
+    if unknown := sorted(history.rejected.keys() - rejections.REASONS.keys()):
+        raise Refused(f"records were rejected for {', '.join(unknown)}, which workers do not know")
+    return Prefix(history, stretch)
+
+
+@dataclass(frozen=True)
+class Import:
+    """The import of histories into one stream.
+
+    Attributes:
+        group: the consumer group that counts it.
+        stream: whose partitions.
+        topic: the stream's.
+        log: the topic and the group, from outside.
+        store: where the counts are kept.
+        witness: where the head of what was published is read.
+    """
+
+    group: str
+    stream: ldp.Stream
+    topic: str
+    log: Standalone
+    store: Store
+    witness: Witness
+
+    def run(self, histories: Mapping[str, State], on_done: Callable[[Prefix, bool], object]) -> None:
+        """Makes each history its partition's state, one after the other; all are looked at before the first.
+
+        The steps, in the only safe order. Whatever becomes of one, a partition has nothing yet or all of its import,
+        and the same import can be run again:
+
+        1. Each history is held against the stream: its document, its topic, and that there is one of a partition.
+        2. The topic's id and its partitions are read.
+        3. Kafka's offsets are read: they follow the store, so counts that they speak of must be found after them.
+        4. The decided head is read: counts that it speaks of must be found after it, too.
+        5. The log's bounds are read: it has to go on where an import ends, and to have no record before its start.
+        6. The store's metadata are read. What is there is this import, or in its way.
+        7. A partition at a time, the counts are staged under a key of this attempt.
+        8. One script puts them in their place together with the metadata, if there are none yet.
+        9. Kafka gets the offset as a mirror, so that losing the counts is noticed; members of the group do it
+           themselves.
+
+        A worker that claims meanwhile has the partition first, and the script of step 8 changes nothing; or it finds
+        the import, and resumes at its offset as at any that is stored.
+
+        Args:
+            histories: one of each partition that is to begin so, by what it is called in errors.
+            on_done: told of each that is stored, and whether it was before.
+
+        Raises:
+            Refused: why any of them cannot be imported, a line for each. None is, unless a worker claimed one just now.
+            StateLost: what is stored cannot be read.
+            Unavailable: the outside does not answer; what was done stays.
+        """
+        # Step 1.
+        prefixes = self._prefixes(histories)
+        # Step 2.
+        lineage = lineage_of(self.group, self.stream, self.log.topic_id())
+        if missing := sorted(prefixes.keys() - self.log.partitions()):
+            raise Refused(f"topic {self.topic} has no partition {', '.join(map(str, missing))}")
+        # Step 3.
+        committed = self.log.committed(prefixes)
+        # Step 4.
+        head = self.witness.head(decided=True)
+        # Step 5.
+        bounds = self.log.bounds(prefixes)
+        starts = {p: self._start(prefix, bounds[p]) for p, prefix in prefixes.items()}
+        # Step 6.
+        found = {p: self.store.peek(p) for p in prefixes}
+        self._demand_free(prefixes, lineage, starts, bounds, committed, head, found)
+        for p, prefix in prefixes.items():
+            if (there := found[p]) is None:
+                self._install(p, prefix, starts[p], lineage)
+            if there is None or there.flush == prefix.flush:
+                self._mirror(p, prefix, committed.get(p))
+            on_done(prefix, there is not None)
+
+    def _prefixes(self, histories: Mapping[str, State]) -> dict[int, Prefix]:
+        """Returns the prefix of each partition, in their order."""
+        prefixes, names = dict[int, Prefix](), dict[int, str]()
+        for name, history in histories.items():
+            try:
+                prefix = prefix_of(self.stream, self.topic, history)
+            except Refused as error:
+                raise Refused(f"{name}: {error}") from None
+            partition = prefix.stretch.partition
+            if partition in prefixes:
+                raise Refused(f"{names[partition]} and {name} are of one partition, {partition}; merge them")
+            prefixes[partition], names[partition] = prefix, name
+        return dict(sorted(prefixes.items()))
+
+    def _start(self, prefix: Prefix, bounds: tuple[int, int]) -> int:
+        """Returns where counting began: where the log begins, if it has no record between that and the history's start.
+
+        Offsets without a record are those of transaction markers, and of what was aborted.
+        """
+        first, start = bounds[0], prefix.stretch.start
+        if start <= first or self.log.has_records(prefix.stretch.partition, first, start):
+            return start
+        return first
+
+    def _demand_free(
+        self,
+        prefixes: Mapping[int, Prefix],
+        lineage: str,
+        starts: Mapping[int, int],
+        bounds: Mapping[int, tuple[int, int]],
+        committed: Mapping[int, tuple[int, str]],
+        head: Head,
+        found: Mapping[int, Metadata | None],
+    ) -> None:
+        """Sees that each partition has nothing yet, and never had what is not in its history.
+
+        Raises:
+            Refused: one has, or had.
+        """
+        if others := head.foreign(lineage):
+            raise Refused(foreign(self.stream.name, head, others))
+        faults = []
+        for p, prefix in prefixes.items():
+            there = found[p]
+            if there is not None:
+                why = _taken(prefix, there, lineage)
+            else:
+                why = _misses(prefix, starts[p], bounds[p]) or _lost(
+                    prefix, starts[p], committed.get(p), head, self.group
+                )
+            if why:
+                faults.append(f"partition {p}: {why}")
+        if faults:
+            raise Refused("\n".join(faults))
+
+    def _install(self, partition: int, prefix: Prefix, start: int, lineage: str) -> None:
+        state = prefix.state(start)
+        metadata, blobs = layout.dump(state, layout.initial(lineage, state), prefix.flush)
+        attempt = uuid4().hex
+        # Step 7.
+        self.store.stage(partition, attempt, blobs)
+        # Step 8.
+        answer = self.store.install(partition, attempt, metadata)
+        if answer is Answer.UNSTAGED:
+            raise Unavailable(
+                f"Redis: the staged counts of partition {partition} are gone; import them again"
+            )
+        if answer is not Answer.DONE:
+            raise Refused(f"partition {partition}: a worker has claimed it just now; {_NEVER}")
+
+    def _mirror(self, partition: int, prefix: Prefix, committed: tuple[int, str] | None) -> None:
+        offset = prefix.stretch.offset
+        # never lowered: it may speak of counts beyond
+        if committed is None or committed[1] == CLAIMED or committed[0] < offset:
+            # Step 9.
+            self.log.mirror({partition: (offset, COUNTED)})
+
+
+_NEVER = "an import never touches counts that are there"
+
+
+def _taken(prefix: Prefix, found: Metadata, lineage: str) -> str | None:
+    """Says what is in the way of an import where something is stored; None if it is the import itself."""
+    if others := differing(found.lineage, lineage):
+        return f"it has counts of another history, {'; '.join(others)}; {_NEVER}"
+    if prefix.is_in(found):
+        return None
+    what = f"counts up to offset {found.offset}" if found.flush else "been claimed by a worker"
+    return f"it has {what} already; {_NEVER}"
+
+
+def _misses(prefix: Prefix, start: int, bounds: tuple[int, int]) -> str | None:
+    """Says which records a history lacks that would never be counted, or which it has that the log has not."""
+    (first, end), stretch = bounds, prefix.stretch
+    if start > first:
+        return f"the counts begin at offset {start}, and the log has records before that, from {first} on"
+    if stretch.offset > end:
+        return (
+            f"the counts reach offset {stretch.offset}, and the log ends at {end}: it is another log, or what is there"
+            " is not decided yet"
+        )
+    if stretch.offset < first:
+        return (
+            f"the counts end at offset {stretch.offset}, and the log begins at {first}: what is between is in neither;"
+            " count the archive up to an offset that the log still has"
+        )
+    return None
+
+
+def _lost(
+    prefix: Prefix, start: int, committed: tuple[int, str] | None, head: Head, group: str
+) -> str | None:
+    """Says that counts were there once, which are not those of a history; None where it brings back all there were."""
+    partition, offset = prefix.stretch.partition, prefix.stretch.offset
+    if committed is not None and committed[1] != CLAIMED and committed[0] > offset:
+        return (
+            f"Redis has no counts, but group {group!r} has offset {committed[0]} committed in Kafka"
+            f" ({committed[1] or 'by another program'!r}): they were lost, and reached beyond these"
+        )
+    if partition in head.uncounted and start > 0:
+        return (
+            f"snapshot {head.sequence} was published without its records, and those before offset {start} would be"
+            " missing without a word"
+        )
+    judged = head.judged(partition)
+    # as a store that was set back to just this import
+    again = judged[:1] == [prefix.rule(start)] and all(rule.offset >= offset for rule in judged[1:])
+    if not again and (judged or head.offsets.get(partition, 0)):
+        return (
+            f"Redis has no counts, but snapshot {head.sequence} was published with those up to offset"
+            f" {head.offsets.get(partition, 0)}: they were lost. Restore Redis, or give the stream another name"
+        )
+    return None

@@ -1,0 +1,142 @@
+"""A stream's topic and its group as who is no member of it sees them, as `ports.Standalone` describes it."""
+
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
+from typing import Any, TypeVar
+
+from kafka import KafkaConsumer, OffsetAndMetadata, TopicPartition
+from kafka import errors as kafka_errors
+
+from worker.counting.ports import Unavailable
+from worker.kafka import quirks
+
+_TIMEOUT_MS = 10_000
+_STALL_SECONDS = 30.0
+"""How long the next record may take."""
+_MEMBERS = (
+    kafka_errors.CommitFailedError,
+    kafka_errors.RebalanceInProgressError,
+    kafka_errors.IllegalGenerationError,
+    kafka_errors.UnknownMemberIdError,
+)
+"""How the brokers refuse an offset of who is no member, where there are some."""
+_T = TypeVar("_T")
+
+
+class KafkaStandalone:
+    """One stream's topic and group, asked and told without joining; for one thread.
+
+    Args:
+        consumer: from `connect`.
+        topic: the stream's topic, which exists.
+    """
+
+    def __init__(self, consumer: Any, topic: str) -> None:
+        self._consumer, self._topic = consumer, topic
+
+    @classmethod
+    def connect(cls, settings: Mapping[str, Any], group: str, topic: str) -> "KafkaStandalone":
+        """Connects.
+
+        Args:
+            settings: keyword arguments for every Kafka client.
+            group: the consumer group.
+            topic: the stream's topic, which exists.
+
+        Raises:
+            Unavailable: the brokers do not answer.
+        """
+        consumer = _ask(
+            lambda: KafkaConsumer(
+                **settings,
+                client_id=f"ldp-worker-{group}-import",
+                group_id=group,
+                auto_offset_reset="none",
+                enable_auto_commit=False,
+                isolation_level="read_committed",
+                allow_auto_create_topics=False,
+                max_poll_records=1,
+            )
+        )
+        return cls(consumer, topic)
+
+    def topic_id(self) -> str:
+        """Returns the id of the topic, another one if it was created again."""
+        self.partitions()  # which asks for the topic, if the client has not heard of it yet
+        if (topic_id := quirks.known_topic_id(self._consumer, self._topic)) is None:
+            raise Unavailable(f"Kafka: the id of topic {self._topic!r} is not known (yet)")
+        return topic_id
+
+    def partitions(self) -> set[int]:
+        """Returns all partitions of the topic."""
+        return _ask(lambda: set(self._consumer.partitions_for_topic(self._topic) or ()))
+
+    def committed(self, partitions: Collection[int]) -> dict[int, tuple[int, str]]:
+        """Returns the group's committed (offset, metadata) of the partitions that have one."""
+        found = {}
+        for partition in partitions:
+            ask = partial(
+                self._consumer.committed, self._tp(partition), metadata=True, timeout_ms=_TIMEOUT_MS
+            )
+            committed = _ask(ask)
+            if committed is not None and committed.offset >= 0:
+                found[partition] = (committed.offset, committed.metadata)
+        return found
+
+    def bounds(self, partitions: Collection[int]) -> dict[int, tuple[int, int]]:
+        """Returns each log's (first offset, last stable offset)."""
+        firsts = self._bound(self._consumer.beginning_offsets, partitions)
+        ends = self._bound(self._consumer.end_offsets, partitions)
+        return {partition: (firsts[partition], ends[partition]) for partition in partitions}
+
+    def has_records(self, partition: int, begin: int, end: int) -> bool:
+        """Returns whether there are committed records in [begin, end) of a partition's log, readable or not."""
+        tp = self._tp(partition)
+        self._consumer.assign([tp])
+        self._consumer.seek(tp, begin)
+        deadline = time.monotonic() + _STALL_SECONDS
+        while _ask(partial(self._consumer.position, tp, timeout_ms=_TIMEOUT_MS)) < end:
+            if time.monotonic() > deadline:
+                raise Unavailable(
+                    f"Kafka: topic {self._topic!r}, partition {partition}: no record from {begin} on"
+                )
+            try:
+                polled = _ask(lambda: self._consumer.poll(200))
+            except kafka_errors.CorruptRecordError:
+                return True
+            if records := polled.get(tp):
+                return bool(records[0].offset < end)
+        return False
+
+    def mirror(self, offsets: Mapping[int, tuple[int, str]]) -> None:
+        """Commits offsets, unless the group has members: they commit what they count themselves."""
+        said = {self._tp(p): OffsetAndMetadata(offset, word, -1) for p, (offset, word) in offsets.items()}
+        try:
+            _ask(lambda: self._consumer.commit(said, timeout_ms=_TIMEOUT_MS))
+        except _MEMBERS:
+            return
+
+    def close(self) -> None:
+        """Closes the connection."""
+        self._consumer.close(autocommit=False, timeout_ms=_TIMEOUT_MS)
+
+    def _tp(self, partition: int) -> TopicPartition:
+        return TopicPartition(self._topic, partition)
+
+    def _bound(
+        self, ask: Callable[..., Mapping[TopicPartition, int]], partitions: Iterable[int]
+    ) -> dict[int, int]:
+        tps = [self._tp(partition) for partition in partitions]
+        found = _ask(partial(ask, tps, timeout_ms=_TIMEOUT_MS))
+        return {tp.partition: offset for tp, offset in found.items()}
+
+
+def _ask(step: Callable[[], _T]) -> _T:
+    """Runs a step that talks to Kafka; what may pass, or the brokers' ACLs forbid, is `Unavailable`."""
+    try:
+        return step()
+    except (kafka_errors.CorruptRecordError, *_MEMBERS):
+        raise
+    except kafka_errors.KafkaError as error:
+        raise Unavailable(f"Kafka: {type(error).__name__}: {error}") from error
