@@ -10,7 +10,9 @@ import pytest
 
 import ldp
 from ldp import frames
+from ldp.state import State
 from tests.faults.memory import Faults, Process, World
+from tests.faults.memory.standalone import Importer, batch
 from worker.counting.ports import StateLost
 from worker.counting.rules import MAX_BATCH_BYTES, Configured, Terms
 from worker.counting.windows import Windowing
@@ -61,6 +63,46 @@ def noticed(world: World) -> bool:
     return True
 
 
+class _Imports:
+    """What of some histories' partitions a batch has counted, which is imported before workers come or beside them.
+
+    Args:
+        world: whose.
+        rng: draws whether, what and when.
+
+    Attributes:
+        drawn: whether there is one in this history.
+        alone_until: the turn at which workers come.
+    """
+
+    def __init__(self, world: World, rng: random.Random) -> None:
+        self._world, self._rng = world, rng
+        self.drawn = rng.random() < 0.3
+        self._at = rng.choice([0, 0, 2, 10]) if self.drawn else None
+        self.alone_until = (
+            0 if self._at is None else rng.choice([0, 0, self._at, self._at + 3, self._at + 15])
+        )
+        self._histories: dict[str, State] = {}
+        self._importer: Importer | None = None
+
+    def turn(self, turn: int) -> None:
+        """Begins, once it is time; again, where the importing process died."""
+        world, rng = self._world, self._rng
+        if turn == self._at:
+            produce(world, rng, 12)
+            for partition, log in enumerate(world.logs):
+                first = world.firsts[partition]
+                offset = world.whole(partition, rng.randint(first, len(log)))
+                if offset > first and rng.random() < 0.8:
+                    most = rng.choice([None, 1, 2, 3])
+                    self._histories[str(partition)] = batch(world, partition, first, offset, most)
+            self._at = None if self._histories else turn + 1
+        started = self._importer is not None and not (self._importer.dead and not self._importer.ended)
+        if self._histories and not started:
+            self._importer = Importer(world, -1 - turn)
+            self._importer.start(self._histories)
+
+
 def history(seed: int) -> dict[str, int]:
     """Runs one history; every commit and every snapshot in it is compared with a recount as it happens."""
     random.seed(seed)  # the back-off's spread
@@ -90,10 +132,11 @@ def history(seed: int) -> dict[str, int]:
     if rng.random() < 0.3:  # the log has lost its beginning before anyone counts
         produce(world, rng, 6)
         world.firsts = [rng.randint(0, len(log)) for log in world.logs]
+    imports = _Imports(world, random.Random(f"import {seed}"))
     # some workers of older layouts counted before, then were replaced at once; what they sent may be on its way yet
     layouts = random.Random(f"layout {seed}")
     rolled_out = [0, 0]  # the turns at which those of layouts 2 and 3 begin
-    if layouts.random() < 0.3:
+    if not imports.drawn and layouts.random() < 0.3:  # an import is of the newest layout
         two = layouts.choice([0, layouts.randrange(85)])
         rolled_out = [two, layouts.choice([two, layouts.randrange(two, 85)])]
     number = 0
@@ -110,7 +153,8 @@ def history(seed: int) -> dict[str, int]:
             # nothing comes after the last records: they must be counted though they meet faults, too
             if turn < 90 and (turn > 85 or rng.random() < 0.3):
                 produce(world, rng, rng.randint(1, 5))
-            while sum(not p.dead for p in world.members.values()) < 2:
+            imports.turn(turn)
+            while turn >= imports.alone_until and sum(not p.dead for p in world.members.values()) < 2:
                 number += 1
                 Process(world, number)
             for _ in range(rng.randint(1, 6)):
@@ -179,5 +223,8 @@ def test_what_is_rare_happened_in_some_history() -> None:
         "rule added",
         "rule added without records",
         "layout replaced",
+        "import",
+        "own import recognised",
+        "import refused",
     ):
         assert total[event] > 0, (event, total)

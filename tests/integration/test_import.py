@@ -5,64 +5,25 @@ import os
 import signal
 from pathlib import Path
 
-import numpy as np
 import pytest
 from click.testing import CliRunner
-from kafka import KafkaConsumer, OffsetAndMetadata, TopicPartition
+from kafka import OffsetAndMetadata, TopicPartition
 from kafka.admin import NewPartitions
 from kafka.errors import RetriableError
 
 from ldp import frames
-from ldp.frames import VERDICTS
 from ldp.state import State
 from ldp.stretch import Stretch
 from tests.integration.harness import EVENT_TIME, WINDOWED, Forked, Sending, World, event_time, until
+from tests.integration.harness.history import MOST, history
 from tests.kills.dying import Aim
 from tests.kills.steps import IMPORTING
 from worker.cli import cli
 from worker.counting.ports import COUNTED
-from worker.counting.windows import TIME_ENDS
 
 pytestmark = pytest.mark.integration
 
-MOST = 20
-"""How many reports the batch lets a record have."""
 SIDES = ("before", "after")
-
-
-def history(world: World, partition: int, offset: int) -> Path:
-    """Counts a partition's log up to an offset as a batch does, into a file; returns the file."""
-    tp = TopicPartition(world.topic, partition)
-    consumer = KafkaConsumer(bootstrap_servers=world.kafka, isolation_level="read_committed")
-    consumer.assign([tp])
-    consumer.seek(tp, 0)
-    records = []
-    while consumer.position(tp) < offset:
-        records += [record for record in consumer.poll(1000).get(tp, []) if record.offset < offset]
-    consumer.close()
-    values = [record.value or b"" for record in records]
-    ends = np.cumsum([len(value) for value in values], dtype=np.int64)
-    begins = ends - [len(value) for value in values]
-    decoded = frames.decode(world.stream, b"".join(values), begins, ends, most_reports=MOST)
-    state = world.stream.oracle.zeros()
-    world.stream.oracle.accumulate(state, decoded.reports)
-    times = [
-        record.timestamp if 0 <= record.timestamp < TIME_ENDS else -1
-        for record, verdict in zip(records, decoded.verdicts, strict=True)
-        if not verdict
-    ]
-    rejected = np.bincount(decoded.verdicts, minlength=len(VERDICTS)).tolist()
-    counted = State(
-        world.stream,
-        len(decoded.reports),
-        state,
-        len(times),
-        {str(VERDICTS[v]): n for v, n in enumerate(rejected) if v and n},
-        log=(Stretch(world.topic, partition, records[0].offset, offset, max(times, default=None), MOST),),
-    )
-    path = world.folder / f"{partition}-{offset}.ldp"
-    counted.write(path)
-    return path
 
 
 def imported(world: World, *files: Path):

@@ -6,6 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.integration.harness import World, dead_letters, until
+from tests.integration.harness.history import history
 from tests.integration.harness.rights import LIMITED, LIMITED_PASSWORD, acl, lines
 from worker import check
 from worker.cli import cli
@@ -120,3 +121,31 @@ def test_without_a_line_something_fails(worlds, lacking):
         for words in (("watch", "--once"), ("audit",)):
             code, said = command(world, *words)
             assert (code, "TopicAuthorizationFailedError" in said) == (1, True)
+
+
+def test_an_import_needs_less(secure, tmp_path):
+    needed = [
+        "--operation Read --topic colour-reports",
+        "--operation Read --group ldp-worker-colours",
+        "--operation Read --topic ldp-snapshots",
+    ]
+    user = LIMITED[len(lines()) + 1]
+    with limited(secure, tmp_path / "importing", user) as world:
+        world.send(10)
+        world.settle()
+        words = ("import", world.name, str(history(world, 0, 10)))
+        rights = [acl(line, user, names(world)) for line in needed]
+        for missing in rights:
+            world.admin.create_acls([right for right in rights if right is not missing])
+            resource = missing.resource_pattern.resource_name
+
+            def refused(resource: str = resource) -> bool:
+                code, said = command(world, *words)
+                return code == 1 and resource in said and "AuthorizationFailed" in said
+
+            until(refused, f"without Read on {resource}")
+            assert "by the brokers' ACLs" in command(world, *words)[1]
+            world.admin.delete_acls(rights)
+        world.admin.create_acls(rights)
+        until(lambda: command(world, *words)[0] == 0, "with all of them")
+        assert world.totals()["offsets"] == {0: 10}

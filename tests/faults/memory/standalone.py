@@ -6,11 +6,12 @@ import numpy as np
 
 from ldp.state import State
 from ldp.stretch import Stretch
-from tests.faults.memory.scheduler import Member
+from tests.faults.memory.scheduler import Member, Task
 from tests.faults.memory.store import MemoryStore
 from tests.faults.memory.topics import MemoryOutbox
 from tests.faults.memory.world import World
-from worker.counting.importing import Import
+from worker.counting.importing import Import, Prefix, Refused
+from worker.counting.ports import Unavailable
 
 TOPIC = "reports"
 
@@ -53,8 +54,29 @@ class Importer(Member):
 
     def __init__(self, world: World, number: int) -> None:
         super().__init__(number)
+        self.world = world
         self.log, self.store = MemoryStandalone(world), MemoryStore(world)
         self.importing = Import("group", world.stream, TOPIC, self.log, self.store, MemoryOutbox(world))
+        self.ended = False
+
+    def start(self, histories: Mapping[str, State]) -> None:
+        """Imports on a task of its own, again and again until that is done or refused."""
+
+        def on_done(_prefix: Prefix, before: bool) -> None:
+            if before:
+                self.world.note("own import recognised")
+
+        def body() -> None:
+            while not self.ended:
+                try:
+                    self.importing.run(histories, on_done)
+                except Unavailable:
+                    continue
+                except Refused:
+                    self.world.note("import refused")
+                self.ended = True
+
+        self.world.tasks.append(Task(self.world, self, body))
 
 
 def batch(world: World, partition: int, start: int, offset: int, most: int | None = None) -> State:

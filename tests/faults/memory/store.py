@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from tests.faults.memory.world import World
 from worker.counting.head import Head
-from worker.counting.ports import Answer, Metadata, StoredPartition
+from worker.counting.ports import CLAIMED, Answer, Metadata, StoredPartition
 
 
 class MemoryStore:
@@ -33,10 +33,11 @@ class MemoryStore:
                 assert fresh or self.world.recount_after, "a fresh start of what was published"
                 if not fresh:
                     self.world.note("given up")
-                if (
-                    self.world.recount_after or "offsets expired" in self.world.happened
-                ):  # it may begin elsewhere
-                    self.world.starts.pop(partition, None)
+                # an import that nobody had claimed yet, nor Kafka heard of, is lost without a word
+                word = self.world.offsets.get(partition, (0, CLAIMED))[1]
+                unheard = self.world.imported.pop(partition, None) is not None and word == CLAIMED
+                if unheard or self.world.recount_after or "offsets expired" in self.world.happened:
+                    self.world.starts.pop(partition, None)  # it may begin elsewhere
                 stored = StoredPartition(initial, {})
             else:
                 raised = replace(stored.metadata, epoch=stored.metadata.epoch + 1, lineage=initial.lineage)
@@ -103,13 +104,14 @@ class MemoryStore:
                     metadata.offset,
                     metadata.flush,
                 )
-                world.note("own import recognised" if same else "an import is refused")
+                world.note("own import's retry recognised" if same else "an import came second")
                 return Answer.DONE if same else Answer.FORKED
             staged = world.staged.get((partition, attempt), {})
             if not metadata.blobs.keys() <= staged.keys():
                 world.note("unstaged")
                 return Answer.UNSTAGED
             world.imported[partition] = metadata.offset
+            world.starts.pop(partition, None)  # what there was before is lost
             world.stored[partition] = StoredPartition(metadata, {n: staged.pop(n) for n in metadata.blobs})
             world.note("import")
             world.verify(partition)
