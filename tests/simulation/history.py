@@ -20,6 +20,7 @@ from ldp import frames, snapshot
 from tests.simulation.broker import BEGAN_MS, Reports
 from tests.simulation.deployment import Deployment, Worker
 from tests.simulation.directed import Script
+from tests.simulation.importing import Imports
 from tests.simulation.recount import of_head, of_state
 from tests.simulation.snapshots import OTHERS, Snapshots
 from tests.simulation.themes import Theme, theme_of, themed
@@ -194,6 +195,7 @@ class _Made:
                 self.layouts[number] = [turn, rng.choice([turn, rng.randrange(turn, 2 * self.turns // 3)])]
                 deployment.layout, deployment.upgraded = 1, True
         self.owners: dict[str, Deployment] = {}
+        self.imports = Imports(self.world.deployments if self.theme.imports else (), rng)
         if rng.random() < 0.2:  # the log has lost its beginning before anyone counts
             for reports in {d.reports.name: d.reports for d in self.world.deployments}.values():
                 self._produce(reports, 8)
@@ -207,7 +209,8 @@ class _Made:
                 self._produce(rng.choice(world.deployments).reports, rng.randint(1, 4))
             for number, begins in self.layouts.items():
                 self._upgrade(world.deployments[number], 1 + sum(turn >= begun for begun in begins))
-            for deployment in world.deployments:
+            self.imports.turn(turn, self._produce)
+            for deployment in world.deployments if turn >= self.imports.alone_until else ():
                 self._staff(deployment)
             for _ in range(rng.randint(1, self.theme.steps)):
                 world.step()

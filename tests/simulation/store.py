@@ -130,6 +130,13 @@ class MemoryRedis:
             return {b"done"}
         return {b"unstaged"} if commits else {b"lineage"}
 
+    def due_to_import(self, keys: list[bytes], args: list[bytes]) -> bytes:
+        """Returns what an import is to be answered."""
+        if meta := self.live(keys[0]):
+            same = (meta[b"lineage"], meta[b"offset"], meta[b"flush"]) == (args[1], args[3], args[5])
+            return b"done" if same else b"forked"
+        return b"done" if all(self.exists(key) for key in keys[1::2]) else b"unstaged"
+
     def set(self, key: bytes, value: bytes, seconds: float) -> None:
         self.keys[key], self.expiries[key] = value, self.world.now + seconds
 
@@ -193,6 +200,7 @@ class Client:
         writes = "'HSET'" in text
         reads = not writes and "blobs" in text
         claims = "'HINCRBY'" in text or "expected epoch" in text
+        imports = text.startswith("-- Imports")
         raw, sent = (
             [arg if isinstance(arg, bytes) else str(arg).encode() for arg in part]
             for part in (rest[:count], rest[count:])
@@ -203,7 +211,10 @@ class Client:
 
         def effect() -> Any:
             before = self.server.keys.get(raw[0])
-            due = set() if claims or reads else self.server.due(raw, sent)
+            if imports:
+                due = {self.server.due_to_import(raw, sent)}
+            else:
+                due = set() if claims or reads else self.server.due(raw, sent)
             stale = claims and not self.server.stands(raw[0], sent)
             reply = self.server.run(text, raw, sent)
             asks = (

@@ -58,6 +58,7 @@ class Theme:
         forgets: of how many parts a log loses one at once, at most.
         script: what happens at which calls.
         calm: whether nothing else goes wrong than what it says.
+        imports: whether some partitions begin by an import, before workers come or beside them.
     """
 
     faults: Mapping[str, float | tuple[float, ...]] = field(default_factory=dict)
@@ -79,6 +80,7 @@ class Theme:
     forgets: int = 2
     script: Sequence[Step] = ()
     calm: bool = False
+    imports: bool = False
 
     def of(self, drawn: Faults, rng: random.Random) -> Faults:
         """Returns its faults, and those that were drawn for the rest."""
@@ -264,6 +266,25 @@ DIRECTED = {
     ),
     "overruled": Theme(**_LONG, windows=(None,), changes=4, stops=0.01, partitions=(3, 5)),
     "disputed": Theme(**_LONG, windows=(None,), changes=4, stops=0.01, partitions=(3, 5)),
+    "imported": Theme(
+        {
+            "crash": 0.01,
+            "lost_request": 0.03,
+            "late_request": 0.03,
+            "twice": 0.03,
+            "lost_reply": 0.05,
+            "unstaged": 0.1,
+            "lost_mirror": 0.5,
+            "rebalance": 0.01,
+            "went_back": 0.002,
+            "retention": 0.002,
+            "grown": 0.002,
+            "slow": 0.02,
+        },
+        **_LONG,
+        partitions=(1, 5),
+        imports=True,
+    ),
 }
 """Directed histories: what each has otherwise, beside its script."""
 AFTER, EACH = 20_000, 50

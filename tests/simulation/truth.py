@@ -170,8 +170,10 @@ class Truth:
         partition = int(tag[1:-1].split(b":")[1])
         if isinstance(reply, bytes):
             assert reply == b"done", "a commit that was refused has written"
-            assert before is not None
             self.flushed.add(partition)
+        if isinstance(reply, bytes) and before is None:
+            self.world.note("import", partition, after[b"offset"].decode())
+        elif isinstance(reply, bytes) and before is not None:
             assert worker in self.owners[tag, before[b"epoch"]], "a fenced writer has committed"
             self.world.note(
                 "commit", f"{partition}: {before[b'offset'].decode()} -> {after[b'offset'].decode()}"

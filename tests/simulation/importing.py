@@ -1,0 +1,169 @@
+"""An import in memory: the command's own code as a process that may die, on the group and the store of a deployment."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+from kafka import OffsetAndMetadata, TopicPartition
+from kafka import errors as kafka_errors
+
+from ldp.state import State
+from ldp.stretch import Stretch
+from tests.simulation import snapshots
+from tests.simulation.broker import TIMED_OUT, Reports
+from tests.simulation.recount import Recounts, Ruling
+from tests.simulation.scheduler import Member
+from tests.simulation.store import Client
+from worker.counting import layout
+from worker.counting.importing import Import, Prefix, Refused
+from worker.counting.ports import Unavailable
+from worker.kafka.outbox import KafkaOutbox
+from worker.kafka.standalone import KafkaStandalone
+from worker.store.redis import RedisStore
+
+if TYPE_CHECKING:
+    from tests.simulation.deployment import Deployment
+
+
+def histories(deployment: Deployment, rng: random.Random) -> dict[str, State]:
+    """Returns what a batch has counted of some partitions, by the simulation's own arithmetic."""
+    found = {}
+    for number, log in enumerate(deployment.reports.partitions):
+        offset, most = rng.randint(log.first, log.stable), rng.choice([None, 1, 2, 3])
+        if offset == log.first or rng.random() < 0.2:
+            continue
+        ruled = (Ruling(log.first, most),)
+        domain = deployment.stream.oracle.domain_size
+        counted = Recounts(domain).at(log, log.first, offset, (), ruled, 0)
+        stretch = Stretch(deployment.reports.name, number, log.first, offset, counted.watermark, most)
+        found[f"{number}.ldp"] = State(
+            deployment.stream,
+            counted.reports,
+            np.array(counted.state),
+            counted.accepted,
+            counted.rejected,
+            log=(stretch,),
+        )
+    return found
+
+
+class Importer(Member):
+    """A process that imports, again and again until that is done or refused."""
+
+    def __init__(self, deployment: Deployment, name: str, found: Mapping[str, State]) -> None:
+        super().__init__(name)
+        world, stream, topic = deployment.world, deployment.stream, deployment.reports.name
+        self.deployment, self.world, self.ended = deployment, world, False
+        self.asked, self.looked, self.cut_at = dict[str, int](), dict[str, int](), 0
+        self.peeked: dict[str, Mapping[bytes, bytes]] = {}
+        log = KafkaStandalone(Outside(deployment), topic)
+        store = RedisStore(cast(Any, Client(deployment.server, self)), stream.name)
+        heads = snapshots.Topic(world.snapshots, f"ldp-{stream.name}")
+        outbox = KafkaOutbox(heads, stream, world.clock, world.sleep)
+        self._import = Import(deployment.group_name, stream, topic, log, store, outbox)
+        world.start(self, "import", lambda: self._run(found))
+
+    def _run(self, found: Mapping[str, State]) -> None:
+        while not self.ended:
+            try:
+                self._import.run(found, self._done)
+            except Unavailable as error:
+                self.world.say("import failed", error)
+                continue
+            except Refused as error:
+                self.world.note("import refused", error)
+                self._demand_reason(found)
+            self.ended = True
+
+    def _done(self, prefix: Prefix, before: bool) -> None:
+        stretch = prefix.stretch
+        self.world.note("import known" if before else "import done", stretch)
+        stored = self.deployment.truth.offset(stretch.partition)
+        assert stored is not None, "it is said to be imported, and is not there"
+        assert stored >= stretch.offset or self.world.lossy, "less is there than was imported"
+
+    def _demand_reason(self, found: Mapping[str, State]) -> None:
+        """Only counts, a claim, or what a log has lost since is in the way of one."""
+        for history in found.values():
+            (stretch,) = history.log
+            meta = layout.meta_key(self.deployment.stream.name, stretch.partition).encode()
+            log = self.deployment.reports.partitions[stretch.partition]
+            if self.deployment.server.live(meta) or log.first > stretch.offset:
+                return
+        assert self.world.lossy, "an import is refused without a reason"
+
+
+class Outside:
+    """A consumer that is no member of a group, as kafka-python's `KafkaConsumer` is one of what is assigned by hand."""
+
+    def __init__(self, deployment: Deployment) -> None:
+        self.group, self.reports, self.world = deployment.group, deployment.reports, deployment.world
+        self.truth = deployment.truth
+        self._cluster, self.at = self, 0
+
+    def topic_id(self, _topic: str) -> str:
+        return self.reports.topic_id
+
+    def partitions_for_topic(self, _topic: str) -> set[int]:
+        return set(
+            self.world.call("partitions", lambda: range(len(self.reports.partitions)), TIMED_OUT, False)
+        )
+
+    def committed(self, tp: TopicPartition, metadata: bool, timeout_ms: int) -> Any:
+        def effect() -> Any:
+            found = self.group.offsets.get(tp.partition)
+            return None if found is None else OffsetAndMetadata(*found, -1)
+
+        return self.world.call("committed, from outside", effect, TIMED_OUT, writes=False)
+
+    def beginning_offsets(self, tps: Sequence[TopicPartition], timeout_ms: int) -> dict[TopicPartition, int]:
+        return self._ask(tps, "first")
+
+    def end_offsets(self, tps: Sequence[TopicPartition], timeout_ms: int) -> dict[TopicPartition, int]:
+        return self._ask(tps, "stable")
+
+    def _ask(self, tps: Sequence[TopicPartition], name: str) -> dict[TopicPartition, int]:
+        def effect() -> dict[TopicPartition, int]:
+            return {tp: getattr(self.reports.partitions[tp.partition], name) for tp in tps}
+
+        return self.world.call(f"{name} offsets, from outside", effect, TIMED_OUT, writes=False)
+
+    def commit(self, offsets: Mapping[TopicPartition, Any], timeout_ms: int) -> None:
+        said = {tp.partition: (at.offset, at.metadata) for tp, at in offsets.items()}
+
+        def effect() -> None:
+            if self.group.members:
+                raise kafka_errors.CommitFailedError("in the simulation")
+            self.truth.mirrored(said)
+            self.group.offsets.update(said)
+
+        self.world.call(f"commit {said}, from outside", effect, TIMED_OUT)
+
+
+class Imports:
+    """What is imported into the partitions of deployments, and when.
+
+    Attributes:
+        alone_until: the turn at which workers come.
+    """
+
+    def __init__(self, deployments: Sequence[Deployment], rng: random.Random) -> None:
+        self._deployments, self._rng = deployments, rng
+        self._at = rng.choice([0, 3]) if deployments else None
+        self.alone_until = 0 if self._at is None else rng.choice([0, self._at, self._at + 2, self._at + 10])
+        self._found: dict[str, tuple[Deployment, dict[str, State]]] = {}
+        self._importers: dict[str, Importer] = {}
+
+    def turn(self, turn: int, produce: Callable[[Reports, int], object]) -> None:
+        """Begins once it is time, and again where the process died that did it."""
+        for deployment in self._deployments if turn == self._at else ():
+            produce(deployment.reports, 8)
+            if found := histories(deployment, self._rng):
+                self._found[deployment.group_name] = deployment, found
+        for name, (deployment, found) in self._found.items():
+            before = self._importers.get(name)
+            if before is None or (before.dead and not before.ended):
+                self._importers[name] = Importer(deployment, f"import.{turn}", found)
