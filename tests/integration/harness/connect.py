@@ -51,10 +51,13 @@ plugin.path={folder}/plugins
         str(worker),
         str(folder / "sink.properties"),
     ]
-    server = Server("connect", f"127.0.0.1:{port}", port, command, folder, services._free, 120)
-    server.answers = lambda at: services._free(at) is None
+    server = Server("connect", f"127.0.0.1:{port}", port, command, folder, _taken, 120)
     try:
         server.start()
         yield server
     finally:
         server.kill()
+
+
+def _taken(port: int) -> bool:
+    return services._free(port) is None
