@@ -25,7 +25,19 @@ if TYPE_CHECKING:
     from ldp import consistency, frames, query, sampling, selection, snapshot
     from ldp.counts import estimate_counts
     from ldp.estimate import Estimate
-    from ldp.oracles import GRR, OLH, OUE, PGR, SUE, HadamardResponse, Oracle, SubsetSelection
+    from ldp.oracles import (
+        GRR,
+        OLH,
+        OUE,
+        PGR,
+        RAPPOR,
+        SUE,
+        HadamardResponse,
+        Oracle,
+        Response,
+        SubsetSelection,
+        Unary,
+    )
     from ldp.query import answer
     from ldp.stream import Stream
 
@@ -36,12 +48,15 @@ __all__ = [
     "OLH",
     "OUE",
     "PGR",
+    "RAPPOR",
     "SUE",
     "Estimate",
     "HadamardResponse",
     "Oracle",
+    "Response",
     "Stream",
     "SubsetSelection",
+    "Unary",
     "answer",
     "consistency",
     "estimate_counts",
@@ -62,6 +77,9 @@ _HOMES = {
     "SubsetSelection": "ldp.oracles",
     "HadamardResponse": "ldp.oracles",
     "PGR": "ldp.oracles",
+    "Response": "ldp.oracles",
+    "Unary": "ldp.oracles",
+    "RAPPOR": "ldp.oracles",
     "Oracle": "ldp.oracles",
     "Estimate": "ldp.estimate",
     "Stream": "ldp.stream",
@@ -98,19 +116,21 @@ def _version() -> str:
 
 def oracle(
     name: str,
-    epsilon: str | int | Fraction,
-    domain_size: int,
+    epsilon: str | int | Fraction | None = None,
+    domain_size: int = 0,
     **parameters: Any,
 ) -> Oracle:
     """The frequency oracle of a protocol, by the protocol's name.
 
     Args:
         name: the protocol: "grr", "olh" (with ``g=2`` Binary Local Hashing), "oue", "sue", "subset",
-            "hadamard" or "pgr".
-        epsilon: the privacy budget of one report, exact: "1", "0.5", "1/3", an int or a Fraction; 0 < ε ≤ 64.
+            "hadamard" or "pgr"; or a given channel: "response" or "unary".
+        epsilon: the privacy budget of one report, exact: "1", "0.5", "1/3", an int or a Fraction; 0 < ε ≤ 64. It
+            follows from the probabilities of a given channel: there it is left out, or "infinite".
         domain_size: d, the number of values; 1 ≤ d ≤ 2²⁴.
         **parameters: what the protocol takes besides: OLH's ``hash`` and ``g``, the subset's ``k``, PGR's
-            ``prime`` and ``dimension``.
+            ``prime`` and ``dimension``; the probabilities of a given channel, ``p`` of a response, ``p`` and ``q`` of
+            unary encoding, with RAPPOR's ``f``.
 
     Raises:
         TypeError: an ε that is a float, a domain size that is not an int, an unknown parameter.
@@ -119,9 +139,13 @@ def oracle(
     Example:
         >>> oracle("olh", epsilon="1/2", domain_size=100).parameters()
         {'protocol': 'olh', 'epsilon': '1/2', 'domain_size': 100, 'g': 3, 'hash': 'mul32'}
+        >>> oracle("unary", domain_size=100, p="0.75", q="0.25").promise
+        'ε ≤ 2.197225'
     """
-    from ldp.oracles import ORACLES
+    from ldp.oracles import protocol
 
-    if name not in ORACLES:
-        raise ValueError(f"no protocol {name!r}; there are {', '.join(ORACLES)}")
-    return ORACLES[name](epsilon, domain_size, **parameters)
+    given = parameters if epsilon is None else {"epsilon": epsilon} | parameters
+    made = protocol(name, given.keys())
+    if lacking := [key for key in made.exact if key not in given]:
+        raise TypeError(f"{name} needs {' and '.join(lacking)}")
+    return made(**given, domain_size=domain_size)

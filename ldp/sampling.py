@@ -14,9 +14,11 @@ The functions for one value need only the standard library; those for arrays loa
 
 from __future__ import annotations
 
+import decimal
 import os
 import re
 import secrets
+from decimal import Decimal
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
@@ -29,7 +31,7 @@ E_BITS = 64  # E is a multiple of 2^−E_BITS
 _WORDS = 1 << 15  # words tossed together: they stay in the second-level cache
 _DIGITS = 64  # of each coin of a mask, besides as many as their number has: a tie is left once in 2⁶⁴
 
-_EPSILON = re.compile(r"[0-9]{1,18}(\.[0-9]{1,36})?|[0-9]{1,36}/[0-9]{1,36}", re.ASCII)
+_EXACT = re.compile(r"[0-9]{1,18}(\.[0-9]{1,36})?|[0-9]{1,36}/[0-9]{1,36}", re.ASCII)
 
 
 def parse_epsilon(epsilon: str | int | Fraction) -> Fraction:
@@ -49,22 +51,79 @@ def parse_epsilon(epsilon: str | int | Fraction) -> Fraction:
         Traceback (most recent call last):
         TypeError: epsilon is the float 0.1, not exactly the number that was written; give '0.1' or a Fraction
     """
-    if isinstance(epsilon, float):
-        raise TypeError(
-            f"epsilon is the float {epsilon!r}, not exactly the number that was written; "
-            f"give {str(epsilon)!r} or a Fraction"
-        )
-    if isinstance(epsilon, bool) or not isinstance(epsilon, str | int | Fraction):
-        raise TypeError(f"epsilon must be a str, an int or a Fraction, not {type(epsilon).__name__}")
-    if isinstance(epsilon, str) and not _EPSILON.fullmatch(epsilon):
-        raise ValueError(f"epsilon is {epsilon[:80]!r}; write it greater than 0, as '1', '0.5' or '1/3'")
-    try:
-        number = Fraction(epsilon)
-    except ZeroDivisionError:
-        raise ValueError(f"epsilon is {epsilon!r}, which divides by zero") from None
+    number = _parse("epsilon", epsilon, "write it greater than 0, as '1', '0.5' or '1/3'")
     if not 0 < number <= MAX_EPSILON:
         raise ValueError(f"epsilon is {epsilon}; allowed is 0 < epsilon <= {MAX_EPSILON}")
     return number
+
+
+def parse_probability(name: str, probability: str | int | Fraction) -> Fraction:
+    """A probability as an exact number.
+
+    Args:
+        name: what errors call it.
+        probability: "3/4", "0.75", an int or a Fraction; 0 to 1.
+
+    Raises:
+        TypeError: a float, or any other type.
+        ValueError: another notation, or a number outside 0 to 1.
+
+    Example:
+        >>> parse_probability("p", "0.4994798")
+        Fraction(2497399, 5000000)
+        >>> parse_probability("q", "3/2")
+        Traceback (most recent call last):
+        ValueError: q is 3/2; a probability is 0 to 1
+    """
+    number = _parse(name, probability, "write it as '3/4' or '0.75'")
+    if not 0 <= number <= 1:
+        raise ValueError(f"{name} is {probability}; a probability is 0 to 1")
+    return number
+
+
+def _parse(name: str, given: str | int | Fraction, allowed: str) -> Fraction:
+    """A number of 0 or more, exactly as it is written."""
+    if isinstance(given, float):
+        raise TypeError(
+            f"{name} is the float {given!r}, not exactly the number that was written; "
+            f"give {str(given)!r} or a Fraction"
+        )
+    if isinstance(given, bool) or not isinstance(given, str | int | Fraction):
+        raise TypeError(f"{name} must be a str, an int or a Fraction, not {type(given).__name__}")
+    if isinstance(given, str) and not _EXACT.fullmatch(given):
+        raise ValueError(f"{name} is {given[:80]!r}; {allowed}")
+    try:
+        return Fraction(given)
+    except ZeroDivisionError:
+        raise ValueError(f"{name} is {given!r}, which divides by zero") from None
+
+
+def written(number: Fraction) -> str:
+    """A number as documents have it.
+
+    Example:
+        >>> written(Fraction(1))
+        '1/1'
+    """
+    return f"{number.numerator}/{number.denominator}"
+
+
+def epsilon_above(E: Fraction) -> Fraction:
+    """The smallest multiple of 10⁻⁶ that is above ln E, so that e^ε > E: what is promised is never too little.
+
+    The logarithm of a rational other than 1 is irrational: with 60 digits more it is never taken for a multiple.
+
+    Args:
+        E: above 1.
+
+    Example:
+        >>> epsilon_above(Fraction(3))
+        Fraction(1098613, 1000000)
+    """
+    digits = len(str(E.numerator)) + len(str(E.denominator))
+    with decimal.localcontext(prec=60 + digits):
+        millionths = (Decimal(E.numerator) / Decimal(E.denominator)).ln().scaleb(6)
+        return Fraction(int(millionths.to_integral_value(decimal.ROUND_CEILING)), 10**6)
 
 
 def exp_below(epsilon: Fraction) -> Fraction:

@@ -11,13 +11,15 @@ from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import Any
 
-from ldp.oracles import ORACLES, Oracle
+from ldp import oracles
+from ldp.oracles import Oracle
+from ldp.oracles.described import INFINITE
+from ldp.oracles.given import Given
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,200}", re.ASCII)
 DOCUMENT_VERSION = 1
 """Of the public document, and so of the fingerprint over it. A document of version 1 does not say so: a newer one has
 the key ``version``."""
-_COMMON = ("protocol", "epsilon", "domain_size")
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,7 @@ class Stream:
         object.__setattr__(self, "labels", _labels(self.name, self.labels, self.oracle.domain_size))
 
     def document(self) -> dict[str, Any]:
-        """The public document, in JSON's types: protocol, ε as "num/den", d, the protocol's own, labels."""
+        """The public document, in JSON's types: protocol, ε or probabilities as "num/den", d, its own, labels."""
         document = self.oracle.parameters()
         if self.labels is not None:
             document["labels"] = list(self.labels)
@@ -116,33 +118,35 @@ class Stream:
                 f"stream {name}: the document is of version {document['version']!r}, a newer one; this reads version "
                 f"{DOCUMENT_VERSION}, which has no key 'version'"
             )
-        protocol = document.get("protocol")
-        if not isinstance(protocol, str) or protocol not in ORACLES:
-            raise ValueError(f"stream {name}: protocol is {protocol!r}; there are {', '.join(ORACLES)}")
-        keys = {*_COMMON, *ORACLES[protocol].own_parameters}
-        if keys != document.keys() - {"labels"}:
+        try:
+            protocol = oracles.protocol(document.get("protocol"), document.keys())
+        except ValueError as error:
+            raise ValueError(f"stream {name}: {error}") from None
+        keys = {"protocol", "domain_size", *protocol.exact, *protocol.own_parameters}
+        told = {"epsilon"} if issubclass(protocol, Given) and document.get("epsilon") == INFINITE else set()
+        if keys != document.keys() - {"labels"} - told:
             raise ValueError(
                 f"stream {name}: the document has the keys {sorted(map(str, document))}; "
-                f"{protocol} has exactly {sorted(keys)}, and may have 'labels'"
+                f"{protocol.name} has exactly {sorted(keys)}, and may have 'labels'"
             )
-        if not isinstance(document["epsilon"], str):
-            raise TypeError(
-                f"stream {name}: epsilon is {document['epsilon']!r}; it must be a string 'num/den'"
-            )
+        for key in protocol.exact:
+            if not isinstance(document[key], str):
+                raise TypeError(f"stream {name}: {key} is {document[key]!r}; it must be a string 'num/den'")
         labels = document.get("labels", [])
         if not isinstance(labels, list):
             raise TypeError(f"stream {name}: labels must be a list, not {type(labels).__name__}")
-        values = {key: document[key] for key in keys - {"protocol"}}
+        values = {key: document[key] for key in (keys | told) - {"protocol"}}
         if any(value is None for value in values.values()):
             raise TypeError(
                 f"stream {name}: {[key for key in sorted(values) if values[key] is None]} must not be null"
             )
-        oracle = ORACLES[protocol](**values)
-        if oracle.parameters()["epsilon"] != document["epsilon"]:
-            raise ValueError(
-                f"stream {name}: epsilon is {document['epsilon']!r}; "
-                f"in lowest terms it is {oracle.parameters()['epsilon']!r}"
-            )
+        oracle = protocol(**values)
+        written = oracle.parameters()
+        for key in protocol.exact:
+            if written[key] != document[key]:
+                raise ValueError(
+                    f"stream {name}: {key} is {document[key]!r}; in lowest terms it is {written[key]!r}"
+                )
         return cls(name, oracle, tuple(labels) if "labels" in document else None)
 
 

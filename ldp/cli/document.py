@@ -15,9 +15,11 @@ from ldp.cli.command import FILE, NAME, cli
     "--protocol",
     required=True,
     metavar="NAME",
-    help="grr, olh, oue, sue, subset, hadamard or pgr; see ldp plan.",
+    help="grr, olh, oue, sue, subset, hadamard or pgr, see ldp plan; or a given channel: response or unary.",
 )
-@click.option("--epsilon", required=True, metavar="E", help='The budget of one report: "1", "0.5", "1/3".')
+@click.option(
+    "--epsilon", metavar="E", help='The budget of one report: "1", "0.5", "1/3". Not of a given channel.'
+)
 @click.option("--labels", metavar="A,B,...", help="The values' names, with commas between them.")
 @click.option("--labels-file", type=FILE, metavar="FILE", help="The values' names, one a line.")
 @click.option("--domain-size", type=int, metavar="D", help="The number of values, if they have no names.")
@@ -26,11 +28,11 @@ from ldp.cli.command import FILE, NAME, cli
     "parameters",
     multiple=True,
     metavar="KEY=VALUE",
-    help="A parameter of the protocol's own, such as g=2 for olh; may be repeated.",
+    help="A parameter of the protocol's own, such as g=2 for olh, or p=3/4 for response; may be repeated.",
 )
 def document(
     protocol: str,
-    epsilon: str,
+    epsilon: str | None,
     labels: str | None,
     labels_file: Path | None,
     domain_size: int | None,
@@ -43,26 +45,30 @@ def document(
 
     \b
     ldp document --protocol olh --epsilon 1 --labels red,green,blue > colours.json
+
+    Of a given channel the probabilities are what clients are set to. What ε they come to is said on stderr.
+
+    \b
+    ldp document --protocol unary --parameter p=3/4 --parameter q=1/4 --domain-size 100 > topics.json
     """  # noqa: D301
-    from ldp import files, oracle
-    from ldp.oracles import ORACLES
+    from ldp import files, oracle, oracles
+    from ldp.oracles.given import Given
     from ldp.stream import Stream
 
     try:
-        if protocol not in ORACLES:
-            raise ValueError(f"--protocol is {protocol!r}; there are {', '.join(ORACLES)}")
+        if protocol not in oracles.PROTOCOLS:
+            raise ValueError(f"--protocol is {protocol!r}; there are {', '.join(oracles.PROTOCOLS)}")
         if [labels, labels_file, domain_size].count(None) != 2:
             raise ValueError("which values? Give one of --labels, --labels-file and --domain-size")
         names = None if labels is None else [label.strip() for label in labels.split(",")]
         if labels_file is not None:
             names = files.labels(labels_file)
+        takes = oracles.parameters_of(protocol)
         own: dict[str, int | str] = {}
         for parameter in parameters:
             key, equals, value = parameter.partition("=")
-            if not equals or key not in ORACLES[protocol].own_parameters:
-                allowed = (
-                    ", ".join(f"{name}=..." for name in ORACLES[protocol].own_parameters) or "no parameter"
-                )
+            if not equals or key not in takes:
+                allowed = ", ".join(f"{name}=..." for name in takes) or "no parameter"
                 raise ValueError(f"--parameter is {parameter!r}; {protocol} takes {allowed}")
             own[key] = int(value) if value.isascii() and value.isdigit() else value
         size = domain_size if names is None else len(names)
@@ -73,4 +79,6 @@ def document(
         raise click.UsageError(f"{labels_file} is not UTF-8: {error}") from None
     except (OSError, TypeError, ValueError) as error:
         raise click.UsageError(str(error)) from None
+    if isinstance(stream.oracle, Given):
+        click.echo(f"ldp: of one report {stream.oracle.promise}", err=True)
     click.echo(json.dumps(stream.document(), ensure_ascii=False))

@@ -204,11 +204,25 @@ def _messages(oracle: Oracle, value: int, index: npt.NDArray[np.int64]) -> Itera
     K = oracle.fields["index"]
     everything = np.arange(K).astype(oracle.report_dtype["index"]).view(oracle.report_dtype)
     preferred = supports(oracle, everything, value)
-    weights = np.where(preferred, float(oracle.E), 1.0)
-    weights /= weights.sum()
+    likely, unlikely = message_probabilities(oracle)
+    weights = np.where(preferred, float(likely), float(unlikely))
     order = np.argsort(preferred, kind="stable")
     counts, probabilities = np.bincount(index, minlength=K)[order], weights[order]
     yield from _grouped(f"of value {value}, messages", counts, probabilities)
+
+
+def message_probabilities(oracle: Oracle) -> tuple[Fraction, Fraction]:
+    """Of a protocol with one index a report: of a message that supports the user's value, and of one that does not.
+
+    Example:
+        >>> import ldp
+        >>> message_probabilities(ldp.Response("3/4", domain_size=4))
+        (Fraction(3, 4), Fraction(1, 12))
+    """
+    if isinstance(oracle, PreferredMessages):
+        whole = oracle.preferred * oracle.E + oracle.state_size - oracle.preferred
+        return oracle.E / whole, 1 / whole
+    return oracle.p, oracle.q
 
 
 def _even(what: str, numbers: npt.NDArray[np.int64], m: int) -> Iterator[Cells]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ldp.judging.channel import Rate
+from ldp.judging.channel import Rate, message_probabilities
 from ldp.oracles import OLH, Oracle, SubsetSelection
 from ldp.oracles.preferred import PreferredMessages
 
@@ -27,21 +27,21 @@ def collision(oracle: Oracle) -> float:
         >>> round(collision(ldp.GRR("1", domain_size=3)), 4)
         0.4217
     """
-    E, d = oracle.E, oracle.domain_size
+    d = oracle.domain_size
     if isinstance(oracle, OLH):
-        return float(_two(E, 1, oracle.g - 1)) / 2**32
+        return float(_two(oracle.p, (1 - oracle.p) / (oracle.g - 1), oracle.g)) / 2**32
     if isinstance(oracle, PreferredMessages):
-        return float(_two(E, oracle.preferred, oracle.state_size - oracle.preferred))
+        return float(_two(*message_probabilities(oracle), oracle.state_size, oracle.preferred))
     if isinstance(oracle, SubsetSelection):
         # as logarithms: there are too many subsets for floats
-        k, ratio = oracle.k, math.log(E)
+        k, ratio = oracle.k, math.log(oracle.E)
         own, without = _log_choose(d - 1, k - 1), _log_choose(d - 1, k)
         both = np.logaddexp(own + 2 * ratio, without) - 2 * np.logaddexp(own + ratio, without)
         return float(np.exp(both))
     if "bits" in oracle.fields:
         own, other = (float(a * a + (1 - a) * (1 - a)) for a in (oracle.p, oracle.q))
         return float(own * other ** (d - 1))
-    return float(_two(E, 1, d - 1))
+    return float(_two(oracle.p, oracle.q, d))
 
 
 def repeated(oracle: Oracle, value: int, first: Reports, second: Reports) -> Iterator[Rate]:
@@ -64,9 +64,9 @@ def repeated(oracle: Oracle, value: int, first: Reports, second: Reports) -> Ite
         yield Rate(f"of value {value}, reports that are the one before", again, len(pairs), chance)
 
 
-def _two(E: Fraction, preferred: int, others: int) -> Fraction:
-    """Σ P² of messages of which some are E times as likely as the others."""
-    return (preferred * E * E + others) / (preferred * E + others) ** 2
+def _two(likely: Fraction, unlikely: Fraction, messages: int, preferred: int = 1) -> Fraction:
+    """Σ P² of messages of which some are likelier than the others."""
+    return preferred * likely**2 + (messages - preferred) * unlikely**2
 
 
 def _log_choose(n: int, k: int) -> float:

@@ -1,15 +1,72 @@
-"""The frequency oracles, one protocol a file; `ORACLES` is the registry that everything else goes by."""
+"""The frequency oracles, one protocol a file; `PROTOCOLS` is the registry that everything else goes by."""
+
+from collections.abc import Collection
 
 from ldp.oracles.grr import GRR
 from ldp.oracles.hadamard import HadamardResponse
 from ldp.oracles.olh import OLH
 from ldp.oracles.oracle import Oracle
 from ldp.oracles.projective import PGR
+from ldp.oracles.rappor import RAPPOR, Unary
+from ldp.oracles.response import Response
 from ldp.oracles.subset import SubsetSelection
 from ldp.oracles.unary import OUE, SUE
 
-__all__ = ["GRR", "OLH", "ORACLES", "OUE", "PGR", "SUE", "HadamardResponse", "Oracle", "SubsetSelection"]
+__all__ = [
+    "CHANNELS",
+    "GRR",
+    "OLH",
+    "ORACLES",
+    "OUE",
+    "PGR",
+    "PROTOCOLS",
+    "RAPPOR",
+    "SUE",
+    "HadamardResponse",
+    "Oracle",
+    "Response",
+    "SubsetSelection",
+    "Unary",
+    "parameters_of",
+    "protocol",
+]
 
 ORACLES: dict[str, type[Oracle]] = {
     protocol.name: protocol for protocol in (GRR, OLH, OUE, SUE, SubsetSelection, HadamardResponse, PGR)
 }
+"""The protocols of an ε."""
+
+CHANNELS: dict[str, tuple[type[Oracle], ...]] = {"response": (Response,), "unary": (Unary, RAPPOR)}
+"""The given channels: by their name, each by what its document gives."""
+
+PROTOCOLS: dict[str, tuple[type[Oracle], ...]] = {name: (one,) for name, one in ORACLES.items()} | CHANNELS
+
+
+def protocol(name: object, keys: Collection[str]) -> type[Oracle]:
+    """The protocol of a name and of the keys that are given with it.
+
+    Args:
+        name: as documents have it.
+        keys: of which several channels of one name are told apart.
+
+    Raises:
+        ValueError: a name that no protocol has.
+
+    Example:
+        >>> protocol("unary", {"p", "q", "domain_size"}).__name__, protocol("unary", {"f", "p", "q"}).__name__
+        ('Unary', 'RAPPOR')
+    """
+    if not isinstance(name, str) or name not in PROTOCOLS:
+        raise ValueError(f"protocol is {name!r}; there are {', '.join(PROTOCOLS)}")
+    return max(PROTOCOLS[name], key=lambda one: len({*one.exact} & {*keys}))
+
+
+def parameters_of(name: str) -> tuple[str, ...]:
+    """What the protocols of a name take besides ε and d, each once.
+
+    Example:
+        >>> parameters_of("olh"), parameters_of("unary")
+        (('g', 'hash'), ('p', 'q', 'f'))
+    """
+    takes = (key for one in PROTOCOLS[name] for key in (*one.exact, *one.own_parameters))
+    return tuple(dict.fromkeys(key for key in takes if key != "epsilon"))

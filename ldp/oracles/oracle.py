@@ -10,9 +10,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from ldp import arguments, sampling, wire
+from ldp.oracles.described import Described
 
 if TYPE_CHECKING:
     from fractions import Fraction
@@ -25,59 +26,28 @@ if TYPE_CHECKING:
 _PLACES = 5  # of malformed reports that an error names
 
 
-class Oracle(ABC):
+class Oracle(Described, ABC):
     """A frequency oracle: Ψ, which perturbs a value into a report, and Φ, which counts what reports support.
 
     Attributes:
-        epsilon: ε, exact.
-        E: the rational just below e^ε that the coins, p and q are made of: ⌊e^ε·2⁶⁴⌋/2⁶⁴ (SUE: a square).
-        domain_size: d; the values are 0..d−1.
+        E: the rational just below e^ε that the coins, p and q are made of: ⌊e^ε·2⁶⁴⌋/2⁶⁴ (SUE: a square). Where p and q
+            are given, e^ε itself.
         p: the probability that a report supports its user's value.
         q: the probability that a report supports any other value.
         fields: a report's integers, in the order of the wire, each with the bound that it stays below.
         length: the number of integers in the only field of a report that is a vector (bits, indices), else None.
-        own_parameters: the names of what the protocol takes besides ε and d.
     """
 
-    name: ClassVar[str]
-    own_parameters: ClassVar[tuple[str, ...]] = ()
-
-    epsilon: Fraction
     E: Fraction
-    domain_size: int
     p: Fraction
     q: Fraction
     fields: Mapping[str, int]
     length: int | None = None
 
     def __init__(self, epsilon: str | int | Fraction, domain_size: int) -> None:
-        self.epsilon = sampling.parse_epsilon(epsilon)
-        self.E = sampling.exp_below(self.epsilon)
+        self.epsilon = exact = sampling.parse_epsilon(epsilon)
+        self.E = sampling.exp_below(exact)
         self.domain_size = arguments.as_integer("domain_size", domain_size, 1, arguments.MAX_DOMAIN)
-
-    def __repr__(self) -> str:
-        own = "".join(f", {key}={getattr(self, key)!r}" for key in self.own_parameters)
-        return f"{type(self).__name__}({str(self.epsilon)!r}, domain_size={self.domain_size}{own})"
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Oracle) and self.parameters() == other.parameters()
-
-    def __hash__(self) -> int:
-        return hash(tuple(self.parameters().items()))
-
-    def parameters(self) -> dict[str, Any]:
-        """The protocol's part of a stream's public document: all that a client needs, in JSON's types.
-
-        Example:
-            >>> import ldp
-            >>> ldp.GRR("0.5", domain_size=10).parameters()
-            {'protocol': 'grr', 'epsilon': '1/2', 'domain_size': 10}
-        """
-        return {
-            "protocol": self.name,
-            "epsilon": f"{self.epsilon.numerator}/{self.epsilon.denominator}",
-            "domain_size": self.domain_size,
-        } | {key: getattr(self, key) for key in self.own_parameters}
 
     # Ψ, on the device
 
@@ -437,7 +407,7 @@ class Oracle(ABC):
         present, absent = self.p * (1 - self.p), self.q * (1 - self.q)
         return present + (m - 1) * absent, m * absent
 
-    def _check_sums(self, counts: npt.NDArray[np.int64], n: int) -> None:  # noqa: B027 - for most there is none
+    def _check_sums(self, counts: npt.NDArray[np.int64], n: int) -> None:
         """Refuses counts in 0..n whose sums no n reports have; here each report may support any of the values."""
 
     def _well_formed(self, reports: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:

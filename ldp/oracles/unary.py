@@ -1,6 +1,7 @@
 """Unary encoding: the report is a vector of bits, one for each value, each perturbed by itself.
 
-`OUE` (paper, Section III-B) and `SUE`, basic RAPPOR; they differ only in how a bit is perturbed.
+`OUE` (paper, Section III-B) and `SUE`, basic RAPPOR; they differ only in how a bit is perturbed, and so do those of
+`ldp.oracles.rappor`, where that is given.
 """
 
 from __future__ import annotations
@@ -25,15 +26,19 @@ UNLIKELY = 10**12
 _UNIT = 1 << 256
 
 
-class _Unary(Oracle):
+class UnaryEncoding(Oracle):
     """The bit of the own value is 1 with probability p, each other with q, all independent.
 
     Two users' vectors differ in two bits, so the ratio of their probabilities for one report is at most
-    p(1−q)/((1−p)q), which is E for both protocols.
+    p(1−q)/((1−p)q), which is E for all of them.
     """
 
     def __init__(self, epsilon: str | int | Fraction, domain_size: int) -> None:
         super().__init__(epsilon, domain_size)
+        self._lay_out()
+
+    def _lay_out(self) -> None:
+        """Says what a report is, once d is known."""
         self.fields = {"bits": 256}
         self.length = -(-self.domain_size // 8)
 
@@ -110,7 +115,7 @@ class _Unary(Oracle):
         return (ones >= low) & (ones <= high)
 
 
-class OUE(_Unary):
+class OUE(UnaryEncoding):
     """Optimized Unary Encoding: a 1 stays with probability 1/2, a 0 becomes 1 with probability 1/(E+1).
 
     Its variance is that of OLH with the same E for a value that nobody has, whatever d is; the report is d
@@ -137,7 +142,7 @@ class OUE(_Unary):
         self.q = 1 / (self.E + 1)
 
 
-class SUE(_Unary):
+class SUE(UnaryEncoding):
     """Symmetric Unary Encoding, which is basic RAPPOR: every bit flips with probability 1/(H+1).
 
     H is the rational just below e^(ε/2), ⌊e^(ε/2)·2⁶⁴⌋/2⁶⁴, and E = H², so E ≤ e^ε as it must be: here E is
@@ -160,7 +165,7 @@ class SUE(_Unary):
 
     def __init__(self, epsilon: str | int | Fraction, domain_size: int) -> None:
         super().__init__(epsilon, domain_size)
-        half = sampling.exp_below(self.epsilon / 2)
+        half = sampling.exp_below(sampling.parse_epsilon(epsilon) / 2)
         self.E = half * half
         self.p = half / (half + 1)
         self.q = 1 / (half + 1)

@@ -30,7 +30,7 @@ def findings(
 
 def _summary(config: Config) -> str:
     streams = ", ".join(
-        f"{s.stream.name} ({s.stream.oracle.name}, ε = {s.stream.oracle.epsilon}, d = {s.stream.oracle.domain_size})"
+        f"{s.stream.name} ({s.stream.oracle.name}, {s.stream.oracle.promise}, d = {s.stream.oracle.domain_size})"
         for s in config.streams
     )
     return f"read; group {config.group}, serving {streams}"

@@ -1,0 +1,71 @@
+"""What an oracle is, in words: its part of the public document, its equality, and what it promises."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any, ClassVar
+
+from ldp.sampling import written
+
+INFINITE = "infinite"
+"""What a document of a channel that keeps nothing secret says for ε."""
+
+
+class Described:
+    """The parameters of an oracle, by which it is written down and compared.
+
+    Attributes:
+        name: the protocol's.
+        exact: the names of the rationals that the document gives: ε, or the probabilities of a channel.
+        own_parameters: the names of what the protocol takes besides these and d.
+        epsilon: ε of one report: exact where it is given; of a given channel rounded up to a millionth, infinity where
+            a report may tell everything.
+        domain_size: d; the values are 0..d−1.
+    """
+
+    name: ClassVar[str]
+    exact: ClassVar[tuple[str, ...]] = ("epsilon",)
+    own_parameters: ClassVar[tuple[str, ...]] = ()
+
+    epsilon: Fraction | float
+    domain_size: int
+
+    def __repr__(self) -> str:
+        given = ", ".join(repr(str(number)) for number in self._given().values())
+        own = "".join(f", {key}={getattr(self, key)!r}" for key in self.own_parameters)
+        return f"{type(self).__name__}({given}, domain_size={self.domain_size}{own})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Described) and self.parameters() == other.parameters()
+
+    def __hash__(self) -> int:
+        return hash(repr(self))
+
+    def parameters(self) -> dict[str, Any]:
+        """The protocol's part of a stream's public document: all that a client needs, in JSON's types.
+
+        Example:
+            >>> import ldp
+            >>> ldp.GRR("0.5", domain_size=10).parameters()
+            {'protocol': 'grr', 'epsilon': '1/2', 'domain_size': 10}
+        """
+        return {
+            "protocol": self.name,
+            **{key: written(number) for key, number in self._given().items()},
+            "domain_size": self.domain_size,
+        } | {key: getattr(self, key) for key in self.own_parameters}
+
+    def _given(self) -> dict[str, Fraction]:
+        """The rationals of `exact`, by their names."""
+        return {key: getattr(self, key) for key in self.exact}
+
+    @property
+    def promise(self) -> str:
+        """What one report spends, for people.
+
+        Example:
+            >>> import ldp
+            >>> ldp.GRR("0.5", domain_size=10).promise
+            'ε = 1/2'
+        """
+        return f"ε = {self.epsilon}"

@@ -1,0 +1,134 @@
+"""Unary encoding with given probabilities: in one response, or as RAPPOR has it in a permanent and a fresh one."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import ClassVar
+
+from ldp.arguments import MAX_DOMAIN, as_integer
+from ldp.oracles.given import Given
+from ldp.oracles.unary import UnaryEncoding
+from ldp.sampling import epsilon_above, parse_probability
+
+
+class Unary(Given, UnaryEncoding):
+    """Unary encoding with given probabilities: a 1 stays with probability p, a 0 becomes 1 with probability q.
+
+    A report spends ε = ln(p(1−q)/((1−p)q)). Firefox's ``unaryEncodeDiffPrivacy`` is one; Cobalt's levels are
+    (p, q) = (.99, .01), (.9, .1) and (.75, .25).
+
+    Report: ``bits``, ⌈d/8⌉ bytes; value v is bit v mod 8 of byte v div 8, padding 0. State: d counters.
+    Server: d bits added a report.
+
+    Args:
+        p: the probability that the own bit is 1, as "3/4", "0.75" or a Fraction; q < p ≤ 1.
+        q: the probability that another bit is 1; 0 ≤ q < p.
+        domain_size: d, 1 ≤ d ≤ 2²⁴.
+        epsilon: "infinite" where p is 1 or q is 0, which is refused otherwise.
+
+    Example:
+        >>> unary = Unary("0.75", "0.25", domain_size=100)
+        >>> unary.E, float(unary.epsilon), unary.parameters()
+        (Fraction(9, 1), 2.197225, {'protocol': 'unary', 'p': '3/4', 'q': '1/4', 'domain_size': 100})
+    """
+
+    name: ClassVar[str] = "unary"
+    exact: ClassVar[tuple[str, ...]] = ("p", "q")
+
+    def __init__(
+        self,
+        p: str | int | Fraction,
+        q: str | int | Fraction,
+        domain_size: int,
+        *,
+        epsilon: str | None = None,
+    ) -> None:
+        self.domain_size = as_integer("domain_size", domain_size, 1, MAX_DOMAIN)
+        self.p, self.q = _ordered(p, q)
+        self._spends((self.p * (1 - self.q), (1 - self.p) * self.q), epsilon)
+        self._lay_out()
+
+
+class RAPPOR(Given, UnaryEncoding):
+    """RAPPOR with one bit a value: a permanent response with f, and of that, for each report, a fresh one with p and q.
+
+    Source: Erlingsson, Pihur and Korolova (CCS 2014), where p and q have each other's names. The permanent response
+    makes a bit 1 with probability f/2, 0 with f/2, else leaves it as it is; a client draws it once and keeps it. In a
+    report a bit is 1 with probability p where it is 1 in the permanent response, and q where it is 0. Together
+
+        p* = (1−f/2)·p + (f/2)·q   and   q* = (f/2)·p + (1−f/2)·q
+
+    are the probabilities of a 1 for the own bit and for another: this oracle's `p` and `q`. One report spends
+    ln(p*(1−q*)/((1−p*)q*)), and all reports of one permanent response together at most 2·ln((1−f/2)/(f/2)), the
+    `lifetime`. `perturb` keeps no permanent response: it draws both afresh, and each report spends the former anew.
+
+    Report, state, server: as `Unary`.
+
+    Args:
+        f: of the permanent response, 0 < f < 1; without one it is `Unary`.
+        p: of the fresh response where the bit is 1; q < p ≤ 1.
+        q: of the fresh response where the bit is 0; 0 ≤ q < p.
+        domain_size: d, 1 ≤ d ≤ 2²⁴.
+        epsilon: is never infinite here, and left out.
+
+    Attributes:
+        f: as given.
+        lifetime: ε of all reports of one permanent response, rounded up to a millionth.
+
+    Example:
+        >>> rappor = RAPPOR("1/2", "3/4", "1/2", domain_size=128)
+        >>> rappor.p, rappor.q, rappor.promise
+        (Fraction(11, 16), Fraction(9, 16), 'ε ≤ 0.537143, and ε ≤ 2.197225 for all of one permanent response')
+    """
+
+    name: ClassVar[str] = "unary"
+    exact: ClassVar[tuple[str, ...]] = ("f", "p", "q")
+
+    def __init__(
+        self,
+        f: str | int | Fraction,
+        p: str | int | Fraction,
+        q: str | int | Fraction,
+        domain_size: int,
+        *,
+        epsilon: str | None = None,
+    ) -> None:
+        self.domain_size = as_integer("domain_size", domain_size, 1, MAX_DOMAIN)
+        self.f = parse_probability("f", f)
+        if not 0 < self.f < 1:
+            raise ValueError(
+                f"f is {f}; it must be above 0 and below 1, and left out without a permanent response"
+            )
+        self._fresh = _ordered(p, q)
+        half, (one, zero) = self.f / 2, self._fresh
+        self.p = (1 - half) * one + half * zero
+        self.q = half * one + (1 - half) * zero
+        self.lifetime = epsilon_above(((1 - half) / half) ** 2)
+        self._spends((self.p * (1 - self.q), (1 - self.p) * self.q), epsilon)
+        self._lay_out()
+
+    def _given(self) -> dict[str, Fraction]:
+        p, q = self._fresh
+        return {"f": self.f, "p": p, "q": q}
+
+    @property
+    def promise(self) -> str:
+        """What one report spends, and what all of one permanent response do: see `Oracle.promise`."""
+        return f"{super().promise}, and ε ≤ {float(self.lifetime)} for all of one permanent response"
+
+
+def _ordered(p: str | int | Fraction, q: str | int | Fraction) -> tuple[Fraction, Fraction]:
+    """The probabilities of a 1 for a bit that is set and for one that is not.
+
+    Raises:
+        TypeError: a float.
+        ValueError: no probability, or p not above q.
+    """
+    one, zero = parse_probability("p", p), parse_probability("q", q)
+    if one <= zero:
+        other = "; RAPPOR's paper calls them the other way round" if one < zero else ""
+        raise ValueError(
+            f"p is {one} and q is {zero}; p, the probability of a 1 where the bit is set, must be above q, where it is"
+            f" not{other}"
+        )
+    return one, zero
