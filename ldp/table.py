@@ -1,6 +1,7 @@
 """The table: what a snapshot says of the most frequent values, for a terminal."""
 
 from collections.abc import Sequence
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -48,8 +49,19 @@ def most_frequent(snapshot: Snapshot, methods: Sequence[str], top: int, width: i
         tables.append(table)
     return Group(
         f"the {len(values)} most frequent values of {len(base.frequencies)}, in %;"
-        f" standard error of Base {percent(snapshot.std_error)} %",
+        f" standard error of Base {percent(snapshot.std_error)} %{_spent(snapshot)}",
         *tables,
+    )
+
+
+def _spent(snapshot: Snapshot) -> str:
+    """Says what a report spends where the document does not."""
+    if snapshot.epsilon is None:
+        return ""
+    return (
+        f"; a report spends ε ≤ {float(Fraction(snapshot.epsilon))}"
+        if "/" in snapshot.epsilon
+        else "; ε is infinite"
     )
 
 

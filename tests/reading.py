@@ -31,7 +31,7 @@ def likely_ones(oracle: Any) -> tuple[int, int]:
 def bounds_of(oracle: Any) -> list[int] | None:
     """What the integers of a report stay below; None for a report that is a vector."""
     match oracle.name:
-        case "grr":
+        case "grr" | "response":
             return [oracle.domain_size]
         case "olh":
             return [2**32, oracle.g]

@@ -8,7 +8,7 @@ from typing import Any
 
 from ldp.oracles.described import INFINITE
 from ldp.oracles.oracle import Oracle
-from ldp.sampling import epsilon_above
+from ldp.sampling import epsilon_above, written
 
 
 class Given(Oracle):
@@ -21,12 +21,17 @@ class Given(Oracle):
     """
 
     def _spends(self, ratio: tuple[Fraction, Fraction], told: str | None) -> None:
-        """Sets what a report spends: the largest ratio, as two numbers, of which the second may be 0.
+        """Sets what a report spends: the largest ratio of its probabilities, as two numbers.
 
         Raises:
             TypeError: an ε that is no text.
             ValueError: an infinite ε that the document does not tell, or a finite one that it does.
         """
+        if self.q == 0:
+            raise ValueError(
+                "q is 0: a report never supports a value that is not its user's, so that there is nothing to estimate; "
+                "count such reports"
+            )
         more, less = ratio
         if told is not None and not isinstance(told, str):
             raise TypeError(f"epsilon is {told!r}; of {self.name} it is computed, and 'infinite' at most")
@@ -46,6 +51,11 @@ class Given(Oracle):
         self.epsilon = epsilon_above(self.E)
         if told is not None:
             raise ValueError(f"epsilon is 'infinite', but these probabilities give {self.promise}")
+
+    @property
+    def spent(self) -> str:
+        """ε of one report as documents have it: "num/den", rounded up to a millionth, or "infinite"."""
+        return INFINITE if isinstance(self.epsilon, float) else written(self.epsilon)
 
     def parameters(self) -> dict[str, Any]:
         """The protocol's part of a stream's public document: see `Oracle.parameters`."""

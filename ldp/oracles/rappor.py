@@ -22,9 +22,9 @@ class Unary(Given, UnaryEncoding):
 
     Args:
         p: the probability that the own bit is 1, as "3/4", "0.75" or a Fraction; q < p ≤ 1.
-        q: the probability that another bit is 1; 0 ≤ q < p.
+        q: the probability that another bit is 1; 0 < q < p.
         domain_size: d, 1 ≤ d ≤ 2²⁴.
-        epsilon: "infinite" where p is 1 or q is 0, which is refused otherwise.
+        epsilon: "infinite" where p is 1, which is refused otherwise: a report that lacks a value is not its user's.
 
     Example:
         >>> unary = Unary("0.75", "0.25", domain_size=100)

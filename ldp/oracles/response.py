@@ -25,9 +25,9 @@ class Response(Given, GRR):
     Report: ``index``, 1, 2 or 4 bytes. State: d counters. Server: one increment a report.
 
     Args:
-        p: as "3/4", "0.75" or a Fraction; 1/d < p ≤ 1.
+        p: as "3/4", "0.75" or a Fraction; 1/d < p < 1.
         domain_size: d, 2 ≤ d ≤ 2²⁴.
-        epsilon: "infinite" where p is 1, which is refused otherwise.
+        epsilon: is never infinite here, and left out.
 
     Example:
         >>> response = Response("3/4", domain_size=4)

@@ -254,6 +254,7 @@ class Snapshot(_BitForBit):
         recommended: the method for a query, by its name; a query that is not in it has none.
         bodies: method -> what it says; nothing where the head alone is published.
         window: the time that the reports are of.
+        epsilon: of a given channel what one report spends, as `Given.spent`; None where the document says ε.
     """
 
     stream: str
@@ -271,6 +272,7 @@ class Snapshot(_BitForBit):
     recommended: Mapping[str, Recommended]
     bodies: Mapping[str, Body]
     window: Period = ALL_TIME
+    epsilon: str | None = None
 
     def estimate(self) -> Estimate:
         """Returns Base as an estimate again, of its window and with its labels: those of windows that are apart merge.

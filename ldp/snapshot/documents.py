@@ -29,6 +29,8 @@ def shared_document(snapshot: Snapshot) -> dict[str, Any]:
         "gaps": {str(partition): [list(gap) for gap in gaps] for partition, gaps in cut.gaps.items()},
         "uncounted": list(cut.uncounted),
     }
+    if snapshot.epsilon is not None:
+        said["epsilon"] = snapshot.epsilon
     return said if snapshot.identity is None else said | {"snapshot": snapshot.identity}
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from ldp.consistency import METHODS
 from ldp.consistency.together import by_method
+from ldp.oracles.given import Given
 from ldp.query import Query, SetQuery, TopQuery, of_domain, read, top, top_interval
 from ldp.snapshot.contents import (
     ALL_TIME,
@@ -124,6 +125,7 @@ def announce(
         level=0.0,
         recommended={},
         bodies={},
+        epsilon=stream.oracle.spent if isinstance(stream.oracle, Given) else None,
     )
 
 

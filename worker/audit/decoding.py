@@ -41,6 +41,14 @@ def chances_of(document: Mapping[str, Any]) -> tuple[Fraction, Fraction]:
         Fraction(1, 1)
     """
     d: int = document["domain_size"]
+    match document:
+        case {"protocol": "response", "p": own}:
+            return Fraction(own), (1 - Fraction(own)) / (d - 1)
+        case {"protocol": "unary", "p": one, "q": zero}:
+            # a bit is as it was before the last response, or as RAPPOR's permanent one has turned it
+            turned = Fraction(document.get("f", 0)) / 2
+            own, other = (of * Fraction(one) + (1 - of) * Fraction(zero) for of in (1 - turned, turned))
+            return own, other
     e = power_of(document["epsilon"])
     match document:
         case {"protocol": "olh", "g": g}:

@@ -5,12 +5,14 @@ import struct
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
+from fractions import Fraction
 from functools import cache, partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from worker.audit.decoding import chances_of
 from worker.audit.errors import AuditError
 from worker.audit.hashes import HASHES, State, count_olh
 
@@ -51,7 +53,7 @@ def protocol_of(document: Mapping[str, Any]) -> Protocol:
     """
     d: int = document["domain_size"]
     match document:
-        case {"protocol": "grr"}:
+        case {"protocol": "grr" | "response"}:
             return _of_numbers(d, (d,), _count_indices)
         case {"protocol": "olh", "g": g, "hash": ("mul32" | "xxh32") as name}:
             return _of_numbers(d, (1 << 32, g), partial(count_olh, g=g, hashed=HASHES[name]))
@@ -60,8 +62,8 @@ def protocol_of(document: Mapping[str, Any]) -> Protocol:
                 "hash mix32 is withdrawn: some pairs of values shared a bucket far more often than once in g seeds; "
                 "nothing was ever released with it, use mul32"
             )
-        case {"protocol": "oue" | "sue" as name, "epsilon": epsilon}:
-            return _of_bits(d, None, lambda: likely_ones(name, epsilon, d))
+        case {"protocol": "oue" | "sue" | "unary"}:
+            return _of_bits(d, None, lambda: likely_ones(*chances_of(document), d))
         case {"protocol": "subset", "k": k}:
             # whichever is shorter
             return _of_indices(d, k) if (k << _width(d)) <= (d + 7) // 8 else _of_bits(d, k)
@@ -77,7 +79,7 @@ def protocol_of(document: Mapping[str, Any]) -> Protocol:
     raise AuditError(f"{said}: the audit knows the protocols {_KNOWN}")
 
 
-_KNOWN = "grr, olh with hash mul32 or xxh32, oue, sue, subset, hadamard and pgr"
+_KNOWN = "grr, olh with hash mul32 or xxh32, oue, sue, subset, hadamard, pgr, response and unary"
 
 
 def _of_numbers(entries: int, limits: tuple[int, ...], count: Callable[..., None]) -> Protocol:
@@ -123,16 +125,18 @@ def _of_bits(d: int, ones: int | None, bounds: Callable[[], tuple[int, int]] | N
 
 
 @cache
-def likely_ones(protocol: str, epsilon: str, d: int) -> tuple[int, int]:
+def likely_ones(own: Fraction, other: Fraction, d: int) -> tuple[int, int]:
     """Returns the fewest and the most ones of a unary report, but for 5·10^-13 on either side; O(d).
 
-    The law is added up from no ones on: the own bit is 1 with probability p, of the d-1 others each with q.
+    The law is added up from no ones on.
+
+    Args:
+        own: the chance that the own bit is 1.
+        other: that another one is.
+        d: the number of bits.
     """
     with decimal.localcontext(prec=60, Emin=decimal.MIN_EMIN, Emax=decimal.MAX_EMAX):
-        numerator, denominator = map(Decimal, epsilon.split("/"))
-        power = numerator / denominator / (2 if protocol == "sue" else 1)
-        e = (power.exp() * 2**64).to_integral_value(decimal.ROUND_FLOOR) / 2**64
-        p, q = (e / (e + 1) if protocol == "sue" else Decimal("0.5")), 1 / (e + 1)
+        p, q = (Decimal(chance.numerator) / chance.denominator for chance in (own, other))
         odds, unlikely = q / (1 - q), Decimal("5e-13")
         low, below = 0, Decimal(0)
         fewer, others = Decimal(0), (1 - q) ** (d - 1)  # the chance of k-1 and of k ones among the others

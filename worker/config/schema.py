@@ -43,11 +43,20 @@ def _must(holds: Callable[[Any], object], allowed: str) -> AfterValidator:
     return AfterValidator(validate)
 
 
-def _exact(value: object) -> object:
-    if isinstance(value, float) and math.isfinite(value):
-        raise ValueError(f'write it in quotes, "{value}": ε is taken exactly as written, which no float is')
-    return value
+def _exact(what: str) -> BeforeValidator:
+    """Returns what refuses a float where a number is meant exactly as it is written."""
 
+    def validate(value: object) -> object:
+        if isinstance(value, float) and math.isfinite(value):
+            raise ValueError(
+                f'write it in quotes, "{value}": {what} is taken exactly as written, which no float is'
+            )
+        return value
+
+    return BeforeValidator(validate)
+
+
+Probability = Annotated[str | StrictInt, _exact("a probability")]
 
 TopicName = Annotated[
     str,
@@ -361,7 +370,10 @@ class StreamTable(Table):
     name: Name
     topic: TopicName
     protocol: str
-    epsilon: Annotated[str | StrictInt, BeforeValidator(_exact)]
+    epsilon: Annotated[str | StrictInt | None, _exact("ε")] = None
+    p: Probability | None = None
+    q: Probability | None = None
+    f: Probability | None = None
     domain_size: StrictInt | None = None
     hash: str | None = None
     g: StrictInt | None = None

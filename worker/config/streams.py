@@ -4,11 +4,12 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import ldp
 from ldp import files
 from ldp.arguments import as_integer
-from ldp.oracles import ORACLES
+from ldp.oracles import PROTOCOLS, parameters_of
 from worker.config.faults import ConfigError, reason
 from worker.config.redaction import is_showable, shown_path
 from worker.config.schema import QueryTable, StreamTable
@@ -67,21 +68,15 @@ def served_from(table: StreamTable, key: str, folder: Path, max_batch_bytes: int
         raise ConfigError(
             f"{key}.domain_size: {given} given; a whole number of at least 1 is needed, or labels"
         )
-    own = sorted({name for protocol in ORACLES.values() for name in protocol.own_parameters})
-    parameters = {name: value for name in own if (value := getattr(table, name)) is not None}
-    takes = ORACLES[table.protocol].own_parameters if table.protocol in ORACLES else own
-    for name, value in parameters.items():
-        if name not in takes:
-            allowed = f"{table.protocol} takes {' and '.join(takes) or 'no parameters of its own'}"
-            raise ConfigError(f"{key}.{name}: {value!r} given; {allowed}")
+    parameters = _parameters(table, key)
     try:
-        oracle = ldp.oracle(table.protocol, epsilon=table.epsilon, domain_size=size, **parameters)
+        oracle = ldp.oracle(table.protocol, table.epsilon, size, **parameters)
         stream = ldp.Stream(table.name, oracle, labels=None if labels is None else tuple(labels))
         queries = _queries(table.queries, stream)
     except (TypeError, ValueError) as error:
         what = re.sub(r"^streams.*?: ", "", str(error))
-        for text in (table.protocol, table.hash, str(table.epsilon)):
-            if text is not None and not is_showable(text):
+        for text in map(str, (table.protocol, table.epsilon, *parameters.values())):
+            if not is_showable(text):
                 what = what.replace(repr(text), "a text").replace(text, "a text")
         raise ConfigError(f"{key}: {what}") from None
     windowing, retain = windowing_of(table, key), retained(table)
@@ -99,6 +94,21 @@ def served_from(table: StreamTable, key: str, folder: Path, max_batch_bytes: int
     if windowing is not None and served.cost is not None:
         refuse_absurd(windowing, served.cost, key)
     return served
+
+
+def _parameters(table: StreamTable, key: str) -> dict[str, Any]:
+    """Returns what a protocol is given besides ε and d; what it does not take is refused."""
+    known = table.protocol in PROTOCOLS
+    every = sorted({name for protocol in PROTOCOLS for name in parameters_of(protocol)})
+    parameters = {name: value for name in every if (value := getattr(table, name)) is not None}
+    takes = parameters_of(table.protocol) if known else every
+    for name, value in parameters.items():
+        if name not in takes:
+            allowed = f"{table.protocol} takes {' and '.join(takes) or 'no parameters of its own'}"
+            raise ConfigError(f"{key}.{name}: {value!r} given; {allowed}")
+    if known and "epsilon" in PROTOCOLS[table.protocol][0].exact and table.epsilon is None:
+        raise ConfigError(f"{key}.epsilon: nothing given; {table.protocol} needs it")
+    return parameters
 
 
 def _labels(table: StreamTable, key: str, folder: Path) -> list[str] | None:

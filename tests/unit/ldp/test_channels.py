@@ -31,10 +31,8 @@ FINITE = [
     ldp.RAPPOR("1/4", "1", "0", 2),
 ]
 INFINITE = [
-    ldp.Response("1", 3, epsilon="infinite"),
-    ldp.Unary("1", "0", 3, epsilon="infinite"),
     ldp.Unary("1", "1/3", 2, epsilon="infinite"),
-    ldp.Unary("1/2", "0", 2, epsilon="infinite"),
+    ldp.Unary("1", "1/4", 3, epsilon="infinite"),
 ]
 every_channel = pytest.mark.parametrize("oracle", [*FINITE, *INFINITE], ids=repr)
 
@@ -193,7 +191,8 @@ def test_every_channel_is_tested():
         ({"protocol": "response", "p": "3/2", "domain_size": 5}, "a probability is 0 to 1"),
         ({"protocol": "response", "p": "1/0", "domain_size": 5}, "divides by zero"),
         ({"protocol": "response", "p": "x", "domain_size": 5}, "write it as '3/4'"),
-        ({"protocol": "response", "p": "1/1", "domain_size": 2}, "make epsilon infinite"),
+        ({"protocol": "response", "p": "1/1", "domain_size": 2}, "q is 0: a report never supports"),
+        ({"protocol": "unary", "p": "1/1", "q": "0/1", "domain_size": 2, "epsilon": "infinite"}, "q is 0"),
         ({"protocol": "response", "p": "3/4", "domain_size": 1}, "domain_size is 1; allowed is 2"),
         ({"protocol": "response", "p": "3/4", "domain_size": 2, "epsilon": "infinite"}, "give ε ≤ 1.098613"),
         ({"protocol": "response", "p": "3/4", "domain_size": 2, "epsilon": "1/1"}, "response has exactly"),
@@ -201,7 +200,7 @@ def test_every_channel_is_tested():
         ({"protocol": "unary", "p": "1/4", "q": "1/4", "domain_size": 2}, "p is 1/4 and q is 1/4"),
         ({"protocol": "unary", "p": "1/4", "q": "3/4", "domain_size": 2}, "RAPPOR's paper"),
         ({"protocol": "unary", "p": "1/1", "q": "1/4", "domain_size": 2}, "make epsilon infinite"),
-        ({"protocol": "unary", "p": "1/4", "q": "0/1", "domain_size": 2}, "make epsilon infinite"),
+        ({"protocol": "unary", "p": "1/4", "q": "0/1", "domain_size": 2}, "q is 0"),
         ({"protocol": "unary", "f": "0/1", "p": "3/4", "q": "1/4", "domain_size": 2}, "f is 0"),
         ({"protocol": "unary", "f": "1/1", "p": "3/4", "q": "1/4", "domain_size": 2}, "f is 1"),
         ({"protocol": "unary", "f": None, "p": "3/4", "q": "1/4", "domain_size": 2}, "f is None"),
@@ -235,6 +234,7 @@ def test_the_document_command_says_what_a_report_spends(tmp_path):
     refused = run("--protocol", "unary", "--parameter", "p=1", "--parameter", "q=1/4", "--domain-size", "9")
     assert refused.exit_code == 2
     assert "epsilon = 'infinite'" in refused.stderr
-    told = run("--protocol", "response", "--parameter", "p=1", "--epsilon", "infinite", "--labels", "a,b")
+    ends = ("--epsilon", "infinite", "--labels", "a,b")
+    told = run("--protocol", "unary", "--parameter", "p=1", "--parameter", "q=1/4", *ends)
     assert told.stderr == "ldp: of one report ε is infinite: no privacy\n"
     assert json.loads(told.stdout)["epsilon"] == "infinite"

@@ -33,6 +33,11 @@ STREAMS = {
     "pgr-10": ldp.Stream("s", ldp.PGR("1", domain_size=10)),
     "pgr-line": ldp.Stream("s", ldp.PGR("3", domain_size=10, prime=11, dimension=2)),
     "pgr-300": ldp.Stream("s", ldp.PGR("2", domain_size=300, prime=7, dimension=4)),
+    "response-5": ldp.Stream("s", ldp.Response("1/3", domain_size=5)),
+    "unary-12": ldp.Stream("s", ldp.Unary("0.9", "0.1", domain_size=12)),
+    "unary-90": ldp.Stream("s", ldp.Unary("2/3", "1/7", domain_size=90)),
+    "rappor-20": ldp.Stream("s", ldp.RAPPOR("1/2", "3/4", "1/2", domain_size=20)),
+    "told-9": ldp.Stream("s", ldp.Unary("1", "1/4", domain_size=9, epsilon="infinite")),
     "pgr-70000": ldp.Stream("s", ldp.PGR("1", domain_size=70_000)),
 }
 every_stream = pytest.mark.parametrize("stream", STREAMS.values(), ids=STREAMS.keys())

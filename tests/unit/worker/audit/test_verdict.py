@@ -14,6 +14,7 @@ from ldp import frames
 from tests.unit.worker.audit.streams import STREAMS, counted_by_worker, every_stream, frame, some_reports
 from worker.audit import PartitionVerdict
 from worker.audit.comparison import judge
+from worker.audit.decoding import chances_of
 from worker.audit.parsing import Limits
 from worker.audit.protocols import likely_ones
 from worker.audit.records import Deleted, Records
@@ -481,7 +482,8 @@ def test_point_19_the_audit_finds_the_same_unlikely_ones_by_itself(oracle):
     for epsilon in ("1/100", "1/2", "1/1", "3/1", "8/1", "64/1"):
         for d in (*range(1, 50), 64, 100, 845, 4000):
             expected = oracle(epsilon, domain_size=d).likely_ones
-            assert likely_ones(oracle.name, epsilon, d) == expected, (epsilon, d)
+            document = {"protocol": oracle.name, "epsilon": epsilon, "domain_size": d}
+            assert likely_ones(*chances_of(document), d) == expected, (epsilon, d)
 
 
 def test_counts_that_were_lost_are_a_difference():
