@@ -58,11 +58,9 @@ def _spent(snapshot: Snapshot) -> str:
     """Says what a report spends where the document does not."""
     if snapshot.epsilon is None:
         return ""
-    return (
-        f"; a report spends ε ≤ {float(Fraction(snapshot.epsilon))}"
-        if "/" in snapshot.epsilon
-        else "; ε is infinite"
-    )
+    if "/" not in snapshot.epsilon:
+        return "; ε is infinite"
+    return f"; a report spends ε ≤ {float(Fraction(snapshot.epsilon))}"
 
 
 def percent(frequency: Any) -> str:

@@ -132,13 +132,17 @@ def _mle_apx(of: Estimate, _found: Vector) -> Vector:
 
     So f = (f̃ + x·Q)/(1 − x·B), and x follows from the sum of those that are positive.
     """
-    if len(of.base) == 1:
-        return np.ones(1)  # p is 1, and there is nothing to divide by
     p, q = of.p, of.q
+    if p == 1 and len(on_top := np.flatnonzero(of.base >= 1.0 - of.rounding)):
+        # of what all reports support nothing is uncertain, and there is nothing to divide by
+        sure = np.zeros(len(of.base))
+        sure[on_top] = 1.0 / len(on_top)
+        return sure
     variance, more = float(q * (1 - q)), float((p - q) * (1 - p - q))
     possible = np.clip(of.base, float(-q / (p - q)), float((1 - q) / (p - q)))
     ordered = np.sort(possible)[::-1]
-    x = (1.0 - np.cumsum(ordered)) / (np.arange(1, len(ordered) + 1) * variance + more)
+    with np.errstate(divide="ignore"):  # by 0 where p is 1, for the first alone
+        x = (1.0 - np.cumsum(ordered)) / (np.arange(1, len(ordered) + 1) * variance + more)
     kept = max(1, int((ordered + x * variance > 0).sum()))
     own = float(x[kept - 1])
     due: Vector = np.maximum(possible + own * variance, 0.0) / (1.0 - own * more)

@@ -73,6 +73,21 @@ def test_every_json_message_follows_the_schema(domain_size):
     assert head["reports"] == 1000
 
 
+def test_of_a_given_channel_head_and_bodies_say_what_a_report_spends():
+    validator = jsonschema.Draft202012Validator(SCHEMA)
+    told = ldp.Unary("1", "1/4", domain_size=3, epsilon="infinite")
+    for oracle, said in ((ldp.Response("3/4", domain_size=3), "22397/12500"), (told, "infinite")):  # ln 6
+        stream = ldp.Stream("s", oracle)
+        taken = snapshot.take(stream, oracle.estimate([60, 20, 20], n=100), CUT, 4)
+        parts = snapshot.encode(taken)
+        for part in parts:
+            validator.validate(document := json.loads(part.body))
+            assert document["epsilon"] == said
+        assert snapshot.assemble("s", topic(parts, 4)) == taken
+        assert taken.estimate().frequencies.tolist() == taken.bodies["base"].frequencies.tolist()
+    assert "epsilon" not in json.loads(make(3)[2][0].body)
+
+
 def test_the_schema_refuses_what_is_wrong():
     _, _, parts = make(3)
     good = json.loads(parts[1].body)
