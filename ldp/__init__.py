@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         SUE,
         HadamardResponse,
         Oracle,
+        RatedResponse,
         Response,
         SubsetSelection,
         Unary,
@@ -53,6 +54,7 @@ __all__ = [
     "Estimate",
     "HadamardResponse",
     "Oracle",
+    "RatedResponse",
     "Response",
     "Stream",
     "SubsetSelection",
@@ -77,6 +79,7 @@ _HOMES = {
     "SubsetSelection": "ldp.oracles",
     "HadamardResponse": "ldp.oracles",
     "PGR": "ldp.oracles",
+    "RatedResponse": "ldp.oracles",
     "Response": "ldp.oracles",
     "Unary": "ldp.oracles",
     "RAPPOR": "ldp.oracles",
@@ -129,8 +132,8 @@ def oracle(
             follows from the probabilities of a given channel: there it is left out, or "infinite".
         domain_size: d, the number of values; 1 ≤ d ≤ 2²⁴.
         **parameters: what the protocol takes besides: OLH's ``hash`` and ``g``, the subset's ``k``, PGR's
-            ``prime`` and ``dimension``; the probabilities of a given channel, ``p`` of a response, ``p`` and ``q`` of
-            unary encoding, with RAPPOR's ``f``.
+            ``prime`` and ``dimension``; the probabilities of a given channel: ``p`` or ``rates`` of a response, ``p``
+            and ``q`` of unary encoding, with RAPPOR's ``f``.
 
     Raises:
         TypeError: an ε that is a float, a domain size that is not an int, an unknown parameter.

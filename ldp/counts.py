@@ -58,7 +58,7 @@ def estimate_counts(
         raise TypeError("give either supports, for each value, or counters, the protocol's state")
     n = as_integer("reports", reports, 1, _MOST)
     if supports is None:
-        supports = supports_of(oracle, n, counters)
+        return oracle.estimate_state(checked_state(oracle, n, counters), n)
     return oracle.estimate(supports, n)
 
 
@@ -95,8 +95,8 @@ def read_counts(stream: Stream, document: Mapping[str, Any]) -> Estimate:
     return estimate_counts(stream.oracle, document["reports"], **{which: numbers})
 
 
-def supports_of(oracle: Oracle, n: int, counters: npt.ArrayLike | None) -> npt.NDArray[np.int64]:
-    """For each value the number of the n reports of a state that support it: (d,); n may be 0.
+def checked_state(oracle: Oracle, n: int, counters: npt.ArrayLike | None) -> npt.NDArray[np.int64]:
+    """The state of n reports that some counters are, n ≥ 0: (state_size,).
 
     Raises:
         TypeError: counters that are not integers.
@@ -111,7 +111,7 @@ def supports_of(oracle: Oracle, n: int, counters: npt.ArrayLike | None) -> npt.N
     # a report of these is one of its messages; what others add up is judged as supports
     if oracle.state_size != oracle.domain_size and (total := exact_total(state)) != n:
         raise ValueError(f"counters sum to {total}; each report is counted once, so allowed is n = {n}")
-    return oracle.support(state)
+    return state
 
 
 def _of_list(which: str, sums: Any) -> npt.NDArray[np.int64]:

@@ -220,8 +220,7 @@ class Aggregator:
         Raises:
             ValueError: no report was counted.
         """
-        oracle = self.stream.oracle
-        return oracle.estimate(oracle.support(self.state), self.reports).labelled(self.stream.labels)
+        return self.stream.oracle.estimate_state(self.state, self.reports).labelled(self.stream.labels)
 
     def _read_frame(self, file: Readable, source: str, block: bytes) -> None:
         oracle = self.stream.oracle

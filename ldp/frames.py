@@ -47,6 +47,8 @@ class Reason(StrEnum):
     """A report outside what the protocol allows, such as a bucket ≥ g."""
     ONES = "ones"
     """A unary report with so few or so many ones that no honest client would send it."""
+    RATE = "rate"
+    """A report at a rate that the stream's document does not declare."""
     JSON = "json"
     """Not JSON in UTF-8, a wrong type, or a key that is unknown, missing or repeated."""
 
@@ -61,6 +63,7 @@ REASONS: Mapping[str, str] = {
     Reason.MANY: "the record has more reports than the stream takes in one",
     Reason.RANGE: "a report is outside what the protocol allows",
     Reason.ONES: "a report has so few or so many ones that no honest client would send it",
+    Reason.RATE: "a report is at a rate that the stream's document does not declare",
     Reason.JSON: "the JSON frame is malformed",
 }
 """What each reason says to people."""
@@ -154,8 +157,8 @@ def decode(
 
     Binary records cost a few nanoseconds each, JSON records about a hundred, and nothing more than O(bytes).
     The first reason that holds is given: empty, version, length (of the header), fingerprint, length (of the
-    reports), many, range, ones; in JSON: json (not the shape of any protocol's frame), fingerprint, length, many,
-    json (a report), range, ones.
+    reports), many, range, rate, ones; in JSON: json (not the shape of any protocol's frame), fingerprint, length, many,
+    json (a report), range, rate, ones.
 
     Args:
         stream: the stream whose records these are.
@@ -220,7 +223,10 @@ def _judged(
 ) -> Decoded:
     """What is left when records are rejected for their reports, each record whole."""
     judged = {Reason.ONES: oracle.likely(reports)} if judge_ones else {}
-    judged[Reason.RANGE] = oracle.check(reports)  # the later one prevails
+    judged |= {
+        Reason.RATE: oracle.declared(reports),
+        Reason.RANGE: oracle.check(reports),
+    }  # the later one prevails
     wrong = {reason: ~good for reason, good in judged.items() if not good.all()}
     if wrong:
         records = np.repeat(np.arange(counts.size), counts)  # of each report its record

@@ -23,6 +23,7 @@ from ldp.set_variance import SetVariance
 from ldp.tail import top_bounds
 
 Indices = npt.NDArray[np.intp]
+_KEPT = 16
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,8 @@ class SetQuery:
     def variance(self, oracle: Oracle) -> SetVariance:
         """What the error of Base's answer needs of a protocol; kept for its next estimate."""
         if oracle not in self._variances:
+            if len(self._variances) >= _KEPT:  # estimates of reports at several rates have a channel each
+                self._variances.clear()
             self._variances[oracle] = SetVariance(oracle, self.values)
         return self._variances[oracle]
 

@@ -33,7 +33,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ldp.arguments import as_integer
-from ldp.counts import supports_of
+from ldp.counts import checked_state
 from ldp.estimate import Estimate, Window, joined_windows
 from ldp.stream import Stream, canonical
 from ldp.stretch import Stretch, joined
@@ -102,9 +102,9 @@ class State:
     def __post_init__(self) -> None:
         reports = as_integer("reports", self.reports, 0, _MOST)
         records = as_integer("records", self.records, min(reports, 1), reports)
-        supports = supports_of(self.stream.oracle, reports, self.counters)
+        state = checked_state(self.stream.oracle, reports, self.counters)
         if reports:
-            self.stream.oracle.estimate(supports, reports)  # or says why no reports support that
+            self.stream.oracle.estimate_state(state, reports)  # or says why no reports support that
         counters = np.array(self.counters, np.int64)
         counters.flags.writeable = False
         rejected = _checked_reasons(self.rejected)
@@ -218,8 +218,8 @@ class State:
         Raises:
             ValueError: no report was counted.
         """
-        counts = supports_of(self.stream.oracle, self.reports, self.counters)
-        return replace(self.stream.oracle.estimate(counts, self.reports), windows=self.windows)
+        estimate = self.stream.oracle.estimate_state(self.counters, self.reports)
+        return replace(estimate, windows=self.windows, labels=self.stream.labels)
 
     # The file
 

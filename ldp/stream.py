@@ -130,8 +130,9 @@ class Stream:
                 f"{protocol.name} has exactly {sorted(keys)}, and may have 'labels'"
             )
         for key in protocol.exact:
-            if not isinstance(document[key], str):
-                raise TypeError(f"stream {name}: {key} is {document[key]!r}; it must be a string 'num/den'")
+            kind, said = (list, "a list of strings") if key == "rates" else (str, "a string")
+            if not isinstance(document[key], kind):
+                raise TypeError(f"stream {name}: {key} is {document[key]!r}; it must be {said} 'num/den'")
         labels = document.get("labels", [])
         if not isinstance(labels, list):
             raise TypeError(f"stream {name}: labels must be a list, not {type(labels).__name__}")

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import ldp
 
 ALPHABET = string.ascii_uppercase + string.ascii_lowercase + string.digits + "+/"
-FORMATS = {1: "<B", 2: "<H", 4: "<I", 5: "<IB", 6: "<IH"}
+_LETTERS = {1: "B", 2: "H", 4: "I"}
 
 
 @cache
@@ -31,6 +31,8 @@ def likely_ones(oracle: Any) -> tuple[int, int]:
 def bounds_of(oracle: Any) -> list[int] | None:
     """What the integers of a report stay below; None for a report that is a vector."""
     match oracle.name:
+        case "response" if isinstance(oracle, ldp.RatedResponse):
+            return [256, 2]
         case "grr" | "response":
             return [oracle.domain_size]
         case "olh":
@@ -82,7 +84,9 @@ def read_one(stream: ldp.Stream, record: bytes, most: int | None) -> Any:
     else:
         if len(record) == 5 or (len(record) - 5) % size:
             return "length"
-        form = struct.Struct(FORMATS[size] if bounds else f"{size}s")
+        form = struct.Struct(
+            "<" + "".join(_LETTERS[width(bound)] for bound in bounds) if bounds else f"{size}s"
+        )
         rows = list(form.iter_unpack(record[5:]))
         if len(rows) > (len(rows) if most is None else most):
             return "many"
@@ -99,6 +103,8 @@ def read_one(stream: ldp.Stream, record: bytes, most: int | None) -> Any:
         return rows if low <= min(ones) <= max(ones) <= high else "ones"
     if any(number < 0 or number >= bound for row in rows for number, bound in zip(row, bounds, strict=True)):
         return "range"
+    if isinstance(oracle, ldp.RatedResponse) and any(rate >= len(oracle.rates) for rate, _ in rows):
+        return "rate"
     return rows
 
 

@@ -54,7 +54,8 @@ class Verdict(IntEnum):
     MANY = 5
     RANGE = 6
     ONES = 7
-    JSON = 8
+    RATE = 8
+    JSON = 9
 
 
 def room_for_frames(span: int, size: int, fields: int) -> int:

@@ -8,6 +8,7 @@ from ldp.oracles.olh import OLH
 from ldp.oracles.oracle import Oracle
 from ldp.oracles.projective import PGR
 from ldp.oracles.rappor import RAPPOR, Unary
+from ldp.oracles.rated import RatedResponse
 from ldp.oracles.response import Response
 from ldp.oracles.subset import SubsetSelection
 from ldp.oracles.unary import OUE, SUE
@@ -24,6 +25,7 @@ __all__ = [
     "SUE",
     "HadamardResponse",
     "Oracle",
+    "RatedResponse",
     "Response",
     "SubsetSelection",
     "Unary",
@@ -36,7 +38,10 @@ ORACLES: dict[str, type[Oracle]] = {
 }
 """The protocols of an ε."""
 
-CHANNELS: dict[str, tuple[type[Oracle], ...]] = {"response": (Response,), "unary": (Unary, RAPPOR)}
+CHANNELS: dict[str, tuple[type[Oracle], ...]] = {
+    "response": (Response, RatedResponse),
+    "unary": (Unary, RAPPOR),
+}
 """The given channels: by their name, each by what its document gives."""
 
 PROTOCOLS: dict[str, tuple[type[Oracle], ...]] = {name: (one,) for name, one in ORACLES.items()} | CHANNELS

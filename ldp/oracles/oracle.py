@@ -176,6 +176,18 @@ class Oracle(Described, ABC):
         arguments.check_reports(reports, self.report_dtype)
         return np.ones(reports.size, np.bool_)
 
+    def declared(self, reports: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
+        """Which reports are at a rate that the document declares: (n,) bool; all, where reports have no rate.
+
+        Raises:
+            TypeError: an array that is not of `report_dtype`.
+            ValueError: an array that is not one-dimensional.
+        """
+        import numpy as np
+
+        arguments.check_reports(reports, self.report_dtype)
+        return np.ones(reports.size, np.bool_)
+
     def accumulate(self, state: npt.NDArray[np.int64], reports: npt.NDArray[np.void]) -> None:
         """Counts reports into a state, in place. States of disjoint sets of reports add.
 
@@ -236,6 +248,15 @@ class Oracle(Described, ABC):
         frequencies = (counts / n - float(self.q)) / float(self.p - self.q)
         return Estimate(frequencies, n, self, counts=counts)
 
+    def estimate_state(self, state: npt.NDArray[np.int64], n: int) -> Estimate:
+        """The estimate from a state of n reports: `estimate` of what it supports.
+
+        Raises:
+            TypeError: a state that is not int64, or an n that is not an integer.
+            ValueError: a state of another shape, or sums that no n reports have.
+        """
+        return self.estimate(self.support(state), n)
+
     def estimate_reports(self, reports: npt.NDArray[np.void]) -> Estimate:
         """Φ at once, for a notebook: `check`, `accumulate`, `support` and `estimate` of all reports that there are.
 
@@ -263,7 +284,7 @@ class Oracle(Described, ABC):
             )
         state = self.zeros()
         self._accumulate(state, reports)
-        return self.estimate(self.support(state), reports.size)
+        return self.estimate_state(state, reports.size)
 
     # The law of Φ over Ψ, for simulation and for the error of sets
 

@@ -64,7 +64,12 @@ class Response(Given, GRR):
     def _perturb(
         self, values: npt.NDArray[np.int64], reports: npt.NDArray[np.void], rng: np.random.Generator | None
     ) -> None:
+        reports["index"] = self._responses(values, rng)
+
+    def _responses(
+        self, values: npt.NDArray[np.int64], rng: np.random.Generator | None
+    ) -> npt.NDArray[np.int64]:
         import numpy as np
 
         keep = sampling.coins(self.p - self.q, values.size, rng=rng)
-        reports["index"] = np.where(keep, values, sampling.integers(self.domain_size, values.size, rng=rng))
+        return np.where(keep, values, sampling.integers(self.domain_size, values.size, rng=rng))

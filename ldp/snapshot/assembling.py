@@ -295,6 +295,7 @@ def _body(body: Mapping[str, Any], queries: dict[str, SetQuery]) -> Body:
         tuple(_top(said) for said in body.get("top", ())),
         body.get("low"),
         body.get("high"),
+        np.array([said["counts"] for said in body["rates"]], np.int64) if "rates" in body else None,
     )
 
 

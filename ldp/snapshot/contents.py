@@ -224,6 +224,7 @@ class Body(_BitForBit):
         tops: its answers for the most frequent values.
         low: (d,) lower ends of Base's score intervals; None for other methods.
         high: (d,) their upper ends, or None.
+        by_rate: (rates, 2) of Base, where reports are at several rates: how many are of each value at each; else None.
     """
 
     frequencies: Vector
@@ -232,6 +233,7 @@ class Body(_BitForBit):
     tops: tuple[TopAnswer, ...] = ()
     low: Vector | None = None
     high: Vector | None = None
+    by_rate: Indices | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -292,7 +294,12 @@ class Snapshot(_BitForBit):
             (20, ((1000, 3000),), np.True_)
         """
         oracle = Stream.from_document(self.stream, self.document).oracle
-        estimate = Estimate(self._base().frequencies, self.reports, oracle, labels=self.labels)
+        base = self._base()
+        estimate = (
+            Estimate(base.frequencies, self.reports, oracle)
+            if base.by_rate is None
+            else oracle.estimate_state(base.by_rate.ravel(), self.reports)
+        ).labelled(self.labels)
         window = self.window
         return (
             estimate

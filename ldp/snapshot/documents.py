@@ -126,8 +126,17 @@ def body_document(
             "top": _tops(body, snapshot.recommended),
             "chunks": -(-size // chunk) if size > inline else 0,
         }
+        | _by_rate(snapshot, body)
         | vectors(body)
     )
+
+
+def _by_rate(snapshot: Snapshot, body: Body) -> dict[str, Any]:
+    """Returns how many reports are of each value at each rate, where there are several."""
+    if body.by_rate is None:
+        return {}
+    rates = zip(snapshot.document["rates"], body.by_rate.tolist(), strict=True)
+    return {"rates": [{"rate": rate, "reports": sum(counts), "counts": counts} for rate, counts in rates]}
 
 
 def vectors(body: Body) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from ldp.consistency import METHODS
 from ldp.consistency.together import by_method
 from ldp.oracles.given import Given
 from ldp.query import Query, SetQuery, TopQuery, of_domain, read, top, top_interval
+from ldp.rates import RatedEstimate
 from ldp.snapshot.contents import (
     ALL_TIME,
     Body,
@@ -170,6 +171,7 @@ def _body(
         tuple(_top(query, values, estimate, method, frequencies, level) for query, values in most),
         low,
         high,
+        estimate.state if method == "base" and isinstance(estimate, RatedEstimate) else None,
     )
 
 

@@ -5,7 +5,7 @@ The chances p and q, with which a report supports the own value and another, are
 """
 
 import decimal
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -32,8 +32,14 @@ def power_of(epsilon: str, halves: int = 1) -> Fraction:
         return Fraction(int(power.to_integral_value(decimal.ROUND_FLOOR)), 2**64)
 
 
-def chances_of(document: Mapping[str, Any]) -> tuple[Fraction, Fraction]:
+def chances_of(document: Mapping[str, Any], state: State | None = None) -> tuple[Fraction, Fraction]:
     """Returns the chance that a report supports the own value, and that it supports another.
+
+    Of reports at several rates these are the chances at the one rate with the same error.
+
+    Args:
+        document: the stream's public document.
+        state: how many reports are of which value at which rate; of several rates it is needed.
 
     Example:
         >>> p, q = chances_of({"protocol": "grr", "epsilon": "1/1", "domain_size": 3})
@@ -42,6 +48,9 @@ def chances_of(document: Mapping[str, Any]) -> tuple[Fraction, Fraction]:
     """
     d: int = document["domain_size"]
     match document:
+        case {"protocol": "response", "rates": rates}:
+            assert state is not None
+            return _at_one_rate(rates, state)
         case {"protocol": "response", "p": own}:
             return Fraction(own), (1 - Fraction(own)) / (d - 1)
         case {"protocol": "unary", "p": one, "q": zero}:
@@ -71,14 +80,38 @@ def chances_of(document: Mapping[str, Any]) -> tuple[Fraction, Fraction]:
     return e / (e + d - 1), 1 / (e + d - 1)
 
 
+def _at_one_rate(rates: Sequence[str], state: State) -> tuple[Fraction, Fraction]:
+    """Returns the chances of both values for which a report's variance is the mean of that of all reports."""
+    sums, total = Fraction(0), 0
+    for rate, reports in zip(map(Fraction, rates), state.reshape(-1, 2).sum(axis=1).tolist(), strict=True):
+        # of a report at this rate, over the square of what tells both values apart
+        sums += reports * (1 - rate / 2) * (rate / 2) / (1 - rate) ** 2
+        total += reports
+    variance = sums / total  # p·q/(p − q)², where p + q = 1: so (p − q)² = 1/(1 + 4·variance)
+    with decimal.localcontext(prec=60):
+        square = 1 + 4 * variance
+        apart = Fraction(1 / (Decimal(square.numerator) / square.denominator).sqrt())
+    return (1 + apart) / 2, (1 - apart) / 2
+
+
 def frequencies(document: Mapping[str, Any], counts: State, reports: int) -> npt.NDArray[np.float64]:
-    """Returns Base's frequency of each value, (d,)."""
+    """Returns Base's frequency of each value, (d,); from what `support` returns."""
+    if "rates" in document:
+        # as the W3C's procedure has it: what each report weighs for a value, summed
+        weighed = [Fraction(0), Fraction(0)]
+        for rate, pair in zip(map(Fraction, document["rates"]), counts.reshape(-1, 2).tolist(), strict=True):
+            for value in (0, 1):
+                same, other = (1 - rate / 2) / (1 - rate), (-rate / 2) / (1 - rate)
+                weighed[value] += pair[value] * same + pair[1 - value] * other
+        return np.array([float(each / reports) for each in weighed])
     p, q = chances_of(document)
     return (counts / reports - float(q)) / float(p - q)
 
 
 def support(document: Mapping[str, Any], state: State) -> State | None:
     """Returns how many reports support each value, (d,); None of a geometry that is too large to be transformed here.
+
+    Of reports at several rates it is how many are of each value at each rate.
 
     O(K) where the state is that, else O(K log K).
     """

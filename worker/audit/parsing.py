@@ -86,6 +86,8 @@ def body_of(value: bytes | None, fingerprint: bytes, protocol: Protocol, limits:
             raise Malformed("many")
     if not protocol.allowed(body):
         raise Malformed("range")
+    if not protocol.declared(body):
+        raise Malformed("rate")
     if limits.ones and not protocol.likely(body):
         raise Malformed("ones")
     return body

@@ -3,7 +3,7 @@
 import decimal
 import struct
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
 from functools import cache, partial
@@ -34,6 +34,7 @@ class Protocol:
         allowed: whether the bytes of whole reports are within what the protocol allows.
         likely: whether such bytes could be honest clients'.
         count: adds reports to a state, given as columns.
+        rates: how many are declared, of which each report's first byte says one; None where reports have none.
     """
 
     entries: int
@@ -43,6 +44,11 @@ class Protocol:
     allowed: Callable[[bytes], bool]
     likely: Callable[[bytes], bool]
     count: Callable[..., None]
+    rates: int | None = None
+
+    def declared(self, body: bytes) -> bool:
+        """Returns whether whole reports are at rates that are declared."""
+        return self.rates is None or max(body[:: self.columns.itemsize]) < self.rates
 
 
 def protocol_of(document: Mapping[str, Any]) -> Protocol:
@@ -53,6 +59,9 @@ def protocol_of(document: Mapping[str, Any]) -> Protocol:
     """
     d: int = document["domain_size"]
     match document:
+        case {"protocol": "response", "rates": [*rates]}:
+            of_two = _of_numbers(2 * len(rates), (256, 2), _count_by_rate)
+            return replace(of_two, ones=1, rates=len(rates))
         case {"protocol": "grr" | "response"}:
             return _of_numbers(d, (d,), _count_indices)
         case {"protocol": "olh", "g": g, "hash": ("mul32" | "xxh32") as name}:
@@ -159,6 +168,11 @@ def _of_indices(d: int, k: int) -> Protocol:
         return bool((indices[:, :-1] < indices[:, 1:]).all() and (indices[:, -1] < d).all())
 
     return Protocol(d, columns, None, k, allowed, lambda _: True, _count_indices)
+
+
+def _count_by_rate(state: State, rates: npt.NDArray[Any], values: npt.NDArray[Any]) -> None:
+    """Adds one at each value of each rate."""
+    np.add.at(state.reshape(-1, 2), (rates, values), 1)
 
 
 def _count_indices(state: State, indices: npt.NDArray[Any]) -> None:

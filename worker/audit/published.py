@@ -218,6 +218,10 @@ class Published:
         expected = frequencies(self._document, counts, count.reports)
         if len(expected) != len(found):
             raise Difference(f"{said}: {len(found)} frequencies published, {len(expected)} are due")
+        if said.by_rate is not None and (said.by_rate != counts).any():
+            raise Difference(
+                f"{said}: {said.by_rate.tolist()} by rate as published, {counts.tolist()} recounted"
+            )
         differing = np.flatnonzero(found != expected)
         if len(differing):
             v = int(differing[0])

@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from worker.audit.decoding import chances_of
 from worker.audit.errors import Difference
+from worker.audit.hashes import State
 from worker.audit.heads import Head, expect_follows
 from worker.audit.methods import Estimate, expect_method
 from worker.audit.parsing import fingerprint_of
@@ -76,6 +77,7 @@ class Said:
         complete: whether it says that nothing is missing.
         frequencies: (d,) by the plain estimate; None where it is not recounted, to save memory.
         fault: what a method does not make of these, or None.
+        by_rate: of reports at several rates, how many it says there are of each value at each; else None.
     """
 
     name: str
@@ -90,6 +92,7 @@ class Said:
     complete: bool
     frequencies: npt.NDArray[np.float64] | None
     fault: str | None
+    by_rate: State | None = None
 
     def __str__(self) -> str:
         return f"snapshot {self.sequence}" if self.name == _ALL else f"window {self.name}/{self.start}"
@@ -299,7 +302,8 @@ def _said(of: str, whole: _Whole, base: Mapping[str, Any], document: Mapping[str
     frequencies, reports = listed["base"]["frequencies"], int(base["reports"])
     if reports < 1:
         raise Difference(f"{reports} reports are published, at least one is due")
-    fault, own = None, Estimate(frequencies, reports, *chances_of(document))
+    by_rate = _by_rate(base, document, reports)
+    fault, own = None, Estimate(frequencies, reports, *chances_of(document, by_rate))
     try:
         for method, vectors in listed.items():
             expect_method(method, bodies[method], own, vectors)
@@ -318,7 +322,26 @@ def _said(of: str, whole: _Whole, base: Mapping[str, Any], document: Mapping[str
         bool(base["complete"]),
         frequencies,
         fault,
+        by_rate,
     )
+
+
+def _by_rate(base: Mapping[str, Any], document: Mapping[str, Any], reports: int) -> State | None:
+    """Returns the counters of reports at several rates, as Base says them."""
+    if "rates" not in document:
+        return None
+    said = base["rates"]
+    if [each["rate"] for each in said] != document["rates"]:
+        raise Difference(f"base says rates {[each['rate'] for each in said]}")
+    counters = np.array([each["counts"] for each in said], np.int64)
+    if (
+        counters.shape != (len(said), 2)
+        or [each["reports"] for each in said] != counters.sum(axis=1).tolist()
+    ):
+        raise Difference(f"base says of rates {said}")
+    if counters.sum() != reports:
+        raise Difference(f"base says {reports} reports, and of all rates {counters.sum()}")
+    return counters.ravel()
 
 
 def _is_body(key: str) -> bool:

@@ -374,6 +374,7 @@ class StreamTable(Table):
     p: Probability | None = None
     q: Probability | None = None
     f: Probability | None = None
+    rates: Annotated[list[Probability], Field(min_length=1)] | None = None
     domain_size: StrictInt | None = None
     hash: str | None = None
     g: StrictInt | None = None

@@ -286,8 +286,7 @@ class Publisher:
         return [due for due in planned.due if self._written.get(due.period) != _written(stored, due)]
 
     def _estimate(self, counts: Cell) -> ldp.Estimate:
-        oracle = self._stream.oracle
-        return oracle.estimate(oracle.support(counts.state), counts.reports)
+        return self._stream.oracle.estimate_state(counts.state, counts.reports)
 
     def _send(
         self, lineage: str, taken: Snapshot, messages: Sequence[Message], rows: Sequence[Row] = ()

@@ -1,5 +1,7 @@
 """Decoding: what a state supports, and Base's frequencies of it, are the oracle's to the last bit."""
 
+from fractions import Fraction
+
 import numpy as np
 
 import ldp
@@ -11,13 +13,21 @@ from worker.audit.decoding import chances_of, frequencies, support
 def test_frequencies_are_those_that_the_oracle_publishes(stream):
     oracle, rng = stream.oracle, np.random.default_rng(1)
     reports = oracle.perturb(rng.integers(0, oracle.domain_size, 500), rng=rng)
+    if isinstance(oracle, ldp.RatedResponse):
+        reports["rate"] = rng.integers(0, len(oracle.rates), 500)
     state = oracle.zeros()
     oracle.accumulate(state, reports)
     document = stream.document()
-    counts = support(document, state)
-    np.testing.assert_array_equal(counts, oracle.support(state))
-    assert chances_of(document) == (oracle.p, oracle.q)
-    due = oracle.estimate(counts, 500).frequencies
+    counts, estimate = support(document, state), oracle.estimate_state(state, 500)
+    if "rates" in document:
+        np.testing.assert_array_equal(counts, state)
+        p, q = chances_of(document, state)
+        assert p + q == 1
+        assert abs(p - estimate.oracle.p) < Fraction(1, 10**15)
+    else:
+        np.testing.assert_array_equal(counts, oracle.support(state))
+        assert chances_of(document) == (oracle.p, oracle.q)
+    due = estimate.frequencies
     assert frequencies(document, counts, 500).tobytes() == due.tobytes()
 
 

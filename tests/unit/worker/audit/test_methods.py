@@ -25,15 +25,18 @@ def snapshot_of(stream, n, seed=1):
         reports = oracle.perturb(values, rng=coins)
     else:
         reports = np.array(some_reports(stream, rng, n), oracle.report_dtype)
+    if isinstance(oracle, ldp.RatedResponse):
+        reports["rate"] = coins.integers(0, len(oracle.rates), n)
     state = oracle.zeros()
     oracle.accumulate(state, reports)
     queries = (SetQuery("some", range(0, d, 2) and tuple(range(0, d, 2))), TopQuery("most", min(3, d)))
-    return take(stream, oracle.estimate(oracle.support(state), n), Cut({}, {}), 3, queries)
+    return take(stream, oracle.estimate_state(state, n), Cut({}, {}), 3, queries)
 
 
 def expect(snapshot, change=lambda method, said: None, methods=METHODS):
     document = snapshot.document
-    own = Estimate(snapshot.bodies["base"].frequencies, snapshot.reports, *chances_of(document))
+    base = snapshot.bodies["base"]
+    own = Estimate(base.frequencies, snapshot.reports, *chances_of(document, base.by_rate))
     for method in sorted(methods):
         said = json.loads(
             json.dumps(body_document(snapshot, method, inline=1 << 30), default=np.ndarray.tolist)

@@ -1,0 +1,184 @@
+"""One estimate of reports at several rates: pooled, which is right whoever has which rate; or by inverse variance.
+
+With n_r reports at the rate r, of which c_r are of a value, that value's frequency among their users is estimated by
+f̃_r = (c_r/n_r − q_r)/(p_r − q_r), with p_r − q_r = 1 − r and the variance
+
+    σ_r² = p_r·q_r/(n_r(1−r)²) = (1/(1−r)² − 1)/(4n_r)
+
+whatever these users have, for p_r + q_r = 1. There are two ways to make one estimate of all.
+
+Pooled, f̃ = Σ (n_r/n)·f̃_r: every report has the same share, as in the W3C's own debiasing, where it weighs
+(R − r/2)/(1−r). It is unbiased for the frequency among all users, whatever their rate depends on, with the variance
+Σ (n_r/n)²·σ_r². That is the variance at one rate with 1/(1−r)² the mean of those of all reports: so a pooled estimate
+is an `Estimate` of this one channel, and whatever reads estimates reads it. It is what snapshots say.
+
+By inverse variance, `RatedEstimate.combined`: more of what is less noisy. That is sound only where a user's rate has
+nothing to do with the value, as where it was drawn by lot; else it estimates a mixture that nobody asked for.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import chdtrc, ndtri
+
+from ldp.arguments import as_counts, as_integer, check_state, exact_total
+from ldp.estimate import Counts, Estimate, Vector
+from ldp.oracles.rated import RatedResponse, channel
+from ldp.oracles.response import Response
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_BITS = 64
+_ROUNDS = 8
+
+
+@dataclass(frozen=True)
+class Combined:
+    """What all rates say together where a user's rate does not depend on the value.
+
+    Attributes:
+        frequencies: (2,) float64.
+        low: (2,) lower ends of the intervals.
+        high: (2,) upper ends.
+        std_error: the standard error of either value's frequency.
+        alike: the probability that the rates' own estimates differ so much by chance, by Cochran's χ²; where it is
+            small, the rate does depend on the value, and the pooled estimate is the one to take. 1 for a single rate.
+    """
+
+    frequencies: Vector
+    low: Vector
+    high: Vector
+    std_error: float
+    alike: float
+
+
+@dataclass(frozen=True, eq=False)
+class RatedEstimate(Estimate):
+    """The pooled estimate of reports at several rates.
+
+    Attributes:
+        oracle: one rate that has the same error: the response with 1/(p−q)² the mean of 1/(1−r)² over the reports.
+        rated: the protocol, with all rates.
+        state: (rates, 2) int64, read-only: how many reports at each rate are of each value.
+    """
+
+    rated: RatedResponse = field(kw_only=True)
+    state: Counts = field(kw_only=True, repr=False)
+
+    def each(self) -> Iterator[tuple[Fraction, Estimate]]:
+        """The estimate of each rate that has reports, by itself: of the users who reported at that rate.
+
+        Example:
+            >>> rated = RatedResponse(["1/2", "3/4"])
+            >>> estimate = rated.estimate_state(np.array([30, 10, 25, 15]), n=80)
+            >>> [(str(rate), one.n, one.frequencies.tolist()) for rate, one in estimate.each()]
+            [('1/2', 40, [1.0, 0.0]), ('3/4', 40, [1.0, 0.0])]
+        """
+        for rate, counts in zip(self.rated.rates, self.state, strict=True):
+            if counts.any():
+                yield rate, Response(channel(rate)[0], 2).estimate(counts, int(counts.sum()))
+
+    def combined(self, level: float = 0.95) -> Combined:
+        """The estimate by inverse variance, for rates that are drawn by lot: no user's value goes with the own rate.
+
+        Let S² = f(1−f) be the variance of a value among all users. The users of a rate are a sample of them, so that
+        f̃_r is off by v_r = σ_r² + S²/n_r from where it is drawn, and weights 1/v_r, scaled to sum 1, make the variance
+        around the frequency among these users the least: 1/Σ(1/v_r) − S²/n. f is the estimate itself, clipped to
+        [0, 1], and found with its weights by turns.
+
+        Args:
+            level: the coverage, strictly between 0 and 1; normal, where each rate has not few reports.
+
+        Raises:
+            ValueError: level is not strictly between 0 and 1.
+
+        Example:
+            >>> rated = RatedResponse(["1/10", "9/10"])
+            >>> estimate = rated.estimate_state(np.array([3000, 1000, 2050, 1950]), n=8000)
+            >>> estimate.frequencies.round(3), estimate.combined().frequencies.round(3)
+            (array([0.701, 0.299]), array([0.776, 0.224]))
+            >>> round(estimate.sigma, 3), round(estimate.combined().std_error, 3), round(estimate.combined().alike, 2)
+            (0.039, 0.006, 0.05)
+        """
+        if not 0.0 < level < 1.0:
+            raise ValueError(f"level must lie strictly between 0 and 1, got {level}")
+        parts = [one for _, one in self.each()]
+        estimates = np.array([one.frequencies[0] for one in parts])
+        noise = np.array([one.sigma**2 for one in parts])
+        sizes = np.array([float(one.n) for one in parts])
+        found = float(self.frequencies[0])
+        for _ in range(_ROUNDS):
+            inside = min(max(found, 0.0), 1.0)
+            spread = inside * (1.0 - inside)
+            weights = 1.0 / (noise + spread / sizes)
+            found = float(weights @ estimates / weights.sum())
+        error = math.sqrt(max(1.0 / float(weights.sum()) - spread / self.n, 0.0))
+        reach = -float(ndtri((1.0 - level) / 2.0)) * error
+        differing = float(weights @ (estimates - found) ** 2)
+        alike = float(chdtrc(len(parts) - 1, differing)) if len(parts) > 1 else 1.0
+        frequencies = np.array([found, 1.0 - found])
+        return Combined(frequencies, frequencies - reach, frequencies + reach, error, alike)
+
+    def merge(self, *others: Estimate) -> Estimate:
+        """The estimate of all reports of several windows: see `Estimate.merge`. The rates' counts are added."""
+        merged: list[RatedEstimate] = []
+        for other in (self, *others):
+            if not isinstance(other, RatedEstimate) or other.rated != self.rated:
+                given = other.rated if isinstance(other, RatedEstimate) else other
+                raise TypeError(f"only estimates of {self.rated} merge, not one of {given!r}")
+            if not other.windows:
+                raise ValueError(
+                    "an estimate of the whole stream does not merge: it has the reports of every window in it;"
+                    " within(start, end) says of which window an estimate is"
+                )
+            merged.append(other)
+        state = np.sum([one.state for one in merged], axis=0).ravel()
+        windows = tuple(window for one in merged for window in one.windows)
+        return replace(pooled(self.rated, state, sum(one.n for one in merged)), windows=windows)
+
+
+def pooled(rated: RatedResponse, state: npt.NDArray[np.int64], n: int) -> RatedEstimate:
+    """The pooled estimate, unbiased whatever a user's rate depends on.
+
+    It is Σ_r (c_r − q_r·n_r)/(1−r) / n, the mean of the W3C's weights, computed exactly and rounded once.
+
+    Args:
+        rated: the protocol.
+        state: (2·rates,) int64: for each rate how many reports are of either value.
+        n: the number of reports, n ≥ 1.
+
+    Raises:
+        TypeError: a state that is not int64, or an n that is not an integer.
+        ValueError: a state of another shape, or whose sum is not n; no report.
+
+    Example:
+        >>> rated = RatedResponse(["1/2", "3/4"])
+        >>> estimate = pooled(rated, np.array([30, 10, 25, 15]), n=80)
+        >>> estimate.frequencies.tolist(), round(estimate.sigma, 3)
+        ([1.0, 0.0], 0.168)
+    """
+    n = as_integer("n", n, 1, (1 << 63) - 1)
+    check_state(state, rated.state_size)
+    as_counts(state, n, rated.state_size)
+    if (total := exact_total(state)) != n:
+        raise ValueError(f"the counters sum to {total}; each report is one, so allowed is n = {n}")
+    by_rate = state.reshape(-1, 2).copy()
+    by_rate.flags.writeable = False
+    sums, mean = [Fraction(0), Fraction(0)], Fraction(0)
+    for rate, counts in zip(rated.rates, by_rate.tolist(), strict=True):
+        q, reports = channel(rate)[1], sum(counts)
+        sums = [
+            before + (count - q * reports) / (1 - rate) for before, count in zip(sums, counts, strict=True)
+        ]
+        mean += Fraction(reports, n) / (1 - rate) ** 2
+    frequencies = np.array([float(each / n) for each in sums])
+    # 1/(p−q)² = mean; the root is not rational
+    apart = Fraction(math.isqrt((mean.denominator << 2 * _BITS) // mean.numerator), 1 << _BITS)
+    return RatedEstimate(frequencies, n, Response((1 + apart) / 2, 2), rated=rated, state=by_rate)

@@ -1,0 +1,241 @@
+"""Reports at several rates: the W3C's own procedure, both ways to make one estimate, and what each is right for."""
+
+import json
+import math
+import random
+from fractions import Fraction
+
+import jsonschema
+import numpy as np
+import pytest
+from scipy import stats
+
+import ldp
+from ldp import frames, snapshot
+from ldp.consistency import METHODS
+from ldp.counts import read_counts
+from ldp.rates import RatedEstimate
+from tests.unit.ldp.test_snapshot import SCHEMA, topic
+
+RATES = ["1/10", "0.4994798", "4/5"]
+RATED = ldp.RatedResponse(RATES)
+STREAM = ldp.Stream("confidence", RATED, labels=["low", "high"])
+
+
+def state_of(users, rng):
+    """The counters of a population: for each rate how many users have each value."""
+    state = []
+    for rate, (low, high) in zip(map(Fraction, RATES), users, strict=True):
+        told = rng.binomial(high, float(1 - rate / 2)) + rng.binomial(low, float(rate / 2))
+        state += [low + high - told, told]
+    return np.array(state)
+
+
+def by_the_specification(state):
+    """The mean weight for each value, as the W3C's Navigation Timing tells a provider to debias, report by report."""
+    weights = []
+    for rate, pair in zip(map(float, map(Fraction, RATES)), state.reshape(-1, 2), strict=True):
+        for r, count in enumerate(pair):
+            high = (r - rate / 2) / (1 - rate)
+            weights += [(1 - high, high)] * int(count)
+    return [math.fsum(w) / len(weights) for w in zip(*weights, strict=True)]
+
+
+def test_the_pooled_estimate_is_the_specifications():
+    state = state_of([(300, 700), (900, 100), (50, 450)], np.random.default_rng(1))
+    found = RATED.estimate_state(state, int(state.sum()))
+    assert found.frequencies == pytest.approx(by_the_specification(state), abs=1e-12)
+    for name, method in METHODS.items():
+        assert method(found).shape == (2,), name
+
+
+def test_one_rate_alone_is_a_response_with_its_p():
+    state = np.array([0, 0, 700, 300, 0, 0])
+    found, alone = RATED.estimate_state(state, 1000), ldp.Response(1 - Fraction("0.4994798") / 2, 2)
+    due = alone.estimate([700, 300], 1000)
+    assert found.frequencies == pytest.approx(due.frequencies, rel=1e-12)
+    assert found.sigma == pytest.approx(due.sigma, rel=1e-12)
+    assert found.combined().frequencies == pytest.approx(due.frequencies, rel=1e-9)
+    assert found.combined().alike == 1
+    ((rate, one),) = found.each()
+    assert (rate, one.frequencies.tolist()) == (Fraction("0.4994798"), due.frequencies.tolist())
+
+
+LOT = [(1800, 600), (3000, 1000), (2700, 900)]  # a quarter high at each rate
+TIED = [(2280, 120), (3000, 1000), (900, 2700)]  # the higher the rate, the more of them
+
+
+@pytest.mark.parametrize("users", [LOT, TIED], ids=["by lot", "tied"])
+def test_the_pooled_estimate_is_unbiased_and_covers_whatever_the_rate_depends_on(users):
+    repeats, rng = 2000, np.random.default_rng(20_201)
+    n = int(np.sum(users))
+    truth = sum(high for _, high in users) / n
+    errors, covered = [], 0
+    for _ in range(repeats):
+        found = RATED.estimate_state(state_of(users, rng), n)
+        errors.append(found.frequencies[1] - truth)
+        low, high = found.interval(0.9)
+        covered += low[1] <= truth <= high[1]
+    exact = math.sqrt(
+        sum(
+            float((low + high) * (1 - rate / 2) * (rate / 2) / (1 - rate) ** 2)
+            for rate, (low, high) in zip(map(Fraction, RATES), users, strict=True)
+        )
+    )
+    assert found.sigma == pytest.approx(exact / n, rel=1e-12)  # the same for each draw
+    assert abs(np.mean(errors)) < 5.5 * found.sigma / math.sqrt(repeats)
+    assert np.var(errors) / found.sigma**2 == pytest.approx(1, abs=5.5 * math.sqrt(2 / repeats))
+    assert covered == pytest.approx(0.9 * repeats, abs=5.5 * math.sqrt(0.09 * repeats) + 10)
+
+
+def test_by_inverse_variance_it_is_right_where_rates_are_drawn_by_lot():
+    """A population is fixed, each of its users draws a rate: less error, and the level that it says."""
+    repeats, rng, n, truth = 2000, np.random.default_rng(20_202), 10_000, 0.25
+    errors, covered, alarms, ratios = [], 0, 0, []
+    for _ in range(repeats):
+        sizes = rng.multinomial(n, [0.24, 0.4, 0.36])
+        highs = rng.multivariate_hypergeometric(sizes, int(truth * n))
+        found = RATED.estimate_state(state_of(np.stack([sizes - highs, highs], axis=1), rng), n)
+        said = found.combined(0.9)
+        errors.append(said.frequencies[1] - truth)
+        covered += said.low[1] <= truth <= said.high[1]
+        alarms += said.alike < 0.05
+        ratios.append(said.std_error / found.sigma)
+    error = np.mean(ratios) * found.sigma
+    assert max(ratios) < 0.5
+    assert abs(np.mean(errors)) < 5.5 * error / math.sqrt(repeats) + 1e-4
+    assert np.std(errors) / error == pytest.approx(1, abs=0.1)
+    assert covered == pytest.approx(0.9 * repeats, abs=5.5 * math.sqrt(0.09 * repeats) + 20)
+    assert alarms == pytest.approx(0.05 * repeats, abs=5.5 * math.sqrt(0.0475 * repeats) + 20)
+
+
+def test_by_inverse_variance_it_is_wrong_where_the_rate_goes_with_the_value_and_says_so():
+    rng, n = np.random.default_rng(20_203), int(np.sum(TIED))
+    truth = sum(high for _, high in TIED) / n
+    for _ in range(50):
+        found = RATED.estimate_state(state_of(TIED, rng), n)
+        said = found.combined(0.999999)
+        assert not said.low[1] <= truth <= said.high[1]
+        assert said.alike < 1e-9
+        low, high = found.interval(0.999999)
+        assert low[1] <= truth <= high[1]
+
+
+def test_windows_merge_and_snapshots_give_the_estimate_back():
+    rng, parts = np.random.default_rng(3), []
+    states = [state_of([(30, 70), (90, 10), (5, 45)], rng) for _ in range(2)]
+    for start, state in enumerate(states):
+        made = RATED.estimate_state(state, int(state.sum()))
+        window = snapshot.Period("1h", start * 3_600_000, (start + 1) * 3_600_000)
+        taken = snapshot.take(STREAM, made, snapshot.Cut({0: 9}, {}), 1, window=window)
+        encoded = snapshot.encode_window(taken)
+        for part in encoded:
+            jsonschema.Draft202012Validator(SCHEMA).validate(json.loads(part.body))
+        base = json.loads(encoded[0].body)
+        assert base["epsilon"] == "2944439/1000000"  # ln 19, of the lowest rate
+        assert [each["rate"] for each in base["rates"]] == ["1/10", "2497399/5000000", "4/5"]
+        assert [each["counts"] for each in base["rates"]] == state.reshape(-1, 2).tolist()
+        assert "rates" not in json.loads(encoded[1].body)
+        received = topic(encoded, 1) | topic(
+            snapshot.encode(snapshot.take(STREAM, made, snapshot.Cut({}, {}), 1)), 1
+        )
+        again = snapshot.assemble_window("confidence", received, "1h", start * 3_600_000)
+        assert again == taken
+        parts.append(again.estimate())
+    both, due = parts[0].merge(parts[1]), RATED.estimate_state(sum(states), int(np.sum(states)))
+    assert isinstance(both, RatedEstimate)
+    assert (both.frequencies == due.frequencies).all()
+    assert both.windows == ((0, 7_200_000),)
+    with pytest.raises(ValueError, match="overlap"):
+        both.merge(parts[0])
+    with pytest.raises(ValueError, match="whole stream"):
+        both.merge(due)
+    with pytest.raises(TypeError, match="only estimates of"):
+        both.merge(ldp.Response("3/4", 2).estimate([1, 1], 2).within(0, 1))
+    with pytest.raises(TypeError, match="only estimates of"):
+        both.merge(ldp.RatedResponse(["1/2"]).estimate_state(np.array([1, 1]), 2).within(0, 1))
+
+
+def test_frames_at_a_rate_that_is_not_declared_are_rejected():
+    """Against Python's own reading of frames, over many made-up ones."""
+    dice = random.Random(1)
+    mark, records, due = STREAM.fingerprint, [], []
+    for _ in range(3000):
+        reports = [
+            (dice.choice([0, 1, 2, 2, 3, 255]), dice.choice([0, 1, 1, 2]))
+            for _ in range(dice.choice([1, 1, 1, 2, 3]))
+        ]
+        outside = any(value > 1 for _, value in reports)
+        undeclared = any(rate > 2 for rate, _ in reports)
+        due.append("range" if outside else "rate" if undeclared else None)
+        if dice.random() < 0.5:
+            records.append(b"\x01" + mark + bytes(number for report in reports for number in report))
+        else:
+            records.append(json.dumps({"fingerprint": mark.hex(), "reports": reports}).encode())
+    records += [
+        json.dumps({"fingerprint": mark.hex(), "reports": [each]}).encode() for each in ([256, 1], [-1, 1])
+    ]
+    due += ["range", "range"]
+    ends = np.cumsum([0, *map(len, records)])
+    decoded = frames.decode(STREAM, b"".join(records), ends[:-1], ends[1:])
+    assert [decoded.reasons.get(i) for i in range(len(records))] == due
+    state = RATED.zeros()
+    RATED.accumulate(state, decoded.reports)
+    assert state.sum() == decoded.counts.sum()
+
+
+def test_a_state_takes_no_undeclared_rate():
+    with pytest.raises(ValueError, match="none of the 3 that are declared"):
+        RATED.accumulate(RATED.zeros(), np.array([(3, 0)], RATED.report_dtype))
+
+
+def test_counters_are_estimated_and_supports_are_not():
+    found = read_counts(STREAM, {"reports": 100, "counters": [10, 20, 10, 20, 20, 20]})
+    assert found.n == 100
+    with pytest.raises(ValueError, match="give the state's counters"):
+        read_counts(STREAM, {"reports": 100, "supports": [40, 60]})
+    with pytest.raises(ValueError, match="sum to 90"):
+        RATED.estimate_state(np.array([10, 20, 10, 10, 20, 20]), 100)
+
+
+def test_what_the_own_client_sends_is_at_the_highest_rate():
+    assert {RATED.perturb_one(1)[0] for _ in range(20)} == {2}
+    reports = RATED.perturb(np.ones(20_000, int), rng=np.random.default_rng(1))
+    assert set(reports["rate"].tolist()) == {2}
+    assert stats.binomtest(int(reports["value"].sum()), 20_000, 0.6).pvalue > 1e-6
+
+
+@pytest.mark.parametrize(
+    ("rates", "said"),
+    [
+        ([], "there are 0 rates; allowed are 1 to 16"),
+        ([f"{i}/20" for i in range(1, 18)], "there are 17 rates"),
+        (["1/2", "1/4"], "rates[1] is 1/4, after 1/2; they must ascend"),
+        (["1/2", "1/2"], "they must ascend"),
+        (["0", "1/2"], "rates[0] is 0; allowed is above 0 and below 1"),
+        (["1/2", "1"], "rates[1] is 1; allowed is above 0 and below 1"),
+        ([0.5], "rates[0] is the float 0.5"),
+        ("1/2", "rates must be a list of texts, not str"),
+    ],
+)
+def test_rates_that_are_refused(rates, said):
+    with pytest.raises((TypeError, ValueError)) as caught:
+        ldp.oracle("response", rates=rates, domain_size=2)
+    assert said in str(caught.value)
+
+
+def test_documents_of_rates():
+    document = STREAM.document()
+    assert document["rates"] == ["1/10", "2497399/5000000", "4/5"]
+    assert ldp.Stream.from_document("confidence", document) == STREAM
+    assert hash(RATED) == hash(ldp.RatedResponse(tuple(RATES)))
+    assert eval(repr(RATED), {"RatedResponse": ldp.RatedResponse}) == RATED
+    for wrong, said in (
+        (document | {"domain_size": 3, "labels": list("abc")}, "domain_size is 3; allowed is 2 to 2"),
+        (document | {"rates": "1/2"}, "must be a list of strings"),
+        (document | {"rates": ["2/4"]}, "in lowest terms it is ['1/2']"),
+        (document | {"p": "3/4"}, "response has exactly"),
+    ):
+        with pytest.raises((TypeError, ValueError)) as caught:
+            ldp.Stream.from_document("confidence", wrong)
+        assert said in str(caught.value)
