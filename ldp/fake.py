@@ -119,6 +119,8 @@ def needed_for_set(estimate: Estimate, subset: npt.ArrayLike, low: float, high: 
     """
     oracle = estimate.oracle
     indices = as_indices(subset, oracle.domain_size)
+    if not indices.size:
+        raise ValueError("a set needs at least one value")
     p, q, m = float(oracle.p), float(oracle.q), indices.size
     total = estimate.support()[indices].sum(dtype=np.float64)
     lower, upper = (np.array([m * q + (p - q) * end]) for end in (low, high))

@@ -77,7 +77,7 @@ class GRR(Oracle):
         """1: see `Oracle.most_supported`."""
         return 1
 
-    def _supported_of(self, subset: npt.NDArray[np.int64]) -> tuple[int, int]:
+    def supported_of(self, subset: npt.NDArray[np.int64]) -> tuple[int, int]:
         """None is outside of the whole domain."""
         return int(subset.size == self.domain_size), 1
 

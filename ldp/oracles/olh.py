@@ -190,7 +190,7 @@ class OLH(Oracle):
 
         return int(binom.isf(1 / (self.g << 32), self.domain_size, 1 / self.g))
 
-    def _supported_of(self, subset: npt.NDArray[np.int64]) -> tuple[int, int]:
+    def supported_of(self, subset: npt.NDArray[np.int64]) -> tuple[int, int]:
         """The emptiest and the fullest bucket that all seeds of an ideal hash lead to expect."""
         from scipy.stats import binom
 

@@ -111,7 +111,7 @@ class PreferredMessages(Oracle):
             some, most, more = block, messages, more * self.prime
             block += more
 
-    def _supported_of(self, subset: npt.NDArray[np.int64]) -> tuple[int, int]:
+    def supported_of(self, subset: npt.NDArray[np.int64]) -> tuple[int, int]:
         """Of every message there is."""
         supported = self._supported(subset)
         return int(supported.min()), int(supported.max())

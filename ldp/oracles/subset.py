@@ -172,7 +172,7 @@ class SubsetSelection(Oracle):
         others = self.domain_size - 1
         return variance(1), variance(0)
 
-    def _supported_of(self, subset: npt.NDArray[np.int64]) -> tuple[int, int]:
+    def supported_of(self, subset: npt.NDArray[np.int64]) -> tuple[int, int]:
         """The k members stand outside, or inside, as far as there is room."""
         outside = self.domain_size - subset.size
         return max(0, self.k - outside), min(subset.size, self.k)

@@ -94,7 +94,7 @@ class UnaryEncoding(Oracle):
         """As many ones as an honest report may have: see `Oracle.most_supported`."""
         return self.likely_ones[1]
 
-    def _supported_of(self, subset: npt.NDArray[np.int64]) -> tuple[int, int]:
+    def supported_of(self, subset: npt.NDArray[np.int64]) -> tuple[int, int]:
         """As few and as many ones as an honest report may have stand outside, or inside."""
         low, high = self.likely_ones
         outside = self.domain_size - subset.size
