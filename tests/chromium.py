@@ -1,15 +1,20 @@
 """A real Chromium for the tests: from PATH, else Debian's package where we are root, else a clear failure."""
 
+from __future__ import annotations
+
 import contextlib
 import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from playwright.sync_api import Browser, Page, Route, sync_playwright
 
 from deploy.local.services import program
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page, Route
 
 ROOT = Path(__file__).parents[1]
 NAMES = (
@@ -40,6 +45,8 @@ def installed() -> str:
 @contextlib.contextmanager
 def launched() -> Iterator[Browser]:
     """A running one, without a window. Its sandbox does not work for root."""
+    from playwright.sync_api import sync_playwright  # late, for all tests import this
+
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
             executable_path=installed(), chromium_sandbox=os.geteuid() != 0, args=["--disable-dev-shm-usage"]

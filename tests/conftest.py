@@ -14,19 +14,21 @@ import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import redis
 from docker.errors import DockerException
 from kafka.admin import KafkaAdminClient
-from playwright.sync_api import Browser
 from testcontainers.core.container import DockerContainer
 from testcontainers.core.docker_client import DockerClient
 from testcontainers.core.wait_strategies import LogMessageWaitStrategy
 
 from deploy.local.services import Services, UnavailableError, free_ports, kafka_version
 from tests.chromium import launched
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 # The images that deploy/compose names too.
 KAFKA_IMAGE = f"apache/kafka:{kafka_version()}"
@@ -144,7 +146,7 @@ def _sockets_left(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def chromium() -> Iterator[Browser]:
+def chromium() -> Iterator["Browser"]:
     """A browser for all tests that want a page."""
     with launched() as browser:
         yield browser

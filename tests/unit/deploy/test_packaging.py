@@ -21,7 +21,9 @@ import worker.cli
 from worker.cli import command
 
 ROOT = Path(ldp.__file__).parents[1]
-PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+TOML: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+PROJECT: dict[str, Any] = TOML["project"]
+LEFT_OUT = [ROOT / path for path in TOML["tool"]["hatch"]["build"]["targets"]["wheel"]["exclude"]]
 EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
 WORKFLOW: dict[str, Any] = YAML(typ="safe").load(ROOT / ".github/workflows/ci.yml")
 CITATION: dict[str, Any] = YAML(typ="safe").load(ROOT / ".github/CITATION.cff")
@@ -62,10 +64,19 @@ def test_the_version_costs_nothing_until_it_is_asked_for() -> None:
 
 
 def imported(package: str) -> Iterator[tuple[str, str]]:
-    """Every module from outside that a package imports anywhere: (file, distribution)."""
+    """Every module from outside that a package imports anywhere but for its types: (file, distribution)."""
     homes = importlib.metadata.packages_distributions()
     for path in sorted((ROOT / package).rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if any(path.is_relative_to(folder) for folder in LEFT_OUT):
+            continue
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        for_types = [
+            n for n in ast.walk(tree) if isinstance(n, ast.If) and ast.unparse(n.test) == "TYPE_CHECKING"
+        ]
+        never = {id(inner) for node in for_types for part in node.body for inner in ast.walk(part)}
+        for node in ast.walk(tree):
+            if id(node) in never:
+                continue
             if isinstance(node, ast.Import):
                 modules = [alias.name for alias in node.names]
             elif isinstance(node, ast.ImportFrom) and node.level == 0:
