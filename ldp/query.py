@@ -273,7 +273,7 @@ def top(estimate: Estimate, k: int) -> Indices:
         k: 1 to d.
 
     Returns:
-        (k,) indices, the most frequent first; of values with equal estimates the first. O(d + k log k).
+        (k,) indices, the most frequent first; of values with equal estimates the first. O(d log d).
 
     Raises:
         TypeError: k is not an integer.
@@ -310,7 +310,7 @@ def top_interval(estimate: Estimate, k: int, level: float = 0.95) -> tuple[Vecto
         level: the probability with which all k intervals cover, at least; strictly between 0 and 1.
 
     Returns:
-        (low, high), each (k,) float64, in the order of `top`. O(d + k log k).
+        (low, high), each (k,) float64, in the order of `top`. O(d log d).
 
     Raises:
         TypeError: k is not an integer.
