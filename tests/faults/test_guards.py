@@ -307,6 +307,47 @@ def test_a_release_that_fails_leaves_no_partition_behind() -> None:
     count_all(world, process)
 
 
+def test_a_release_commits_what_was_counted_behind_a_commit_that_is_under_way() -> None:
+    """Else its next owner counts it again; and where the log has lost it meanwhile, it is a gap."""
+    world = Still()
+    world.send()
+    process = world.member(1)
+    count_all(world, process)
+    under_way = []
+    for end in (10, 15):
+        world.send()
+        while process.ownership.counted() != {0: end}:
+            turn(process, commit=False)
+        under_way = under_way or process.ownership.prepare()
+    stored = process.ownership._store.peek
+    process.ownership.release([0])
+    assert stored(0).offset == 15
+    process.ownership.settle(process.ownership.write(under_way))  # it comes late, and changes nothing
+    assert stored(0).offset == 15
+    world.verify(0)
+
+
+def test_a_release_tries_a_store_that_does_not_answer_once() -> None:
+    world = Still()
+    world.send()
+    process = world.member(1)
+    count_all(world, process)
+    for _ in range(2):
+        world.send()
+        turn(process, commit=False)
+        process.ownership.prepare()
+    asked = []
+
+    def silent(*_: Any) -> None:
+        asked.append(None)
+        raise Unavailable
+
+    process.ownership._store.stage = silent
+    process.ownership.release([0])
+    assert len(asked) == 1
+    assert process.ownership.counted() == {}
+
+
 def test_commit_step_5_a_commit_whose_blobs_ran_out_of_time_stages_them_again() -> None:
     world = Still()
     process = world.member(1)

@@ -409,11 +409,14 @@ class Ownership:
         """Lets go of partitions that Kafka took away, told or untold.
 
         What is counted is committed if that can be done now; what is not, its next owner counts again. None is kept for
-        that: the log has forgotten where it read them.
+        that: the log has forgotten where it read them. A commit that is under way comes first, then what was counted
+        behind it; where it fails nothing else is tried, so a store that does not answer costs one time-out.
         """
         gone = {*partitions, *(self._held.keys() - self._log.assigned())}
         if gone:
+            behind = [p for p in gone if p in self._held and self._held[p].flush is not None]
             self.commit(gone)
+            self.commit(p for p in behind if p in self._held and self._held[p].flush is None)
         for partition in gone:
             if self._held.pop(partition, None) is not None:
                 self._log.stop(partition)  # it does not know of one that was lost without a word
