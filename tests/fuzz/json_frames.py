@@ -31,6 +31,9 @@ ORACLES = (
     ldp.oracle("subset", "1", 12, k=3),
     ldp.oracle("hadamard", "1", 255),
     ldp.oracle("pgr", "1", 300),
+    ldp.Response("3/4", 10),
+    ldp.Unary("3/4", "1/4", 20),
+    ldp.RatedResponse(["1/5", "4/5"]),
 )
 STREAMS = [ldp.Stream(f"fuzz-{i}", oracle) for i, oracle in enumerate(ORACLES)]
 
@@ -291,6 +294,8 @@ def reports(stream: ldp.Stream) -> list[bytes] | list[tuple[int, ...]]:
             b"\xff" * stream.oracle.report_bytes,
             rng.bytes(stream.oracle.report_bytes),
         ]
+    if isinstance(stream.oracle, ldp.RatedResponse):
+        made += [(0, 1), (1, 0), (2, 1), (255, 0), (255, 2)]
     return made
 
 

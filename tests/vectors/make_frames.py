@@ -311,10 +311,9 @@ def line(what, content, outcome):
     return json.dumps(made | {"reports": [fields(report) for report in outcome]})
 
 
-def text(name, bad) -> str:
+def text(name, stream, records, bad) -> str:
     """A stream's good records, or its bad ones: a line for each."""
-    stream = STREAMS[name][0]
-    lines = ",\n  ".join(line(*record) for record in records(name) if isinstance(record[-1], str) == bad)
+    lines = ",\n  ".join(line(*record) for record in records if isinstance(record[-1], str) == bad)
     limit = "" if stream.most is None else f' "most_reports": {stream.most},\n'
     return (
         f'{{"version": 1,\n "name": "{named(name, bad)}",\n "document": {json.dumps(stream.document)},\n{limit}'
@@ -326,9 +325,13 @@ def named(name, bad):
     return f"bad_{name}" if bad else name
 
 
-def files() -> dict[str, str]:
+def files(streams=STREAMS, records=records) -> dict[str, str]:
     """Every file by its name."""
-    return {f"{named(name, bad)}.json": text(name, bad) for name in STREAMS for bad in (False, True)}
+    return {
+        f"{named(name, bad)}.json": text(name, stream, list(records(name)), bad)
+        for name, (stream, *_) in streams.items()
+        for bad in (False, True)
+    }
 
 
 if __name__ == "__main__":

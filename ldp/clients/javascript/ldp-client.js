@@ -415,7 +415,7 @@ function sha256(text) {
 }
 
 /** The first four bytes of SHA-256 over the document in canonical form. */
-function fingerprintOf(document) {
+export function fingerprintOf(document) {
   const parts = { ...document };
   if ("labels" in parts) parts.labels = HEX(sha256(JSON.stringify(parts.labels)));
   const ordered = Object.fromEntries(Object.entries(parts).sort(([a], [b]) => (a < b ? -1 : 1)));

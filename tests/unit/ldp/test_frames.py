@@ -19,7 +19,7 @@ from tests.reading import bounds_of, likely_ones, read_one, rows_of
 from tests.wire_vectors import FOLDER, streams
 
 EVERY = streams("oracles")
-VECTORS = streams("frames") + EVERY
+VECTORS = streams("frames") + EVERY + streams("channels")
 STREAMS = {vector["name"]: ldp.Stream.from_document(vector["name"], vector["document"]) for vector in VECTORS}
 MOST = {vector["name"]: vector["most_reports"] for vector in VECTORS if "most_reports" in vector}
 
@@ -390,3 +390,9 @@ def test_bounds_that_lie_are_found_before_anything_is_written_beyond_the_room():
 def test_the_files_are_what_the_script_makes():
     made = runpy.run_path(str(FOLDER.parent / "make_frames.py"))["files"]()
     assert made == {path.name: path.read_text(encoding="utf-8") for path in (FOLDER / "frames").iterdir()}
+
+
+def test_the_files_of_channels_are_what_their_script_makes(monkeypatch):
+    monkeypatch.syspath_prepend(str(FOLDER.parent))
+    made = runpy.run_path(str(FOLDER.parent / "make_channels.py"))["files"]()
+    assert made == {path.name: path.read_text(encoding="utf-8") for path in (FOLDER / "channels").iterdir()}

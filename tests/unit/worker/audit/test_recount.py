@@ -12,7 +12,7 @@ import pytest
 
 import ldp
 from ldp import frames
-from ldp.oracles import ORACLES
+from ldp.oracles import PROTOCOLS
 from tests.unit.worker.audit.streams import STREAMS, counted_by_worker, every_stream, frame, some_reports
 from tests.wire_vectors import streams
 from worker.audit import AuditError
@@ -125,7 +125,7 @@ def test_fingerprint(stream):
 
 
 def test_every_registered_protocol_is_audited():
-    assert {stream.oracle.name for stream in STREAMS.values()} == set(ORACLES)
+    assert {stream.oracle.name for stream in STREAMS.values()} == set(PROTOCOLS)
 
 
 def test_unknown_protocol_is_refused():

@@ -1,0 +1,64 @@
+"""Make wire-1/channels: records of streams whose probabilities are given, as `make_frames` has them of others.
+
+    python make_channels.py
+
+As make_frames.py, which stands beside it, it shares no code with the project.
+"""
+
+from pathlib import Path
+
+import make_frames
+from make_frames import Stream
+
+TWO = {"domain_size": 2, "labels": ["low", "high"]}
+RESPONSE = Stream({"protocol": "response", "p": "3/4", "domain_size": 5}, "<B", [0, 3, 4])
+UNARY = Stream(
+    {"protocol": "unary", "p": "3/4", "q": "1/4", "domain_size": 12}, "<BB", ["1104", "ff0f", "0000"]
+)
+RAPPOR = Stream(
+    {"protocol": "unary", "f": "1/2", "p": "3/4", "q": "1/2", "domain_size": 12}, "<BB", ["1104", "ff0f"]
+)
+TOLD = Stream(
+    {"protocol": "unary", "p": "1/1", "q": "1/4", "domain_size": 8, "epsilon": "infinite"}, "<B", ["01", "ff"]
+)
+RATED = Stream(
+    {"protocol": "response", "rates": ["1/10", "2497399/5000000", "4/5"], **TWO},
+    "<BB",
+    [[0, 0], [1, 1], [2, 0]],
+)
+BEYOND = {
+    "response": (RESPONSE, 5, "range"),
+    "unary": (UNARY, "0010", "range"),
+    "rappor": (RAPPOR, "ff1f", "range"),
+    "told": (TOLD, "00", "ones"),
+    "rated": (RATED, [0, 2], "range"),
+}
+
+
+def records(name):
+    stream, wrong, reason = BEYOND[name]
+    one, several = stream.reports[0], stream.reports
+    yield "one report", stream.frame(one), [one]
+    yield "several reports", stream.frame(*several), several
+    yield "JSON, several reports", stream.text(*several), several
+    yield f"a report that is {wrong} after a good one", stream.frame(one, wrong), reason
+    yield f"JSON, {wrong}", stream.text(one, wrong), reason
+    yield "another fingerprint", stream.frame(one, mark=bytes(4)), "fingerprint"
+    if name == "rated":
+        for rate in (3, 255):
+            yield f"rate {rate} after a good one", stream.frame(one, [rate, 1]), "rate"
+            yield f"JSON, rate {rate}", stream.text(one, [rate, 1]), "rate"
+        yield "a value out of range after a rate that is not declared", stream.frame([3, 1], [0, 2]), "range"
+        yield "JSON, a rate beyond its byte", stream.raw("[[256,1]]"), "range"
+        yield "JSON, a rate alone", stream.raw("[1]"), "json"
+        yield "half a report", stream.frame(one)[:-1], "length"
+
+
+def files():
+    """Every file by its name."""
+    return make_frames.files(BEYOND, records)
+
+
+if __name__ == "__main__":
+    for name, content in files().items():
+        (Path(__file__).parent / "wire-1" / "channels" / name).write_text(content, encoding="utf-8")
