@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 import ldp
-from ldp.oracles import ORACLES
+from ldp.oracles import PROTOCOLS
 
 PAGE = Path(ldp.__file__).with_name("README.md").read_text(encoding="utf-8")
 
@@ -26,8 +26,10 @@ def test_the_examples_run():
 
 def test_it_defines_every_protocol():
     wire = PAGE.partition("## The wire")[2]
-    for name, protocol in ORACLES.items():
+    for name, protocols in PROTOCOLS.items():
         assert f"**`{name}`**" in wire  # its coins
-        assert f"`ldp.{protocol.__name__}`" in PAGE
-        assert all(f"| `{key}` |" in wire for key in protocol.own_parameters)
-    assert set(re.findall(r"^\*\*`(\w+)`\*\*", wire, re.MULTILINE)) == set(ORACLES)
+        for protocol in protocols:
+            assert f"`ldp.{protocol.__name__}`" in PAGE
+            assert all(re.search(rf"\| (`\w+`, )?`{key}`(, `\w+`)? \|", wire) for key in protocol.exact)
+            assert all(f"| `{key}` |" in wire for key in protocol.own_parameters)
+    assert set(re.findall(r"^\*\*`(\w+)`\*\*", wire, re.MULTILINE)) == set(PROTOCOLS)
