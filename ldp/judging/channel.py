@@ -18,6 +18,7 @@ from scipy.special import bdtr, bdtrc, chdtrc
 from ldp import kernels
 from ldp.oracles import OLH, Oracle, SubsetSelection
 from ldp.oracles.preferred import PreferredMessages
+from ldp.oracles.rated import RatedResponse, channel
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -113,6 +114,8 @@ def supports(oracle: Oracle, reports: Reports, value: int) -> npt.NDArray[np.boo
         found = (reports["bits"][:, value // 8] >> value % 8 & 1).astype(np.bool_)
     elif "indices" in oracle.fields:
         found = (reports["indices"] == value).any(axis=1)
+    elif isinstance(oracle, RatedResponse):
+        found = reports["value"] == value
     else:
         found = reports["index"] == value
     return found
@@ -127,6 +130,9 @@ def evidence(oracle: Oracle, value: int, reports: Reports, watched: Sequence[int
         reports: (n,) of it.
         watched: other values whose support is looked at, one by one and in pairs.
     """
+    if isinstance(oracle, RatedResponse):
+        yield from _rated(oracle, value, reports)
+        return
     n = reports.size
     of = {u: supports(oracle, reports, u) for u in dict.fromkeys([value, *watched])}
     yield Rate(f"of value {value}, reports that support it", int(of[value].sum()), n, float(oracle.p))
@@ -138,6 +144,14 @@ def evidence(oracle: Oracle, value: int, reports: Reports, watched: Sequence[int
         yield from _hashed(oracle, value, reports, of[value])
     elif "index" in oracle.fields:
         yield from _messages(oracle, value, reports["index"].astype(np.int64))
+
+
+def _rated(oracle: RatedResponse, value: int, reports: Reports) -> Iterator[Rate]:
+    """At each rate by itself: which one a client takes is its own affair, as long as that does not tell the value."""
+    for i, rate in enumerate(oracle.rates):
+        at = reports["value"][reports["rate"] == i]
+        what = f"of value {value}, reports at the rate {rate} that support it"
+        yield Rate(what, int((at == value).sum()), at.size, float(channel(rate)[0]))
 
 
 def _pairs(

@@ -12,6 +12,7 @@ import numpy as np
 from ldp.judging.channel import Rate, message_probabilities
 from ldp.oracles import OLH, Oracle, SubsetSelection
 from ldp.oracles.preferred import PreferredMessages
+from ldp.oracles.rated import RatedResponse
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -53,6 +54,8 @@ def repeated(oracle: Oracle, value: int, first: Reports, second: Reports) -> Ite
         first: (n,) of the first run, in their order.
         second: (n,) of the second run.
     """
+    if isinstance(oracle, RatedResponse):
+        oracle, first, second = _at_one_rate(oracle, first, second)
     chance = collision(oracle)
     rows = [_rows(oracle, reports) for reports in (first, second)]
     same = int((rows[0] == rows[1]).sum())
@@ -62,6 +65,13 @@ def repeated(oracle: Oracle, value: int, first: Reports, second: Reports) -> Ite
         pairs = row[: row.size // 2 * 2].reshape(-1, 2)
         again = int((pairs[:, 0] == pairs[:, 1]).sum())
         yield Rate(f"of value {value}, reports that are the one before", again, len(pairs), chance)
+
+
+def _at_one_rate(oracle: RatedResponse, first: Reports, second: Reports) -> tuple[Oracle, Reports, Reports]:
+    """The reports at the rate that most have, in both runs at once, and that rate's law."""
+    commonest = int(np.bincount(first["rate"]).argmax())
+    both = (first["rate"] == commonest) & (second["rate"] == commonest)
+    return RatedResponse([oracle.rates[commonest]]), first[both], second[both]
 
 
 def _two(likely: Fraction, unlikely: Fraction, messages: int, preferred: int = 1) -> Fraction:

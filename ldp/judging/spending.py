@@ -11,6 +11,7 @@ import numpy as np
 from scipy import stats
 
 from ldp.judging.channel import supports
+from ldp.oracles.rated import RatedResponse
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -41,8 +42,8 @@ def spent(oracle: Oracle, reports: Mapping[int, Reports], alarm: float) -> Spent
     """A lower bound on the ε that a client spends; too large with probability `alarm` at most.
 
     An event that a report of v has with probability a and one of w with b needs ε ≥ log(a/b). Events are: it supports
-    v and not w; it does not support w; it is one message, where there are few. Each probability is bounded as by
-    Clopper and Pearson (1934), at a risk that all of them share.
+    v and not w; it does not support w; it is one message, where there are few, or one value at one rate. Each
+    probability is bounded as by Clopper and Pearson (1934), at a risk that all of them share.
 
     Args:
         oracle: what the client claims to be.
@@ -76,6 +77,14 @@ def _events(oracle: Oracle, reports: Mapping[int, Reports]) -> Sequence[tuple[st
                 f"it supports {v} and not {w}": [of[x][v] & ~of[x][w] for x in (v, w)],
                 f"it does not support {w}": [~of[x][w] for x in (v, w)],
             }
+            if isinstance(oracle, RatedResponse):
+                events |= {
+                    f"it is value {value} at the rate {rate}": [
+                        (reports[x]["rate"] == i) & (reports[x]["value"] == value) for x in (v, w)
+                    ]
+                    for i, rate in enumerate(oracle.rates)
+                    for value in (0, 1)
+                }
             if "index" in oracle.fields and oracle.fields["index"] <= _MESSAGES:
                 events |= {
                     f"it is message {i}": [reports[x]["index"] == i for x in (v, w)]

@@ -11,6 +11,7 @@ import numpy as np
 from ldp.judging import channel, repeating
 from ldp.judging.spending import Spent, spent
 from ldp.judging.timing import APART, times
+from ldp.oracles import RatedResponse, Response
 
 if TYPE_CHECKING:
     from ldp.judging.running import Command
@@ -103,9 +104,14 @@ def judge(command: Command, reports: int, alarm: float, own: Sequence[int] = ())
     took = times(command, rng.permutation(np.repeat(np.array(values), _TIMED)))
     if took is not None and took.p_value < alarm / 4 and took.ratio > APART:
         findings.append(f"{took.said} (p = {took.p_value:.1g})")
-    few = least is not None and least.epsilon < SHOWN * min(float(oracle.epsilon), LARGE)
+    few = least is not None and least.epsilon < SHOWN * min(_least_promised(oracle), LARGE)
     verdict = FAIL if findings else TOO_FEW if few else PASS
     return Verdict(verdict, 2 * order.size, len(compared), findings, least, took)
+
+
+def _least_promised(oracle: Oracle) -> float:
+    """What an honest client spends at least: all of ε, but for one that may report at the highest of several rates."""
+    return float(Response(oracle.p, 2).epsilon if isinstance(oracle, RatedResponse) else oracle.epsilon)
 
 
 def _leak(oracle: Oracle, least: Spent) -> str:
