@@ -145,10 +145,11 @@ def oracle(
         >>> oracle("unary", domain_size=100, p="0.75", q="0.25").promise
         'ε ≤ 2.197225'
     """
-    from ldp.oracles import protocol
+    from ldp.oracles import PROTOCOLS, protocol
 
     given = parameters if epsilon is None else {"epsilon": epsilon} | parameters
     made = protocol(name, given.keys())
-    if lacking := [key for key in made.exact if key not in given]:
-        raise TypeError(f"{name} needs {' and '.join(lacking)}")
+    if any(key not in given for key in made.exact):
+        needed = (" and ".join(one.exact) for one in PROTOCOLS[name])
+        raise TypeError(f"{name} needs {', or '.join(needed)}")
     return made(**given, domain_size=domain_size)

@@ -215,7 +215,7 @@ def test_what_is_refused(document, said):
 
 
 def test_a_channel_is_asked_for_by_its_name():
-    with pytest.raises(TypeError, match="unary needs q"):
+    with pytest.raises(TypeError, match="unary needs p and q, or f and p and q"):
         ldp.oracle("unary", domain_size=3, p="3/4")
     with pytest.raises(TypeError, match="grr needs epsilon"):
         ldp.oracle("grr", domain_size=3)

@@ -608,3 +608,64 @@ def test_the_configuration_is_read_without_a_client_library():
     clients = "{'kafka', 'redis', 'rich', 'prometheus_client'}"
     code = f"import sys; from worker.config import load; print(sorted(sys.modules.keys() & {clients}))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout == b"[]\n"
+
+
+def given(protocol, **keys):
+    """A stream whose probabilities are given."""
+    rest = "".join(f"{key} = {value}\n" for key, value in keys.items())
+    return STREAM.replace('"olh"', f'"{protocol}"').replace('epsilon = "1/2"\ndomain_size = 10\n', rest)
+
+
+def test_given_channels_can_be_served():
+    for text, document in (
+        (given("response", p='"0.75"', domain_size=5), {"p": "3/4", "domain_size": 5}),
+        (given("unary", p='"3/4"', q='"0.1"', domain_size=5), {"p": "3/4", "q": "1/10", "domain_size": 5}),
+        (
+            given("unary", f='"1/2"', p='"3/4"', q='"1/2"', domain_size=5),
+            {"f": "1/2", "p": "3/4", "q": "1/2", "domain_size": 5},
+        ),
+        (
+            given("unary", p="1", q='"1/2"', epsilon='"infinite"', domain_size=5),
+            {"p": "1/1", "q": "1/2", "domain_size": 5, "epsilon": "infinite"},
+        ),
+        (
+            given("response", rates='["0.4994798", "3/4"]', labels='["low", "high"]'),
+            {"rates": ["2497399/5000000", "3/4"], "domain_size": 2, "labels": ["low", "high"]},
+        ),
+    ):
+        made = parse(text).streams[0].stream.document()
+        assert made.pop("protocol") in text
+        assert made == document
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (given("olh", domain_size=5), "streams[0].epsilon: nothing given; olh needs it"),
+        (
+            given("olh", epsilon='"1"', p='"3/4"', domain_size=5),
+            "streams[0].p: '3/4' given; olh takes g and hash",
+        ),
+        (given("response", domain_size=5), "streams[0]: response needs p, or rates"),
+        (
+            given("response", p="0.75", domain_size=5),
+            'write it in quotes, "0.75": a probability is taken exactly',
+        ),
+        (given("response", p='"3/2"', domain_size=5), "p is 3/2; a probability is 0 to 1"),
+        (
+            given("response", q='"1/2"', domain_size=5),
+            "streams[0].q: '1/2' given; response takes p and rates",
+        ),
+        (given("response", rates='["1/2"]', domain_size=5), "domain_size is 5; allowed is 2 to 2"),
+        (
+            given("response", rates="[]", domain_size=2),
+            "streams[0].rates: an empty list given; at least one is",
+        ),
+        (given("response", rates="[0.5]", domain_size=2), 'write it in quotes, "0.5"'),
+        (given("unary", p='"3/4"', domain_size=5), "streams[0]: unary needs p and q, or f and p and q"),
+        (given("unary", p='"3/4"', q='"1/4"', epsilon='"1"', domain_size=5), "so leave it out"),
+        (given("unary", p="1", q='"1/4"', domain_size=5), "these probabilities make epsilon infinite"),
+    ],
+)
+def test_a_given_channel_that_cannot_be_served(text, expected):
+    assert expected in fault(text)

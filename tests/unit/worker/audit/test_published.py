@@ -512,3 +512,44 @@ def test_what_was_published_before_anything_was_to_be_deleted_is_no_difference(s
     verdict = world.audit()
     assert (verdict.verdict, verdict.difference) == ("equal", None)
     assert verdict.finals >= old[0] - 1
+
+
+# --- reports at several rates -----------------------------------------------------------------------------------------
+
+
+def one_more(said):
+    said["rates"][0]["counts"][0] += 1
+    said["rates"][0]["reports"] += 1
+
+
+def swapped(said):
+    said["rates"][0]["counts"].reverse()
+
+
+BY_RATE = {
+    "a report more": (one_more, "reports, and of all rates"),
+    "the values of a rate the other way round": (swapped, "by rate as published"),
+    "another sum of a rate": (lambda said: said["rates"][1].update(reports=7), "base says of rates"),
+    "another rate": (lambda said: said["rates"][1].update(rate="1/2"), "base says rates"),
+    "another frequency": (
+        lambda said: said["frequencies"].__setitem__(0, said["frequencies"][0] + 1e-9),
+        "",
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def rated():
+    world = World(5, HOPS, stream=STREAMS["rated"]).run(to=100)
+    verdict = world.audit()
+    assert verdict.verdict == "equal", verdict.published
+    assert min(world.counts()) > 3
+    return world
+
+
+@pytest.mark.parametrize("kind", ["final", "provisional", "all"])
+@pytest.mark.parametrize("what", BY_RATE)
+def test_what_is_said_of_each_rate_is_held_against_the_log(rated, kind, what):
+    change, said = BY_RATE[what]
+    of = "all" if kind == "all" else of_kind(rated, kind == "final")
+    found(rated, topic_with(rated, bodies(rated, of, "base"), change), of, said)
