@@ -2,8 +2,6 @@
 export const LARGEST_FRAME: number;
 
 interface Common {
-  /** ε, "num/den" in lowest terms, 0 < ε ≤ 64. */
-  epsilon: string;
   /** d, 1 ≤ d ≤ 2²⁴; the values are 0 to d−1. */
   domain_size: number;
   /** The name of each value, in order. */
@@ -11,13 +9,21 @@ interface Common {
 }
 
 /** A stream's public document, as `ldp-worker document` and `ldp document` print it. */
-export type StreamDocument = Common &
-  (
+export type StreamDocument = Common & (OfEpsilon | Given);
+
+/** ε is "num/den" in lowest terms, 0 < ε ≤ 64. */
+type OfEpsilon = { epsilon: string } & (
     | { protocol: "grr" | "oue" | "sue" | "hadamard" }
     | { protocol: "olh"; g: number; hash: "mul32" | "xxh32" }
     | { protocol: "subset"; k: number }
     | { protocol: "pgr"; prime: number; dimension: number }
   );
+
+/** A channel that is given by its probabilities, each "num/den" in lowest terms. */
+type Given =
+  | { protocol: "response"; p: string }
+  | { protocol: "response"; rates: string[] }
+  | { protocol: "unary"; p: string; q: string; f?: string; epsilon?: "infinite" };
 
 /** Makes the reports of one stream. */
 export class Client {

@@ -204,6 +204,60 @@ const PROTOCOLS = {
   },
 };
 
+// The same of channels that are given by their probabilities, each a numerator and a denominator: by the keys that say them.
+
+const CHANNELS = {
+  response: [
+    { keys: ["p"], make: ({ domain_size: d, p }) => ({ fields: [d], length: 0, perturb: response(d, p) }) },
+    {
+      keys: ["rates"],
+      make({ domain_size: d, rates }) {
+        integer("domain_size", d, 2, 2);
+        const [replaced, of] = rates.at(-1);
+        const perturb = response(2, [2n * of - replaced, 2n * of]);
+        return { fields: [256, 2], length: 0, perturb: (value) => [rates.length - 1, ...perturb(value)] };
+      },
+    },
+  ],
+  unary: [
+    { keys: ["p", "q"], make: ({ domain_size: d, p, q, told }) => given(d, p, q, told) },
+    {
+      keys: ["f", "p", "q"],
+      make({ domain_size: d, f: [turned, whole], p: [a, b], q: [others, most], told }) {
+        if (turned === 0n || turned === whole) {
+          throw new RangeError(`f is ${turned}/${whole}; it must be above 0 and below 1`);
+        }
+        const [one, zero, all] = [a * most, others * b, 2n * whole * b * most];
+        if (one <= zero) throw new RangeError("p must be above q");
+        const stays = 2n * whole - turned;
+        return given(d, [stays * one + turned * zero, all], [turned * one + stays * zero, all], told);
+      },
+    },
+  ],
+};
+
+/** The own value with probability a/b, each other as likely as the next: the own one with p − q, else any. */
+function response(d, [a, b]) {
+  integer("domain_size", d, 2, MAX_DOMAIN);
+  const [odds, of] = [a * BigInt(d) - b, b * BigInt(d - 1)];
+  if (odds <= 0n) throw new RangeError(`p is ${a}/${b}; it must be above 1/${d}`);
+  if (a === b) throw new RangeError("q is 0: there is nothing to estimate");
+  return (value) => {
+    const keep = coin(odds, of);
+    return [[below(d), value][+keep]];
+  };
+}
+
+/** Unary encoding of which both probabilities are given; an infinite ε has to be told. */
+function given(d, [a, b], [others, most], told) {
+  if (a * most <= others * b) throw new RangeError("p must be above q");
+  if (others === 0n) throw new RangeError("q is 0: there is nothing to estimate");
+  if ((a === b) !== told) {
+    throw new RangeError(told ? "epsilon is not infinite" : "epsilon is infinite, which the document has to say");
+  }
+  return unary(d, a, b, others, most);
+}
+
 /** Unary encoding: the own bit is 1 with probability a/b, each other with others/most. */
 function unary(d, a, b, others, most) {
   const perturb = (value) => {
@@ -424,8 +478,6 @@ export function fingerprintOf(document) {
 
 // The document
 
-const COMMON = ["protocol", "epsilon", "domain_size"];
-
 function shown(value) {
   return JSON.stringify(value) ?? String(value);
 }
@@ -437,15 +489,76 @@ function integer(name, value, least, most) {
   }
 }
 
-/** ε as a numerator and a denominator in lowest terms. */
-function epsilonOf(text) {
-  if (typeof text !== "string") throw new TypeError(`epsilon is ${shown(text)}; it must be a string "num/den"`);
+/** A number as a numerator and a denominator in lowest terms. */
+function exactOf(name, text) {
+  if (typeof text !== "string") throw new TypeError(`${name} is ${shown(text)}; it must be a string "num/den"`);
   const found = /^(0|[1-9][0-9]{0,35})\/([1-9][0-9]{0,35})$/.exec(text);
-  if (!found) throw new RangeError(`epsilon is ${shown(text.slice(0, 80))}; write it as "1/2"`);
+  if (!found) throw new RangeError(`${name} is ${shown(text.slice(0, 80))}; write it as "1/2"`);
   const [numerator, denominator] = [BigInt(found[1]), BigInt(found[2])];
   let [a, b] = [numerator, denominator];
   while (b) [a, b] = [b, a % b];
-  if (a !== 1n) throw new RangeError(`epsilon is ${text}, which is not in lowest terms`);
+  if (a !== 1n) throw new RangeError(`${name} is ${text}, which is not in lowest terms`);
+  return [numerator, denominator];
+}
+
+function probabilityOf(name, text) {
+  const [numerator, denominator] = exactOf(name, text);
+  if (numerator > denominator) throw new RangeError(`${name} is ${text}; a probability is 0 to 1`);
+  return [numerator, denominator];
+}
+
+/** 1 to 16 rates, ascending, each above 0 and below 1. */
+function ratesOf(texts) {
+  if (!Array.isArray(texts)) throw new TypeError("rates must be a list");
+  if (!texts.length || texts.length > 16) throw new RangeError(`there are ${texts.length} rates; allowed are 1 to 16`);
+  const rates = texts.map((text, i) => probabilityOf(`rates[${i}]`, text));
+  rates.forEach(([a, b], i) => {
+    const [c, e] = i ? rates[i - 1] : [0n, 1n];
+    if (a === b || a * e <= c * b) throw new RangeError(`rates[${i}] is ${texts[i]}; they ascend, above 0 and below 1`);
+  });
+  return rates;
+}
+
+/** Sees that a document has these keys, and labels at most beside. */
+function expectKeys(document, keys) {
+  const found = Object.keys(document).sort();
+  const allowed = ["protocol", "domain_size", ...keys].sort();
+  if (found.filter((key) => key !== "labels").join() !== allowed.join()) {
+    throw new RangeError(
+      `the document has the keys ${found.join(", ")}; ${document.protocol} has exactly ${allowed.join(", ")}, and may have labels`,
+    );
+  }
+}
+
+/** What a report of a protocol of an ε is, and how it is drawn. */
+function ofEpsilon(document) {
+  const { protocol, epsilon, domain_size: d } = document;
+  expectKeys(document, ["epsilon", ...PROTOCOLS[protocol].keys]);
+  const [numerator, denominator] = epsilonOf(epsilon);
+  integer("domain_size", d, 1, MAX_DOMAIN);
+  const n = expBelow(numerator, denominator);
+  if (n <= W) throw new RangeError(`epsilon is ${epsilon}, too small: e^epsilon rounds down to 1 at 64 bits`);
+  return PROTOCOLS[protocol].make({ ...document, epsilon: [numerator, denominator], n });
+}
+
+/** The same of a given channel. */
+function ofChannel(document) {
+  const { protocol, domain_size: d } = document;
+  const told = document.epsilon === "infinite";
+  const ways = CHANNELS[protocol];
+  const found = (key) => Object.hasOwn(document, key);
+  const { keys, make } = ways.findLast((way) => way.keys.every(found)) ?? ways[0];
+  expectKeys(document, told ? [...keys, "epsilon"] : keys);
+  integer("domain_size", d, 1, MAX_DOMAIN);
+  const read = (key) => (key === "rates" ? ratesOf(document.rates) : probabilityOf(key, document[key]));
+  const exact = Object.fromEntries(keys.map((key) => [key, read(key)]));
+  if (told && protocol === "response") throw new RangeError("epsilon is not infinite");
+  return make({ domain_size: d, told, ...exact });
+}
+
+/** ε, which has bounds. */
+function epsilonOf(text) {
+  const [numerator, denominator] = exactOf("epsilon", text);
   if (numerator <= 0n || numerator > 64n * denominator) {
     throw new RangeError(`epsilon is ${text}; allowed is 0 < epsilon <= 64`);
   }
@@ -487,22 +600,10 @@ export class Client {
     if (Object.hasOwn(document, "version")) {
       throw new RangeError(`the document is of version ${shown(document.version)}, a newer one; this reads version 1`);
     }
-    const { protocol, epsilon, domain_size: d } = document;
-    if (typeof protocol !== "string" || !Object.hasOwn(PROTOCOLS, protocol)) {
-      throw new RangeError(`protocol is ${shown(protocol)}; there are ${Object.keys(PROTOCOLS).join(", ")}`);
-    }
-    const given = Object.keys(document).sort();
-    const allowed = [...COMMON, ...PROTOCOLS[protocol].keys].sort();
-    if (given.filter((key) => key !== "labels").join() !== allowed.join()) {
-      throw new RangeError(
-        `the document has the keys ${given.join(", ")}; ${protocol} has exactly ${allowed.join(", ")}, and may have labels`,
-      );
-    }
-    const [numerator, denominator] = epsilonOf(epsilon);
-    integer("domain_size", d, 1, MAX_DOMAIN);
-    const n = expBelow(numerator, denominator);
-    if (n <= W) throw new RangeError(`epsilon is ${epsilon}, too small: e^epsilon rounds down to 1 at 64 bits`);
-    const made = PROTOCOLS[protocol].make({ ...document, epsilon: [numerator, denominator], n });
+    const { protocol, domain_size: d } = document;
+    const known = Object.keys({ ...PROTOCOLS, ...CHANNELS });
+    if (!known.includes(protocol)) throw new RangeError(`protocol is ${shown(protocol)}; there are ${known.join(", ")}`);
+    const made = Object.hasOwn(CHANNELS, protocol) ? ofChannel(document) : ofEpsilon(document);
     this.#domain = d;
     this.#fields = made.fields;
     this.#length = made.length;

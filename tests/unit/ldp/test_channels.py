@@ -29,6 +29,7 @@ FINITE = [
     ldp.Unary("2/3", "1/2", 1),
     ldp.RAPPOR("1/2", "3/4", "1/2", 3),
     ldp.RAPPOR("1/4", "1", "0", 2),
+    ldp.RatedResponse(["1/3", "0.4994798"]),
 ]
 INFINITE = [
     ldp.Unary("1", "1/3", 2, epsilon="infinite"),
@@ -72,6 +73,9 @@ class Tree:
 def by_definition(oracle):
     """What each value's law is, by the document alone."""
     document, d = oracle.parameters(), oracle.domain_size
+    if "rates" in document:  # the own client is at the highest
+        rate, at = Fraction(document["rates"][-1]), len(document["rates"]) - 1
+        return [{(at, v): 1 - rate / 2 if v == value else rate / 2 for v in (0, 1)} for value in (0, 1)]
     one, zero = (Fraction(document.get(key, "0")) for key in ("p", "q"))
     if document["protocol"] == "response":
         return [{(v,): one if v == value else (1 - one) / (d - 1) for v in range(d)} for value in range(d)]
@@ -105,7 +109,9 @@ def test_every_outcome_has_the_documents_probability(oracle, monkeypatch):
 
 @every_channel
 def test_epsilon_is_that_of_the_worst_report(oracle):
-    laws = by_definition(oracle)
+    # the worst of several rates is the lowest
+    lowest = ldp.RatedResponse(oracle.rates[:1]) if isinstance(oracle, ldp.RatedResponse) else oracle
+    laws = by_definition(lowest)
     ratios = [
         (one[report], other[report]) for one, other in itertools.permutations(laws, 2) for report in one
     ]
