@@ -28,7 +28,7 @@ from ldp.cli.command import FILE, NAME, cli
     "parameters",
     multiple=True,
     metavar="KEY=VALUE",
-    help="A parameter of the protocol's own, such as g=2 for olh, or p=3/4 for response; may be repeated.",
+    help="A parameter of the protocol's own, such as g=2 for olh, rates=1/5,3/4 for response; may be repeated.",
 )
 def document(
     protocol: str,
@@ -64,13 +64,15 @@ def document(
         if labels_file is not None:
             names = files.labels(labels_file)
         takes = oracles.parameters_of(protocol)
-        own: dict[str, int | str] = {}
+        own: dict[str, int | str | list[str]] = {}
         for parameter in parameters:
             key, equals, value = parameter.partition("=")
             if not equals or key not in takes:
                 allowed = ", ".join(f"{name}=..." for name in takes) or "no parameter"
                 raise ValueError(f"--parameter is {parameter!r}; {protocol} takes {allowed}")
             own[key] = int(value) if value.isascii() and value.isdigit() else value
+            if key == "rates":
+                own[key] = value.split(",")
         size = domain_size if names is None else len(names)
         stream = Stream(
             NAME, oracle(protocol, epsilon, size or 0, **own), None if names is None else tuple(names)

@@ -13,11 +13,11 @@ export type StreamDocument = Common & (OfEpsilon | Given);
 
 /** ε is "num/den" in lowest terms, 0 < ε ≤ 64. */
 type OfEpsilon = { epsilon: string } & (
-    | { protocol: "grr" | "oue" | "sue" | "hadamard" }
-    | { protocol: "olh"; g: number; hash: "mul32" | "xxh32" }
-    | { protocol: "subset"; k: number }
-    | { protocol: "pgr"; prime: number; dimension: number }
-  );
+  | { protocol: "grr" | "oue" | "sue" | "hadamard" }
+  | { protocol: "olh"; g: number; hash: "mul32" | "xxh32" }
+  | { protocol: "subset"; k: number }
+  | { protocol: "pgr"; prime: number; dimension: number }
+);
 
 /** A channel that is given by its probabilities, each "num/den" in lowest terms. */
 type Given =

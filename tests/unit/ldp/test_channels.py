@@ -244,3 +244,6 @@ def test_the_document_command_says_what_a_report_spends(tmp_path):
     told = run("--protocol", "unary", "--parameter", "p=1", "--parameter", "q=1/4", *ends)
     assert told.stderr == "ldp: of one report ε is infinite: no privacy\n"
     assert json.loads(told.stdout)["epsilon"] == "infinite"
+    rated = run("--protocol", "response", "--parameter", "rates=0.2,3/4", "--labels", "low,high")
+    assert json.loads(rated.stdout)["rates"] == ["1/5", "3/4"]
+    assert rated.stderr == "ldp: of one report ε ≤ 2.197225\n"
