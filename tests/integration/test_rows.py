@@ -158,3 +158,65 @@ collection.name.format=ldp_rows
             wanted = due(foreign(kafka, world.config.snapshots.topic), **rows)
             assert flat(foreign(kafka, topic)) == wanted
             until(lambda: in_postgres(url) == wanted, "the sink has all rows, and no more")
+
+
+def command(world, *words):
+    """A command's exit code, and what it prints."""
+    result = CliRunner().invoke(cli, [words[0], "--config", str(world.toml), *words[1:]])
+    return result.exit_code, result.stdout
+
+
+def test_the_commands_know_the_rows(kafka, redis_url, tmp_path, postgres):
+    url = postgres.database("commands")
+    rows, table = {"methods": ["base"], "top": 3}, {"labels": ["a", "b", "c", "d"], "queries": QUERIES}
+    with World(kafka, redis_url, tmp_path, partitions=1, domain_size=4, rows=rows, **table) as world:
+        world.start()
+        topic = world.config.rows.topic
+        assert f"topic {topic}" in command(world, "check")[1]
+        assert command(world, "rows")[0] == 0
+        world.send(20, 3)
+        world.assert_right(world.covered())
+        code, printed = command(world, "rows")
+        assert code == 0
+        read = [json.loads(line) for line in printed.splitlines()]
+        assert [json.loads(message.value) for message in foreign(kafka, topic)][-len(read) :] == read
+        wanted = due(foreign(kafka, world.config.snapshots.topic), **rows)
+        assert {tuple(row[name] for name in KEY): tuple(row[name] for name in REST) for row in read} == wanted
+        once(world, url)
+        assert in_postgres(url) == wanted
+
+        # one that follows from where another one has moved on is refused, and changes nothing
+        from deploy.rows.postgres import RefusedError, Table
+
+        one, other = Table(url, topic), Table(url, topic)
+        one.apply({}, one.offset + 1)
+        with pytest.raises(RefusedError, match="another one follows this topic"):
+            other.apply({}, other.offset + 1)
+
+        for worker in world.workers:
+            worker.terminate()
+        assert f"topic {topic}: {len(wanted)} messages" in command(world, "remove", world.name)[1]
+        until(
+            lambda: command(world, "remove", world.name, "--yes")[0] == 0, "the worker is no member any more"
+        )
+        assert command(world, "rows") == (0, "")
+        assert flat(foreign(kafka, topic)) == {}
+        select(url, f"UPDATE ldp_rows_read SET next_offset = {one.offset - 1} RETURNING 1")
+        once(world, url)
+        assert in_postgres(url) == {}
+
+
+def test_without_its_topic_no_snapshot_goes_out(kafka, redis_url, tmp_path):
+    with World(kafka, redis_url, tmp_path, partitions=1, rows={"top": 3}) as world:
+        (worker,) = world.start()
+        world.admin.delete_topics([world.config.rows.topic])
+        world.send(5)
+        world.settle()
+        until(lambda: worker.events("snapshot.retry"), "it says that it cannot publish")
+        assert foreign(kafka, world.config.snapshots.topic) == []
+        assert command(world, "check")[0] == 1
+        assert command(world, "create-topics")[0] == 0
+        world.assert_right(world.covered())
+        assert flat(foreign(kafka, world.config.rows.topic)) == due(
+            foreign(kafka, world.config.snapshots.topic), ["base", "norm-sub"], 3
+        )

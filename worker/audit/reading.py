@@ -234,3 +234,18 @@ def published(consumer: KafkaConsumer, topic: str, stream: str, begin: int = 0) 
         owner, _, key = record.key.decode(errors="replace").partition("/")
         if owner == stream:
             yield Message(key, dict(record.headers), record.value or b"")
+
+
+def rows(consumer: KafkaConsumer, topic: str, stream: str) -> dict[bytes, bytes]:
+    """Returns the rows of a stream on the topic of rows: the newest of each key, up to its end."""
+    if not consumer.partitions_for_topic(topic):
+        return {}
+    tp, begins = TopicPartition(topic, 0), json.dumps({"stream": stream}, separators=(",", ":"))[:-1] + ","
+    first, end = consumer.beginning_offsets([tp])[tp], consumer.end_offsets([tp])[tp]
+    found: dict[bytes, bytes] = {}
+    for record in _polled(consumer, tp, lambda _: None, first, end):
+        if isinstance(record, Deleted) or record.offset >= end or record.key is None:
+            continue
+        if record.key.startswith(begins.encode()):
+            found[record.key] = record.value or b""
+    return {key: value for key, value in found.items() if value}

@@ -1,10 +1,11 @@
 """The audit of a stream: each of its partitions read, recounted and compared."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from worker.audit import reading
+from worker.audit import reading, rows
 from worker.audit.comparison import Newest, judge
 from worker.audit.errors import Difference
 from worker.audit.protocols import protocol_of
@@ -47,6 +48,9 @@ def verify(
         published, differing = (
             published_of(document, messages) if head else (Published(document, (), 0), None)
         )
+        wrong = None
+        if (told := head.get("rows")) is not None:
+            wrong = rows.differing(head, reading.rows(consumer, told["topic"], name), messages)
         facts = newest_of(head)
         verdicts, passed = list[PartitionVerdict](), _Passed(consumer, topic, on_progress)
         for tp in topic:
@@ -75,6 +79,8 @@ def verify(
         with reading.connect_kafka(config) as consumer:
             there = {tp.partition for tp in reading.partitions_of(consumer, served.topic, config)}
     compared = published.compare(there) if differing is None else Compared(difference=differing)
+    if compared.difference is None and wrong is not None:
+        compared = replace(compared, difference=wrong)
     return verdict_of(name, verdicts, published, compared)
 
 

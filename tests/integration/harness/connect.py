@@ -51,7 +51,7 @@ plugin.path={folder}/plugins
         str(worker),
         str(folder / "sink.properties"),
     ]
-    server = Server("connect", f"127.0.0.1:{port}", port, command, folder, _taken, 120)
+    server = Server("connect", f"127.0.0.1:{port}", port, command, folder, _answers, 120)
     try:
         server.start()
         yield server
@@ -59,5 +59,5 @@ plugin.path={folder}/plugins
         server.kill()
 
 
-def _taken(port: int) -> bool:
+def _answers(port: int) -> bool:
     return services._free(port) is None

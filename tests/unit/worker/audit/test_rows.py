@@ -1,0 +1,113 @@
+"""The audit of rows: whatever is changed of them is found, and what the worker's own publishers leave is right."""
+
+import json
+import random
+
+import pytest
+
+from ldp.snapshot import slots
+from tests.unit.worker.audit.publishing import World
+from tests.unit.worker.audit.test_windows import HOPS, PLAIN, TENS
+from worker.audit.rows import differing
+from worker.audit.snapshots import Message
+from worker.publishing.rows import RowTopic
+
+
+def written(seed, terms=HOPS, methods=("norm-sub", "base"), top=2, to=120):
+    there = World(seed, terms, retain=30_000, queries=True)
+    places = slots(list(methods), top, there.queries, there.stream.oracle.domain_size)
+    there.publisher = there.publisher_of(30_000, RowTopic("s", "rows", places))
+    return there.run(to=to)
+
+
+def verdict(there, rows=None, head=None, topic=None):
+    sent = there.topic if topic is None else topic
+    messages = [Message(each.key.partition("/")[2], each.headers, each.value) for each in sent]
+    return differing(head or there.head(), there.rows_there if rows is None else rows, lambda: iter(messages))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_what_publishers_leave_is_right(seed):
+    there = written(seed, (HOPS, TENS, PLAIN)[seed % 3])
+    assert len(there.rows_there) > 5
+    assert verdict(there) is None
+    assert verdict(there, topic=there.compacted()) is None
+
+
+@pytest.fixture(scope="module")
+def there():
+    return written(4)
+
+
+def places(there):
+    return [(json.loads(key), key) for key in there.rows_there]
+
+
+CHANGES = {
+    "value": lambda said: 1 if said is None else (said + 1) % 3,
+    "label": lambda _: "x",
+    "estimate": lambda said: said + 1e-12,
+    "low": lambda said: 0.5 if said is None else said - 1e-12,
+    "high": lambda said: 0.5 if said is None else None,
+    "window_end": lambda said: 5 if said is None else said + 1,
+    "n": lambda said: said + 1,
+    "final": lambda said: not said,
+    "complete": lambda said: not said,
+}
+
+
+@pytest.mark.parametrize("column", CHANGES)
+def test_a_row_that_says_something_else_is_found(there, column):
+    for _, key in random.Random(column).sample(places(there), 12):
+        row = json.loads(there.rows_there[key])
+        changed = json.dumps(row | {column: CHANGES[column](row[column])}).encode()
+        said = verdict(there, there.rows_there | {key: changed})
+        assert said is not None
+        assert f"has another {column} than snapshot {row['sequence']}" in said
+
+
+def test_a_row_of_another_snapshot_or_place_is_found(there):
+    for place, key in places(there):
+        row = json.loads(there.rows_there[key])
+        of_another = json.dumps(row | {"sequence": row["sequence"] - 1}).encode()
+        assert "has rows of snapshots" in verdict(there, there.rows_there | {key: of_another})
+        elsewhere = json.dumps(row | {"rank": place["rank"] + 1}).encode()
+        assert "its value is of another place" in verdict(there, there.rows_there | {key: elsewhere})
+
+
+def test_a_row_that_is_missing_is_found(there):
+    for place, key in places(there):
+        said = verdict(there, {k: v for k, v in there.rows_there.items() if k != key})
+        assert f"{place['query']!r}, rank {place['rank']} is not there" in said
+
+
+def test_a_row_that_is_too_many_is_found(there):
+    newest = there.head()["sequence"]
+    for place, key in places(there):
+        row = json.loads(there.rows_there[key])
+        for more in ({"rank": 9}, {"query": "other"}):
+            added = json.dumps(place | more, separators=(",", ":")).encode(), json.dumps(row | more).encode()
+            said = verdict(there, there.rows_there | dict([added]))
+            assert said is not None, (place, more, newest)
+
+
+def test_rows_of_a_window_that_is_not_there_and_none_of_all_time_are_found(there):
+    key = next(key for place, key in places(there) if place["window_name"] == "all")
+    there_is = json.loads(there.rows_there[key])
+    elsewhere = {"window_name": "10s", "window_start": 10**12}
+    place = {name: there_is[name] for name in json.loads(key)} | elsewhere
+    more = {json.dumps(place, separators=(",", ":")).encode(): json.dumps(there_is | elsewhere).encode()}
+    assert "has rows, and no snapshot of it is there" in verdict(there, there.rows_there | more)
+    without = {k: v for k, v in there.rows_there.items() if json.loads(k)["window_name"] != "all"}
+    assert "all: has no rows, and by head" in verdict(there, without)
+
+
+def test_of_what_is_published_meanwhile_nothing_is_said():
+    there = written(4, to=60)
+    head, rows = there.head(), dict(there.rows_there)
+    there.run(since=60)
+    assert there.head()["sequence"] > head["sequence"]
+    assert verdict(there, rows, head) is None
+    assert verdict(there, rows, head, there.compacted()) is None
+    # nor where rows are not written
+    assert verdict(there, {}, {key: said for key, said in there.head().items() if key != "rows"}) is None

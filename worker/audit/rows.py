@@ -1,0 +1,197 @@
+"""Rows: what is on the topic of rows, held against the bodies of the snapshots that they name.
+
+The rows are read first and the snapshots then, up to their end: the bodies of each row's snapshot are there, or newer
+ones have taken their place meanwhile, and then nothing is said of that window.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import numpy as np
+
+from worker.audit.errors import Difference
+from worker.audit.snapshots import Message
+
+_KEY = ("stream", "window_name", "window_start", "method", "query", "rank")
+_GONE = 1 << 63
+"""The number of what is deleted."""
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def differing(
+    head: Mapping[str, Any], rows: Mapping[bytes, bytes], messages: Callable[[], Iterable[Message]]
+) -> str | None:
+    """Returns what of the rows is not what the snapshots say, or None.
+
+    Args:
+        head: the newest head's document, from before the rows were read; one that says nothing of rows says that none
+            are written.
+        rows: key -> value, the newest, as they are on the topic.
+        messages: reads those of the stream on the topic of snapshots, in their order.
+    """
+    if head.get("rows") is None:
+        return None
+    try:
+        Rows(head, rows).expect_right(messages())
+    except Difference as difference:
+        return f"rows of {difference}"
+    return None
+
+
+class Rows:
+    """The rows of a stream, by their windows.
+
+    Args:
+        head: the newest head's document, from before they were read.
+        rows: key -> value, the newest, as they are on the topic.
+
+    Attributes:
+        compared: how many rows were held against a body.
+    """
+
+    def __init__(self, head: Mapping[str, Any], rows: Mapping[bytes, bytes]) -> None:
+        self.compared, self._head = 0, head
+        self._rows = dict[str, list[dict[str, Any]]]()
+        self._sequences = dict[str, set[int]]()
+        self._methods = {"base"}
+        for key, value in rows.items():
+            place, row = json.loads(key), json.loads(value)
+            if tuple(place) != _KEY or not place.items() <= row.items():
+                raise Difference(f"{key.decode()}: its value is of another place")
+            name, start = place["window_name"], place["window_start"]
+            window = name if name == "all" else f"{name}/{start}"
+            self._rows.setdefault(window, []).append(row)
+            self._sequences.setdefault(window, set()).add(row["sequence"])
+            self._methods.add(place["method"])
+
+    def expect_right(self, messages: Iterable[Message]) -> None:
+        """Sees that each row is what the body says that it is of.
+
+        Args:
+            messages: of the stream on the topic of snapshots, read after the rows, in their order.
+
+        Raises:
+            Difference: one is not; or a window that is not there has rows, or rows of several snapshots; or there are
+                not those of all time that the head says.
+        """
+        if "all" not in self._rows and self._head["reports"]:
+            raise Difference(f"all: has no rows, and by head {self._head['sequence']} there are some")
+        bodies, newest, labels = dict[str, dict[str, bytes]](), dict[str, int](), list[str]()
+        for message in messages:
+            window, _, part = _split(message.key)
+            if message.key.startswith("domain"):
+                labels = _labels(labels, message)
+            if window not in self._rows or part.split("/")[0] not in self._methods:
+                continue
+            if not message.value:
+                newest[window] = _GONE
+                continue
+            newest[window] = sequence = int(message.headers["sequence"])
+            if sequence in self._sequences[window]:
+                bodies.setdefault(window, {})[part] = message.value
+        for window, rows in sorted(self._rows.items()):
+            sequence = max(self._sequences[window])
+            if window not in newest:
+                raise Difference(f"{window}: has rows, and no snapshot of it is there")
+            if newest[window] > sequence:
+                continue  # a newer one took its place meanwhile, or it was deleted
+            if len(self._sequences[window]) > 1:
+                raise Difference(f"{window}: has rows of snapshots {sorted(self._sequences[window])}")
+            self._expect_window(window, rows, bodies[window], labels or None)
+
+    def _expect_window(
+        self,
+        window: str,
+        rows: Iterable[Mapping[str, Any]],
+        parts: Mapping[str, bytes],
+        labels: list[str] | None,
+    ) -> None:
+        due = dict[tuple[str, str, int], dict[str, Any]]()
+        base = _vector(parts, "base", "frequencies")
+        order = np.argsort(-base, kind="stable")
+        said = {(row["method"], row["query"], row["rank"]): row for row in rows}
+        methods = {method for method, _, _ in said}
+        ranks = max((rank for _, query, rank in said if not query), default=0)
+        if self._sequences[window] == {
+            self._head["sequence"]
+        }:  # else it may have been another configuration's
+            methods, ranks = {*self._head["rows"]["methods"]}, self._head["rows"]["ranks"][""]
+        for method in methods:
+            for (query, rank), row in _due(method, parts, order[:ranks], labels).items():
+                due[method, query, rank] = row
+        if said.keys() != due.keys():
+            method, query, rank = min(said.keys() ^ due.keys())
+            there = "is there" if (method, query, rank) in said else "is not there"
+            raise Difference(f"{window}: the row of {method}, query {query!r}, rank {rank} {there}")
+        for place, row in due.items():
+            if wrong := [column for column in row if said[place][column] != row[column]]:
+                raise Difference(
+                    f"{window}: the row of {place[0]}, query {place[1]!r}, rank {place[2]} has another {wrong[0]} than"
+                    f" snapshot {row['sequence']}"
+                )
+        self.compared += len(due)
+
+
+def _split(key: str) -> tuple[str, str, str]:
+    """Returns the window of a message's key, how it is divided, and what of it the message is."""
+    name, slash, rest = key.partition("/")
+    if name == "all":
+        return name, slash, rest
+    start, slash, rest = rest.partition("/")
+    return f"{name}/{start}", slash, rest
+
+
+def _labels(before: list[str], message: Message) -> list[str]:
+    """Returns the labels, as far as messages have said them."""
+    said = json.loads(message.value)
+    if message.key == "domain":
+        return list(said["labels"] or [])
+    return [*before, *said]
+
+
+def _vector(parts: Mapping[str, bytes], method: str, name: str) -> np.ndarray[Any, np.dtype[np.float64]]:
+    body = json.loads(parts[method])
+    if body[name] is not None:
+        return np.array(body[name], np.float64)
+    chunks = [parts[f"{method}/{name}/{i}"] for i in range(body["chunks"])]
+    return np.frombuffer(b"".join(chunks), "<f8")
+
+
+def _due(
+    method: str, parts: Mapping[str, bytes], order: Any, labels: list[str] | None
+) -> dict[tuple[str, int], dict[str, Any]]:
+    """Returns the rows of a method: query and rank -> all that the key does not say."""
+    body = json.loads(parts[method])
+    end = body["window"]["end"]
+    shared = {
+        "window_end": None
+        if end is None
+        else (datetime.fromisoformat(end) - _EPOCH) // timedelta(milliseconds=1),
+        "n": body["reports"],
+        "sequence": body["sequence"],
+        "final": body["window"]["final"],
+        "complete": body["complete"],
+    }
+
+    def row(value: int | None, estimate: float, low: float | None, high: float | None) -> dict[str, Any]:
+        label = None if value is None or labels is None else labels[value]
+        own = {"value": value, "label": label, "estimate": estimate, "low": low, "high": high}
+        return own | shared
+
+    vectors = {name: _vector(parts, method, name) for name in ("frequencies", "low", "high") if name in body}
+
+    def of_value(v: int) -> list[float | None]:
+        return [
+            float(vectors[name][v]) if name in vectors else None for name in ("frequencies", "low", "high")
+        ]
+
+    due = {("", i + 1): row(int(v), *of_value(int(v))) for i, v in enumerate(order)}  # type: ignore[arg-type]
+    for one in body["queries"]:
+        due[one["name"], 1] = row(None, one["frequency"], one.get("low"), one.get("high"))
+    for one in body["top"]:
+        ends = [one.get(name) or [None] * len(one["values"]) for name in ("low", "high")]
+        for i, v in enumerate(one["values"]):
+            due[one["name"], i + 1] = row(v, one["frequencies"][i], ends[0][i], ends[1][i])
+    return due
