@@ -69,7 +69,9 @@ def largest_message(
     parts = [_json(labels[i : i + INLINE]) for i in range(0, len(labels), INLINE)]
     named = 3 * (_WINDOWED + _json(list(windows))) + _OFFSET if windows else 0  # in the rules; and a floor
     listed = sum(_LINE + _json(name) + _START * starts for name, starts in windows.items())
-    head = _ENVELOPE + (_OFFSET + _RULES + named) * partitions + listed
+    names = [query.name for query in sets] + [query.name for query in tops]
+    places = dict.fromkeys(names, d)  # of the rows, and of those of before
+    head = _ENVELOPE + (_OFFSET + _RULES + named) * partitions + listed + 2 * _json(places)
     return max(body, head, chunk, _ENVELOPE + max(parts, default=0))
 
 

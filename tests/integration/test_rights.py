@@ -7,19 +7,21 @@ from click.testing import CliRunner
 
 from tests.integration.harness import World, dead_letters, until
 from tests.integration.harness.history import history
-from tests.integration.harness.rights import LIMITED, LIMITED_PASSWORD, acl, lines
+from tests.integration.harness.rights import LIMITED, LIMITED_PASSWORD, README, acl, lines
 from worker import check
 from worker.cli import cli
 
 pytestmark = pytest.mark.integration
 
 
-def limited(secure, folder, user):
+def limited(secure, folder, user, **more):
     """A stream of somebody who may do nothing yet."""
     keys = secure.client("LOGINS") | {"sasl_username": user, "sasl_password": LIMITED_PASSWORD}
     there, redis = keys.pop("bootstrap_servers"), secure.running.redis.address
     folder.mkdir()
-    return World(secure.running.kafka.address, redis, folder, brokers=there, client=keys, partitions=1)
+    return World(
+        secure.running.kafka.address, redis, folder, brokers=there, client=keys, partitions=1, **more
+    )
 
 
 def names(world):
@@ -76,6 +78,34 @@ def test_the_main_path_under_these_rights_alone(worlds):
     world.launch()
     world.assert_right(world.covered())
     assert world.snapshots.sequence() > 1
+
+
+ROWS = [f"--operation {operation} --topic ldp-rows" for operation in ("Write", "Read", "DescribeConfigs")]
+"""What the README's table has beside the lines, for `rows.topic`."""
+
+
+@pytest.mark.parametrize(("user", "without"), [(LIMITED[-1], None), (LIMITED[-2], "Write")])
+def test_rows_need_just_what_is_said(secure, tmp_path, user, without):
+    said = "| `rows.topic`, to write rows | Write and Read on `ldp-rows`, and DescribeConfigs for `check` |"
+    assert said in README.read_text(encoding="utf-8")
+    assert len(LIMITED) >= len(lines()) + 3
+    with limited(secure, tmp_path / "rows", user, rows={"top": 2}) as world:
+        named = names(world) | {"ldp-rows": world.config.rows.topic}
+        allowed = [
+            line for line in (*lines(), *ROWS) if without is None or f"{without} --topic ldp-rows" not in line
+        ]
+        world.admin.create_acls([acl(line, user, named) for line in allowed])
+        world.send(20, 2)
+        world.settle()
+        worker = world.launch()
+        if without is not None:
+            lacks = "TopicAuthorizationFailedError"
+            until(lambda: any(lacks in line["error"] for line in worker.events("snapshot.retry")), lacks)
+            assert world.snapshots.newest() is None
+            return
+        world.assert_right(world.covered())
+        assert errors(world) == []
+        assert command(world, "rows")[0] == 0
 
 
 FAILS = {

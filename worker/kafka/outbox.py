@@ -111,14 +111,14 @@ class KafkaOutbox:
             self.close()
             raise Unavailable(f"Kafka: {type(error).__name__}: {error}") from error
 
-    def rows(self) -> list[bytes]:
+    def rows(self, on_alive: Callable[[], object]) -> list[bytes]:
         """Reads which keys the stream has on the topic of rows, once all there is decided; O(records of the topic)."""
         assert self._rows is not None
         try:
             with contextlib.closing(self._topic.admin()) as admin:
                 bounds = self._bounds(admin, self._rows, decided=True, wait_seconds=TIMEOUT_SECONDS)
             begins = compacted.of_rows(self._stream.name)
-            return compacted.keys(self._topic.consumer, self._rows, begins, *bounds)
+            return compacted.keys(self._topic.consumer, self._rows, begins, *bounds, on_alive)
         except kafka_errors.KafkaError as error:
             raise Unavailable(f"Kafka: {type(error).__name__}: {error}") from error
 

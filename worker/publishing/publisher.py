@@ -88,12 +88,14 @@ class Publisher:
         self._idle_after, self._retain, self._clock = idle_after, retain, clock
         self._moved: dict[int, tuple[int | None, float]] = {}
         self._written: dict[Period, Written] = {}
+        self._on_alive: Callable[[], object] = lambda: None
 
     def run(self, stopping: threading.Event, every: float, on_alive: Callable[[], object]) -> None:
         """Ticks until stopped, then once more, so that what was committed last is published, too.
 
         ``on_alive`` is called between ticks: a commit of a transaction can wait for ever, and a watchdog has to see it.
         """
+        self._on_alive = on_alive
         while not stopping.wait(self._wait(every)):
             self.tick()
             on_alive()
@@ -249,7 +251,7 @@ class Publisher:
         due = [] if planned is None else self._due(planned, stored)
         periods = [one.period for one in due]
         after, gone = lines.kept(cut.lines, periods, self._retain, self._rows.most_windows)
-        plan = self._rows.plan(self._head, after, periods, self._retain, self._outbox.rows)
+        plan = self._rows.plan(self._head, after, periods, self._retain, self._there)
         take = partial(
             snapshot.take,
             stream,
@@ -278,6 +280,10 @@ class Publisher:
             self._methods = {name: found.method for name, found in taken.recommended.items()}
             self._events.published(taken, ldp.query.sum_deviation(estimate))
             self._recommender.offer(sequence, estimate)
+
+    def _there(self) -> Sequence[bytes]:
+        """Returns the keys of the rows that there are."""
+        return self._outbox.rows(self._on_alive)
 
     def _due(self, planned: Lines, stored: StoredCut) -> list[Due]:
         """Returns the windows that are final now, and of those that are open the ones that have changed."""

@@ -109,7 +109,7 @@ class World:
         self.rows_there |= {row.key: row.value for row in rows}
         self.rows_there = {key: value for key, value in self.rows_there.items() if value}
 
-    def rows(self):
+    def rows(self, on_alive):
         return list(self.rows_there)
 
     def close(self):
