@@ -35,6 +35,7 @@ from worker.observe.events import StreamEvents
 from worker.observe.progress import Progress
 from worker.publishing.publisher import Publisher
 from worker.publishing.recommender import Recommender
+from worker.publishing.rows import RowTopic
 from worker.service.commits import Commits
 from worker.service.loop import STOP_SECONDS, Loop
 from worker.store.redis import RedisStore
@@ -464,7 +465,7 @@ class Worker(Member):
         self.topic = snapshots.Topic(world.snapshots, identity)
         self.topic.on_use, self.topic.on_uncounted = self._demand_owner, self._demand_uncounted
         self.topic.published = deployment.truth.heads
-        outbox = self.outbox = KafkaOutbox(self.topic, stream, clock, world.sleep)
+        outbox = self.outbox = KafkaOutbox(self.topic, stream, clock, world.sleep, snapshots.ROWS)
         self.progress = Progress(clock)
         self.ownership = Ownership(
             deployment.group_name,
@@ -496,6 +497,7 @@ class Worker(Member):
             deployment.idle_after,
             deployment.retain,
             lambda: world.now + self.skew,
+            RowTopic(stream.name, snapshots.ROWS, snapshots.PLACES),
         )
         self.stopping, self.raised = Stopping(world), list[Exception]()
         self.ended = Stopping(world, self._demand_let_go)

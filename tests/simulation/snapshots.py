@@ -12,6 +12,7 @@ from kafka import TopicPartition
 from kafka import errors as kafka_errors
 from kafka.protocol.consumer.offsets import IsolationLevel
 
+from ldp.snapshot import Slots
 from tests.simulation.broker import TIMED_OUT
 from tests.simulation.world import World
 
@@ -20,6 +21,10 @@ LONGEST_CLAIM, LONGEST_OPENING = 5.0, TRANSACTION_SECONDS + 5.0
 """Seconds that a claim, and who begins to publish, may wait for transactions of others."""
 LONGEST_READ = 35.0
 """Seconds that a read may wait for a record."""
+ROWS = "rows"
+"""The topic of rows: what is read of it is read at once, for a reader there waits as one here does."""
+PLACES = Slots(("base",), {"": 2})
+"""The rows that every publisher writes."""
 OTHERS = "others"
 """The transactional id of streams that nobody looks at."""
 
@@ -43,6 +48,7 @@ class Snapshots:
         world.snapshots = self
         self.name = "snapshots"
         self.records: list[tuple[SimpleNamespace, Transaction]] = []
+        self.rows: list[tuple[SimpleNamespace, Transaction]] = []
         self.end = 0
         self.unreadable_until = 0.0
         self.epochs: dict[str, int] = {}
@@ -84,6 +90,30 @@ class Snapshots:
         self.end += 1
         if state == "committed" and identity != OTHERS:
             self.on_committed(identity, one.sent, must, lacking)
+            self.expect_rows(one.sent)
+
+    def expect_rows(self, sent: Sequence[SimpleNamespace]) -> None:
+        """The windows of a transaction have the rows that its bodies say, and those that it deletes have none."""
+        there = dict[tuple[Any, ...], Any]()
+        for record, one in self.rows:
+            if one.state == "committed":
+                there[tuple(json.loads(record.key).values())] = record.value
+        bodies = {record.key.decode(): record.value for record in sent}
+        for key, value in bodies.items():
+            stream, *where, method = key.split("/")
+            if not where or method not in PLACES.methods:
+                continue
+            place = stream, where[0], int(where[1]) if len(where) > 1 else 0, method
+            said = {at[-1]: json.loads(row) for at, row in there.items() if at[:4] == place and row}
+            due = []
+            if value:
+                base, own = (json.loads(bodies[f"{key.rpartition('/')[0]}/{of}"]) for of in ("base", method))
+                order = sorted(range(len(base["frequencies"])), key=lambda v: (-base["frequencies"][v], v))
+                due = [(own["frequencies"][v], own["sequence"], own["window"]["final"]) for v in order[:2]]
+            found = [
+                (said[rank]["estimate"], said[rank]["sequence"], said[rank]["final"]) for rank in sorted(said)
+            ]
+            assert found == due, f"{key} has other rows than its body says"
 
     def delete_head(self, stream: str) -> None:
         """An operator deletes a stream's head."""
@@ -175,6 +205,7 @@ class Producer:
         self.topic, self.log, self.world, self.identity = topic, topic.log, topic.log.world, topic.identity
         self.epoch = -1
         self.unsent: list[tuple[Future, bytes, bytes, Any]] = []
+        self.rows: list[tuple[Future, bytes, bytes | None]] = []
         self._sender = SimpleNamespace(force_close=self.unsent.clear)
         self.begun = self.closed = False
 
@@ -194,8 +225,11 @@ class Producer:
         self.topic.on_use("publishes")
         self.begun = True
 
-    def send(self, topic: str, *, value: bytes, key: bytes, headers: Any, partition: int) -> Future:
+    def send(self, topic: str, *, value: bytes, key: bytes, partition: int, headers: Any = ()) -> Future:
         assert self.begun
+        if topic == ROWS:  # they go with the last of the messages
+            self.rows.append((Future(), key, value))
+            return self.rows[-1][0]
         assert (topic, partition) == (self.log.name, 0)
         if key.endswith(b"/head"):
             self.topic.on_uncounted(json.loads(value)["uncounted"])
@@ -211,6 +245,8 @@ class Producer:
             del self.unsent[: len(some)]
 
     def _produce(self, some: Sequence[tuple[Future, bytes, bytes, Any]]) -> Callable[[], None]:
+        last = self.unsent[-1]
+
         def effect() -> None:
             if self.epoch != self.log.epochs[self.identity]:
                 for future, *_ in some:
@@ -222,6 +258,12 @@ class Producer:
             for future, key, value, headers in some:
                 future.error = None
                 self.log.append(self.identity, key, value, headers)
+            if some[-1] is not last:
+                return
+            for future, key, row in self.rows:
+                future.error = None
+                record = SimpleNamespace(offset=len(self.log.rows), key=key, value=row)
+                self.log.rows.append((record, self.log.open[self.identity]))
 
         return effect
 
@@ -253,6 +295,8 @@ class Administrator:
         self, asked: Mapping[TopicPartition, Any], isolation_level: Any
     ) -> dict[TopicPartition, Any]:
         ((tp, spec),) = asked.items()
+        if tp.topic == ROWS:
+            return {tp: SimpleNamespace(offset=0 if spec.name == "EARLIEST" else len(self.log.rows))}
         task = self.log.world.current
         most = LONGEST_CLAIM if task is not None and task.name == "poll" else LONGEST_OPENING
         hung = task is not None and task.member.hangs_until > self.since
@@ -283,9 +327,11 @@ class Consumer:
     def __init__(self, log: Snapshots, level: str) -> None:
         self.log, self.committed = log, level == "read_committed"
         self.at, self.sought = -1, log.world.now
+        self.of_rows = False
 
     def assign(self, tps: Sequence[TopicPartition]) -> None:
         assert [tp.partition for tp in tps] == [0]
+        self.of_rows = tps[0].topic == ROWS
 
     def seek(self, _tp: TopicPartition, offset: int) -> None:
         self.at, self.sought = offset, self.log.world.now
@@ -295,6 +341,10 @@ class Consumer:
 
     def poll(self, timeout_ms: float) -> dict[TopicPartition, list[Any]]:
         world = self.log.world
+        if self.of_rows:
+            self.at = len(self.log.rows)
+            found = [record for record, one in self.log.rows if one.state == "committed"]
+            return {TopicPartition(ROWS, 0): found}
         open_at = self.log.stable if self.committed else self.log.end
         assert self.at < open_at, "a reader waits for a transaction that is open"
         task = world.current
@@ -305,7 +355,7 @@ class Consumer:
         if world.now < self.log.unreadable_until:
             world.sleep(timeout_ms / 1000)
             return {}
-        found: list[Any] = world.call("read snapshots", self._read, TIMED_OUT, writes=False)
+        found = world.call("read snapshots", self._read, TIMED_OUT, writes=False)
         if not found:
             world.sleep(timeout_ms / 1000)
         return {TopicPartition(self.log.name, 0): found} if found else {}

@@ -48,9 +48,7 @@ def verify(
         published, differing = (
             published_of(document, messages) if head else (Published(document, (), 0), None)
         )
-        wrong = None
-        if (told := head.get("rows")) is not None:
-            wrong = rows.differing(head, reading.rows(consumer, told["topic"], name), messages)
+        wrong = _of_rows(consumer, name, head, messages)
         facts = newest_of(head)
         verdicts, passed = list[PartitionVerdict](), _Passed(consumer, topic, on_progress)
         for tp in topic:
@@ -74,14 +72,26 @@ def verify(
         if client.exists(f"{{{name}:{len(topic)}}}:meta"):
             said = "counted in Redis, but the topic has no such partition"
             verdicts.append(PartitionVerdict(len(topic), None, 0, 0, difference=said))
-    there = {tp.partition for tp in topic}
-    if published.named - there:  # the topic may have grown meanwhile
-        with reading.connect_kafka(config) as consumer:
-            there = {tp.partition for tp in reading.partitions_of(consumer, served.topic, config)}
+    there = _partitions(published, {tp.partition for tp in topic}, served, config)
     compared = published.compare(there) if differing is None else Compared(difference=differing)
-    if compared.difference is None and wrong is not None:
-        compared = replace(compared, difference=wrong)
-    return verdict_of(name, verdicts, published, compared)
+    return verdict_of(name, verdicts, published, replace(compared, difference=compared.difference or wrong))
+
+
+def _partitions(published: Published, there: set[int], served: Served, config: Config) -> set[int]:
+    """Returns the topic's partitions, which may have become more since they were looked at."""
+    if not published.named - there:
+        return there
+    with reading.connect_kafka(config) as consumer:
+        return {tp.partition for tp in reading.partitions_of(consumer, served.topic, config)}
+
+
+def _of_rows(
+    consumer: Any, name: str, head: Mapping[str, Any], messages: Callable[[], Iterable[Message]]
+) -> str | None:
+    """Returns what differs in the rows, if the head says that there are some."""
+    if (told := head.get("rows")) is None:
+        return None
+    return rows.differing(head, reading.rows(consumer, told["topic"], name), messages)
 
 
 class _Passed:
