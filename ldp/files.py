@@ -214,6 +214,40 @@ class Aggregator:
         else:
             self._read_lines(file, source, block)
 
+    def count(
+        self,
+        buffer: bytes | npt.NDArray[np.uint8],
+        begins: npt.NDArray[np.int64],
+        ends: npt.NDArray[np.int64],
+    ) -> frames.Decoded:
+        r"""Counts records that lie in a buffer, as they do in a column; ``on_rejected`` is not told of them.
+
+        Args:
+            buffer: what the records' values lie in.
+            begins: (m,) int64, where they begin, ascending; a record without a value is empty.
+            ends: (m,) int64, where they end.
+
+        Returns:
+            What was decoded, with the verdict on each record.
+
+        Raises:
+            ValueError: begins and ends that are no stretches of the buffer in ascending order.
+
+        Example:
+            >>> import ldp
+            >>> aggregator = Aggregator(ldp.Stream("colours", ldp.GRR("1", domain_size=3)))
+            >>> record = bytes.fromhex("018e9f39d00002")
+            >>> aggregator.count(record + b"\n", np.array([0, 7]), np.array([7, 8])).counts.tolist()
+            [2, 0]
+            >>> aggregator.state.tolist(), dict(aggregator.rejected)
+            ([1, 0, 1], {<Reason.VERSION: 'version'>: 1})
+        """
+        decoded = self._count(buffer, begins, ends)
+        for verdict, n in enumerate(np.bincount(decoded.verdicts).tolist()):
+            if verdict and n:
+                self.rejected[frames.VERDICTS[verdict]] += n
+        return decoded
+
     def estimate(self) -> Estimate:
         """Base over the whole domain, with the stream's labels.
 
@@ -263,10 +297,7 @@ class Aggregator:
             if binary.size:
                 data = data.copy()
                 data[binary] = 0  # no version
-            decoded = frames.decode(self.stream, data, bounds[:-1], bounds[1:], most_reports=self._most)
-            self.stream.oracle.accumulate(self.state, decoded.reports)
-            self.reports += decoded.reports.size
-            self.records += decoded.counts.size
+            decoded = self._count(data, bounds[:-1], bounds[1:])
             for i, reason in decoded.reasons.items():
                 record = lines[bounds[i] : bounds[i + 1]].removesuffix(b"\n").removesuffix(b"\r")
                 if record:
@@ -274,6 +305,18 @@ class Aggregator:
                 else:
                     self.records -= 1
             before += decoded.counts.size
+
+    def _count(
+        self,
+        buffer: bytes | npt.NDArray[np.uint8],
+        begins: npt.NDArray[np.int64],
+        ends: npt.NDArray[np.int64],
+    ) -> frames.Decoded:
+        decoded = frames.decode(self.stream, buffer, begins, ends, most_reports=self._most)
+        self.stream.oracle.accumulate(self.state, decoded.reports)
+        self.reports += decoded.reports.size
+        self.records += decoded.counts.size
+        return decoded
 
     def _reject(self, rejected: Rejected) -> None:
         self.rejected[rejected.reason] += 1

@@ -5,10 +5,21 @@ Exit codes: 0 all is well; 1 a failure; 2 usage.
 
 import sys
 
-from ldp.cli import aggregate, audit_client, document, estimate, perturb, plan, reproduce
+from ldp.cli import aggregate, audit_client, document, estimate, merge, perturb, plan, reproduce
 from ldp.cli.command import cli
 
-__all__ = ["aggregate", "audit_client", "cli", "document", "estimate", "main", "perturb", "plan", "reproduce"]
+__all__ = [
+    "aggregate",
+    "audit_client",
+    "cli",
+    "document",
+    "estimate",
+    "main",
+    "merge",
+    "perturb",
+    "plan",
+    "reproduce",
+]
 
 
 def main() -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 import click
 
-from ldp.cli.command import INPUT, amount, cli, document_option, opened
+from ldp.cli.command import INPUT, OUTPUT, amount, cli, document_option, opened, output_path, write_state
 from ldp.cli.printing import Printing, printing_options
 
 if TYPE_CHECKING:
@@ -36,12 +37,21 @@ _PLACES = 3
     metavar="FILE",
     help="Keep malformed lines here: JSON lines with reason, source, line number and base64.",
 )
+@click.option(
+    "--state",
+    "output",
+    type=OUTPUT,
+    callback=output_path,
+    metavar="FILE",
+    help="Write the counts here, as a state, and print nothing but what --top asks for.",
+)
 def aggregate(
     stream: Stream,
     files: tuple[str, ...],
     printing: Printing,
     most_reports: int | None,
     rejected: TextIO | None,
+    output: Path | None,
 ) -> None:
     """Count reports and estimate the values' frequencies.
 
@@ -52,11 +62,15 @@ def aggregate(
     \b
     ldp aggregate --document colours.json reports.jsonl --top 3
     ldp aggregate --document colours.json a.jsonl b.jsonl > snapshot.jsonl
+    ldp aggregate --document colours.json a.jsonl --state a.ldp
 
     A record, that is a line or a binary frame, is counted whole or not at all. What is malformed is left out, and
     stderr says how much, why, and where. Exit code 1 means that nothing could be counted.
+
+    A state is a file that adds up with others: ldp merge, ldp estimate. One of no reports is written, too.
     """  # noqa: D301
     from ldp.files import Aggregator
+    from ldp.state import State
 
     stream = printing.named(stream)
     kept = _Rejections(rejected)
@@ -65,6 +79,10 @@ def aggregate(
         for source, file in sources:
             aggregator.read(file, source)
     _complain(aggregator, kept.places)
+    if output is not None:
+        write_state(State.of(aggregator), output)
+        if printing.top is None:
+            return
     if not aggregator.reports:
         raise click.ClickException("there was no report to count")
     printing.show(stream, aggregator.estimate(), {0: aggregator.records})

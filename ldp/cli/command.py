@@ -18,6 +18,7 @@ import click
 
 if TYPE_CHECKING:
     from ldp.files import Readable
+    from ldp.state import State
     from ldp.stream import Stream
 
 _Function = TypeVar("_Function", bound=Callable[..., object])
@@ -26,6 +27,7 @@ NAME = "file"
 """The name of a stream that is given none."""
 _STDIN = "-"
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+OUTPUT = click.Path(dir_okay=False, writable=True, path_type=Path)
 INPUT = click.Path(exists=True, dir_okay=False, allow_dash=True)
 
 
@@ -63,6 +65,13 @@ def document_option(*, required: bool = True) -> Callable[[_Function], _Function
     )
 
 
+def output_path(_context: click.Context, _option: click.Parameter, path: Path | None) -> Path | None:
+    """A file that is written at the end: where it cannot be, that is said at the beginning."""
+    if path is not None and not path.resolve().parent.is_dir():
+        raise click.BadParameter(f"there is no folder {path.resolve().parent}")
+    return path
+
+
 def write(parts: Iterable[bytes]) -> None:
     """Writes to stdout; a full disk is one line and exit code 1."""
     out = sys.stdout.buffer
@@ -74,6 +83,14 @@ def write(parts: Iterable[bytes]) -> None:
         raise  # click ends quietly
     except OSError as error:
         raise click.ClickException(f"stdout: {error.strerror}") from None
+
+
+def write_state(state: State, path: Path) -> None:
+    """Writes a state; where it cannot be, one line and exit code 1."""
+    try:
+        state.write(path)
+    except OSError as error:
+        raise click.ClickException(f"{path}: {error.strerror or error}") from None
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""``ldp estimate``: counts in, a snapshot or a table out."""
+"""``ldp estimate``: a state or counts in, a snapshot or a table out."""
 
 from __future__ import annotations
 
@@ -12,30 +12,63 @@ from ldp.cli.command import FILE, cli, document_option
 from ldp.cli.printing import Printing, printing_options
 
 if TYPE_CHECKING:
+    from ldp.estimate import Estimate
     from ldp.stream import Stream
+
+    Found = tuple[Stream, Estimate, dict[int, int]]
 
 
 @cli.command("estimate")
-@click.argument("file", type=FILE, metavar="COUNTS")
-@document_option()
+@click.argument("file", type=FILE, metavar="FILE")
+@document_option(required=False)
 @printing_options
-def estimate(stream: Stream, file: Path, printing: Printing) -> None:
-    """Estimate the values' frequencies from counts.
+def estimate(stream: Stream | None, file: Path, printing: Printing) -> None:
+    """Estimate the values' frequencies from a state, or from counts.
 
-    For reports that were counted elsewhere: in a database, or by an aggregator that sees their sum alone. COUNTS is
-    JSON: reports, how many there were; and either supports, how many of them support each value, or counters, the
-    protocol's state (of hadamard and pgr how often each message was reported). Both are a list of all numbers, or an
-    object of those that are not 0, by label or index. Prints what ldp aggregate prints.
+    A state, as ldp aggregate --state and ldp merge write it, says itself which document it is of.
+
+    \b
+    ldp estimate colours.ldp --top 3
+
+    Counts are for reports that were counted elsewhere: in a database, or by an aggregator that sees their sum alone.
+    They are JSON: reports, how many there were; and either supports, how many of them support each value, or counters,
+    the protocol's state (of hadamard and pgr how often each message was reported). Both are a list of all numbers, or
+    an object of those that are not 0, by label or index.
 
     \b
     ldp estimate --document colours.json counts.json --top 3
     echo '{"reports": 9, "supports": {"green": 5, "red": 4}}' > counts.json
+
+    Prints what ldp aggregate prints.
     """  # noqa: D301
+    from ldp.state import MAGIC
+
+    data = file.read_bytes()
+    try:
+        if data.startswith(MAGIC):
+            found, base, offsets = _of_state(data, stream)
+        elif stream is not None:
+            found, base, offsets = _of_counts(data, stream)
+        else:
+            raise click.UsageError(f"{file} is no state, and counts need --document")
+    except (TypeError, ValueError) as error:
+        raise click.BadParameter(f"{file}: {error}", param_hint="FILE") from None
+    printing.show(printing.named(found), base, offsets)
+
+
+def _of_state(data: bytes, stream: Stream | None) -> Found:
+    """What a state says."""
+    from ldp.state import State
+
+    state = State.from_bytes(data)
+    if stream is not None and stream.document() != state.stream.document():
+        ours, theirs = state.stream.fingerprint.hex(), stream.fingerprint.hex()
+        raise ValueError(f"it is of the document {ours}; --document is {theirs}, and not needed")
+    return state.stream, state.estimate(), {0: state.records + sum(state.rejected.values())}
+
+
+def _of_counts(data: bytes, stream: Stream) -> Found:
+    """What counts say; how many records they are of is not known."""
     from ldp.counts import read_counts
 
-    stream = printing.named(stream)
-    try:
-        found = read_counts(stream, json.loads(file.read_bytes()))
-    except (TypeError, ValueError) as error:
-        raise click.BadParameter(f"{file}: {error}", param_hint="COUNTS") from None
-    printing.show(stream, found, {})
+    return stream, read_counts(stream, json.loads(data)), {}

@@ -1,0 +1,151 @@
+"""States on the command line: counted, added and estimated they say what all reports at once say."""
+
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import ldp
+from ldp.cli import cli
+from ldp.files import Aggregator, perturbed
+from ldp.oracles import ORACLES
+from ldp.state import State
+from ldp.stretch import Stretch
+
+COLOURS = ldp.Stream("file", ldp.OLH("1", 3), labels=("red", "green", "blue"))
+
+
+def run(*args, stdin=b""):
+    return CliRunner().invoke(cli, [*map(str, args)], input=stdin)
+
+
+def said(done):
+    return " ".join(done.output.split())
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A folder with two files of reports, and their document."""
+    monkeypatch.chdir(tmp_path)
+    Path("colours.json").write_text(json.dumps(COLOURS.document()), encoding="utf-8")
+    for seed, name in enumerate(("monday", "tuesday")):
+        values = [np.arange(200 + seed) % 3]
+        parts = perturbed(COLOURS, values, binary=False, rng=np.random.default_rng(seed))
+        lines = b"".join(part for part, _ in parts) + b"noise\n{}\n"[: 6 + 3 * seed]
+        Path(f"{name}.jsonl").write_bytes(lines)
+    return tmp_path
+
+
+def aggregate(*names):
+    return run("aggregate", "--document", "colours.json", *names)
+
+
+@pytest.mark.usefixtures("folder")
+def test_the_sum_of_two_states_is_the_state_of_all_and_prints_the_same():
+    for name in ("monday", "tuesday"):
+        done = aggregate(f"{name}.jsonl", "--state", f"{name}.ldp")
+        assert (done.exit_code, done.stdout) == (0, "")
+        assert "malformed" in done.stderr
+    assert aggregate("monday.jsonl", "tuesday.jsonl", "--state", "whole.ldp").exit_code == 0
+    for given in (("monday.ldp", "tuesday.ldp"), ("tuesday.ldp", "monday.ldp")):
+        done = run("merge", *given, "-o", "both.ldp")
+        assert (done.exit_code, done.output) == (0, "")
+        assert Path("both.ldp").read_bytes() == Path("whole.ldp").read_bytes()
+    state = State.read(Path("both.ldp"))
+    assert (state.reports, state.records, state.rejected) == (401, 401, {"json": 1, "version": 2})
+    for options in ((), ("--name", "colours", "--method", "base"), ("--top", "2")):
+        expected = aggregate("monday.jsonl", "tuesday.jsonl", *options)
+        found = run("estimate", "both.ldp", *options)
+        assert found.exit_code == 0, found.output
+        assert found.stdout == expected.stdout
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_table_beside_a_state_and_a_state_of_no_reports():
+    done = aggregate("monday.jsonl", "--state", "monday.ldp", "--top", "1")
+    assert done.exit_code == 0
+    assert "file: 200 reports" in done.stdout
+    Path("none.jsonl").write_bytes(b"")
+    assert aggregate("none.jsonl", "--state", "none.ldp").exit_code == 0
+    assert run("merge", "none.ldp", "monday.ldp", "-o", "sum.ldp").exit_code == 0
+    assert State.read(Path("sum.ldp")) == State.read(Path("monday.ldp"))
+    done = run("estimate", "none.ldp")
+    assert done.exit_code == 2
+    assert "none.ldp" in said(done)
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_limit_for_records_holds_for_the_state_too():
+    two = b'{"fingerprint":"%s","reports":[[1,0],[2,1]]}\n' % COLOURS.fingerprint.hex().encode()
+    Path("two.jsonl").write_bytes(two)
+    assert aggregate("two.jsonl", "monday.jsonl", "--most-reports", "1", "--state", "a.ldp").exit_code == 0
+    assert State.read(Path("a.ldp")).rejected == {"many": 1, "version": 1}
+
+
+@pytest.mark.usefixtures("folder")
+def test_what_does_not_add_is_refused_with_the_files_name():
+    other = ldp.Stream("s", ldp.GRR("1", 3))
+    State(other, 1, [1, 0, 0], 1).write(Path("other.ldp"))
+    for name in ("a", "b"):
+        State(other, 1, [1, 0, 0], 1, log=(Stretch("r", 0, 0, 5),)).write(Path(f"{name}.ldp"))
+    aggregate("monday.jsonl", "--state", "monday.ldp")
+    Path("link.ldp").symlink_to("monday.ldp")
+    Path("short.ldp").write_bytes(Path("monday.ldp").read_bytes()[:-1])
+    for given, expected in (
+        (("monday.ldp", "other.ldp"), "other.ldp does not go with those before it: states of two documents"),
+        (("a.ldp", "b.ldp"), "b.ldp does not go with those before it: r, partition 0, offsets 0 to 4 and r"),
+        (("monday.ldp", "link.ldp"), "link.ldp is given twice"),
+        (("monday.ldp", "short.ldp"), "short.ldp: it is truncated or damaged"),
+        (("monday.jsonl",), "monday.jsonl: this is no state"),
+        (("gone.ldp",), "'gone.ldp' does not exist"),
+        ((), "Missing argument 'STATE...'"),
+    ):
+        done = run("merge", *given, "-o", "sum.ldp")
+        assert done.exit_code == 2, done.output
+        assert expected in said(done)
+        assert not Path("sum.ldp").exists()
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_state_cannot_be_written_where_there_is_no_folder_or_no_file():
+    for where, expected in (
+        ("no/a.ldp", "there is no folder"),
+        (".", "is a directory"),
+        ("/dev/null", "is no file"),
+    ):
+        done = aggregate("monday.jsonl", "--state", where)
+        assert done.exit_code in (1, 2)
+        assert expected in said(done)
+    assert Path("/dev/null").is_char_device()
+
+
+@pytest.mark.usefixtures("folder")
+def test_estimate_knows_a_state_and_says_what_it_is_not():
+    aggregate("monday.jsonl", "--state", "monday.ldp")
+    assert run("estimate", "--document", "colours.json", "monday.ldp").exit_code == 0
+    Path("other.json").write_text(json.dumps(ldp.GRR("1", 3).parameters()))
+    done = run("estimate", "--document", "other.json", "monday.ldp")
+    assert (done.exit_code, "it is of the document" in said(done)) == (2, True)
+    Path("counts.json").write_text('{"reports": 9, "supports": {"green": 5, "red": 4}}')
+    assert run("estimate", "--document", "colours.json", "counts.json").exit_code == 0
+    done = run("estimate", "counts.json")
+    assert (done.exit_code, "counts need --document" in said(done)) == (2, True)
+
+
+@pytest.mark.parametrize("name", ORACLES)
+def test_records_in_columns_count_as_lines_do(name):
+    stream = ldp.Stream("s", ldp.oracle(name, "1", 12))
+    parts = perturbed(stream, [np.arange(300) % 12], binary=False, rng=np.random.default_rng(3))
+    lines = b"".join(part for part, _ in parts)
+    records = [*lines.splitlines(), b"noise", b"", b"{}", b"\x00"]
+    bounds = np.cumsum([0, *map(len, records)])
+    columns, files = Aggregator(stream), Aggregator(stream)
+    decoded = columns.count(b"".join(records), bounds[:-1], bounds[1:])
+    assert decoded.verdicts[:300].tolist() == [0] * 300
+    files.read(io.BytesIO(lines + b"noise\n{}\n\x00\n"), "lines")
+    assert (columns.reports, columns.records) == (files.reports, files.records + 1) == (300, 304)
+    assert columns.state.tolist() == files.state.tolist()
+    assert columns.rejected == {**files.rejected, "empty": 1}
