@@ -1,0 +1,83 @@
+"""A topic as an archive keeps it, and what Redis holds of a partition, read byte by byte."""
+
+import json
+import struct
+from base64 import b64encode
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kafka import KafkaConsumer, TopicPartition
+
+from tests.integration.harness.waiting import until
+from tests.integration.harness.world import World
+
+_BLOB = struct.Struct("<4sIq16sqQ")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A cell of a partition in Redis.
+
+    Attributes:
+        reports: how many it has.
+        width: bytes of a counter.
+        counters: the bytes of all of them.
+    """
+
+    reports: int
+    width: int
+    counters: bytes
+
+
+@dataclass(frozen=True)
+class Stored:
+    """What Redis holds of a partition."""
+
+    offset: int
+    totals: dict[str, Any]
+    cells: dict[str, Cell]
+
+
+def stored(world: World, partition: int) -> Stored:
+    """Reads a partition's keys by their definition in worker/README.md."""
+    tag = f"{{{world.name}:{partition}}}"
+    meta: Any = world.redis.hgetall(f"{tag}:meta")
+    cells = {}
+    for name in json.loads(meta[b"blobs"]):
+        blob: Any = world.redis.get(f"{tag}:window:{name}")
+        magic, entries, _, _, reports, width = _BLOB.unpack_from(blob)
+        assert magic == b"LDP2"
+        assert len(blob) == _BLOB.size + entries * width
+        cells[name] = Cell(reports, width, blob[_BLOB.size :])
+    return Stored(int(meta[b"offset"]), json.loads(meta[b"totals"]), cells)
+
+
+def records(world: World) -> Iterator[Any]:
+    """Every record of a world's topic, as Kafka's client library reads it."""
+    ends = world.ends()
+    with closing(KafkaConsumer(bootstrap_servers=world.kafka, group_id=None)) as consumer:
+        partitions = [TopicPartition(world.topic, partition) for partition in ends]
+        consumer.assign(partitions)
+        consumer.seek_to_beginning(*partitions)
+
+        def done() -> bool:
+            found.extend(record for some in consumer.poll(200).values() for record in some)
+            return all(consumer.position(tp) >= ends[tp.partition] for tp in partitions)
+
+        found: list[Any] = []
+        until(done, "every record is read")
+    yield from found
+
+
+def archive(world: World, folder: Path) -> None:
+    """Writes what a topic has as `tests.engines.archive` reads it."""
+    folder.mkdir()
+    (folder / "document.json").write_text(json.dumps(world.stream.document()), encoding="utf-8")
+    with (folder / "records.jsonl").open("w", encoding="utf-8") as file:
+        for record in records(world):
+            value = None if record.value is None else b64encode(record.value).decode()
+            line = {"topic": record.topic, "partition": record.partition, "offset": record.offset}
+            file.write(json.dumps(line | {"timestamp": record.timestamp, "value": value}) + "\n")
