@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-LOCKS := requirements-dev.lock requirements.lock
+LOCKS := requirements-dev.lock requirements.lock tests/engines/requirements.lock
 # Names, versions and hashes for every Python and platform at once, and nothing of where they came from.
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
 
@@ -75,10 +75,11 @@ sbom: venv ## Write build/sbom.json, the CycloneDX bill of materials of requirem
 	@mkdir -p build
 	@$(BIN)/python deploy/image/sbom.py requirements.lock > build/sbom.json
 
-lock: venv ## Write both locks anew from pyproject.toml; versions stay where they can, UPGRADE=1 takes the newest
+lock: venv ## Write the locks anew from pyproject.toml; versions stay where they can, UPGRADE=1 takes the newest
 	@for lock in $(LOCKS); do cp -p $$lock $$lock.before; done
 	@$(COMPILE) $(if $(UPGRADE),--upgrade) --extra dev --output-file requirements-dev.lock pyproject.toml
 	@$(COMPILE) --upgrade --extra worker --constraint requirements-dev.lock --output-file requirements.lock pyproject.toml
+	@$(COMPILE) $(if $(UPGRADE),--upgrade) --extra spark --extra beam --group engines --output-file tests/engines/requirements.lock pyproject.toml
 	@for lock in $(LOCKS); do if cmp -s $$lock $$lock.before; then mv $$lock.before $$lock; else rm $$lock.before; fi; done
 
 bench: venv ## Measure against peers; one JSON line a result

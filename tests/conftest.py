@@ -38,6 +38,7 @@ REDIS_IMAGE = "redis:7.2.11"
 TESTS = Path(__file__).parent
 LONGEST = (
     "simulation/test_histories.py",
+    "integration/test_engines.py",
     "integration/test_faults.py",
     "integration/test_kill_points.py",
     "integration/test_outages.py",

@@ -23,6 +23,7 @@ def main() -> None:
         compiled,
         consistency,
         counting,
+        engines,
         frames,
         growth,
         javascript,
@@ -56,6 +57,7 @@ def main() -> None:
         procedures,
         snapshot,
         store,
+        engines,
         ingest,
     ):
         for line in module.lines():

@@ -63,9 +63,13 @@ def test_the_version_costs_nothing_until_it_is_asked_for() -> None:
 # --- what needs what ----------------------------------------------------------------------------------------
 
 
+HOMES_OF_ENGINES = {"apache_beam": ["apache-beam"], "pyarrow": ["pyarrow"], "pyspark": ["pyspark"]}
+"""What is in an environment of its own."""
+
+
 def imported(package: str) -> Iterator[tuple[str, str]]:
     """Every module from outside that a package imports anywhere but for its types: (file, distribution)."""
-    homes = importlib.metadata.packages_distributions()
+    homes = {**HOMES_OF_ENGINES, **importlib.metadata.packages_distributions()}
     for path in sorted((ROOT / package).rglob("*.py")):
         if any(path.is_relative_to(folder) for folder in LEFT_OUT):
             continue
@@ -89,11 +93,17 @@ def imported(package: str) -> Iterator[tuple[str, str]]:
                     yield str(path.relative_to(ROOT)), canonicalize_name(distribution)
 
 
-def test_the_mathematics_imports_what_it_brings_and_only_pictures_more() -> None:
+def test_the_mathematics_imports_what_it_brings_and_only_pictures_and_engines_more() -> None:
     allowed = names(PROJECT["dependencies"])
-    more = {file: distribution for file, distribution in imported("ldp") if distribution not in allowed}
-    assert set(more) == {"ldp/experiments/plots.py"}
-    assert set(more.values()) == names(EXTRAS["plots"])
+    more: dict[str, set[str]] = {}
+    for file, distribution in imported("ldp"):
+        if distribution not in allowed:
+            more.setdefault(file, set()).add(distribution)
+    assert more == {
+        "ldp/experiments/plots.py": names(EXTRAS["plots"]),
+        "ldp/engines/spark.py": names(EXTRAS["spark"]),
+        "ldp/engines/beam.py": names(EXTRAS["beam"]),
+    }
 
 
 def test_the_service_imports_what_its_extra_brings() -> None:
@@ -101,9 +111,9 @@ def test_the_service_imports_what_its_extra_brings() -> None:
     assert {pair for pair in imported("worker") if pair[1] not in allowed} == set()
 
 
-def test_a_developer_has_every_extra() -> None:
+def test_a_developer_has_every_extra_but_the_engines() -> None:
     (own,) = (Requirement(text) for text in EXTRAS["dev"] if text.startswith("ldp-worker"))
-    assert own.extras == EXTRAS.keys() - {"dev"}
+    assert own.extras == EXTRAS.keys() - {"dev", "spark", "beam"}
 
 
 # --- an extra that is missing -------------------------------------------------------------------------------
@@ -173,6 +183,7 @@ def test_the_workers_lock_is_a_part_of_the_developers() -> None:
     [
         ("requirements.lock", [*PROJECT["dependencies"], *EXTRAS["worker"]]),
         ("requirements-dev.lock", EXTRAS["dev"][1:]),
+        ("tests/engines/requirements.lock", [*PROJECT["dependencies"], *EXTRAS["spark"], *EXTRAS["beam"]]),
     ],
 )
 def test_a_lock_has_what_the_project_wants(lock: str, wanted: list[str]) -> None:

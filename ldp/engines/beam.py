@@ -1,0 +1,95 @@
+"""Beam: a CombineFn that counts records into a state, on any runner."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import apache_beam as beam
+from apache_beam.coders import Coder
+
+from ldp.engines.tally import Place, Tally
+from ldp.state import State
+
+if TYPE_CHECKING:
+    from ldp.stream import Stream
+
+_LENGTH = struct.Struct("<Q")
+
+
+class Count(beam.CombineFn):  # type: ignore[misc]
+    """Counts records into the bytes of a state, which `ldp.state.State.from_bytes` reads.
+
+    An element is a record's value, bytes or None, or what has it as its attribute ``value``, as the records of
+    ``ReadFromKafka(..., with_metadata=True)`` have. Of elements with ``topic``, ``partition`` and ``offset`` the state
+    says of which stretches of the log it is, from the lowest offset of each partition to the highest: so give all
+    records of a stretch, or their values alone. ``timestamp`` is in milliseconds since the epoch.
+
+    A record counts or is rejected as in a worker; what a worker decides of whole record batches, an archive no longer
+    has. For a state of each partition, as an import needs it, let the partition be the key of a ``CombinePerKey``.
+
+    Args:
+        stream: whose reports they are.
+        most_reports: how many reports a record may have, ``streams.most_reports`` of the service; None for any number.
+
+    Raises:
+        ValueError: in the pipeline, where there are more records than offsets, so that some are there twice.
+    """
+
+    def __init__(self, stream: Stream, most_reports: int | None = None) -> None:
+        super().__init__()
+        self._stream, self._most = stream, most_reports
+
+    def create_accumulator(self) -> Tally:
+        """A tally of nothing."""
+        return Tally(self._stream, self._most)
+
+    def add_input(self, tally: Tally, element: Any) -> Tally:
+        """Counts a record."""
+        if element is None or isinstance(element, bytes):
+            tally.add(element, None)
+        elif getattr(element, "offset", None) is None:
+            tally.add(element.value, None)
+        else:
+            partition = element.topic, element.partition
+            tally.add(element.value, Place(partition, element.offset, getattr(element, "timestamp", None)))
+        return tally
+
+    def merge_accumulators(self, tallies: Iterable[Tally]) -> Tally:
+        """Adds tallies up."""
+        whole = self.create_accumulator()
+        for tally in tallies:
+            whole.merge(tally.states())
+        return whole
+
+    def extract_output(self, tally: Tally) -> bytes:
+        """The state of all records."""
+        empty = State(self._stream, 0, self._stream.oracle.zeros(), 0)
+        return empty.merge(*tally.states()).to_bytes()
+
+    def get_accumulator_coder(self) -> Coder:
+        """A tally travels as its states: nothing is unpickled of what another machine sent."""
+        return _TallyCoder(self._stream, self._most)
+
+
+class _TallyCoder(Coder):  # type: ignore[misc]
+    """A tally as its states, each with its length before it."""
+
+    def __init__(self, stream: Stream, most_reports: int | None) -> None:
+        self._stream, self._most = stream, most_reports
+
+    def encode(self, tally: Tally) -> bytes:
+        states = [state.to_bytes() for state in tally.states()]
+        return b"".join(_LENGTH.pack(len(state)) + state for state in states)
+
+    def decode(self, data: bytes) -> Tally:
+        tally, at = Tally(self._stream, self._most), 0
+        while at < len(data):
+            (length,) = _LENGTH.unpack_from(data, at)
+            at += _LENGTH.size + length
+            tally.merge([State.from_bytes(data[at - length : at])])
+        return tally
+
+    def is_deterministic(self) -> bool:
+        return False  # a tally keeps partitions in the order in which they came

@@ -1,0 +1,147 @@
+"""Spark: the state of an archive's records, counted where they lie and added up in a tree.
+
+Each task counts its records, column by column as Arrow has them, into a state for each partition of the log. States are
+added on the executors, first in `LANES` lanes side by side, then the lanes; the driver gets one for each partition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ldp.engines.tally import Places, Tally
+from ldp.state import State
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+    from ldp.stream import Stream
+
+    Batches = Iterator["pa.RecordBatch"]
+
+LANES = 16
+_LOG = ("topic", "partition", "offset")
+_TYPES = {
+    "value": ("binary",),
+    "topic": ("string",),
+    "partition": ("int", "bigint"),
+    "offset": ("bigint",),
+    "timestamp": ("timestamp", "bigint"),
+}
+_STATES = "topic string, partition int, lane int, state binary"
+
+
+def count(records: DataFrame, stream: Stream, *, most_reports: int | None = None) -> list[State]:
+    """The states of the records of a DataFrame, one for each partition of a topic that they are from.
+
+    A record counts or is rejected as in a worker; what a worker decides of whole record batches, an archive no longer
+    has.
+
+    Args:
+        records: with the column ``value``, binary: frames. With ``topic``, ``partition`` and ``offset``, as Spark's
+            source for Kafka has them, a state says of which stretch of the log it is, from the lowest offset to the
+            highest: so give all records of a stretch, or leave those columns out. ``timestamp`` is a timestamp, or
+            milliseconds since the epoch. Other columns are not looked at.
+        stream: whose reports they are.
+        most_reports: how many reports a record may have, ``streams.most_reports`` of the service; None for any number.
+
+    Returns:
+        States in the order of topics and partitions; without those columns one.
+
+    Raises:
+        ValueError: a column is missing or of another type; a record has no offset; or, inside of the job's error, there
+            are more records than offsets, so that some are there twice: ``dropDuplicates(["topic", "partition",
+            "offset"])`` leaves one of each.
+    """
+    types = dict(records.dtypes)
+    for name in ("value", *(name for name in _TYPES if name in types)):
+        if types.get(name) not in _TYPES[name]:
+            said = f"is of the type {types[name]}" if name in types else "is missing"
+            raise ValueError(f"the column {name} {said}; it has to be {' or '.join(_TYPES[name])}")
+    columns = [name for name in _TYPES if name in types] if types.keys() >= {*_LOG} else ["value"]
+    states = records.select(*columns).mapInArrow(_counting(stream, most_reports), _STATES)
+    for keys in (("topic", "partition", "lane"), ("topic", "partition")):
+        states = states.repartition(*keys).mapInArrow(_adding(stream, most_reports), _STATES)
+    found = Tally(stream, most_reports)
+    found.merge(State.from_bytes(bytes(row.state), stream.name) for row in states.select("state").collect())
+    if "offset" not in columns:
+        return found.states() or [State(stream, 0, stream.oracle.zeros(), 0)]
+    return sorted(found.states(), key=lambda state: [(one.topic, one.partition) for one in state.log])
+
+
+def _counting(stream: Stream, most_reports: int | None) -> Callable[[Batches], Batches]:
+    """What a task does with its records."""
+
+    def counting(batches: Batches) -> Batches:
+        from pyspark import TaskContext
+
+        task, tally = TaskContext.get(), Tally(stream, most_reports)
+        for batch in batches:
+            if batch.num_rows:
+                tally.count(*_column(batch.column("value")), _places(batch))
+        yield _rows(tally.states(), 0 if task is None else task.partitionId() % LANES)
+
+    return counting
+
+
+def _adding(stream: Stream, most_reports: int | None) -> Callable[[Batches], Batches]:
+    """What a task does with states of the same partitions."""
+
+    def adding(batches: Batches) -> Batches:
+        tally = Tally(stream, most_reports)
+        for batch in batches:
+            tally.merge(State.from_bytes(state.as_py()) for state in batch.column("state"))
+        yield _rows(tally.states(), 0)
+
+    return adding
+
+
+def _column(values: pa.Array) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """A binary column as what its values lie in, where they begin and where they end; nothing is copied."""
+    import pyarrow as pa
+
+    values = values.fill_null(b"") if values.null_count else values
+    width = np.int64 if pa.types.is_large_binary(values.type) else np.int32
+    _, bounds, data = values.buffers()
+    at = np.frombuffer(bounds, width)[values.offset : values.offset + len(values) + 1].astype(np.int64)
+    return np.frombuffer(b"" if data is None else data, np.uint8), at[:-1], at[1:]
+
+
+def _places(batch: pa.RecordBatch) -> Places | None:
+    """Where a batch's records stand in the log, if it says so."""
+    if "offset" not in batch.schema.names:
+        return None
+    for name in _LOG:
+        if batch.column(name).null_count:
+            raise ValueError(f"a record has no {name}; each has one, or none of them")
+    topics = batch.column("topic").dictionary_encode()
+    numbers = batch.column("partition").cast("int64").to_numpy()
+    pairs, which = np.unique(topics.indices.to_numpy().astype(np.int64) << 32 | numbers, return_inverse=True)
+    names = topics.dictionary.to_pylist()
+    partitions = [(names[pair >> 32], pair & (1 << 32) - 1) for pair in pairs.tolist()]
+    times = None
+    if "timestamp" in batch.schema.names:
+        column = batch.column("timestamp")
+        unit = 1 if str(column.type) == "int64" else 1000  # Spark's timestamps are microseconds
+        times = column.cast("int64").fill_null(-unit).to_numpy() // unit
+    return Places(partitions, which, batch.column("offset").to_numpy(), times)
+
+
+def _rows(states: Iterable[State], lane: int) -> pa.RecordBatch:
+    """States as rows, with the partition that each is of."""
+    import pyarrow as pa
+
+    rows = [
+        {
+            "topic": state.log[0].topic if state.log else None,
+            "partition": state.log[0].partition if state.log else None,
+            "lane": lane,
+            "state": state.to_bytes(),
+        }
+        for state in states
+    ]
+    types = {"topic": pa.string(), "partition": pa.int32(), "lane": pa.int32(), "state": pa.binary()}
+    return pa.RecordBatch.from_pylist(rows, pa.schema(types))

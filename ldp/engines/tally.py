@@ -1,0 +1,183 @@
+"""Tally: the counts of records that an engine deals out in any order, by the partition of the log that they are from.
+
+Two tasks may have records of one partition whose offsets interleave, so a part of a tally is no stretch of the log yet;
+what all of them have together is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ldp.files import Aggregator
+from ldp.frames import Reason
+from ldp.state import State
+from ldp.stream import Stream
+from ldp.stretch import TIME_ENDS, Stretch, later
+
+PENDING_BYTES = 1 << 20
+"""Records that come one by one are counted when they have so many bytes together, or"""
+PENDING_RECORDS = 1 << 14
+"""when there are so many."""
+
+Ints = npt.NDArray[np.int64]
+Partition = tuple[str, int]
+"""A topic, and the number of one of its partitions."""
+
+
+class Place(NamedTuple):
+    """Where a record stands in Kafka's log, and its timestamp in milliseconds, or None where that is not known."""
+
+    partition: Partition
+    offset: int
+    time: int | None
+
+
+class Places(NamedTuple):
+    """Where m records stand in Kafka's log.
+
+    Attributes:
+        partitions: of what partitions they are.
+        which: (m,) of which of those each is.
+        offsets: (m,) int64.
+        times: (m,) int64, milliseconds since the epoch; None where they are not known.
+    """
+
+    partitions: Sequence[Partition]
+    which: npt.NDArray[np.integer]
+    offsets: Ints
+    times: Ints | None
+
+
+@dataclass
+class _Part:
+    """The counts of one partition, or of records of which it is not known where they are from."""
+
+    aggregator: Aggregator
+    stretch: Stretch | None = None
+
+    def add(self, state: State) -> None:
+        """Adds counts."""
+        self.aggregator.state += state.counters
+        self.aggregator.reports += state.reports
+        self.aggregator.records += state.records + sum(state.rejected.values())
+        self.aggregator.rejected.update({Reason(reason): n for reason, n in state.rejected.items()})
+
+    def reach(self, stretch: Stretch) -> None:
+        """Has the stretch reach over another one."""
+        last = self.stretch or stretch
+        start, offset = min(last.start, stretch.start), max(last.offset, stretch.offset)
+        newest = later(last.max_timestamp, stretch.max_timestamp)
+        self.stretch = replace(last, start=start, offset=offset, max_timestamp=newest)
+
+
+@dataclass
+class Tally:
+    """The counts of some of an archive's records.
+
+    Attributes:
+        stream: whose reports are counted.
+        most_reports: how many reports a record may have; None for any number.
+
+    Example:
+        >>> import ldp
+        >>> tally = Tally(ldp.Stream("colours", ldp.GRR("1", domain_size=3)))
+        >>> record = bytes.fromhex("018e9f39d00002")
+        >>> for offset in (7, 5):
+        ...     tally.add(record, Place(("reports", 0), offset, 1000 + offset))
+        >>> tally.add(None, Place(("reports", 1), 0, None))
+        >>> for state in tally.states():
+        ...     print(state.counters.tolist(), state.rejected, *state.log, state.log[0].max_timestamp)
+        [2, 0, 2] {} reports, partition 0, offsets 5 to 7 1007
+        [0, 0, 0] {'empty': 1} reports, partition 1, offsets 0 to 0 None
+    """
+
+    stream: Stream
+    most_reports: int | None = None
+    _parts: dict[Partition | None, _Part] = field(default_factory=dict, repr=False)
+    _pending: list[tuple[bytes, Place | None]] = field(default_factory=list, repr=False)
+    _pending_bytes: int = 0
+
+    def count(self, buffer: npt.NDArray[np.uint8], begins: Ints, ends: Ints, places: Places | None) -> None:
+        """Counts records that lie in a column, and notes where they are from if that is known; O(bytes).
+
+        Args:
+            buffer: what the records' values lie in.
+            begins: (m,) where they begin, ascending; a record without a value is empty.
+            ends: (m,) where they end.
+            places: where they stand.
+        """
+        if places is None:
+            self._part(None).aggregator.count(buffer, begins, ends)
+            return
+        for i, partition in enumerate(places.partitions):
+            of = slice(None) if len(places.partitions) == 1 else np.flatnonzero(places.which == i)
+            part, offsets = self._part(partition), places.offsets[of]
+            accepted = part.aggregator.count(buffer, begins[of], ends[of]).verdicts == 0
+            newest = None
+            if places.times is not None and accepted.any():
+                times = places.times[of][accepted]
+                newest = int(times.max(where=(times >= 0) & (times < TIME_ENDS), initial=-1))
+            start, offset = int(offsets.min()), int(offsets.max()) + 1
+            part.reach(Stretch(*partition, start, offset, newest, self.most_reports))
+
+    def add(self, value: bytes | None, place: Place | None) -> None:
+        """Counts a record, soon: it waits until there are some, for many at once cost less."""
+        self._pending.append((value or b"", place))
+        self._pending_bytes += len(value or b"")
+        if self._pending_bytes >= PENDING_BYTES or len(self._pending) >= PENDING_RECORDS:
+            self._count_pending()
+
+    def merge(self, states: Iterable[State]) -> None:
+        """Adds what other tallies counted.
+
+        Raises:
+            ValueError: a state of another document, or of more than one stretch.
+        """
+        for state in states:
+            if state.stream.document() != self.stream.document() or len(state.log) > 1:
+                raise ValueError("a tally adds what tallies of its own document have counted")
+            (stretch,) = state.log or (None,)
+            part = self._part(None if stretch is None else (stretch.topic, stretch.partition))
+            part.add(state)
+            if stretch is not None:
+                part.reach(stretch)
+
+    def states(self) -> list[State]:
+        """The state of each partition, and that of records that are from none that is known."""
+        self._count_pending()
+        return [
+            State.of(part.aggregator, log=() if part.stretch is None else (part.stretch,))
+            for part in self._parts.values()
+        ]
+
+    def _part(self, partition: Partition | None) -> _Part:
+        if (part := self._parts.get(partition)) is None:
+            aggregator = Aggregator(self.stream, most_reports=self.most_reports)
+            part = self._parts[partition] = _Part(aggregator)
+        return part
+
+    def _count_pending(self) -> None:
+        """Counts what waits: that of each partition at once, and what is of none."""
+        pending, self._pending, self._pending_bytes = self._pending, [], 0
+        apart: dict[Partition | None, list[tuple[bytes, Place | None]]] = {}
+        for value, place in pending:
+            apart.setdefault(place and place.partition, []).append((value, place))
+        for partition, records in apart.items():
+            bounds = np.zeros(len(records) + 1, np.int64)
+            np.cumsum([len(value) for value, _ in records], out=bounds[1:])
+            buffer = np.frombuffer(b"".join(value for value, _ in records), np.uint8)
+            places = None
+            if partition is not None:
+                known = [place for _, place in records if place is not None]
+                times = np.array([-1 if place.time is None else place.time for place in known], np.int64)
+                offsets = np.array([place.offset for place in known], np.int64)
+                timed = any(place.time is not None for place in known)
+                places = Places(
+                    [partition], np.zeros(len(known), np.int64), offsets, times if timed else None
+                )
+            self.count(buffer, bounds[:-1], bounds[1:], places)

@@ -1,0 +1,26 @@
+"""An archive, as these jobs read it: a folder with document.json and records.jsonl, which holds a record a line.
+
+A record has topic, partition, offset, timestamp in milliseconds, and value, in base64 or null. What a job counts of it
+is written beside, a file for each partition of the log: ``<engine>-<topic>-<partition>.ldp``.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+import ldp
+from ldp.state import State
+
+FOLDERS = [Path(name) for name in sys.argv[1:]]
+
+
+def stream(folder: Path) -> ldp.Stream:
+    """The stream whose records a folder has."""
+    document = json.loads((folder / "document.json").read_text(encoding="utf-8"))
+    return ldp.Stream.from_document("archive", document)
+
+
+def write(state: State, folder: Path, engine: str) -> None:
+    """Writes what was counted of one partition."""
+    (stretch,) = state.log
+    state.write(folder / f"{engine}-{stretch.topic}-{stretch.partition}.ldp")

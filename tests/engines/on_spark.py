@@ -1,0 +1,28 @@
+"""Counts archives on Spark: ``python -m tests.engines.on_spark FOLDER...``."""
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as f
+
+from ldp.engines import spark
+from tests.engines.archive import FOLDERS, stream, write
+
+SCHEMA = "topic string, partition int, offset bigint, timestamp bigint, value string"
+
+SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.codegen.wholeStage": "false",  # compiled code pays for more than this
+    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+}
+
+session = SparkSession.builder.master("local[2]").config(map=SETTINGS).getOrCreate()
+session.sparkContext.setLogLevel("ERROR")
+for folder in FOLDERS:
+    lines = session.read.schema(SCHEMA).json(str(folder / "records.jsonl"))
+    records = lines.withColumns(
+        {"value": f.unbase64("value"), "timestamp": f.timestamp_millis("timestamp")}
+    ).repartition(5)
+    for state in spark.count(records, stream(folder), most_reports=100):
+        write(state, folder, "spark")
+session.stop()

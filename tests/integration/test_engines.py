@@ -1,0 +1,112 @@
+"""An archive that Spark and Beam count is what the worker counted, bit for bit: counters, records, reasons, log."""
+
+import os
+import subprocess
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+import ldp
+from ldp import frames
+from ldp.state import State
+from tests.bench.environment import environment
+from tests.integration.harness import World, until
+from tests.integration.harness.archive import archive, stored
+
+pytestmark = pytest.mark.integration
+
+ROOT = Path(__file__).parents[2]
+JOB_SECONDS = 600
+MOST_REPORTS = 100  # as the jobs have it
+STREAMS = {
+    "olh": {"protocol": "olh", "domain_size": 40},
+    "pgr": {"protocol": "pgr", "domain_size": 25},
+    "oue": {"protocol": "oue", "domain_size": 21},
+}
+
+
+def send(world):
+    """Records of every kind: of one report and of many, binary and JSON, and some that are rejected."""
+    world.send(200, reports=1)
+    world.send(60, reports=7)
+    world.send(50, reports=3, as_json=True)
+    world.send(3, reports=MOST_REPORTS + 1, counted=False)
+    other = ldp.Stream("other", ldp.GRR("2", domain_size=5))
+    foreign = frames.encode(other, other.oracle.perturb([1]))
+    cut = frames.encode(world.stream, world.draw(1))[:5]
+    for i, value in enumerate(
+        (None, b"", b"noise", b"{}", b"\x01", cut, foreign, b'{"fingerprint":1}', b"\xff" * 99)
+    ):
+        world.sent.futures.append(world.put(value, partition=i % world.partitions))
+
+
+@pytest.fixture(scope="module")
+def archives(services, tmp_path_factory):
+    """Folders with what a topic has, each with what Redis holds of its partitions once a worker has counted it."""
+    kept = []
+    with ExitStack() as stack:
+        worlds = []
+        for table in STREAMS.values():
+            folder = tmp_path_factory.mktemp("world")
+            world = World(
+                services.kafka, services.redis, folder, partitions=3, most_reports=MOST_REPORTS, **table
+            )
+            worlds.append(stack.enter_context(world))
+            worlds[-1].launch()
+            send(worlds[-1])
+        for world in worlds:
+            world.covered()
+            until(lambda world=world: stored_of(world), "every partition is stored")
+            archive(world, world.folder / "archive")
+            kept.append((world.folder / "archive", world.topic, stored_of(world)))
+    return kept
+
+
+def stored_of(world):
+    ends = world.ends()
+    found = {partition: stored(world, partition) for partition in range(world.partitions)}
+    return found if all(found[partition].offset == end for partition, end in ends.items()) else None
+
+
+@pytest.fixture(scope="module")
+def python():
+    """The Python of an environment that has the engines."""
+    return environment(ROOT / "tests" / "engines" / "requirements.lock")
+
+
+@pytest.mark.parametrize("engine", ["spark", "beam"])
+def test_an_archive_is_counted_as_the_worker_counted_it(engine, python, archives):
+    folders = [str(folder) for folder, _, _ in archives]
+    environ = os.environ | {"PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": python, "SPARK_LOCAL_IP": "127.0.0.1"}
+    done = subprocess.run(
+        [python, "-m", f"tests.engines.on_{engine}", *folders],
+        cwd=ROOT,
+        env=environ,
+        capture_output=True,
+        text=True,
+        timeout=JOB_SECONDS,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    for folder, topic, partitions in archives:
+        states = [State.read(folder / f"{engine}-{topic}-{partition}.ldp") for partition in partitions]
+        for state, kept in zip(states, partitions.values(), strict=True):
+            (cell,) = kept.cells.values()
+            data, size = state.to_bytes(), len(cell.counters)
+            assert data[-32 - size : -32] == cell.counters
+            assert (state.reports, state.records) == (cell.reports, kept.totals["accepted"])
+            assert state.rejected == kept.totals["rejected"]
+            (stretch,) = state.log
+            assert (stretch.start, stretch.offset) == (kept.totals["start"], kept.offset)
+            assert stretch.max_timestamp == kept.totals["watermark"]
+        whole = states[0].merge(*states[1:])
+        assert (whole.reports, whole.records) == (200 + 60 * 7 + 50 * 3, 310)
+        assert whole.rejected == {
+            "empty": 2,
+            "fingerprint": 1,
+            "json": 2,
+            "length": 2,
+            "many": 3,
+            "version": 2,
+        }
