@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -318,3 +319,23 @@ def test_a_link_is_followed_and_what_is_no_file_is_left_alone(tmp_path):
 
 def test_times_end_where_the_workers_do():
     assert TIME_ENDS == WORKERS_TIME_ENDS
+
+
+# vectors, which tests/vectors/make_states.py writes from the definition alone
+
+VECTORS = json.loads((Path(__file__).parents[2] / "vectors" / "states.json").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("vector", VECTORS["states"], ids=lambda vector: vector["what"])
+def test_a_vector_is_read_and_written_again(vector):
+    state = State.from_bytes(bytes.fromhex(vector["hex"]))
+    assert state.counters.tolist() == vector["counters"]
+    assert state.stream.document() == vector["header"]["document"]
+    assert [stretch.document() for stretch in state.log] == vector["header"]["log"]
+    assert state.to_bytes().hex() == vector["hex"]
+
+
+@pytest.mark.parametrize("vector", VECTORS["refused"], ids=lambda vector: vector["what"])
+def test_a_vector_that_is_no_state_is_refused(vector):
+    with pytest.raises(ValueError, match=r"."):
+        State.from_bytes(bytes.fromhex(vector["hex"]))
