@@ -85,7 +85,7 @@ def joined(stretches: Iterable[Stretch]) -> tuple[Stretch, ...]:
         ValueError: r, partition 0, offsets 0 to 4 and r, partition 0, offsets 4 to 8 overlap: records in both would be counted twice
     """  # noqa: E501 - one message
     found: list[Stretch] = []
-    for stretch in sorted(stretches, key=lambda one: (one.topic, one.partition, one.start)):
+    for stretch in sorted(stretches, key=lambda one: (one.topic, one.partition, one.start, one.offset)):
         last = found[-1] if found else None
         if last is None or (last.topic, last.partition) != (stretch.topic, stretch.partition):
             found.append(stretch)

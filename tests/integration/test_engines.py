@@ -1,6 +1,7 @@
 """An archive that Spark and Beam count is what the worker counted, bit for bit: counters, records, reasons, log."""
 
 import os
+import shutil
 import subprocess
 from contextlib import ExitStack
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 
 import ldp
 from ldp import frames
+from ldp.files import Aggregator
 from ldp.state import State
 from tests.bench.environment import environment
 from tests.integration.harness import World, until
@@ -75,12 +77,11 @@ def python():
     return environment(ROOT / "tests" / "engines" / "requirements.lock")
 
 
-@pytest.mark.parametrize("engine", ["spark", "beam"])
-def test_an_archive_is_counted_as_the_worker_counted_it(engine, python, archives):
-    folders = [str(folder) for folder, _, _ in archives]
+def run(job, python, *folders):
+    """Runs a job of tests/engines in the engines' environment."""
     environ = os.environ | {"PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": python, "SPARK_LOCAL_IP": "127.0.0.1"}
     done = subprocess.run(
-        [python, "-m", f"tests.engines.on_{engine}", *folders],
+        [python, "-m", f"tests.engines.{job}", *map(str, folders)],
         cwd=ROOT,
         env=environ,
         capture_output=True,
@@ -89,17 +90,27 @@ def test_an_archive_is_counted_as_the_worker_counted_it(engine, python, archives
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def assert_same(state, kept):
+    """Asserts that a state is what Redis holds of a partition."""
+    (cell,) = kept.cells.values()
+    data, size = state.to_bytes(), len(cell.counters)
+    assert data[-32 - size : -32] == cell.counters
+    assert (state.reports, state.records) == (cell.reports, kept.totals["accepted"])
+    assert state.rejected == kept.totals["rejected"]
+    (stretch,) = state.log
+    assert (stretch.start, stretch.offset) == (kept.totals["start"], kept.offset)
+    assert stretch.max_timestamp == kept.totals["watermark"]
+
+
+@pytest.mark.parametrize("engine", ["spark", "beam"])
+def test_an_archive_is_counted_as_the_worker_counted_it(engine, python, archives):
+    run(f"on_{engine}", python, *(folder for folder, _, _ in archives))
     for folder, topic, partitions in archives:
         states = [State.read(folder / f"{engine}-{topic}-{partition}.ldp") for partition in partitions]
         for state, kept in zip(states, partitions.values(), strict=True):
-            (cell,) = kept.cells.values()
-            data, size = state.to_bytes(), len(cell.counters)
-            assert data[-32 - size : -32] == cell.counters
-            assert (state.reports, state.records) == (cell.reports, kept.totals["accepted"])
-            assert state.rejected == kept.totals["rejected"]
-            (stretch,) = state.log
-            assert (stretch.start, stretch.offset) == (kept.totals["start"], kept.offset)
-            assert stretch.max_timestamp == kept.totals["watermark"]
+            assert_same(state, kept)
         whole = states[0].merge(*states[1:])
         assert (whole.reports, whole.records) == (200 + 60 * 7 + 50 * 3, 310)
         assert whole.rejected == {
@@ -110,3 +121,19 @@ def test_an_archive_is_counted_as_the_worker_counted_it(engine, python, archives
             "many": 3,
             "version": 2,
         }
+
+
+def test_the_examples_of_the_readme_count_the_same(python, archives, tmp_path):
+    folder, _, partitions = archives[0]
+    shutil.copytree(folder, tmp_path / "readme")
+    run("readme", python, tmp_path / "readme")
+    for partition, kept in partitions.items():
+        state = State.read(tmp_path / "readme" / f"{partition}.ldp")
+        more = {reason: n for reason, n in kept.totals["rejected"].items() if reason != "many"}
+        assert state.rejected == more  # 101 reports are not too many there
+        assert state.log[0].offset == kept.offset
+    aggregator = Aggregator(state.stream)
+    with (tmp_path / "readme" / "reports.jsonl").open("rb") as file:
+        aggregator.read(file, "reports.jsonl")
+    assert aggregator.reports == 150
+    assert State.read(tmp_path / "readme" / "archive.ldp") == State.of(aggregator)
