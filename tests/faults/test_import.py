@@ -169,6 +169,28 @@ def test_a_second_import_is_known_by_what_is_stored_even_if_it_is_counted_on() -
     assert (world.stored[0], world.offsets[0]) == (after, (10, COUNTED))
 
 
+def test_what_kafka_says_is_never_lowered() -> None:
+    world = world_of()
+    history = batch(world, 0, 0, 6)
+    imported(world, history)
+    only = world.stored[0]
+    count_all(world, alone(world, 1))
+    world.members.clear()
+    world.stored[0], world.offsets[0] = only, (10, COUNTED)  # the store went back
+    assert imported(world, history) == [(0, True)]
+    assert world.offsets[0] == (10, COUNTED)
+
+
+def test_an_import_is_known_though_the_log_has_lost_what_follows_it() -> None:
+    world = world_of()
+    history = batch(world, 0, 0, 6)
+    imported(world, history)
+    world.firsts[0] = 8
+    count_all(world, alone(world, 1))
+    world.verify(0)
+    assert imported(world, history) == [(0, True)]
+
+
 def test_another_history_of_the_same_partition_is_never_taken_for_the_first() -> None:
     world = world_of()
     history = batch(world, 0, 0, 6)
@@ -182,8 +204,10 @@ def test_another_history_of_the_same_partition_is_never_taken_for_the_first() ->
         )
     assert world.stored[0] == before
     count_all(world, alone(world, 1))
-    for different in (batch(world, 0, 0, 7), batch(world, 0, 0, 5), batch(world, 0, 0, 6, most=1)):
+    for different in (batch(world, 0, 0, 7), batch(world, 0, 0, 6, most=1)):
         assert "it has counts up to offset 10 already" in refusal(world, different)
+    # what comes before the worker's rule was judged by the batch's, so this is a part of it
+    assert imported(world, batch(world, 0, 0, 5)) == [(0, True)]
 
 
 def refusal(world: Still, *histories: State) -> str:

@@ -59,7 +59,8 @@ class Importer(Member):
         self.deployment, self.world, self.ended = deployment, world, False
         self.asked, self.looked, self.cut_at = dict[str, int](), dict[str, int](), 0
         self.peeked: dict[str, Mapping[bytes, bytes]] = {}
-        log = KafkaStandalone(Outside(deployment), topic)
+        self.outside = Outside(deployment)
+        log = KafkaStandalone(self.outside, topic)
         store = RedisStore(cast(Any, Client(deployment.server, self)), stream.name)
         heads = snapshots.Topic(world.snapshots, f"ldp-{stream.name}")
         outbox = KafkaOutbox(heads, stream, world.clock, world.sleep)
@@ -84,16 +85,23 @@ class Importer(Member):
         stored = self.deployment.truth.offset(stretch.partition)
         assert stored is not None, "it is said to be imported, and is not there"
         assert stored >= stretch.offset or self.world.lossy, "less is there than was imported"
+        assert before or stretch.partition in self.outside.told, "Kafka does not hear of an import"
 
     def _demand_reason(self, found: Mapping[str, State]) -> None:
-        """Only counts, a claim, or what a log has lost since is in the way of one."""
+        """Only counts or a claim, what a log has lost since, or another deployment is in the way of one."""
+        deployment, truth = self.deployment, self.deployment.truth
         for history in found.values():
             (stretch,) = history.log
-            meta = layout.meta_key(self.deployment.stream.name, stretch.partition).encode()
-            log = self.deployment.reports.partitions[stretch.partition]
-            if self.deployment.server.live(meta) or log.first > stretch.offset:
+            own = truth.imported.get(stretch.partition) == stretch.offset
+            meta = layout.meta_key(deployment.stream.name, stretch.partition).encode()
+            if not own and deployment.server.live(meta):
                 return
-        assert self.world.lossy, "an import is refused without a reason"
+            if deployment.reports.partitions[stretch.partition].first > stretch.offset:
+                return
+        others = (d for d in self.world.deployments if d is not deployment)
+        assert any(d.stream.name == deployment.stream.name and d.truth.heads for d in others), (
+            "an import is refused without a reason"
+        )
 
 
 class Outside:
@@ -102,7 +110,7 @@ class Outside:
     def __init__(self, deployment: Deployment) -> None:
         self.group, self.reports, self.world = deployment.group, deployment.reports, deployment.world
         self.truth = deployment.truth
-        self._cluster, self.at = self, 0
+        self._cluster, self.told = self, set[int]()
 
     def topic_id(self, _topic: str) -> str:
         return self.reports.topic_id
@@ -134,6 +142,8 @@ class Outside:
     def commit(self, offsets: Mapping[TopicPartition, Any], timeout_ms: int) -> None:
         said = {tp.partition: (at.offset, at.metadata) for tp, at in offsets.items()}
 
+        self.told.update(said)
+
         def effect() -> None:
             if self.group.members:
                 raise kafka_errors.CommitFailedError("in the simulation")
@@ -158,12 +168,13 @@ class Imports:
         self._importers: dict[str, Importer] = {}
 
     def turn(self, turn: int, produce: Callable[[Reports, int], object]) -> None:
-        """Begins once it is time, and again where the process died that did it."""
+        """Begins once it is time; again where the process died that did it, and at times though it did."""
         for deployment in self._deployments if turn == self._at else ():
             produce(deployment.reports, 8)
             if found := histories(deployment, self._rng):
                 self._found[deployment.group_name] = deployment, found
         for name, (deployment, found) in self._found.items():
             before = self._importers.get(name)
-            if before is None or (before.dead and not before.ended):
+            over = before is None or before.dead or before.ended
+            if before is None or (over and (not before.ended or self._rng.random() < 0.1)):
                 self._importers[name] = Importer(deployment, f"import.{turn}", found)

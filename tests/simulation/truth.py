@@ -52,6 +52,7 @@ class Truth:
         self.unreadable: dict[tuple[int, int], tuple[int, int]] = {}
         self.flushed: set[int] = set()
         self.stored: dict[int, int] = {}
+        self.imported: dict[int, int] = {}
         self.heads: list[Mapping[str, Any]] = []
         self.deleted = self.blind = False
         """Whether the head is deleted; and whether a partition was then given up, whose floor nobody knows any more."""
@@ -172,6 +173,7 @@ class Truth:
             assert reply == b"done", "a commit that was refused has written"
             self.flushed.add(partition)
         if isinstance(reply, bytes) and before is None:
+            self.imported[partition] = int(after[b"offset"])
             self.world.note("import", partition, after[b"offset"].decode())
         elif isinstance(reply, bytes) and before is not None:
             assert worker in self.owners[tag, before[b"epoch"]], "a fenced writer has committed"
@@ -184,12 +186,15 @@ class Truth:
             worker.then[partition] = len(self.heads)
             self.world.note("claim", f"{partition}: epoch {after[b'epoch'].decode()}")
             if before is None:
+                self.imported.pop(partition, None)
                 self._demand_fresh(partition, after)
         server.past.setdefault(tag, []).append(server.of(tag))
         state = self.load(partition)
         if state is not None:
             lineage = lineage_of(after[b"lineage"].decode())
             self.compare(lineage, partition, state)
+            batch = self.imported.get(partition, state.offset)
+            assert state.offset <= batch or len(state.rules) > 1, "the batch's rule holds beyond its import"
             self.stored[partition] = max(self.stored.get(partition, 0), state.offset)
             self._wrote_windows(lineage, partition, state)
             if isinstance(reply, bytes) and before is not None:

@@ -80,5 +80,5 @@ def _import(config: "Config", name: str, files: tuple[Path, ...]) -> None:
 def _say(prefix: "Prefix", before: bool) -> None:
     history, stretch = prefix.history, prefix.stretch
     counted = f"{amount(history.reports, 'report')} in {amount(history.records, 'record')}"
-    said = "was imported before" if before else "imported"
-    click.echo(f"partition {stretch.partition}: {counted} up to offset {stretch.offset} {said}")
+    said = "there already" if before else "imported"
+    click.echo(f"partition {stretch.partition}: {counted} up to offset {stretch.offset}, {said}")

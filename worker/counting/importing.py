@@ -63,12 +63,16 @@ class Prefix:
         )
 
     def is_in(self, found: Metadata) -> bool:
-        """Returns whether what is stored began with its import: as it was imported, or counted on since."""
+        """Returns whether what is stored has it: as it was imported, or counted on since.
+
+        Then a worker has added its rule, and what comes before that was judged by the batch's: counts are a function
+        of the log and the rules, so those of its records are among them.
+        """
         if (found.offset, found.flush) == (self.stretch.offset, self.flush):
             return True
         first, *others = layout.recorded(found)
         ours = first.offset <= self.stretch.start and first == self.rule(first.offset)
-        return ours and any(rule.offset == self.stretch.offset for rule in others[:1])
+        return ours and any(rule.offset >= self.stretch.offset for rule in others[:1])
 
 
 def prefix_of(stream: ldp.Stream, topic: str, history: State) -> Prefix:
