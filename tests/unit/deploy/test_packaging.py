@@ -97,11 +97,9 @@ def test_the_mathematics_imports_what_it_brings_and_only_pictures_and_engines_mo
     allowed = names(PROJECT["dependencies"])
     more: dict[str, set[str]] = {}
     for file, distribution in imported("ldp"):
-        carried = not file.startswith(("ldp/clients/", "ldp/examples/"))  # by the wheel
-        if carried and distribution not in allowed:
+        if distribution not in allowed:
             more.setdefault(file, set()).add(distribution)
     assert more == {
-        "ldp/estimate.py": {"pandas", "polars"},  # for whoever asks for their frames, and has them
         "ldp/experiments/plots.py": names(EXTRAS["plots"]),
         "ldp/engines/spark.py": names(EXTRAS["spark"]),
         "ldp/engines/beam.py": names(EXTRAS["beam"]),
