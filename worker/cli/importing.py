@@ -23,13 +23,13 @@ _AGAIN = "what is imported stays; ldp-worker check says what is wrong, then impo
 def import_(config: "Config", stream: str, files: tuple[Path, ...]) -> int:
     """Begin partitions with what was counted elsewhere.
 
-    Each of FILES is a state, as ldp aggregate --state, Spark or Beam write it, of one stretch of one partition's log:
-    which one it says itself. It becomes the partition's state at the offset behind that stretch, and workers go on
-    from there. By what rules it was counted is recorded with it, so ldp-worker audit recounts the whole.
+    Each of FILES is a state of one stretch of one partition's log, which it names itself, as a job on Spark or Beam
+    over an archive writes it. It becomes the partition's state at the offset behind that stretch, and workers go on
+    from there. By what rule it was counted is recorded with it, so ldp-worker audit recounts the whole.
 
     Import before a worker counts the stream for the first time. A partition that has counts, or had, is refused, and
     so is what would leave a hole: an import that the log does not go on from, or that begins behind records. Then
-    nothing is imported. If it is cut off in the middle, run it again: what is imported is known, and stays.
+    nothing is imported. If it is cut off in the middle, run it again: what is there already is known, and stays.
 
     Windows begin beyond the highest timestamp of what was imported, and are those of the configuration.
     """
