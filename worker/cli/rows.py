@@ -26,7 +26,7 @@ def rows(config: "Config", connect: bool) -> int:
 
     \b
     ldp-worker rows > rows.jsonl
-    duckdb -c "SELECT label, estimate FROM 'rows.jsonl' WHERE window_name = 'all' AND method = 'base' ORDER BY rank"
+    duckdb -c "SELECT label, estimate FROM 'rows.jsonl' WHERE method = 'base'"
 
     With --connect nothing is read: what is printed are the topic, the converters with their schemas, which need no
     registry (Kafka Connect 4.2 or newer), and that only what is committed is read.
