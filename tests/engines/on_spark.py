@@ -8,15 +8,7 @@ from tests.engines.archive import FOLDERS, stream, write
 
 SCHEMA = "topic string, partition int, offset bigint, timestamp bigint, value string"
 
-SETTINGS = {
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
-    "spark.sql.shuffle.partitions": "2",
-    "spark.sql.codegen.wholeStage": "false",  # compiled code pays for more than this
-    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
-}
-
-session = SparkSession.builder.master("local[2]").config(map=SETTINGS).getOrCreate()
+session = SparkSession.builder.getOrCreate()
 session.sparkContext.setLogLevel("ERROR")
 for folder in FOLDERS:
     lines = session.read.schema(SCHEMA).json(str(folder / "records.jsonl"))

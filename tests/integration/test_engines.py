@@ -20,6 +20,11 @@ pytestmark = pytest.mark.integration
 
 ROOT = Path(__file__).parents[2]
 JOB_SECONDS = 600
+SMALL_SPARK = (
+    "--master local[2] --conf spark.ui.enabled=false --conf spark.sql.shuffle.partitions=2"
+    " --conf spark.sql.codegen.wholeStage=false"  # compiled code pays for more than this
+    " --driver-java-options '-XX:+UseSerialGC -XX:TieredStopAtLevel=1' pyspark-shell"
+)
 MOST_REPORTS = 100  # as the jobs have it
 STREAMS = {
     "olh": {"protocol": "olh", "domain_size": 40},
@@ -79,7 +84,12 @@ def python():
 
 def run(job, python, *folders):
     """Runs a job of tests/engines in the engines' environment."""
-    environ = os.environ | {"PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": python, "SPARK_LOCAL_IP": "127.0.0.1"}
+    environ = os.environ | {
+        "PYTHONPATH": str(ROOT),
+        "PYSPARK_PYTHON": python,
+        "PYSPARK_SUBMIT_ARGS": SMALL_SPARK,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
     done = subprocess.run(
         [python, "-m", f"tests.engines.{job}", *map(str, folders)],
         cwd=ROOT,
