@@ -273,7 +273,7 @@ class Estimate:
 
     def _about(self) -> str:
         oracle = self.oracle
-        of = f"{self.n:,} reports of {oracle.name}, ε = {oracle.epsilon}, d = {oracle.domain_size:,}"
+        of = f"{self.n:,} reports of {oracle.name}, {oracle.promise}, d = {oracle.domain_size:,}"
         stretches = f"{len(self.windows)} stretch{'es' * (len(self.windows) > 1)}"
         return f"{of}, in {stretches} of time" if self.windows else of
 

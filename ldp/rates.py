@@ -59,7 +59,7 @@ class Combined:
     alike: float
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class RatedEstimate(Estimate):
     """The pooled estimate of reports at several rates.
 
@@ -139,9 +139,24 @@ class RatedEstimate(Estimate):
                     " within(start, end) says of which window an estimate is"
                 )
             merged.append(other)
+        labels = {one.labels for one in merged} - {None}
+        if len(labels) > 1:
+            raise ValueError("estimates with different labels do not merge: their values are not the same")
         state = np.sum([one.state for one in merged], axis=0).ravel()
         windows = tuple(window for one in merged for window in one.windows)
-        return replace(pooled(self.rated, state, sum(one.n for one in merged)), windows=windows)
+        both = pooled(self.rated, state, sum(one.n for one in merged))
+        return replace(both, windows=windows, labels=next(iter(labels), None))
+
+    def support(self) -> Counts:
+        """Is refused: a count says nothing without its rate; `state` has them, and `each` an estimate a rate."""
+        raise ValueError(
+            "reports at several rates have counts for each rate, and none for all; each() has the estimate of each"
+            " rate, which has counts"
+        )
+
+    def _about(self) -> str:
+        several = replace(self, oracle=self.rated)
+        return super(RatedEstimate, several)._about()
 
 
 def pooled(rated: RatedResponse, state: npt.NDArray[np.int64], n: int) -> RatedEstimate:

@@ -146,6 +146,10 @@ def test_windows_merge_and_snapshots_give_the_estimate_back():
     assert isinstance(both, RatedEstimate)
     assert (both.frequencies == due.frequencies).all()
     assert both.windows == ((0, 7_200_000),)
+    named = parts[0].labelled(["low", "high"]).merge(parts[1])
+    assert named.labels == ("low", "high")
+    with pytest.raises(ValueError, match="different labels"):
+        named.merge(parts[0].labelled(["high", "low"]).within(7_200_000, 7_200_001))
     with pytest.raises(ValueError, match="overlap"):
         both.merge(parts[0])
     with pytest.raises(ValueError, match="whole stream"):
@@ -187,6 +191,18 @@ def test_frames_at_a_rate_that_is_not_declared_are_rejected():
 def test_a_state_takes_no_undeclared_rate():
     with pytest.raises(ValueError, match="none of the 3 that are declared"):
         RATED.accumulate(RATED.zeros(), np.array([(3, 0)], RATED.report_dtype))
+
+
+def test_what_needs_counts_at_one_rate_is_refused_and_has_them_of_each():
+    """A confidence sequence holds by the law of each report, which the one rate with the same error does not have."""
+    found = RATED.estimate_state(np.array([10, 90, 40, 60, 45, 55]), 300)
+    for ask in (found.anytime_interval, found.support):
+        with pytest.raises(ValueError, match="counts for each rate, and none for all"):
+            ask()
+    for _, one in found.each():
+        low, high = one.anytime_interval()
+        assert (low <= high).all()
+    assert "response, ε ≤ 2.944439, d = 2" in repr(found)
 
 
 def test_counters_are_estimated_and_supports_are_not():
