@@ -1,4 +1,4 @@
-"""An archive that Spark and Beam count is what the worker counted, bit for bit: counters, records, reasons, log."""
+"""An archive that Spark and Beam count is what the worker counted, bit for bit, and a stream goes on from there."""
 
 import os
 import shutil
@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 import ldp
 from ldp import frames
@@ -15,6 +16,7 @@ from ldp.state import State
 from tests.bench.environment import environment
 from tests.integration.harness import World, until
 from tests.integration.harness.archive import archive, stored
+from worker.cli import cli
 
 pytestmark = pytest.mark.integration
 
@@ -114,9 +116,22 @@ def assert_same(state, kept):
     assert stretch.max_timestamp == kept.totals["watermark"]
 
 
+@pytest.fixture
+def uncounted(services, tmp_path):
+    """A stream that no worker has counted yet, with its archive."""
+    with World(
+        services.kafka, services.redis, tmp_path, partitions=3, most_reports=MOST_REPORTS, **STREAMS["pgr"]
+    ) as world:
+        send(world)
+        world.settle()
+        archive(world, tmp_path / "archive")
+        yield world
+
+
 @pytest.mark.parametrize("engine", ["spark", "beam"])
-def test_an_archive_is_counted_as_the_worker_counted_it(engine, python, archives):
-    run(f"on_{engine}", python, *(folder for folder, _, _ in archives))
+def test_an_archive_is_counted_as_the_worker_counted_it(engine, python, archives, uncounted):
+    history = uncounted.folder / "archive"
+    run(f"on_{engine}", python, *(folder for folder, _, _ in archives), history)
     for folder, topic, partitions in archives:
         states = [State.read(folder / f"{engine}-{topic}-{partition}.ldp") for partition in partitions]
         for state, kept in zip(states, partitions.values(), strict=True):
@@ -131,6 +146,17 @@ def test_an_archive_is_counted_as_the_worker_counted_it(engine, python, archives
             "many": 3,
             "version": 2,
         }
+    # and a stream begins with it
+    done = CliRunner().invoke(
+        cli,
+        ["import", uncounted.name, *map(str, sorted(history.glob("*.ldp"))), "--config", str(uncounted.toml)],
+    )
+    assert (done.exit_code, done.stdout.count(", imported\n")) == (0, 3), done.output
+    uncounted.launch()
+    uncounted.send(100)
+    last = uncounted.covered()
+    uncounted.assert_right(last)
+    assert last.complete
 
 
 def test_the_examples_of_the_readme_count_the_same(python, archives, tmp_path):

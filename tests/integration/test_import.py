@@ -87,7 +87,7 @@ def fill(world: World) -> None:
 
 def test_a_stream_begins_with_history_and_the_audit_proves_the_whole(mixed):
     world, ends = mixed, mixed.ends()
-    files = [history(world, p, end - 7) for p, end in ends.items()]
+    files = [history(world, p, end - 7) for p, end in sorted(ends.items())]
     done = imported(world, *files)
     assert done.exit_code == 0, done.output
     assert [line.rsplit(" ", 3)[1:] for line in done.stdout.splitlines()] == [

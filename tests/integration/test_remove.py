@@ -37,7 +37,8 @@ def has_group(world):
 def kept(world):
     """What is kept of a stream: keys in Redis, keys on the snapshot topic, whether there is a group."""
     keys = list(world.redis.scan_iter(f"{{{world.name}:*"))
-    return len(keys), len(removal.keys_of(world.admin, world.config, world.name)), has_group(world)
+    messages = len(removal.keys_of(world.admin, world.config, world.name)[world.config.snapshots.topic])
+    return len(keys), messages, has_group(world)
 
 
 def test_a_stream_is_removed_and_begins_anew(world, other):
