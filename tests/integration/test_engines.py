@@ -120,7 +120,7 @@ def assert_same(state, kept):
 def uncounted(services, tmp_path):
     """A stream that no worker has counted yet, with its archive."""
     with World(
-        services.kafka, services.redis, tmp_path, partitions=3, most_reports=MOST_REPORTS, **STREAMS["pgr"]
+        services.kafka, services.redis, tmp_path, partitions=3, most_reports=MOST_REPORTS, **STREAMS["olh"]
     ) as world:
         send(world)
         world.settle()
