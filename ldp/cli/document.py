@@ -49,7 +49,8 @@ def document(
     Of a given channel the probabilities are what clients are set to. What ε they come to is said on stderr.
 
     \b
-    ldp document --protocol unary --parameter p=3/4 --parameter q=1/4 --domain-size 100 > topics.json
+    ldp document --protocol unary --parameter p=3/4 --parameter q=1/4 \\
+        --domain-size 100 > topics.json
     """  # noqa: D301
     from ldp import files, oracle, oracles
     from ldp.oracles.given import Given

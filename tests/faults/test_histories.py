@@ -32,6 +32,8 @@ WINDOWS = [
     Windowing(("all", "3s"), grace=1000, out_of_order=500),
 ]
 HISTORIES, BLOCKS = 400, 8
+RARE = (467,)
+"""More seeds, in which counts are given up: hardly one history in a hundred has that."""
 HAPPENED: dict[int, collections.Counter[str]] = {}
 """What happened in each block of histories."""
 
@@ -189,7 +191,8 @@ def history(seed: int) -> dict[str, int]:
 @pytest.mark.parametrize("block", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in range(1, BLOCKS))])
 def test_no_history_differs_from_a_recount(block: int) -> None:
     total: collections.Counter[str] = collections.Counter()
-    for seed in range(block * HISTORIES // BLOCKS, (block + 1) * HISTORIES // BLOCKS):
+    seeds = range(block * HISTORIES // BLOCKS, (block + 1) * HISTORIES // BLOCKS)
+    for seed in (*seeds, *(RARE if block == 0 else ())):
         total.update(history(seed))
     HAPPENED[block] = total
     # a block that lacks one of these would prove little
