@@ -233,7 +233,7 @@ class Published:
     def open(self):
         return Head()
 
-    def publish(self, _, messages):
+    def publish(self, _, messages, rows=()):
         self.snapshots.append(
             [json.loads(m.body) for m in messages if m.key.startswith(f"s/{ALL}/")],
         )
