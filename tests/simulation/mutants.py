@@ -21,6 +21,7 @@ import time
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -189,6 +190,7 @@ def warm() -> None:
     assert not {m.file.removesuffix(".py").replace("/", ".") for m in MUTANTS} & sys.modules.keys()
 
 
+@cache
 def is_right(seed: int) -> bool:
     """Returns whether a history is right as the code is."""
     child, reading = begin(None, seed, 0)

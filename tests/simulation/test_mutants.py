@@ -32,7 +32,7 @@ def test_the_histories_that_are_noted_are_among_those_that_are_right() -> None:
 def test_each_of_them_is_caught_by_the_history_that_is_noted() -> None:
     noted = [mutant for mutant in MUTANTS if mutant.seed is not None]
     command = [sys.executable, "-m", "tests.simulation.mutants", "0"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=900)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=2400)
     assert f"{len(noted)} of {len(MUTANTS)} are caught" in done.stdout, (
         f"{done.stdout}{done.stderr}\nWhere histories are others now, `make mutants` finds new ones, and notes them."
     )
