@@ -97,7 +97,7 @@ class Snapshots:
         there = dict[tuple[Any, ...], Any]()
         for record, one in self.rows:
             if one.state == "committed":
-                there[tuple(json.loads(record.key).values())] = record.value
+                there[record.place] = record.value
         bodies = {record.key.decode(): record.value for record in sent}
         for key, value in bodies.items():
             stream, *where, method = key.split("/")
@@ -262,7 +262,8 @@ class Producer:
                 return
             for future, key, row in self.rows:
                 future.error = None
-                record = SimpleNamespace(offset=len(self.log.rows), key=key, value=row)
+                place = tuple(json.loads(key).values())
+                record = SimpleNamespace(offset=len(self.log.rows), key=key, value=row, place=place)
                 self.log.rows.append((record, self.log.open[self.identity]))
 
         return effect
