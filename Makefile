@@ -30,8 +30,10 @@ demo: venv ## Run the main job end to end on real data; KEEP=1 leaves it running
 test: venv ## Run all tests, on a real Kafka and a real Redis
 	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder --durations=25
 
+UNIT ?= tests/unit tests/faults tests/simulation ldp worker
+
 unit: venv ## Run the tests that need no services and little time
-	@$(BIN)/python -m pytest -n 2 --dist worksteal -m "not integration and not slow" tests/unit tests/faults tests/simulation ldp worker
+	@$(BIN)/python -m pytest -n 2 --dist worksteal -m "not integration and not slow" $(UNIT)
 
 fuzz: venv ## Read record batches and JSON frames by the million, each by other code, too
 	@$(BIN)/python -m tests.fuzz

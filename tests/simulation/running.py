@@ -4,9 +4,8 @@ import collections
 import gc
 import multiprocessing
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from functools import partial
 
 from tests.simulation.history import history
 
@@ -15,18 +14,18 @@ BLOCK = 50
 """Histories that a process runs at a time."""
 
 
-def run(count: int, first: int = 0) -> Iterator[tuple[int, collections.Counter[str]]]:
-    """Runs histories from a seed on; yields, block by block, how many were run and how often what happened in them.
+def run(seeds: Sequence[int]) -> Iterator[tuple[int, collections.Counter[str]]]:
+    """Runs the histories of seeds; yields, block by block, how many were run and how often what happened in them.
 
     Raises:
         Wrong: one is not as it must be; those that were not begun are left.
     """
-    end = first + count
+    blocks = [seeds[begin : begin + BLOCK] for begin in range(0, len(seeds), BLOCK)]
     # spawned: a process that already has threads is not to be forked
     with ProcessPoolExecutor(PROCESSES, multiprocessing.get_context("spawn"), initializer=settle) as pool:
         try:
-            for block, happened in enumerate(pool.map(partial(_block, end), range(first, end, BLOCK))):
-                yield min(BLOCK, count - block * BLOCK), happened
+            for block, happened in zip(blocks, pool.map(_block, blocks), strict=True):
+                yield len(block), happened
         finally:
             pool.shutdown(cancel_futures=True)
 
@@ -38,8 +37,8 @@ def settle() -> None:
     gc.set_threshold(50_000, 20, 100)
 
 
-def _block(end: int, first: int) -> collections.Counter[str]:
+def _block(seeds: Sequence[int]) -> collections.Counter[str]:
     happened: collections.Counter[str] = collections.Counter()
-    for seed in range(first, min(first + BLOCK, end)):
+    for seed in seeds:
         happened.update(history(seed))
     return happened

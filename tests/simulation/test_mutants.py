@@ -7,8 +7,6 @@ import sys
 import pytest
 
 from tests.simulation.mutants import MUTANTS, ROOT, Mutant
-from tests.simulation.test_histories import HISTORIES
-from tests.simulation.themes import AFTER, DIRECTED, EACH, RUN
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: f"{mutant.file}: {mutant.name}")
@@ -20,12 +18,6 @@ def test_a_mutant_fits_the_code(mutant: Mutant) -> None:
 
 def test_no_two_mutants_have_one_name() -> None:
     assert len({(mutant.file, mutant.name) for mutant in MUTANTS}) == len(MUTANTS)
-
-
-def test_the_histories_that_are_noted_are_among_those_that_are_right() -> None:
-    begins = [AFTER + EACH * number for number in range(len(DIRECTED))]
-    right = {*range(HISTORIES), *(seed for begin in begins for seed in range(begin, begin + RUN))}
-    assert [mutant for mutant in MUTANTS if mutant.seed is not None and mutant.seed not in right] == []
 
 
 @pytest.mark.slow
