@@ -80,14 +80,10 @@ def of_values(counts: Vector, n: int, p: float, q: float, level: float) -> tuple
         >>> low.round(3), high.round(3)
         (array([0.]), array([0.095]))
     """
-
-    def law(probability: float) -> Callable[[Vector], Vector]:
-        return lambda lam: np.log1p(probability * np.expm1(lam))
-
     deviation = math.sqrt(max(p * (1.0 - p), q * (1.0 - q)))
     if not deviation:  # there is no chance in it
         return counts / n, counts / n
-    return _ends(counts, n, (law(p), law(q)), math.sqrt(q * (1.0 - q)) or deviation, level)
+    return _ends(counts, n, value_laws(p, q), math.sqrt(q * (1.0 - q)) or deviation, level)
 
 
 def of_sets(
@@ -116,6 +112,36 @@ def of_sets(
         >>> low.round(3), high.round(3)
         (array([0.]), array([0.125]))
     """
+    deviation = math.sqrt(max(inside[1], outside[1]))
+    if not deviation:  # there is no chance in it
+        share = np.clip((totals / n - outside[0]) / (inside[0] - outside[0]), 0.0, 1.0)
+        return share, share
+    return _ends(totals, n, set_laws(inside, outside, most), deviation, level)
+
+
+def value_laws(p: float, q: float) -> Laws:
+    """What a report adds to the count of a value: 1 with probability p, or q, else 0.
+
+    Example:
+        >>> a, b = value_laws(0.75, 0.25)
+        >>> np.exp(a(np.log([2.0]))), np.exp(b(np.log([2.0])))
+        (array([1.75]), array([1.25]))
+    """
+
+    def law(probability: float) -> Callable[[Vector], Vector]:
+        return lambda lam: np.log1p(probability * np.expm1(lam))
+
+    return law(p), law(q)
+
+
+def set_laws(inside: Moments, outside: Moments, most: int) -> Laws:
+    """What a report adds to the sum of a set's counts: bounds, from its moments; see `of_sets`.
+
+    Example:
+        >>> a, _ = set_laws((0.75, 0.1875), (0.25, 0.1875), 1)  # one value of two: there the bound is the law
+        >>> np.exp(a(np.log([2.0]))).round(9)
+        array([1.75])
+    """
 
     def law(mean: float, variance: float) -> Callable[[Vector], Vector]:
         def bound(lam: Vector) -> Vector:
@@ -124,11 +150,7 @@ def of_sets(
 
         return bound
 
-    deviation = math.sqrt(max(inside[1], outside[1]))
-    if not deviation:  # there is no chance in it
-        share = np.clip((totals / n - outside[0]) / (inside[0] - outside[0]), 0.0, 1.0)
-        return share, share
-    return _ends(totals, n, (law(*inside), law(*outside)), deviation, level)
+    return law(*inside), law(*outside)
 
 
 def _bennett(lam: Vector, variance: float, end: Vector) -> Vector:

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from ldp import confidence_sequence, score
 from ldp.arguments import as_indices
+from ldp.confidence_sequence import Moments
 from ldp.consistency.normalization import norm_sub
 from ldp.consistency.summation import exact_sum
 from ldp.estimate import Estimate, Vector
@@ -88,11 +89,20 @@ class SetVariance:
         if m == 1:
             (low,), (high,) = confidence_sequence.of_values(total, estimate.n, p, q, level)
         else:
-            inside = p + (m - 1) * q, float(self._inside.max())
-            outside = m * q, float(self._outside.max(initial=0.0))  # nobody is outside of the whole domain
-            most = min(m, self._oracle.most_supported)
-            (low,), (high,) = confidence_sequence.of_sets(total, estimate.n, inside, outside, most, level)
+            (low,), (high,) = confidence_sequence.of_sets(total, estimate.n, *self.moments(), level)
         return float(low), float(high)
+
+    def moments(self) -> tuple[Moments, Moments, int]:
+        """What one report adds to the sum of the set's counts.
+
+        Returns:
+            The mean, and the largest variance, for a user with one of the values; the same for another user, whose
+            variance is 0 where nobody can be one; and the most that it adds.
+        """
+        p, q, m = float(self._oracle.p), float(self._oracle.q), self.indices.size
+        inside = p + (m - 1) * q, float(self._inside.max())
+        outside = m * q, float(self._outside.max(initial=0.0))  # nobody is outside of the whole domain
+        return inside, outside, min(m, self._oracle.most_supported)
 
     def _averages(self, estimate: Estimate) -> tuple[float, float]:
         """V_u over the users inside and outside; where nobody can be outside, that inside twice."""

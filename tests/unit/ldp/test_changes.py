@@ -1,0 +1,240 @@
+"""What changed: the e-value's mean by enumeration, for every population; the rates of false finds; what is found."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+import ldp
+import ldp.query
+from ldp import changes
+from ldp.changes import between, between_sets, discoveries
+
+N, M = 30, 45
+LEVEL = 0.01
+
+
+def of_users(n, having, p, q):
+    """The law of a count, of n users of whom so many have the value: enumerated."""
+    return np.convolve(
+        binom(having, p).pmf(np.arange(having + 1)), binom(n - having, q).pmf(np.arange(n - having + 1))
+    )
+
+
+def of_draws(n, f, p, q):
+    """The same where each user is drawn."""
+    return binom(n, q + f * (p - q)).pmf(np.arange(n + 1))
+
+
+def e_values(oracle, at_least, tests):
+    """The e-value of every pair of counts: (N + 1, M + 1). A value is tested as one of so many."""
+    p, q = float(oracle.p), float(oracle.q)
+    law = changes._Law(changes.value_laws(p, q), (p, p * (1 - p)), (q, q * (1 - q)))
+    first, second = np.meshgrid(np.arange(N + 1.0), np.arange(M + 1.0), indexing="ij")
+    test = changes._Test(first.ravel(), N, second.ravel(), M, law, tests, LEVEL)
+    return np.exp(changes._two_sided(test, at_least)).reshape(N + 1, M + 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "epsilon"), [("grr", "1"), ("grr", "5"), ("oue", "0.5"), ("oue", "4"), ("subset", "2")]
+)
+@pytest.mark.parametrize("at_least", [0.0, 0.2])
+def test_the_mean_of_the_e_value_is_at_most_one_whoever_the_users_are(name, epsilon, at_least):
+    oracle = ldp.oracle(name, epsilon, domain_size=12)
+    p, q = float(oracle.p), float(oracle.q)
+    largest = 0.0
+    for tests in (1, 1000):
+        e = e_values(oracle, at_least, tests)
+        for had, has in itertools.product(range(0, N + 1, 5), range(0, M + 1, 5)):
+            if abs(has / M - had / N) <= at_least + 1e-12:
+                largest = max(largest, of_users(N, had, p, q) @ e @ of_users(M, has, p, q))
+                largest = max(largest, of_draws(N, had / N, p, q) @ e @ of_draws(M, has / M, p, q))
+    assert 0.005 < largest <= 1.0 + 1e-9
+
+
+def test_where_more_changed_than_is_allowed_the_mean_is_large():
+    oracle = ldp.oracle("grr", "5", domain_size=12)
+    p, q = float(oracle.p), float(oracle.q)
+    assert of_users(N, 0, p, q) @ e_values(oracle, 0.2, 1) @ of_users(M, M, p, q) > 1e6
+
+
+def test_the_mean_of_a_sets_e_value_is_at_most_one():
+    """What a report adds is enumerated: of OUE the own bit, and those of the others."""
+    oracle, query = ldp.OUE("2", domain_size=6), ldp.query.SetQuery("some", [0, 1, 2])
+    n, m = 8, 12
+    p, q = float(oracle.p), float(oracle.q)
+    others = binom(2, q).pmf(np.arange(3))
+    own, other = np.convolve([1 - p, p], others), binom(3, q).pmf(np.arange(4))
+
+    def law(users, having):
+        found = np.ones(1)
+        for user in range(users):
+            found = np.convolve(found, own if user < having else other)
+        return found
+
+    inside, outside, most = query.variance(oracle).moments()
+    first, second = np.meshgrid(np.arange(3.0 * n + 1), np.arange(3.0 * m + 1), indexing="ij")
+    bounds = changes._Law(changes.set_laws(inside, outside, most), inside, outside)
+    test = changes._Test(first.ravel(), n, second.ravel(), m, bounds, 1, LEVEL)
+    e = np.exp(changes._two_sided(test, 0.0)).reshape(first.shape)
+    means = [law(n, 2 * k) @ e @ law(m, 3 * k) for k in range(5)]
+    assert max(means) <= 1.0 + 1e-9
+
+
+def test_e_bh_against_its_definition():
+    rng = np.random.default_rng(30)
+    for _ in range(50):
+        log_e = rng.normal(2.0, 3.0, 20)
+        named = []
+        for k in range(1, 21):
+            if (np.exp(log_e) >= 20 / (0.1 * k)).sum() >= k:
+                named = sorted(range(20), key=lambda v: -log_e[v])[:k]
+        assert discoveries(log_e, 0.1).tolist() == named
+
+
+def collected(rng, oracle, f, n):
+    """Counts as n users who are drawn make them; their values, and what a report says of two, go together."""
+    values = rng.choice(f.size, n, p=f)
+    state = oracle.zeros()
+    oracle.accumulate(state, oracle.perturb(values, rng=rng))
+    return oracle.estimate(oracle.support(state), n)
+
+
+def test_where_nothing_changed_hardly_ever_anything_is_found():
+    """A find in one of a hundred comparisons at most: 120 have 1.2 on average then, and 12 with chance 10⁻⁷."""
+    rng = np.random.default_rng(31)
+    f = rng.dirichlet(np.full(40, 0.3))
+    finds = 0
+    for name in ("grr", "olh", "hadamard"):
+        oracle = ldp.oracle(name, "3", domain_size=40)
+        for _ in range(40):
+            pair = (collected(rng, oracle, f, 3000) for _ in range(2))
+            finds += between(*pair).found.size > 0
+    assert finds < 12
+    assert binom(120, LEVEL).sf(11) < 1e-6
+
+
+def test_of_what_is_found_hardly_anything_is_false_and_all_that_moved_far_is_there():
+    """Ten of a thousand values move by nine standard errors or more; half a per cent of one is below six by chance."""
+    rng = np.random.default_rng(32)
+    oracle, n = ldp.OUE("1", domain_size=1000), 400_000
+    p, q = float(oracle.p), float(oracle.q)
+    f = np.full(1000, 0.001)
+    shares, missed = [], 0
+    for _ in range(40):
+        later = f.copy()
+        moved = rng.choice(1000, 10, replace=False)
+        later[moved] += 12 * math.sqrt(2 * q * (1 - q) / n) / (p - q) * rng.uniform(1.0, 1.5, 10)
+        counts = [rng.binomial(n, q + (p - q) * each) for each in (f, later)]
+        found = between(*(oracle.estimate(each, n) for each in counts), level=0.1).found
+        missed += len({*moved.tolist()} - {*found.tolist()})
+        shares.append(np.isin(found, moved, invert=True).mean() if found.size else 0.0)
+    assert missed == 0  # 12 σ against 6: 400 times a chance of 10⁻⁹
+    # shares lie in [0, 1] and have a mean of 0.1 at most: Hoeffding
+    assert np.mean(shares) < 0.1 + math.sqrt(math.log(1e6) / (2 * len(shares)))
+    assert np.mean(shares) < 0.1  # and in fact far below
+
+
+def test_a_population_that_moved_is_found_and_how_far():
+    rng = np.random.default_rng(33)
+    oracle = ldp.OLH("1", domain_size=64)
+    f = np.full(64, 1 / 64)
+    later = f.copy()
+    later[[3, 9]] += 0.2, -1 / 64
+    later[40:] -= (later.sum() - 1) / 24
+    before, after = (collected(rng, oracle, each, 60_000) for each in (f, later))
+    found = between(before, after)
+    assert found.found[0] == 3
+    assert np.allclose(found.differences, after.frequencies - before.frequencies, atol=1e-9)
+    low, high = found.interval()
+    truth = (later - f)[found.found]
+    assert ((low <= truth) & (truth <= high)).all()
+    assert 0.05 < low[0] < 0.2 < high[0] < 0.35
+    assert between(before, after, at_least=0.19).found.size == 0
+    assert (found.p_values() <= 1).all()
+    assert found.p_values()[3] == pytest.approx(math.exp(-found.log_e[3]))
+
+
+def test_an_interval_is_what_the_tests_do_not_refute():
+    """Its ends by the tests themselves: a smaller gap than the lower end is refuted, a larger one is not."""
+    oracle = ldp.OUE("1", domain_size=4)
+    before, after = (
+        oracle.estimate([3000, 2900, 2700, 2600], 9000),
+        oracle.estimate([4000, 5200, 3600, 3500], 12_000),
+    )
+    found = between(before, after, level=0.05)
+    (test,) = found._tests
+    low, high = found.interval()
+    needed = math.log(2 * 4 / (0.05 * found.found.size))
+    for value, below, above in zip(found.found.tolist(), low, high, strict=True):
+        for gap, refuted in ((below - 1e-4, True), (below + 1e-4, False)):
+            assert (changes._log_e(test, np.array(gap))[value] >= needed) == refuted
+        for gap, refuted in ((-above - 1e-4, True), (-above + 1e-4, False)):
+            assert (changes._log_e(test.exchanged(), np.array(gap))[value] >= needed) == refuted
+
+
+def test_sets_are_tested_too():
+    rng = np.random.default_rng(34)
+    f = np.full(50, 0.02)
+    later = f.copy()
+    later[:10] += 0.02
+    later[10:] -= 0.2 / 40
+    queries = [ldp.query.SetQuery("first", list(range(10))), ldp.query.SetQuery("one", [20])]
+    for name in ("oue", "pgr", "subset"):
+        oracle = ldp.oracle(name, "2", domain_size=50)
+        before, after = (collected(rng, oracle, each, 40_000) for each in (f, later))
+        found = between_sets(before, after, [*queries, ldp.query.SetQuery("all", list(range(50)))])
+        assert found.found.tolist() == [0], name
+        (low,), (high,) = found.interval()
+        assert 0.1 < low < 0.2 < high < 0.3
+    assert between_sets(before, after, []).found.size == 0
+
+
+def test_a_large_domain_takes_a_second():
+    """What is certain in it: all is computed at once, in few passes."""
+    rng = np.random.default_rng(35)
+    oracle, n = ldp.OUE("1", domain_size=100_000), 10**6
+    q = float(oracle.q)
+    before, after = (rng.binomial(n, q, 100_000) for _ in range(2))
+    after[77] += 9 * math.sqrt(2 * n * q * (1 - q))
+    found = between(oracle.estimate(before, n), oracle.estimate(after, n))
+    assert found.found.tolist() == [77]
+
+
+def test_few_reports_and_extreme_counts_are_no_fault():
+    oracle = ldp.GRR("8", domain_size=1000)
+    first, second = np.zeros(1000, np.int64), np.zeros(1000, np.int64)
+    first[0], second[1] = 1, 3
+    assert between(oracle.estimate(first, 1), oracle.estimate(second, 3)).found.size == 0
+    first[0], second[1] = 10**9, 3 * 10**9
+    found = between(oracle.estimate(first, 10**9), oracle.estimate(second, 3 * 10**9))
+    assert sorted(found.found.tolist()) == [0, 1]
+    assert np.isfinite(found.log_e).all()
+
+
+def test_counts_that_no_population_makes_are_no_change_if_they_stay():
+    """Of clients that are wrong: no value is ever supported, in both windows."""
+    oracle = ldp.OUE("1", domain_size=5)
+    before, after = (oracle.estimate(np.zeros(5, np.int64), n) for n in (10_000, 20_000))
+    assert between(before, after).found.size == 0
+
+
+def test_what_does_not_compare_is_refused():
+    grr, oue = ldp.GRR("1", domain_size=2), ldp.OUE("1", domain_size=2)
+    one, other = grr.estimate([50, 50], 100), oue.estimate([50, 50], 100)
+    with pytest.raises(ValueError, match="do not compare"):
+        between(one, other)
+    for level in (0.0, 1.0):
+        with pytest.raises(ValueError, match="level must lie"):
+            between(one, one, level)
+    with pytest.raises(ValueError, match="at_least must be"):
+        between(one, one, at_least=-0.1)
+    with pytest.raises(TypeError, match="an Estimate is needed"):
+        between([0.5, 0.5], one)
+    rated = ldp.oracle("response", rates=["1/2", "3/4"], domain_size=2).estimate_state(
+        np.array([3, 1, 2, 2]), 8
+    )
+    with pytest.raises(ValueError, match="several rates"):
+        between(rated, rated)
