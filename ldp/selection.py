@@ -186,13 +186,21 @@ def choose(estimate: Estimate, query: Queries, rng: np.random.Generator, repeats
 
 
 def choose_all(
-    estimate: Estimate, queries: Sequence[Queries], rng: np.random.Generator, repeats: int = 50
+    estimate: Estimate,
+    queries: Sequence[Queries],
+    rng: np.random.Generator,
+    repeats: int = 50,
+    methods: Sequence[str] = NAMES,
 ) -> list[Ranking]:
     """`choose` for many queries from one simulation, in whose time the methods on the simulated estimates dominate.
 
     A query's ranking does not depend on which others are asked with it. There are three populations to simulate, if
-    some queries are for many sets or single values and others are not.
+    some queries are for many sets or single values and others are not. Of fewer ``methods`` only those are ranked, each
+    against the best of them.
     """
+    if not methods or not METHODS.keys() >= {*methods}:
+        raise ValueError(f"methods are {', '.join(methods) or 'none'}; there are {', '.join(METHODS)}")
+    places = [i for i, name in enumerate(NAMES) if name in methods]
     half = as_integer("repeats", repeats, 4, 1 << 20) // 2
     queries = [_as_sets(query) for query in queries]
     for query in queries:
@@ -214,8 +222,11 @@ def choose_all(
     rankings = []
     for i, query in enumerate(queries):
         errors, distances = np.stack([simulated[population, i] for population in _populations(query)], axis=1)
+        seen = _distances(query, vectors)
+        if len(places) < len(NAMES):
+            errors, distances, seen = errors[..., places], distances[..., places], seen[places]
         trust = FEW_SETS if _few(query) else 1.0
-        rankings.append(_rank(errors, distances, _distances(query, vectors), resamples, noises, trust))
+        rankings.append(_rank(errors, distances, seen, resamples, noises, trust, [NAMES[i] for i in places]))
     return rankings
 
 
@@ -287,17 +298,24 @@ def _distances(query: Queries, vectors: Vector) -> Vector:
 
 
 def _rank(
-    errors: Vector, distances: Vector, seen: Vector, resamples: Vector, noises: Indices, trust: float = 1.0
+    errors: Vector,
+    distances: Vector,
+    seen: Vector,
+    resamples: Vector,
+    noises: Indices,
+    trust: float = 1.0,
+    names: Sequence[str] = NAMES,
 ) -> Ranking:
     """The ranking.
 
     Args:
-        errors: (2, R, 11), of R collections of each population.
-        distances: (2, R, 11), the squared distances to Base in them.
-        seen: (11,), the distances in the real estimate.
+        errors: (2, R, m), of R collections of each population and m methods.
+        distances: (2, R, m), the squared distances to Base in them.
+        seen: (m,), the distances in the real estimate.
         resamples: (m, R), the weights of the collections in each resample.
         noises: (m,), the collection whose distance is the one that is seen, in each resample.
         trust: the largest confidence.
+        names: of the m methods.
     """
     means, usual = errors.mean(axis=1), distances.mean(axis=1)
     simulated = means.mean(axis=0)
@@ -317,7 +335,7 @@ def _rank(
     again = np.maximum(resamples @ corrected + weight * seen + noise[:, noises], least)
     order = np.argsort(scores, kind="stable")
     near = again[:, :, order[0]] <= NEAR * again.min(axis=2)
-    rows = tuple(Ranked(NAMES[i], float(scores[i]), float(std_errors[i]), float(simulated[i])) for i in order)
+    rows = tuple(Ranked(names[i], float(scores[i]), float(std_errors[i]), float(simulated[i])) for i in order)
     return Ranking(rows, trust * float(near.mean(axis=1).min()), weight)
 
 

@@ -23,10 +23,11 @@ def most_frequent(snapshot: Snapshot, methods: Sequence[str], top: int, width: i
 
     Args:
         snapshot: what to show.
-        methods: which methods beside Base.
+        methods: which methods beside Base, of those that the snapshot has.
         top: how many values.
         width: of the terminal; where the methods do not fit beside each other, they follow in further tables.
     """
+    methods = [method for method in methods if method in snapshot.bodies]
     base = snapshot.bodies["base"]
     vectors = (base.frequencies, *snapshot.interval())
     values = np.argsort(-base.frequencies, kind="stable")[:top]

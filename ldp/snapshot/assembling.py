@@ -263,6 +263,7 @@ def _snapshot(
             {int(partition): floor for partition, floor in head.get("floors", {}).items()},
             lines(head),
             rows_of(head),
+            None if (methods := head.get("methods")) is None else tuple(methods),
         ),
         complete=head["complete"],
         reports=head["reports"],

@@ -132,6 +132,7 @@ class Cut:
         floors: partition -> the line at which its windows begin, for those that were admitted to a stream of windows.
         lines: name of windows -> how far they are closed.
         rows: what the stream can have on a topic of rows; None where it has none.
+        methods: those that can have bodies on the topic of snapshots, of all time; None for all.
 
     Example:
         >>> Cut({1: 7, 0: 12}, {1: [(2, 5)], 0: []}).gaps
@@ -145,6 +146,7 @@ class Cut:
     floors: Mapping[int, int] = field(default_factory=dict)
     lines: Mapping[str, Line] = field(default_factory=dict)
     rows: Rows | None = None
+    methods: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "offsets", dict(sorted(self.offsets.items())))

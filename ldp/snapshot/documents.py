@@ -10,6 +10,8 @@ from ldp.snapshot.contents import Body, Line, Period, Recommended, Rows, Slots, 
 SCHEMA = 1
 INLINE = 8192
 CHUNK = 65536
+ENDS = ("low", "high")
+"""The vectors that Base has beside its frequencies."""
 _EPOCH = datetime.fromtimestamp(0, UTC)
 
 
@@ -89,6 +91,8 @@ def head_document(snapshot: Snapshot) -> dict[str, Any]:
     """Returns the head: number and cut, by what was counted, and of what."""
     rules = {str(partition): list(rules) for partition, rules in snapshot.cut.rules.items()}
     head = shared_document(snapshot) | {"rules": rules}
+    if snapshot.cut.methods is not None:
+        head |= {"methods": list(snapshot.cut.methods)}
     if snapshot.cut.floors or snapshot.cut.lines:
         floors = {str(partition): floor for partition, floor in snapshot.cut.floors.items()}
         head |= {

@@ -1,13 +1,15 @@
 """Writing a snapshot down: the object becomes messages."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import orjson
 
+from ldp.consistency import METHODS
 from ldp.snapshot.contents import ALL_TIME, Body, Period, Snapshot
-from ldp.snapshot.documents import CHUNK, INLINE, SCHEMA, body_document, head_document, vectors
+from ldp.snapshot.documents import CHUNK, ENDS, INLINE, SCHEMA, body_document, head_document, vectors
 
 JSON = "application/json"
 FLOAT64 = "application/vnd.ldp.float64"
@@ -110,39 +112,46 @@ def _whole(snapshot: Snapshot, parts: list[Message]) -> list[Message]:
     return [replace(part, snapshot=identity, parts=len(parts), window=window) for part in parts]
 
 
-def delete_window(snapshot: Snapshot, window: Period) -> list[Message]:
-    """Returns the tombstones of all messages of a window.
+def delete_window(
+    snapshot: Snapshot, window: Period, methods: Iterable[str] = tuple(METHODS)
+) -> list[Message]:
+    """Returns the tombstones of the messages that methods can have of a window, or of all time.
 
     Args:
-        snapshot: the one of all time that they go with, by the same methods.
+        snapshot: the one that they go with, of the same stream.
         window: which.
+        methods: whose; without a choice all, as whoever wrote the window may have published others than this one does.
 
     Example:
         >>> import ldp
         >>> from ldp.snapshot import Cut, take
         >>> stream = ldp.Stream("colours", ldp.GRR(epsilon="1", domain_size=3))
         >>> taken = take(stream, stream.oracle.estimate(np.array([5, 3, 2]), n=10), Cut({}, {}), 9, methods=["base"])
-        >>> [(part.key, part.body) for part in delete_window(taken, Period("1h", 7_200_000, 10_800_000))]
-        [('colours/1h/7200000/base', b'')]
+        >>> gone = delete_window(taken, Period("1h", 7_200_000, 10_800_000), ["norm", "norm-sub"])
+        >>> [(part.key, part.body) for part in gone]
+        [('colours/1h/7200000/norm', b''), ('colours/1h/7200000/norm-sub', b'')]
     """
-    stream, methods = snapshot.stream, snapshot.bodies
-    size = len(next(iter(methods.values())).frequencies)
+    size = len(next(iter(snapshot.bodies.values())).frequencies)
     chunks = -(-size // CHUNK) if size > INLINE else 0
-    keys = [f"{stream}/{window.name}/{window.start}/{method}" for method in methods]
+    keys = [f"{snapshot.stream}/{_place(window)}/{method}" for method in methods]
     longer = [
         f"{key}/{vector}/{i}"
         for key in keys
-        for vector in ("frequencies", *(("low", "high") if key.endswith("/base") else ()))
+        for vector in ("frequencies", *(ENDS if key.endswith("/base") else ()))
         for i in range(chunks)
     ]
     return [Message(key, JSON, b"", snapshot.identity or "") for key in (*keys, *longer)]
 
 
+def _place(window: Period) -> str:
+    """Returns what stands between the stream and the method in the keys of a window."""
+    return window.name if window.start is None else f"{window.name}/{window.start}"
+
+
 def _bodies(snapshot: Snapshot, inline: int, chunk: int) -> list[Message]:
     """Returns the messages of each method."""
     parts = []
-    window = snapshot.window
-    where = window.name if window.start is None else f"{window.name}/{window.start}"
+    where = _place(snapshot.window)
     for method, body in snapshot.bodies.items():
         _check_finite(snapshot, method, body)
         key, said = f"{snapshot.stream}/{where}/{method}", body_document(snapshot, method, inline, chunk)

@@ -498,6 +498,7 @@ class Worker(Member):
             deployment.retain,
             lambda: world.now + self.skew,
             RowTopic(stream.name, snapshots.ROWS, snapshots.PLACES),
+            methods=("base",),  # the other ten are not what is tried here, and take as long as it
         )
         self.stopping, self.raised = Stopping(world), list[Exception]()
         self.ended = Stopping(world, self._demand_let_go)

@@ -8,7 +8,6 @@ import re
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
@@ -16,7 +15,7 @@ from unittest.mock import patch
 import numpy as np
 
 import ldp
-from ldp import frames, snapshot
+from ldp import frames
 from tests.simulation.broker import BEGAN_MS, Reports
 from tests.simulation.deployment import Deployment, Worker
 from tests.simulation.directed import Script
@@ -28,7 +27,6 @@ from tests.simulation.world import Faults, World
 from worker.counting.ports import StateLost
 from worker.counting.rules import MAX_BATCH_BYTES, Configured, Terms
 from worker.counting.windows import Windowing
-from worker.publishing import publisher
 from worker.service import loop
 
 STREAMS = [ldp.Stream(name, ldp.GRR(epsilon="1", domain_size=3)) for name in ("one", "two")]
@@ -60,8 +58,6 @@ SHOWN = 60
 _YEAR_10000 = 253_402_300_800_000
 
 
-_MATHEMATICS = SimpleNamespace(**vars(snapshot) | {"take": partial(snapshot.take, methods=("base",))})
-"""The other ten methods are not what is tried here, and take as long as it."""
 _MOST_WORK = (4, 40, 40, 40)
 """The least is so little that what one poll brings is counted in slices."""
 
@@ -79,10 +75,7 @@ def history(seed: int, shown: int = SHOWN) -> dict[str, int]:
     random.seed(seed)  # the back-off's spread
     made = _Made(seed)
     try:
-        with (
-            patch.object(publisher, "snapshot", _MATHEMATICS),
-            patch.object(loop, "MOST_WORK", made.most_work),
-        ):
+        with patch.object(loop, "MOST_WORK", made.most_work):
             made.run()
     except Exception as error:
         raise Wrong(f"seed {seed}: {type(error).__name__}: {error}\n{made.world.told(shown)}") from error

@@ -105,6 +105,9 @@ class Windows:
             said = record.key.decode().removeprefix(f"{name}/").split("/")
             if len(said) != 3:
                 continue
+            if said[2] != "base":
+                assert record.value is None, "base alone is tried here"
+                continue
             window, start, _ = said[0], int(said[1]), said[2]
             live = self.live.setdefault(window, set())
             if record.value is None:

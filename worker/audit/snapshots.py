@@ -144,6 +144,7 @@ class Snapshots:
         self._finals: dict[str, int] = {}
         self._leaving: dict[str, int] = {}
         self._kept: list[tuple[int, str]] = []
+        self._left: dict[str, set[str]] = {}  # of -> what is there of snapshots before its newest
 
     def take(self, message: Message) -> None:
         """Takes the next message.
@@ -172,6 +173,8 @@ class Snapshots:
                 )
             if self.head is not None and new.sequence < self.head.sequence:
                 raise Difference(f"{what}: of snapshot {new.sequence}, published after {self.head.sequence}")
+            if whole is not None:
+                self._left.setdefault(of, set()).update(whole.live)
             whole = self._wholes[of] = new
         if key in whole.messages or key in whole.live:
             raise Difference(f"{what}: {message.key} is published twice in snapshot {whole.sequence}")
@@ -179,6 +182,7 @@ class Snapshots:
             raise Difference(f"{what}: the headers of {message.key} are not those of its other messages")
         whole.messages[key] = message.value
         whole.live.add(key)
+        self._left.get(of, set()).discard(key)
         if whole.headers.get("final") == b"true" and len(whole.live) == whole.parts:
             self._read(of, whole)
 
@@ -189,6 +193,7 @@ class Snapshots:
         if self.head is not None and head.sequence <= self.head.sequence:
             # the heads of before were deleted: another history begins, which says nothing of that one
             self._wholes, self._finals, self._leaving, self._kept = {}, {}, {}, []
+            self._left = {}
         elif self.head is not None:
             gone = expect_follows(head, self.head)
             self._leaving |= dict.fromkeys(gone, head.sequence)
@@ -197,7 +202,10 @@ class Snapshots:
     def _delete(self, of: str, key: str) -> None:
         if key == "head":
             self._wholes, self._finals, self._leaving, self._kept, self.head = {}, {}, {}, [], None
-        elif (whole := self._wholes.get(of)) is not None:
+            self._left = {}
+            return
+        self._left.get(of, set()).discard(key)
+        if (whole := self._wholes.get(of)) is not None:
             whole.live.discard(key)
             whole.messages.pop(key, None)
             if not whole.live:
@@ -239,6 +247,8 @@ class Snapshots:
                     raise Difference(
                         f"{_named(of)}: {len(whole.live)} of its {whole.parts} messages are there"
                     )
+                if (left := sorted(self._left.get(of, ()))) and whole.live != {"head"}:
+                    raise Difference(f"{_named(of)}: {left[0]} of a snapshot before it was not deleted")
                 if whole.said is None and whole.live != {"head"}:
                     self._read(of, whole)
         except (KeyError, ValueError, TypeError) as error:
@@ -298,6 +308,9 @@ def _said(of: str, whole: _Whole, base: Mapping[str, Any], document: Mapping[str
     ):
         raise Difference(f"the headers are of snapshot {whole.sequence}, the documents of {base['sequence']}")
     _expect_labels(whole.messages, document)
+    there = bodies.keys() - {"head"}
+    if (methods := bodies.get("head", {}).get("methods")) and {*methods} != there:
+        raise Difference(f"the head says methods {methods}, the bodies are of {sorted(there)}")
     listed = {key: _vectors(key, body, whole.messages) for key, body in bodies.items() if key != "head"}
     frequencies, reports = listed["base"]["frequencies"], int(base["reports"])
     if reports < 1:

@@ -78,7 +78,7 @@ def watch(
     from worker.kafka.snapshots import SnapshotReader
     from worker.observe import logs
 
-    methods = _known(methods)
+    methods = _known(methods, config.snapshots.methods)
     begin, wait = _begin(window, start), timeout if once else None
     printed = (methods or tuple(METHODS)) if as_json else None
     logs.silence()
@@ -107,7 +107,7 @@ def watch(
     return 1
 
 
-def _known(methods: tuple[str, ...]) -> tuple[str, ...]:
+def _known(methods: tuple[str, ...], published: Sequence[str]) -> tuple[str, ...]:
     """Returns the methods that are asked for, each once."""
     from ldp.consistency import METHODS
 
@@ -115,6 +115,10 @@ def _known(methods: tuple[str, ...]) -> tuple[str, ...]:
         if method not in METHODS:
             raise click.BadParameter(
                 f"{method!r} given; there are {', '.join(METHODS)}", param_hint="--method"
+            )
+        if method not in published:
+            raise click.BadParameter(
+                f"{method!r} given; snapshots.methods are {', '.join(published)}", param_hint="--method"
             )
     return tuple(dict.fromkeys(methods))
 

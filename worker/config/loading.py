@@ -15,7 +15,7 @@ from worker.config.environment import FILE_VARIABLE, override, traced
 from worker.config.faults import ConfigError, config_error, reason
 from worker.config.lines import line_of, line_of_error
 from worker.config.redaction import position, shown_path
-from worker.config.rows import refuse_absurd_rows, slots_of
+from worker.config.rows import refuse_absurd_rows, refuse_others, slots_of
 from worker.config.schema import DeadLetters, File, Http, Kafka, Redis, Rows, Snapshots, secret
 from worker.config.streams import Served, served_from
 
@@ -162,6 +162,7 @@ def _config(tree: Mapping[str, Any], folder: Path) -> Config:
         others = [served.topic for served in streams] + [t for k, t in outputs.items() if k != key]
         if topic in others:
             raise ConfigError(f"{key}: {topic!r} given; it must be a topic that nothing else uses")
+    refuse_others(file.rows, file.snapshots.methods)
     for served in streams:
         refuse_absurd_rows(file.rows, served)
     return Config(

@@ -1,5 +1,6 @@
 """Rows: what is wanted on the topic of rows, and what it costs; the absurd is refused with its numbers."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ldp.snapshot import Slots, slots
@@ -52,6 +53,19 @@ def row_cost(places: Slots, served: Served) -> RowCost:
     return RowCost(
         window, snapshot, None if windows.kept is None else window * (1 + windows.open + windows.kept)
     )
+
+
+def refuse_others(table: Rows, published: Sequence[str]) -> None:
+    """Sees that rows are of methods that snapshots have.
+
+    Raises:
+        ConfigError: one is of another method.
+    """
+    others = [method for method in table.methods if method not in published]
+    if table.topic is not None and others:
+        raise ConfigError(
+            f"rows.methods: {', '.join(others)} given; allowed are those of snapshots.methods, {', '.join(published)}"
+        )
 
 
 def refuse_absurd_rows(table: Rows, served: Served) -> None:

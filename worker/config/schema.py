@@ -308,6 +308,11 @@ class Http(Table):
     port: Annotated[StrictInt, _must(lambda port: 0 <= port <= 65535, "allowed is 0 to 65535")] = 9464
 
 
+def _are_methods(names: list[str]) -> bool:
+    """Returns whether names are those of methods, at least one and each once."""
+    return bool(names) and len({*names}) == len(names) and METHODS.keys() >= {*names}
+
+
 class Snapshots(Table):
     """``[snapshots]``: the output topic, and how often a stream publishes to it."""
 
@@ -316,6 +321,14 @@ class Snapshots(Table):
     level: Annotated[
         StrictFloat, _must(lambda level: 0 < level < 1, "it must be greater than 0 and less than 1")
     ] = 0.95
+    methods: Annotated[
+        list[str],
+        _must(
+            lambda names: _are_methods(names) and "base" in names,
+            f"allowed is a list with base and any others, each once, of {', '.join(METHODS)}",
+        ),
+        AfterValidator(lambda names: [name for name in METHODS if name in names]),
+    ] = list(METHODS)
     fewest_new: Annotated[StrictInt, _must(lambda n: n >= 0, "allowed is 0 or a larger whole number")] = 0
     recommend_every_seconds: Annotated[
         StrictFloat,
@@ -333,7 +346,7 @@ class Rows(Table):
     methods: Annotated[
         list[str],
         _must(
-            lambda names: names and len({*names}) == len(names) and METHODS.keys() >= {*names},
+            _are_methods,
             f"allowed is a list with one or more, each once, of {', '.join(METHODS)}",
         ),
     ] = ["base", "norm-sub"]

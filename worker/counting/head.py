@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ldp.consistency import METHODS
 from ldp.snapshot import SCHEMA, Cut, Line, Rows, Snapshot, lines, rows_of
 from worker.counting import rules, windows
 from worker.counting.lineage import IDENTITY, identity
@@ -29,6 +30,7 @@ class Head:
         floors: partition -> the line at which its windows begin; those that a stream of windows has admitted.
         lines: name of windows -> how far they are closed.
         rows: what the stream can have on a topic of rows; None where it has none.
+        methods: those that can have bodies on the topic: all, where the head's document does not say it.
 
     Example:
         >>> head = Head.parse({"sequence": 3, "offsets": {"0": 7}, "reports": 5, "gaps": {}, "fingerprint": "8e9f39d0"})
@@ -48,6 +50,7 @@ class Head:
     floors: Mapping[int, int] = field(default_factory=dict)
     lines: Mapping[str, Line] = field(default_factory=dict)
     rows: Rows | None = None
+    methods: tuple[str, ...] = ()
 
     @classmethod
     def parse(cls, body: Mapping[str, Any]) -> "Head":
@@ -69,6 +72,7 @@ class Head:
             {int(partition): floor for partition, floor in body.get("floors", {}).items()},
             lines(body),
             rows_of(body),
+            tuple(body.get("methods", METHODS)),
         )
 
     @classmethod
@@ -86,6 +90,7 @@ class Head:
             cut.floors,
             cut.lines,
             cut.rows,
+            cut.methods or tuple(METHODS),
         )
 
     def behind(self, cut: Cut) -> bool:

@@ -14,6 +14,7 @@ from uuid import uuid4
 
 import ldp
 from ldp import snapshot
+from ldp.consistency import METHODS
 from ldp.query import Query
 from ldp.snapshot import Cut, Line, Message, Period, Row, Snapshot
 from worker.counting.head import Head, foreign, named
@@ -55,6 +56,7 @@ class Publisher:
         retain: for how long after the newest line the messages of a window stay, in milliseconds; None for ever.
         clock: seconds.
         rows: the topic of rows; None for none.
+        methods: those whose bodies a snapshot has, Base among them.
     """
 
     def __init__(
@@ -74,6 +76,7 @@ class Publisher:
         retain: int | None = None,
         clock: Callable[[], float] = time.monotonic,
         rows: RowTopic | None = None,
+        methods: Sequence[str] = tuple(METHODS),
     ) -> None:
         self._stream, self._queries, self._level = stream, queries, level
         self._cuts, self._outbox = cuts, outbox
@@ -84,7 +87,8 @@ class Publisher:
         self._head: Head | None = None
         self._taken_over: float | None = None
         self._warned: Sequence[int] = ()
-        self._methods: Mapping[str, str] = {}
+        self._recommended: Mapping[str, str] = {}
+        self._methods = tuple(methods)
         self._idle_after, self._retain, self._clock = idle_after, retain, clock
         self._moved: dict[int, tuple[int | None, float]] = {}
         self._written: dict[Period, Written] = {}
@@ -208,7 +212,9 @@ class Publisher:
         changed = reports != head.reports or cut.gaps != head.gaps
         if changed and abs(reports - head.reports) < self._fewest_new:
             return admits
-        if self._recommender.methods != self._methods or not self._rows.is_said(head):
+        if self._recommender.methods != self._recommended or not self._rows.is_said(head):
+            return True
+        if {*head.methods} != {*self._methods}:
             return True
         said = head.offsets, head.gaps, head.uncounted, head.rules, head.floors, _closed(head.lines)
         return (cut.offsets, cut.gaps, cut.uncounted, cut.rules, cut.floors, _closed(cut.lines)) != said
@@ -244,7 +250,12 @@ class Publisher:
         assert self._head is not None
         stream, sequence, unique = self._stream, self._head.sequence + 1, uuid4().hex
         if reports < max(1, self._fewest_new):  # so early that only partitions are admitted
-            cut = replace(cut, lines=self._head.lines, rows=self._rows.carried(self._head))
+            cut = replace(
+                cut,
+                lines=self._head.lines,
+                rows=self._rows.carried(self._head),
+                methods=_said(self._head.methods),
+            )
             taken = snapshot.announce(stream, cut, sequence, named(lineage), unique)
             self._send(lineage, taken, snapshot.encode(taken))
             return
@@ -255,21 +266,27 @@ class Publisher:
         take = partial(
             snapshot.take,
             stream,
-            cut=replace(cut, lines=after, rows=plan.rows),
+            cut=replace(cut, lines=after, rows=plan.rows, methods=_said(self._methods)),
             sequence=sequence,
             queries=self._queries,
             level=self._level,
+            methods=self._methods,
             lineage=named(lineage),
             identity=unique,
         )
         # Step 5.
         estimate = self._estimate(stored.total(stream))
         taken = take(estimate=estimate, recommended=self._recommender.latest)
-        messages, rows = snapshot.encode(taken), [*plan.of(taken), *plan.stale]
+        # the head lists whose bodies there may be: those that are not written any more go, also of the open windows
+        former = [method for method in self._head.methods if method not in self._methods]
+        messages = [*snapshot.encode(taken), *snapshot.delete_window(taken, taken.window, former)]
+        rows = [*plan.of(taken), *plan.stale]
         for one in due:
             part = self._estimate(stored.total(stream, one.period.start, one.period.end))
             whole = one.complete and not cut.uncounted
             of_window = take(estimate=part, window=one.period, complete=whole)
+            # tombstones first: whoever lists windows by their messages forgets one at a tombstone
+            messages += snapshot.delete_window(taken, one.period, former)
             messages += snapshot.encode_window(of_window)
             rows += plan.of(of_window)
         for period in gone:
@@ -277,7 +294,7 @@ class Publisher:
             rows += plan.deleted(period)
         if self._send(lineage, taken, messages, rows):
             self._written |= {one.period: _written(stored, one) for one in due}
-            self._methods = {name: found.method for name, found in taken.recommended.items()}
+            self._recommended = {name: found.method for name, found in taken.recommended.items()}
             self._events.published(taken, ldp.query.sum_deviation(estimate))
             self._recommender.offer(sequence, estimate)
 
@@ -331,6 +348,11 @@ def _written(stored: StoredCut, due: Due) -> Written:
     assert due.period.start is not None
     assert due.period.end is not None
     return stored.written(due.period.start, due.period.end), due.complete and not stored.uncounted
+
+
+def _said(methods: tuple[str, ...]) -> tuple[str, ...] | None:
+    """Returns what a head says of methods: those there can be, unless that is all."""
+    return methods if len(methods) < len(METHODS) else None
 
 
 def _closed(listed: Mapping[str, Line]) -> dict[str, int]:

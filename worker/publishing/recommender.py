@@ -13,6 +13,7 @@ from functools import partial
 import numpy as np
 
 import ldp
+from ldp.consistency import METHODS
 from ldp.query import Query
 from ldp.selection import choose_all
 from ldp.snapshot import Recommended
@@ -43,6 +44,7 @@ class Recommender:
         events: told of failures.
         clock: monotonic seconds.
         start: what runs work beside the caller.
+        methods: those that may be recommended: a method that is not published helps nobody.
     """
 
     def __init__(
@@ -53,10 +55,11 @@ class Recommender:
         events: Events,
         clock: Callable[[], float] = time.monotonic,
         start: Callable[[Callable[[], None]], None] = in_background,
+        methods: Sequence[str] = tuple(METHODS),
     ) -> None:
         self._every, self._events = every, events
         self._clock, self._start = clock, start
-        self._queries = queries
+        self._queries, self._among = queries, tuple(methods)
         self._repeats = min(REPEATS, LARGEST // stream.oracle.domain_size)
         self._due, self._busy, self._reports = -math.inf, False, 0
         self._latest: Mapping[str, Recommended] = {}
@@ -90,7 +93,7 @@ class Recommender:
         began = self._clock()
         try:
             rng = np.random.default_rng(sequence)
-            rankings = choose_all(estimate, self._queries, rng, self._repeats)
+            rankings = choose_all(estimate, self._queries, rng, self._repeats, self._among)
             self._latest = {
                 query.name: Recommended(ranking.best, sequence)
                 for query, ranking in zip(self._queries, rankings, strict=True)

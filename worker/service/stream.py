@@ -184,11 +184,18 @@ class StreamWorker:
             lambda: ownership.epoch(0) if self.progress.partitions else None,
             snapshots.level,
             snapshots.fewest_new,
-            Recommender(stream, self._served.queries, snapshots.recommend_every_seconds, self._events),
+            Recommender(
+                stream,
+                self._served.queries,
+                snapshots.recommend_every_seconds,
+                self._events,
+                methods=snapshots.methods,
+            ),
             self._events,
             self._served.idle_after,
             self._served.retain,
             rows=RowTopic(stream.name, self._config.rows.topic, self._config.slots(self._served)),
+            methods=snapshots.methods,
         )
 
     def _loop(self, log: KafkaLog, ownership: Ownership, commits: Commits) -> Loop:

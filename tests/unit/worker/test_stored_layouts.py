@@ -11,6 +11,7 @@ import pytest
 
 import ldp
 from ldp import frames
+from ldp.consistency import METHODS
 from worker.audit.comparison import judge
 from worker.audit.records import Records
 from worker.counting import layout, rules
@@ -403,6 +404,7 @@ def test_a_head_of_before_rules_and_lineages_is_read():
         offsets={0: 10},
         reports=14,
         lineage={"fingerprint": "8e9f39d0"},
+        methods=tuple(METHODS),
     )
     assert Head.parse(head("head-before-rules")).foreign(OURS) == []
 
@@ -418,6 +420,7 @@ def test_a_head_of_today_is_read():
         uncounted=(1,),
         rules={0: rules},
         lineage={"fingerprint": "8e9f39d0", "group": GROUP, "topic_id": TOPIC_ID},
+        methods=tuple(METHODS),
     )
     assert read.foreign(OURS) == []
     assert dataclasses.replace(read, lineage={"group": "x"}).foreign(OURS) == [

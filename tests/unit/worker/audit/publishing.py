@@ -75,7 +75,7 @@ class World:
         self.rows_there = {}
         self.publisher = self.publisher_of(retain)
 
-    def publisher_of(self, retain, rows=None):
+    def publisher_of(self, retain, rows=None, **choices):
         silence = cast(Events, Silence())
         return Publisher(
             self.stream,
@@ -91,6 +91,7 @@ class World:
             silence,
             retain=retain,
             rows=rows,
+            **choices,
         )
 
     # what a publisher reads, and where it publishes

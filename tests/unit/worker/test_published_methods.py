@@ -1,0 +1,171 @@
+"""`snapshots.methods`: what is published of fewer methods, and that nothing stays of those that were before."""
+
+import json
+import random
+
+import numpy as np
+import pytest
+
+import ldp
+from ldp import selection, snapshot
+from ldp.consistency import METHODS
+from ldp.query import SetQuery, TopQuery
+from ldp.snapshot import encoding
+from tests.unit.worker.audit.publishing import World
+from tests.unit.worker.audit.test_windows import HOPS, PLAIN, START, TENS
+from worker.config import ConfigError, parse
+from worker.counting.head import Head
+
+RETAIN = 40_000
+CHOICES = [("base",), ("base", "norm-sub"), ("base", "norm", "power-ns"), tuple(METHODS)]
+STREAM = '[[streams]]\nname = "s"\ntopic = "t"\nprotocol = "grr"\nepsilon = "1"\ndomain_size = 4\n'
+
+
+def there(world):
+    """The keys that are on the topic now, by what they are of: window and start -> methods with all their messages."""
+    newest = {each.key: each.value for each in world.topic}
+    found = {}
+    for key in (
+        key for key, value in newest.items() if value and key.count("/") > 1 and "/domain/" not in key
+    ):
+        _, *which = key.split("/")
+        where = which[:1] if which[0] == "all" else which[:2]
+        method, *_ = which[len(where) :]
+        found.setdefault("/".join(where), set()).add(method)
+    return found
+
+
+def received(world):
+    return {each.key: (each.headers, each.value) for each in world.topic if each.value}
+
+
+@pytest.mark.parametrize(("seed", "chunked"), [(0, False), (2, True), (3, True)])
+def test_only_what_the_last_publisher_wrote_is_there(seed, chunked, monkeypatch):
+    """Publishers with other methods take turns, while windows open, become final and are deleted."""
+    if chunked:
+        for name, value in (("INLINE", 2), ("CHUNK", 2)):
+            monkeypatch.setattr(encoding, name, value)
+        monkeypatch.setattr(encoding.encode, "__defaults__", (2, 2))
+        monkeypatch.setattr(encoding.encode_window, "__defaults__", (2, 2))
+    rng, world = random.Random(seed), World(seed, (TENS, HOPS)[seed % 2], retain=RETAIN, queries=True)
+    written, gone, fewer = {}, 0, 0
+    for end in range(15, 121, 15):
+        for each in world.partitions:
+            each.counting.to(START + min(120, end + rng.randrange(5)), droppings=False)
+        methods = rng.choice(CHOICES)
+        world.publisher = world.publisher_of(RETAIN, methods=methods)
+        at, before = len(world.topic), there(world)
+        world.tick(rng.choice([1, 2]))
+        for each in world.topic[at:]:
+            if each.value and each.key.count("/") > 1 and each.key.split("/")[-1] == "base":
+                where = each.key[len("s/") : -len("/base")]
+                fewer += len(written.get(where, ())) > len(methods)
+                written[where] = set(methods)
+        after = there(world)
+        assert after == {where: written[where] for where in after}
+        assert after["all"] == set(methods)
+        assert set(snapshot.assemble("s", received(world)).bodies) == set(methods)
+        for period in snapshot.windows("s", received(world)):
+            whole = snapshot.assemble_window("s", received(world), period.name, period.start)
+            assert set(whole.bodies) == written[f"{period.name}/{period.start}"]
+        gone += len(before.keys() - after.keys())
+    assert gone
+    assert fewer
+    assert world.audit().difference is None
+    assert world.audit(topic=world.compacted()).difference is None
+
+
+def test_other_methods_are_published_once_though_no_report_comes():
+    world = World(3, PLAIN).run(to=60)
+    number = world.open().sequence
+    for methods in (("base",), ("base", "norm"), tuple(METHODS)):
+        world.publisher = world.publisher_of(None, methods=methods)
+        world.tick(3)
+        assert (world.open().sequence, world.open().methods) == (number := number + 1, methods)
+
+
+def test_after_a_head_that_says_nothing_as_those_of_earlier_versions_no_method_stays():
+    world = World(3, PLAIN).run(to=60)
+    assert "methods" not in world.head()
+    assert world.open().methods == tuple(METHODS)
+    world.publisher = world.publisher_of(None, methods=("base",))
+    world.tick()
+    assert there(world) == {"all": {"base"}}
+
+
+def test_what_is_left_of_a_method_and_a_head_that_says_others_are_found():
+    world = World(3, PLAIN).run(to=60)
+    at = len(world.topic)
+    world.publisher = world.publisher_of(None, methods=("base", "norm"))
+    world.tick()
+    assert world.audit().difference is None
+    kept = [each for each in world.topic[at:] if each.value or not each.key.endswith("/power")]
+    assert "all/power of a snapshot before it" in world.audit(
+        topic=[*world.topic[:at], *kept]
+    ).difference.replace("power of", "all/power of")
+    (head,) = [each for each in world.topic[at:] if each.key == "s/head"]
+    said = json.loads(head.value)
+    head.value = json.dumps(said | {"methods": ["base", "norm-sub"]}).encode()
+    assert "the head says methods" in world.audit().difference
+
+
+@pytest.mark.parametrize("methods", [None, ("base", "norm")])
+def test_the_head_of_an_object_is_that_of_its_document(methods):
+    stream = ldp.Stream("s", ldp.GRR("1", 3))
+    alone = snapshot.announce(stream, snapshot.Cut({}, {}, methods=methods), 1, {}, None)
+    said = snapshot.head_document(alone)
+    assert said.get("methods") == (None if methods is None else list(methods))
+    assert Head.parse(said) == Head.of(alone)
+    assert Head.of(alone).methods == (methods or tuple(METHODS))
+
+
+def test_only_what_is_published_is_recommended():
+    stream = ldp.Stream("s", ldp.GRR("1", 30))
+    rng = np.random.default_rng(4)
+    population = np.arange(30) ** 2
+    estimate = stream.oracle.estimate(stream.oracle.simulate(population, rng), int(population.sum()))
+    queries = [SetQuery("low", list(range(15))), TopQuery("most", 3), selection.Values()]
+    every = selection.choose_all(estimate, queries, np.random.default_rng(1))
+    some = selection.choose_all(
+        estimate, queries, np.random.default_rng(1), methods=("norm", "base", "power")
+    )
+    alone = selection.choose_all(estimate, queries, np.random.default_rng(1), methods=["base"])
+    for ranking, few, one in zip(every, some, alone, strict=True):
+        assert {row.method for row in few.rows} == {"base", "norm", "power"}
+        assert {row.method: row.simulated for row in few.rows}.items() <= {
+            row.method: row.simulated for row in ranking.rows
+        }.items()
+        assert ([row.method for row in one.rows], one.confidence >= 0.8) == (["base"], True)
+    with pytest.raises(ValueError, match="methods are none"):
+        selection.choose_all(estimate, queries, rng, methods=())
+
+
+def test_what_is_configured_stands_in_the_papers_order():
+    assert parse(STREAM).snapshots.methods == list(METHODS)
+    assert parse('[snapshots]\nmethods = ["norm-sub", "base"]\n' + STREAM).snapshots.methods == [
+        "base",
+        "norm-sub",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ('[snapshots]\nmethods = ["norm-sub"]\n', "snapshots.methods: "),
+        ("[snapshots]\nmethods = []\n", "allowed is a list with base and any others"),
+        ('[snapshots]\nmethods = ["base", "base"]\n', "each once"),
+        ('[snapshots]\nmethods = ["base", "median"]\n', "snapshots.methods: "),
+        (
+            '[snapshots]\nmethods = ["base"]\n[rows]\ntopic = "r"\n',
+            "rows.methods: norm-sub given; allowed are those of snapshots.methods, base",
+        ),
+    ],
+)
+def test_what_is_not_allowed_is_said(given, said):
+    with pytest.raises(ConfigError, match=said):
+        parse(given + STREAM)
+
+
+def test_rows_may_name_what_is_published():
+    parse('[snapshots]\nmethods = ["base", "norm"]\n[rows]\ntopic = "r"\nmethods = ["norm"]\n' + STREAM)
+    parse('[snapshots]\nmethods = ["base"]\n' + STREAM)
