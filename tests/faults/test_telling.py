@@ -8,9 +8,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any, cast
 
+import numpy as np
 import pytest
 
-from ldp.snapshot import Cut, Snapshot
+from ldp import frames
+from ldp.snapshot import Cut, Period, Snapshot
 from tests.faults.memory import Process
 from tests.faults.still import Still, alone, count_all, during, turn
 from worker.counting.columns import Batch, Columns
@@ -58,6 +60,8 @@ def plain(fact: Any) -> Any:
             return fact.offset, fact.terms.most_reports
         case Older():
             return "older"
+        case Period():
+            return fact.name
     return fact
 
 
@@ -223,6 +227,24 @@ def misplaced() -> Iterator[list[Said]]:
         yield [said for said in told.new() if said[0] == "lines"]
 
 
+def changed() -> Iterator[list[Said]]:
+    """Of a second all have value 1, of the next one, too, of the one after it all have value 0."""
+    world = Still()
+    world.configured = (Configured(1, Terms(400, ones=True, windowing=Windowing(("all", "1s"), 0, 0))),)
+    process, told = worker(world)
+    turn(process)
+    process.publisher.tick()
+    process.ownership.compare()
+    for second, value in enumerate((1, 1, 0, 0)):
+        report = np.full(400, value, world.stream.oracle.report_dtype)
+        world.produce(0, frames.encode(world.stream, report), [value] * 400)
+        world.logs[0][-1].timestamp = 1000 * second
+        while process.ownership.stored() != {0: second + 1}:
+            turn(process)
+        process.publisher.tick()
+        yield [said for said in told.new() if said[0] == "compared"]
+
+
 def behind() -> Iterator[list[Said]]:
     world = Still()
     world.send()
@@ -297,6 +319,12 @@ SCENES: dict[Callable[[], Iterator[list[Said]]], list[list[Said]]] = {
         [("misplaced", {"1m": 2, "6h": 1}, 1, 0)],
         [("lines", {"1s": 3_605_000}, 3_605_000)],
         [("lines", {"1s": 3_605_000}, 3_605_000)],
+    ],
+    changed: [
+        [],
+        [],
+        [("compared", "1s", 0, [])],
+        [("compared", "1s", 2, [])],
     ],
     behind: [
         [("publishing", True), ("behind", 1, {0: 5})],

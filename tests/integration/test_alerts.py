@@ -349,6 +349,27 @@ def the_client_library_decodes_and_counts_are_lost(stage: Stage) -> Iterator[Non
     watch.resolved("LdpStreamStopped", **of)
 
 
+@provokes("LdpValueChanged")
+def a_population_moves(stage: Stage) -> Iterator[None]:
+    """Everybody has one value in a window, and another one in the next two."""
+    windows = {"windows": ["10s"], "grace": "0s", "out_of_order": "0s"}
+    world = stage.stream("moving", partitions=1, reports=EVENT_TIME, **windows)
+    stage.launch(world)
+    begin = int(time.time()) // 10 * 10_000 - 60_000
+
+    def window(number: int, value: int) -> None:
+        reports = world.stream.oracle.perturb(np.full(2000, value), rng=np.random.default_rng(number))
+        world.put(frames.encode(world.stream, reports), timestamp=begin + 10_000 * number)
+
+    window(0, 1)
+    yield
+    for number in (1, 2):  # each closes the one before
+        window(number, 2)
+    stage.watch.fired("LdpValueChanged", stream=world.name, window="10s")
+    window(3, 2)
+    stage.watch.resolved("LdpValueChanged", stream=world.name, window="10s")
+
+
 @provokes("LdpStartingAgain")
 def a_topic_takes_no_letter(stage: Stage) -> Iterator[None]:
     world = stage.stream("letter", partitions=1, dead_letters={"max.message.bytes": "500"})

@@ -329,6 +329,13 @@ class Snapshots(Table):
         ),
         AfterValidator(lambda names: [name for name in METHODS if name in names]),
     ] = list(METHODS)
+    changed_level: Annotated[
+        StrictFloat,
+        _must(lambda level: 0 <= level < 1, "allowed are 0, never, and what is greater and less than 1"),
+    ] = 0.01
+    changed_at_least: Annotated[
+        StrictFloat, _must(lambda least: 0 <= least < 1, "it must be at least 0 and less than 1")
+    ] = 0.0
     fewest_new: Annotated[StrictInt, _must(lambda n: n >= 0, "allowed is 0 or a larger whole number")] = 0
     recommend_every_seconds: Annotated[
         StrictFloat,

@@ -12,7 +12,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from ldp.snapshot import Cut, Message, Row, Snapshot
+from ldp.snapshot import Cut, Message, Period, Row, Snapshot
 from worker.counting.columns import Batch
 from worker.counting.head import Head
 from worker.counting.lateness import Late
@@ -337,6 +337,9 @@ class Events(Protocol):
 
     def lines(self, closed: Mapping[str, int], watermark: int) -> None:
         """How far the windows of each name are closed in the newest head; and the highest timestamp that is counted."""
+
+    def compared(self, window: Period, values: int, queries: Sequence[str]) -> None:
+        """In a final window so many values' frequencies changed since the one before, and those of these sets."""
 
     def checked(self, seconds: float | None) -> None:
         """The newest snapshot covers all that is counted; publishing took so long, where there was something new."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
-from ldp.snapshot import Cut, Snapshot
+from ldp.snapshot import Cut, Period, Snapshot
 from worker.counting.head import Head
 from worker.counting.partition import PartitionState
 from worker.counting.ports import Answer, Unavailable
@@ -243,10 +243,20 @@ class StreamEvents:
         for window in self._windows - closed.keys():
             metrics.window_closed.remove(name, window)
             metrics.window_delay.remove(name, window)
+            metrics.changed_values.remove(name, window)
+            metrics.changed_queries.remove(name, window)
         self._windows = {*closed}
         for window, line in closed.items():
             metrics.window_closed.labels(name, window).set(line / 1000)
             metrics.window_delay.labels(name, window).set(max(0, watermark - line) / 1000)
+
+    def compared(self, window: Period, values: int, queries: Sequence[str]) -> None:
+        """Shows how many values and sets changed, and says which sets."""
+        self._metrics.changed_values.labels(self._stream, window.name).set(values)
+        self._metrics.changed_queries.labels(self._stream, window.name).set(len(queries))
+        self._logger.info(
+            "window.compared", window=window.name, start=window.start, values=values, queries=list(queries)
+        )
 
     def checked(self, seconds: float | None) -> None:
         """Shows when, and how long publishing took."""

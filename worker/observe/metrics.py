@@ -147,6 +147,14 @@ class Metrics:
             "How far that is behind the highest timestamp that is counted.",
             ("stream", "window"),
         )
+        self.changed_values = gauge(
+            "window_changed_values",
+            "Values whose frequency changed in the newest final window, as compared with the one before.",
+            ("stream", "window"),
+        )
+        self.changed_queries = gauge(
+            "window_changed_queries", "Sets whose frequency did.", ("stream", "window")
+        )
         self.query = gauge(
             "snapshot_query_frequency",
             "A configured query's answer, by method.",

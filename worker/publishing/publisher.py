@@ -21,6 +21,7 @@ from worker.counting.head import Head, foreign, named
 from worker.counting.partition import Cell
 from worker.counting.ports import Cuts, Events, Outbox, StateLost, Unavailable
 from worker.publishing import cuts, lines
+from worker.publishing.comparing import Comparer
 from worker.publishing.cuts import StoredCut
 from worker.publishing.lines import Due, Lines
 from worker.publishing.recommender import Recommender
@@ -57,6 +58,7 @@ class Publisher:
         clock: seconds.
         rows: the topic of rows; None for none.
         methods: those whose bodies a snapshot has, Base among them.
+        comparer: what finds what changed from window to window; None for nobody.
     """
 
     def __init__(
@@ -77,6 +79,7 @@ class Publisher:
         clock: Callable[[], float] = time.monotonic,
         rows: RowTopic | None = None,
         methods: Sequence[str] = tuple(METHODS),
+        comparer: Comparer | None = None,
     ) -> None:
         self._stream, self._queries, self._level = stream, queries, level
         self._cuts, self._outbox = cuts, outbox
@@ -84,6 +87,7 @@ class Publisher:
         self._partitions, self._uncounted, self._epoch = partitions, uncounted, epoch
         self._events = events
         self._rows = RowTopic(stream.name) if rows is None else rows
+        self._comparer = Comparer() if comparer is None else comparer
         self._head: Head | None = None
         self._taken_over: float | None = None
         self._warned: Sequence[int] = ()
@@ -281,6 +285,7 @@ class Publisher:
         former = [method for method in self._head.methods if method not in self._methods]
         messages = [*snapshot.encode(taken), *snapshot.delete_window(taken, taken.window, former)]
         rows = [*plan.of(taken), *plan.stale]
+        finals = list[tuple[Period, ldp.Estimate]]()
         for one in due:
             part = self._estimate(stored.total(stream, one.period.start, one.period.end))
             whole = one.complete and not cut.uncounted
@@ -289,6 +294,7 @@ class Publisher:
             messages += snapshot.delete_window(taken, one.period, former)
             messages += snapshot.encode_window(of_window)
             rows += plan.of(of_window)
+            finals += [(one.period, part)] if one.period.final and whole else []
         for period in gone:
             messages += snapshot.delete_window(taken, period)
             rows += plan.deleted(period)
@@ -297,6 +303,7 @@ class Publisher:
             self._recommended = {name: found.method for name, found in taken.recommended.items()}
             self._events.published(taken, ldp.query.sum_deviation(estimate))
             self._recommender.offer(sequence, estimate)
+            self._comparer.compare(finals, self._events.compared)
 
     def _there(self) -> Sequence[bytes]:
         """Returns the keys of the rows that there are."""

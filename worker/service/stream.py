@@ -22,6 +22,7 @@ from worker.kafka.snapshot_topic import SnapshotTopic
 from worker.observe.events import StreamEvents
 from worker.observe.metrics import Metrics
 from worker.observe.progress import Progress, Step
+from worker.publishing.comparing import Comparer
 from worker.publishing.publisher import Publisher
 from worker.publishing.recommender import Recommender
 from worker.publishing.rows import RowTopic
@@ -196,6 +197,7 @@ class StreamWorker:
             self._served.retain,
             rows=RowTopic(stream.name, self._config.rows.topic, self._config.slots(self._served)),
             methods=snapshots.methods,
+            comparer=Comparer(self._served.queries, snapshots.changed_level, snapshots.changed_at_least),
         )
 
     def _loop(self, log: KafkaLog, ownership: Ownership, commits: Commits) -> Loop:

@@ -14,6 +14,7 @@ from worker.counting.held import Flush
 from worker.counting.lineage import LAYOUT
 from worker.counting.ownership import Ownership
 from worker.counting.ports import Answer, Events, Unavailable
+from worker.publishing.comparing import Comparer
 from worker.publishing.publisher import Publisher
 from worker.publishing.recommender import Recommender
 
@@ -71,6 +72,7 @@ class Process(Member):
             idle_after=2.0,
             retain=8000,
             clock=lambda: world.clock,
+            comparer=Comparer(level=0.01),
         )
         world.members[number] = self
         self.flushes, self.written = list[Flush](), list[tuple[Flush, Answer]]()

@@ -8,7 +8,7 @@ import structlog
 
 import ldp
 from ldp.query import SetQuery
-from ldp.snapshot import Cut, take
+from ldp.snapshot import Cut, Period, take
 from worker.counting.head import Head
 from worker.counting.partition import Cell, PartitionState
 from worker.counting.ports import Answer, Events, Unavailable
@@ -153,6 +153,14 @@ CASES = {
             ("window_delay_seconds", "window", "24h"): 5400.5,
         },
     ),
+    "compared": (
+        (Period("1h", 3_600_000, 7_200_000, True), 3, ["warm"]),
+        ("info", "window.compared", {"window": "1h", "start": 3_600_000, "values": 3, "queries": ["warm"]}),
+        {
+            ("window_changed_values", "window", "1h"): 3,
+            ("window_changed_queries", "window", "1h"): 1,
+        },
+    ),
     "checked": ((0.5,), None, {("snapshot_seconds_sum",): 0.5, ("snapshot_seconds_count",): 1}),
     "publish_failed": (
         (NO,),
@@ -265,6 +273,7 @@ def test_an_attempt_without_an_answer_is_timed_and_not_counted():
 def test_windows_that_are_no_more_are_not_shown():
     listening = Listening()
     listening.events.lines({"1h": 0, "24h": 0}, 1000)
+    listening.events.compared(Period("24h", 0, 86_400_000, True), 3, [])
     listening.events.lines({"1h": 5000}, 4000)
     shown = {key: value for key, value in listening.samples().items() if key[0].startswith("window_")}
     assert shown == {

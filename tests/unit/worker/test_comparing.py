@@ -1,0 +1,66 @@
+"""Which windows are compared with which, and what is told of it."""
+
+import numpy as np
+import pytest
+
+import ldp
+from ldp.query import SetQuery, TopQuery
+from ldp.snapshot import Period
+from worker.publishing.comparing import Comparer
+
+GRR = ldp.GRR("2", domain_size=4)
+ONE, OTHER = GRR.estimate([700, 100, 100, 100], 1000), GRR.estimate([100, 100, 100, 700], 1000)
+QUERIES = [SetQuery("ends", (0, 3)), TopQuery("most", 2), SetQuery("last", (3,))]
+
+
+def told(*finals, level=0.01, at_least=0.0, alone=True):
+    """What is told of windows: each by itself, or all at once."""
+    comparer, said = Comparer(QUERIES, level, at_least), []
+    listed = [
+        (Period(name, start, start + length, True), estimate) for name, start, length, estimate in finals
+    ]
+    for part in [[one] for one in listed] if alone else [listed]:
+        comparer.compare(part, lambda window, values, queries: said.append((window.start, values, queries)))
+    return said
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_a_window_is_compared_with_the_one_before(alone):
+    windows = [("1h", 0, 10, ONE), ("1h", 10, 10, ONE), ("1h", 20, 10, OTHER)]
+    assert told(*windows, alone=alone) == [(10, 0, []), (20, 2, ["last"])]
+
+
+def test_names_are_apart():
+    assert told(("a", 0, 10, ONE), ("b", 10, 10, OTHER), ("a", 10, 10, ONE)) == [(10, 0, [])]
+
+
+def test_windows_that_overlap_are_compared_a_length_apart():
+    starts = range(0, 70, 10)
+    assert [start for start, _, _ in told(*(("3 every 1", start, 30, ONE) for start in starts))] == [30, 60]
+
+
+def test_after_a_window_without_reports_it_begins_anew():
+    windows = [("1h", 0, 10, ONE), ("1h", 20, 10, OTHER), ("1h", 30, 10, OTHER)]
+    assert told(*windows) == [(30, 0, [])]
+
+
+def test_a_window_that_comes_again_is_passed_over():
+    windows = [("1h", 0, 10, ONE), ("1h", 10, 10, ONE), ("1h", 0, 10, OTHER), ("1h", 20, 10, ONE)]
+    assert told(*windows) == [(10, 0, []), (20, 0, [])]
+
+
+def test_small_changes_and_all_of_them_can_be_passed_over():
+    windows = [("1h", 0, 10, ONE), ("1h", 10, 10, OTHER)]
+    assert told(*windows, at_least=0.99) == [(10, 0, [])]
+    assert told(*windows, level=0.0) == []
+
+
+def test_reports_at_several_rates_are_not_compared():
+    rated = ldp.RatedResponse(["1/2", "3/4"])
+    estimates = [rated.estimate_state(np.array(state), 8) for state in ([4, 1, 2, 1], [1, 4, 1, 2])]
+    comparer, said = Comparer((), 0.01), []
+    for at, estimate in enumerate(estimates):
+        comparer.compare(
+            [(Period("1h", 10 * at, 10 * at + 10, True), estimate)], lambda *found: said.append(found)
+        )
+    assert said == []
