@@ -30,6 +30,12 @@ a report supports. Bennett (1962) bounds a(λ) and b(λ) by those of the worst l
 who differ in it, the largest) and that end, which has two values; under GRR that is the law itself. For the λ that
 matter the bound is hardly above the law's own, whichever it is.
 
+**Several rates.** Of reports at several rates (`ldp.rates`) each has a λ of its own, for which a(λ) − b(λ) is one γ for
+all: e^λ − 1 = (e^γ − 1)/(p − q·e^γ). The exponent is then linear in the pooled frequency f again, with the slope
+n·γ, whoever reports at which rate. A rate has no γ of log(p/q) or more; where it is more than half of that, the rate
+stays at the half, and γ is taken for its own part of the slope, which is smaller: the bound is only lower for it. This
+is a lower bound; the upper one is 1 less that of the other value.
+
 Sources: Ville (1939); Robbins (1970), "Statistical methods related to the law of the iterated logarithm"; Howard,
 Ramdas, McAuliffe and Sekhon (2021), "Time-uniform, nonparametric, nonasymptotic confidence sequences", where several λ
 at once are a discrete mixture. That the two laws of what a user adds are known, so that the exponent is linear in f, is
@@ -45,9 +51,10 @@ import numpy as np
 import numpy.typing as npt
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 Vector = npt.NDArray[np.float64]
+Counts = npt.NDArray[np.int64]
 
 Laws = tuple["Callable[[Vector], Vector]", "Callable[[Vector], Vector]"]
 """λ -> a(λ) and λ -> b(λ), for λ of either sign."""
@@ -119,6 +126,39 @@ def of_sets(
     return _ends(totals, n, set_laws(inside, outside, most), deviation, level)
 
 
+def of_rates(counts: Counts, channels: Sequence[tuple[float, float]], level: float) -> tuple[Vector, Vector]:
+    """The interval of the pooled frequency of reports of two values at several rates, which holds at every n.
+
+    Args:
+        counts: (rates, 2) how many reports at each rate are of each value; at least one.
+        channels: p and q of each rate, p + q = 1.
+        level: the probability that f is inside at every n, at least; strictly between 0 and 1.
+
+    Returns:
+        (low, high), each (2,) float64, in [0, 1]. O(rates).
+
+    Example:
+        >>> low, high = of_rates(np.array([[5000, 3000], [1200, 800]]), [(0.75, 0.25), (0.6, 0.4)], 0.95)
+        >>> low.round(3), high.round(3)
+        (array([0.751, 0.15 ]), array([0.85 , 0.249]))
+    """
+    _check(level)
+    p, q = (np.array([channel[which] for channel in channels])[:, None] for which in (0, 1))
+    apart = p[:, 0] - q[:, 0]
+    # λ is about γ/(p − q): the deviations are those of a report's share of the pooled estimate
+    deviations = np.sqrt(p[:, 0] * q[:, 0]) / apart
+    more = math.ceil(math.log2(deviations.max() / deviations.min()))
+    gamma = _DEVIATIONS / deviations.min() / np.sqrt(_FROM * _TIMES ** np.arange(_LINES + more))
+    steep = np.minimum(gamma, np.log(p / q) / 2.0)
+    grown = np.expm1(steep) / (p - q * np.exp(steep))
+    lam, base = np.log1p(grown), np.log1p(q * grown)
+    n = counts.sum(axis=1)
+    fee = math.log(2.0 * gamma.size / (1.0 - level))
+    low = np.array([((lam.T @ each - base.T @ n - fee) / (n.sum() * gamma)).max() for each in counts.T])
+    low = np.clip(low, 0.0, 1.0)
+    return low, 1.0 - low[::-1]
+
+
 def value_laws(p: float, q: float) -> Laws:
     """What a report adds to the count of a value: 1 with probability p, or q, else 0.
 
@@ -159,9 +199,13 @@ def _bennett(lam: Vector, variance: float, end: Vector) -> Vector:
     return np.logaddexp(np.log(share) + lam * end, np.log1p(-share) - lam * variance / end)
 
 
-def _ends(counts: Vector, n: int, laws: Laws, deviation: float, level: float) -> tuple[Vector, Vector]:
+def _check(level: float) -> None:
     if not 0.0 < level < 1.0:
         raise ValueError(f"level must lie strictly between 0 and 1, got {level}")
+
+
+def _ends(counts: Vector, n: int, laws: Laws, deviation: float, level: float) -> tuple[Vector, Vector]:
+    _check(level)
     lam = _DEVIATIONS / deviation / np.sqrt(_FROM * _TIMES ** np.arange(_LINES))
     fee = math.log(2.0 * _LINES / (1.0 - level))
     low, high = np.zeros_like(counts), np.ones_like(counts)

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from ldp.arguments import as_indices, as_integer
 from ldp.estimate import Estimate, Vector
 from ldp.oracles.oracle import Oracle
+from ldp.rates import RatedEstimate
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,9 @@ def needed(estimate: Estimate, low: Vector, high: Vector) -> Vector:
     that support it, k more make it (C + k)/(n + k), which is above π when k > (nπ − C)/(1 − π); π = q + (p − q)·high is
     what stands for the upper end. The other way it is below when k > (C − nπ)/π.
 
+    Of reports at several rates those at the highest are the strongest, as they count most: each adds (1 − q)/(p − q)
+    to the sum that the pooled estimate is the mean of, or −q/(p − q).
+
     Args:
         estimate: Base, of counts.
         low: (d,) lower ends of intervals, as of `Estimate.interval` or `Estimate.anytime_interval`.
@@ -87,6 +91,9 @@ def needed(estimate: Estimate, low: Vector, high: Vector) -> Vector:
         >>> needed(estimate, *estimate.interval())
         array([188., 159., 129.])
     """
+    if isinstance(estimate, RatedEstimate):
+        one = fake(estimate.rated, estimate.n)
+        return _needed(estimate.n * estimate.frequencies, estimate.n, low, high, -one.down, one.up)
     p, q = float(estimate.oracle.p), float(estimate.oracle.q)
     counts = estimate.support().astype(np.float64)
     return _needed(counts, estimate.n, q + (p - q) * low, q + (p - q) * high, 0, 1)
@@ -121,6 +128,9 @@ def needed_for_set(estimate: Estimate, subset: npt.ArrayLike, low: float, high: 
     indices = as_indices(subset, oracle.domain_size)
     if not indices.size:
         raise ValueError("a set needs at least one value")
+    if isinstance(estimate, RatedEstimate):
+        numbers = needed(estimate, np.full(2, low), np.full(2, high))
+        return float(numbers[indices[0]]) if indices.size == 1 else math.inf  # each report has one of both
     p, q, m = float(oracle.p), float(oracle.q), indices.size
     total = estimate.support()[indices].sum(dtype=np.float64)
     lower, upper = (np.array([m * q + (p - q) * end]) for end in (low, high))
@@ -128,7 +138,7 @@ def needed_for_set(estimate: Estimate, subset: npt.ArrayLike, low: float, high: 
     return float(number)
 
 
-def _needed(totals: Vector, n: int, low: Vector, high: Vector, least: int, most: int) -> Vector:
+def _needed(totals: Vector, n: int, low: Vector, high: Vector, least: float, most: float) -> Vector:
     """Of totals of what reports add, each from ``least`` to ``most``, whose means have these bounds."""
     with np.errstate(divide="ignore", invalid="ignore"):
         up = np.where(high < most, np.floor((n * high - totals) / (most - high)) + 1.0, np.inf)

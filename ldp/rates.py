@@ -27,6 +27,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import chdtrc, ndtri
 
+from ldp import confidence_sequence
 from ldp.arguments import as_counts, as_integer, check_state, exact_total
 from ldp.estimate import Counts, Estimate, Vector
 from ldp.oracles.rated import RatedResponse, channel
@@ -125,6 +126,24 @@ class RatedEstimate(Estimate):
         alike = float(chdtrc(len(parts) - 1, differing)) if len(parts) > 1 else 1.0
         frequencies = np.array([found, 1.0 - found])
         return Combined(frequencies, frequencies - reach, frequencies + reach, error, alike)
+
+    def anytime_interval(self, level: float = 0.95) -> tuple[Vector, Vector]:
+        """Intervals of the pooled frequencies that may be watched: see `Estimate.anytime_interval`.
+
+        They hold whatever a user's rate depends on, and however the shares of the rates move; see
+        `ldp.confidence_sequence.of_rates`.
+
+        Raises:
+            ValueError: level is not strictly between 0 and 1.
+
+        Example:
+            >>> rated = RatedResponse(["1/2", "3/4"])
+            >>> estimate = rated.estimate_state(np.array([5000, 3000, 1200, 1000]), n=10_200)
+            >>> [float(end[0].round(3)) for end in (*estimate.interval(), *estimate.anytime_interval())]
+            [0.712, 0.758, 0.692, 0.779]
+        """
+        channels = [channel(rate) for rate in self.rated.rates]
+        return confidence_sequence.of_rates(self.state, [(float(p), float(q)) for p, q in channels], level)
 
     def merge(self, *others: Estimate) -> Estimate:
         """The estimate of all reports of several windows: see `Estimate.merge`. The rates' counts are added."""

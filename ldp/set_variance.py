@@ -15,6 +15,7 @@ from ldp.consistency.normalization import norm_sub
 from ldp.consistency.summation import exact_sum
 from ldp.estimate import Estimate, Vector
 from ldp.oracles.oracle import Oracle
+from ldp.rates import RatedEstimate
 
 
 class SetVariance:
@@ -84,6 +85,11 @@ class SetVariance:
     def anytime_interval(self, estimate: Estimate, level: float) -> tuple[float, float]:
         """See `ldp.query.anytime_interval`; the estimate must be of the same protocol."""
         self._check(estimate)
+        if isinstance(estimate, RatedEstimate):
+            if self.indices.size == 2:
+                return 1.0, 1.0
+            low, high = (float(ends[self.indices[0]]) for ends in estimate.anytime_interval(level))
+            return low, high
         total = np.array([estimate.support()[self.indices].sum(dtype=np.float64)])
         p, q, m = float(self._oracle.p), float(self._oracle.q), self.indices.size
         if m == 1:

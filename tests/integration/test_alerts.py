@@ -352,7 +352,7 @@ def the_client_library_decodes_and_counts_are_lost(stage: Stage) -> Iterator[Non
 @provokes("LdpValueChanged")
 def a_population_moves(stage: Stage) -> Iterator[None]:
     """Everybody has one value in a window, and another one in the next two."""
-    windows = {"windows": ["10s"], "grace": "0s", "out_of_order": "0s"}
+    windows = {"windows": ["10s"], "grace": "0s", "out_of_order": "0s", "retain": "10m"}
     world = stage.stream("moving", partitions=1, reports=EVENT_TIME, **windows)
     stage.launch(world)
     begin = int(time.time()) // 10 * 10_000 - 60_000
