@@ -12,6 +12,7 @@ from worker.counting.head import Head
 from worker.counting.partition import PartitionState
 from worker.counting.ports import Answer, Unavailable
 from worker.counting.rules import Older, Rule
+from worker.observe.answers import Answers
 from worker.observe.metrics import Metrics
 from worker.observe.progress import Progress, Step
 
@@ -49,7 +50,7 @@ class StreamEvents:
 
     def __init__(self, stream: str, metrics: Metrics, progress: Progress, logger: Logger) -> None:
         self._stream, self._metrics, self._progress, self._logger = stream, metrics, progress, logger
-        self._windows: set[str] = set()
+        self._answers, self._windows = Answers(stream, metrics), set[str]()
 
     # a claim
 
@@ -227,9 +228,7 @@ class StreamEvents:
         metrics.std_error.labels(name).set(snapshot.std_error)
         metrics.sum.labels(name).set(float(snapshot.bodies["base"].frequencies.sum()))
         metrics.sum_deviation.labels(name).set(sum_deviation)
-        for method, body in snapshot.bodies.items():
-            for answer in body.sets:
-                metrics.query.labels(name, answer.query.name, method).set(answer.frequency)
+        self._answers.show(snapshot)
         self._logger.info(
             "snapshot.published",
             sequence=snapshot.sequence,

@@ -1,4 +1,4 @@
-"""Prometheus metrics: what a worker counts, in base units; no label by value or by user but the configured few."""
+"""Prometheus metrics: what a worker counts, in base units; no label by user, and by value but for the ten on top."""
 
 import platform
 from collections.abc import Mapping
@@ -155,10 +155,27 @@ class Metrics:
         self.changed_queries = gauge(
             "window_changed_queries", "Sets whose frequency did.", ("stream", "window")
         )
+        self._answer()
+
+    def _answer(self) -> None:
+        """Defines what the newest snapshot of all time answers; `worker.observe.answers` says of which values."""
+        gauge, value, query = self._gauge, ("stream", "value", "label"), ("stream", "query")
+        self.value = gauge(
+            "snapshot_value_frequency",
+            "Frequency of each of the ten most frequent values, by method; `label` is cut to 64 characters.",
+            (*value, "method"),
+        )
+        self.value_low = gauge("snapshot_value_low", "Lower end of Base's interval of each of these.", value)
+        self.value_high = gauge("snapshot_value_high", "Its upper end.", value)
         self.query = gauge(
-            "snapshot_query_frequency",
-            "A configured query's answer, by method.",
-            ("stream", "query", "method"),
+            "snapshot_query_frequency", "A configured query's answer, by method.", (*query, "method")
+        )
+        self.query_low = gauge("snapshot_query_low", "Lower end of Base's interval of it.", query)
+        self.query_high = gauge("snapshot_query_high", "Its upper end.", query)
+        self.recommended = gauge(
+            "snapshot_query_recommended",
+            "1, with the method that clearly suits the query best; none where no method does.",
+            (*query, "method"),
         )
 
     def _be(self) -> None:

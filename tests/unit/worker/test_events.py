@@ -141,6 +141,17 @@ CASES = {
             ("snapshot_sum_deviation",): 1.5,
             ("snapshot_query_frequency", "query", "both", "method", "base"): pytest.approx(1),
             ("snapshot_query_frequency", "query", "both", "method", "norm"): pytest.approx(1),
+            **{(f"snapshot_query_{end}", "query", "both"): pytest.approx(1) for end in ("low", "high")},
+            **{
+                ("snapshot_value_frequency", "value", v, "label", v, "method", method): pytest.approx(f)
+                for method in ("base", "norm")
+                for v, f in zip("01", ESTIMATE.frequencies, strict=True)
+            },
+            **{
+                (f"snapshot_value_{end}", "value", v, "label", v): ends[int(v)]
+                for end, ends in zip(("low", "high"), ESTIMATE.interval(), strict=True)
+                for v in "01"
+            },
         },
     ),
     "lines": (

@@ -1,0 +1,111 @@
+"""The answers of the newest snapshot as metrics: ten values, bounded in number and in length, and the queries."""
+
+import numpy as np
+import pytest
+
+import ldp
+from ldp.query import SetQuery, TopQuery
+from ldp.snapshot import Cut, Recommended, take
+from worker.observe.answers import LONGEST_LABEL, MOST_VALUES, Answers
+from worker.observe.metrics import Metrics
+
+D, N = 15, 3000
+METHODS = ("base", "norm-sub", "base-cut")
+LABELS = [f"{'long ' * 20}{v}" for v in range(D)]
+
+
+def snapshot(counts, labels=None, queries=(), recommended=None):
+    stream = ldp.Stream("s", ldp.GRR("1", D), labels=labels)
+    estimate = stream.oracle.estimate(np.array(counts), sum(counts))
+    return take(stream, estimate, Cut({}, {}), 1, queries, recommended=recommended or {}, methods=METHODS)
+
+
+def rising():
+    """So many reports of each value, the last the most, and value 3 as many as value 13."""
+    counts = np.arange(D) * 20 + 50
+    counts[3] = counts[13]
+    return counts.tolist()
+
+
+def shown(metrics, name):
+    return {
+        frozenset(sample.labels.items() - {("stream", "s")}): sample.value
+        for family in metrics.registry.collect()
+        for sample in family.samples
+        if sample.name == f"ldp_worker_snapshot_{name}"
+    }
+
+
+def values_shown(metrics, name="value_frequency"):
+    return {int(dict(labels)["value"]) for labels in shown(metrics, name)}
+
+
+def test_ten_values_are_shown_by_every_method_and_the_ends_of_bases_interval():
+    metrics, taken = Metrics(), snapshot(rising())
+    Answers("s", metrics).show(taken)
+    ten = {14, 3, 13, 12, 11, 10, 9, 8, 7, 6}
+    assert len(ten) == MOST_VALUES
+    assert shown(metrics, "value_frequency") == {
+        frozenset({"value": str(v), "label": str(v), "method": method}.items()): taken.bodies[
+            method
+        ].frequencies[v]
+        for v in ten
+        for method in METHODS
+    }
+    estimate = ldp.GRR("1", D).estimate(rising(), sum(rising()))
+    for end, expected in zip(("value_low", "value_high"), estimate.interval(), strict=True):
+        said = shown(metrics, end)
+        assert said == {
+            frozenset({"value": str(v), "label": str(v)}.items()): pytest.approx(expected[v]) for v in ten
+        }
+
+
+def test_a_value_that_leaves_the_ten_is_shown_no_more():
+    metrics = Metrics()
+    answers = Answers("s", metrics)
+    answers.show(snapshot(rising()))
+    answers.show(snapshot(rising()[::-1]))
+    mirrored = {0, 11, 1, 2, 3, 4, 5, 6, 7, 8}
+    for name in ("value_frequency", "value_low", "value_high"):
+        assert values_shown(metrics, name) == mirrored
+
+
+def test_a_small_domain_is_shown_whole():
+    stream = ldp.Stream("s", ldp.GRR("1", 2))
+    metrics = Metrics()
+    Answers("s", metrics).show(take(stream, stream.oracle.estimate([3, 7], 10), Cut({}, {}), 1))
+    assert values_shown(metrics) == {0, 1}
+
+
+def test_labels_are_cut_and_values_stay_apart():
+    metrics = Metrics()
+    Answers("s", metrics).show(snapshot(rising(), LABELS))
+    labels = {dict(labels)["label"] for labels in shown(metrics, "value_low")}
+    assert labels == {("long " * 20)[:LONGEST_LABEL]}
+    assert len(shown(metrics, "value_low")) == MOST_VALUES
+
+
+def test_each_set_has_every_methods_answer_and_bases_interval_and_what_is_recommended_replaces_what_was():
+    queries = [SetQuery("few", (1, 2)), TopQuery("top", 3)]
+    metrics = Metrics()
+    answers = Answers("s", metrics)
+    taken = snapshot(rising(), queries=queries, recommended={"few": Recommended("norm-sub", 1)})
+    answers.show(taken)
+    (base,) = taken.bodies["base"].sets
+    assert shown(metrics, "query_low") == {frozenset({"query": "few"}.items()): base.low}
+    assert shown(metrics, "query_high") == {frozenset({"query": "few"}.items()): base.high}
+    assert shown(metrics, "query_frequency") == {
+        frozenset({"query": "few", "method": method}.items()): taken.bodies[method].sets[0].frequency
+        for method in METHODS
+    }
+    assert shown(metrics, "query_recommended") == {
+        frozenset({"query": "few", "method": "norm-sub"}.items()): 1
+    }
+    now = {"few": Recommended("base", 2), "top": Recommended("base-cut", 2)}
+    answers.show(snapshot(rising(), queries=queries, recommended=now))
+    assert {
+        dict(labels)["query"]: dict(labels)["method"] for labels in shown(metrics, "query_recommended")
+    } == {
+        "few": "base",
+        "top": "base-cut",
+    }
