@@ -63,6 +63,8 @@ Moments = tuple[float, float]
 """The mean and the variance of what a report adds."""
 
 _FROM, _TIMES, _LINES = 100.0, 4.0, 19
+_BLOCK = 16384
+"""So many counts stay in a processor's cache while all λ are tried."""
 _DEVIATIONS = 3.5
 """How many standard deviations away the interval's ends lie, about; the λ are the best ones for that."""
 
@@ -169,9 +171,16 @@ def value_laws(p: float, q: float) -> Laws:
     """
 
     def law(probability: float) -> Callable[[Vector], Vector]:
-        return lambda lam: np.log1p(probability * np.expm1(lam))
+        return lambda lam: _log_mean(probability, lam)
 
     return law(p), law(q)
+
+
+def _log_mean(p: float, lam: Vector) -> Vector:
+    """log(1 − p + p·e^λ), as exact for small λ as for those whose power is no float64."""
+    with np.errstate(divide="ignore", over="ignore"):
+        small = np.log1p(p * np.expm1(np.clip(lam, -1.0, 1.0)))
+        return np.where(np.abs(lam) < 1.0, small, np.logaddexp(np.log1p(-p), np.log(p) + lam))
 
 
 def set_laws(inside: Moments, outside: Moments, most: int) -> Laws:
@@ -195,6 +204,8 @@ def set_laws(inside: Moments, outside: Moments, most: int) -> Laws:
 
 def _bennett(lam: Vector, variance: float, end: Vector) -> Vector:
     """The most that log E e^(λX) can be, λ > 0, for X of mean 0, at most a variance, and X ≤ end."""
+    if not variance:
+        return np.zeros_like(lam)
     share = variance / (variance + end * end)
     return np.logaddexp(np.log(share) + lam * end, np.log1p(-share) - lam * variance / end)
 
@@ -211,9 +222,11 @@ def _ends(counts: Vector, n: int, laws: Laws, deviation: float, level: float) ->
     low, high = np.zeros_like(counts), np.ones_like(counts)
     for side, end, keep in ((lam, low, np.maximum), (-lam, high, np.minimum)):
         a, b = (law(side) for law in laws)
-        for at, base, steep in zip(
-            side.tolist(), (n * b + fee).tolist(), (n * (a - b)).tolist(), strict=True
-        ):
-            if steep * at > 0.0:  # else λ is too large for what is known of the law, and this is no bound
-                keep(end, (at * counts - base) / steep, out=end)
+        lines = zip(side.tolist(), (n * b + fee).tolist(), (n * (a - b)).tolist(), strict=True)
+        # where the slope has the other sign, λ is too large for what is known of the law, and this is no bound
+        bounds = [(at / steep, base / steep) for at, base, steep in lines if steep * at > 0.0]
+        for start in range(0, counts.size, _BLOCK):
+            block, own = counts[start : start + _BLOCK], end[start : start + _BLOCK]
+            for times, less in bounds:
+                keep(own, times * block - less, out=own)
     return np.minimum(low, 1.0), np.maximum(high, 0.0)

@@ -145,15 +145,19 @@ class Estimate:
         inside, outside = float(p * (1 - p)), float(q * (1 - q))
         return score.interval(self.frequencies, self.n, p - q, inside, outside, level)
 
-    def anytime_interval(self, level: float = 0.95) -> tuple[Vector, Vector]:
+    def anytime_interval(self, level: float = 0.95, values: Indices | None = None) -> tuple[Vector, Vector]:
         """Intervals that may be watched: of a value, those of all n together hold the level, not each by itself.
 
         Whoever looks at each new snapshot, or stops counting when the result is as hoped for, needs these: see
         `ldp.confidence_sequence`. About 1.9 times as wide as `interval`; in [0, 1]; for one value at a time. They need
         no n·q, and hold for the frequency among the reports so far, whatever the population does meanwhile.
 
+        Args:
+            level: the probability that a value's cover at every n, at least; strictly between 0 and 1.
+            values: (k,) whose; None for all.
+
         Returns:
-            (low, high), each (d,) float64. O(d).
+            (low, high), each (k,) float64. O(k).
 
         Raises:
             ValueError: level is not strictly between 0 and 1; frequencies that are no counts' (`merge`).
@@ -165,7 +169,7 @@ class Estimate:
             [0.698, 0.735, 0.681, 0.752]
         """
         p, q = float(self.oracle.p), float(self.oracle.q)
-        return confidence_sequence.of_values(self.support().astype(np.float64), self.n, p, q, level)
+        return confidence_sequence.of_values(self.known_counts(values), self.n, p, q, level)
 
     def within(self, start: int, end: int) -> Estimate:
         """The same estimate, as one of the reports of a window [start, end), in milliseconds since the epoch.
@@ -293,6 +297,15 @@ class Estimate:
         p, q = self.oracle.p, self.oracle.q
         nearest: Vector = np.rint(self.n * (float(q) + float(p - q) * self.frequencies[values]))
         return np.clip(nearest, 0.0, self.n)
+
+    def known_counts(self, values: Indices | None = None) -> Vector:
+        """The support counts of some values, or of all, where they are known: float64, (k,), O(k).
+
+        Raises:
+            ValueError: frequencies that are no counts' (`support`).
+        """
+        counts = self.support() if self.counts is None else self.counts
+        return (counts if values is None else counts[values]).astype(np.float64)
 
     def merge(self, *others: Estimate) -> Estimate:
         """The estimate of all reports of several windows of one stream, as if they had been counted together.

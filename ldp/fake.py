@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ldp.arguments import as_indices, as_integer
-from ldp.estimate import Estimate, Vector
+from ldp.estimate import Estimate, Indices, Vector
 from ldp.oracles.oracle import Oracle
 from ldp.rates import RatedEstimate
 
@@ -63,7 +63,7 @@ def fake(oracle: Oracle, reports: int) -> Fake:
     return Fake(up, float(q / (p - q)), values, values * up, math.sqrt(q / (n * (1 - q))))
 
 
-def needed(estimate: Estimate, low: Vector, high: Vector) -> Vector:
+def needed(estimate: Estimate, low: Vector, high: Vector, values: Indices | None = None) -> Vector:
     """How few forged reports, beside the honest ones, put each value's estimate outside of its interval.
 
     Each that supports the value raises it, each that does not lowers it: the fewer of both ways. With C of n reports
@@ -75,11 +75,12 @@ def needed(estimate: Estimate, low: Vector, high: Vector) -> Vector:
 
     Args:
         estimate: Base, of counts.
-        low: (d,) lower ends of intervals, as of `Estimate.interval` or `Estimate.anytime_interval`.
-        high: (d,) upper ends.
+        low: (k,) lower ends of intervals, as of `Estimate.interval` or `Estimate.anytime_interval`.
+        high: (k,) upper ends.
+        values: (k,) whose; None for all.
 
     Returns:
-        (d,) whole numbers; infinity where no number does it. O(d).
+        (k,) whole numbers; infinity where no number does it. O(k).
 
     Raises:
         ValueError: frequencies that are no counts' (`Estimate.support`).
@@ -93,9 +94,10 @@ def needed(estimate: Estimate, low: Vector, high: Vector) -> Vector:
     """
     if isinstance(estimate, RatedEstimate):
         one = fake(estimate.rated, estimate.n)
-        return _needed(estimate.n * estimate.frequencies, estimate.n, low, high, -one.down, one.up)
+        sums = estimate.n * (estimate.frequencies if values is None else estimate.frequencies[values])
+        return _needed(sums, estimate.n, low, high, -one.down, one.up)
     p, q = float(estimate.oracle.p), float(estimate.oracle.q)
-    counts = estimate.support().astype(np.float64)
+    counts = estimate.known_counts(values)
     return _needed(counts, estimate.n, q + (p - q) * low, q + (p - q) * high, 0, 1)
 
 
@@ -132,7 +134,7 @@ def needed_for_set(estimate: Estimate, subset: npt.ArrayLike, low: float, high: 
         numbers = needed(estimate, np.full(2, low), np.full(2, high))
         return float(numbers[indices[0]]) if indices.size == 1 else math.inf  # each report has one of both
     p, q, m = float(oracle.p), float(oracle.q), indices.size
-    total = estimate.support()[indices].sum(dtype=np.float64)
+    total = estimate.known_counts(indices).sum()
     lower, upper = (np.array([m * q + (p - q) * end]) for end in (low, high))
     (number,) = _needed(np.array([total]), estimate.n, lower, upper, *oracle.supported_of(indices))
     return float(number)

@@ -29,7 +29,7 @@ from scipy.special import chdtrc, ndtri
 
 from ldp import confidence_sequence
 from ldp.arguments import as_counts, as_integer, check_state, exact_total
-from ldp.estimate import Counts, Estimate, Vector
+from ldp.estimate import Counts, Estimate, Indices, Vector
 from ldp.oracles.rated import RatedResponse, channel
 from ldp.oracles.response import Response
 
@@ -127,7 +127,7 @@ class RatedEstimate(Estimate):
         frequencies = np.array([found, 1.0 - found])
         return Combined(frequencies, frequencies - reach, frequencies + reach, error, alike)
 
-    def anytime_interval(self, level: float = 0.95) -> tuple[Vector, Vector]:
+    def anytime_interval(self, level: float = 0.95, values: Indices | None = None) -> tuple[Vector, Vector]:
         """Intervals of the pooled frequencies that may be watched: see `Estimate.anytime_interval`.
 
         They hold whatever a user's rate depends on, and however the shares of the rates move; see
@@ -143,7 +143,10 @@ class RatedEstimate(Estimate):
             [0.712, 0.758, 0.692, 0.779]
         """
         channels = [channel(rate) for rate in self.rated.rates]
-        return confidence_sequence.of_rates(self.state, [(float(p), float(q)) for p, q in channels], level)
+        low, high = confidence_sequence.of_rates(
+            self.state, [(float(p), float(q)) for p, q in channels], level
+        )
+        return (low, high) if values is None else (low[values], high[values])
 
     def merge(self, *others: Estimate) -> Estimate:
         """The estimate of all reports of several windows: see `Estimate.merge`. The rates' counts are added."""

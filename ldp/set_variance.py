@@ -90,7 +90,7 @@ class SetVariance:
                 return 1.0, 1.0
             low, high = (float(ends[self.indices[0]]) for ends in estimate.anytime_interval(level))
             return low, high
-        total = np.array([estimate.support()[self.indices].sum(dtype=np.float64)])
+        total = np.array([estimate.known_counts(self.indices).sum()])
         p, q, m = float(self._oracle.p), float(self._oracle.q), self.indices.size
         if m == 1:
             (low,), (high,) = confidence_sequence.of_values(total, estimate.n, p, q, level)

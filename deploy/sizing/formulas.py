@@ -15,6 +15,7 @@ from ldp import wire
 from ldp.consistency import METHODS
 from ldp.oracles.preferred import PreferredMessages
 from ldp.snapshot import CHUNK, INLINE
+from ldp.snapshot.documents import BESIDE
 from worker.config.windows import Cost
 from worker.counting import layout
 
@@ -32,7 +33,7 @@ SDS, OBJECT = 10, 16
 """What Redis puts around a blob in one allocation, and the object that it is."""
 NUMBER = 16
 """The length of a frequency as JSON with its comma, on average; a 0.0 is shorter."""
-VECTORS = len(METHODS) + 2
+VECTORS = len(METHODS) + len(BESIDE)
 """The vectors of a snapshot: each method's frequencies, and Base's lower and upper ends."""
 BODY, OFFSET = 500, 13
 """What a body has beside its vectors, and for each partition."""
@@ -55,7 +56,7 @@ CACHE, CUT_COUNTER_SECONDS = 32 << 20, (5e-9, 16e-9)
 """And for each counter of it: where three int64 vectors of a state fit in the processor's cache, and where not."""
 SUM_SECONDS, SUM_COUNTER_SECONDS = 2e-6, 0.5e-9
 """To add up one more window: for each cell of a partition, and for each counter of it."""
-SNAPSHOT_SECONDS, VALUE_SECONDS = 7.5e-3, 0.65e-6
+SNAPSHOT_SECONDS, VALUE_SECONDS = 7.5e-3, 0.8e-6
 """For a snapshot; for each value, estimated by all methods, written, compressed and sent."""
 POWER, POWER_SECONDS = 1_800, 12e-6
 """Power integrates for each value, of larger domains for so many points; and for how long for each."""
@@ -63,7 +64,7 @@ STEP_SECONDS = 4.6e-9
 """For each step of the transform that decodes a state."""
 PROCESS = 235e6
 """The memory of a process with everything imported, and its kernels loaded."""
-HELD, VALUE_MEMORY, TRANSFORM_MEMORY = 8, 350, 40
+HELD, VALUE_MEMORY, TRANSFORM_MEMORY = 8, 430, 40
 """And for each counter that is read or held, each value of a snapshot, each counter of a transform."""
 BACKLOG = 40e6
 """And what a worker has fetched and decoded of a backlog of small records; `kafka.memory_bytes` bounds it."""

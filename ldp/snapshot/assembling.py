@@ -8,7 +8,7 @@ import orjson
 
 from ldp.query import SetQuery, TopQuery
 from ldp.snapshot.contents import Body, Cut, Period, Recommended, SetAnswer, Snapshot, TopAnswer, Vector
-from ldp.snapshot.documents import SCHEMA, lines, period, rows_of
+from ldp.snapshot.documents import BESIDE, SCHEMA, VECTORS, lines, period, rows_of
 from ldp.stream import fingerprint
 
 Received = Mapping[str, tuple[Mapping[str, bytes], bytes]]
@@ -194,7 +194,7 @@ def _bodies(received: Received, prefix: str, ours: Iterable[str], mark: Mark) ->
         if method == key or "/" in method:
             continue
         body = orjson.loads(_part(received, key, mark))
-        for vector in ("frequencies", "low", "high"):
+        for vector in VECTORS:
             if vector in body:
                 body[vector] = _vector(received, f"{key}/{vector}", body[vector], body["chunks"], mark)
         bodies[method] = body
@@ -287,24 +287,23 @@ def _body(body: Mapping[str, Any], queries: dict[str, SetQuery]) -> Body:
         query = queries.get(said["name"])
         if query is None or query.values != tuple(said["values"]):
             query = queries[said["name"]] = SetQuery(said["name"], said["values"])
-        ends = said.get("standard_error"), said.get("low"), said.get("high")
-        sets.append(SetAnswer(query, said["frequency"], *ends))
+        beside = {name: said[name] for name in BESIDE if name in said}
+        sets.append(SetAnswer(query, said["frequency"], said.get("standard_error"), **beside))
     return Body(
         body["frequencies"],
         body["sum"],
         tuple(sets),
         tuple(_top(said) for said in body.get("top", ())),
-        body.get("low"),
-        body.get("high"),
-        np.array([said["counts"] for said in body["rates"]], np.int64) if "rates" in body else None,
+        **{name: body[name] for name in BESIDE if name in body},
+        by_rate=np.array([said["counts"] for said in body["rates"]], np.int64) if "rates" in body else None,
     )
 
 
 def _top(said: Mapping[str, Any]) -> TopAnswer:
-    ends = [np.array(said[end], np.float64) for end in ("low", "high") if end in said]
+    beside = {name: np.array(said[name], np.float64) for name in BESIDE if name in said}
     return TopAnswer(
         TopQuery(said["name"], len(said["values"])),
         np.array(said["values"], np.int64),
         np.array(said["frequencies"], np.float64),
-        *ends,
+        **beside,
     )

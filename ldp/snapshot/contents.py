@@ -187,6 +187,9 @@ class SetAnswer(_BitForBit):
         std_error: Base's standard error of it; None for other methods.
         low: the lower end of Base's score interval, or None.
         high: its upper end, or None.
+        anytime_low: the lower end of Base's interval that may be watched, or None.
+        anytime_high: its upper end, or None.
+        fakes: how few forged reports put Base's answer outside of its score interval, −1 where no number does; or None.
     """
 
     query: SetQuery
@@ -194,6 +197,9 @@ class SetAnswer(_BitForBit):
     std_error: float | None = None
     low: float | None = None
     high: float | None = None
+    anytime_low: float | None = None
+    anytime_high: float | None = None
+    fakes: int | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -206,6 +212,9 @@ class TopAnswer(_BitForBit):
         frequencies: (k,) of these.
         low: (k,) lower ends of intervals around Base that all cover together with the level; None for other methods.
         high: (k,) their upper ends, or None.
+        anytime_low: (k,) lower ends of those that all cover together at every n, or None.
+        anytime_high: (k,) their upper ends, or None.
+        fakes: (k,) how few forged reports put each out of its interval, −1 where no number does; or None.
     """
 
     query: TopQuery
@@ -213,6 +222,9 @@ class TopAnswer(_BitForBit):
     frequencies: Vector
     low: Vector | None = None
     high: Vector | None = None
+    anytime_low: Vector | None = None
+    anytime_high: Vector | None = None
+    fakes: Vector | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -226,6 +238,10 @@ class Body(_BitForBit):
         tops: its answers for the most frequent values.
         low: (d,) lower ends of Base's score intervals; None for other methods.
         high: (d,) their upper ends, or None.
+        anytime_low: (d,) lower ends of Base's intervals that may be watched; None for other methods, in a snapshot of
+            an earlier version, and where the counts are not known.
+        anytime_high: (d,) their upper ends, or None.
+        fakes: (d,) how few forged reports put each value out of its score interval, −1 where no number does; or None.
         by_rate: (rates, 2) of Base, where reports are at several rates: how many are of each value at each; else None.
     """
 
@@ -235,6 +251,9 @@ class Body(_BitForBit):
     tops: tuple[TopAnswer, ...] = ()
     low: Vector | None = None
     high: Vector | None = None
+    anytime_low: Vector | None = None
+    anytime_high: Vector | None = None
+    fakes: Vector | None = None
     by_rate: Indices | None = None
 
 

@@ -5,13 +5,25 @@ from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from ldp.snapshot.contents import Body, Line, Period, Recommended, Rows, Slots, Snapshot
+from ldp.snapshot.contents import (
+    Body,
+    Line,
+    Period,
+    Recommended,
+    Rows,
+    SetAnswer,
+    Slots,
+    Snapshot,
+    TopAnswer,
+)
 
 SCHEMA = 1
 INLINE = 8192
 CHUNK = 65536
-ENDS = ("low", "high")
-"""The vectors that Base has beside its frequencies."""
+BESIDE = ("low", "high", "anytime_low", "anytime_high", "fakes")
+"""What Base has beside its frequencies: for each value, for each set, and for the most frequent values."""
+VECTORS = ("frequencies", *BESIDE)
+"""A body's vectors; other methods than Base have the first alone."""
 _EPOCH = datetime.fromtimestamp(0, UTC)
 
 
@@ -144,9 +156,12 @@ def _by_rate(snapshot: Snapshot, body: Body) -> dict[str, Any]:
 
 
 def vectors(body: Body) -> dict[str, Any]:
-    """Returns a body's vectors by their names: the frequencies, and Base's ends."""
-    ends = {} if body.low is None else {"low": body.low, "high": body.high}
-    return {"frequencies": body.frequencies} | ends
+    """Returns a body's vectors by their names: the frequencies, and what Base has beside."""
+    return {"frequencies": body.frequencies} | _beside(body)
+
+
+def _beside(said: Body | SetAnswer | TopAnswer) -> dict[str, Any]:
+    return {name: value for name in BESIDE if (value := getattr(said, name)) is not None}
 
 
 def _sets(body: Body, recommended: Mapping[str, Recommended]) -> list[dict[str, Any]]:
@@ -158,8 +173,8 @@ def _sets(body: Body, recommended: Mapping[str, Recommended]) -> list[dict[str, 
             "frequency": answer.frequency,
         }
         if answer.std_error is not None:
-            said |= {"standard_error": answer.std_error, "low": answer.low, "high": answer.high}
-        answers.append(said | _method(recommended.get(answer.query.name)))
+            said["standard_error"] = answer.std_error
+        answers.append(said | _beside(answer) | _method(recommended.get(answer.query.name)))
     return answers
 
 
@@ -171,9 +186,7 @@ def _tops(body: Body, recommended: Mapping[str, Recommended]) -> list[dict[str, 
             "values": answer.values,
             "frequencies": answer.frequencies,
         }
-        if answer.low is not None:
-            said |= {"low": answer.low, "high": answer.high}
-        answers.append(said | _method(recommended.get(answer.query.name)))
+        answers.append(said | _beside(answer) | _method(recommended.get(answer.query.name)))
     return answers
 
 

@@ -9,7 +9,7 @@ import orjson
 
 from ldp.consistency import METHODS
 from ldp.snapshot.contents import ALL_TIME, Body, Period, Snapshot
-from ldp.snapshot.documents import CHUNK, ENDS, INLINE, SCHEMA, body_document, head_document, vectors
+from ldp.snapshot.documents import CHUNK, INLINE, SCHEMA, VECTORS, body_document, head_document, vectors
 
 JSON = "application/json"
 FLOAT64 = "application/vnd.ldp.float64"
@@ -137,7 +137,7 @@ def delete_window(
     longer = [
         f"{key}/{vector}/{i}"
         for key in keys
-        for vector in ("frequencies", *(ENDS if key.endswith("/base") else ()))
+        for vector in (VECTORS if key.endswith("/base") else VECTORS[:1])
         for i in range(chunks)
     ]
     return [Message(key, JSON, b"", snapshot.identity or "") for key in (*keys, *longer)]
@@ -183,8 +183,9 @@ def _check_finite(snapshot: Snapshot, method: str, body: Body) -> None:
     numbers: list[Any] = [snapshot.std_error, snapshot.level, body.sum, *vectors(body).values()]
     for answer in body.sets:
         numbers += [answer.frequency, answer.std_error, answer.low, answer.high]
+        numbers += [answer.anytime_low, answer.anytime_high]
     for most in body.tops:
-        numbers += [most.frequencies, most.low, most.high]
+        numbers += [most.frequencies, most.low, most.high, most.anytime_low, most.anytime_high]
     if not all(np.isfinite(number).all() for number in numbers if number is not None):
         raise ValueError(
             f"snapshot {snapshot.sequence} of {snapshot.stream!r}: a number that {method} says is not finite,"

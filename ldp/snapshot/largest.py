@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ldp.consistency import METHODS
 from ldp.query import Query, of_domain
-from ldp.snapshot.documents import CHUNK, INLINE
+from ldp.snapshot.documents import BESIDE, CHUNK, INLINE, VECTORS
 
 if TYPE_CHECKING:
     from ldp.stream import Stream
@@ -49,7 +49,7 @@ def largest_message(
     Example:
         >>> import ldp
         >>> largest_message(ldp.Stream("s", ldp.OLH(epsilon="1", domain_size=845)), (), partitions=4)
-        71851
+        135226
         >>> largest_message(ldp.Stream("s", ldp.OLH(epsilon="1", domain_size=1 << 20)), (), partitions=4)
         532480
     """
@@ -57,13 +57,15 @@ def largest_message(
     sets, tops = of_domain(queries, d)
     document = {key: value for key, value in stream.document().items() if key != "labels"}
     method = {"method": max(METHODS, key=len), "sequence": 0}
-    ends = {"low": 0, "high": 0, "recommended": method}
-    asked = [{"name": query.name, "values": query.values, "standard_error": 0} | ends for query in sets]
-    most = [{"name": query.name, "values": [d] * query.k, "frequencies": 0} | ends for query in tops]
-    numbers = 5 * len(sets) + sum(1 + 3 * query.k for query in tops)
+    beside = {"frequency": 0, "frequencies": 0, "standard_error": 0, "recommended": method}
+    beside |= dict.fromkeys(BESIDE, 0)
+    asked = [{"name": query.name, "values": query.values} | beside for query in sets]
+    most = [{"name": query.name, "values": [d] * query.k} | beside for query in tops]
+    numbers = 3 + len(BESIDE)
+    numbers = numbers * len(sets) + sum(1 + len(VECTORS) * query.k for query in tops)
     body = _ENVELOPE + _OFFSET * partitions + _json([document, asked, most]) + _NUMBER * numbers
     if d <= INLINE:
-        body += 3 * _NUMBER * d
+        body += len(VECTORS) * _NUMBER * d
     chunk = _ENVELOPE + 8 * min(d, CHUNK) if d > INLINE else 0
     labels = stream.labels or ()
     parts = [_json(labels[i : i + INLINE]) for i in range(0, len(labels), INLINE)]

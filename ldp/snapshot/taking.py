@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ import numpy as np
 
 from ldp.consistency import METHODS
 from ldp.consistency.together import by_method
+from ldp.fake import needed, needed_for_set
 from ldp.oracles.given import Given
 from ldp.query import Query, SetQuery, TopQuery, of_domain, read, top, top_interval
 from ldp.rates import RatedEstimate
@@ -163,16 +165,36 @@ def _body(
 ) -> Body:
     """Returns what a method says; Base with standard errors and intervals."""
     everything = np.arange(estimate.oracle.domain_size)
-    low, high = estimate.interval(level) if method == "base" else (None, None)
-    return Body(
+    body = Body(
         frequencies,
         read(estimate, everything, method, frequencies),
         tuple(_set(query, values, estimate, method, frequencies, level) for query, values in sets),
         tuple(_top(query, values, estimate, method, frequencies, level) for query, values in most),
-        low,
-        high,
-        estimate.state if method == "base" and isinstance(estimate, RatedEstimate) else None,
     )
+    if method != "base":
+        return body
+    low, high = estimate.interval(level)
+    body = replace(body, low=low, high=high)
+    if not _is_counted(estimate):
+        return body
+    anytime_low, anytime_high = estimate.anytime_interval(level)
+    return replace(
+        body,
+        anytime_low=anytime_low,
+        anytime_high=anytime_high,
+        fakes=_written(needed(estimate, low, high)),
+        by_rate=estimate.state if isinstance(estimate, RatedEstimate) else None,
+    )
+
+
+def _is_counted(estimate: "Estimate") -> bool:
+    """Returns whether the counts are known, which what may be watched, and what forged reports do, is made of."""
+    return estimate.counts is not None or isinstance(estimate, RatedEstimate)
+
+
+def _written(numbers: Vector) -> Vector:
+    """Returns numbers of forged reports as a snapshot has them: −1 where no number does it."""
+    return np.where(np.isinf(numbers), -1.0, numbers)
 
 
 def _set(
@@ -182,11 +204,32 @@ def _set(
     if method != "base":
         return SetAnswer(query, frequency)
     variance = query.variance(estimate.oracle)
-    return SetAnswer(query, frequency, variance.std_error(estimate), *variance.interval(estimate, level))
+    low, high = variance.interval(estimate, level)
+    said = SetAnswer(query, frequency, variance.std_error(estimate), low, high)
+    if not _is_counted(estimate):
+        return said
+    anytime_low, anytime_high = variance.anytime_interval(estimate, level)
+    fakes = needed_for_set(estimate, values, low, high)
+    return replace(
+        said,
+        anytime_low=anytime_low,
+        anytime_high=anytime_high,
+        fakes=-1 if math.isinf(fakes) else int(fakes),
+    )
 
 
 def _top(
     query: TopQuery, values: Indices, estimate: "Estimate", method: str, frequencies: Vector, level: float
 ) -> TopAnswer:
-    ends = top_interval(estimate, query.k, level) if method == "base" else ()
-    return TopAnswer(query, values, frequencies[values], *ends)
+    said = TopAnswer(query, values, frequencies[values])
+    if method != "base":
+        return said
+    low, high = top_interval(estimate, query.k, level)
+    said = replace(said, low=low, high=high)
+    if not _is_counted(estimate):
+        return said
+    # any of the d values could have come to the top: each has a d-th of the risk
+    each = 1.0 - (1.0 - level) / estimate.oracle.domain_size
+    anytime_low, anytime_high = estimate.anytime_interval(each, values)
+    fakes = _written(needed(estimate, low, high, values))
+    return replace(said, anytime_low=anytime_low, anytime_high=anytime_high, fakes=fakes)

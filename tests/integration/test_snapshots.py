@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pytest
 
+from ldp.snapshot.documents import BESIDE
 from tests.integration.harness import METHODS, TIMEOUT_SECONDS, World, assert_snapshot_topic, foreign, until
 
 pytestmark = pytest.mark.integration
@@ -26,7 +27,7 @@ def test_a_large_domain_comes_in_chunks(kafka, redis_url, tmp_path):
             for message in foreign(kafka, world.config.snapshots.topic)
             if message.headers["sequence"] == str(sequence)
         }
-        vectors = [(method, "frequencies") for method in METHODS] + [("base", "low"), ("base", "high")]
+        vectors = [(method, "frequencies") for method in METHODS] + [("base", name) for name in BESIDE]
         for method, vector in vectors:
             key = f"{world.name}/all/{method}"
             body = json.loads(received[key].value)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from worker.audit import power
+from worker.audit import power, watched
 from worker.audit.errors import Difference
 
 Vector = npt.NDArray[np.float64]
@@ -172,7 +172,7 @@ def expect_method(method: str, body: Mapping[str, Any], of: Estimate, vectors: M
         method: its name.
         body: its document.
         of: the estimate.
-        vectors: by their names; `frequencies`, all methods' of Power's too, and of Base `low` and `high`.
+        vectors: by their names; `frequencies`, all methods' of Power's too, and of Base what it has beside.
 
     Raises:
         Difference: it is not, or there is no such method.
@@ -190,8 +190,21 @@ def expect_method(method: str, body: Mapping[str, Any], of: Estimate, vectors: M
     _expect_answers(method, body, of, found, total)
     _expect_number(f"{method}: standard_error", body["standard_error"], of.sigma, _ROUNDING * of.sigma)
     if method == "base":
-        for name, due in zip(("low", "high"), _interval(of, body["level"]), strict=True):
-            _expect(f"base: {name}", vectors[name], due, max(of.rounding, _ROUNDING * of.sigma))
+        _expect_beside(body, of, vectors)
+
+
+def _expect_beside(body: Mapping[str, Any], of: Estimate, vectors: Mapping[str, Vector]) -> None:
+    """Sees that what Base has beside its frequencies is right; versions before had the score intervals alone."""
+    n, p, q, off = of.reports, float(of.p), float(of.q), max(of.rounding, _ROUNDING * of.sigma)
+    for name, due in zip(("low", "high"), _interval(of, body["level"]), strict=True):
+        _expect(f"base: {name}", vectors[name], due, off)
+    if "anytime_low" not in vectors or "rates" in body:
+        return
+    counts = n * (q + (p - q) * of.base)
+    ends = watched.interval(counts, n, p, q, body["level"])
+    for name, due in zip(("anytime_low", "anytime_high"), ends, strict=True):
+        _expect(f"base: {name}", vectors[name], due, off)
+    watched.expect_fakes(vectors, counts, n, p, q, off)
 
 
 def _expect_power(method: str, found: Vector, of: Estimate) -> None:

@@ -43,6 +43,8 @@ _SHARED = (
     "uncounted",
 )
 """What all documents of a whole say."""
+_BESIDE = ("low", "high", "anytime_low", "anytime_high", "fakes")
+"""What Base has a vector of beside its frequencies; the last three not by versions before."""
 
 
 @dataclass(frozen=True)
@@ -387,7 +389,8 @@ def _vectors(
 ) -> dict[str, npt.NDArray[np.float64]]:
     """Returns the vectors of a body, those in parts too."""
     found = {}
-    for name in ("frequencies", *(("low", "high") if key == "base" else ())):
+    beside = [name for name in _BESIDE if name in body] if key == "base" else []
+    for name in ("frequencies", *beside):
         found[name] = np.array(body[name] if body[name] is not None else (), np.float64)
         if parts := [messages[f"{key}/{name}/{i}"] for i in range(body["chunks"])]:
             found[name] = np.frombuffer(b"".join(parts), "<f8")

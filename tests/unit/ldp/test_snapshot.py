@@ -13,6 +13,7 @@ from ldp import snapshot
 from ldp.consistency import METHODS
 from ldp.query import SetQuery, TopQuery
 from ldp.snapshot import Cut, Incomplete
+from ldp.snapshot.documents import BESIDE
 
 SCHEMA = json.loads((Path(snapshot.__file__).parent / "snapshot.schema.json").read_text())
 CUT = Cut({1: 7, 0: 12}, {1: [(2, 5)], 0: []})
@@ -53,6 +54,10 @@ def test_what_is_written_is_read_back(domain_size, labelled):
     assert read.bodies["base"].low.tolist() == low.tolist()
     assert read.bodies["base"].high.tolist() == high.tolist()
     assert read.bodies["norm"].low is None
+    anytime_low, anytime_high = estimate.anytime_interval(0.9)
+    assert read.bodies["base"].anytime_low.tolist() == anytime_low.tolist()
+    assert read.bodies["base"].anytime_high.tolist() == anytime_high.tolist()
+    assert read.bodies["norm"].anytime_low is read.bodies["norm"].fakes is None
 
 
 @pytest.mark.parametrize("domain_size", [3, snapshot.INLINE + 1])
@@ -104,7 +109,7 @@ def test_the_schema_refuses_what_is_wrong():
     ]:
         assert not validator.is_valid(good | {key: wrong}), key
     for key in good:
-        if key not in ("low", "high", "top", "snapshot", "uncounted"):
+        if key not in (*BESIDE, "top", "snapshot", "uncounted"):
             assert not validator.is_valid({k: v for k, v in good.items() if k != key}), key
 
 

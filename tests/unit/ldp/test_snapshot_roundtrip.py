@@ -15,6 +15,7 @@ from ldp import snapshot
 from ldp.consistency import METHODS
 from ldp.oracles import ORACLES
 from ldp.query import SetQuery, TopQuery
+from ldp.snapshot.documents import VECTORS
 
 oracle = cache(ldp.oracle)
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8)
@@ -200,7 +201,7 @@ def test_snapshots_differ_by_a_bit():
     zero = replace(base, frequencies=np.where(base.frequencies < 0, 0.0, base.frequencies))
     minus = replace(base, frequencies=np.where(base.frequencies < 0, -0.0, base.frequencies))
     assert zero != minus
-    for name in ("frequencies", "low", "high"):
+    for name in VECTORS:
         vector = getattr(base, name).copy()
         vector[1] = np.nextafter(vector[1], 9.0)
         assert one != replace(one, bodies=one.bodies | {"base": replace(base, **{name: vector})})

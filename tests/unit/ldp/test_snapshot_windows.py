@@ -80,10 +80,11 @@ def test_large_domains_have_the_vectors_of_windows_in_chunks():
     d = snapshot.INLINE + 1
     one = taken(hour(7), d=d)
     parts = snapshot.encode_window(one)
-    assert [part.key for part in parts if part.content_type == snapshot.FLOAT64][:3] == [
-        f"s/1h/{7 * HOUR}/base/{vector}/0" for vector in ("frequencies", "low", "high")
+    assert [part.key for part in parts if part.content_type == snapshot.FLOAT64][:6] == [
+        f"s/1h/{7 * HOUR}/base/{vector}/0"
+        for vector in ("frequencies", "low", "high", "anytime_low", "anytime_high", "fakes")
     ]
-    assert {part.parts for part in parts} == {len(parts)} == {2 * len(METHODS) + 2}
+    assert {part.parts for part in parts} == {len(parts)} == {2 * len(METHODS) + 5}
     assert read(written(one), hour(7)) == one
 
 
@@ -93,7 +94,7 @@ def test_every_message_that_is_not_there_is_missed():
     assert read(whole | others, hour(1)) == one
     for key in whole:
         without = others | {other: message for other, message in whole.items() if other != key}
-        with pytest.raises(Incomplete, match=rf"window '1h' of 's' .*{HOUR} has 37 messages; 36 are here"):
+        with pytest.raises(Incomplete, match=rf"window '1h' of 's' .*{HOUR} has 43 messages; 42 are here"):
             read(without, hour(1))
         assert snapshot.windows("s", without) == [hour(2)]
         with pytest.raises(Incomplete):  # as a tombstone, too

@@ -615,14 +615,14 @@ def test_what_partitions_have_in_common_is_said_once():
 @pytest.mark.parametrize("protocol", ["olh", "pgr"])
 @pytest.mark.parametrize("d", [3, 845, snapshot.INLINE, snapshot.INLINE + 1, 70_000])
 def test_no_message_of_a_snapshot_is_larger_than_said(d, protocol):
-    # counts that make long numbers: estimates of both signs with all digits, tiny n
+    # counts that make long numbers: estimates of both signs with all digits
     stream = ldp.Stream(
         "s",
         ldp.oracle(protocol, epsilon="1", domain_size=d),
         labels=[f"värde {i}" for i in range(d)],
     )
     queries = [SetQuery("many", tuple(range(0, d, 2))), TopQuery("most", min(d, 400))]
-    n = 7
+    n = 10**9 + 7
     estimate = estimated(stream.oracle, np.random.default_rng(3).integers(0, n + 1, d), n)
     judged = [{"offset": 2**63 - 1, "revision": 2**31 - 1, "most_reports": 2**31 - 1, "ones": False}] * 2
     rules = dict.fromkeys(range(50), judged)

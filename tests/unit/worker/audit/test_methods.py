@@ -101,3 +101,29 @@ def test_a_method_that_there_is_not_is_named():
     own = Estimate(np.zeros(3), 1, *chances_of(STREAMS["grr-3"].document()))
     with pytest.raises(Difference, match="guess is no method"):
         expect_method("guess", {}, own, {"frequencies": np.zeros(3)})
+
+
+@pytest.mark.parametrize(
+    ("name", "by"),
+    [("anytime_low", 1e-6), ("anytime_high", -1e-6), ("fakes", 1), ("fakes", -1), ("low", 1e-6)],
+)
+def test_another_number_beside_base_is_found(name, by):
+    for stream in [*STREAMS.values()][:4]:
+        snapshot = snapshot_of(stream, 3000)
+        value = int(np.argmax(snapshot.bodies["base"].fakes))
+
+        def change(_, said, value=value):
+            said[name][value] += by
+
+        with pytest.raises(Difference, match=rf"base: {name}\[{value}\] is "):
+            expect(snapshot, change, ["base"])
+
+
+def test_that_no_number_of_forged_reports_does_it_is_found_where_one_does():
+    snapshot = snapshot_of(next(iter(STREAMS.values())), 3000)
+
+    def never(_, said):
+        said["fakes"] = [-1] * len(said["fakes"])
+
+    with pytest.raises(Difference, match=r"base: fakes\[\d+\] is -1"):
+        expect(snapshot, never, ["base"])

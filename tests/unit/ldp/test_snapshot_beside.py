@@ -1,0 +1,107 @@
+"""What Base says beside its score intervals: ends that may be watched, and how many forged reports move it out."""
+
+import numpy as np
+import pytest
+
+import ldp
+from ldp import snapshot
+from ldp.query import SetQuery, TopQuery
+from ldp.snapshot import Cut
+
+N = 20_000
+ORACLES = {
+    "grr": ldp.GRR("1", 8),
+    "olh": ldp.OLH("2", 8),
+    "oue": ldp.OUE("1", 8),
+    "subset": ldp.SubsetSelection("1", 8),
+    "hadamard": ldp.oracle("hadamard", "1", 8),
+    "pgr": ldp.oracle("pgr", "1", 8),
+    "unary": ldp.Unary("3/4", "1/8", domain_size=8),
+}
+
+
+def taken(oracle, level=0.9, merged=False):
+    users = np.repeat(np.arange(8), [8000, 6000, 4000, 2000, 0, 0, 0, 0])
+    state = oracle.zeros()
+    oracle.accumulate(state, oracle.perturb(users, rng=np.random.default_rng(3)))
+    estimate = oracle.estimate_state(state, N)
+    if merged:
+        estimate = ldp.Estimate(estimate.frequencies, N, oracle)
+    queries = [SetQuery("pair", (0, 4)), SetQuery("one", (5,)), TopQuery("most", 3)]
+    stream = ldp.Stream("s", oracle)
+    return estimate, snapshot.take(stream, estimate, Cut({0: N}, {}), 1, queries, level).bodies["base"]
+
+
+def outside(oracle, total, m, k, low, high, least, most):
+    """Whether k more reports, which all add the least or all the most, put the sum of m values out of an interval."""
+    p, q = float(oracle.p), float(oracle.q)
+    ends = [((total + k * each) / (N + k) - m * q) / (p - q) for each in (least, most)]
+    return ends[0] < low or ends[1] > high
+
+
+@pytest.mark.parametrize("name", ORACLES)
+def test_so_many_forged_reports_put_it_out_and_no_fewer(name):
+    oracle = ORACLES[name]
+    estimate, base = taken(oracle)
+    counts, values = estimate.counts, range(8)
+    told = [((v,), base.low[v], base.high[v], base.fakes[v]) for v in values]
+    (top,) = base.tops
+    told += [((v,), top.low[i], top.high[i], top.fakes[i]) for i, v in enumerate(top.values)]
+    told += [(each.query.values, each.low, each.high, each.fakes) for each in base.sets]
+    assert sum(fakes > 0 for *_, fakes in told) >= 10
+    for which, low, high, fakes in told:
+        total, m = float(counts[list(which)].sum()), len(which)
+        least, most = (0, 1) if m == 1 else oracle.supported_of(np.array(which))
+        if fakes == -1:
+            assert not outside(oracle, total, m, 10**12, low, high, least, most)
+            continue
+        assert fakes == int(fakes) >= 0
+        assert outside(oracle, total, m, fakes, low, high, least, most), which
+        assert not fakes or not outside(oracle, total, m, fakes - 1, low, high, least, most), which
+
+
+@pytest.mark.parametrize("name", ORACLES)
+def test_the_ends_that_may_be_watched_are_the_estimates_own(name):
+    oracle = ORACLES[name]
+    estimate, base = taken(oracle)
+    low, high = estimate.anytime_interval(0.9)
+    assert (base.anytime_low.tolist(), base.anytime_high.tolist()) == (low.tolist(), high.tolist())
+    pair, one = base.sets
+    assert (pair.anytime_low, pair.anytime_high) == ldp.query.anytime_interval(estimate, (0, 4), 0.9)
+    assert (one.anytime_low, one.anytime_high) == (low[5], high[5])
+    (top,) = base.tops
+    # of d values that might have come to the top each has a d-th of the risk
+    low, high = estimate.anytime_interval(1 - 0.1 / 8)
+    assert (top.anytime_low.tolist(), top.anytime_high.tolist()) == (
+        low[top.values].tolist(),
+        high[top.values].tolist(),
+    )
+
+
+def test_of_frequencies_alone_there_are_score_intervals_alone():
+    _, base = taken(ORACLES["olh"], merged=True)
+    assert base.low is not None
+    assert base.anytime_low is base.anytime_high is base.fakes is None
+    assert base.sets[0].fakes is base.tops[0].fakes is None
+
+
+def test_reports_at_several_rates_have_them_too():
+    rated = ldp.RatedResponse(["1/2", "3/4"])
+    estimate = rated.estimate_state(np.array([5000, 3000, 1200, 1000]), n=10_200)
+    stream = ldp.Stream("s", rated)
+    queries = [SetQuery("both", (0, 1)), SetQuery("one", (1,)), TopQuery("most", 1)]
+    base = snapshot.take(stream, estimate, Cut({0: 10_200}, {}), 1, queries).bodies["base"]
+    low, high = estimate.anytime_interval()
+    assert (base.anytime_low.tolist(), base.anytime_high.tolist()) == (low.tolist(), high.tolist())
+    assert base.sets[0].fakes == -1
+    assert base.sets[1].fakes == base.fakes[1] > 0
+    assert base.tops[0].fakes[0] >= base.fakes[0]
+    # the strongest of them is one at the rate of 3/4, which counts four
+    ahead = (10_200 * base.high[0] - 10_200 * estimate.frequencies[0]) / (2.5 - base.high[0])
+    assert base.fakes[0] <= ahead + 1
+
+
+def test_laws_hold_where_a_power_of_e_is_no_number():
+    """A report of the own value supports it for sure, and another hardly ever: λ is in the thousands."""
+    low, high = ldp.confidence_sequence.of_values(np.array([900.0]), 1000, 1.0, 1e-7, 0.95)
+    assert 0.85 < low[0] <= 0.9 <= high[0] < 0.95
