@@ -1,0 +1,30 @@
+/** What is looked at, as it stands in the page's address behind the #. */
+
+const KEYS = ["stream", "window", "start", "view", "method", "interval", "sort", "find", "offset"];
+
+/** What an address that does not say looks at. */
+export const FIRST = {
+  stream: "",
+  window: "all",
+  start: "",
+  view: "one",
+  method: "base",
+  interval: "pointwise",
+  sort: "base",
+  find: "",
+  offset: "0",
+};
+
+/** Reads the address; what it does not say, or says twice, is as in FIRST. */
+export function read() {
+  const said = new URLSearchParams(location.hash.slice(1));
+  const place = Object.fromEntries(KEYS.map((key) => [key, said.get(key) ?? FIRST[key]]));
+  if (!/^\d{1,9}$/.test(place.offset)) place.offset = FIRST.offset;
+  return place;
+}
+
+/** The address of a place, as a link has it. */
+export function href(place) {
+  const said = KEYS.filter((key) => place[key] !== FIRST[key]).map((key) => [key, place[key]]);
+  return `#${new URLSearchParams(said)}`;
+}

@@ -1,0 +1,224 @@
+/** The page: what the address asks for is read from the worker, drawn, and drawn again when there is something newer. */
+
+import { FIRST, href, read } from "./address.js";
+import { byId, make, write } from "./dom.js";
+import { PAGE, drawExcerpt, saidOf } from "./excerpt.js";
+import { Live } from "./live.js";
+import { drawCounting, drawStreams, noteRates } from "./streams.js";
+import { shown } from "./text.js";
+import { drawWindows, reveal } from "./windows.js";
+
+const SAID_EVERY_MS = 20_000;
+const TYPED_MS = 200;
+const WAIT_MS = 2000;
+
+let place = read();
+let streams = null;
+let excerpt = null;
+let asking = null;
+let again = false;
+let waiting = null;
+let saidAt = -Infinity;
+let lostAt = null;
+
+const live = new Live({
+  state: drawState,
+  streams(list) {
+    streams = list;
+    noteRates(list);
+    settle();
+    drawList();
+    if (excerpt === null) load();
+  },
+  snapshot({ stream, window }) {
+    const meant = stream === place.stream && window.name === place.window;
+    const start = typeof window.start === "string" ? Date.parse(window.start) : window.start;
+    if (meant && (place.start === "" || place.start === String(start))) load();
+  },
+});
+
+/** Goes elsewhere; what is another thing to look at gets a place in the browser's history. */
+function go(change) {
+  const next = { ...place, ...change };
+  if (!("offset" in change) && !("method" in change || "interval" in change || "view" in change)) next.offset = FIRST.offset;
+  const other = ["stream", "window", "start"].some((key) => next[key] !== place[key]);
+  history[other ? "pushState" : "replaceState"](null, "", href(next));
+  arrive(next);
+}
+
+function arrive(next) {
+  const before = place;
+  place = next;
+  settle();
+  drawList();
+  const same = ["stream", "window", "start", "sort", "find", "offset"].every((key) => before[key] === place[key]);
+  if (before.stream !== place.stream) excerpt = null;
+  if (before.window !== place.window || before.start !== place.start) reveal();
+  if (same && excerpt !== null) draw();
+  else load();
+}
+
+/** Looks at a stream and windows that there are, where the address names none. */
+function settle() {
+  if (streams !== null && streams.length > 0) {
+    const stream = place.stream === "" ? streams[0] : streams.find(({ name }) => name === place.stream);
+    if (stream !== undefined && place.stream === "") place = { ...place, stream: stream.name };
+    if (stream !== undefined && place.window === FIRST.window && !stream.windows.includes(FIRST.window)) {
+      place = { ...place, window: stream.windows[0] };
+    }
+  }
+  if (href(place) !== location.hash && streams !== null) history.replaceState(null, "", href(place));
+  live.watch(place.stream, place.window);
+}
+
+function drawList() {
+  if (streams === null) return;
+  drawStreams(streams, place.stream);
+  const title = place.stream === "" ? "No streams" : shown(place.stream);
+  write(byId("title"), title);
+  document.title = `${title} · ldp-worker`;
+  const stream = streams.find(({ name }) => name === place.stream);
+  byId("counting").hidden = stream === undefined;
+  if (stream !== undefined) {
+    drawCounting(stream);
+    drawWindows(stream, place, go);
+  }
+  const back = byId("back");
+  back.hidden = place.start === "" && place.window === FIRST.window;
+  back.href = href({ ...place, window: FIRST.window, start: "", offset: FIRST.offset });
+}
+
+/** Asks for what is looked at; of several askings at once the last one counts. */
+async function load() {
+  clearTimeout(waiting);
+  if (streams === null) return;
+  const wanted = JSON.stringify([place.stream, place.window, place.start, place.sort, place.find, place.offset]);
+  if (asking !== null && asking.wanted === wanted) {
+    again = true;
+    return;
+  }
+  asking?.control.abort();
+  const mine = { wanted, control: new AbortController() };
+  asking = mine;
+  again = false;
+  let answer = null;
+  let said = null;
+  try {
+    answer = await fetch(source(), { signal: mine.control.signal });
+    said = await answer.json();
+  } catch {
+    answer = null; // cut off, or no longer wanted
+  }
+  if (asking !== mine) return;
+  asking = null;
+  if (answer === null) waiting = setTimeout(load, WAIT_MS);
+  else take(answer.status, said);
+  if (again) load();
+}
+
+function source() {
+  const asked = { sort: place.sort, offset: place.offset, top: String(PAGE) };
+  if (place.window !== FIRST.window) asked.window = place.window;
+  if (place.start !== "") asked.start = place.start;
+  if (place.find !== "") asked.find = place.find;
+  return `streams/${encodeURIComponent(place.stream)}/excerpt?${new URLSearchParams(asked)}`;
+}
+
+function take(status, said) {
+  if (status === 200) {
+    const before = excerpt;
+    excerpt = said;
+    note(null);
+    draw();
+    if (before?.snapshot !== said.snapshot || before?.sequence !== said.sequence) tell();
+    return;
+  }
+  excerpt = null;
+  byId("shown").hidden = true;
+  write(byId("facts"), "");
+  if (status === 404) noteGone(said);
+  else {
+    note("Nothing of this stream has been read yet. It appears here when there is a snapshot.", []);
+    waiting = setTimeout(load, WAIT_MS);
+  }
+}
+
+function draw() {
+  const unseen = byId("shown").hidden;
+  byId("shown").hidden = false;
+  if (unseen) reveal();
+  if (document.activeElement !== byId("find-text")) byId("find-text").value = place.find;
+  byId("sort").value = place.sort === "value" ? "value" : "base";
+  drawExcerpt(excerpt, place, go);
+}
+
+/** Says the newest number to those who hear the page, not more often than one can listen to. */
+function tell() {
+  const now = performance.now();
+  if (now - saidAt < SAID_EVERY_MS) return;
+  saidAt = now;
+  write(byId("said"), saidOf(excerpt));
+}
+
+function noteGone(said) {
+  const stream = streams.find(({ name }) => name === place.stream);
+  if (stream === undefined) {
+    note(`This worker serves no stream named ${shown(place.stream)}.`, streams.map(({ name }) => [shown(name), { ...FIRST, stream: name }]));
+    return;
+  }
+  const newest = { ...place, start: "", offset: FIRST.offset };
+  const ways = [["All time", { ...newest, window: FIRST.window }]];
+  if (place.window !== FIRST.window && stream.windows.includes(place.window)) {
+    ways.unshift([`The newest of ${place.window}`, newest]);
+  }
+  const lost = place.start === "" ? `There is no window of ${shown(place.window)} yet.` : "This window is no longer on the topic.";
+  note(place.window === FIRST.window ? shown(said.error) : lost, ways.filter(([, to]) => stream.windows.includes(to.window)));
+}
+
+/** Says something above all else, with ways on from there; null to say nothing. */
+function note(text, ways = []) {
+  byId("notice").hidden = text === null;
+  if (text === null) return;
+  write(byId("notice-said"), text);
+  byId("notice-ways").replaceChildren(...ways.map(([name, to]) => make("a", { href: href(to) }, name)));
+  byId("notice-ways").hidden = ways.length === 0;
+}
+
+function drawState(state) {
+  if (state === "lost") lostAt ??= new Date();
+  else lostAt = null;
+  const time = lostAt?.toLocaleTimeString("en-GB");
+  const said = {
+    connecting: "Connecting …",
+    live: "Live",
+    asking: "Every few seconds",
+    lost: `Connection lost at ${time}; trying again`,
+  }[state];
+  byId("connection").dataset.state = state;
+  write(byId("connection-said"), said);
+  if (state === "live" || state === "asking") load();
+}
+
+let typed = null;
+byId("find-text").addEventListener("input", () => {
+  clearTimeout(typed);
+  typed = setTimeout(() => go({ find: byId("find-text").value }), TYPED_MS);
+});
+byId("find").addEventListener("submit", (event) => event.preventDefault());
+byId("sort").addEventListener("change", () => go({ sort: byId("sort").value }));
+byId("previous").addEventListener("click", () => turn(-PAGE));
+byId("next").addEventListener("click", () => turn(PAGE));
+
+function turn(by) {
+  const button = byId(by < 0 ? "previous" : "next");
+  if (button.getAttribute("aria-disabled") === "true") return; // not disabled, which would take the focus away
+  go({ offset: String(Math.max(0, Number(place.offset) + by)) });
+}
+
+// the address is what is looked at, so a link within the page goes by hand
+document.querySelector(".skip").addEventListener("click", (event) => {
+  event.preventDefault();
+  byId(event.target.dataset.to).focus();
+});
+window.addEventListener("popstate", () => arrive(read()));
+live.watch(place.stream, place.window);

@@ -1,0 +1,65 @@
+/** All methods side by side: small multiples in one table, each value a row, each method a column, one scale. */
+
+import { keyed, make, write } from "./dom.js";
+import { drawBar, ruled, scaleOver } from "./scale.js";
+import { count, percent, shown } from "./text.js";
+
+/** Draws rows {key, label, frequencies: {method: fraction}}; `sums` is a last row of what each method adds up to. */
+export function drawSides(table, { rows, methods, digits, caption, what = "Value", sums = null, domain = 0 }) {
+  const scale = scaleOver(rows.flatMap((row) => methods.map((method) => row.frequencies[method])));
+  if (table.dataset.methods !== methods.join(" ")) begin(table, methods);
+  write(table.querySelector("caption"), caption);
+  write(table.querySelector("th.label"), what);
+  keyed(
+    table.tBodies[0],
+    rows,
+    (row) => row.key,
+    () => bornRow(methods),
+    (node, row) => {
+      write(node.firstElementChild.firstElementChild, shown(row.label));
+      node.firstElementChild.title = row.label.length > 24 ? shown(row.label) : "";
+      methods.forEach((method, place) => renewCell(node.cells[place + 1], row.frequencies[method], scale, digits));
+    },
+  );
+  const [last] = table.tFoot.rows;
+  last.hidden = sums === null;
+  if (sums === null) return;
+  write(last.cells[0], `All ${count(domain)} add up to`);
+  methods.forEach((method, place) => write(last.cells[place + 1], percent(sums[method], digits)));
+}
+
+function begin(table, methods) {
+  table.dataset.methods = methods.join(" ");
+  const heads = methods.map((method) => make("th", { scope: "col", role: "columnheader" }, method));
+  const corner = make("th", { scope: "col", role: "columnheader", class: "label" });
+  const foot = methods.map(() => make("td", { role: "cell" }));
+  table.replaceChildren(
+    make("caption", { class: "sr" }),
+    make("thead", { role: "rowgroup" }, make("tr", { role: "row" }, corner, ...heads)),
+    make("tbody", { role: "rowgroup" }),
+    make(
+      "tfoot",
+      { role: "rowgroup" },
+      make("tr", { role: "row" }, make("th", { scope: "row", role: "rowheader", class: "label" }), ...foot),
+    ),
+  );
+}
+
+function bornRow(methods) {
+  const cells = methods.map(() =>
+    make(
+      "td",
+      { role: "cell" },
+      make("span", { class: "figure" }),
+      make("span", { class: "drawn", "aria-hidden": "true" }, make("span", { class: "bar" })),
+    ),
+  );
+  return make("tr", { role: "row" }, make("th", { scope: "row", role: "rowheader", class: "label" }, make("bdi")), ...cells);
+}
+
+function renewCell(cell, fraction, scale, digits) {
+  const [figure, drawn] = cell.children;
+  write(figure, percent(fraction, digits));
+  ruled(drawn, scale);
+  drawBar(drawn.firstElementChild, scale, fraction);
+}

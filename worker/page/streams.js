@@ -1,0 +1,91 @@
+/** The streams of this worker, and what it counts of the chosen one. */
+
+import { href, FIRST } from "./address.js";
+import { byId, keyed, make, write } from "./dom.js";
+import { count, rate, shown } from "./text.js";
+
+const KEPT = 60;
+const rates = new Map();
+
+/** Keeps a stream's rate, for its line. */
+export function noteRates(streams) {
+  for (const { name, rate: now } of streams) {
+    const before = rates.get(name) ?? [];
+    rates.set(name, [...before, now ?? 0].slice(-KEPT));
+  }
+}
+
+export function drawStreams(streams, chosen) {
+  keyed(
+    byId("streams"),
+    streams,
+    (stream) => stream.name,
+    (stream) => {
+      const parts = [make("bdi", { class: "name" }), make("span", { class: "state" }), make("span", { class: "news" })];
+      return make("li", {}, make("a", { href: href({ ...FIRST, stream: stream.name }) }, ...parts));
+    },
+    (item, stream) => {
+      const [link] = item.children;
+      const [name, state, news] = link.children;
+      if (stream.name === chosen) link.setAttribute("aria-current", "page");
+      else link.removeAttribute("aria-current");
+      write(name, shown(stream.name));
+      state.dataset.state = stream.state === "serving" ? "serving" : "other";
+      write(state, shown(stream.state));
+      const reports = stream.newest === null ? "no snapshot yet" : `${count(stream.newest.reports)} reports`;
+      write(news, `${reports} · ${rate(stream.rate)}`);
+    },
+  );
+}
+
+/** Draws the facts of counting, a name and what is to be said of it each. */
+export function drawCounting(stream) {
+  byId("counting").hidden = false;
+  const here = Object.entries(stream.partitions);
+  const counted = here.filter(([, where]) => where === "here").map(([partition]) => partition);
+  const elsewhere = here.filter(([, where]) => where !== "here").map(([partition]) => partition);
+  const rejected = Object.entries(stream.rejected).filter(([, number]) => number > 0);
+  const facts = [
+    ["State", shown(stream.state)],
+    ["Rate", rate(stream.rate)],
+    ["Lag, offsets to count", count(stream.lag)],
+    ["Reports accepted", count(stream.accepted)],
+    ["Partitions here", counted.join(", ") || "none"],
+    ["Counted elsewhere", elsewhere.join(", ") || "none"],
+    ["Topic", shown(stream.topic)],
+    ["Fingerprint", shown(stream.fingerprint)],
+    ["Rejected records", rejected.length === 0 ? "none" : count(rejected.reduce((sum, [, number]) => sum + number, 0))],
+    ...rejected.map(([reason, number]) => [`· ${shown(reason)}`, count(number)]),
+  ];
+  keyed(
+    byId("counted"),
+    facts,
+    ([name]) => name,
+    () => make("div", {}, make("dt"), make("dd")),
+    (row, [name, said]) => {
+      write(row.firstElementChild, name);
+      if (name === "Rate") drawRate(row.lastElementChild, said, rates.get(stream.name) ?? []);
+      else write(row.lastElementChild, said);
+    },
+  );
+}
+
+const SVG = "http://www.w3.org/2000/svg";
+const [WIDE, HIGH] = [72, 16];
+
+function drawRate(cell, said, kept) {
+  if (cell.childElementCount === 0) {
+    const svg = document.createElementNS(SVG, "svg");
+    svg.setAttribute("viewBox", `0 0 ${WIDE} ${HIGH}`);
+    svg.setAttribute("aria-hidden", "true");
+    svg.append(document.createElementNS(SVG, "polyline"));
+    cell.append(svg, make("span"));
+  }
+  const most = Math.max(1e-9, ...kept);
+  const points = kept.map((now, at) => {
+    const x = WIDE - ((kept.length - 1 - at) * WIDE) / (KEPT - 1);
+    return `${x.toFixed(1)},${(HIGH - 1 - (now / most) * (HIGH - 2)).toFixed(1)}`;
+  });
+  cell.querySelector("polyline").setAttribute("points", points.join(" "));
+  write(cell.lastElementChild, said);
+}

@@ -1,0 +1,88 @@
+/** How labels, numbers and times are written. */
+
+const MOST_SHOWN = 160;
+// What moves, hides or ends text; joiners stay, for emoji and scripts are made with them.
+const UNSEEN = /[\u0000-\u001f\u007f-\u009f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]/g;
+const LONE = /[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/g;
+
+function pictured(character) {
+  const code = character.charCodeAt(0);
+  if (code < 0x20) return String.fromCharCode(0x2400 + code);
+  if (code === 0x7f) return "␡";
+  return `⟨U+${code.toString(16).toUpperCase().padStart(4, "0")}⟩`;
+}
+
+/** A text of others so that all of it is seen: control characters as pictures, spaces at the ends as ␠. */
+export function shown(text) {
+  const whole = String(text);
+  if (whole === "") return "(empty)";
+  const clear = whole
+    .replace(LONE, "\ufffd")
+    .replace(UNSEEN, pictured)
+    .replace(/^ +| +$/g, (spaces) => "␠".repeat(spaces.length));
+  return clear.length > MOST_SHOWN ? `${[...clear].slice(0, MOST_SHOWN).join("")}…` : clear;
+}
+
+const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
+
+/** A count with its thousands apart, or a dash. */
+export function count(number) {
+  return number === null || number === undefined ? "—" : whole.format(number);
+}
+
+/** A rate: the smaller, the more digits. */
+export function rate(number) {
+  if (number === null || number === undefined) return "—";
+  return `${number > 0 && number < 10 ? number.toFixed(1) : whole.format(number)}/s`;
+}
+
+/** How many digits a percentage has behind the point, if its error is to have two that say something. */
+export function digitsOf(error) {
+  if (!(error > 0)) return 2;
+  return Math.min(8, Math.max(0, 1 - Math.floor(Math.log10(100 * error))));
+}
+
+/** A fraction in percent, without the sign %; minus is a minus. */
+export function percent(fraction, digits) {
+  if (fraction === null || fraction === undefined) return "—";
+  const format = { minimumFractionDigits: digits, maximumFractionDigits: digits, signDisplay: "negative" };
+  return (100 * fraction).toLocaleString("en", format).replace("-", "−");
+}
+
+/** An interval in percent. */
+export function between(low, high, digits) {
+  return low === null || low === undefined ? "—" : `${percent(low, digits)} … ${percent(high, digits)}`;
+}
+
+const DAY_MS = 86_400_000;
+
+function inUtc(options) {
+  const format = new Intl.DateTimeFormat("en-GB", { timeZone: "UTC", ...options });
+  return (milliseconds) => format.format(milliseconds);
+}
+
+const day = inUtc({ day: "numeric", month: "short" });
+const dayAndYear = inUtc({ day: "numeric", month: "short", year: "numeric" });
+const time = inUtc({ hour: "2-digit", minute: "2-digit" });
+const seconds = inUtc({ hour: "2-digit", minute: "2-digit", second: "2-digit" });
+
+/** When a window starts, as short as its length allows. */
+export function startOf({ start, end }) {
+  const length = end - start;
+  if (length % DAY_MS === 0 && start % DAY_MS === 0) return day(start);
+  return length % 60_000 === 0 ? time(start) : seconds(start);
+}
+
+export function dayOf({ start }) {
+  return day(start);
+}
+
+/** From when to when a window is. */
+export function periodOf({ start, end }) {
+  if ((end - start) % DAY_MS === 0 && start % DAY_MS === 0) {
+    return end - start === DAY_MS ? dayAndYear(start) : `${dayAndYear(start)} – ${dayAndYear(end - DAY_MS)}`;
+  }
+  const clock = (end - start) % 60_000 === 0 ? time : seconds;
+  const last = day(start) === day(end) || (end % DAY_MS === 0 && end - start < DAY_MS) ? "" : `${day(end)}, `;
+  return `${dayAndYear(start)}, ${clock(start)} – ${last}${end % DAY_MS === 0 && last === "" ? "24:00" : clock(end)} UTC`;
+}

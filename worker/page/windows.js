@@ -1,0 +1,80 @@
+/** Windows as a time line of native radios: its columns are as high as their reports are many. */
+
+import { byId, choices, keyed, make, write } from "./dom.js";
+import { count, dayOf, periodOf, startOf } from "./text.js";
+
+const MOST_SHOWN = 200;
+
+/** The name of windows, as people read it. */
+export function named(window) {
+  return window === "all" ? "All time" : `Windows of ${window}`;
+}
+
+/** Draws which windows there are; `go` takes what is to be looked at. */
+export function drawWindows(stream, place, go) {
+  const names = stream.windows;
+  byId("windows").hidden = names.length < 2 && names[0] === "all";
+  choices(
+    byId("window-names"),
+    names.map((name) => ({ value: name, text: named(name) })),
+    place.window,
+    (window) => go({ window, start: "" }),
+  );
+  const timed = (stream.available[place.window] ?? []).filter((window) => window !== null);
+  byId("line").hidden = place.window === "all";
+  byId("line-means").hidden = place.window === "all";
+  const windows = timed.toSorted((a, b) => a.start - b.start).slice(-MOST_SHOWN);
+  drawLine(windows, place, go);
+}
+
+function drawLine(windows, place, go) {
+  const most = Math.max(1, ...windows.map((window) => window.reports));
+  keyed(
+    byId("strip"),
+    [...windows, null],
+    (window) => window?.start ?? "newest",
+    (window) => bornWindow(window, go),
+    (label, window, at) => renewWindow(label, window, windows[at - 1], most, place),
+  );
+}
+
+/** Moves the line, and not the page, until the chosen window is on it. */
+export function reveal() {
+  const strip = byId("strip");
+  const chosen = strip.querySelector("label:has(:checked)");
+  if (chosen === null) return;
+  const [left, right] = [chosen.offsetLeft - strip.offsetLeft, chosen.offsetLeft - strip.offsetLeft + chosen.offsetWidth];
+  if (left < strip.scrollLeft || right > strip.scrollLeft + strip.clientWidth) {
+    strip.scrollLeft = (left + right - strip.clientWidth) / 2;
+  }
+}
+
+function bornWindow(window, go) {
+  const value = window === null ? "" : String(window.start);
+  const input = make("input", { type: "radio", name: "start", value });
+  input.addEventListener("change", () => go({ start: value }));
+  const column = make("span", { class: "column", "aria-hidden": "true" }, make("span", { class: "height" }));
+  const parts = ["time", "kind", "day"].map((part) => make("span", { class: part, "aria-hidden": "true" }));
+  return make("label", { class: window === null ? "newest" : null }, input, column, ...parts);
+}
+
+function renewWindow(label, window, earlier, most, place) {
+  const [input, column, time, kind, day] = label.children;
+  input.checked = input.value === place.start;
+  if (window === null) {
+    input.setAttribute("aria-label", "The newest, always");
+    write(time, "newest");
+    write(kind, "follow");
+    return;
+  }
+  const said = window.final ? "final" : "provisional";
+  const whole = window.complete ? "" : ", incomplete";
+  input.setAttribute("aria-label", `${periodOf(window)}, ${said}${whole}, ${count(window.reports)} reports`);
+  label.title = `${periodOf(window)}\n${said}${whole}, ${count(window.reports)} reports`;
+  label.classList.toggle("provisional", !window.final);
+  column.firstElementChild.style.height = `${Math.max(2, (100 * window.reports) / most)}%`;
+  write(time, startOf(window));
+  write(kind, window.complete ? said : `${said} ▲`);
+  const known = earlier !== undefined && dayOf(earlier) === dayOf(window);
+  write(day, known || startOf(window) === dayOf(window) ? "" : dayOf(window));
+}
