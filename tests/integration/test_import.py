@@ -99,18 +99,19 @@ def test_a_stream_begins_with_history_and_the_audit_proves_the_whole(mixed):
     again = imported(world, *files)
     assert (again.exit_code, again.stdout.count(", there already\n")) == (0, 3)
     world.assert_keys()
-    first, _ = world.start(2)
+    first, second = world.start(2)
     with Sending(world, when=event_time) as sending:
         sending.more(100)
         first.kill()
         sending.more(100)
-        world.launch()
+        third = world.launch()
         sending.more(50)
     last = world.covered()
     world.assert_right(last)
     assert last.complete
     assert world.totals()["rejected"] == {"version": 3, "json": 3, "empty": 3, "many": 3}
-    # workers have counted on: it is known all the same
+    # workers have counted on: it is known all the same; those that still run may let go of panes
+    assert [worker.terminate() for worker in (second, third)] == [0, 0]
     counted = keys(world)
     again = imported(world, *files)
     assert (again.exit_code, again.stdout.count(", there already\n")) == (0, 3)
