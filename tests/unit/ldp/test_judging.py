@@ -61,7 +61,8 @@ def test_what_a_worker_would_reject_is_said(oracle, fault, says):
     ids=repr,
 )
 def test_the_projects_own_client_passes(oracle):
-    found = judged(oracle, "honest", 60_000)
+    # what these two spend shows last: of so many reports the bound is six standard deviations above what is asked for
+    found = judged(oracle, "honest", 120_000 if oracle.name in ("hadamard", "pgr") else 60_000)
     assert found.verdict == PASS, found.findings
     assert found.findings == []
     if not isinstance(oracle, ldp.RatedResponse):  # the client is at the highest rate
