@@ -1,0 +1,142 @@
+"""A watch over a stream's reports as they are counted: some of each batch are looked at, by every test that applies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ldp.alarms.ones import Ones
+from ldp.alarms.repeats import Repeats
+from ldp.alarms.uniform import Uniform
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from ldp.oracles import Oracle
+
+RISK = 5e-7
+"""Of a false alarm in one period, by any test. An hour is in two periods at most."""
+HOUR = 3600.0
+ENOUGH = 1_000_000
+"""Reports that a period without an alarm looks at, at least: that many tell of a forged one in a thousand."""
+BLOCK, BLOCK_BYTES = 4096, 1 << 22
+LEAST, PART = 16, 1024
+TESTS = (Ones.name, Uniform.name, Repeats.name)
+
+
+@dataclass(frozen=True)
+class Alarm:
+    """Reports that honest clients would hardly have sent.
+
+    Attributes:
+        test: `ones`, `uniform` or `repeats`: which of their laws does not hold.
+        reports: among so many that were looked at.
+        found: what was found, in words and numbers, nothing of a report.
+    """
+
+    test: str
+    reports: int
+    found: str
+
+
+class Watch:
+    """Looks at some of a stream's reports, and raises alarms: a false one less often than once in 10⁶ hours.
+
+    Of each batch it looks at 16 reports, or one in 1,024 of a larger one: they follow each other from a place that is
+    drawn.
+    They gather in blocks, of 4,096 reports or 4 MiB, that the tests are given. A test is given risk anew in periods of
+    an hour at least; one that found nothing goes on until it has looked at 10⁶ reports, as slow streams tell slowly. An
+    alarm is raised once in a period.
+
+    Each report must be looked at once only: of reports that are counted again after a failure, tests know no law.
+
+    Args:
+        oracle: whose reports.
+        clock: seconds, for the periods.
+        rng: of places and secrets; by default it is seeded by the system's randomness.
+        risk: of a false alarm in a period, all tests together.
+
+    Attributes:
+        reports: so many reports were looked at, in blocks that are complete.
+
+    Example:
+        >>> import ldp, time
+        >>> olh = ldp.OLH("1", domain_size=10)
+        >>> watch, rng = Watch(olh, time.monotonic, np.random.default_rng(1)), np.random.default_rng(2)
+        >>> watch.look(olh.perturb([3] * 4096, rng=rng))  # 16 of them
+        []
+        >>> [alarm.test for alarm in watch.look(np.repeat(olh.perturb([3]), 4096 * PART))]
+        ['uniform', 'repeats']
+    """
+
+    def __init__(
+        self,
+        oracle: Oracle,
+        clock: Callable[[], float],
+        rng: np.random.Generator | None = None,
+        risk: float = RISK,
+    ) -> None:
+        self._clock = clock
+        self._rng = np.random.default_rng() if rng is None else rng
+        kinds = [kind for kind in (Ones, Uniform, Repeats) if kind.applies(oracle)]
+        share = risk / max(len(kinds), 1)
+        self._tests: list[Ones | Uniform | Repeats] = [
+            Uniform(oracle, share, self._rng) if kind is Uniform else kind(oracle, share) for kind in kinds
+        ]
+        self._block = np.empty(block_of(oracle) if kinds else 0, oracle.report_dtype)
+        self._filled, self._place, self.reports = 0, self._rng.random(), 0
+        self._begin()
+
+    def _begin(self) -> None:
+        """Begins a period."""
+        self._began, self._looked, self._raised = self._clock(), 0, set[str]()
+        for test in self._tests:
+            test.begin()
+
+    def look(self, reports: npt.NDArray[np.void]) -> list[Alarm]:
+        """Looks at some of a batch of (n,) well-formed reports; O(n/1024 · bytes), and little else.
+
+        Returns:
+            The alarms that are new.
+        """
+        if not self._tests or not reports.size:
+            return []
+        many = min(reports.size, max(LEAST, reports.size // PART))
+        first = int(self._place * (reports.size - many + 1))
+        chosen, alarms = reports[first : first + many], list[Alarm]()
+        while chosen.size:
+            room = self._block.size - self._filled
+            some, chosen = chosen[:room], chosen[room:]
+            self._block[self._filled : self._filled + some.size] = some
+            self._filled += some.size
+            if self._filled == self._block.size:
+                alarms += self._judge()
+        return alarms
+
+    def _judge(self) -> list[Alarm]:
+        """Gives the block, which is full, to the tests."""
+        self._filled, self._place = 0, self._rng.random()
+        if self._clock() >= self._began + HOUR and (self._raised or self._looked >= ENOUGH):
+            self._begin()
+        self._looked += self._block.size
+        self.reports += self._block.size
+        alarms = []
+        for test in self._tests:
+            if test.look(self._block) and test.name not in self._raised:
+                self._raised.add(test.name)
+                alarms.append(Alarm(test.name, self._looked, test.found))
+        return alarms
+
+
+def block_of(oracle: Oracle) -> int:
+    """How many reports a block has.
+
+    Example:
+        >>> import ldp
+        >>> block_of(ldp.OLH("1", 1024)), block_of(ldp.OUE("1", 1 << 20))
+        (4096, 32)
+    """
+    return max(2, min(BLOCK, BLOCK_BYTES // oracle.report_bytes))

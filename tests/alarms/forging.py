@@ -1,0 +1,93 @@
+"""Forged reports that raise the estimate of value 0, or of the values 0 to 9, and honest ones to hide them among."""
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+import ldp
+from ldp import kernels
+
+Reports = npt.NDArray[np.void]
+Forge = Callable[[int, np.random.Generator], Reports]
+"""Makes so many forged reports."""
+
+TARGETS = 10
+SEARCH = 1 << 16
+"""Seeds that the one who forges reports of OLH tries, to find those that support most targets at once."""
+
+
+def one_vector(oracle: ldp.OUE, rng: np.random.Generator) -> Forge:
+    """The same vector each time, of as many ones as pass for honest, the target's among them."""
+    vector = most_ones(oracle)(1, rng)
+    return lambda n, _: np.repeat(vector, n)
+
+
+def most_ones(oracle: ldp.OUE) -> Forge:
+    """A vector of as many ones as pass for honest, the target's and others at random, each time."""
+
+    def forge(n: int, rng: np.random.Generator) -> Reports:
+        others = rng.random((n, oracle.domain_size - 1)).argsort(axis=1)[:, : oracle.most_supported - 1] + 1
+        return _reports(oracle, np.hstack([np.zeros((n, 1), np.int64), others]))
+
+    return forge
+
+
+def mean_ones(oracle: ldp.OUE) -> Forge:
+    """As `most_ones`, but of as many ones as honest vectors have on average."""
+    ones = round(float(oracle.p + (oracle.domain_size - 1) * oracle.q))
+
+    def forge(n: int, rng: np.random.Generator) -> Reports:
+        others = rng.random((n, oracle.domain_size - 1)).argsort(axis=1)[:, : ones - 1] + 1
+        return _reports(oracle, np.hstack([np.zeros((n, 1), np.int64), others]))
+
+    return forge
+
+
+def seeds(oracle: ldp.OLH, many: int) -> Forge:
+    """One of so many seeds each time, with the bucket that supports most targets: the best of those searched."""
+    tried = np.random.default_rng(8).integers(1 << 32, size=SEARCH, dtype=np.uint32)
+    hashed = np.stack(
+        [kernels.HASH[oracle.hash](tried, np.full(SEARCH, v), oracle.g) for v in range(TARGETS)]
+    )
+    supported = np.stack([(hashed == bucket).sum(axis=0) for bucket in range(oracle.g)])
+    best = np.argsort(-supported.max(axis=0))[:many]
+    chosen = np.zeros(many, oracle.report_dtype)
+    chosen["seed"], chosen["bucket"] = tried[best], supported[:, best].argmax(axis=0)
+    return lambda n, rng: chosen[rng.integers(many, size=n)]
+
+
+def one_index(oracle: ldp.Oracle, value: int = 0) -> Forge:
+    """The same index each time, which supports the target."""
+    index = int(oracle.perturb([value], rng=np.random.default_rng(1))["index"][0])
+    report = np.array([(index,)], oracle.report_dtype)
+    return lambda n, _: np.repeat(report, n)
+
+
+def honest_but_one(oracle: ldp.Oracle) -> Forge:
+    """All coins tossed, of a device that has the target: no law tells it from an honest one."""
+    return lambda n, rng: oracle.perturb(np.zeros(n, np.int64), rng=rng)
+
+
+def _reports(oracle: ldp.OUE, ones: npt.NDArray[np.int64]) -> Reports:
+    bits = np.zeros((len(ones), oracle.report_bytes * 8), np.bool_)
+    np.put_along_axis(bits, ones, True, axis=1)
+    reports = np.zeros(len(ones), oracle.report_dtype)
+    reports["bits"] = np.packbits(bits, axis=1, bitorder="little")
+    return reports
+
+
+def attacks() -> dict[str, tuple[ldp.Oracle, Forge]]:
+    """Every attack by its name, with the protocol that it is on."""
+    oue, olh = ldp.OUE("1", domain_size=1024), ldp.OLH("1", domain_size=1024)
+    hadamard = ldp.HadamardResponse("1", domain_size=845)
+    return {
+        "oue, one vector": (oue, one_vector(oue, np.random.default_rng(1))),
+        "oue, most ones": (oue, most_ones(oue)),
+        "oue, mean number of ones": (oue, mean_ones(oue)),
+        "oue, honest but for the value": (oue, honest_but_one(oue)),
+        "olh, 1 seed": (olh, seeds(olh, 1)),
+        "olh, 100 seeds": (olh, seeds(olh, 100)),
+        "olh, 10,000 seeds": (olh, seeds(olh, 10_000)),
+        "hadamard, one index": (hadamard, one_index(hadamard)),
+    }

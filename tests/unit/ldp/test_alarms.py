@@ -1,0 +1,292 @@
+"""Alarms: their laws against enumerations, their false alarms against their level, and what they find."""
+
+import itertools
+import math
+from collections import Counter
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import ldp
+from ldp.alarms import Ones, Repeats, Uniform, Watch, watch
+from ldp.alarms.repeats import most_copies
+from ldp.oracles.unary import UNLIKELY
+
+OUE, OLH = ldp.OUE("1", domain_size=64), ldp.OLH("1", domain_size=10)
+HADAMARD, SUBSET = ldp.HadamardResponse("1", domain_size=5), ldp.SubsetSelection("1", domain_size=6, k=3)
+RAPPOR = ldp.Stream.from_document(
+    "s",
+    {"protocol": "unary", "f": "1/2", "p": "3/4", "q": "1/4", "domain_size": 8},
+).oracle
+
+
+def law_of_ones(oracle):
+    d, p, q = oracle.domain_size, float(oracle.p), float(oracle.q)
+    return np.convolve(stats.binom.pmf(np.arange(2), 1, p), stats.binom.pmf(np.arange(d), d - 1, q))
+
+
+@pytest.mark.parametrize("oracle", [ldp.OUE("1", 9), ldp.SUE("2", 4), ldp.OUE("1/2", 1)])
+def test_the_evidence_of_ones_is_a_martingale_of_mean_1(oracle):
+    law = law_of_ones(oracle)
+    for n in (1, 2, 3):
+        mean = 0.0
+        for path in itertools.product(range(law.size), repeat=n):
+            ones = Ones(oracle, 0.5)
+            for drawn in path:
+                ones.count(1, drawn)
+            mean += math.prod(law[drawn] for drawn in path) * math.exp(ones.evidence)
+        assert mean == pytest.approx((1 - 1 / UNLIKELY) ** n, rel=1e-11)
+
+
+def test_the_mean_and_variance_of_ones_are_those_of_the_law():
+    ones, law = Ones(OUE, 0.5), law_of_ones(OUE)
+    at = np.arange(law.size)
+    assert ones.mean == pytest.approx(law @ at)
+    assert ones.variance == pytest.approx(law @ at**2 - (law @ at) ** 2)
+
+
+@pytest.mark.parametrize(("oracle", "n"), [(HADAMARD, 1), (HADAMARD, 7), (OLH, 1), (OLH, 2)])
+def test_the_evidence_of_bins_is_a_martingale_of_mean_1(oracle, n):
+    mean, bins = 0.0, Uniform(oracle, 0.5).bins
+    for drawn in itertools.product(range(bins), repeat=n):
+        uniform = Uniform(oracle, 0.5)
+        for place in drawn:
+            uniform.count(np.bincount([place], minlength=bins))
+        mean += math.exp(uniform.evidence) / bins**n
+    assert mean == pytest.approx(1, rel=1e-6)  # logarithms of factorials of millions, in floats
+
+
+@pytest.mark.parametrize("d", [1, 2, 5, 9, 14])
+def test_the_parity_of_a_row_that_is_no_values_is_a_fair_coin_whatever_the_value_is(d):
+    oracle = ldp.HadamardResponse("1", domain_size=d)
+    columns = np.arange(oracle.state_size)
+    assert Uniform.applies(oracle) == (oracle.state_size > d + 1)
+    secrets = {Uniform(oracle, 0.5)._secret for _ in range(200)} if Uniform.applies(oracle) else set()
+    assert all(d < row < oracle.state_size for row in secrets)
+    for row, value in itertools.product(secrets, range(d)):
+        supports = np.bitwise_count(columns & (value + 1)) % 2 == 0
+        law = np.where(supports, float(oracle.p), float(1 - oracle.p)) / (oracle.state_size / 2)
+        assert law @ (np.bitwise_count(columns & row) % 2) == pytest.approx(0.5)
+
+
+def test_seeds_fall_into_bins_by_their_product_with_an_odd_number():
+    uniform = Uniform(OLH, 0.5)
+    reports = OLH.perturb(np.zeros(999, int), rng=np.random.default_rng(3))
+    uniform.look(reports)
+    assert uniform._secret % 2 == 1
+    bins = Counter((int(seed) * uniform._secret) % 2**32 // 2**26 for seed in reports["seed"])
+    assert {b: int(n) for b, n in enumerate(uniform._counts) if n} == bins
+
+
+def test_the_secrets_differ_from_period_to_period():
+    uniform = Uniform(OLH, 0.5)
+    before = uniform._secret
+    uniform.begin()
+    assert uniform._secret != before
+
+
+@pytest.mark.parametrize(("n", "k"), [(2, 2), (3, 2), (3, 3), (4, 3)])
+def test_no_report_comes_k_times_more_often_than_the_bound(n, k):
+    members = list(itertools.combinations(range(SUBSET.domain_size), SUBSET.k))
+    inside, outside = float(SUBSET.p) / math.comb(5, 2), (1 - float(SUBSET.p)) / math.comb(5, 3)
+    law = np.array([inside if 0 in one else outside for one in members])
+    happens = sum(
+        math.prod(law[list(drawn)])
+        for drawn in itertools.product(range(law.size), repeat=n)
+        if max(Counter(drawn).values()) >= k
+    )
+    peak = math.exp(Repeats(SUBSET, 0.5).log_peak)
+    assert peak == pytest.approx(law.max())
+    assert happens <= math.comb(n, k) * peak ** (k - 1)
+
+
+@pytest.mark.parametrize("oracle", [ldp.OUE("1", 3), ldp.SUE("1", 3), ldp.OUE("3", 1)])
+def test_no_unary_report_is_more_probable_than_the_peak(oracle):
+    p, q, d = float(oracle.p), float(oracle.q), oracle.domain_size
+    most = max(
+        (p if bits[0] else 1 - p) * math.prod(q if bit else 1 - q for bit in bits[1:])
+        for bits in itertools.product((0, 1), repeat=d)
+    )
+    assert math.exp(Repeats(oracle, 0.5).log_peak) == pytest.approx(most)
+
+
+def test_the_blocks_share_the_risk():
+    repeats, n = Repeats(OLH, 1e-3), 300
+    spent = 0.0
+    for block in range(1, 400):
+        k = repeats.allowed(n, block)
+        bound = math.comb(n, k) * math.exp((k - 1) * repeats.log_peak)
+        assert bound <= 1e-3 / (block * (block + 1))
+        assert k == 2 or math.comb(n, k - 1) * math.exp((k - 2) * repeats.log_peak) > 1e-3 / block / (
+            block + 1
+        )
+        spent += bound
+    assert spent <= 1e-3
+
+
+def test_where_reports_are_few_no_number_of_copies_is_an_alarm():
+    repeats = Repeats(ldp.SubsetSelection("8", domain_size=2, k=1), 1e-6)
+    assert not repeats.count(5, 5)
+    assert repeats.allowed(5, 1) == 6
+
+
+@pytest.mark.parametrize("oracle", [OLH, OUE, SUBSET])
+def test_copies_are_counted_as_a_dictionary_counts_them(oracle):
+    rng = np.random.default_rng(4)
+    few = oracle.perturb(rng.integers(oracle.domain_size, size=30), rng=rng)
+    for size in (0, 1, 2, 50, 500):
+        reports = few[rng.integers(few.size, size=size)]
+        expected = max(Counter(one.tobytes() for one in reports).values(), default=0)
+        assert most_copies(reports) == expected
+
+
+def test_reports_of_equal_sums_are_told_apart(monkeypatch):
+    class Ones:
+        def integers(self, *_, size, dtype):
+            return np.zeros(size, dtype)
+
+    wide = ldp.OUE("1", domain_size=128)
+    reports = np.zeros(5, wide.report_dtype)
+    reports["bits"][:, 0], reports["bits"][:, 8] = [1, 2, 3, 1, 2], [3, 2, 1, 3, 2]
+    monkeypatch.setattr(np.random, "default_rng", Ones)
+    assert most_copies(reports) == 2
+
+
+@pytest.mark.parametrize(
+    ("oracle", "tests"),
+    [
+        (OUE, [True, False, True]),
+        (
+            ldp.Stream.from_document(
+                "s", {"protocol": "unary", "p": "3/4", "q": "1/4", "domain_size": 8}
+            ).oracle,
+            [True, False, True],
+        ),
+        (RAPPOR, [False, False, False]),
+        (OLH, [False, True, True]),
+        (HADAMARD, [False, True, False]),
+        (SUBSET, [False, False, True]),
+        (ldp.GRR("1", 4), [False, False, False]),
+        (ldp.PGR("1", 4), [False, False, False]),
+    ],
+)
+def test_which_tests_apply(oracle, tests):
+    assert [kind.applies(oracle) for kind in (Ones, Uniform, Repeats)] == tests
+    for kind, applies in zip((Ones, Uniform, Repeats), tests, strict=True):
+        if not applies:
+            with pytest.raises(ValueError, match=oracle.name if kind is not Uniform else "uniform"):
+                kind(oracle, 0.5)
+    assert Watch(oracle, lambda: 0.0).look(oracle.perturb([0] * 10)) == []
+
+
+@pytest.mark.parametrize("kind", [Ones, Uniform, Repeats])
+@pytest.mark.parametrize("level", [0, 1, -1, float("nan")])
+def test_a_level_is_between_0_and_1(kind, level):
+    with pytest.raises(ValueError, match="must be above 0 and below 1"):
+        kind({Ones: OUE, Uniform: OLH, Repeats: OLH}[kind], level)
+
+
+@pytest.mark.parametrize("oracle", [OUE, OLH, HADAMARD, SUBSET])
+def test_honest_streams_raise_no_more_alarms_than_the_level(oracle):
+    """At a level of 10 %, so that it can be seen: 100 streams of 20 blocks of 64 reports, each value another's."""
+    level, rng, streams = 0.1, np.random.default_rng(6), 100
+    for kind in (Ones, Uniform, Repeats):
+        if kind.applies(oracle):
+            raised = 0
+            for stream in range(streams):
+                test = kind(oracle, level)
+                values = np.full(64, stream % oracle.domain_size)
+                raised += any(test.look(oracle.perturb(values, rng=rng)) for _ in range(20))
+            assert stats.binom.sf(raised - 1, streams, level) > 1e-7
+
+
+class Clock:
+    def __init__(self):
+        self.seconds = 0.0
+
+    def __call__(self):
+        return self.seconds
+
+
+def feed(watching, reports, blocks):
+    """Has a watch look at all of so many blocks of reports that are drawn from these."""
+    rng, raised = np.random.default_rng(7), []
+    for _ in range(blocks * watch.BLOCK // watch.LEAST):
+        raised += watching.look(reports[rng.integers(reports.size, size=watch.LEAST)])
+    return [alarm.test for alarm in raised]
+
+
+def reports_of(oracle, fakes, n=1 << 18):
+    """Honest reports, of which such a share is replaced by one of them."""
+    rng = np.random.default_rng(8)
+    reports = oracle.perturb(rng.integers(oracle.domain_size, size=n), rng=rng)
+    reports[: int(fakes * n)] = reports[0]
+    return reports
+
+
+@pytest.mark.parametrize(("oracle", "expected"), [(OLH, ["repeats", "uniform"]), (HADAMARD, ["uniform"])])
+def test_forged_reports_that_are_all_the_same_are_found(oracle, expected):
+    watching = Watch(oracle, Clock(), np.random.default_rng(1))
+    assert sorted(feed(watching, reports_of(oracle, 0.2), 3)) == expected
+    assert watching.reports == 3 * watch.BLOCK
+
+
+def test_an_alarm_is_raised_once_in_a_period_and_the_next_one_begins_after_an_hour():
+    clock, forged = Clock(), reports_of(OLH, 0.2)
+    watching = Watch(OLH, clock, np.random.default_rng(1))
+    assert len(feed(watching, forged, 3)) == 2
+    clock.seconds = watch.HOUR - 1
+    assert feed(watching, forged, 3) == []
+    clock.seconds = watch.HOUR
+    assert len(feed(watching, forged, 3)) == 2
+    clock.seconds += watch.HOUR - 1
+    assert feed(watching, forged, 3) == []
+
+
+def test_a_period_without_an_alarm_ends_when_it_has_looked_at_enough(monkeypatch):
+    monkeypatch.setattr(watch, "ENOUGH", 3 * watch.BLOCK)
+    begun = []
+    monkeypatch.setattr(Repeats, "begin", lambda self: begun.append(clock.seconds))
+    monkeypatch.setattr(Repeats, "look", lambda *_: False)
+    clock = Clock()
+    watching = Watch(SUBSET, clock, np.random.default_rng(1))
+    begun.clear()
+    honest = reports_of(SUBSET, 0)
+    feed(watching, honest, 4)
+    assert begun == []
+    clock.seconds = watch.HOUR
+    feed(watching, honest, 4)
+    assert begun == [watch.HOUR]
+    clock.seconds *= 2
+    feed(watching, honest, 2)  # 6 blocks in this period so far: it ends at the first of them
+    assert begun == [watch.HOUR, 2 * watch.HOUR]
+    clock.seconds *= 2
+    feed(watching, honest, 1)
+    assert len(begun) == 2
+
+
+@pytest.mark.parametrize("size", [1, 15, 16, 17, 16_383, 16_384, 100_000, 10_000_000])
+def test_of_a_batch_a_stretch_is_looked_at(size):
+    watching = Watch(OLH, Clock(), np.random.default_rng(1))
+    reports = np.zeros(size, OLH.report_dtype)
+    reports["seed"] = np.arange(size)
+    looked = []
+    watching._judge = lambda: (
+        looked.extend(watching._block["seed"].tolist()),
+        setattr(watching, "_filled", 0),
+        [],
+    )[2]
+    watching.look(reports)
+    looked += watching._block["seed"][: watching._filled].tolist()
+    assert len(looked) == min(size, max(16, size // 1024))
+    assert looked == [*range(looked[0], looked[0] + len(looked))]
+
+
+def test_ones_too_many_are_found_and_too_few():
+    for sign in (1, -1):
+        ones = Ones(OUE, 1e-7)
+        each = round(4096 * ones.mean + sign * 3 * math.sqrt(4096 * ones.variance))
+        raised = [ones.count(4096, each) for _ in range(8)]
+        assert (raised[0], raised[-1]) == (False, True)
+        assert f"{ones.mean:.2f} are expected" in ones.found
