@@ -1,25 +1,19 @@
-"""Every query of the dashboard and every alert's expression has data in a Prometheus that scrapes real workers."""
+"""Every query of the dashboards and every alert's expression has data in a Prometheus that scrapes real workers."""
 
-import json
+import re
 from functools import partial
-from pathlib import Path
 
 import pytest
 
-from deploy.local import services
 from tests import prometheus
 from tests.alerts.rules import RULES, alerts, rules
+from tests.dashboards import DASHBOARDS, filled, queries
 from tests.integration.harness import Sending, World, until
 
 pytestmark = pytest.mark.integration
 
-DEPLOY = Path(services.__file__).parent.parent
-DASHBOARD = json.loads((DEPLOY / "grafana/dashboards/ldp-worker.json").read_text(encoding="utf-8"))
-QUERIES = {
-    f"{panel['title']}, {target['refId']}": target["expr"]
-    for panel in DASHBOARD["panels"]
-    for target in panel.get("targets", [])
-}
+MAY_BE_NONE = ("Recommended method", "Alerts")
+"""Panels that show instead of nothing that there is none, in a world where all is well and little is sent."""
 
 
 def test_every_query_returns_data_from_real_workers(local_services, tmp_path):
@@ -35,7 +29,7 @@ def test_every_query_returns_data_from_real_workers(local_services, tmp_path):
     ) as world:
         workers = [world.launch(None, "--processes", "2"), *world.start()]
         wanted = {
-            **{name: for_grafana(query, world.name) for name, query in QUERIES.items()},
+            **{name: said(name, query) for name, query in asked(world).items()},
             **{name: alert.left for name, alert in alerts().items()},
         }
         targets = [f"127.0.0.1:{worker.port()}" for worker in workers]
@@ -61,10 +55,56 @@ def test_every_query_returns_data_from_real_workers(local_services, tmp_path):
             assert {rule["name"]: rule["health"] for rule in evaluated} == dict.fromkeys(named, "ok")
 
 
-def for_grafana(query: str, stream: str) -> str:
-    """A query as Grafana sends it, its variables filled in."""
-    filled = (
-        query.replace("$stream", stream).replace("$method", "norm-sub").replace("$__rate_interval", "20s")
-    )
-    assert "$" not in filled
-    return filled
+def test_no_panel_is_empty_without_queries_and_windows(local_services, tmp_path):
+    with World(
+        local_services.kafka.address,
+        local_services.redis.address,
+        tmp_path,
+        partitions=1,
+        protocol="olh",
+        labels=["red", "green", "blue"],
+        domain_size=3,
+    ) as world:
+        (worker,) = world.start()
+        wanted = asked(world)
+        with prometheus.running(tmp_path, [f"127.0.0.1:{worker.port()}"], RULES) as scraper, Sending(world):
+            for name, query in wanted.items():
+                until(partial(scraper.values, query), f"data for {name}: {query}")
+            for name, (label, metric) in listed(world).items():
+                assert scraper.get(f"label/{label}/values", match=metric), name
+            (values,) = (
+                re.fullmatch(r"query_result\((.*)\)", query)[1]
+                for query in variables(world).values()
+                if "topk" in query
+            )
+            assert len(scraper.values(values)) == 3
+            shown = scraper.get("label/label/values", match="ldp_worker_snapshot_value_frequency")
+            assert set(shown) == {"red", "green", "blue"}
+
+
+def variables(world):
+    """The query of each variable that has one, of the world's stream."""
+    return {
+        f"{name}, {variable['name']}": filled(variable["query"]["query"], stream=world.name)
+        for name, dashboard in DASHBOARDS.items()
+        for variable in dashboard["templating"]["list"]
+        if variable["type"] == "query"
+    }
+
+
+def listed(world):
+    """The variables that list a label's values, as (label, metric); no target here has a namespace."""
+    found = {
+        name: re.fullmatch(r"label_values\((.*), (\w+)\)", query) for name, query in variables(world).items()
+    }
+    return {name: (one[2], one[1]) for name, one in found.items() if one and one[2] != "namespace"}
+
+
+def said(name, query):
+    """A query without what is shown instead where it has nothing, but where that is what is expected."""
+    return query if any(panel in name for panel in MAY_BE_NONE) else query.partition(" or on () ")[0]
+
+
+def asked(world):
+    """Each query of the dashboards, of the world's stream."""
+    return {name: filled(query, stream=world.name) for name, query in queries()}

@@ -12,7 +12,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 from ruamel.yaml import YAML
 
@@ -30,9 +29,6 @@ DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8")
 COMPOSE = DEPLOY / "compose" / "compose.yaml"
 STACK: dict[str, Any] = YAML(typ="safe").load(COMPOSE)
 SERVICES: dict[str, dict[str, Any]] = STACK["services"]
-DASHBOARD = json.loads((DEPLOY / "grafana/dashboards/ldp-worker.json").read_text(encoding="utf-8"))
-PANELS = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
-SCHEMA = json.loads((ROOT / "tests/vectors/grafana-dashboard.schema.json").read_text(encoding="utf-8"))
 RULES_TESTS: list[dict[str, Any]] = YAML(typ="safe").load(DEPLOY / "prometheus" / "rules_test.yml")["tests"]
 
 
@@ -135,8 +131,6 @@ def test_every_image_has_a_version_and_is_the_one_that_the_tests_run() -> None:
         assert "build" in SERVICES[name] or re.search(r":v?\d", image), image
     assert images["kafka"] == conftest.KAFKA_IMAGE
     assert images["redis"] == conftest.REDIS_IMAGE
-    made_from = json.loads(re.sub(r".* ([\d.]+),.*", r'"\1"', SCHEMA["$comment"]))
-    assert images["grafana"] == f"grafana/grafana:{made_from}"
 
 
 def test_every_mounted_file_is_there_and_every_volume_declared() -> None:
@@ -221,8 +215,7 @@ def test_every_alert_fires_when_it_should_and_only_then() -> None:
 def test_every_recorded_series_is_tested_named_as_it_should_be_and_used() -> None:
     recorded = {rule["record"]: rule["expr"] for rule in rules() if "record" in rule}
     tested = " ".join(case["expr"] for test in RULES_TESTS for case in test.get("promql_expr_test", []))
-    queries = [target["expr"] for panel in PANELS for target in panel["targets"]]
-    asked = " ".join([*queries, *(rule["expr"] for rule in rules())])
+    asked = " ".join(rule["expr"] for rule in rules())
     levels = {"stream": ["stream"], "stream_partition": ["stream", "partition"], "server": ["server"]}
     readme = (DEPLOY / "README.md").read_text(encoding="utf-8")
     for name, expression in recorded.items():
@@ -277,7 +270,7 @@ def names(text: str) -> set[str]:
     return set(re.findall(r"(?<![\w:])ldp_worker_\w+(?!:)", text))
 
 
-def test_dashboard_and_alerts_use_only_metrics_that_there_are() -> None:
+def test_alerts_use_only_metrics_that_there_are() -> None:
     parents = merged.registry(lambda: [None], lambda: [0])
     families = [*Metrics().registry.collect(), *parents.collect()]
     suffixes = {
@@ -287,66 +280,4 @@ def test_dashboard_and_alerts_use_only_metrics_that_there_are() -> None:
         "histogram": ["_bucket", "_sum", "_count"],
     }
     exposed = {family.name + suffix for family in families for suffix in suffixes[family.type]}
-    queries = [target["expr"] for panel in PANELS for target in panel["targets"]]
-    assert names("\n".join(queries)) <= exposed
     assert names("\n".join(rule["expr"] for rule in rules())) <= exposed
-
-
-# --- Grafana ------------------------------------------------------------------------------------------------
-
-
-def test_the_dashboard_is_valid() -> None:
-    jsonschema.Draft7Validator(SCHEMA).validate(DASHBOARD)
-
-
-@pytest.mark.parametrize("damage", [{"panels": "none"}, {"refresh": 5}, {"panel": []}])
-def test_the_schema_rejects_what_is_no_dashboard(damage: dict[str, object]) -> None:
-    with pytest.raises(jsonschema.ValidationError):
-        jsonschema.Draft7Validator(SCHEMA).validate(DASHBOARD | damage)
-
-
-def test_every_panel_says_what_it_shows_and_asks_the_provisioned_source() -> None:
-    (source,) = YAML(typ="safe").load(DEPLOY / "grafana/provisioning/datasources/prometheus.yaml")[
-        "datasources"
-    ]
-    assert source["url"] == "http://prometheus:9090"
-    wanted = {"type": source["type"], "uid": source["uid"]}
-    for panel in PANELS:
-        assert len(panel["description"]) > 20, panel["title"]
-        assert panel["fieldConfig"]["defaults"]["unit"], panel["title"]
-        assert panel["datasource"] == wanted
-        assert [target["datasource"] for target in panel["targets"]] == [wanted] * len(panel["targets"])
-    assert [variable["datasource"] for variable in DASHBOARD["templating"]["list"]] == [wanted] * 2
-    ids = [panel["id"] for panel in DASHBOARD["panels"]]
-    assert len(set(ids)) == len(ids)
-
-
-def test_panels_do_not_overlap() -> None:
-    taken: set[tuple[int, int]] = set()
-    for panel in DASHBOARD["panels"]:
-        at = panel["gridPos"]
-        cells = {(x, y) for x in range(at["x"], at["x"] + at["w"]) for y in range(at["y"], at["y"] + at["h"])}
-        assert max(x for x, _ in cells) < 24, panel["title"]
-        assert not cells & taken, panel["title"]
-        taken |= cells
-
-
-def test_variables_are_declared_and_every_query_is_of_one_stream() -> None:
-    declared = {variable["name"] for variable in DASHBOARD["templating"]["list"]}
-    for panel in PANELS:
-        for target in panel["targets"]:
-            used = set(re.findall(r"\$(\w+)", target["expr"])) - {"__rate_interval"}
-            assert "stream" in used or target["expr"].startswith("server:"), panel["title"]
-            assert used <= declared, panel["title"]
-
-
-def test_grafana_finds_the_dashboard_where_compose_mounts_it() -> None:
-    (provider,) = YAML(typ="safe").load(DEPLOY / "grafana/provisioning/dashboards/ldp-worker.yaml")[
-        "providers"
-    ]
-    mounted = {volume.split(":")[1]: volume.split(":")[0] for volume in SERVICES["grafana"]["volumes"]}
-    folder = COMPOSE.parent / mounted[provider["options"]["path"]]
-    assert [file.name for file in folder.iterdir()] == ["ldp-worker.json"]
-    home = SERVICES["grafana"]["environment"]["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"]
-    assert home == f"{provider['options']['path']}/ldp-worker.json"
-    assert (COMPOSE.parent / mounted["/etc/grafana/provisioning"] / "datasources/prometheus.yaml").is_file()

@@ -1,0 +1,186 @@
+"""The dashboards are what their code makes, valid, of one stream; Grafana finds them, import asks for the source."""
+
+import doctest
+import json
+import re
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import jsonschema
+import pytest
+from ruamel.yaml import YAML
+
+from deploy.grafana import dashboard as assembly
+from deploy.grafana import queries as asking
+from deploy.grafana.__main__ import FOLDER, files
+from tests import prometheus
+from tests.alerts.rules import alerts
+from tests.dashboards import DASHBOARDS, panels, queries
+from worker.observe import merged
+from worker.observe.metrics import Metrics
+
+ROOT = Path(__file__).parents[3]
+DEPLOY = ROOT / "deploy"
+COMPOSE = DEPLOY / "compose" / "compose.yaml"
+GRAFANA: dict[str, Any] = YAML(typ="safe").load(COMPOSE)["services"]["grafana"]
+SCHEMA = json.loads((ROOT / "tests/vectors/grafana-dashboard.schema.json").read_text(encoding="utf-8"))
+IMPORTED = {"__inputs", "__requires"}
+"""What import reads, and is no part of a dashboard."""
+EVERY = pytest.mark.parametrize("dashboard", DASHBOARDS.values(), ids=DASHBOARDS)
+
+
+def test_the_files_are_what_the_code_makes() -> None:
+    assert dict(files()) == {path: path.read_text(encoding="utf-8") for path in FOLDER.iterdir()}, (
+        "python -m deploy.grafana writes them"
+    )
+
+
+@pytest.mark.parametrize("module", [assembly, asking])
+def test_its_examples_are_right(module: ModuleType) -> None:
+    assert doctest.testmod(module).failed == 0
+
+
+@EVERY
+def test_it_is_valid(dashboard: dict[str, Any]) -> None:
+    kept = {key: value for key, value in dashboard.items() if key not in IMPORTED}
+    jsonschema.Draft7Validator(SCHEMA).validate(kept)
+
+
+@pytest.mark.parametrize("damage", [{"panels": "none"}, {"refresh": 5}, {"panel": []}, {"__inputs": []}])
+@EVERY
+def test_the_schema_rejects_what_is_no_dashboard(
+    dashboard: dict[str, Any], damage: dict[str, object]
+) -> None:
+    kept = {key: value for key, value in dashboard.items() if key not in IMPORTED}
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.Draft7Validator(SCHEMA).validate(kept | damage)
+
+
+def test_the_schema_is_of_the_grafana_that_compose_runs() -> None:
+    found = re.search(r" ([\d.]+),", SCHEMA["$comment"])
+    assert found is not None
+    assert GRAFANA["image"] == f"grafana/grafana:{found[1]}"
+
+
+@EVERY
+def test_every_panel_says_what_it_shows_and_asks_the_chosen_source(dashboard: dict[str, Any]) -> None:
+    chosen = {"type": "prometheus", "uid": "${datasource}"}
+    for panel in panels(dashboard):
+        assert len(panel["description"]) > 20, panel["title"]
+        assert panel["fieldConfig"]["defaults"]["unit"], panel["title"]
+        assert panel["datasource"] == chosen
+        assert [target["datasource"] for target in panel["targets"]] == [chosen] * len(panel["targets"])
+    source, *variables = dashboard["templating"]["list"]
+    assert (source["name"], source["type"], source["query"]) == ("datasource", "datasource", "prometheus")
+    assert [variable["datasource"] for variable in variables] == [chosen] * len(variables)
+    ids = [panel["id"] for panel in dashboard["panels"]]
+    assert len(set(ids)) == len(ids)
+
+
+@EVERY
+def test_import_asks_for_the_source_and_provisioning_has_one_of_that_name(dashboard: dict[str, Any]) -> None:
+    """What import puts in stands where, not put in, no source has that address: the name decides, or the first."""
+    (asked,) = dashboard["__inputs"]
+    assert (asked["type"], asked["pluginId"]) == ("datasource", "prometheus")
+    text = json.dumps(dashboard)
+    assert text.count(f"${{{asked['name']}}}") == 1
+    source = dashboard["templating"]["list"][0]
+    assert source["current"]["value"] == f"${{{asked['name']}}}"
+    file = DEPLOY / "grafana/provisioning/datasources/prometheus.yaml"
+    (provisioned,) = YAML(typ="safe").load(file)["datasources"]
+    assert (provisioned["name"], provisioned["type"]) == (source["current"]["text"], source["query"])
+    assert provisioned["url"] == "http://prometheus:9090"
+    required = {one["id"] for one in dashboard["__requires"] if one["type"] == "panel"}
+    assert required == {panel["type"] for panel in panels(dashboard)}
+
+
+@EVERY
+def test_panels_do_not_overlap(dashboard: dict[str, Any]) -> None:
+    taken: set[tuple[int, int]] = set()
+    for panel in dashboard["panels"]:
+        at = panel["gridPos"]
+        cells = {(x, y) for x in range(at["x"], at["x"] + at["w"]) for y in range(at["y"], at["y"] + at["h"])}
+        assert max(x for x, _ in cells) < 24, panel["title"]
+        assert not cells & taken, panel["title"]
+        taken |= cells
+
+
+@EVERY
+def test_rows_are_full(dashboard: dict[str, Any]) -> None:
+    ats = [panel["gridPos"] for panel in dashboard["panels"]]
+    for top in {at["y"] for at in ats}:
+        beside = [at for at in ats if at["y"] == top]
+        assert sum(at["w"] for at in beside) == 24
+        assert len({at["h"] for at in beside}) == 1
+
+
+@EVERY
+def test_variables_are_declared_and_every_query_is_of_one_deployment(dashboard: dict[str, Any]) -> None:
+    declared = {variable["name"] for variable in dashboard["templating"]["list"]}
+    for panel in panels(dashboard):
+        for target in panel["targets"]:
+            used = set(re.findall(r"\$(\w+)", target["expr"])) - {"__rate_interval"}
+            assert used <= declared, panel["title"]
+            for metric, selected in re.findall(
+                r"((?:ldp_worker|process)_\w+|\bup)\{([^}]*)\}", target["expr"]
+            ):
+                assert selected.startswith('job=~"$job",namespace=~"$namespace"'), target["expr"]
+                shared = (
+                    metric.startswith(("process_", "ldp_worker_redis_", "ldp_worker_process_"))
+                    or metric == "up"
+                )
+                assert shared or 'stream="$stream"' in selected, target["expr"]
+            assert not re.search(r"\bldp_worker_\w+(?![\w{])", target["expr"]), target["expr"]
+        assert set(re.findall(r"\$(\w+)", panel["title"])) <= declared
+
+
+def test_only_metrics_that_there_are_are_asked_for() -> None:
+    parents = merged.registry(lambda: [None], lambda: [0])
+    families = [*Metrics().registry.collect(), *parents.collect()]
+    suffixes = {
+        "counter": ["_total"],
+        "gauge": [""],
+        "info": ["_info"],
+        "histogram": ["_bucket", "_sum", "_count"],
+    }
+    exposed = {family.name + suffix for family in families for suffix in suffixes[family.type]}
+    asked = {name for _, query in queries() for name in re.findall(r"(?:ldp_worker|process)_\w+", query)}
+    assert asked <= exposed | {"process_cpu_seconds_total", "process_resident_memory_bytes"}
+    # and of what the publisher says, nothing is left that no panel shows
+    answers = {name for name in exposed if re.match("ldp_worker_(snapshot|window)_", name)}
+    assert {name for name in answers if not name.endswith(("_sum", "_count"))} - asked <= set()
+
+
+def test_every_alert_that_is_named_is_there() -> None:
+    named = {
+        name
+        for dashboard in DASHBOARDS.values()
+        for panel in panels(dashboard)
+        for name in re.findall(r"\bLdp[A-Z]\w+", panel["description"])
+    }
+    assert named <= alerts().keys()
+
+
+def test_grafana_finds_the_dashboards_where_compose_mounts_them() -> None:
+    file = DEPLOY / "grafana/provisioning/dashboards/ldp-worker.yaml"
+    (provider,) = YAML(typ="safe").load(file)["providers"]
+    mounted = {volume.split(":")[1]: volume.split(":")[0] for volume in GRAFANA["volumes"]}
+    folder = COMPOSE.parent / mounted[provider["options"]["path"]]
+    assert (
+        sorted(file.stem for file in folder.iterdir())
+        == ["ldp-frequencies", "ldp-operations"]
+        == [*DASHBOARDS]
+    )
+    assert [dashboard["uid"] for dashboard in DASHBOARDS.values()] == [*DASHBOARDS]
+    home = GRAFANA["environment"]["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"]
+    assert home == f"{provider['options']['path']}/ldp-frequencies.json"
+    assert (COMPOSE.parent / mounted["/etc/grafana/provisioning"] / "datasources/prometheus.yaml").is_file()
+
+
+def test_the_job_of_the_alerts_is_scraped_and_can_be_chosen() -> None:
+    for dashboard in DASHBOARDS.values():
+        job = dashboard["templating"]["list"][1]
+        assert job["query"]["query"] == "label_values(ldp_worker_build_info, job)"
+    (scrape,) = YAML(typ="safe").load(DEPLOY / "prometheus/prometheus.yml")["scrape_configs"]
+    assert scrape["job_name"] == prometheus.JOB
