@@ -53,7 +53,9 @@ def run(config: "Config", processes: int, child: tuple[int, int] | None) -> int:
     from worker.service.parent import Parent
 
     number, descriptor = child
-    alone = replace(config, http=Http(host="127.0.0.1", port=0), kafka=config.kafka.numbered(number))
+    alone = replace(
+        config, http=Http(host="127.0.0.1", port=0, page=False), kafka=config.kafka.numbered(number)
+    )
     return service.run(alone, Parent(descriptor))
 
 

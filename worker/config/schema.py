@@ -297,7 +297,7 @@ class Redis(Table):
 
 
 class Http(Table):
-    """``[http]``: where ``/metrics``, ``/healthz`` and ``/readyz`` answer; port 0 takes a free one."""
+    """``[http]``: where ``/metrics``, ``/healthz``, ``/readyz`` and the page answer; port 0 takes a free one."""
 
     host: Annotated[
         str,
@@ -306,6 +306,7 @@ class Http(Table):
         ),
     ] = "127.0.0.1"
     port: Annotated[StrictInt, _must(lambda port: 0 <= port <= 65535, "allowed is 0 to 65535")] = 9464
+    page: StrictBool = True
 
 
 def _are_methods(names: list[str]) -> bool:

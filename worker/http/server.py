@@ -1,18 +1,22 @@
-"""What the worker says over HTTP: ``/metrics`` for Prometheus, ``/healthz`` and ``/readyz`` for probes.
+"""What the worker says over HTTP: ``/metrics`` for Prometheus, ``/healthz`` and ``/readyz`` for probes, and the page.
 
 Whoever reaches the port can neither hold it nor fill the process: a connection is for one request, a request has
 seconds to come and a bounded head, and where there are too many connections the oldest makes room for the newest. So a
-probe, which asks at once, is answered while others only hold on.
+probe, which asks at once, is answered while others only hold on. Who hears events may stay, but few may, and only as
+long as they take what they are sent.
 """
 
 import contextlib
 import io
 import json
+import re
+import select
 import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -21,8 +25,18 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
 from worker.config import PREFIX, Config, ConfigError
+from worker.http import page as pages
+from worker.http.page import Page
+from worker.http.streams import Streams
+from worker.kafka.following import Follower
 
 MOST_CONNECTIONS = 64
+MOST_LISTENERS = 16
+"""Who hear events, beside those connections."""
+LISTENER_SECONDS = 5.0
+"""How long one that hears events may leave them lying."""
+_LISTENER_BYTES = 1 << 16
+"""What lies at most between us and one that hears events, on our side."""
 REQUEST_SECONDS = 5.0
 """How long a connection may last, from its beginning to the last byte of its answer."""
 MOST_HEAD_BYTES = 8192
@@ -38,10 +52,15 @@ class _Server(ThreadingHTTPServer):
     request_queue_size = 128
 
     def __init__(
-        self, address: tuple[str, int], registry: CollectorRegistry, probes: Mapping[str, Probe]
+        self,
+        address: tuple[str, int],
+        registry: CollectorRegistry,
+        probes: Mapping[str, Probe],
+        page: Page | None,
     ) -> None:
-        self.registry, self.probes = registry, probes
+        self.registry, self.probes, self.page = registry, probes, page
         self._since: dict[Any, float] = {}  # the open connections, the oldest first
+        self._listeners: set[Any] = set()
         self._lock = threading.Lock()
         super().__init__(address, _Handler)
 
@@ -59,6 +78,14 @@ class _Server(ThreadingHTTPServer):
             for request in [request for request, since in self._since.items() if since < began]:
                 self._end(request)
 
+    def hears(self, request: Any) -> bool:
+        """Lets a connection last that is to hear events, if there are not too many; returns whether it may."""
+        with self._lock:
+            if len(self._listeners) >= MOST_LISTENERS or self._since.pop(request, None) is None:
+                return False
+            self._listeners.add(request)
+            return True
+
     def _end(self, request: Any) -> None:
         """Wakes the thread that waits for a connection, which then closes it."""
         del self._since[request]
@@ -68,6 +95,7 @@ class _Server(ThreadingHTTPServer):
     def shutdown_request(self, request: Any) -> None:
         with self._lock:
             self._since.pop(request, None)
+            self._listeners.discard(request)
             super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
@@ -107,9 +135,66 @@ class _Handler(BaseHTTPRequestHandler):
             good, facts = self.server.probes[self.path]()
             status = HTTPStatus.OK if good else HTTPStatus.SERVICE_UNAVAILABLE
             self._send(status, "application/json", json.dumps(facts).encode() + b"\n")
-        else:
+        elif self.server.page is None or not self._show(self.server.page):
             known = ", ".join(["/metrics", *self.server.probes])
             self._send(HTTPStatus.NOT_FOUND, "text/plain", f"not here; {known} are\n".encode())
+
+    def _show(self, page: Page) -> bool:
+        """Answers the page; returns whether what was asked for is there."""
+        if self.path.partition("?")[0] == pages.EVENTS:
+            self._listen(page)
+            return True
+        answer = page.answer(self.path, self.headers.get("If-None-Match", ""))
+        if answer is None:
+            return False
+        packed = answer.status == HTTPStatus.OK and _takes_gzip(self.headers.get("Accept-Encoding", ""))
+        headers = dict(answer.headers) | {"Vary": "Accept-Encoding"}
+        if packed:
+            headers["Content-Encoding"] = "gzip"
+            headers = {
+                name: said.removesuffix('"') + '-gzip"' if name == "ETag" else said
+                for name, said in headers.items()
+            }
+        self._begin(answer.status, answer.content_type, headers)
+        if self.command != "HEAD":
+            for part in _gzip(answer.body) if packed else answer.body:
+                self.wfile.write(part)
+        return True
+
+    def _listen(self, page: Page) -> None:
+        """Says what happens, until the other side hangs up or leaves it lying."""
+        try:
+            events = page.events(self.path)
+        except pages.Refused as refused:
+            return self._send(refused.status, "application/json", json.dumps(refused.said).encode())
+        headers = {"Cache-Control": "no-store"}
+        if self.command == "HEAD":
+            return self._begin(HTTPStatus.OK, "text/event-stream", headers)
+        if not self.server.hears(self.connection):
+            self._begin(HTTPStatus.SERVICE_UNAVAILABLE, "text/plain", headers | {"Retry-After": "5"})
+            self.wfile.write(f"{MOST_LISTENERS} hear events already\n".encode())
+            return None
+        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _LISTENER_BYTES)
+        self.connection.settimeout(LISTENER_SECONDS)
+        self._begin(HTTPStatus.OK, "text/event-stream", headers)
+        for part in events:
+            if part:
+                self.wfile.write(part)
+            elif self._hung_up():
+                break
+        return None
+
+    def _hung_up(self) -> bool:
+        """Returns whether the other side is gone; one that hears events has nothing more to say."""
+        readable, _, _ = select.select([self.connection], [], [], 0)
+        return bool(readable) and not self.connection.recv(1024)
+
+    def _begin(self, status: HTTPStatus, content_type: str, headers: Mapping[str, str]) -> None:
+        """Sends the head of an answer to the page."""
+        self.send_response(status)
+        for name, said in {"Content-Type": content_type, **pages.HEADERS, **headers}.items():
+            self.send_header(name, said)
+        self.end_headers()
 
     def send_response(self, code: int, message: str | None = None) -> None:
         """Begins an answer, with no word about what runs here."""
@@ -132,8 +217,35 @@ class _Handler(BaseHTTPRequestHandler):
         """Says nothing: probes come every few seconds."""
 
 
+def _takes_gzip(accepted: str) -> bool:
+    """Returns whether an ``Accept-Encoding`` allows gzip.
+
+    Example:
+        >>> _takes_gzip("gzip, deflate, br"), _takes_gzip("gzip;q=0, br"), _takes_gzip("")
+        (True, False, False)
+    """
+    for one in accepted.lower().split(","):
+        coding, _, weight = (part.strip() for part in one.partition(";"))
+        if coding == "gzip":
+            return re.fullmatch(r"q\s*=\s*0(\.0*)?", weight) is None
+    return False
+
+
+def _gzip(parts: Iterable[bytes]) -> Iterator[bytes]:
+    """Compresses parts as they come, fast rather than well."""
+    packing = zlib.compressobj(1, wbits=31)
+    for part in parts:
+        yield packing.compress(part)
+    yield packing.flush()
+
+
 def serve(
-    host: str, port: int, registry: CollectorRegistry, healthy: Probe, ready: Probe
+    host: str,
+    port: int,
+    registry: CollectorRegistry,
+    healthy: Probe,
+    ready: Probe,
+    page: Page | None = None,
 ) -> ThreadingHTTPServer:
     """Answers on a thread of its own until `shutdown` is called on what it returns.
 
@@ -143,13 +255,21 @@ def serve(
         registry: the metrics.
         healthy: whether the process lives as it should, and facts to show; false asks a supervisor to restart it.
         ready: whether every stream is served, and facts to show.
+        page: what answers the page; None where there is none.
 
     Raises:
         OSError: the port is taken.
     """
-    server = _Server((host, port), registry, {"/healthz": healthy, "/readyz": ready})
+    server = _Server((host, port), registry, {"/healthz": healthy, "/readyz": ready}, page)
     threading.Thread(target=server.serve_forever, name="http", daemon=True).start()
     return server
+
+
+def page_of(config: Config, registry: CollectorRegistry, ready: Probe) -> Page:
+    """Returns what answers the page of a configuration; it reads nothing before somebody asks."""
+    follower = Follower(config)
+    streams = Streams(config, registry, ready, follower)
+    return Page(streams, follower, [served.stream.name for served in config.streams])
 
 
 def listen(config: Config, registry: CollectorRegistry, healthy: Probe, ready: Probe) -> ThreadingHTTPServer:
@@ -159,7 +279,8 @@ def listen(config: Config, registry: CollectorRegistry, healthy: Probe, ready: P
         ConfigError: the configured address cannot be listened on.
     """
     try:
-        return serve(config.http.host, config.http.port, registry, healthy, ready)
+        page = page_of(config, registry, ready) if config.http.page else None
+        return serve(config.http.host, config.http.port, registry, healthy, ready, page)
     except OSError as error:
         raise ConfigError(
             f"http.port: {config.http.host}:{config.http.port} cannot be listened on ({error.strerror}); if it is"

@@ -308,6 +308,6 @@ def test_point_8_what_is_undecided_is_what_the_last_fetch_heard_beyond_the_stabl
 def test_a_port_that_is_taken_is_a_fault_of_the_configuration():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        config = SimpleNamespace(http=SimpleNamespace(host="127.0.0.1", port=port))
+        config = SimpleNamespace(http=SimpleNamespace(host="127.0.0.1", port=port, page=False))
         with pytest.raises(ConfigError, match=rf"^http\.port: 127\.0\.0\.1:{port} cannot be listened on"):
             health.listen(config, Metrics().registry, lambda: (True, {}), lambda: (True, {}))

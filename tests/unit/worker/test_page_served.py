@@ -1,0 +1,632 @@
+"""The page's server: a real HTTP server and the real follower, on a snapshot topic in memory."""
+
+import contextlib
+import gzip
+import http.client
+import json
+import socket
+import threading
+import time
+from collections import namedtuple
+from urllib.parse import quote
+
+import numpy as np
+import pytest
+
+import ldp
+from ldp import snapshot
+from ldp.snapshot import Cut, Period
+from worker.config import parse
+from worker.http import server as health
+from worker.http.files import File
+from worker.http.page import Page
+from worker.http.streams import Streams
+from worker.kafka.following import Follower
+from worker.observe.metrics import Metrics
+
+HOUR = 3_600_000
+LABELS = ("red", "gr\u202een\x00", "<script>alert(1)</script>", "blue\r\n\r\nevent: x")
+CONFIG = parse(
+    "".join(
+        f'[[streams]]\nname = "{name}"\ntopic = "{name}-reports"\nprotocol = "grr"\nepsilon = "1"\n{more}\n'
+        for name, more in (
+            ("s", f'labels = {json.dumps(LABELS)}\nwindows = ["all", "1h"]'),
+            ("t.2", "domain_size = 9000"),
+        )
+    )
+)
+S, T = (served.stream for served in CONFIG.streams)
+QUERIES = (ldp.query.SetQuery("two", (0, 2)), ldp.query.TopQuery("most", 2))
+Record = namedtuple("Record", "key value headers offset")
+WAIT = 60
+
+
+def until(true, what):
+    deadline = time.monotonic() + WAIT
+    while not (found := true()):
+        assert time.monotonic() < deadline, what
+        time.sleep(0.01)
+    return found
+
+
+def hour(start, *, final=False):
+    return Period("1h", start * HOUR, (start + 1) * HOUR, final)
+
+
+def taken(stream=S, sequence=1, window=snapshot.ALL_TIME, first=40):
+    counts = np.full(stream.oracle.domain_size, 10)
+    counts[0] = first
+    estimate = stream.oracle.estimate(counts, int(counts.sum()))
+    cut = Cut({0: sequence, 1: 7}, {})
+    queries = QUERIES if stream is S else ()
+    return snapshot.take(stream, estimate, cut, sequence, queries, window=window)
+
+
+class Log:
+    """A snapshot topic in memory, whose records come a few a poll; and how it was read."""
+
+    def __init__(self):
+        self.records, self.connected, self.closed, self.refuses = [], 0, 0, None
+
+    def publish(self, *many, gone=()):
+        for one in many:
+            parts = (snapshot.encode if one.window.start is None else snapshot.encode_window)(one)
+            for part in parts:
+                self.add(part.key, part.body or None, part.headers(one.sequence))
+        for window in gone:
+            for part in snapshot.delete_window(many[0], window):
+                self.add(part.key, None, part.headers(many[0].sequence))
+
+    def add(self, key, value, headers=()):
+        self.records.append(Record(key.encode(), value, list(headers), len(self.records)))
+
+    def connect(self):
+        if self.refuses is not None:
+            raise self.refuses
+        self.connected += 1
+        return Consumer(self)
+
+
+class Consumer:
+    def __init__(self, log):
+        self._log, self._at = log, 0
+
+    def assign(self, partitions):
+        (self._partition,) = partitions
+
+    def seek_to_beginning(self, partition):
+        self._at = 0
+
+    def seek(self, partition, offset):
+        self._at = offset
+
+    def position(self, partition):
+        return self._at
+
+    def end_offsets(self, partitions):
+        return {self._partition: len(self._log.records)}
+
+    def poll(self, timeout_ms, max_records=7):
+        came = self._log.records[self._at : self._at + min(7, max_records)]
+        self._at += len(came)
+        if not came:
+            time.sleep(0.01)
+        return {self._partition: came} if came else {}
+
+    def close(self):
+        self._log.closed += 1
+
+
+@pytest.fixture
+def log():
+    return Log()
+
+
+@pytest.fixture
+def metrics():
+    metrics = Metrics()
+    for stream in (S, T):
+        metrics.begin(stream.name)
+    metrics.owned.labels("s", "1").set(1)
+    metrics.lag.labels("s", "1").set(4)
+    metrics.records.labels("s", "accepted").inc(12)
+    metrics.rejected.labels("s", "json").inc(3)
+    return metrics
+
+
+@pytest.fixture
+def served(log, metrics, monkeypatch):
+    """A server of the page on the topic; gives its port."""
+    files = {
+        "index.html": File(b"<!doctype html>", "text/html; charset=utf-8", "a" * 32),
+        "page.js": File(b"// no more", "text/javascript; charset=utf-8", "b" * 32),
+    }
+    monkeypatch.setattr("worker.http.page.pages", lambda: files)
+    with serving(log, metrics) as port:
+        yield port
+
+
+@contextlib.contextmanager
+def serving(log, metrics, idle=300.0):
+    def ready():
+        return False, {"streams": {"s": "serving", "t.2": "joining"}}
+
+    follower = Follower(CONFIG, log.connect, idle)
+    page = Page(Streams(CONFIG, metrics.registry, ready, follower), follower, ["s", "t.2"])
+    server = health.serve("127.0.0.1", 0, metrics.registry, lambda: (True, {}), ready, page)
+    server.follower = follower
+    try:
+        yield server.server_port
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+Reply = namedtuple("Reply", "status headers body")
+
+
+def ask(port, path, method="GET", **headers):
+    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=WAIT)) as connection:
+        connection.request(
+            method, path, headers={name.replace("_", "-"): said for name, said in headers.items()}
+        )
+        reply = connection.getresponse()
+        return Reply(reply.status, reply.headers, reply.read())
+
+
+def said(port, path):
+    reply = ask(port, path)
+    assert reply.status == 200, reply.body
+    assert reply.headers["Content-Type"] == "application/json"
+    return json.loads(reply.body)
+
+
+# --- files
+
+
+def test_the_files_come_with_a_policy_that_lets_in_nothing_from_elsewhere(served):
+    for path, kind in (
+        ("/", "text/html; charset=utf-8"),
+        ("/page/page.js", "text/javascript; charset=utf-8"),
+    ):
+        reply = ask(served, path)
+        assert (reply.status, reply.headers["Content-Type"]) == (200, kind)
+        assert reply.headers["Content-Security-Policy"] == (
+            "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self';"
+            " base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+        )
+        assert reply.headers["X-Content-Type-Options"] == "nosniff"
+        assert reply.headers["Referrer-Policy"] == "no-referrer"
+        again = ask(served, path, If_None_Match=reply.headers["ETag"])
+        assert (again.status, again.body) == (304, b"")
+        assert ask(served, path, If_None_Match='"another"').status == 200
+        head = ask(served, path, "HEAD")
+        assert (head.status, head.body, head.headers["ETag"]) == (200, b"", reply.headers["ETag"])
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/page/", "/page/x.js", "/page/../server.py", "/page/%2e%2e/server.py", "/index.html", "/page"],
+)
+def test_no_other_file_is_to_be_had(served, path):
+    assert ask(served, path).status == 404
+
+
+def test_gzip_is_for_who_takes_it_and_its_tag_is_known_again(served, log):
+    log.publish(taken())
+    path = "/streams/s/snapshot"
+    packed, plain = (
+        ask(served, path, Accept_Encoding="br, gzip"),
+        ask(served, path, Accept_Encoding="gzip;q=0"),
+    )
+    assert (packed.headers["Content-Encoding"], plain.headers["Content-Encoding"]) == ("gzip", None)
+    assert gzip.decompress(packed.body) == plain.body
+    assert packed.headers["ETag"] != plain.headers["ETag"]
+    for known in (packed, plain):
+        assert ask(served, path, Accept_Encoding="gzip", If_None_Match=known.headers["ETag"]).status == 304
+
+
+def test_probes_and_metrics_are_beside_it(served):
+    assert ask(served, "/healthz").status == 200
+    assert ask(served, "/readyz").status == 503
+    assert b"ldp_worker_reports_total" in ask(served, "/metrics").body
+    assert ask(served, "/nothing").status == 404
+
+
+# --- streams
+
+
+def test_streams_are_said_as_they_are_counted_here(served, log):
+    log.publish(taken(sequence=3), taken(window=hour(2)), taken(window=hour(1, final=True)))
+    until(lambda: said(served, "/streams")[0]["newest"], "the topic is read")
+    s, t = said(served, "/streams")
+    newest = taken(sequence=3)
+    assert s == {
+        "name": "s",
+        "fingerprint": S.fingerprint.hex(),
+        "protocol": "grr",
+        "epsilon": "1/1",
+        "domain_size": 4,
+        "topic": "s-reports",
+        "windows": ["all", "1h"],
+        "state": "serving",
+        "rate": s["rate"],
+        "lag": 4,
+        "rejected": s["rejected"],
+        "accepted": 12,
+        "partitions": {"0": "elsewhere", "1": "here"},
+        "newest": {
+            "sequence": 3,
+            "reports": 70,
+            "complete": True,
+            "standard_error": newest.std_error,
+        },
+        "available": {
+            "all": [None],
+            "1h": [
+                {"start": n * HOUR, "end": (n + 1) * HOUR, "final": n == 1, "reports": 70, "complete": True}
+                for n in (1, 2)
+            ],
+        },
+    }
+    assert {reason: n for reason, n in s["rejected"].items() if n} == {"json": 3}
+    assert (t["state"], t["newest"], t["lag"], t["available"]) == ("joining", None, None, {"all": []})
+
+
+def test_a_rate_is_of_the_last_seconds(metrics):
+    now = [100.0]
+    nothing = type("Nothing", (), {"newest": lambda self, stream: {}})()
+    streams = Streams(CONFIG, metrics.registry, lambda: (True, {}), nothing, lambda: now[0])
+    assert streams.document()[0]["rate"] is None
+    for _ in range(20):
+        now[0] += 2.0
+        metrics.reports.labels("s").inc(100)
+        rate = streams.document()[0]["rate"]
+    assert rate == 50.0
+    now[0] += 2.0
+    metrics.reports.labels("s").inc(1100)
+    assert streams.document()[0]["rate"] == pytest.approx(150.0, rel=0.2)
+    now[0] += 1000.0  # nobody asked
+    assert streams.document()[0]["rate"] is None
+
+
+# --- snapshots
+
+
+def whole(one):
+    """What the document of a snapshot is to be, by the messages that it is published as."""
+    parts = {part.key: part for part in snapshot.encode(one, inline=1 << 30)}
+    head = json.loads(parts.pop("s/head").body)
+    domain = json.loads(parts.pop("s/domain").body)
+    bodies = {key.rpartition("/")[2]: json.loads(part.body) for key, part in parts.items()}
+    of_all = ("document", "standard_error", "level")
+    base = bodies["base"]
+    shared = {*head, *of_all, "chunks", "method"}
+    return (
+        {name: head[name] for name in head if name != "schema"}
+        | {name: base[name] for name in of_all}
+        | {
+            "labels": domain["labels"],
+            "methods": {
+                method: {name: of for name, of in body.items() if name not in shared}
+                for method, body in bodies.items()
+            },
+        }
+    )
+
+
+def test_a_snapshot_is_what_is_on_the_topic(served, log):
+    log.publish(taken(), taken(sequence=2, first=33))
+    log.add("other/head", b"{}")
+    log.add("s/all/base", b"no JSON")
+    got = said(served, "/streams/s/snapshot")
+    assert got == whole(taken(sequence=2, first=33))
+    assert tuple(got["labels"]) == LABELS
+    fewer = said(served, "/streams/s/snapshot?method=norm-sub&method=base")
+    assert list(fewer["methods"]) == ["norm-sub", "base"]
+    assert fewer["methods"]["base"] == got["methods"]["base"]
+
+
+def test_long_vectors_are_put_together(served, log):
+    log.publish(taken(T))
+    got = said(served, "/streams/t.2/snapshot?method=base")
+    base = taken(T).bodies["base"]
+    assert got["methods"]["base"]["frequencies"] == base.frequencies.tolist()
+    assert got["methods"]["base"]["high"] == base.high.tolist()
+    assert got["labels"] is None
+
+
+def test_a_window_is_the_newest_or_the_one_that_is_named(served, log):
+    log.publish(taken(), taken(window=hour(1)), taken(window=hour(5), first=50))
+    assert said(served, "/streams/s/snapshot?window=1h")["window"]["start"] == "1970-01-01T05:00:00.000Z"
+    for start in (HOUR, "1970-01-01T01:00Z", "1970-01-01T03:00%2B02:00", "1970-01-01T01:00"):
+        got = said(served, f"/streams/s/snapshot?window=1h&start={start}")
+        assert got["window"]["start"] == "1970-01-01T01:00:00.000Z"
+        assert tuple(got["labels"]) == LABELS
+
+
+def test_a_tag_is_a_snapshot_s_and_its_restriction_s(served, log):
+    log.publish(taken())
+    paths = [
+        f"/streams/s/{form}{query}"
+        for form in ("snapshot", "excerpt")
+        for query in ("", "?method=base", "?window=all")
+    ]
+    tags = [ask(served, path).headers["ETag"] for path in paths]
+    assert len({*tags}) == len(tags)
+    for path, tag in zip(paths, tags, strict=True):
+        assert ask(served, path, If_None_Match=f'"x", W/{tag}').status == 304
+        assert ask(served, path, "HEAD").headers["ETag"] == tag
+    log.publish(taken(sequence=2))
+    until(lambda: ask(served, paths[0], If_None_Match=tags[0]).status == 200, "the newer one is read")
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "why"),
+    [
+        ("/streams/none/snapshot", 404, "stream 'none' given; there are s, t.2"),
+        (f"/streams/{quote('<b>', safe='')}/excerpt", 404, "stream '<b>' given"),
+        ("/streams/s/snapshot?window=2h", 404, "no window '2h' of s is on the topic"),
+        (
+            "/streams/s/snapshot?window=1h&start=7",
+            404,
+            "no window '1h' of s that starts at 7 is on the topic",
+        ),
+        ("/streams/t.2/excerpt", 404, "no snapshot of t.2 is on the topic"),
+        ("/streams/s/snapshot?start=7", 400, "all time has no start"),
+        (
+            "/streams/s/snapshot?window=1h&start=noon",
+            400,
+            "start 'noon' given; a time is like 2026-11-22T06:00Z",
+        ),
+        ("/streams/s/snapshot?method=best", 400, "method 'best' given; published are base, base-pos,"),
+        ("/streams/s/excerpt?top=0", 400, "top '0' given; 1 to 500 are allowed"),
+        ("/streams/s/excerpt?top=501", 400, "1 to 500 are allowed"),
+        ("/streams/s/excerpt?offset=-1", 400, "offset '-1' given"),
+        ("/streams/s/excerpt?sort=up", 400, "sort 'up' given; base and value are allowed"),
+        ("/events?stream=none", 404, "stream 'none' given; there are s, t.2"),
+    ],
+)
+def test_what_cannot_be_answered_is_said(served, log, path, status, why):
+    log.publish(taken(), taken(window=hour(1)))
+    reply = ask(served, path)
+    assert reply.status == status
+    assert reply.headers["Content-Type"] == "application/json"
+    answered = json.loads(reply.body)
+    assert why in answered["error"]
+    if status == 404 and path.startswith("/streams/s"):
+        assert answered["windows"] == ["1h", "all"]
+
+
+def test_a_window_that_is_deleted_is_gone(served, log):
+    log.publish(taken(), taken(window=hour(1)))
+    assert said(served, "/streams/s/snapshot?window=1h")["reports"] == 70
+    log.publish(taken(sequence=2), gone=[hour(1)])
+    until(lambda: ask(served, "/streams/s/snapshot?window=1h").status == 404, "it is gone")
+    assert said(served, "/streams/s/snapshot")["sequence"] == 2
+
+
+def test_half_a_snapshot_is_none(served, log):
+    log.publish(taken())
+    whole_one = len(log.records)
+    log.publish(taken(sequence=2))
+    late, log.records = log.records[whole_one + 3 :], log.records[: whole_one + 3]
+    assert said(served, "/streams/s/snapshot")["sequence"] == 1
+    log.records += late
+    until(lambda: said(served, "/streams/s/snapshot")["sequence"] == 2, "the rest is read")
+
+
+def test_brokers_that_refuse_are_named_and_asked_again(log, metrics, monkeypatch):
+    monkeypatch.setattr("worker.kafka.following._RETRY_SECONDS", 0.05)
+    log.publish(taken())
+    log.refuses = ConnectionRefusedError("no")
+    with serving(log, metrics) as port:
+        reply = until(lambda: (found := ask(port, "/streams/s/snapshot")).status == 503 and found, "503")
+        assert reply.headers["Retry-After"] == "1"
+        assert json.loads(reply.body)["error"].startswith("the snapshot topic: ")
+        assert said(port, "/streams")[0]["newest"] is None
+        log.refuses = None
+        until(lambda: ask(port, "/streams/s/snapshot").status == 200, "they answer again")
+
+
+# --- excerpts
+
+
+def test_an_excerpt_is_of_the_snapshot(served, log):
+    log.publish(taken())
+    one = taken()
+    got = said(served, "/streams/s/excerpt?top=2&method=base&method=norm-sub")
+    base, norm_sub = one.bodies["base"], one.bodies["norm-sub"]
+    assert [row["value"] for row in got["values"]] == [0, 1]
+    assert [row["label"] for row in got["values"]] == list(LABELS[:2])
+    for row in got["values"]:
+        value = row["value"]
+        assert row["frequencies"] == {
+            "base": base.frequencies[value],
+            "norm-sub": norm_sub.frequencies[value],
+        }
+        assert (row["low"], row["high"]) == (base.low[value], base.high[value])
+    drawn = [*base.low[:2], *base.high[:2], *base.frequencies[:2], *norm_sub.frequencies[:2]]
+    drawn += [row[end] for row in got["values"] for end in ("anytime_low", "anytime_high") if end in row]
+    assert got["range"] == [min(drawn), max(drawn)]
+    assert (got["matching"], got["offset"], got["domain_size"], got["reports"]) == (4, 0, 4, 70)
+    assert got["published"] == list(ldp.consistency.METHODS)
+    assert got["sums"]["norm-sub"] == pytest.approx(1)
+    assert got["document"] == {"protocol": "grr", "epsilon": "1/1", "domain_size": 4}
+    (two,), (most,) = got["queries"], got["top"]
+    answer = base.sets[0]
+    assert (two["name"], two["values"], two["size"]) == ("two", [0, 2], 2)
+    assert two["answers"] == {"base": answer.frequency, "norm-sub": norm_sub.sets[0].frequency}
+    assert (two["low"], two["high"], two["recommended"]) == (answer.low, answer.high, None)
+    assert (most["values"], most["labels"]) == ([0, 1], list(LABELS[:2]))
+    assert most["answers"]["norm-sub"] == norm_sub.tops[0].frequencies.tolist()
+    assert most["high"] == base.tops[0].high.tolist()
+
+
+def test_an_excerpt_goes_on_where_another_ended(served, log):
+    log.publish(taken(T))
+    pages = [
+        said(served, f"/streams/t.2/excerpt?top=400&offset={offset}&sort=value") for offset in (0, 400, 8990)
+    ]
+    assert [[row["value"] for row in page["values"]] for page in pages] == [
+        [*range(400)],
+        [*range(400, 800)],
+        [*range(8990, 9000)],
+    ]
+    beyond = said(served, "/streams/t.2/excerpt?offset=9000")
+    assert (beyond["values"], beyond["matching"], beyond["range"]) == ([], 9000, [0, 0])
+    found = said(served, "/streams/t.2/excerpt?find=899&sort=value")
+    assert [row["value"] for row in found["values"]] == [v for v in range(9000) if "899" in str(v)]
+    assert found["matching"] == 19
+
+
+def test_a_value_is_found_by_its_label_whatever_the_case(served, log):
+    log.publish(taken())
+    got = said(served, f"/streams/s/excerpt?find={quote('SCRIPT')}")
+    assert [(row["value"], row["label"]) for row in got["values"]] == [(2, LABELS[2])]
+    assert said(served, "/streams/s/excerpt?find=purple")["matching"] == 0
+
+
+# --- events
+
+
+class Listener:
+    """Hears events: a connection, and a thread that reads what comes."""
+
+    def __init__(self, port, path="/events"):
+        self._socket = socket.create_connection(("127.0.0.1", port), timeout=WAIT)
+        self._socket.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        self._stream = self._socket.makefile("rb")
+        self.status = int(self._stream.readline().split()[1])
+        self.headers = http.client.parse_headers(self._stream)
+        self.heard = []
+        threading.Thread(target=self._hear, daemon=True).start()
+
+    def _hear(self):
+        event = {}
+        with contextlib.suppress(OSError, ValueError):
+            for line in self._stream:
+                name, _, text = line.decode().rstrip("\n").partition(": ")
+                if name:
+                    event[name] = text
+                elif event:
+                    self.heard.append((event.get("event"), json.loads(event.get("data", "null"))))
+                    event = {}
+
+    def of(self, name):
+        return [data for event, data in list(self.heard) if event == name]
+
+    def close(self):
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+
+
+@pytest.fixture
+def listen(served):
+    with contextlib.ExitStack() as closing:
+        yield lambda path="/events": closing.enter_context(contextlib.closing(Listener(served, path)))
+
+
+def test_events_say_the_streams_at_once_and_what_comes(listen, log, metrics):
+    log.publish(taken(), taken(window=hour(1)))
+    everything, hours = listen(), listen("/events?stream=s&window=1h")
+    assert (everything.status, everything.headers["Content-Type"]) == (200, "text/event-stream")
+    for listener in (everything, hours):
+        until(
+            lambda listener=listener: any(s[0]["newest"] for s in listener.of("streams")), "the streams, read"
+        )
+    assert everything.of("snapshot") == []  # what was there before is no news
+    newer = taken(sequence=2), taken(window=hour(1, final=True), sequence=2)
+    log.publish(*newer)
+    until(lambda: len(everything.of("snapshot")) == 2, "both")
+    until(lambda: len(hours.of("snapshot")) == 1, "the window's")
+    assert hours.of("snapshot") == [
+        {
+            "stream": "s",
+            "sequence": 2,
+            "snapshot": newer[1].identity,
+            "window": {
+                "name": "1h",
+                "start": "1970-01-01T01:00:00.000Z",
+                "end": "1970-01-01T02:00:00.000Z",
+                "final": True,
+            },
+            "reports": 70,
+        }
+    ]
+    until(lambda: everything.of("streams")[-1][0]["newest"]["sequence"] == 2, "the streams, anew")
+    metrics.lag.labels("s", "1").set(0)
+    until(lambda: everything.of("streams")[-1][0]["lag"] == 0, "what is counted, anew")
+
+
+def test_labels_break_no_event_and_no_document(served, log):
+    log.publish(taken())
+    reply = ask(served, "/streams/s/excerpt")
+    assert b"\n" not in reply.body
+    assert b"\x00" not in reply.body
+    assert [row["label"] for row in json.loads(reply.body)["values"]] == [LABELS[0], *LABELS[1:]]
+
+
+def test_sixteen_hear_events_while_probes_are_answered(served, listen, log, monkeypatch):
+    monkeypatch.setattr(health, "REQUEST_SECONDS", 0.5)
+    log.publish(taken())
+    listeners = [listen() for _ in range(health.MOST_LISTENERS)]
+    assert {listener.status for listener in listeners} == {200}
+    refused = ask(served, "/events")
+    assert refused.status == 503
+    assert int(refused.headers["Retry-After"]) > 0
+    time.sleep(1.1)  # longer than any other connection may last
+    with contextlib.ExitStack() as held:
+        for _ in range(2 * health.MOST_CONNECTIONS):
+            held.enter_context(socket.create_connection(("127.0.0.1", served), timeout=WAIT))
+        assert ask(served, "/healthz").status == 200
+    log.publish(taken(sequence=2))
+    for listener in listeners:
+        until(lambda listener=listener: listener.of("snapshot"), "they still hear")
+    listeners[0].close()
+    until(lambda: ask(served, "/events", "HEAD").status == 200, "HEAD needs no place")
+    until(lambda: listen().status == 200, "its place is free")
+
+
+def test_who_leaves_events_lying_is_dropped(log, metrics, monkeypatch):
+    monkeypatch.setattr(health, "LISTENER_SECONDS", 0.2)
+    monkeypatch.setattr("worker.http.page._TURN_SECONDS", 0.001)
+    monkeypatch.setattr("worker.http.page.STREAMS_SECONDS", 0.0)
+    monkeypatch.setattr(Streams, "document", lambda self: [{"text": "x" * 100_000, "at": time.monotonic()}])
+    with (
+        serving(log, metrics) as port,
+        socket.create_connection(("127.0.0.1", port), timeout=WAIT) as connection,
+    ):
+        before = threading.active_count()
+        connection.sendall(b"GET /events HTTP/1.1\r\n\r\n")
+        until(lambda: threading.active_count() > before, "it is heard")
+        until(lambda: threading.active_count() <= before + 1, "it is dropped")  # the follower's stays
+        assert ask(port, "/healthz").status == 200
+
+
+# --- who looks pays, nobody else
+
+
+def test_the_topic_is_read_only_while_somebody_asks(log, metrics):
+    log.publish(taken())
+    with serving(log, metrics, idle=0.3) as port:
+        ask(port, "/metrics")
+        ask(port, "/healthz")
+        assert log.connected == 0
+        assert said(port, "/streams/s/snapshot")["sequence"] == 1
+        assert log.connected == 1
+        until(lambda: log.closed == 1, "nobody asks any more")
+        log.publish(taken(sequence=2))
+        assert said(port, "/streams/s/snapshot")["sequence"] == 2
+        assert log.connected == 2
+
+
+def test_without_the_page_there_is_none(metrics):
+    server = health.serve("127.0.0.1", 0, metrics.registry, lambda: (True, {}), lambda: (True, {}))
+    try:
+        for path in ("/", "/streams", "/events", "/page/page.js"):
+            assert ask(server.server_port, path).status == 404
+    finally:
+        server.shutdown()
+        server.server_close()

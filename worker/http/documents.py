@@ -1,0 +1,199 @@
+"""A snapshot as the page asks for it: whole, a method after another, or an excerpt that is small for any domain."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import orjson
+
+from ldp.snapshot import Snapshot, body_document, head_document
+
+ENDS = ("low", "high", "anytime_low", "anytime_high")
+FAKES = "fakes"
+"""What Base has beside its frequencies, as far as a snapshot has it."""
+MOST_ROWS = 500
+_MOST_NAMED = 20
+"""How many values of a set are named."""
+_OF_A_BODY = (
+    "schema",
+    "stream",
+    "fingerprint",
+    "window",
+    "sequence",
+    "reports",
+    "offsets",
+    "complete",
+    "gaps",
+)
+_OF_ALL_BODIES = (
+    *_OF_A_BODY,
+    "uncounted",
+    "epsilon",
+    "snapshot",
+    "document",
+    "standard_error",
+    "level",
+    "chunks",
+)
+Body = Mapping[str, Any]
+
+
+def json(document: object) -> bytes:
+    """Writes a document."""
+    return orjson.dumps(document, option=orjson.OPT_SERIALIZE_NUMPY)
+
+
+def whole(snapshot: Snapshot, methods: Sequence[str]) -> Iterator[bytes]:
+    """Yields a snapshot as one JSON document, a part at a time, so that other threads have their turns between.
+
+    Args:
+        snapshot: which.
+        methods: whose bodies, in this order; each is one of the snapshot's.
+
+    Cost: O(d) a method, 5 to 10 ms for 100,000 values.
+
+    Example:
+        >>> import ldp
+        >>> from ldp.snapshot import Cut, take
+        >>> stream = ldp.Stream("colours", ldp.GRR(epsilon="1", domain_size=2))
+        >>> taken = take(stream, stream.oracle.estimate([6, 4], 10), Cut({0: 10}, {}), sequence=3)
+        >>> said = orjson.loads(b"".join(whole(taken, ["norm-sub"])))
+        >>> said["sequence"], list(said["methods"]), len(said["methods"]["norm-sub"]["frequencies"])
+        (3, ['norm-sub'], 2)
+    """
+    yield json(_head(snapshot) | {"labels": snapshot.labels})[:-1] + b',"methods":{'
+    for i, method in enumerate(methods):
+        body = body_document(snapshot, method)
+        own = {name: said for name, said in body.items() if name not in (*_OF_ALL_BODIES, "method")}
+        yield (b"," if i else b"") + json(method) + b":" + json(own)
+    yield b"}}"
+
+
+def _head(snapshot: Snapshot) -> dict[str, Any]:
+    """Returns what is said of all methods together."""
+    head = {name: said for name, said in head_document(snapshot).items() if name != "schema"}
+    return head | {
+        "document": snapshot.document,
+        "standard_error": snapshot.std_error,
+        "level": snapshot.level,
+    }
+
+
+def excerpt(
+    snapshot: Snapshot,
+    methods: Sequence[str],
+    top: int = 50,
+    offset: int = 0,
+    sort: str = "base",
+    find: str = "",
+) -> dict[str, Any]:
+    """Returns what is drawn of a snapshot: some values in an order, and the queries.
+
+    Args:
+        snapshot: which.
+        methods: whose answers, in this order; each is one of the snapshot's.
+        top: how many values, at most `MOST_ROWS`.
+        offset: after how many.
+        sort: ``base``, by Base's frequency, the highest first (by the first method's, if Base is not published); or
+            ``value``, as the domain has them.
+        find: only the values whose label, or number if there are no labels, has this text in it, whatever its case.
+
+    Cost: O(d log d) for the order, O(d) for the search: 20 ms each for 100,000 values.
+
+    Example:
+        >>> import ldp
+        >>> from ldp.snapshot import Cut, take
+        >>> stream = ldp.Stream("s", ldp.GRR(epsilon="1", domain_size=3), labels=("red", "green", "blue"))
+        >>> taken = take(stream, stream.oracle.estimate([5, 3, 7], 15), Cut({0: 15}, {}), sequence=3)
+        >>> said = excerpt(taken, ["base"], top=2)
+        >>> [row["label"] for row in said["values"]], said["matching"]
+        (['blue', 'red'], 3)
+        >>> [row["value"] for row in excerpt(taken, ["base"], find="RE")["values"]]
+        [0, 1]
+    """
+    published = list(snapshot.bodies)
+    leading = body_document(snapshot, "base" if "base" in published else published[0])
+    bodies = {method: body_document(snapshot, method) for method in methods}
+    values = _matching(snapshot, find, len(leading["frequencies"]))
+    matching = len(values)
+    if sort == "base":
+        values = values[np.argsort(-leading["frequencies"][values], kind="stable")]
+    values = values[offset : offset + min(top, MOST_ROWS)]
+    shown = [
+        *(body["frequencies"][values] for body in bodies.values()),
+        *(leading[end][values] for end in ENDS if end in leading),
+    ]
+    drawn = np.concatenate(shown) if len(values) else np.zeros(1)
+    head = _head(snapshot)
+    left_out = ("offsets", "rules", "floors", "windows", "rows", "lineage", "methods")
+    return {name: said for name, said in head.items() if name not in left_out} | {
+        "domain_size": len(leading["frequencies"]),
+        "published": published,
+        "sums": {method: snapshot.bodies[method].sum for method in published},
+        "matching": matching,
+        "offset": offset,
+        "values": _rows(snapshot, leading, bodies, values),
+        "range": [float(drawn.min()), float(drawn.max())],
+        "queries": [_set(bodies, leading, i) for i in range(len(leading["queries"]))],
+        "top": [_top(snapshot, bodies, leading, i) for i in range(len(leading["top"]))],
+    }
+
+
+def _matching(snapshot: Snapshot, find: str, size: int) -> np.ndarray:
+    """Returns the values that have a text in their label, in the domain's order."""
+    if not find:
+        return np.arange(size)
+    wanted = find.casefold()
+    if (labels := snapshot.labels) is None:
+        return np.array([value for value in range(size) if wanted in str(value)], np.int64)
+    return np.array([value for value, label in enumerate(labels) if wanted in label.casefold()], np.int64)
+
+
+def _rows(
+    snapshot: Snapshot, leading: Body, bodies: Mapping[str, Body], values: np.ndarray
+) -> list[dict[str, Any]]:
+    labels = snapshot.labels
+    beside = {name: np.asarray(leading[name])[values].tolist() for name in (*ENDS, FAKES) if name in leading}
+    answers = {method: body["frequencies"][values].tolist() for method, body in bodies.items()}
+    return [
+        {
+            "value": value,
+            "label": None if labels is None else labels[value],
+            "frequencies": {method: column[i] for method, column in answers.items()},
+        }
+        | {name: column[i] for name, column in beside.items()}
+        for i, value in enumerate(values.tolist())
+    ]
+
+
+def _set(bodies: Mapping[str, Body], leading: Body, i: int) -> dict[str, Any]:
+    """Returns the answers for a set of values, with Base's ends and which method is recommended."""
+    said = leading["queries"][i]
+    return {name: of for name, of in said.items() if name != "frequency"} | {
+        "values": list(said["values"][:_MOST_NAMED]),
+        "size": len(said["values"]),
+        "answers": {method: body["queries"][i]["frequency"] for method, body in bodies.items()},
+    }
+
+
+def _top(snapshot: Snapshot, bodies: Mapping[str, Body], leading: Body, i: int) -> dict[str, Any]:
+    """Returns the answers for the most frequent values, the first of them, with Base's ends."""
+    said = leading["top"][i]
+    values = _first(said["values"])
+    beside = {name: _first(said[name]) for name in (*ENDS, FAKES) if name in said}
+    return (
+        {"low": None, "high": None}
+        | beside
+        | {
+            "name": said["name"],
+            "values": values,
+            "size": len(said["values"]),
+            "labels": None if snapshot.labels is None else [snapshot.labels[value] for value in values or ()],
+            "answers": {method: _first(body["top"][i]["frequencies"]) for method, body in bodies.items()},
+            "recommended": said["recommended"],
+        }
+    )
+
+
+def _first(vector: Any) -> list[Any] | None:
+    return None if vector is None else np.asarray(vector)[:MOST_ROWS].tolist()

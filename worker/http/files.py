@@ -1,0 +1,40 @@
+"""The page's files, as they lie beside the program."""
+
+import hashlib
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+TYPES = {
+    "html": "text/html; charset=utf-8",
+    "css": "text/css; charset=utf-8",
+    "js": "text/javascript; charset=utf-8",
+    "svg": "image/svg+xml",
+}
+
+
+@dataclass(frozen=True)
+class File:
+    """One of them: its bytes, what they are, and a tag that other bytes would not have."""
+
+    content: bytes
+    content_type: str
+    tag: str
+
+
+@cache
+def pages() -> dict[str, File]:
+    """Returns the files by their names, read once.
+
+    Example:
+        >>> all(name.rpartition(".")[2] in TYPES for name in pages())
+        True
+    """
+    folder = files("worker") / "page"
+    found = {}
+    for entry in folder.iterdir() if folder.is_dir() else ():
+        content_type = TYPES.get(entry.name.rpartition(".")[2])
+        if content_type is not None and entry.is_file():
+            content = entry.read_bytes()
+            found[entry.name] = File(content, content_type, hashlib.sha256(content).hexdigest()[:32])
+    return found

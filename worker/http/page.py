@@ -1,0 +1,288 @@
+"""The page: what is answered to it, its own files first, then what the snapshot topic and this worker's metrics say.
+
+It only reads. Who may reach the port may see all of it: it shows what is published, and what `/metrics` says.
+"""
+
+import hashlib
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from http import HTTPStatus
+from typing import Any, Protocol
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from ldp.snapshot import ALL_TIME, NewerSchema, Snapshot
+from worker.http import documents
+from worker.http.files import pages
+from worker.http.streams import Streams
+from worker.kafka.wholes import Key, NotRead, NotThere, Whole
+
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:;"
+    " connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+"""What goes with every answer to the page."""
+EVENTS = "/events"
+STREAMS_SECONDS = 2.0
+"""How often the streams are said anew to whoever hears events, if they changed."""
+KEEP_ALIVE_SECONDS = 10.0
+_TURN_SECONDS = 0.5
+_JSON = "application/json"
+_EPOCH = datetime.fromtimestamp(0, UTC)
+
+
+class Snapshots(Protocol):
+    """The snapshots on their topic: `worker.kafka.following.Follower`."""
+
+    def newest(self, stream: str) -> Mapping[Key, Whole]:
+        """Returns the windows of a stream that are on the topic, with that of all time."""
+
+    def wait(self, seconds: float) -> bool:
+        """Waits until something changed; returns whether the topic was read to its end."""
+
+    def find(self, stream: str, window: str = ..., start: int | None = ...) -> Whole:
+        """Returns where a snapshot stands."""
+
+    def read(self, stream: str, whole: Whole) -> Snapshot:
+        """Returns a snapshot, read from there."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What is answered: a status, and a body that may be made while it is sent."""
+
+    status: HTTPStatus
+    content_type: str
+    body: Iterable[bytes]
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+class Refused(ValueError):  # noqa: N818  # an answer, not a fault
+    """What was asked cannot be answered: it names what was given, and what is allowed."""
+
+    def __init__(self, status: HTTPStatus, why: str, **more: Any) -> None:
+        super().__init__(why)
+        self.status, self.said = status, {"error": why} | more
+
+
+class Page:
+    """Answers the page.
+
+    Args:
+        streams: what is said of the streams.
+        snapshots: what is on the snapshot topic.
+        names: of the streams.
+        clock: seconds.
+    """
+
+    def __init__(
+        self,
+        streams: Streams,
+        snapshots: Snapshots,
+        names: Iterable[str],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._streams, self._snapshots, self._names = streams, snapshots, list(names)
+        self._clock = clock
+
+    def answer(self, target: str, known: str = "") -> Answer | None:
+        """Returns the answer to a GET; None if it is none of the page's.
+
+        Args:
+            target: path and query, as they were sent.
+            known: the tags of what the other side has, as ``If-None-Match`` says them.
+        """
+        path, query = _split(target)
+        file = pages().get("index.html" if path == "/" else path.removeprefix("/page/"))
+        if file is not None and (path == "/" or path.startswith("/page/")):
+            return _unless_known(known, file.tag, lambda: (file.content_type, [file.content]))
+        try:
+            if path == "/streams":
+                return _json(HTTPStatus.OK, self._streams.document())
+            _, first, *rest = path.split("/")
+            if first == "streams" and len(rest) == 2 and rest[1] in ("snapshot", "excerpt"):
+                return self._snapshot(rest[0], rest[1], query, known)
+        except Refused as refused:
+            later = {"Retry-After": "1"} if refused.status == HTTPStatus.SERVICE_UNAVAILABLE else {}
+            return _json(refused.status, refused.said, later)
+        return None
+
+    def _snapshot(self, stream: str, form: str, query: Mapping[str, list[str]], known: str) -> Answer:
+        """Returns a snapshot, whole or an excerpt."""
+        stream = unquote(stream)
+        window, start = _one(query, "window", ALL_TIME.name), _start(query)
+        self._check(stream, window, start)
+        try:
+            there = self._snapshots.find(stream, window, start)
+            restriction = sorted((name, values) for name, values in query.items() if name != "start")
+            tag = f"{there.identity}-{hashlib.sha256(repr((form, restriction)).encode()).hexdigest()[:12]}"
+            if _knows(known, tag):
+                return _unless_known(known, tag, lambda: (_JSON, []))
+            snapshot = self._snapshots.read(stream, there)
+        except NotThere:
+            raise self._missing(stream, window, start) from None
+        except (NotRead, NewerSchema) as error:
+            raise Refused(HTTPStatus.SERVICE_UNAVAILABLE, f"the snapshot topic: {error}") from None
+        methods = _methods(query, list(snapshot.bodies))
+        if form == "snapshot":
+            return _unless_known(known, tag, lambda: (_JSON, documents.whole(snapshot, methods)))
+        said = documents.excerpt(snapshot, methods, *_rows(query))
+        return _unless_known(known, tag, lambda: (_JSON, [documents.json(said)]))
+
+    def events(self, target: str) -> Iterator[bytes]:
+        """Yields what happens, as server-sent events; nothing at a turn at which nothing did.
+
+        Args:
+            target: path and query, as they were sent.
+
+        Raises:
+            Refused: there is no such stream.
+        """
+        _, query = _split(target)
+        stream, window = _one(query, "stream", ""), _one(query, "window", "")
+        if stream:
+            self._check(stream, window or ALL_TIME.name, None)
+        return self._events([stream] if stream else self._names, window)
+
+    def _events(self, names: list[str], window: str) -> Iterator[bytes]:
+        said = self._streams.document()
+        yield _event("streams", said)
+        seen: dict[tuple[str, Key], str] | None = None
+        spoke = looked = self._clock()
+        while True:
+            news = []
+            if self._snapshots.wait(_TURN_SECONDS):
+                there = {
+                    (name, key): whole
+                    for name in names
+                    for key, whole in self._snapshots.newest(name).items()
+                    if whole.methods and window in ("", key[0])
+                }
+                if seen is not None:
+                    news = [_news(*item) for item in there.items() if seen.get(item[0]) != item[1].identity]
+                seen = {which: whole.identity for which, whole in there.items()}
+            now = self._clock()
+            if now - looked >= STREAMS_SECONDS:
+                looked = now
+                if (newer := self._streams.document()) != said:
+                    said = newer
+                    news.append(_event("streams", said))
+            if not news and now - spoke >= KEEP_ALIVE_SECONDS:
+                news.append(b": keep-alive\n\n")
+            if news:
+                spoke = now
+            yield b"".join(news)
+
+    def _check(self, stream: str, window: str, start: int | None) -> None:
+        """Sees that a stream is one of ours, and that what is asked for can be."""
+        if stream not in self._names:
+            there = ", ".join(self._names)
+            raise Refused(
+                HTTPStatus.NOT_FOUND, f"stream {_short(stream)} given; there are {there}", windows=[]
+            )
+        if start is not None and window == ALL_TIME.name:
+            raise Refused(HTTPStatus.BAD_REQUEST, "start given; all time has no start, a window has")
+
+    def _missing(self, stream: str, window: str, start: int | None) -> Refused:
+        there = sorted({key[0] for key, whole in self._snapshots.newest(stream).items() if whole.methods})
+        what = (
+            f"no snapshot of {stream}"
+            if window == ALL_TIME.name
+            else f"no window {_short(window)} of {stream}"
+        )
+        when = "" if start is None else f" that starts at {start}"
+        return Refused(HTTPStatus.NOT_FOUND, f"{what}{when} is on the topic", windows=there)
+
+
+def _split(target: str) -> tuple[str, dict[str, list[str]]]:
+    try:
+        parts = urlsplit(target)
+        return parts.path, parse_qs(parts.query, keep_blank_values=True, max_num_fields=64)
+    except ValueError:
+        return "", {}
+
+
+def _news(which: tuple[str, Key], whole: Whole) -> bytes:
+    names = ("sequence", "snapshot", "window", "reports")
+    said = {name: whole.said[name] for name in names if name in whole.said}
+    return _event("snapshot", {"stream": which[0]} | said)
+
+
+def _event(name: str, document: object) -> bytes:
+    return f"event: {name}\ndata: ".encode() + documents.json(document) + b"\n\n"
+
+
+def _json(status: HTTPStatus, document: object, headers: Mapping[str, str] | None = None) -> Answer:
+    return Answer(
+        status, _JSON, [documents.json(document)], {"Cache-Control": "no-store"} | dict(headers or {})
+    )
+
+
+def _knows(known: str, tag: str) -> bool:
+    """Returns whether the other side has what a tag stands for, compressed or not."""
+    tags = {one.strip().removeprefix("W/").strip('"').removesuffix("-gzip") for one in known.split(",")}
+    return tag in tags or "*" in tags
+
+
+def _unless_known(known: str, tag: str, make: Callable[[], tuple[str, Iterable[bytes]]]) -> Answer:
+    headers = {"ETag": f'"{tag}"', "Cache-Control": "no-cache"}
+    content_type, body = make()
+    if _knows(known, tag):
+        return Answer(HTTPStatus.NOT_MODIFIED, content_type, [], headers)
+    return Answer(HTTPStatus.OK, content_type, body, headers)
+
+
+def _short(given: str) -> str:
+    return repr(given if len(given) <= 100 else given[:100] + "…")
+
+
+def _one(query: Mapping[str, list[str]], name: str, default: str) -> str:
+    return query.get(name, [default])[-1]
+
+
+def _start(query: Mapping[str, list[str]]) -> int | None:
+    """Reads the start of a window: milliseconds, or a time, in UTC where it has no zone."""
+    given = _one(query, "start", "")
+    if not given:
+        return None
+    if given.isascii() and given.isdecimal() and len(given) <= 16:
+        return int(given)
+    try:
+        date = datetime.fromisoformat(given)
+    except ValueError:
+        raise Refused(
+            HTTPStatus.BAD_REQUEST,
+            f"start {_short(given)} given; a time is like 2026-11-22T06:00Z, or milliseconds",
+        ) from None
+    return ((date if date.tzinfo else date.replace(tzinfo=UTC)) - _EPOCH) // timedelta(milliseconds=1)
+
+
+def _methods(query: Mapping[str, list[str]], published: list[str]) -> list[str]:
+    """Returns the methods that are asked for, each once; all that are published where none is named."""
+    given = list(dict.fromkeys(query.get("method", published)))
+    for method in given:
+        if method not in published:
+            raise Refused(
+                HTTPStatus.BAD_REQUEST, f"method {_short(method)} given; published are {', '.join(published)}"
+            )
+    return given
+
+
+def _rows(query: Mapping[str, list[str]]) -> tuple[int, int, str, str]:
+    """Returns which values are asked for."""
+    top, offset = _whole(query, "top", 50, 1, documents.MOST_ROWS), _whole(query, "offset", 0, 0, 1 << 40)
+    sort = _one(query, "sort", "base")
+    if sort not in ("base", "value"):
+        raise Refused(HTTPStatus.BAD_REQUEST, f"sort {_short(sort)} given; base and value are allowed")
+    return top, offset, sort, _one(query, "find", "")
+
+
+def _whole(query: Mapping[str, list[str]], name: str, default: int, least: int, most: int) -> int:
+    given = _one(query, name, str(default))
+    if given.isascii() and given.isdecimal() and len(given) < 16 and least <= int(given) <= most:
+        return int(given)
+    raise Refused(HTTPStatus.BAD_REQUEST, f"{name} {_short(given)} given; {least} to {most} are allowed")

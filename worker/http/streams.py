@@ -1,0 +1,202 @@
+"""What the page says of each stream: what it is, how this worker counts it, and which snapshots there are."""
+
+import threading
+import time
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from prometheus_client import CollectorRegistry
+
+from ldp.oracles.given import Given
+from worker.config import Config, Served
+from worker.kafka.wholes import Key, Whole
+
+RATE_SECONDS = 10.0
+"""Over how long a rate is taken."""
+_FRESH_SECONDS = 1.0
+"""How long a document is good for: many who ask have the registry read once."""
+_OF_NOTE = {
+    "ldp_worker_reports_total",
+    "ldp_worker_records_total",
+    "ldp_worker_rejected_total",
+    "ldp_worker_partition_lag",
+    "ldp_worker_partition_owned",
+}
+Facts = Mapping[str, object]
+
+
+class Snapshots(Protocol):
+    """What is known of the snapshots on their topic: `worker.kafka.following.Follower`."""
+
+    def newest(self, stream: str) -> Mapping[Key, Whole]:
+        """Returns the windows of a stream that are on the topic, with that of all time."""
+
+
+@dataclass
+class _Counted:
+    """What the metrics say of one stream."""
+
+    reports: float = 0.0
+    accepted: int = 0
+    rejected: Counter[str] = field(default_factory=Counter)
+    lag: int | None = None
+    here: set[int] = field(default_factory=set)
+
+
+class Streams:
+    """The streams of a configuration, as this worker, or the workers of this machine together, count them.
+
+    Args:
+        config: whose.
+        registry: the metrics.
+        ready: what readiness says.
+        snapshots: what is on the snapshot topic.
+        clock: seconds.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        registry: CollectorRegistry,
+        ready: Callable[[], tuple[bool, Facts]],
+        snapshots: Snapshots,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._config, self._registry, self._ready = config, registry, ready
+        self._snapshots, self._clock = snapshots, clock
+        self._terms = {served.stream.name: _terms(served) for served in config.streams}
+        self._lock = threading.Lock()
+        self._counted: tuple[float, dict[str, _Counted]] | None = None
+        self._before: deque[tuple[float, dict[str, float]]] = deque()
+
+    def document(self) -> list[dict[str, Any]]:
+        """Returns what is said of each stream, in the configuration's order."""
+        counted = self._count()
+        states = _states(self._ready()[1])
+        return [self._stream(served, counted, states) for served in self._config.streams]
+
+    def _stream(
+        self, served: Served, all_counted: Mapping[str, _Counted], states: Mapping[str, str]
+    ) -> dict[str, Any]:
+        stream, counted = served.stream, all_counted.get(served.stream.name, _Counted())
+        names = self._terms[stream.name]["windows"]
+        there = {key: whole for key, whole in self._snapshots.newest(stream.name).items() if whole.methods}
+        newest = there.get(("all", None))
+        known = {int(partition) for partition in (newest.said.get("offsets", ()) if newest else ())}
+        return self._terms[stream.name] | {
+            "state": states.get(stream.name, "not known"),
+            "rate": self._rate(stream.name),
+            "lag": counted.lag,
+            "rejected": dict(counted.rejected),
+            "accepted": counted.accepted,
+            "partitions": {
+                str(partition): "here" if partition in counted.here else "elsewhere"
+                for partition in sorted(known | counted.here)
+            },
+            "newest": None if newest is None else _newest(newest),
+            "available": _available(names, there),
+        }
+
+    def _count(self) -> dict[str, _Counted]:
+        """Reads the registry, if that was not done just now."""
+        with self._lock:
+            now = self._clock()
+            if self._counted is not None and now - self._counted[0] < _FRESH_SECONDS:
+                return self._counted[1]
+            counted = _count(self._registry)
+            self._counted = now, counted
+            self._before.append((now, {name: stream.reports for name, stream in counted.items()}))
+            while len(self._before) > 2 and now - self._before[1][0] >= RATE_SECONDS:
+                self._before.popleft()
+            return counted
+
+    def _rate(self, stream: str) -> float | None:
+        """Returns the reports a second over about `RATE_SECONDS`; None if nobody asked then."""
+        with self._lock:
+            (then, before), (now, at_last) = self._before[0], self._before[-1]
+        if now - then < _FRESH_SECONDS or now - then > 3 * RATE_SECONDS:
+            return None
+        return max(0.0, at_last.get(stream, 0.0) - before.get(stream, 0.0)) / (now - then)
+
+
+def _terms(served: Served) -> dict[str, Any]:
+    """Returns what never changes."""
+    stream, windowing = served.stream, served.configured.terms.windowing
+    document = stream.document()
+    spent = stream.oracle.spent if isinstance(stream.oracle, Given) else document["epsilon"]
+    return {
+        "name": stream.name,
+        "fingerprint": stream.fingerprint.hex(),
+        "protocol": document["protocol"],
+        "epsilon": spent,
+        "domain_size": stream.oracle.domain_size,
+        "topic": served.topic,
+        "windows": ["all"] if windowing is None else list(windowing.windows),
+    }
+
+
+def _count(registry: CollectorRegistry) -> dict[str, _Counted]:
+    counted: dict[str, _Counted] = defaultdict(_Counted)
+    for family in registry.collect():
+        for sample in family.samples:
+            if sample.name not in _OF_NOTE:
+                continue
+            labels, value = sample.labels, sample.value
+            stream = counted[labels["stream"]]
+            if sample.name.endswith("reports_total"):
+                stream.reports += value
+            elif sample.name.endswith("records_total"):
+                stream.accepted += int(value) if labels["outcome"] == "accepted" else 0
+            elif sample.name.endswith("rejected_total"):
+                stream.rejected[labels["reason"]] += int(value)
+            elif sample.name.endswith("lag"):
+                stream.lag = (stream.lag or 0) + int(value)
+            elif value:
+                stream.here.add(int(labels["partition"]))
+    return dict(counted)
+
+
+def _states(facts: Facts) -> dict[str, str]:
+    """Returns what readiness says of each stream; of several processes the first that is not as it should be.
+
+    Example:
+        >>> _states({"streams": {"s": "serving"}})
+        {'s': 'serving'}
+        >>> _states({"processes": {"0": {"streams": {"s": "serving"}}, "1": {"streams": {"s": "joining"}}}})
+        {'s': 'process 1: joining'}
+    """
+    said = facts.get("processes")
+    if not isinstance(said, Mapping):
+        streams = facts.get("streams")
+        return dict(streams) if isinstance(streams, Mapping) else {}
+    states: dict[str, str] = {}
+    for number, process in said.items():
+        for name, state in (process["streams"] if isinstance(process, Mapping) else {}).items():
+            if states.get(name, "serving") == "serving":
+                states[name] = state if state == "serving" else f"process {number}: {state}"
+    return states
+
+
+def _newest(whole: Whole) -> dict[str, Any]:
+    return {name: whole.said[name] for name in ("sequence", "reports", "complete", "standard_error")}
+
+
+def _available(names: list[str], there: Mapping[Key, Whole]) -> dict[str, list[Any]]:
+    """Returns the windows of each name that are on the topic, by their starts; those of names of before, too."""
+    available: dict[str, list[Any]] = {name: [] for name in names}
+    for _, whole in sorted(there.items(), key=lambda item: item[0][1] or 0):
+        window = whole.window
+        available.setdefault(window.name, []).append(
+            None
+            if window.start is None
+            else {
+                "start": window.start,
+                "end": window.end,
+                "final": window.final,
+                "reports": whole.said["reports"],
+                "complete": whole.said["complete"],
+            }
+        )
+    return available

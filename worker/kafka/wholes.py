@@ -1,0 +1,144 @@
+"""Where on the snapshot topic each newest whole snapshot stands: told by what passes, of which nothing else is kept.
+
+A snapshot's messages stand together, in one transaction. So it is enough to know between which offsets: whoever wants
+one reads it there. What is kept are some words a window, however many values a domain has.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from ldp.snapshot import ALL_TIME, Period, window_of
+
+Key = tuple[str, int | None]
+"""A window of a stream: by its name and its start; that of all time is ``("all", None)``."""
+_SHARED = ("snapshot", "sequence", "reports", "complete", "standard_error", "window")
+
+
+class NotRead(Exception):  # noqa: N818  # an answer, not a fault: it is to be asked again
+    """The topic is not read yet, or cannot be."""
+
+
+class NotThere(Exception):  # noqa: N818  # an answer, not a fault
+    """There is no such window on the topic."""
+
+
+@dataclass(frozen=True)
+class Whole:
+    """A snapshot of which every message was seen.
+
+    Attributes:
+        window: of which.
+        first: the offset of its first message.
+        last: that of its last one.
+        said: what all its bodies say; nothing where the head is alone, as there are no reports yet.
+        methods: whose bodies it has.
+        labels: the last offset of the labels that are among its messages, which begin at `first`; None for none.
+    """
+
+    window: Period
+    first: int
+    last: int
+    said: Mapping[str, Any]
+    methods: frozenset[str]
+    labels: int | None
+
+    @property
+    def identity(self) -> str:
+        """What no other snapshot has; of one from before there were identities the number."""
+        return str(self.said.get("snapshot") or self.said.get("sequence"))
+
+
+@dataclass
+class _Part:
+    """A snapshot of which some messages were seen."""
+
+    mark: tuple[bytes | None, bytes | None]
+    window: Period
+    first: int
+    seen: set[str] = field(default_factory=set)
+    said: dict[str, Any] = field(default_factory=dict)
+    methods: set[str] = field(default_factory=set)
+    labels: int | None = None
+
+
+class Wholes:
+    """The newest whole snapshots of some streams.
+
+    Args:
+        streams: whose.
+
+    Example:
+        >>> import ldp
+        >>> from ldp.snapshot import Cut, encode, take
+        >>> stream = ldp.Stream("colours", ldp.GRR(epsilon="1", domain_size=2))
+        >>> taken = take(stream, stream.oracle.estimate([6, 4], 10), Cut({0: 10}, {}), sequence=3)
+        >>> wholes = Wholes(["colours"])
+        >>> for offset, part in enumerate(encode(taken)):
+        ...     _ = wholes.take(part.key, dict(part.headers(3)), part.body, offset)
+        >>> whole = wholes.of("colours")["all", None]
+        >>> whole.first, whole.last, whole.said["reports"]
+        (0, 11, 10)
+    """
+
+    def __init__(self, streams: Iterable[str]) -> None:
+        self._wholes: dict[str, dict[Key, Whole]] = {stream: {} for stream in streams}
+        self._parts: dict[tuple[str, Key], _Part] = {}
+
+    def of(self, stream: str) -> Mapping[Key, Whole]:
+        """Returns the windows of a stream, with that of all time."""
+        return self._wholes[stream]
+
+    def take(self, key: str, headers: Mapping[str, bytes], value: bytes | None, offset: int) -> bool:
+        """Takes a message in; returns whether a snapshot is whole with it, or gone.
+
+        Args:
+            key: the message's.
+            headers: the message's.
+            value: the message's; None for a tombstone.
+            offset: where it stands.
+        """
+        stream, _, rest = key.partition("/")
+        if stream not in self._wholes:
+            return False
+        window = window_of(key, headers) or ALL_TIME
+        if value is None:
+            return self._forget(stream, rest)
+        which = stream, (window.name, window.start)
+        mark = headers.get("sequence"), headers.get("snapshot")
+        part = self._parts.get(which)
+        if part is None or part.mark != mark:
+            part = self._parts[which] = _Part(mark, window, offset)
+        part.seen.add(key)
+        name, *chunk = rest.split("/")[1 if window.start is None else 2 :] or [""]
+        if rest.startswith("domain"):
+            part.labels = offset
+        elif name and not chunk:
+            part.methods.add(name)
+            part.said = part.said or _said(value, window)
+        if len(part.seen) < int(headers.get("parts", b"0")):
+            return False
+        del self._parts[which]
+        place = part.first, offset, part.said, frozenset(part.methods), part.labels
+        self._wholes[stream][which[1]] = Whole(window, *place)
+        return True
+
+    def _forget(self, stream: str, rest: str) -> bool:
+        """Drops the snapshot whose head or body is deleted; one whose methods are now fewer stays."""
+        place, _, name = rest.rpartition("/")
+        of, _, start = place.partition("/")
+        which = of or "all", int(start) if start.isdecimal() else None
+        whole = self._wholes[stream].get(which)
+        if whole is None or not (name in whole.methods or rest == "head"):
+            return False
+        del self._wholes[stream][which]
+        return True
+
+
+def _said(value: bytes, window: Period) -> dict[str, Any]:
+    """Returns what a body says of the whole; the offsets of all time alone, as there can be many windows."""
+    body = orjson.loads(value)
+    names = (*_SHARED, "offsets") if window.start is None else _SHARED
+    return {name: body[name] for name in names if name in body}
