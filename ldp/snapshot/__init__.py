@@ -1,8 +1,8 @@
 """The snapshot: what a stream's counts say at one cut, as an object and as messages.
 
 One way out, `take` and `encode`, and one way back, `assemble`, which gives the same object. One schema for the topic, a
-file, the screen. `contents` is the object; `taking`, `encoding` and `assembling` are the ways; `documents` has the JSON
-that two of them share, `largest` how long a message can be.
+file, the screen. `contents` is the object; `taking`, `encoding` and `assembling` are the ways; `documents` and `chunks`
+have what two of them share, `largest` how long a message can be.
 
 As messages a snapshot is a head, a domain (the labels, once) and one body per method, the plain estimate and the
 paper's ten (Section IV, Table I). They follow ``snapshot.schema.json`` beside this file. Compatibility rule: within a
@@ -11,7 +11,8 @@ version.
 
 Vectors of up to `INLINE` values stand in the JSON body. Longer ones are null there and follow in messages of their
 own, keys ``<body's key>/<vector>/<i>``, each up to `CHUNK` values as little-endian float64; the body's
-``chunks`` says how many.
+``chunks`` says how many. Compact ones (schema 2) are in the shortest of the types of `chunks`, of numbers that
+`rounding` has made short; the body lists their names in ``vectors``. Without chunks it is always schema 1.
 
 All messages of a snapshot carry one identity, as the header ``snapshot`` and in the documents: by its number alone a
 message of one snapshot could pass for a part of another that has the same number.
@@ -26,6 +27,7 @@ from ldp.snapshot.assembling import (
     window_of,
     windows,
 )
+from ldp.snapshot.chunks import FLOAT32, FLOAT64, SPARSE32, SPARSE64
 from ldp.snapshot.contents import (
     ALL_TIME,
     Body,
@@ -39,19 +41,33 @@ from ldp.snapshot.contents import (
     Snapshot,
     TopAnswer,
 )
-from ldp.snapshot.documents import CHUNK, INLINE, SCHEMA, body_document, head_document, lines, rows_of
-from ldp.snapshot.encoding import FLOAT64, JSON, Message, delete_window, encode, encode_window
+from ldp.snapshot.documents import (
+    CHUNK,
+    COMPACT,
+    INLINE,
+    SCHEMA,
+    body_document,
+    head_document,
+    lines,
+    rows_of,
+)
+from ldp.snapshot.encoding import JSON, Message, delete_window, encode, encode_window
 from ldp.snapshot.largest import largest_message
+from ldp.snapshot.rounding import rounded
 from ldp.snapshot.rows import Row, RowKey, delete_rows, encode_rows, slots
 from ldp.snapshot.taking import announce, take
 
 __all__ = [
     "ALL_TIME",
     "CHUNK",
+    "COMPACT",
+    "FLOAT32",
     "FLOAT64",
     "INLINE",
     "JSON",
     "SCHEMA",
+    "SPARSE32",
+    "SPARSE64",
     "Body",
     "Cut",
     "Incomplete",
@@ -80,6 +96,7 @@ __all__ = [
     "head_document",
     "largest_message",
     "lines",
+    "rounded",
     "rows_of",
     "slots",
     "take",

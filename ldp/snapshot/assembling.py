@@ -7,8 +7,9 @@ import numpy as np
 import orjson
 
 from ldp.query import SetQuery, TopQuery
+from ldp.snapshot import chunks
 from ldp.snapshot.contents import Body, Cut, Period, Recommended, SetAnswer, Snapshot, TopAnswer, Vector
-from ldp.snapshot.documents import BESIDE, SCHEMA, VECTORS, lines, period, rows_of
+from ldp.snapshot.documents import BESIDE, COMPACT, SCHEMA, VECTORS, lines, period, rows_of
 from ldp.stream import fingerprint
 
 Received = Mapping[str, tuple[Mapping[str, bytes], bytes]]
@@ -113,7 +114,6 @@ def assemble_window(stream: str, received: Received, name: str, start: int) -> S
     if not bodies:
         raise Incomplete(f"the {what} has no method's body")
     one = next(iter(bodies.values()))
-    _check_schema(stream, one)
     if (period(one["window"]).name, period(one["window"]).start) != (name, start):
         raise Incomplete(f"the messages of the {what} say that they are of {one['window']}")
     said = {"snapshot": newest["snapshot"].decode() or None, "sequence": int(newest["sequence"])}
@@ -179,10 +179,10 @@ def _of_all_time(stream: str, key: str) -> bool:
 
 
 def _check_schema(stream: str, document: Mapping[str, Any]) -> None:
-    if (schema := document.get("schema", SCHEMA)) > SCHEMA:
+    if (schema := document.get("schema", SCHEMA)) > COMPACT:
         raise NewerSchema(
             f"snapshot {document.get('sequence')} of {stream!r} is of schema {schema}, where this version reads up to"
-            f" {SCHEMA}: a newer version wrote it"
+            f" {COMPACT}: a newer version wrote it"
         )
 
 
@@ -194,9 +194,10 @@ def _bodies(received: Received, prefix: str, ours: Iterable[str], mark: Mark) ->
         if method == key or "/" in method:
             continue
         body = orjson.loads(_part(received, key, mark))
+        _check_schema(key.partition("/")[0], body)
         for vector in VECTORS:
-            if vector in body:
-                body[vector] = _vector(received, f"{key}/{vector}", body[vector], body["chunks"], mark)
+            if vector in body or vector in body.get("vectors", ()):
+                body[vector] = _vector(received, f"{key}/{vector}", body.get(vector), body["chunks"], mark)
         bodies[method] = body
     return bodies
 
@@ -212,11 +213,21 @@ def _part(received: Received, key: str, mark: Mark) -> bytes:
     return value
 
 
-def _vector(received: Received, key: str, inline: Sequence[float] | None, chunks: int, mark: Mark) -> Vector:
+def _vector(received: Received, key: str, inline: Sequence[float] | None, parts: int, mark: Mark) -> Vector:
     if inline is not None:
         return np.array(inline, np.float64)
-    data = [_part(received, f"{key}/{i}", mark) for i in range(chunks)]
-    return np.frombuffer(b"".join(data), "<f8").astype(np.float64)
+    return np.concatenate([_chunk(received, f"{key}/{i}", mark) for i in range(parts)])
+
+
+def _chunk(received: Received, key: str, mark: Mark) -> Vector:
+    data = _part(received, key, mark)
+    content_type = received[key][0].get("content-type", chunks.FLOAT64.encode()).decode()
+    try:
+        return chunks.read(content_type, data)
+    except KeyError:
+        raise NewerSchema(
+            f"the message {key!r} is of content type {content_type}, which this version cannot read"
+        ) from None
 
 
 def _labels(stream: str, received: Received, mark: Mark) -> tuple[str, ...] | None:

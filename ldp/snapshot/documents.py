@@ -18,12 +18,16 @@ from ldp.snapshot.contents import (
 )
 
 SCHEMA = 1
+COMPACT = 2
+"""The schema of a snapshot whose vectors are in chunks of other types than float64; the newest that can be read."""
 INLINE = 8192
 CHUNK = 65536
 BESIDE = ("low", "high", "anytime_low", "anytime_high", "fakes")
 """What Base has beside its frequencies: for each value, for each set, and for the most frequent values."""
 VECTORS = ("frequencies", *BESIDE)
 """A body's vectors; other methods than Base have the first alone."""
+ROUNDED = VECTORS[:-1]
+"""Those of them that are frequencies, and may be rounded."""
 _EPOCH = datetime.fromtimestamp(0, UTC)
 
 

@@ -18,11 +18,12 @@ import numpy.typing as npt
 
 from worker.audit import power, watched
 from worker.audit.errors import Difference
-
-Vector = npt.NDArray[np.float64]
+from worker.audit.vectors import Read, Vector
 
 _ROUNDING = 1e-9
 _OF_SIGMA = 1e-6
+_SHORT = 0.01
+"""No number is rounded by more than this part of a standard error."""
 _MOST = 4096
 """Of so many different estimates Power is computed; of more, of so many evenly, and the others lie between these."""
 
@@ -83,7 +84,8 @@ def _base_cut(of: Estimate, found: Vector) -> Vector:
     above = -NormalDist().inv_cdf(2 / d) * of.sigma if d > 4 else 0.0
     due = np.where(of.base >= above, of.base, 0.0)
     on_it = np.abs(of.base - above) <= of.rounding
-    return np.where(on_it & ((found == 0.0) | (found == of.base)), found, due)
+    nearer = np.where(np.abs(found) < np.abs(found - of.base), 0.0, of.base)
+    return np.where(on_it, nearer, due)
 
 
 def _norm(of: Estimate, _found: Vector) -> Vector:
@@ -165,7 +167,7 @@ _DUE: Mapping[str, Callable[[Estimate, Vector], Vector]] = {
 METHODS = frozenset(_DUE)
 
 
-def expect_method(method: str, body: Mapping[str, Any], of: Estimate, vectors: Mapping[str, Vector]) -> None:
+def expect_method(method: str, body: Mapping[str, Any], of: Estimate, vectors: Mapping[str, Read]) -> None:
     """Sees that what is published by a method is what it makes of the plain estimate.
 
     Args:
@@ -179,42 +181,52 @@ def expect_method(method: str, body: Mapping[str, Any], of: Estimate, vectors: M
     """
     if method not in METHODS:
         raise Difference(f"{method} is no method")
-    found = vectors["frequencies"]
+    found, short = vectors["frequencies"].values, _short(vectors["frequencies"], of)
     if found.shape != of.base.shape:
         raise Difference(f"{method}: {len(found)} frequencies published, {len(of.base)} are due")
     if method in ("power", "power-ns"):
-        _expect_power(method, found, of)
+        _expect_power(method, found, short, of)
     else:
-        _expect(f"{method}: frequency", found, _DUE[method](of, found), of.rounding)
+        _expect(f"{method}: frequency", found, _DUE[method](of, found), of.rounding + short)
     total = max(float(of.base.sum()), 0.0) if method == "post-pos" else float(found.sum())
-    _expect_answers(method, body, of, found, total)
+    _expect_answers(method, body, of, found, total, float(short.sum()))
     _expect_number(f"{method}: standard_error", body["standard_error"], of.sigma, _ROUNDING * of.sigma)
     if method == "base":
         _expect_beside(body, of, vectors)
 
 
-def _expect_beside(body: Mapping[str, Any], of: Estimate, vectors: Mapping[str, Vector]) -> None:
+def _expect_beside(body: Mapping[str, Any], of: Estimate, vectors: Mapping[str, Read]) -> None:
     """Sees that what Base has beside its frequencies is right; versions before had the score intervals alone."""
     n, p, q, off = of.reports, float(of.p), float(of.q), max(of.rounding, _ROUNDING * of.sigma)
-    for name, due in zip(("low", "high"), _interval(of, body["level"]), strict=True):
-        _expect(f"base: {name}", vectors[name], due, off)
+
+    def expect(names: tuple[str, str], ends: tuple[Vector, Vector]) -> None:
+        for name, due in zip(names, ends, strict=True):
+            _expect(f"base: {name}", vectors[name].values, due, off + _short(vectors[name], of))
+
+    expect(("low", "high"), _interval(of, body["level"]))
     if "anytime_low" not in vectors or "rates" in body:
         return
     counts = n * (q + (p - q) * of.base)
-    ends = watched.interval(counts, n, p, q, body["level"])
-    for name, due in zip(("anytime_low", "anytime_high"), ends, strict=True):
-        _expect(f"base: {name}", vectors[name], due, off)
-    watched.expect_fakes(vectors, counts, n, p, q, off)
+    expect(("anytime_low", "anytime_high"), watched.interval(counts, n, p, q, body["level"]))
+    short = np.maximum(_short(vectors["low"], of), _short(vectors["high"], of))
+    watched.expect_fakes(
+        {name: vector.values for name, vector in vectors.items()}, counts, n, p, q, off + short
+    )
 
 
-def _expect_power(method: str, found: Vector, of: Estimate) -> None:
+def _short(vector: Read, of: Estimate) -> Vector:
+    """Returns how far each number may be off because it was rounded, (d,): never by much of a standard error."""
+    return np.minimum(vector.off, _SHORT * of.sigma)
+
+
+def _expect_power(method: str, found: Vector, short: Vector, of: Estimate) -> None:
     """Sees that a vector is Power's; Norm-Sub of that has one difference to it wherever it is positive."""
     off = max(of.rounding, _OF_SIGMA * of.sigma)
     order = np.argsort(of.base, kind="stable")
     if (np.diff(found[order]) < -of.rounding).any():
         raise Difference(f"{method}: a larger estimate has a smaller frequency")
     if method == "power":
-        _expect("power: frequency", found[of.computed], of.powers[of.computed], off)
+        _expect("power: frequency", found[of.computed], of.powers[of.computed], off + short[of.computed])
         return
     some = np.flatnonzero(of.computed)
     kept = some[found[some] > off]
@@ -223,13 +235,16 @@ def _expect_power(method: str, found: Vector, of: Estimate) -> None:
         due = np.where(found[some] > 0, of.powers[some] + shift, found[some])
     else:
         due = _on_simplex(of.powers)
-    _expect("power-ns: frequency", found[some], due, 3 * off)
-    _expect_number("power-ns: sum of the frequencies", float(found.sum()), 1.0, len(found) * of.rounding)
+    _expect("power-ns: frequency", found[some], due, 3 * off + short[some])
+    off = len(found) * of.rounding + float(short.sum())
+    _expect_number("power-ns: sum of the frequencies", float(found.sum()), 1.0, off)
 
 
-def _expect_answers(method: str, body: Mapping[str, Any], of: Estimate, found: Vector, total: float) -> None:
+def _expect_answers(
+    method: str, body: Mapping[str, Any], of: Estimate, found: Vector, total: float, short: float
+) -> None:
     """Sees that sums are those of the frequencies, or of Base's for Post-Pos, and that the top values are so."""
-    off = len(found) * of.rounding
+    off = len(found) * of.rounding + short
     _expect_number(f"{method}: sum", body["sum"], total, off)
     summed = of.base if method == "post-pos" else found
     for said in body["queries"]:
@@ -255,7 +270,7 @@ def _interval(of: Estimate, level: float) -> tuple[Vector, Vector]:
     return of.base + half - root, of.base + half + root
 
 
-def _expect(what: str, found: Vector, due: Vector, off: float) -> None:
+def _expect(what: str, found: Vector, due: Vector, off: Vector | float) -> None:
     if found.shape != due.shape:
         raise Difference(f"{what}: {len(found)} published, {len(due)} are due")
     differing = np.flatnonzero(~(np.abs(found - due) <= off))

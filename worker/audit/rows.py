@@ -6,6 +6,7 @@ ones have taken their place meanwhile, and then nothing is said of that window.
 
 import json
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -13,6 +14,7 @@ import numpy as np
 
 from worker.audit.errors import Difference
 from worker.audit.snapshots import Message
+from worker.audit.vectors import Vector, read
 
 _KEY = ("stream", "window_name", "window_start", "method", "query", "rank")
 _GONE = 1 << 63
@@ -38,6 +40,20 @@ def differing(
     except Difference as difference:
         return f"rows of {difference}"
     return None
+
+
+@dataclass
+class _Parts:
+    """The messages of a window's bodies, and their content types, by what follows the window in their keys."""
+
+    messages: dict[str, bytes] = field(default_factory=dict)
+    types: dict[str, str] = field(default_factory=dict)
+
+    def vectors(self, method: str) -> dict[str, Vector]:
+        """Returns the vectors that rows are made of."""
+        body = json.loads(self.messages[method])
+        names = ("frequencies", "low", "high") if method == "base" else ("frequencies",)
+        return {name: read(name, method, body, self.messages, self.types).values for name in names}
 
 
 class Rows:
@@ -78,7 +94,7 @@ class Rows:
         """
         if "all" not in self._rows and self._head["reports"]:
             raise Difference(f"all: has no rows, and by head {self._head['sequence']} there are some")
-        bodies, newest, labels = dict[str, dict[str, bytes]](), dict[str, int](), list[str]()
+        bodies, newest, labels = dict[str, _Parts](), dict[str, int](), list[str]()
         for message in messages:
             window, _, part = _split(message.key)
             if message.key.startswith("domain"):
@@ -90,7 +106,9 @@ class Rows:
                 continue
             newest[window] = sequence = int(message.headers["sequence"])
             if sequence in self._sequences[window]:
-                bodies.setdefault(window, {})[part] = message.value
+                whole = bodies.setdefault(window, _Parts())
+                whole.messages[part] = message.value
+                whole.types[part] = message.headers["content-type"].decode()
         for window, rows in sorted(self._rows.items()):
             sequence = max(self._sequences[window])
             if window not in newest:
@@ -105,11 +123,11 @@ class Rows:
         self,
         window: str,
         rows: Iterable[Mapping[str, Any]],
-        parts: Mapping[str, bytes],
+        parts: _Parts,
         labels: list[str] | None,
     ) -> None:
         due = dict[tuple[str, str, int], dict[str, Any]]()
-        base = _vector(parts, "base", "frequencies")
+        base = parts.vectors("base")["frequencies"]
         order = np.argsort(-base, kind="stable")
         said = {(row["method"], row["query"], row["rank"]): row for row in rows}
         methods = {method for method, _, _ in said}
@@ -151,19 +169,11 @@ def _labels(before: list[str], message: Message) -> list[str]:
     return [*before, *said]
 
 
-def _vector(parts: Mapping[str, bytes], method: str, name: str) -> np.ndarray[Any, np.dtype[np.float64]]:
-    body = json.loads(parts[method])
-    if body[name] is not None:
-        return np.array(body[name], np.float64)
-    chunks = [parts[f"{method}/{name}/{i}"] for i in range(body["chunks"])]
-    return np.frombuffer(b"".join(chunks), "<f8")
-
-
 def _due(
-    method: str, parts: Mapping[str, bytes], order: Any, labels: list[str] | None
+    method: str, parts: _Parts, order: Any, labels: list[str] | None
 ) -> dict[tuple[str, int], dict[str, Any]]:
     """Returns the rows of a method: query and rank -> all that the key does not say."""
-    body = json.loads(parts[method])
+    body = json.loads(parts.messages[method])
     end = body["window"]["end"]
     shared = {
         "window_end": None
@@ -180,7 +190,7 @@ def _due(
         own = {"value": value, "label": label, "estimate": estimate, "low": low, "high": high}
         return own | shared
 
-    vectors = {name: _vector(parts, method, name) for name in ("frequencies", "low", "high") if name in body}
+    vectors = parts.vectors(method)
 
     def of_value(v: int) -> list[float | None]:
         return [

@@ -26,6 +26,7 @@ from worker.audit.heads import Head, expect_follows
 from worker.audit.methods import Estimate, expect_method
 from worker.audit.parsing import fingerprint_of
 from worker.audit.records import Stretch
+from worker.audit.vectors import read
 from worker.audit.windows import ends_of, shape_of
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -111,6 +112,7 @@ class _Whole:
 
     headers: Mapping[str, bytes]
     messages: dict[str, bytes] = field(default_factory=dict)
+    types: dict[str, str] = field(default_factory=dict)
     live: set[str] = field(default_factory=set)
     said: Said | None = None
     of_another: bool = False
@@ -183,6 +185,7 @@ class Snapshots:
         if message.headers != {**whole.headers, "content-type": message.headers["content-type"]}:
             raise Difference(f"{what}: the headers of {message.key} are not those of its other messages")
         whole.messages[key] = message.value
+        whole.types[key] = message.headers["content-type"].decode()
         whole.live.add(key)
         self._left.get(of, set()).discard(key)
         if whole.headers.get("final") == b"true" and len(whole.live) == whole.parts:
@@ -313,8 +316,12 @@ def _said(of: str, whole: _Whole, base: Mapping[str, Any], document: Mapping[str
     there = bodies.keys() - {"head"}
     if (methods := bodies.get("head", {}).get("methods")) and {*methods} != there:
         raise Difference(f"the head says methods {methods}, the bodies are of {sorted(there)}")
-    listed = {key: _vectors(key, body, whole.messages) for key, body in bodies.items() if key != "head"}
-    frequencies, reports = listed["base"]["frequencies"], int(base["reports"])
+    listed = {
+        key: {name: read(name, key, body, whole.messages, whole.types) for name in _vectors(key, body)}
+        for key, body in bodies.items()
+        if key != "head"
+    }
+    frequencies, reports = listed["base"]["frequencies"].values, int(base["reports"])
     if reports < 1:
         raise Difference(f"{reports} reports are published, at least one is due")
     by_rate = _by_rate(base, document, reports)
@@ -384,17 +391,10 @@ def _milliseconds(date: str) -> int:
     return (datetime.fromisoformat(date) - _EPOCH) // timedelta(milliseconds=1)
 
 
-def _vectors(
-    key: str, body: Mapping[str, Any], messages: Mapping[str, bytes]
-) -> dict[str, npt.NDArray[np.float64]]:
-    """Returns the vectors of a body, those in parts too."""
-    found = {}
-    beside = [name for name in _BESIDE if name in body] if key == "base" else []
-    for name in ("frequencies", *beside):
-        found[name] = np.array(body[name] if body[name] is not None else (), np.float64)
-        if parts := [messages[f"{key}/{name}/{i}"] for i in range(body["chunks"])]:
-            found[name] = np.frombuffer(b"".join(parts), "<f8")
-    return found
+def _vectors(key: str, body: Mapping[str, Any]) -> list[str]:
+    """Returns the names of the vectors that a body has."""
+    beside = _BESIDE if key == "base" else ()
+    return ["frequencies", *(name for name in beside if name in body or name in body.get("vectors", ()))]
 
 
 def _expect_labels(messages: Mapping[str, bytes], document: Mapping[str, Any]) -> None:

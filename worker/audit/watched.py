@@ -60,7 +60,7 @@ def _log_mean(chance: float, step: float) -> float:
 
 
 def expect_fakes(
-    vectors: Mapping[str, Vector], counts: Vector, n: int, p: float, q: float, off: float
+    vectors: Mapping[str, Vector], counts: Vector, n: int, p: float, q: float, off: Vector
 ) -> None:
     """Sees that the forged reports that are published put estimates out of their intervals, and one fewer does not.
 
@@ -70,14 +70,14 @@ def expect_fakes(
         n: of so many.
         p: the chance that a report supports the own value.
         q: that it supports another.
-        off: how far off two computations of an estimate may be.
+        off: (d,) how far off two computations of an estimate, and the ends as published, may be.
 
     Raises:
         Difference: they do not, or one fewer does.
     """
     low, high, fakes = (vectors[name] for name in ("low", "high", "fakes"))
 
-    def is_out(number: Vector, slack: float) -> npt.NDArray[np.bool_]:
+    def is_out(number: Vector, slack: Vector) -> npt.NDArray[np.bool_]:
         """With so many that all support a value, or none of which does."""
         most = ((counts + number) / (n + number) - q) / (p - q)
         least = (counts / (n + number) - q) / (p - q)

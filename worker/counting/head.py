@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ldp.consistency import METHODS
-from ldp.snapshot import SCHEMA, Cut, Line, Rows, Snapshot, lines, rows_of
+from ldp.snapshot import COMPACT, SCHEMA, Cut, Line, Rows, Snapshot, lines, rows_of
 from worker.counting import rules, windows
 from worker.counting.lineage import IDENTITY, identity
 from worker.counting.rules import Rule
@@ -59,8 +59,8 @@ class Head:
         Raises:
             KeyError, TypeError, ValueError: it is no head, or a newer version's.
         """
-        if (schema := body.get("schema", SCHEMA)) > SCHEMA:
-            raise ValueError(f"schema {schema}, where this version reads up to {SCHEMA}")
+        if (schema := body.get("schema", SCHEMA)) > COMPACT:
+            raise ValueError(f"schema {schema}, where this version reads up to {COMPACT}")
         return cls(
             body["sequence"],
             {int(partition): offset for partition, offset in body["offsets"].items()},

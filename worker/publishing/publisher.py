@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 from uuid import uuid4
 
 import ldp
@@ -59,6 +60,7 @@ class Publisher:
         rows: the topic of rows; None for none.
         methods: those whose bodies a snapshot has, Base among them.
         comparer: what finds what changed from window to window; None for nobody.
+        compact: whether long vectors are rounded and in short chunks, which schema 1's readers refuse.
     """
 
     def __init__(
@@ -80,6 +82,7 @@ class Publisher:
         rows: RowTopic | None = None,
         methods: Sequence[str] = tuple(METHODS),
         comparer: Comparer | None = None,
+        compact: bool = False,
     ) -> None:
         self._stream, self._queries, self._level = stream, queries, level
         self._cuts, self._outbox = cuts, outbox
@@ -92,7 +95,7 @@ class Publisher:
         self._taken_over: float | None = None
         self._warned: Sequence[int] = ()
         self._recommended: Mapping[str, str] = {}
-        self._methods = tuple(methods)
+        self._methods, self._compact = tuple(methods), compact
         self._idle_after, self._retain, self._clock = idle_after, retain, clock
         self._moved: dict[int, tuple[int | None, float]] = {}
         self._written: dict[Period, Written] = {}
@@ -268,8 +271,7 @@ class Publisher:
         after, gone = lines.kept(cut.lines, periods, self._retain, self._rows.most_windows)
         plan = self._rows.plan(self._head, after, periods, self._retain, self._there)
         take = partial(
-            snapshot.take,
-            stream,
+            self._taken,
             cut=replace(cut, lines=after, rows=plan.rows, methods=_said(self._methods)),
             sequence=sequence,
             queries=self._queries,
@@ -283,7 +285,8 @@ class Publisher:
         taken = take(estimate=estimate, recommended=self._recommender.latest)
         # the head lists whose bodies there may be: those that are not written any more go, also of the open windows
         former = [method for method in self._head.methods if method not in self._methods]
-        messages = [*snapshot.encode(taken), *snapshot.delete_window(taken, taken.window, former)]
+        messages = snapshot.encode(taken, compact=self._compact)
+        messages += snapshot.delete_window(taken, taken.window, former)
         rows = [*plan.of(taken), *plan.stale]
         finals = list[tuple[Period, ldp.Estimate]]()
         for one in due:
@@ -292,7 +295,7 @@ class Publisher:
             of_window = take(estimate=part, window=one.period, complete=whole)
             # tombstones first: whoever lists windows by their messages forgets one at a tombstone
             messages += snapshot.delete_window(taken, one.period, former)
-            messages += snapshot.encode_window(of_window)
+            messages += snapshot.encode_window(of_window, compact=self._compact)
             rows += plan.of(of_window)
             finals += [(one.period, part)] if one.period.final and whole else []
         for period in gone:
@@ -304,6 +307,11 @@ class Publisher:
             self._events.published(taken, ldp.query.sum_deviation(estimate))
             self._recommender.offer(sequence, estimate)
             self._comparer.compare(finals, self._events.compared)
+
+    def _taken(self, **given: Any) -> Snapshot:
+        """Takes a snapshot, whose numbers are as the messages and the rows have them."""
+        taken = snapshot.take(self._stream, **given)
+        return snapshot.rounded(taken) if self._compact else taken
 
     def _there(self) -> Sequence[bytes]:
         """Returns the keys of the rows that there are."""

@@ -198,6 +198,7 @@ class StreamWorker:
             rows=RowTopic(stream.name, self._config.rows.topic, self._config.slots(self._served)),
             methods=snapshots.methods,
             comparer=Comparer(self._served.queries, snapshots.changed_level, snapshots.changed_at_least),
+            compact=snapshots.encoding == "compact",
         )
 
     def _loop(self, log: KafkaLog, ownership: Ownership, commits: Commits) -> Loop:

@@ -310,8 +310,8 @@ def test_a_snapshot_of_a_newer_schema_is_refused_as_one():
     parts = snapshot.encode(taken)
     topic = {part.key: (dict(part.headers(3)), part.body) for part in parts}
     headers, body = topic["s/head"]
-    topic["s/head"] = headers, json.dumps(json.loads(body) | {"schema": 2}).encode()
+    topic["s/head"] = headers, json.dumps(json.loads(body) | {"schema": 3}).encode()
     with pytest.raises(
-        snapshot.NewerSchema, match=r"snapshot 3 of 's' is of schema 2, .* a newer version wrote"
+        snapshot.NewerSchema, match=r"snapshot 3 of 's' is of schema 3, .* a newer version wrote"
     ):
         snapshot.assemble("s", topic)

@@ -161,11 +161,11 @@ def test_a_window_without_the_labels_that_it_has_is_not_read():
 
 def test_a_window_of_a_newer_schema_is_refused_as_one():
     received = {
-        key: (headers, json.dumps(json.loads(value) | {"schema": 2}).encode())
+        key: (headers, json.dumps(json.loads(value) | {"schema": 3}).encode())
         for key, (headers, value) in written(taken(hour(1), 9)).items()
     }
     with pytest.raises(
-        snapshot.NewerSchema, match=r"snapshot 9 of 's' is of schema 2, .* a newer version wrote"
+        snapshot.NewerSchema, match=r"snapshot 9 of 's' is of schema 3, .* a newer version wrote"
     ):
         read(received, hour(1))
 

@@ -14,6 +14,7 @@ from tests.unit.worker.audit.streams import STREAMS, every_stream, some_reports
 from worker.audit.decoding import chances_of
 from worker.audit.errors import Difference
 from worker.audit.methods import METHODS, Estimate, expect_method
+from worker.audit.vectors import read
 
 
 def snapshot_of(stream, n, seed=1):
@@ -42,7 +43,7 @@ def expect(snapshot, change=lambda method, said: None, methods=METHODS):
             json.dumps(body_document(snapshot, method, inline=1 << 30), default=np.ndarray.tolist)
         )
         change(method, said)
-        listed = {name: np.array(said[name], np.float64) for name in vectors(snapshot.bodies[method])}
+        listed = {name: read(name, method, said, {}, {}) for name in vectors(snapshot.bodies[method])}
         expect_method(method, said, own, listed)
 
 

@@ -1,0 +1,108 @@
+"""Vectors in chunks: the audit reads what is written, by a decoder of its own, and finds what was changed."""
+
+import struct
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from ldp.snapshot import chunks, encoding, rounding
+from tests.unit.worker.audit.publishing import World
+from tests.unit.worker.audit.test_windows import HOPS, PLAIN, TENS
+from worker.audit.errors import Difference
+from worker.audit.vectors import read
+
+SPARSE = "application/vnd.ldp.sparse.float32"
+
+
+@pytest.fixture
+def chunked(monkeypatch):
+    """Domains of three values are large ones, in chunks of two."""
+    monkeypatch.setattr(encoding, "INLINE", 1)
+    monkeypatch.setattr(encoding, "CHUNK", 2)
+    monkeypatch.setattr(rounding, "INLINE", 1)
+    monkeypatch.setattr(encoding.encode, "__defaults__", (1, 2))
+    monkeypatch.setattr(encoding.encode_window, "__defaults__", (1, 2))
+
+
+def compact(seed, terms):
+    world = World(seed, terms, queries=True)
+    world.publisher = world.publisher_of(None, compact=True)
+    return world.run()
+
+
+def test_the_audit_reads_each_type_as_it_was_written():
+    coins = np.random.default_rng(3)
+    made = set()
+    for i in range(40):
+        vector = coins.normal(size=11) * (coins.random(11) < (0.1, 0.9)[i % 2])
+        vector = vector.astype(np.float32).astype(np.float64) if i % 4 < 2 else vector
+        content_type, data = chunks.shortest(vector)
+        made.add(content_type)
+        found = read("x", "k", {"chunks": 1, "schema": 2}, {"k/x/0": data}, {"k/x/0": content_type})
+        assert found.values.tobytes() == vector.tobytes()
+        assert (found.off > 0).all() == ("float32" in content_type)
+    assert len(made) == 4
+
+
+@pytest.mark.parametrize(("seed", "terms"), [(0, PLAIN), (1, TENS), (2, HOPS)])
+def test_what_is_published_compact_is_recounted(seed, terms, chunked):
+    world = compact(seed, terms)
+    types = {each.headers["content-type"].decode() for each in world.topic if each.value}
+    assert {SPARSE, "application/vnd.ldp.float64"} & types
+    assert "application/vnd.ldp.float32" in types
+    for topic in (world.topic, world.compacted()):
+        assert world.audit(topic=topic).difference is None
+
+
+def changed(world, key, change):
+    topic = [replace(each) for each in world.topic]
+    last = max(i for i, each in enumerate(topic) if each.key == key and each.value)
+    change(topic[last])
+    return world.audit(topic=topic).difference
+
+
+def test_a_number_that_is_off_by_more_than_its_rounding_is_found(chunked):
+    world = compact(0, PLAIN)
+
+    def by_two_units(sent):
+        assert sent.headers["content-type"] == b"application/vnd.ldp.float32"
+        first, second = struct.unpack("<ff", sent.value)
+        up = np.nextafter(np.nextafter(np.float32(first), np.float32(9)), np.float32(9))
+        sent.value = struct.pack("<ff", float(up), second)
+
+    def a_bit(sent):
+        assert sent.headers["content-type"] == b"application/vnd.ldp.float64"
+        first, second = struct.unpack("<dd", sent.value)
+        sent.value = struct.pack("<dd", float(np.nextafter(first, 9)), second)
+
+    assert "norm: frequency[0] is" in changed(world, "s/all/norm/frequencies/0", by_two_units)
+    assert "frequency[0] is" in changed(world, "s/all/base/frequencies/0", a_bit)
+
+
+def test_a_type_that_a_schema_does_not_have_is_found(chunked):
+    world = compact(0, PLAIN)
+
+    def another(sent):
+        sent.headers = sent.headers | {"content-type": b"application/vnd.ldp.float16"}
+
+    assert "is of content type 'application/vnd.ldp.float16'" in changed(
+        world, "s/all/norm/frequencies/0", another
+    )
+    one = {"chunks": 1, "schema": 1}, {"k/x/0": bytes(4)}, {"k/x/0": "application/vnd.ldp.float32"}
+    with pytest.raises(Difference, match="float32' in schema 1"):
+        read("x", "k", *one)
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (struct.pack("<IHHff", 9, 3, 3, 1, 1), "indices that are not in their order"),
+        (struct.pack("<IHHff", 9, 4, 3, 1, 1), "indices that are not in their order"),
+        (struct.pack("<IHf", 9, 9, 1), "not below 9"),
+        (struct.pack("<IHf", 9, 3, 1) + b"\0", "11 bytes, which no sparse chunk has"),
+    ],
+)
+def test_what_is_no_sparse_chunk_is_found(data, said):
+    with pytest.raises(Difference, match=said):
+        read("x", "k", {"chunks": 1, "schema": 2}, {"k/x/0": data}, {"k/x/0": SPARSE})

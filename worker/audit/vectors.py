@@ -1,0 +1,92 @@
+"""Vectors as they are published: in their body, or in chunks beside it, each by its content type.
+
+Of schema 1 all chunks are float64. Of schema 2 they can be float32, too, of numbers that were rounded to that; and
+sparse, where the length of the chunk comes first, four bytes, then the indices of what is not 0, two bytes each, then
+the numbers.
+"""
+
+import struct
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from worker.audit.errors import Difference
+
+Vector = npt.NDArray[np.float64]
+
+_TYPES = {
+    "application/vnd.ldp.float64": ("<f8", False),
+    "application/vnd.ldp.float32": ("<f4", False),
+    "application/vnd.ldp.sparse.float64": ("<f8", True),
+    "application/vnd.ldp.sparse.float32": ("<f4", True),
+}
+_SCHEMA_1 = "application/vnd.ldp.float64"
+_HALF, _LEAST = 2.0**-24, 2.0**-150
+"""Half of a float32's last place, of its size; and of the least one."""
+
+
+@dataclass(frozen=True)
+class Read:
+    """A vector that was read.
+
+    Attributes:
+        values: (d,) the numbers.
+        off: (d,) how far each may be from the number that was rounded to it; 0 where it is of eight bytes.
+    """
+
+    values: Vector
+    off: Vector
+
+
+def read(
+    name: str, key: str, body: Mapping[str, Any], messages: Mapping[str, bytes], types: Mapping[str, str]
+) -> Read:
+    """Returns a vector of a body.
+
+    Args:
+        name: of the vector.
+        key: of the body; those of chunks begin with it.
+        body: its document.
+        messages: what the whole's messages say, by their keys.
+        types: their content types.
+
+    Raises:
+        Difference: a chunk is of a content type that its schema does not have, or it is none of that type.
+        KeyError: a message is missing.
+    """
+    if (inline := body.get(name)) is not None:
+        return Read(np.array(inline, np.float64), np.zeros(len(inline)))
+    parts = list(_parts(f"{key}/{name}", body, messages, types))
+    return Read(*(np.concatenate(each) for each in zip(*parts, strict=True)))
+
+
+def _parts(
+    prefix: str, body: Mapping[str, Any], messages: Mapping[str, bytes], types: Mapping[str, str]
+) -> Iterator[tuple[Vector, Vector]]:
+    """Yields the numbers of each chunk, and how far they may be off."""
+    for i in range(body["chunks"]):
+        key = f"{prefix}/{i}"
+        if (of := types[key]) not in _TYPES or (body["schema"] == 1 and of != _SCHEMA_1):
+            raise Difference(f"{key} is of content type {of!r} in schema {body['schema']}")
+        number, sparse = _TYPES[of]
+        values = _sparse(key, messages[key], number) if sparse else np.frombuffer(messages[key], number)
+        wide = values.astype(np.float64)
+        yield wide, np.abs(wide) * _HALF + _LEAST if number == "<f4" else np.zeros(len(wide))
+
+
+def _sparse(key: str, data: bytes, number: str) -> npt.NDArray[Any]:
+    """Returns all numbers of a sparse chunk."""
+    (size,) = struct.unpack_from("<I", data)
+    columns = np.dtype(number).itemsize
+    stored = (len(data) - 4) // (2 + columns)
+    if len(data) != 4 + stored * (2 + columns):
+        raise Difference(f"{key} has {len(data)} bytes, which no sparse chunk has")
+    at = np.frombuffer(data[4 : 4 + 2 * stored], "<u2")
+    if (np.diff(at.astype(np.int64)) <= 0).any() or (stored and at[-1] >= size):
+        raise Difference(f"{key} has indices that are not in their order, or not below {size}")
+    values = np.zeros(size, number)
+    values[at] = np.frombuffer(data[4 + 2 * stored :], number)
+    return values
