@@ -12,6 +12,7 @@ from ldp.consistency import METHODS
 from ldp.consistency.together import by_method
 from tests import axe
 from tests.chromium import page_of
+from tests.integration.harness import World
 from tests.integration.harness.standin import PAGE, Shown, Standin
 
 pytestmark = pytest.mark.integration
@@ -393,6 +394,43 @@ def test_a_domain_of_100_000_values_holds_nothing_up(standin, chromium):
         page.locator("#find-text").fill("value 77777")
         expect(page.locator("#sides tbody bdi")).to_have_text(["value 77777"], timeout=30_000)
         assert max(page.evaluate("long"), default=0) < 1000
+
+
+def test_a_worker_shows_what_it_publishes_as_it_publishes_it(kafka, redis_url, tmp_path, chromium):
+    """The same against a real worker, by what another reader of its topic finds."""
+    queries = [{"name": "warm", "values": ["red", "<b>&amp;"]}, {"name": "most", "top": 2}]
+    table = {"labels": ["red", "green", "blue", "<b>&amp;"], "domain_size": 4, "queries": queries}
+    with World(kafka, redis_url, tmp_path, partitions=2, **table) as world, page_of(chromium) as page:
+        (worker,) = world.start()
+        world.send(40)
+        last = world.covered()
+        page.goto(f"http://127.0.0.1:{worker.port()}/")
+        expect(page.locator("#connection")).to_have_text("Live")
+        expect(page.locator("#epsilon")).to_have_text(f"{float(world.stream.oracle.epsilon):g}")
+        expect(page.locator("#epsilon-times")).to_have_text(f" = {math.exp(world.stream.oracle.epsilon):.2f}")
+        for _ in range(2):
+            expect(page.locator("#reports")).to_have_text(f"{last.reports:,}", timeout=30_000)
+            expect(page.locator("#sequence")).to_have_text(f"#{last.sequence}", timeout=30_000)
+            base = last.bodies["base"]
+            order = np.argsort(-base.frequencies, kind="stable")
+            for method in ("base", "norm-sub"):
+                choose(page, "methods", method)
+                expect(page.locator("#values tbody .number")).to_have_text(
+                    [percent(last.bodies[method].frequencies[v], last.std_error) for v in order]
+                )
+                warm = percent(last.bodies[method].sets[0].frequency, last.std_error)
+                expect(page.locator("#queries tbody .number")).to_have_text([warm])
+            assert cells(page, "values", "label") == [table["labels"][v] for v in order]
+            assert page.locator("#queries tbody .of bdi").all_inner_texts() == queries[0]["values"]
+            assert cells(page, "values", "interval") == [
+                f"{percent(base.low[v], last.std_error)} … {percent(base.high[v], last.std_error)}"
+                for v in order
+            ]
+            world.send(20)
+            last = world.covered()
+        page.goto(f"http://127.0.0.1:{worker.port()}/#stream={world.name}&window=9h")
+        expect(page.get_by_role("alert")).to_be_visible()
+        assert axe.violations(page) == {}
 
 
 def test_it_is_small_and_needs_nothing_from_elsewhere(standin, chromium):

@@ -134,7 +134,7 @@ def excerpt(
         "offset": offset,
         "values": _rows(snapshot, leading, bodies, values),
         "range": [float(drawn.min()), float(drawn.max())],
-        "queries": [_set(bodies, leading, i) for i in range(len(leading["queries"]))],
+        "queries": [_set(snapshot, bodies, leading, i) for i in range(len(leading["queries"]))],
         "top": [_top(snapshot, bodies, leading, i) for i in range(len(leading["top"]))],
     }
 
@@ -166,11 +166,13 @@ def _rows(
     ]
 
 
-def _set(bodies: Mapping[str, Body], leading: Body, i: int) -> dict[str, Any]:
+def _set(snapshot: Snapshot, bodies: Mapping[str, Body], leading: Body, i: int) -> dict[str, Any]:
     """Returns the answers for a set of values, with Base's ends and which method is recommended."""
-    said = leading["queries"][i]
+    said, labels = leading["queries"][i], snapshot.labels
+    values = list(said["values"][:_MOST_NAMED])
     return {name: of for name, of in said.items() if name != "frequency"} | {
-        "values": list(said["values"][:_MOST_NAMED]),
+        "values": values,
+        "labels": None if labels is None else [labels[value] for value in values],
         "size": len(said["values"]),
         "answers": {method: body["queries"][i]["frequency"] for method, body in bodies.items()},
     }

@@ -15,11 +15,19 @@ export const FIRST = {
   offset: "0",
 };
 
-/** Reads the address; what it does not say, or says twice, is as in FIRST. */
+const ALLOWED = {
+  start: /^\d{0,15}$/,
+  view: /^(one|all)$/,
+  interval: /^(pointwise|watched)$/,
+  sort: /^(base|value)$/,
+  offset: /^\d{1,9}$/,
+};
+
+/** Reads the address; what it does not say, or says as nobody could mean it, is as in FIRST. */
 export function read() {
   const said = new URLSearchParams(location.hash.slice(1));
   const place = Object.fromEntries(KEYS.map((key) => [key, said.get(key) ?? FIRST[key]]));
-  if (!/^\d{1,9}$/.test(place.offset)) place.offset = FIRST.offset;
+  for (const [key, allowed] of Object.entries(ALLOWED)) if (!allowed.test(place[key])) place[key] = FIRST[key];
   return place;
 }
 

@@ -43,13 +43,24 @@ function drawNumbers(excerpt, { digits }) {
   write(byId("facts"), facts.filter((fact) => fact !== undefined).map(shown).join(" · "));
   write(byId("reports"), count(excerpt.reports));
   write(byId("reports-means"), `${periodSaid(window)}. A person may send several.`);
-  write(byId("epsilon"), shown(epsilon ?? "—"));
-  const times = Math.exp(Number(epsilon));
+  const spent = quotient(epsilon);
+  write(byId("epsilon"), Number.isFinite(spent) ? short(spent) : "—");
+  const times = Math.exp(spent);
   write(byId("epsilon-times"), Number.isFinite(times) ? ` = ${times < 1000 ? times.toFixed(2) : count(times)}` : "");
   write(byId("error"), Number.isFinite(excerpt.standard_error) ? `± ${percent(excerpt.standard_error, digits)} %` : "—");
   write(byId("sequence"), `#${count(excerpt.sequence)}`);
   write(byId("complete"), completeSaid(excerpt));
   byId("complete").classList.toggle("marked", !excerpt.complete);
+}
+
+/** A document's ε as a number: a decimal, or a fraction such as 1/3. */
+function quotient(text) {
+  const [over, under = "1"] = String(text).split("/");
+  return Number(over) / Number(under);
+}
+
+function short(number) {
+  return String(number).length <= 8 ? String(number) : `≈ ${number.toPrecision(5)}`;
 }
 
 function periodSaid(window) {

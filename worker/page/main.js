@@ -137,6 +137,7 @@ function take(status, said) {
   byId("shown").hidden = true;
   write(byId("facts"), "");
   if (status === 404) noteGone(said);
+  else if (status === 400) note(shown(said.error));
   else {
     note("Nothing of this stream has been read yet. It appears here when there is a snapshot.", []);
     waiting = setTimeout(load, WAIT_MS);

@@ -32,7 +32,7 @@ export function drawStreams(streams, chosen) {
       write(name, shown(stream.name));
       state.dataset.state = stream.state === "serving" ? "serving" : "other";
       write(state, shown(stream.state));
-      const reports = stream.newest === null ? "no snapshot yet" : `${count(stream.newest.reports)} reports`;
+      const reports = stream.newest ? `${count(stream.newest.reports)} reports` : "no snapshot of all time";
       write(news, `${reports} · ${rate(stream.rate)}`);
     },
   );
@@ -49,7 +49,7 @@ export function drawCounting(stream) {
     ["State", shown(stream.state)],
     ["Rate", rate(stream.rate)],
     ["Lag, offsets to count", count(stream.lag)],
-    ["Reports accepted", count(stream.accepted)],
+    ["Records accepted", count(stream.accepted)],
     ["Partitions here", counted.join(", ") || "none"],
     ["Counted elsewhere", elsewhere.join(", ") || "none"],
     ["Topic", shown(stream.topic)],
