@@ -363,9 +363,8 @@ def stay(ours: Mapping[str, str], services: Services, workers: Workers, folder: 
         while worker.alive() and not worker.ready() and time.monotonic() < deadline:
             time.sleep(0.1)
         if worker.alive():
-            say(
-                f"page      {worker.url}/ ({worker.name}, process {worker.process.pid}; its metrics at /metrics)"
-            )
+            say(f"page      {worker.url}/ ({worker.name}, process {worker.process.pid})")
+            say(f"metrics   {worker.url}/metrics")
     say(f"logs      {folder}")
     say("In another shell:")
     say(f"  . {env}")

@@ -65,5 +65,5 @@ def test_point_20_a_worker_that_ended_before_all_is_kept_ends_nothing(workers, t
     demo.stay({}, services, workers, tmp_path)
     assert workers.alive == [second]
     said = capsys.readouterr().out
-    assert f"/metrics (worker 2, process {second.process.pid})" in said
+    assert f"/ (worker 2, process {second.process.pid})\n" in said
     assert f"worker 1 (process {first.process.pid}) ended with exit code -9" in said
