@@ -121,10 +121,11 @@ def test_events_tell_of_a_new_snapshot(kafka, redis_url, tmp_path):
             world.settle()
             while (news := hear("snapshot"))["reports"] < world.n:
                 pass
+            assert (news["stream"], news["window"]["name"]) == (world.name, "all")
+            said = answered(worker, f"/streams/{world.name}/snapshot?method=base")
+            assert (said["snapshot"], said["sequence"]) == (news["snapshot"], news["sequence"])
+            assert worker.terminate() == 0  # whoever hears events holds nothing up
         connection.close()
-        assert (news["stream"], news["window"]["name"]) == (world.name, "all")
-        said = answered(worker, f"/streams/{world.name}/snapshot?method=base")
-        assert (said["snapshot"], said["sequence"]) == (news["snapshot"], news["sequence"])
 
 
 def test_several_processes_have_one_page(kafka, redis_url, tmp_path):

@@ -50,7 +50,7 @@ def whole(snapshot: Snapshot, methods: Sequence[str]) -> Iterator[bytes]:
         snapshot: which.
         methods: whose bodies, in this order; each is one of the snapshot's.
 
-    Cost: O(d) a method, 5 to 10 ms for 100,000 values.
+    Cost: O(d) a method; for how long see ``tests/bench/page.py``.
 
     Example:
         >>> import ldp
@@ -98,7 +98,7 @@ def excerpt(
             ``value``, as the domain has them.
         find: only the values whose label, or number if there are no labels, has this text in it, whatever its case.
 
-    Cost: O(d log d) for the order, O(d) for the search: 20 ms each for 100,000 values.
+    Cost: O(d log d) for the order, O(d) for the search; for how long see ``tests/bench/page.py``.
 
     Example:
         >>> import ldp

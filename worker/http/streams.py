@@ -82,9 +82,10 @@ class Streams:
     ) -> dict[str, Any]:
         stream, counted = served.stream, all_counted.get(served.stream.name, _Counted())
         names = self._terms[stream.name]["windows"]
-        there = {key: whole for key, whole in self._snapshots.newest(stream.name).items() if whole.methods}
-        newest = there.get(("all", None))
-        known = {int(partition) for partition in (newest.said.get("offsets", ()) if newest else ())}
+        found = self._snapshots.newest(stream.name)
+        there = {key: whole for key, whole in found.items() if whole.methods}
+        head, newest = found.get(("all", None)), there.get(("all", None))
+        known = set[int]() if head is None else {int(partition) for partition in head.said["offsets"]}
         return self._terms[stream.name] | {
             "state": states.get(stream.name, "not known"),
             "rate": self._rate(stream.name),

@@ -221,7 +221,9 @@ class Follower:
         """Reads a snapshot from where it stands, and goes back to where the topic is being read."""
         if not wanted.answer.set_running_or_notify_cancel():
             return None  # nobody waits any more
-        if (kept := self._kept.get((wanted.stream, wanted.whole.identity))) is not None:
+        with self._changed:
+            kept = self._kept.get((wanted.stream, wanted.whole.identity))
+        if kept is not None:
             return wanted.answer.set_result(kept)
         position = consumer.position(self._partition)
         whole, received = wanted.whole, dict[str, tuple[Mapping[str, bytes], bytes]]()
@@ -245,11 +247,10 @@ class Follower:
         return None
 
     def _stretches(self, wanted: _Wanted) -> Iterator[tuple[int, int]]:
-        """Yields where the messages stand: of a window's snapshot the labels are those of the newest of all time."""
-        if wanted.whole.window.start is not None:
-            newest = self._wholes.of(wanted.stream).get((ALL_TIME.name, None))
-            if newest is not None and newest.labels is not None:
-                yield newest.first, newest.labels
+        """Yields where the messages stand; a window's snapshot has its labels among those of all time."""
+        labels = self._wholes.labels(wanted.stream)
+        if wanted.whole.window.start is not None and labels is not None:
+            yield labels
         yield wanted.whole.first, wanted.whole.last
 
     def _records(self, consumer: Any, first: int, last: int, deadline: float) -> Iterator[Any]:

@@ -33,9 +33,8 @@ class Whole:
         window: of which.
         first: the offset of its first message.
         last: that of its last one.
-        said: what all its bodies say; nothing where the head is alone, as there are no reports yet.
-        methods: whose bodies it has.
-        labels: the last offset of the labels that are among its messages, which begin at `first`; None for none.
+        said: what its head and all its bodies say.
+        methods: whose bodies it has; none where the head is alone, as there are no reports yet, or only windows.
     """
 
     window: Period
@@ -43,7 +42,6 @@ class Whole:
     last: int
     said: Mapping[str, Any]
     methods: frozenset[str]
-    labels: int | None
 
     @property
     def identity(self) -> str:
@@ -61,7 +59,6 @@ class _Part:
     seen: set[str] = field(default_factory=set)
     said: dict[str, Any] = field(default_factory=dict)
     methods: set[str] = field(default_factory=set)
-    labels: int | None = None
 
 
 class Wholes:
@@ -86,6 +83,11 @@ class Wholes:
     def __init__(self, streams: Iterable[str]) -> None:
         self._wholes: dict[str, dict[Key, Whole]] = {stream: {} for stream in streams}
         self._parts: dict[tuple[str, Key], _Part] = {}
+        self._labels: dict[str, tuple[int, int]] = {}
+
+    def labels(self, stream: str) -> tuple[int, int] | None:
+        """Returns where the newest labels of a stream stand, the first and the last offset; None if it has none."""
+        return self._labels.get(stream)
 
     def of(self, stream: str) -> Mapping[Key, Whole]:
         """Returns the windows of a stream, with that of all time."""
@@ -113,16 +115,17 @@ class Wholes:
             part = self._parts[which] = _Part(mark, window, offset)
         part.seen.add(key)
         name, *chunk = rest.split("/")[1 if window.start is None else 2 :] or [""]
-        if rest.startswith("domain"):
-            part.labels = offset
-        elif name and not chunk:
-            part.methods.add(name)
-            part.said = part.said or _said(value, window)
+        if window.start is None and rest.startswith("domain"):
+            first, _ = (offset, offset) if rest == "domain" else self._labels.get(stream, (offset, offset))
+            self._labels[stream] = first, offset
+        elif rest == "head" or (name and not chunk):
+            if not part.methods:  # the others say the same
+                part.said |= _said(value, window)
+            part.methods |= {name} if name else set()
         if len(part.seen) < int(headers.get("parts", b"0")):
             return False
         del self._parts[which]
-        place = part.first, offset, part.said, frozenset(part.methods), part.labels
-        self._wholes[stream][which[1]] = Whole(window, *place)
+        self._wholes[stream][which[1]] = Whole(window, part.first, offset, part.said, frozenset(part.methods))
         return True
 
     def _forget(self, stream: str, rest: str) -> bool:
@@ -138,7 +141,7 @@ class Wholes:
 
 
 def _said(value: bytes, window: Period) -> dict[str, Any]:
-    """Returns what a body says of the whole; the offsets of all time alone, as there can be many windows."""
+    """Returns what a head or a body says of the whole; the offsets of all time alone, as windows can be many."""
     body = orjson.loads(value)
     names = (*_SHARED, "offsets") if window.start is None else _SHARED
     return {name: body[name] for name in names if name in body}

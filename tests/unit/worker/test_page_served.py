@@ -8,6 +8,8 @@ import socket
 import threading
 import time
 from collections import namedtuple
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from urllib.parse import quote
 
 import numpy as np
@@ -66,7 +68,8 @@ class Log:
     """A snapshot topic in memory, whose records come a few a poll; and how it was read."""
 
     def __init__(self):
-        self.records, self.connected, self.closed, self.refuses = [], 0, 0, None
+        self.records, self.refuses = [], None
+        self.connected, self.closed, self.sought = 0, 0, 0
 
     def publish(self, *many, gone=()):
         for one in many:
@@ -99,6 +102,7 @@ class Consumer:
 
     def seek(self, partition, offset):
         self._at = offset
+        self._log.sought += 1
 
     def position(self, partition):
         return self._at
@@ -271,6 +275,18 @@ def test_streams_are_said_as_they_are_counted_here(served, log):
     }
     assert {reason: n for reason, n in s["rejected"].items() if n} == {"json": 3}
     assert (t["state"], t["newest"], t["lag"], t["available"]) == ("joining", None, None, {"all": []})
+
+
+def test_a_head_alone_says_the_partitions_and_no_snapshot(served, log):
+    log.publish(
+        taken(), snapshot.announce(S, Cut({0: 5, 1: 7, 2: 0}, {}), 4, None, "0" * 32), taken(window=hour(1))
+    )
+    until(lambda: len(said(served, "/streams")[0]["partitions"]) == 3, "the head is read")
+    stream = said(served, "/streams")[0]
+    assert stream["partitions"] == {"0": "elsewhere", "1": "here", "2": "elsewhere"}
+    assert (stream["newest"], stream["available"]["all"], len(stream["available"]["1h"])) == (None, [], 1)
+    assert ask(served, "/streams/s/snapshot").status == 404
+    assert tuple(said(served, "/streams/s/snapshot?window=1h")["labels"]) == LABELS
 
 
 def test_a_rate_is_of_the_last_seconds(metrics):
@@ -620,6 +636,31 @@ def test_the_topic_is_read_only_while_somebody_asks(log, metrics):
         log.publish(taken(sequence=2))
         assert said(port, "/streams/s/snapshot")["sequence"] == 2
         assert log.connected == 2
+
+
+def test_what_is_kept_has_a_bound(log, monkeypatch):
+    monkeypatch.setattr("worker.kafka.following._KEPT_NUMBERS", 500)
+    log.publish(taken(), *(taken(window=hour(start)) for start in range(20)))
+    follower = Follower(CONFIG, log.connect)
+    for _ in range(2):
+        for start in range(20):
+            at = start * HOUR
+            one = follower.read("s", follower.find("s", "1h", at))
+            assert one == replace(taken(window=hour(start)), cut=one.cut)
+            assert 1 <= len(follower._kept) < 5
+    monkeypatch.setattr("worker.kafka.following._KEPT_NUMBERS", 0)
+    assert follower.read("s", follower.find("s")).sequence == 1
+    assert len(follower._kept) == 1  # the newest, always
+
+
+def test_many_who_ask_for_the_same_have_it_read_once(served, log):
+    log.publish(taken())
+    until(lambda: said(served, "/streams")[0]["newest"], "the topic is read")
+    sought = log.sought
+    with ThreadPoolExecutor(16) as pool:
+        replies = list(pool.map(lambda _: ask(served, "/streams/s/excerpt").status, range(32)))
+    assert set(replies) == {200}
+    assert log.sought == sought + 2  # there, and back
 
 
 def test_without_the_page_there_is_none(metrics):
