@@ -59,9 +59,6 @@ class Watch:
         rng: of places and secrets; by default it is seeded by the system's randomness.
         risk: of a false alarm in a period, all tests together.
 
-    Attributes:
-        reports: so many reports were looked at, in blocks that are complete.
-
     Example:
         >>> import ldp, time
         >>> olh = ldp.OLH("1", domain_size=10)
@@ -87,7 +84,7 @@ class Watch:
             Uniform(oracle, share, self._rng) if kind is Uniform else kind(oracle, share) for kind in kinds
         ]
         self._block = np.empty(block_of(oracle) if kinds else 0, oracle.report_dtype)
-        self._filled, self._place, self.reports = 0, self._rng.random(), 0
+        self._filled, self._place = 0, self._rng.random()
         self._begin()
 
     def _begin(self) -> None:
@@ -122,7 +119,6 @@ class Watch:
         if self._clock() >= self._began + HOUR and (self._raised or self._looked >= ENOUGH):
             self._begin()
         self._looked += self._block.size
-        self.reports += self._block.size
         alarms = []
         for test in self._tests:
             if test.look(self._block) and test.name not in self._raised:

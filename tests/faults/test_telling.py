@@ -11,6 +11,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
+import ldp
 from ldp import frames
 from ldp.snapshot import Cut, Period, Snapshot
 from tests.faults.memory import Process
@@ -245,6 +246,20 @@ def changed() -> Iterator[list[Said]]:
         yield [said for said in told.new() if said[0] == "compared"]
 
 
+def forged() -> Iterator[list[Said]]:
+    """The block is made as small as a batch: all of it is looked at."""
+    world = Still()
+    world.stream = ldp.Stream("forged", ldp.OLH("1", domain_size=3))
+    process, told = worker(world)
+    watch = process.ownership._watching._watch
+    watch._block = watch._block[:16]
+    turn(process)
+    world.produce(0, frames.encode(world.stream, np.repeat(world.stream.oracle.perturb([1]), 16)), [1] * 16)
+    while process.ownership.counted() != {0: 1}:
+        turn(process)
+    yield [said for said in told.new() if said[0] == "forged"]
+
+
 def behind() -> Iterator[list[Said]]:
     world = Still()
     world.send()
@@ -325,6 +340,12 @@ SCENES: dict[Callable[[], Iterator[list[Said]]], list[list[Said]]] = {
         [],
         [("compared", "1s", 0, [])],
         [("compared", "1s", 2, [])],
+    ],
+    forged: [
+        [
+            ("forged", "uniform", 16, "100.00% of them in one of 64 bins that are equally likely"),
+            ("forged", "repeats", 16, "one report comes 16 times in 16"),
+        ]
     ],
     behind: [
         [("publishing", True), ("behind", 1, {0: 5})],

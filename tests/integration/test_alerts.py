@@ -370,6 +370,24 @@ def a_population_moves(stage: Stage) -> Iterator[None]:
     stage.watch.resolved("LdpValueChanged", stream=world.name, window="10s")
 
 
+@provokes("LdpForgedReports")
+def somebody_forges_reports(stage: Stage) -> Iterator[None]:
+    """The same report again and again: of each batch some are looked at, and 4,096 of them judged together."""
+    world = stage.stream("forged", partitions=1)
+    stage.launch(world)
+    world.put(frames.encode(world.stream, world.draw(2)), 0)
+    yield
+    same = frames.encode(world.stream, np.repeat(world.draw(1), 16))
+
+    def forge() -> bool:
+        for _ in range(20):
+            world.put(same, 0)
+            time.sleep(0.02)
+        return stage.watch.fires("LdpForgedReports", stream=world.name, test="repeats")
+
+    until(forge, "copies are found", _TIMEOUT)
+
+
 @provokes("LdpStartingAgain")
 def a_topic_takes_no_letter(stage: Stage) -> Iterator[None]:
     world = stage.stream("letter", partitions=1, dead_letters={"max.message.bytes": "500"})

@@ -38,6 +38,7 @@ from worker.counting.ports import (
 )
 from worker.counting.rules import Configured
 from worker.counting.telling import LeftOut, Standing, Telling
+from worker.counting.watching import Watching
 
 _SHARE, _LONGEST_READ = 0.1, 2.0
 """What part of the time reading heads may take; and how long one takes at most: what took longer hung."""
@@ -79,7 +80,7 @@ class Ownership:
         self._log, self._store, self._dead_letters = log, store, dead_letters
         self._witness, self._recount_after = witness, recount_after
         self._clock, self._events, self._late_letters = clock, events, late_letters
-        self._telling = Telling(events, clock)
+        self._telling, self._watching = Telling(events, clock), Watching(stream.oracle, clock, events)
         self._held: dict[int, Held] = {}
         self._waits: dict[int, Wait] = {}
         self._heed_at = 0.0
@@ -224,7 +225,7 @@ class Ownership:
         polled, batch = batch.end, batch if (line := held.state.waits_at) is None else batch.until(line)
         before, late = Standing.of(held.state), list[Late]()
         on_late = late.append if self._late_letters else None
-        verdicts = held.state.apply(self._stream, batch, on_alive, on_late)
+        verdicts = held.state.apply(self._stream, batch, on_alive, on_late, self._watching.of(batch))
         if held.state.offset < polled or held.state.waits_at == polled:
             # the rest is read again once there is room, or a head names the partition
             batch, held.waiting = batch.until(held.state.offset), True

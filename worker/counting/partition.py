@@ -179,6 +179,7 @@ class PartitionState:
         batch: Batch,
         on_alive: Callable[[], object] = lambda: None,
         on_late: Callable[[Late], object] | None = None,
+        on_reports: Callable[[npt.NDArray[np.void]], object] | None = None,
     ) -> npt.NDArray[np.uint8]:
         """Counts a batch that continues the prefix; returns the verdict on each of its records.
 
@@ -191,6 +192,7 @@ class PartitionState:
             batch: what comes next.
             on_alive: called at least once for each `MOST_WORK` steps.
             on_late: called with the late records, if there are any; costs O(records) more then.
+            on_reports: called with the reports that are counted, before they are.
 
         Returns:
             (m,) uint8, as `ldp.frames.Decoded` has them.
@@ -214,7 +216,7 @@ class PartitionState:
             )
             times = columns.timestamps[begin:end]
             counted, late = self._count(
-                stream, decoded, times, terms.windowing, on_alive, late_too=on_late is not None
+                stream, decoded, times, terms.windowing, on_alive, on_reports, late_too=on_late is not None
             )
             if on_late is not None and late is not None:
                 on_late(late.behind(begin))
@@ -236,6 +238,7 @@ class PartitionState:
         times: npt.NDArray[np.int64],
         windowing: Windowing | None,
         on_alive: Callable[[], object],
+        on_reports: Callable[[npt.NDArray[np.void]], object] | None,
         *,
         late_too: bool,
     ) -> tuple[int, Late | None]:
@@ -246,7 +249,7 @@ class PartitionState:
         if not len(accepted):
             return len(times), None
         if windowing is None:
-            self._add(stream, reports, [ALL], [len(reports)], _ONE_RUN, on_alive)
+            self._add(stream, reports, [ALL], [len(reports)], _ONE_RUN, on_alive, on_reports)
             newest = int(lateness.dated(accepted).max())
             self._pass(accepted, newest if self.watermark is None else max(self.watermark, newest))
             return len(times), None
@@ -264,7 +267,7 @@ class PartitionState:
             late = lateness.late_of(lateness.dated(accepted), self.watermark, self.closed, **shape)
             late = late if index is None else replace(late, at=index[late.at])
         names = [f"{start}+{windowing.pane}" if start >= 0 else ALL for start in placed.starts]
-        self._add(stream, reports, names, placed.sizes, placed.runs, on_alive)
+        self._add(stream, reports, names, placed.sizes, placed.runs, on_alive, on_reports)
         self._pass(accepted, placed.watermark)
         for age, n in placed.late.items():
             self.late[age] = self.late.get(age, 0) + n
@@ -305,8 +308,11 @@ class PartitionState:
         sizes: Sequence[int],
         runs: Counts,
         on_alive: Callable[[], object],
+        on_reports: Callable[[npt.NDArray[np.void]], object] | None,
     ) -> None:
         """Adds reports to the cells that are named: so many to each; which ones, their runs say."""
+        if on_reports is not None:
+            on_reports(reports)
         states = []
         for name, size in zip(names, sizes, strict=True):
             if (cell := self.cells.get(name)) is None:

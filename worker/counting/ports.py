@@ -281,6 +281,9 @@ class Events(Protocol):
         Of the late ones so many leave no dead letter, though they were to.
         """
 
+    def forged(self, test: str, reports: int, found: str) -> None:
+        """Among so many reports that were looked at are some that no honest client sends; see `ldp.alarms`."""
+
     def keyed(self, records: int) -> None:
         """So many records came with a key or headers, which nobody has looked at."""
 

@@ -96,6 +96,11 @@ class StreamEvents:
         self._metrics.undated.labels(self._stream).inc(undated)
         self._metrics.left_out.labels(self._stream).inc(left_out)
 
+    def forged(self, test: str, reports: int, found: str) -> None:
+        """Counts it, and says what was found, which holds nothing of a report."""
+        self._metrics.alarms.labels(self._stream, test).inc()
+        self._logger.warning("reports.forged", test=test, reports=reports, found=found)
+
     def keyed(self, records: int) -> None:
         """Counts them."""
         self._metrics.keyed.labels(self._stream).inc(records)

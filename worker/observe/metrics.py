@@ -14,6 +14,7 @@ from prometheus_client import (
     ProcessCollector,
 )
 
+from ldp.alarms.watch import TESTS
 from worker.counting.lateness import AGES, OLDER
 from worker.counting.rejections import REASONS
 
@@ -62,6 +63,11 @@ class Metrics:
         self.keyed = counter(
             "keyed_records_total",
             "Records that came with a key or headers; either can link a report to a device or a session.",
+        )
+        self.alarms = counter(
+            "alarms_total",
+            "Alarms that reports are forged, by the test that raised them; false ones come once in 10⁶ hours.",
+            ("stream", "test"),
         )
         self.late = counter(
             "late_records_total",
@@ -224,6 +230,7 @@ class Metrics:
         for metric, values in (
             (self.records, ("accepted", "rejected")),
             (self.rejected, tuple(REASONS)),
+            (self.alarms, TESTS),
             (self.late, (*AGES, OLDER)),
             (self.claims, ("fresh", "resume", "gap")),
             (self.commits, ("done", "lineage", "fenced", "forked", "unstaged")),

@@ -63,6 +63,11 @@ CASES = {
             ("reports_total",): 9,
         },
     ),
+    "forged": (
+        ("ones", 4096, "270 ones a report"),
+        ("warning", "reports.forged", {"test": "ones", "reports": 4096, "found": "270 ones a report"}),
+        {("alarms_total", "test", "ones"): 1},
+    ),
     "keyed": ((4,), None, {("keyed_records_total",): 4}),
     "malformed": (
         ({"json": 3}, 2),

@@ -1,0 +1,79 @@
+"""What is looked at for forged reports: all that is counted, once."""
+
+import numpy as np
+import pytest
+
+import ldp
+from ldp import frames
+from worker.counting.columns import Batch, Columns
+from worker.counting.partition import PartitionState
+from worker.counting.rules import Configured, Terms
+from worker.counting.watching import Watching
+from worker.counting.windows import Windowing
+
+STREAM = ldp.Stream("watched", ldp.OLH("1", domain_size=5))
+WINDOWS = Configured(1, Terms(100, ones=True, windowing=Windowing(("all", "1s"), 0, 0)))
+
+
+class Told(list):
+    def forged(self, test, reports, found):
+        self.append((test, reports, found))
+
+
+def watching_of(block):
+    told = Told()
+    watching = Watching(STREAM.oracle, lambda: 0.0, told)
+    watching._watch._block = watching._watch._block[:block]
+    return watching, told
+
+
+def batch(start, *records, partition=0):
+    offsets = range(start, start + len(records))
+    return Batch(partition, start, start + len(records), Columns.of(offsets, [1000] * len(records), records))
+
+
+def test_forged_reports_are_told_of_and_what_is_counted_again_is_not_looked_at():
+    watching, told = watching_of(block=8)
+    same = frames.encode(STREAM, np.repeat(STREAM.oracle.perturb([1]), 2))
+    for again in range(3):
+        state = PartitionState.fresh(STREAM, 0)
+        for start in (0, 2):
+            one = batch(start, same, same)
+            state.apply(STREAM, one, on_reports=watching.of(one))
+        assert state.reports == 8
+        assert [test for test, *_ in told] == ["repeats"], again
+    assert told[0][1:] == (8, "one report comes 8 times in 8")
+
+
+def test_each_partition_is_looked_at_once_from_where_it_was():
+    watching, _ = watching_of(block=8)
+    assert watching.of(batch(5, b"", b""))
+    assert watching.of(batch(5, b"", b"", partition=1))
+    assert watching.of(batch(6, b"", b"")) is None  # partly
+    assert watching.of(batch(7, b""))
+    assert watching.of(batch(7, b"")) is None
+    assert watching.of(batch(9, b""))  # a gap
+
+
+@pytest.mark.parametrize("configured", [Configured(1, Terms(100, ones=True)), WINDOWS])
+def test_those_that_are_counted_are_looked_at_and_no_others(configured):
+    state = PartitionState.fresh(STREAM, 0, configured)
+    if configured is WINDOWS:
+        state.admit(0)
+    reports = STREAM.oracle.perturb([1, 2, 3, 4])
+    records = [frames.encode(STREAM, reports[:1]), b"noise", frames.encode(STREAM, reports[1:])]
+    looked = []
+    state.apply(STREAM, batch(0, *records), on_reports=lambda some: looked.append(some.copy()))
+    assert np.array_equal(np.concatenate(looked), reports)
+    assert state.reports == 4
+
+
+def test_where_there_is_no_room_for_a_pane_what_is_left_is_not_looked_at():
+    state = PartitionState.fresh(STREAM, 0, WINDOWS)
+    state.admit(0)
+    most = WINDOWS.terms.windowing.most_panes
+    record, looked = frames.encode(STREAM, STREAM.oracle.perturb([1])), []
+    n = most + 2
+    columns = Columns.of(range(n), [1000 * i for i in range(n)], [record] * n)
+    state.apply(STREAM, Batch(0, 0, n, columns), on_reports=looked.append)
+    assert sum(map(len, looked)) == state.reports < n
