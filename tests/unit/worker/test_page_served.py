@@ -445,6 +445,18 @@ def test_brokers_that_refuse_are_named_and_asked_again(log, metrics, monkeypatch
         until(lambda: ask(port, "/streams/s/snapshot").status == 200, "they answer again")
 
 
+def test_a_snapshot_of_a_newer_version_is_named(served, log):
+    log.publish(taken())
+    log.records = [
+        record._replace(value=record.value.replace(b'"schema":1', b'"schema":99')) for record in log.records
+    ]
+    reply = ask(served, "/streams/s/snapshot")
+    assert (reply.status, reply.headers["Retry-After"]) == (503, "1")
+    assert "99" in json.loads(reply.body)["error"]
+    log.publish(taken(T))
+    until(lambda: ask(served, "/streams/t.2/snapshot").status == 200, "others are read")
+
+
 # --- excerpts
 
 
