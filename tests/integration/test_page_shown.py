@@ -8,6 +8,7 @@ import pytest
 from playwright.sync_api import expect
 
 import ldp
+from ldp import frames
 from ldp.consistency import METHODS
 from ldp.consistency.together import by_method
 from tests import axe
@@ -363,11 +364,8 @@ def test_nothing_is_in_anybodys_way(standin, chromium, look):
         page.emulate_media(color_scheme="dark" if look == "dark" else "light", reduced_motion="reduce")
         if look == "narrow":
             page.set_viewport_size({"width": 390, "height": 844})
-        for place in (
-            {},
-            {"view": "all"},
-            {"stream": "colours", "window": "6h", "start": BEGIN, "method": "power"},
-        ):
+        window = {"stream": "colours", "window": "6h", "start": BEGIN, "method": "power"}
+        for place in ({"view": "all"}, window):
             open_at(page, standin, **place)
             expect(page.locator("#reports")).to_have_text("1,000" if "window" in place else "10,000")
             assert axe.violations(page) == {}, place
@@ -431,6 +429,47 @@ def test_a_worker_shows_what_it_publishes_as_it_publishes_it(kafka, redis_url, t
         page.goto(f"http://127.0.0.1:{worker.port()}/#stream={world.name}&window=9h")
         expect(page.get_by_role("alert")).to_be_visible()
         assert axe.violations(page) == {}
+
+
+def hour_of(world, hour):
+    """Sends a record of ten reports of that hour of a day to each partition."""
+    for partition in range(world.partitions):
+        drawn = world.draw(10)
+        at = BEGIN + hour * HOUR
+        world.sent.futures.append(world.put(frames.encode(world.stream, drawn), partition, timestamp=at))
+        world.sent.reports.append(drawn)
+
+
+def test_windows_of_a_worker_come_and_become_final_while_one_looks(kafka, redis_url, tmp_path, chromium):
+    table = {
+        "labels": COLOURS,
+        "domain_size": 5,
+        "windows": ["all", "1h"],
+        "grace": "0s",
+        "out_of_order": "0s",
+    }
+    topic = {"message.timestamp.type": "CreateTime", "retention.ms": "-1"}
+    with World(kafka, redis_url, tmp_path, partitions=2, reports=topic, **table) as world:
+        (worker,) = world.start()
+        hour_of(world, 0)
+        world.covered()
+        with page_of(chromium) as page:
+            page.goto(f"http://127.0.0.1:{worker.port()}/#stream={world.name}&window=1h")
+            expect(page.locator("#reports")).to_have_text("20", timeout=30_000)
+            expect(page.locator("#reports-means")).to_contain_text(
+                "22 Nov 2026, 06:00 – 07:00 UTC, provisional"
+            )
+            for hour in (1, 1):
+                hour_of(world, hour)
+                world.covered()
+            expect(page.locator("#reports")).to_have_text("40", timeout=30_000)
+            expect(page.locator("#reports-means")).to_contain_text("07:00 – 08:00 UTC, provisional")
+            line = page.locator("#strip label")
+            expect(line.locator(".kind")).to_have_text(["final", "provisional", "follow"], timeout=30_000)
+            expect(line.locator(".time")).to_have_text(["06:00", "07:00", "newest"])
+            line.first.get_by_role("radio").check()
+            expect(page.locator("#reports")).to_have_text("20")
+            expect(page.locator("#reports-means")).to_contain_text("06:00 – 07:00 UTC, final")
 
 
 def test_it_is_small_and_needs_nothing_from_elsewhere(standin, chromium):

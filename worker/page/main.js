@@ -1,7 +1,7 @@
 /** The page: what the address asks for is read from the worker, drawn, and drawn again when there is something newer. */
 
 import { FIRST, href, read } from "./address.js";
-import { byId, make, write } from "./dom.js";
+import { byId, keyed, make, write } from "./dom.js";
 import { PAGE, drawExcerpt, saidOf } from "./excerpt.js";
 import { Live } from "./live.js";
 import { drawCounting, drawStreams, noteRates } from "./streams.js";
@@ -181,7 +181,13 @@ function note(text, ways = []) {
   byId("notice").hidden = text === null;
   if (text === null) return;
   write(byId("notice-said"), text);
-  byId("notice-ways").replaceChildren(...ways.map(([name, to]) => make("a", { href: href(to) }, name)));
+  keyed(
+    byId("notice-ways"),
+    ways,
+    ([name]) => name,
+    ([name]) => make("a", {}, name),
+    (link, [, to]) => link.setAttribute("href", href(to)),
+  );
   byId("notice-ways").hidden = ways.length === 0;
 }
 

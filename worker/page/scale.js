@@ -16,7 +16,7 @@ export function scaleOver(fractions) {
   const width = end - begin || 1;
   const at = (fraction) => (100 * (Math.min(end, Math.max(begin, fraction)) - begin)) / width;
   const ticks = [];
-  for (let tick = 0; tick * step <= end + step / 1000; tick++) ticks.push(tick * step);
+  for (let tick = Math.ceil(begin / step); tick * step <= end + step / 1000; tick++) ticks.push(tick * step);
   return { at, ticks, step: (100 * step) / width, digits: Math.max(0, -Math.floor(Math.log10(100 * step) + 1e-9)) };
 }
 
