@@ -19,13 +19,19 @@ if TYPE_CHECKING:
     from ldp.oracles import Oracle
 
 
+_TILTS = 2.0 ** (np.arange(17) / 2)
+"""The tilts λ: e^λ times as many reports come again as chance lets; up to that of one where there should be none."""
+
+
 class Repeats:
-    """How often one report comes in a block, against the most that chance allows, at one risk for all blocks together.
+    """How many reports of a block come again in it, against the most that chance lets, at one risk for all blocks.
 
     No report has a probability above π, whatever the value is: with OLH π = p/2³², with unary encoding
-    max(p, 1−p)·max(q, 1−q)^(d−1), with Subset Selection p/C(d−1, k−1). So k independent reports are the same with
-    probability Σ_y ∏_i P_i(y) ≤ π^(k−1), and some k of n with C(n, k)·π^(k−1) at most. Block t is an alarm where a
-    report comes k times, for the least k at which that is at most level/(t(t+1)): these add up to the level.
+    max(p, 1−p)·max(q, 1−q)^(d−1), with Subset Selection p/C(d−1, k−1). So the i-th of independent reports is one of the
+    i−1 before it with probability (i−1)π at most, whatever these are, and N of n come again with
+    E[e^(λN)] ≤ ∏_i (1 + (i−1)π(e^λ−1)) ≤ e^(b(e^λ−1)), b = π·n(n−1)/2: as if N were a Poisson number of mean b. So
+    e^(λN − b(e^λ−1)), with the sums of N and b over the blocks, is a supermartingale that begins at 1, and so is its
+    mean over some λ; by Ville's inequality (1939) it ever reaches 1/level with probability `level` at most.
 
     Other protocols have so few reports that they must repeat; of RAPPOR those of one device share a permanent response,
     so that they may. Reports are independent when each is perturbed afresh: a record that a producer sends twice,
@@ -37,6 +43,10 @@ class Repeats:
         oracle: whose reports, see `applies`.
         level: the probability of a false alarm from one `begin` to the next, above 0 and below 1.
 
+    Attributes:
+        evidence: the logarithm of the supermartingale.
+        log_peak: the logarithm of π, or a little more.
+
     Raises:
         ValueError: an oracle that it does not apply to, or a level outside (0, 1).
 
@@ -44,8 +54,9 @@ class Repeats:
         >>> import ldp
         >>> olh = ldp.OLH("1", domain_size=10)
         >>> repeats = Repeats(olh, level=1e-7)
-        >>> repeats.count(4096, 2), repeats.count(4096, 4)
+        >>> repeats.count(4096, again=1), repeats.count(4096, again=3)
         (False, True)
+        >>> repeats.begin()
         >>> repeats.look(np.repeat(olh.perturb([3]), 4))
         True
     """
@@ -68,38 +79,29 @@ class Repeats:
 
     def begin(self) -> None:
         """Begins anew, at the full risk."""
-        self._blocks = self._copies = self._reports = 0
+        self._again = self._reports = 0
+        self._pairs, self.evidence = 0.0, 0.0
 
     def look(self, reports: npt.NDArray[np.void]) -> bool:
         """Adds a block of (n,) well-formed reports; returns whether it is an alarm. O(bytes + n log n)."""
-        return self.count(reports.size, most_copies(reports))
+        return self.count(reports.size, come_again(reports))
 
-    def count(self, reports: int, copies: int) -> bool:
-        """Adds a block of so many reports, one of which comes so often; returns whether it is an alarm. O(copies)."""
-        self._blocks += 1
-        self._copies, self._reports = max(self._copies, copies), reports
-        return copies >= self.allowed(reports, self._blocks)
-
-    def allowed(self, reports: int, block: int) -> int:
-        """The least number of copies that is an alarm in block `block` = 1, 2, …; above n where none is.
-
-        Example:
-            >>> import ldp
-            >>> [Repeats(ldp.OLH("1", domain_size=10), level=1e-7).allowed(4096, t) for t in (1, 100, 10**6)]
-            [3, 4, 5]
-        """
-        most = -self._bound - math.log(block) - math.log(block + 1)
-        log_choose = 0.0  # ln C(n, k)
-        for k in range(1, reports + 1):
-            log_choose += math.log((reports - k + 1) / k)
-            if k > 1 and log_choose + (k - 1) * self.log_peak <= most:
-                return k
-        return reports + 1
+    def count(self, reports: int, again: int) -> bool:
+        """Adds a block of so many reports, so many of which came before in it; returns whether it is an alarm. O(1)."""
+        self._reports += reports
+        self._again += again
+        self._pairs += reports * (reports - 1) / 2
+        logs = _TILTS * self._again - np.expm1(_TILTS) * (math.exp(self.log_peak) * self._pairs)
+        self.evidence = float(np.logaddexp.reduce(logs) - math.log(logs.size))
+        return self.evidence >= self._bound
 
     @property
     def found(self) -> str:
         """What the blocks since `begin` have, for people."""
-        return f"one report comes {self._copies} times in {self._reports:,}"
+        expected = math.exp(self.log_peak) * self._pairs
+        return (
+            f"{self._again:,} of them came before in their block, where at most {expected:.2g} are expected"
+        )
 
 
 def _log_peak(oracle: Oracle) -> float:
@@ -113,29 +115,23 @@ def _log_peak(oracle: Oracle) -> float:
     return math.log(max(p, 1 - p)) + (d - 1) * math.log(max(q, 1 - q))
 
 
-def most_copies(reports: npt.NDArray[np.void]) -> int:
-    """How often the report that comes most often does; O(bytes + n log n).
+def come_again(reports: npt.NDArray[np.void]) -> int:
+    """How many of (n,) reports are the same as one before them; O(bytes + n log n).
 
     Equal reports have equal sums of their words by odd weights, so that only those are compared whole.
 
     Example:
         >>> import ldp
-        >>> most_copies(np.array([(7, 1), (9, 1), (7, 1)], ldp.OLH("1", domain_size=10).report_dtype))
+        >>> come_again(np.array([(7, 1), (9, 1), (7, 1), (7, 1)], ldp.OLH("1", domain_size=10).report_dtype))
         2
     """
-    if not reports.size:
-        return 0
     size = reports.dtype.itemsize
     words = np.zeros((reports.size, -(-size // 8)), np.uint64)
     words.view(np.uint8)[:, :size] = np.ascontiguousarray(reports).view(np.uint8).reshape(-1, size)
     weights = np.random.default_rng().integers(1 << 63, size=words.shape[1], dtype=np.uint64) * 2 + 1
     sums = words @ weights
     if np.all(np.diff(np.sort(sums)) > 0):  # most often
-        return 1
+        return 0
     _, found, times = np.unique(sums, return_inverse=True, return_counts=True)
-    most = 1
-    for same in np.argsort(-times):
-        if times[same] <= most:
-            break
-        most = max(most, int(np.unique(words[found == same], axis=0, return_counts=True)[1].max()))
-    return most
+    alike = words[times[found] > 1]
+    return int(len(alike) - len(np.unique(alike, axis=0)))

@@ -10,7 +10,7 @@ from scipy import stats
 
 import ldp
 from ldp.alarms import Ones, Repeats, Uniform, Watch, watch
-from ldp.alarms.repeats import most_copies
+from ldp.alarms.repeats import come_again
 from ldp.oracles.unary import UNLIKELY
 
 OUE, OLH = ldp.OUE("1", domain_size=64), ldp.OLH("1", domain_size=10)
@@ -86,19 +86,31 @@ def test_the_secrets_differ_from_period_to_period():
     assert uniform._secret != before
 
 
-@pytest.mark.parametrize(("n", "k"), [(2, 2), (3, 2), (3, 3), (4, 3)])
-def test_no_report_comes_k_times_more_often_than_the_bound(n, k):
+@pytest.mark.parametrize("sizes", [(2,), (3,), (4,), (2, 2), (3, 2)])
+@pytest.mark.parametrize("values", [(0, 0, 0, 0), (0, 1, 2, 3)])
+def test_the_evidence_of_repeats_has_a_mean_of_1_at_most(sizes, values):
+    """All drawings of subsets, whose probabilities are plain."""
     members = list(itertools.combinations(range(SUBSET.domain_size), SUBSET.k))
     inside, outside = float(SUBSET.p) / math.comb(5, 2), (1 - float(SUBSET.p)) / math.comb(5, 3)
-    law = np.array([inside if 0 in one else outside for one in members])
-    happens = sum(
-        math.prod(law[list(drawn)])
-        for drawn in itertools.product(range(law.size), repeat=n)
-        if max(Counter(drawn).values()) >= k
-    )
+    law = np.array([[inside if v in one else outside for one in members] for v in range(4)])
     peak = math.exp(Repeats(SUBSET, 0.5).log_peak)
     assert peak == pytest.approx(law.max())
-    assert happens <= math.comb(n, k) * peak ** (k - 1)
+    again_of = []
+    for size in sizes:
+        again = np.zeros(size)
+        for drawn in itertools.product(range(len(members)), repeat=size):
+            again[size - len(set(drawn))] += math.prod(law[values[i], one] for i, one in enumerate(drawn))
+        assert again.sum() == pytest.approx(1)
+        again_of.append(again)
+    mean = 0.0
+    for path in itertools.product(*map(range, sizes)):
+        repeats = Repeats(SUBSET, 0.5)
+        for size, again in zip(sizes, path, strict=True):
+            repeats.count(size, again)
+        mean += math.prod(law[again] for law, again in zip(again_of, path, strict=True)) * math.exp(
+            repeats.evidence
+        )
+    assert 0.05 < mean <= 1
 
 
 @pytest.mark.parametrize("oracle", [ldp.OUE("1", 3), ldp.SUE("1", 3), ldp.OUE("3", 1)])
@@ -111,24 +123,16 @@ def test_no_unary_report_is_more_probable_than_the_peak(oracle):
     assert math.exp(Repeats(oracle, 0.5).log_peak) == pytest.approx(most)
 
 
-def test_the_blocks_share_the_risk():
-    repeats, n = Repeats(OLH, 1e-3), 300
-    spent = 0.0
-    for block in range(1, 400):
-        k = repeats.allowed(n, block)
-        bound = math.comb(n, k) * math.exp((k - 1) * repeats.log_peak)
-        assert bound <= 1e-3 / (block * (block + 1))
-        assert k == 2 or math.comb(n, k - 1) * math.exp((k - 2) * repeats.log_peak) > 1e-3 / block / (
-            block + 1
-        )
-        spent += bound
-    assert spent <= 1e-3
-
-
 def test_where_reports_are_few_no_number_of_copies_is_an_alarm():
     repeats = Repeats(ldp.SubsetSelection("8", domain_size=2, k=1), 1e-6)
-    assert not repeats.count(5, 5)
-    assert repeats.allowed(5, 1) == 6
+    assert not any(repeats.count(4096, 4095) for _ in range(10))
+
+
+def test_one_copy_is_an_alarm_where_there_should_be_none():
+    repeats = Repeats(ldp.OUE("1", 1024), 1e-7)
+    assert not any(repeats.count(4096, 0) for _ in range(250))
+    assert repeats.count(4096, 1)
+    assert "1 of them came before in their block" in repeats.found
 
 
 @pytest.mark.parametrize("oracle", [OLH, OUE, SUBSET])
@@ -137,8 +141,7 @@ def test_copies_are_counted_as_a_dictionary_counts_them(oracle):
     few = oracle.perturb(rng.integers(oracle.domain_size, size=30), rng=rng)
     for size in (0, 1, 2, 50, 500):
         reports = few[rng.integers(few.size, size=size)]
-        expected = max(Counter(one.tobytes() for one in reports).values(), default=0)
-        assert most_copies(reports) == expected
+        assert come_again(reports) == size - len({one.tobytes() for one in reports})
 
 
 def test_reports_of_equal_sums_are_told_apart(monkeypatch):
@@ -150,7 +153,7 @@ def test_reports_of_equal_sums_are_told_apart(monkeypatch):
     reports = np.zeros(5, wide.report_dtype)
     reports["bits"][:, 0], reports["bits"][:, 8] = [1, 2, 3, 1, 2], [3, 2, 1, 3, 2]
     monkeypatch.setattr(np.random, "default_rng", Ones)
-    assert most_copies(reports) == 2
+    assert come_again(reports) == 2
 
 
 @pytest.mark.parametrize(
