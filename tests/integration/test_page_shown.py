@@ -133,6 +133,31 @@ def test_what_is_shown_is_what_is_published_by_each_method(standin, chromium):
             ]
 
 
+def test_what_is_not_published_is_not_shown(standin, chromium):
+    """Neither Base nor its intervals, nor labels; of a set only its first values by name."""
+    whole = collected()
+    answers = {"norm-sub": 0.5, "power": None}
+    query = {"name": "many", "values": [3, 1], "size": 40, "answers": answers, "recommended": None}
+    methods = {method: whole.methods[method] for method in ("norm-sub", "power")}
+    standin.snapshots["colours", "all", ""] = Shown(methods, None, {}, whole.said, [query])
+    with page_of(chromium) as page:
+        open_at(page, standin)
+        expect(page.locator("#values thead th")).to_have_text(["#", "Value", re.compile("Estimate"), "%"])
+        order = np.argsort(-np.array(methods["norm-sub"]), kind="stable")
+        assert cells(page, "values", "label") == [str(value) for value in order]
+        assert page.locator("#values .whisker:visible").count() == 0
+        assert page.locator("#intervals").is_hidden()
+        assert page.locator("#interval-means").inner_text() == ""
+        assert page.locator("#queries .of bdi").all_inner_texts() == ["3", "1", "and 38 more"]
+        assert page.locator("#questions-means").inner_text().startswith("No method is recommended")
+        assert page.locator("#queries tbody .number").inner_text() == percent(
+            0.5, whole.said["standard_error"]
+        )
+        choose(page, "methods", "power")
+        expect(page.locator("#queries tbody .number")).to_have_text("—")
+        assert page.locator("#queries .bar:visible").count() == 0
+
+
 def test_bars_and_whiskers_are_as_long_as_they_say(standin, chromium):
     """All on one scale: the offsets and widths of a table in pixels are a line's in the fractions."""
     shown = standin.snapshots["colours", "all", ""] = collected()
