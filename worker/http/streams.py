@@ -181,7 +181,7 @@ def _states(facts: Facts) -> dict[str, str]:
 
 
 def _newest(whole: Whole) -> dict[str, Any]:
-    return {name: whole.said[name] for name in ("sequence", "reports", "complete", "standard_error")}
+    return {name: whole.said.get(name) for name in ("sequence", "reports", "complete", "standard_error")}
 
 
 def _available(names: list[str], there: Mapping[Key, Whole]) -> dict[str, list[Any]]:

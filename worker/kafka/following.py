@@ -211,7 +211,7 @@ class Follower:
         with self._changed:
             for record in records:
                 with contextlib.suppress(ValueError, LookupError, TypeError):  # it is no snapshot's
-                    key, headers = record.key.decode(), dict(record.headers)
+                    key, headers = (record.key or b"").decode(), dict(record.headers)
                     changed |= self._wholes.take(key, headers, record.value, record.offset)
             if (changed and self._read) or read > self._read:
                 self._read = True
@@ -231,7 +231,7 @@ class Follower:
         try:
             for first, last in self._stretches(wanted):
                 for record in self._records(consumer, first, last, deadline):
-                    if record.value is not None and record.key.startswith(f"{wanted.stream}/".encode()):
+                    if record.value and (record.key or b"").startswith(f"{wanted.stream}/".encode()):
                         received[record.key.decode()] = dict(record.headers), record.value
             snapshot = _assembled(wanted.stream, whole, received)
         except (Incomplete, NewerSchema, ValueError) as error:

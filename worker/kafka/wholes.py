@@ -14,7 +14,8 @@ from ldp.snapshot import ALL_TIME, Period, window_of
 
 Key = tuple[str, int | None]
 """A window of a stream: by its name and its start; that of all time is ``("all", None)``."""
-_SHARED = ("snapshot", "sequence", "reports", "complete", "standard_error", "window")
+_SHARED = ("sequence", "reports", "complete", "window")
+_SOMETIMES = ("snapshot", "standard_error")
 
 
 class NotRead(Exception):  # noqa: N818  # an answer, not a fault: it is to be asked again
@@ -101,6 +102,9 @@ class Wholes:
             headers: the message's.
             value: the message's; None for a tombstone.
             offset: where it stands.
+
+        Raises:
+            ValueError, LookupError, TypeError: it is none of a snapshot's.
         """
         stream, _, rest = key.partition("/")
         if stream not in self._wholes:
@@ -144,4 +148,4 @@ def _said(value: bytes, window: Period) -> dict[str, Any]:
     """Returns what a head or a body says of the whole; the offsets of all time alone, as windows can be many."""
     body = orjson.loads(value)
     names = (*_SHARED, "offsets") if window.start is None else _SHARED
-    return {name: body[name] for name in names if name in body}
+    return {name: body[name] for name in names} | {name: body[name] for name in _SOMETIMES if name in body}

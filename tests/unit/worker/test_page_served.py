@@ -158,7 +158,6 @@ def serving(log, metrics, idle=300.0):
     follower = Follower(CONFIG, log.connect, idle)
     page = Page(Streams(CONFIG, metrics.registry, ready, follower), follower, ["s", "t.2"])
     server = health.serve("127.0.0.1", 0, metrics.registry, lambda: (True, {}), ready, page)
-    server.follower = follower
     try:
         yield server.server_port
     finally:
@@ -335,6 +334,11 @@ def test_a_snapshot_is_what_is_on_the_topic(served, log):
     log.publish(taken(), taken(sequence=2, first=33))
     log.add("other/head", b"{}")
     log.add("s/all/base", b"no JSON")
+    log.add("s/all/base", b"[]", [("parts", b"many")])
+    log.add("s/head", b"{}", [("parts", b"1")])
+    log.records.append(Record(None, b"no key", [], len(log.records)))
+    log.publish(taken(T))  # none of these stands in its way
+    assert len(said(served, "/streams")) == 2
     got = said(served, "/streams/s/snapshot")
     assert got == whole(taken(sequence=2, first=33))
     assert tuple(got["labels"]) == LABELS
@@ -619,6 +623,7 @@ def test_sixteen_hear_events_while_probes_are_answered(served, listen, log, monk
 
 def test_who_leaves_events_lying_is_dropped(log, metrics, monkeypatch):
     monkeypatch.setattr(health, "LISTENER_SECONDS", 0.2)
+    monkeypatch.setattr(health, "MOST_LISTENERS", 1)
     monkeypatch.setattr("worker.http.page._TURN_SECONDS", 0.001)
     monkeypatch.setattr("worker.http.page.STREAMS_SECONDS", 0.0)
     monkeypatch.setattr(Streams, "document", lambda self: [{"text": "x" * 100_000, "at": time.monotonic()}])
@@ -626,10 +631,14 @@ def test_who_leaves_events_lying_is_dropped(log, metrics, monkeypatch):
         serving(log, metrics) as port,
         socket.create_connection(("127.0.0.1", port), timeout=WAIT) as connection,
     ):
-        before = threading.active_count()
         connection.sendall(b"GET /events HTTP/1.1\r\n\r\n")
-        until(lambda: threading.active_count() > before, "it is heard")
-        until(lambda: threading.active_count() <= before + 1, "it is dropped")  # the follower's stays
+        assert connection.recv(12) == b"HTTP/1.0 200"  # and no more of it
+
+        def heard():
+            with contextlib.closing(Listener(port)) as another:
+                return another.status == 200
+
+        until(heard, "its place is free")
         assert ask(port, "/healthz").status == 200
 
 
