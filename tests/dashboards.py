@@ -12,7 +12,14 @@ DASHBOARDS: dict[str, dict[str, Any]] = {
     path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(FOLDER.iterdir())
 }
 """By their names in Grafana's addresses."""
-AT_FIRST = {"job": ".+", "namespace": ".*", "method": "norm-sub", "value": ".+", "__rate_interval": "20s"}
+AT_FIRST = {
+    "job": ".+",
+    "namespace": ".*",
+    "method": "norm-sub",
+    "value": ".+",
+    "__rate_interval": "20s",
+    "__range": "300s",
+}
 """What variables are where nobody has chosen anything, as patterns that mean the same."""
 
 

@@ -8,7 +8,8 @@ from ldp.consistency import METHODS
 VALUE = "ldp_worker_snapshot_value"
 QUERY = "ldp_worker_snapshot_query"
 CHOSEN, BASE = 'method="$method"', 'method="base"'
-NO_QUERY = {"query": "none is configured", "method": "base"}
+NO_QUERY = {"query": "no answer", "method": "base"}
+CLOSED = "ldp_worker_window_closed_timestamp_seconds"
 COLUMNS = ("low", "base", "high", *(method for method in METHODS if method != "base"))
 
 
@@ -36,7 +37,7 @@ def frequencies() -> Json:
 
 
 def _in_short() -> list[Json]:
-    closed = f"1000 * max by (window) ({said('ldp_worker_window_closed_timestamp_seconds')})"
+    closed = f"1000 * max by (window) ({said(CLOSED)})"
     newest = f"1000 * max({of('ldp_worker_partition_watermark_timestamp_seconds')})"
     return [
         stat(
@@ -87,7 +88,7 @@ def _in_short() -> list[Json]:
         stat(
             "Final up to",
             "Windows that end by then are final. Of all time, the newest report that is counted.",
-            {"{{window}}": otherwise(closed, {"window": "all"}, newest)},
+            {"{{window}}": otherwise(closed, {"window": "all"}, of(CLOSED), newest)},
             "dateTimeAsIso",
             width=6,
         ),
@@ -187,7 +188,7 @@ def _queries() -> list[Json]:
         timeseries(
             "Queries over time, by $method",
             "Each configured query's answer, snapshot by snapshot.",
-            {"{{query}}": otherwise(over_time, NO_QUERY)},
+            {"{{query}}": otherwise(over_time, NO_QUERY, of(f"{QUERY}_frequency"))},
             "percentunit",
             width=16,
             least=None,
@@ -205,7 +206,7 @@ def _queries() -> list[Json]:
             "Each query's answer, by method",
             "The newest answers, and the ends of Base's interval. A query is a named set of values in the "
             "configuration.",
-            otherwise(_cells(QUERY, "query"), NO_QUERY),
+            otherwise(_cells(QUERY, "query"), NO_QUERY, of(f"{QUERY}_frequency")),
             "query",
             COLUMNS,
             height=8,
@@ -216,11 +217,13 @@ def _queries() -> list[Json]:
 def _windows() -> list[Json]:
     changed = {
         f"{kind}, {{{{window}}}}": otherwise(
-            f"max by (window) ({said(f'ldp_worker_window_changed_{kind}')})", {"window": "none compared"}
+            f"max by (window) ({said(f'ldp_worker_window_changed_{kind}')})",
+            {"window": "none compared"},
+            of(f"ldp_worker_window_changed_{kind}"),
         )
         for kind in ("values", "queries")
     }
-    delay = f"max by (window) ({said('ldp_worker_window_delay_seconds')})"
+    delay = f"max by (window) ({said('ldp_worker_window_delay_seconds')} and {of(CLOSED)} > 0)"
     late = rate("ldp_worker_late_records_total", "stream")
     accepted = rate("ldp_worker_records_total", "stream", 'outcome="accepted"')
     return [
@@ -237,7 +240,7 @@ def _windows() -> list[Json]:
             "From the highest timestamp that is counted back to the line up to which windows are closed: "
             "what is out of order, the grace, at most one hop, and as much as the slowest partition is "
             "behind.",
-            {"{{window}}": otherwise(delay, {"window": "all"})},
+            {"{{window}}": otherwise(delay, {"window": "all"}, of(CLOSED))},
             "s",
         ),
         timeseries(

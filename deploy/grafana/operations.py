@@ -7,6 +7,8 @@ from deploy.grafana.queries import PLACE, of, otherwise, quantile, rate, said
 WORKER = "{{instance}} {{process}}"
 UNREADABLE = 'reason="batch"'
 PARTITION = "partition {{partition}}"
+PANES = "ldp_worker_partition_panes"
+NO_WINDOWS = {"partition": "no windows"}
 
 
 def operations() -> Json:
@@ -166,6 +168,7 @@ def _rejected() -> list[Json]:
             "Malformed records per second. Mostly fingerprint: clients with an old document of the stream.",
             {"{{reason}}": rate("ldp_worker_rejected_total", "reason")},
             "cps",
+            width=6,
         ),
         timeseries(
             "Dead letters",
@@ -176,6 +179,7 @@ def _rejected() -> list[Json]:
                 "left out": rate("ldp_worker_dead_letters_left_out_total", "stream"),
             },
             "cps",
+            width=6,
         ),
         timeseries(
             "Late, by age",
@@ -187,6 +191,15 @@ def _rejected() -> list[Json]:
                 "undated": rate("ldp_worker_undated_records_total", "stream"),
             },
             "cps",
+            width=6,
+        ),
+        timeseries(
+            "Alarms of forged reports, by test",
+            "In the last hour. No honest client sends such reports, whatever its users' values are; they are "
+            "counted. The event reports.forged has what was found. LdpForgedReports.",
+            {"{{test}}": f"sum by (test) (increase({of('ldp_worker_alarms_total')}[1h]))"},
+            width=6,
+            decimals=0,
         ),
     ]
 
@@ -284,7 +297,7 @@ def _windows() -> list[Json]:
             " one that windows wait for. LdpWindowsHeldBack.",
             {
                 "{{partition}}": otherwise(
-                    f"time() - max by (partition) ({closed})", {"partition": "no windows"}
+                    f"time() - max by (partition) ({closed} > 0)", NO_WINDOWS, of(PANES)
                 )
             },
             "s",
@@ -293,11 +306,8 @@ def _windows() -> list[Json]:
             "Panes, by partition",
             "Panes that a partition keeps. It waits where there is no room for another, until windows of "
             "before are final.",
-            {
-                "{{partition}}": otherwise(
-                    f"max by (partition) ({of('ldp_worker_partition_panes')})", {"partition": "no windows"}
-                )
-            },
+            {"{{partition}}": otherwise(f"max by (partition) ({of(PANES)})", NO_WINDOWS, of(PANES))},
+            decimals=0,
         ),
         timeseries(
             "Partitions that wait",
@@ -305,7 +315,9 @@ def _windows() -> list[Json]:
             "there is room for another pane. LdpPartitionWaiting.",
             {
                 "{{reason}}": otherwise(
-                    f"sum by (reason) (max by (partition, reason) ({waiting}))", {"reason": "no windows"}
+                    f"sum by (reason) (max by (partition, reason) ({waiting}))",
+                    {"reason": "no windows"},
+                    of(PANES),
                 )
             },
             decimals=0,
@@ -349,7 +361,9 @@ def _processes() -> list[Json]:
             "LdpProcessStartingAgain.",
             {
                 "{{instance}}": otherwise(
-                    f"sum by (instance) (increase({restarts}[10m]))", {"instance": "one process each"}
+                    f"sum by (instance) (increase({restarts}[10m]))",
+                    {"instance": "one process each"},
+                    restarts,
                 )
             },
             width=4,

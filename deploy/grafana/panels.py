@@ -36,9 +36,10 @@ def panel(
         unit: Grafana's name for it.
         **more: ``fields``, the defaults of its fields; ``overrides`` of them; ``options``; keys of the panel itself.
     """
-    fields = {"unit": unit, "noValue": "none yet"} | more.pop("fields", {})
+    fields = {"unit": unit, "noValue": "none"} | more.pop("fields", {})
     overrides, options = more.pop("overrides", []), more.pop("options", {})
-    instant = kind in ("bargauge", "table")
+    # a number is that of now, or none: not the last one that there was, which may be old
+    instant = kind in ("bargauge", "table") or options.get("graphMode") == "none"
     targets = [
         {
             "refId": chr(ord("A") + at),
@@ -184,18 +185,20 @@ def matrix(
         height: its rows.
     """
     corner = f"{rows}\\method"  # as Grafana calls it
-    order = {name: at for at, name in enumerate([corner, *columns])}
+    place = {name: at for at, name in enumerate([corner, *columns])}
     cells = {"columnField": "method", "rowField": rows, "valueField": "Value"}
     transformations = [
         {"id": "groupingToMatrix", "options": cells},
         {
             "id": "organize",
-            "options": {"indexByName": order, "renameByName": {corner: rows}, "excludeByName": {}},
+            "options": {"indexByName": place, "renameByName": {corner: rows}, "excludeByName": {}},
         },
     ]
-    return _table(
-        title, text, query, (width, height), transformations, [{"displayName": "base", "desc": True}]
-    )
+    wide = [
+        {"matcher": {"id": "byName", "options": rows}, "properties": [{"id": "custom.width", "value": 240}]}
+    ]
+    order = [{"displayName": "base", "desc": True}]
+    return _table(title, text, query, (width, height), transformations, order, wide)
 
 
 def listed(title: str, text: str, query: str, columns: Sequence[str], *, width: int, height: int) -> Json:
@@ -209,10 +212,15 @@ def listed(title: str, text: str, query: str, columns: Sequence[str], *, width: 
 
 
 def _table(
-    title: str, text: str, query: str, size: tuple[int, int], transformations: list[Json], order: list[Json]
+    title: str,
+    text: str,
+    query: str,
+    size: tuple[int, int],
+    transformations: list[Json],
+    order: list[Json],
+    overrides: Sequence[Json] = (),
 ) -> Json:
-    fields = {"decimals": 2, "custom": {"align": "auto", "cellOptions": {"type": "auto"}}}
-    options = {"showHeader": True, "cellHeight": "sm", "sortBy": order}
+    custom = {"align": "auto", "cellOptions": {"type": "auto"}, "minWidth": 60}
     return panel(
         "table",
         title,
@@ -220,7 +228,8 @@ def _table(
         size,
         {"": query},
         "percentunit",
-        fields=fields,
-        options=options,
+        fields={"decimals": 2, "custom": custom},
+        overrides=[*overrides],
+        options={"showHeader": True, "cellHeight": "sm", "sortBy": order},
         transformations=transformations,
     )

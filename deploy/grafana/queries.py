@@ -36,14 +36,22 @@ def quantile(share: float, metric: str) -> str:
     return f"histogram_quantile({share}, {rate(f'{metric}_bucket', 'le')})"
 
 
-def otherwise(query: str, labels: Mapping[str, str], instead: str = "") -> str:
-    """A query, or where it has nothing one series whose labels say why: 0, or what is there instead.
+def otherwise(query: str, labels: Mapping[str, str], known: str = "", instead: str = "0") -> str:
+    """A query, or where it has nothing one series whose labels say why.
+
+    Args:
+        query: what is shown.
+        labels: what says that there is nothing.
+        known: selects series. Once one was seen in the range that is shown, there is nothing instead: what is missing
+            for a moment, while another worker begins to publish, is a gap.
+        instead: the number; 0.
 
     Example:
-        >>> otherwise("wait", {"window": "none"}, "vector(1)")
-        '(wait) or on () label_replace(vector(1), "window", "none", "", "")'
+        >>> otherwise("wait", {"window": "none"}, instead="vector(1)")
+        '(wait) or on () (label_replace(vector(1), "window", "none", "", ""))'
     """
-    nothing = instead or f"0 * max({of('ldp_worker_stream_up')})"
+    nothing = f"0 * max({of('ldp_worker_stream_up')})" if instead == "0" else instead
     for label, text in labels.items():
         nothing = f'label_replace({nothing}, "{label}", "{text}", "", "")'
-    return f"({query}) or on () {nothing}"
+    unless = f" unless on () present_over_time({known}[$__range])" if known else ""
+    return f"({query}) or on () ({nothing}{unless})"

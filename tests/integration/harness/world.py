@@ -57,6 +57,7 @@ class World:
         store: keys of the configuration's table of Redis beside the URL and the time-out.
         environ: what workers find in their environment beside all that is none of theirs.
         rows: keys of the configuration's table of rows beside the topic, where there is to be one.
+        name: the stream's, where it is to be seen; else one that no other test has.
     """
 
     worker: ClassVar[type[Worker]] = Worker
@@ -77,13 +78,14 @@ class World:
         store: Mapping[str, Any] | None = None,
         environ: Mapping[str, str] | None = None,
         rows: Mapping[str, Any] | None = None,
+        name: str | None = None,
         **stream: Any,
     ) -> None:
         self.kafka, self.redis_url, self.folder, self.partitions = kafka, redis_url, folder, partitions
         self._brokers = brokers or kafka
         self._dead_letters, self._reports, self._client = dead_letters, reports, dict(client or {})
         self._store, self.environ = {"timeout_seconds": 2} | dict(store or {}), dict(environ or {})
-        self.name = f"s{uuid4().hex[:10]}"
+        self.name = name or f"s{uuid4().hex[:10]}"
         self._snapshots = snapshots or f"{self.name}-snapshots"
         self._rows = None if rows is None else {"topic": f"{self.name}-rows"} | dict(rows)
         self._table = {"protocol": "olh", "epsilon": "1", "domain_size": 40} | stream

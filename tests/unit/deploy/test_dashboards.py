@@ -120,7 +120,7 @@ def test_variables_are_declared_and_every_query_is_of_one_deployment(dashboard: 
     declared = {variable["name"] for variable in dashboard["templating"]["list"]}
     for panel in panels(dashboard):
         for target in panel["targets"]:
-            used = set(re.findall(r"\$(\w+)", target["expr"])) - {"__rate_interval"}
+            used = set(re.findall(r"\$(\w+)", target["expr"])) - {"__rate_interval", "__range"}
             assert used <= declared, panel["title"]
             for metric, selected in re.findall(
                 r"((?:ldp_worker|process)_\w+|\bup)\{([^}]*)\}", target["expr"]
