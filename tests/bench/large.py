@@ -1,0 +1,285 @@
+"""Snapshots of a million values: bytes and seconds of both encodings, and what counting loses to a publisher.
+
+Run as ``python -m tests.bench.large``, three minutes; one JSON line a result. Bytes are those of all messages, before
+and after lz4, as the producer compresses them; beside it stands what part of each method's values is not 0. Times are
+seconds, medians of several; what is published goes to a Kafka of this machine, and comes back from there.
+How long Redis is busy with a cut is what Redis says itself. Counting is measured by the records a second of a thread,
+while another thread of its process publishes without a rest, as a worker's does; while another process does, which
+takes as much of the machine and no lock of the interpreter; and alone.
+"""
+
+import json
+import os
+import statistics
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from multiprocessing import get_context
+from typing import Protocol
+from uuid import uuid4
+
+import numpy as np
+import numpy.typing as npt
+import redis
+from kafka.admin import KafkaAdminClient, NewTopic
+from kafka.codec import lz4_encode
+
+import ldp
+from deploy.local.services import Services
+from ldp import frames
+from ldp.snapshot import Cut, Message, Snapshot, encode, rounded, take
+from tests.bench.ingest import pool as pools
+from tests.bench.ingest.cases import NATURAL, PGR, Case
+from tests.bench.measure import Line
+from tests.bench.sizing import Point, Stored
+from tests.integration.harness.reader import Snapshots
+from worker.counting.columns import Batch, Columns
+from worker.counting.partition import Counts, PartitionState
+from worker.kafka.outbox import KafkaOutbox
+from worker.kafka.snapshot_topic import SnapshotTopic
+
+D = 1_000_000
+TIMES = 3
+POPULATIONS = {
+    "a million reports of Zipf's law": (10**6, D, 1.0),
+    "10^10 reports, of 1 % of the values": (10**10, D // 100, 0.0),
+    "10^14 reports, of every value": (10**14, D, 0.0),
+}
+"""How many reports, of how many values, by which power of the rank: almost nothing stands out, a hundredth, or all."""
+SIZES = (100_000, 1_000_000)
+SLICE, REST, TURNS = 1.5, 1.5, 7
+"""For how many seconds is counted with each publisher and without one, in turns, and how often; and for how long one
+may go on with what it began."""
+
+
+def estimate(stream: ldp.Stream, reports: int, values: int, power: float) -> ldp.Estimate:
+    """An estimate from supports that are each by its own law."""
+    rng, oracle = np.random.default_rng(5), stream.oracle
+    shares = np.zeros(D)
+    shares[:values] = np.arange(1, values + 1) ** -power
+    users = rng.multinomial(reports, shares / shares.sum())
+    counts = rng.binomial(users, float(oracle.p)) + rng.binomial(reports - users, float(oracle.q))
+    return oracle.estimate(counts, reports)
+
+
+def written() -> Iterator[Line]:
+    """The bytes of a snapshot, by what it is of; they do not depend on the protocol, but by its error."""
+    stream = ldp.Stream("large", ldp.OUE("1", domain_size=D))
+    for name, population in POPULATIONS.items():
+        taken = take(stream, estimate(stream, *population), Cut({0: 1}, {}), 1)
+        parts = {"float64": encode(taken), "compact": encode(rounded(taken), compact=True)}
+        sizes = {kind: _size(messages) for kind, messages in parts.items()}
+        packed = {kind: _packed(messages) for kind, messages in parts.items()}
+        yield {
+            "bench": f"bytes of a snapshot, {name}",
+            "ours": sizes["compact"],
+            "peer": sizes["float64"],
+            "peer_name": "float64",
+            "unit": "B",
+            "ratio": _short(sizes["compact"] / sizes["float64"]),
+            "lz4": [packed["compact"], packed["float64"], _short(packed["compact"] / packed["float64"])],
+            "stored": {m: _short(np.count_nonzero(b.frequencies) / D) for m, b in taken.bodies.items()},
+            "setup": f"{stream.oracle!r}",
+        }
+
+
+def _size(messages: list[Message]) -> int:
+    return sum(len(message.body) for message in messages)
+
+
+def _packed(messages: list[Message]) -> int:
+    return sum(len(lz4_encode(message.body)) for message in messages)
+
+
+def published(services: Services) -> Iterator[Line]:
+    """The seconds of each step, from a state to what a reader has, in both encodings."""
+    stream = ldp.Stream("large", ldp.oracle("pgr", epsilon="1", domain_size=D))
+    state, rng = stream.oracle.zeros(), np.random.default_rng(5)
+    users = np.minimum(rng.zipf(1.2, 1_000_000), D) - 1
+    stream.oracle.accumulate(state, stream.oracle.perturb(users, rng=rng))
+    made = dict[str, list[float]]()
+    for kind in ("float64", "compact") * TIMES:
+        for step, seconds in _steps(services, stream, state, compact=kind == "compact").items():
+            made.setdefault(f"{step} {kind}", []).append(seconds)
+    for step in ("estimate", "take", "encode", "publish", "read"):
+        ours, peer = (statistics.median(made[f"{step} {kind}"]) for kind in ("compact", "float64"))
+        yield {
+            "bench": f"seconds of a snapshot, {step}",
+            "ours": _short(ours),
+            "peer": _short(peer),
+            "peer_name": "float64",
+            "unit": "s",
+            "ratio": _short(ours / peer),
+            "setup": f"{stream.oracle!r}, a million reports",
+        }
+
+
+def _steps(services: Services, stream: ldp.Stream, state: Counts, *, compact: bool) -> dict[str, float]:
+    """Takes, writes, publishes and reads one snapshot back; what is read is what was taken."""
+    topic, laps = f"large-{uuid4().hex}", Laps()
+    with closing(KafkaAdminClient(bootstrap_servers=services.kafka.address)) as admin:
+        admin.create_topics([NewTopic(topic, 1, 1)], wait_for_metadata=True)
+    settings = {"bootstrap_servers": services.kafka.address}
+    outbox = KafkaOutbox(SnapshotTopic(settings, topic, topic), stream)
+    with closing(outbox), closing(Snapshots(services.kafka.address, topic, stream.name)) as reader:
+        outbox.open()
+        laps.end("opened")
+        found = stream.oracle.estimate_state(state, 1_000_000)
+        laps.end("estimate")
+        taken = take(stream, found, Cut({0: 1}, {}), 1)
+        laps.end("take")
+        taken = rounded(taken) if compact else taken
+        parts = encode(taken, compact=compact)
+        laps.end("encode")
+        outbox.publish(1, parts)
+        laps.end("publish")
+        read = _await(reader)
+        laps.end("read")
+    assert read == taken
+    return laps.seconds
+
+
+class Laps:
+    """The seconds of one step after the other."""
+
+    def __init__(self) -> None:
+        self.seconds, self._began = dict[str, float](), time.perf_counter()
+
+    def end(self, step: str) -> None:
+        """Ends a step, and begins the next one."""
+        now = time.perf_counter()
+        self.seconds[step], self._began = now - self._began, now
+
+
+def _await(reader: Snapshots) -> Snapshot:
+    deadline = time.monotonic() + 60
+    while (read := reader.newest()) is None:
+        assert time.monotonic() < deadline, "no snapshot came"
+    return read
+
+
+def cut(services: Services) -> Iterator[Line]:
+    """The seconds for which Redis does nothing else while a publisher reads a partition, in one step."""
+    client = redis.Redis.from_url(services.redis.address)
+    for d in SIZES:
+        there = Stored(client, Point("pgr", d, 1_000_000))
+        there.commit_all()
+        there.read()  # the script is known, and the names of the cells
+        client.config_resetstat()
+        for _ in range(TURNS):
+            there.read()
+        said = client.info("commandstats")["cmdstat_evalsha"]
+        yield {
+            "bench": f"Redis busy with the cut of a partition, d={d}",
+            "ours": _short(said["usec_per_call"] / 1e6),
+            "unit": "s",
+            "setup": f"{there.stream.oracle!r}, {there.stream.oracle.state_size} counters",
+        }
+
+
+def counting() -> Iterator[Line]:
+    """The records a second that are counted beside a publisher, as another thread and as another process, and alone."""
+    spawned = get_context("spawn")
+    for d in SIZES:
+        pool = pools.make(Case(f"pgr-{d}", PGR | {"domain_size": d}))
+        counter, stopping = Counter(pool.stream, pool.reports), spawned.Event()
+        thread, process = threading.Event(), spawned.Event()
+        publishers = (
+            threading.Thread(target=_publish, args=(pool.stream, thread, stopping)),
+            spawned.Process(target=_publish, args=(pool.stream, process, stopping)),
+        )
+        for publisher in publishers:
+            publisher.start()
+        turns = [[counter.rate(busy) for busy in (thread, process, None)] for _ in range(1 + TURNS)]
+        stopping.set()
+        for publisher in publishers:
+            publisher.join()
+        ours, peer, alone = (statistics.median(rates) for rates in zip(*turns[1:], strict=True))
+        yield {
+            "bench": f"counting beside a publisher that never rests, d={d}",
+            "ours": _short(ours),
+            "peer": _short(peer),
+            "peer_name": "the publisher is another process",
+            "unit": "records/s",
+            "ratio": _short(ours / peer),
+            "alone": _short(alone),
+            "setup": f"{pool.stream.oracle!r}, {TURNS} turns of {SLICE} s each, {os.cpu_count()} processors",
+        }
+
+
+class Busy(Protocol):
+    """An event, of threads or of processes."""
+
+    def set(self) -> None:
+        """Sets it."""
+
+    def clear(self) -> None:
+        """Clears it."""
+
+    def is_set(self) -> bool:
+        """Returns whether it is set."""
+
+    def wait(self, timeout: float) -> bool:
+        """Waits until it is, or for so many seconds; returns whether it is."""
+
+
+class Counter:
+    """Counts the same records again and again, as a worker does."""
+
+    def __init__(self, stream: ldp.Stream, reports: npt.NDArray[np.void]) -> None:
+        self._stream, self._state = stream, PartitionState.fresh(stream, 0)
+        values = [frames.encode(stream, reports[i : i + 1]) for i in range(NATURAL)]
+        self._columns = Columns.of(range(NATURAL), [1_700_000_000_000] * NATURAL, values)
+
+    def rate(self, busy: Busy | None) -> float:
+        """Returns the records a second, of some seconds, while a publisher is told to be busy."""
+        if busy is not None:
+            busy.set()
+        began = time.perf_counter()
+        batches = 0
+        while time.perf_counter() < began + SLICE:
+            at = self._state.offset
+            columns = replace(self._columns, offsets=self._columns.offsets + at)
+            self._state.apply(self._stream, Batch(0, at, at + NATURAL, columns))
+            batches += 1
+        rate = NATURAL * batches / (time.perf_counter() - began)
+        if busy is not None:
+            busy.clear()
+            time.sleep(REST)
+        return rate
+
+
+def _publish(stream: ldp.Stream, busy: Busy, stopping: Busy) -> None:
+    """Does what a publisher does between Redis and Kafka, whenever it is to."""
+    state = stream.oracle.zeros()
+    state[:1000] = 1000
+    while not stopping.is_set():
+        if busy.wait(0.1):
+            estimate = stream.oracle.estimate_state(state, int(state.sum()))
+            for part in encode(rounded(take(stream, estimate, Cut({0: 1}, {}), 1)), compact=True):
+                lz4_encode(part.body)
+
+
+def lines() -> Iterator[Line]:
+    """All of them."""
+    yield from written()
+    with Services.start(_say) as services:
+        yield from published(services)
+        yield from cut(services)
+    yield from counting()
+
+
+def _short(number: float) -> float:
+    return float(f"{number:.4g}")
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    for each in lines():
+        print(json.dumps(each, ensure_ascii=False), flush=True)
