@@ -109,3 +109,29 @@ def test_each_set_has_every_methods_answer_and_bases_interval_and_what_is_recomm
         "few": "base",
         "top": "base-cut",
     }
+
+
+EVERY = [
+    *(ldp.oracle(protocol, "1", D) for protocol in ("grr", "olh", "oue", "sue", "subset", "hadamard", "pgr")),
+    ldp.Response("1/3", D),
+    ldp.Unary("3/4", "1/4", D),
+    ldp.Unary("1", "1/4", D, epsilon="infinite"),
+    ldp.RAPPOR("1/2", "3/4", "1/2", D),
+    ldp.RatedResponse(["1/4", "1/2"]),
+]
+
+
+@pytest.mark.parametrize("oracle", EVERY, ids=lambda oracle: type(oracle).__name__)
+def test_every_protocols_snapshots_are_shown(oracle):
+    """What fails here would stop a stream once its snapshot is published."""
+    stream, rng = ldp.Stream("s", oracle), np.random.default_rng(5)
+    state = oracle.zeros()
+    oracle.accumulate(state, oracle.perturb(rng.integers(0, oracle.domain_size, 300), rng=rng))
+    taken = take(stream, oracle.estimate_state(state, 300), Cut({}, {}), 1)
+    metrics = Metrics()
+    Answers("s", metrics).show(taken)
+    base = taken.bodies["base"].frequencies
+    most = np.sort(base)[::-1][:MOST_VALUES]
+    said = shown(metrics, "value_frequency")
+    ours = [value for labels, value in said.items() if ("method", "base") in labels]
+    assert sorted(ours, reverse=True) == most.tolist()
