@@ -23,7 +23,6 @@ HOUR = 3600.0
 ENOUGH = 1_000_000
 """Reports that a period without an alarm looks at, at least: that many tell of a forged one in a thousand."""
 BLOCK, BLOCK_BYTES = 4096, 1 << 22
-LEAST, PART = 16, 1024
 TESTS = (Ones.name, Uniform.name, Repeats.name)
 
 
@@ -45,17 +44,16 @@ class Alarm:
 class Watch:
     """Looks at some of a stream's reports, and raises alarms: a false one less often than once in 10⁶ hours.
 
-    Of each batch it looks at 16 reports, or one in 1,024 of a larger one: they follow each other from a place that is
-    drawn.
-    They gather in blocks, of 4,096 reports or 4 MiB, that the tests are given. A test is given risk anew in periods of
-    an hour at least; one that found nothing goes on until it has looked at 10⁶ reports, as slow streams tell slowly. An
-    alarm is raised once in a period.
+    It looks at one block of reports a second at most, of 4,096 reports or 4 MiB: at all of a slow stream, of a fast one
+    at some of each batch, which follow each other from a place that is drawn. They gather in blocks, which the tests
+    are given. A test is given risk anew in periods of an hour at least; one that found nothing goes on until it has
+    looked at 10⁶ reports, as slow streams tell slowly. An alarm is raised once in a period.
 
     Each report must be looked at once only: of reports that are counted again after a failure, tests know no law.
 
     Args:
         oracle: whose reports.
-        clock: seconds, for the periods.
+        clock: seconds, for the periods and for how much it looks at.
         rng: of places and secrets; by default it is seeded by the system's randomness.
         risk: of a false alarm in a period, all tests together.
 
@@ -63,9 +61,7 @@ class Watch:
         >>> import ldp, time
         >>> olh = ldp.OLH("1", domain_size=10)
         >>> watch, rng = Watch(olh, time.monotonic, np.random.default_rng(1)), np.random.default_rng(2)
-        >>> watch.look(olh.perturb([3] * 4096, rng=rng))  # 16 of them
-        []
-        >>> [alarm.test for alarm in watch.look(np.repeat(olh.perturb([3]), 4096 * PART))]
+        >>> [alarm.test for alarm in watch.look(np.repeat(olh.perturb([3], rng=rng), 4096))]
         ['uniform', 'repeats']
     """
 
@@ -85,6 +81,7 @@ class Watch:
         ]
         self._block = np.empty(block_of(oracle) if kinds else 0, oracle.report_dtype)
         self._filled, self._place = 0, self._rng.random()
+        self._then, self._due = clock(), float(self._block.size)
         self._begin()
 
     def _begin(self) -> None:
@@ -94,14 +91,19 @@ class Watch:
             test.begin()
 
     def look(self, reports: npt.NDArray[np.void]) -> list[Alarm]:
-        """Looks at some of a batch of (n,) well-formed reports; O(n/1024 · bytes), and little else.
+        """Looks at some of a batch of (n,) well-formed reports; O(bytes of these).
 
         Returns:
             The alarms that are new.
         """
         if not self._tests or not reports.size:
             return []
-        many = min(reports.size, max(LEAST, reports.size // PART))
+        now, most = self._clock(), self._block.size
+        self._due = min(most, self._due + (now - self._then) * most)
+        self._then = now
+        if (many := min(reports.size, int(self._due))) < 1:
+            return []
+        self._due -= many
         first = int(self._place * (reports.size - many + 1))
         chosen, alarms = reports[first : first + many], list[Alarm]()
         while chosen.size:

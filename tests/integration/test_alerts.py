@@ -372,7 +372,7 @@ def a_population_moves(stage: Stage) -> Iterator[None]:
 
 @provokes("LdpForgedReports")
 def somebody_forges_reports(stage: Stage) -> Iterator[None]:
-    """The same report again and again: of each batch some are looked at, and 4,096 of them judged together."""
+    """The same report again and again: 4,096 are judged together."""
     world = stage.stream("forged", partitions=1)
     stage.launch(world)
     world.put(frames.encode(world.stream, world.draw(2)), 0)
