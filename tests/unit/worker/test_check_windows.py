@@ -151,13 +151,13 @@ def test_redis_needs_room_for_the_panes_that_are_open() -> None:
 
 
 def test_the_head_has_room_for_the_windows_that_stay() -> None:
-    one = parse(PLAIN + 'windows = ["10m"]\nretain = "30d"').streams[0]
+    one = parse(PLAIN + 'windows = ["10m"]\nretain = "90d"').streams[0]
     plain = parse(PLAIN).streams[0]
     # a start of 13 digits, a comma and a space
-    assert topics.largest_of_snapshots(one, 4) > 30 * 144 * 15
-    assert topics.largest_of_snapshots(plain, 4) < 120_000
+    assert topics.largest_of_snapshots(one, 4) > 90 * 144 * 15
+    assert topics.largest_of_snapshots(plain, 4) < 170_000
     ever = parse(PLAIN + 'windows = ["10m"]\nretain = "forever"').streams[0]
-    assert topics.largest_of_snapshots(ever, 4) < 120_000  # then it names none
+    assert topics.largest_of_snapshots(ever, 4) < 170_000  # then it names none
 
 
 def test_the_memory_of_this_machine_is_its_containers(
