@@ -108,7 +108,9 @@ def content(call: str, args: tuple[Any, ...], named: Mapping[str, Any]) -> str:
     """Returns what is published by a call, if it is something of windows; else an empty text."""
     if call == "announce":
         return ALONE
-    if call == "delete_window" or (call == "send" and named.get("value", b"") is None):
+    # with methods, it is called for what those had that are not published any more, mostly none
+    gone = call == "delete_window" and len(args) == 2
+    if gone or (call == "send" and named.get("value", b"") is None):
         return DELETED
     final = call == "encode_window" and args[0].window.final
     return FINAL if final or (call == "send" and ("final", b"true") in named.get("headers", ())) else ""

@@ -78,6 +78,14 @@ def test_every_json_message_follows_the_schema(domain_size):
     assert head["reports"] == 1000
 
 
+def test_a_head_alone_follows_the_schema_before_any_method_has_a_body():
+    stream = ldp.Stream("s", ldp.GRR("1", 3))
+    for methods in (None, (), ("base", "norm")):
+        head = snapshot.announce(stream, replace(CUT, methods=methods), 1, None, "ab" * 16)
+        (part,) = snapshot.encode(head)
+        jsonschema.Draft202012Validator(SCHEMA).validate(json.loads(part.body))
+
+
 def test_of_a_given_channel_head_and_bodies_say_what_a_report_spends():
     validator = jsonschema.Draft202012Validator(SCHEMA)
     told = ldp.Unary("1", "1/4", domain_size=3, epsilon="infinite")
