@@ -207,19 +207,25 @@ def _delete_head(world: World, worker: Any, _partition: int) -> str:
     return LOST_REPLY
 
 
-def _fill(world: World, worker: Any, _partition: int) -> str:
-    """Another stream writes so much that the head is the last record before a stretch of reading back."""
+def _lacking(world: World, worker: Any) -> int:
+    """How many records there have to be more until the head is the last before a stretch of reading back."""
     snapshots = world.snapshots
     name = f"{worker.deployment.stream.name}/head".encode()
     at = max(record.offset for record, _ in snapshots.records if record.key == name)
-    for _ in range(64 - (snapshots.end - at)):
-        snapshots.append("others", b"others/head", b"{}")
-    snapshots.decide("others", "committed")
+    return int(64 - (snapshots.end - at))
+
+
+def _fill(world: World, worker: Any, _partition: int) -> str:
+    """Another stream writes so much that the head is the last record before a stretch of reading back."""
+    for _ in range(_lacking(world, worker)):
+        world.snapshots.append("others", b"others/head", b"{}")
+    world.snapshots.decide("others", "committed")
     return LOST_REPLY
 
 
 def _can_fill(world: World, worker: Any, partition: int) -> bool:
-    return _published(2)(world, worker, partition) and not world.snapshots.open
+    published = _published(2)(world, worker, partition) and not world.snapshots.open
+    return published and _lacking(world, worker) > 0
 
 
 def _unread(world: World, worker: Any, _partition: int) -> None:

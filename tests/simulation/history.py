@@ -309,7 +309,7 @@ class _Made:
                 of_head(head["rules"][which]),
             ):
                 return False
-        return not head["uncounted"] and not truth.windows.unsaid(head, states)
+        return not head["uncounted"] and (truth.blind or not truth.windows.unsaid(head, states))
 
     def _stands(self, deployment: Deployment) -> str:
         published = deployment.truth.heads[-1]["offsets"] if deployment.truth.heads else {}
