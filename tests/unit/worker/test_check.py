@@ -622,15 +622,17 @@ def test_no_message_of_a_snapshot_is_larger_than_said(d, protocol):
         labels=[f"värde {i}" for i in range(d)],
     )
     queries = [SetQuery("many", tuple(range(0, d, 2))), TopQuery("most", min(d, 400))]
-    n = 10**9 + 7
-    estimate = estimated(stream.oracle, np.random.default_rng(3).integers(0, n + 1, d), n)
     judged = [{"offset": 2**63 - 1, "revision": 2**31 - 1, "most_reports": 2**31 - 1, "ones": False}] * 2
     rules = dict.fromkeys(range(50), judged)
     cut = snapshot.Cut(dict.fromkeys(range(50), 2**63 - 1), {0: [(2**62, 2**63 - 1)] * 8}, rules=rules)
-    parts = snapshot.encode(snapshot.take(stream, estimate, cut, 2**53, queries))
-    largest = max(len(part.body) + len(part.key) for part in parts)
     bound = snapshot.largest_message(stream, queries, partitions=50)
-    assert largest <= bound <= 2 * largest + 16_384
+    for n in (7, 10**9 + 7):
+        estimate = estimated(stream.oracle, np.random.default_rng(3).integers(0, n + 1, d), n)
+        parts = snapshot.encode(snapshot.take(stream, estimate, cut, 2**53, queries))
+        largest = max(len(part.body) + len(part.key) for part in parts)
+        assert largest <= bound
+    # of 7 reports hardly any number of forged ones has two digits, and ends are 0 or 1
+    assert bound <= 2 * largest + 16_384
 
 
 @pytest.mark.slow
