@@ -20,6 +20,7 @@ import ldp
 from deploy.sizing.formulas import BATCH_BYTES, DAY, HELD, Load, width
 from ldp import wire
 from worker import config as configuration
+from worker.config.rows import row_cost
 from worker.config.windows import cost
 from worker.counting.windows import Windowing
 
@@ -95,6 +96,7 @@ def configured(path: Path, rate: float, partitions: int) -> Iterator[Load]:
     loaded = configuration.load(path, {})
     for served in loaded.streams:
         windowing = served.configured.terms.windowing
+        places = loaded.slots(served)
         yield Load.of(
             served.stream.name,
             served.stream.oracle,
@@ -104,6 +106,8 @@ def configured(path: Path, rate: float, partitions: int) -> Iterator[Load]:
             0 if windowing is None else windowing.pane / 1000,
             commit_every=loaded.commit_every_seconds,
             publish_every=loaded.snapshots.every_seconds,
+            methods=len(loaded.snapshots.methods),
+            rows=0 if places is None else row_cost(places, served).window,
         )
 
 

@@ -34,12 +34,14 @@ SDS, OBJECT = 10, 16
 NUMBER = 16
 """The length of a frequency as JSON with its comma, on average; a 0.0 is shorter."""
 VECTORS = len(METHODS) + len(BESIDE)
-"""The vectors of a snapshot: each method's frequencies, and Base's lower and upper ends."""
+"""The vectors of a snapshot of all methods: each one's frequencies, and what Base has beside."""
 BODY, OFFSET = 500, 13
 """What a body has beside its vectors, and for each partition."""
 MESSAGE, LZ4_JSON, LZ4_FLOAT64 = 100, 0.5, 1 / 3
 """What a message has on the topic beside its body, compressed; and how much lz4 leaves of a body where few values stand
 out of the noise: the other methods' zeros go. Where all do, it leaves nearly all."""
+ROW = 51
+"""A row for databases, compressed with the others, as `tests.bench.rows` says."""
 
 RECORD_SECONDS = {"seed": 0.14e-6, "index": 0.07e-6, "indices": 0.07e-6, "bits": 0.07e-6}
 """To count a record of one report, by the report's first field, but for what depends on the domain: of the records a
@@ -86,6 +88,8 @@ class Load:
         changed: cells that change between two commits: all time, or the newest pane.
         commit_every: seconds.
         publish_every: seconds.
+        methods: how many are published.
+        rows: for databases, of each window and of all time.
     """
 
     name: str
@@ -98,6 +102,8 @@ class Load:
     changed: int = 1
     commit_every: float = 1.0
     publish_every: float = 5.0
+    methods: int = len(METHODS)
+    rows: int = 0
 
     @classmethod
     def of(
@@ -112,13 +118,17 @@ class Load:
         batch: int = 1,
         commit_every: float = 1.0,
         publish_every: float = 5.0,
+        methods: int = len(METHODS),
+        rows: int = 0,
     ) -> Self:
         """A stream that was counted for days; of the panes that its windows may have, its own reports keep half."""
         panes = 0 if cost is None else cost.panes // 2
         reports = rate / partitions
         cells = (math.ceil(reports * days * DAY), *[math.ceil(reports * pane_seconds)] * panes)
         due = 1 if cost is None else 1 + cost.open
-        return cls(name, oracle, partitions, cells, rate, batch, due, 1, commit_every, publish_every)
+        return cls(
+            name, oracle, partitions, cells, rate, batch, due, 1, commit_every, publish_every, methods, rows
+        )
 
     # Kafka
 
@@ -158,22 +168,28 @@ class Load:
     # the snapshot topic
 
     @property
+    def vectors(self) -> int:
+        """The vectors of one snapshot."""
+        return self.methods + len(BESIDE)
+
+    @property
     def vector_bytes(self) -> float:
         """The bytes of the vectors of one snapshot, or of one window's."""
         d = self.oracle.domain_size
-        return VECTORS * d * (8 if d > INLINE else NUMBER)
+        return self.vectors * d * (8 if d > INLINE else NUMBER)
 
     @property
     def snapshot_bytes(self) -> float:
         """The bytes of all bodies of one snapshot."""
-        return self.vector_bytes + (len(METHODS) + 1) * (BODY + OFFSET * self.partitions)
+        return self.vector_bytes + (self.methods + 1) * (BODY + OFFSET * self.partitions)
 
     @property
     def topic_bytes(self) -> float:
-        """What a snapshot takes on its topic, with all that is due, compressed and not replicated."""
+        """What a snapshot takes on its topic, and its rows on theirs, with all that is due, compressed and once."""
         d = self.oracle.domain_size
-        messages = len(METHODS) + 1 + (VECTORS * -(-d // CHUNK) if d > INLINE else 0)
-        return self.due * (MESSAGE * messages + self.vector_bytes * (LZ4_FLOAT64 if d > INLINE else LZ4_JSON))
+        messages = self.methods + 1 + (self.vectors * -(-d // CHUNK) if d > INLINE else 0)
+        vectors = self.vector_bytes * (LZ4_FLOAT64 if d > INLINE else LZ4_JSON)
+        return self.due * (MESSAGE * messages + vectors + ROW * self.rows)
 
     # processors
 

@@ -4,6 +4,7 @@ import json
 import math
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -55,6 +56,28 @@ def test_streams_of_a_configuration_have_their_panes_and_periods(tmp_path, capsy
     panes = served.cost.panes // 2
     assert f"| `grr`, 3 | 2,000, 6, {panes} panes each | 2 s, 30 s |" in row
     assert next(tables.configured(toml, 2000, 6)).due == 1 + served.cost.open
+
+
+def test_fewer_methods_take_less_and_rows_more(tmp_path):
+    """Rows and vectors as a snapshot of the same configuration has them."""
+    text = (
+        'snapshots.methods = ["base", "norm-sub"]\nrows.topic = "rows"\nrows.top = 5\nrows.methods = ["base"]\n'
+        '[[streams]]\nname = "colours"\ntopic = "t"\nprotocol = "grr"\nepsilon = "1"\ndomain_size = 40\n'
+        'queries = [{name = "some", values = [1, 2]}, {name = "most", top = 3}]\n'
+    )
+    toml = tmp_path / "worker.toml"
+    toml.write_text(text, encoding="utf-8")
+    (found,) = tables.configured(toml, 1000, 2)
+    loaded = parse(text)
+    (served,) = loaded.streams
+    estimate = served.stream.oracle.estimate(np.full(40, 50), 2000)
+    taken = take(served.stream, estimate, Cut({0: 2000}, {}), 1, methods=loaded.snapshots.methods)
+    vectors = [json.loads(part.body) for part in encode(taken) if part.content_type == JSON]
+    assert found.vectors == sum(1 for text in vectors for name in VECTORS if text.get(name))
+    everything = replace(found, methods=11)
+    assert everything.topic_bytes - found.topic_bytes == 9 * (100 + 40 * 16 / 2)
+    rows = 5 + 1 + 3  # the most frequent, a set, three of its own
+    assert found.topic_bytes - replace(found, rows=0).topic_bytes == 51 * rows
 
 
 @pytest.mark.parametrize(
