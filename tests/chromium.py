@@ -5,6 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import subprocess
+import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +17,7 @@ import pytest
 from deploy.local.services import program
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page, Route
+    from playwright.sync_api import Browser, BrowserContext, Page, Route
 
 ROOT = Path(__file__).parents[1]
 NAMES = (
@@ -24,6 +27,7 @@ NAMES = (
 )  # the first: Ubuntu gives a sandbox to that one alone
 TREE = "http://localhost"
 """An origin at which a page finds this tree; as it is localhost, a page may do what needs a secure connection."""
+_START_SECONDS = 60.0
 _TYPES = {
     ".html": "text/html",
     ".js": "text/javascript",
@@ -55,6 +59,34 @@ def launched() -> Iterator[Browser]:
             yield browser
         finally:
             browser.close()
+
+
+@contextlib.contextmanager
+def tabs_of(browser: Browser) -> Iterator[BrowserContext]:
+    """Another one, with one tab, where a tab in front hides the others; Playwright's own has its pages seen, always."""
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
+        options = ["--headless", "--remote-debugging-port=0", "--no-first-run", "--disable-dev-shm-usage"]
+        sandbox = [] if os.geteuid() else ["--no-sandbox"]
+        command = [installed(), *options, *sandbox, f"--user-data-dir={profile}", "about:blank"]
+        with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
+            try:
+                port, path = _debugged(Path(profile) / "DevToolsActivePort")
+                address = f"ws://127.0.0.1:{port}{path}"
+                with contextlib.closing(
+                    browser.browser_type.connect_over_cdp(address, no_defaults=True)
+                ) as another:
+                    yield another.contexts[0]
+            finally:
+                process.terminate()
+
+
+def _debugged(said: Path) -> tuple[str, str]:
+    """Where a Chromium that only just starts can be steered: port and path."""
+    deadline = time.monotonic() + _START_SECONDS
+    while not said.is_file() or len(lines := said.read_text(encoding="utf-8").split()) < 2:
+        assert time.monotonic() < deadline, f"Chromium did not say within {_START_SECONDS:g} s where it is"
+        time.sleep(0.02)
+    return lines[0], lines[1]
 
 
 @contextlib.contextmanager

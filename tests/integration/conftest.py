@@ -9,7 +9,7 @@ import pytest
 
 from deploy.local.secure import Secure
 from deploy.local.services import Services
-from tests.integration.harness import Forked, World
+from tests.integration.harness import TIMEOUT_SECONDS, Forked, World
 from tests.integration.harness.postgres import Postgres, started
 from tests.integration.harness.rights import LIMITED, LIMITED_PASSWORD
 from tests.nursery import Nursery
@@ -25,6 +25,16 @@ def _nursery() -> Iterator[None]:
         patch.setattr(Forked, "nursery", nursery, raising=False)
         patch.setattr(World, "worker", Forked)
         yield
+
+
+@pytest.fixture
+def patient() -> Iterator[None]:
+    """What a browser is to show may take its time: a busy machine is no failure."""
+    from playwright.sync_api import expect  # late, for most tests here have no browser
+
+    expect.set_options(timeout=TIMEOUT_SECONDS * 1000)
+    yield
+    expect.set_options(timeout=5_000)
 
 
 @pytest.fixture(scope="session")

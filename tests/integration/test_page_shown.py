@@ -16,7 +16,7 @@ from tests.chromium import page_of
 from tests.integration.harness import World
 from tests.integration.harness.standin import PAGE, Shown, Standin
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("patient")]
 
 HOUR = 3_600_000
 COLOURS = ["red", "green", "blue", "mauve", "beige"]
@@ -58,14 +58,6 @@ def collected(n=10_000, d=5, labels=COLOURS, seed=1, **said):
     top |= {"answers": {m: [vector[v] for v in order] for m, vector in methods.items()}, "recommended": None}
     top |= {"low": [vectors["low"][v] for v in order], "high": [vectors["high"][v] for v in order]}
     return Shown(methods, labels, vectors, {"reports": n, "standard_error": error} | said, [query], [top])
-
-
-@pytest.fixture(autouse=True)
-def patient():
-    """A busy machine is no failure."""
-    expect.set_options(timeout=30_000)
-    yield
-    expect.set_options(timeout=5_000)
 
 
 @pytest.fixture
@@ -116,6 +108,8 @@ def test_what_is_shown_is_what_is_published_by_each_method(standin, chromium):
             )
             assert cells(page, "values", "label") == [COLOURS[v] for v in order]
             assert cells(page, "values", "interval") == ranges
+            whose = "95 % interval, %" if method == "base" else "Base’s 95 % interval, %"
+            assert page.locator("thead .interval").all_inner_texts()[:2] == [whose, whose]
             assert page.locator("#queries tbody .number").inner_text() == percent(sum(frequencies[:2]), error)
             assert page.locator("#tops .number").all_inner_texts()[1:] == [
                 percent(frequencies[v], error) for v in order[:3]

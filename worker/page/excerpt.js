@@ -102,9 +102,18 @@ function drawChoices(excerpt, { method, watched, sides, level }, go) {
   const meant = watched
     ? `Each interval holds with ${level} at every moment together: it may be watched, and be stopped at when it suits.`
     : `Each interval holds its value with ${level}, looked at once.`;
-  const whose = method === "base" ? "" : " It is Base’s, whatever the method.";
+  const kept = method === "base" ? "" : " It is Base’s, whatever the method.";
   const forged = " Forged: so few made-up reports would put the estimate outside of its interval.";
-  write(byId("interval-means"), excerpt.values.some((row) => "low" in row) ? meant + whose + forged : "");
+  write(byId("interval-means"), excerpt.values.some((row) => "low" in row) ? meant + kept + forged : "");
+}
+
+/** Only Base has intervals; under another method's name they are still Base's. */
+function whose(method) {
+  return method === "base" ? "" : "Base’s ";
+}
+
+function intervalSaid(method, level) {
+  return `${whose(method)}${level} interval, %`;
 }
 
 function ends(row, watched) {
@@ -136,7 +145,7 @@ function drawValues(excerpt, place, { method, watched, sides, digits, level }) {
       ...ends(row, watched),
       fakes: row.fakes,
     }));
-    drawBars(byId("values"), { rows, digits, caption, interval: `${level} interval, %` });
+    drawBars(byId("values"), { rows, digits, caption, interval: intervalSaid(method, level) });
   }
   const last = offset + values.length;
   byId("pages").hidden = matching <= PAGE && offset === 0;
@@ -171,7 +180,7 @@ function drawQueries(excerpt, { method, watched, sides, digits, level }) {
     }));
     const told = queries.some((query) => query.recommended);
     const kept = told ? rows.map((row) => ({ ...row, recommended: row.recommended ?? "none" })) : rows;
-    drawBars(byId("queries"), { rows: kept, digits, caption, what: "Query", interval: `${level} interval, %` });
+    drawBars(byId("queries"), { rows: kept, digits, caption, what: "Query", interval: intervalSaid(method, level) });
   }
   write(byId("questions-means"), recommendedSaid([...queries, ...top]));
 }
@@ -206,7 +215,7 @@ function drawTops(excerpt, { method, digits, level }) {
         low: query.low?.[at],
         high: query.high?.[at],
       }));
-      const interval = `${level}, all together, %`;
+      const interval = `${whose(method)}${level}, all together, %`;
       drawBars(table, { rows, digits, caption: `${shown(query.name)} by ${method}, in percent`, interval });
     },
   );

@@ -1,0 +1,59 @@
+"""A tab that nobody sees holds no connection: a real Chromium, whose tabs hide each other, and a real worker."""
+
+import contextlib
+import http.client
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.chromium import tabs_of
+from tests.integration.harness import TIMEOUT_SECONDS, World, until
+from worker.http.server import MOST_LISTENERS
+
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("patient")]
+
+
+def hear(port):
+    """A connection that asks for events, and the status of the answer."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=TIMEOUT_SECONDS)
+    connection.request("GET", "/events")
+    return connection, connection.getresponse().status
+
+
+def is_free(port):
+    """Whether one more may hear events."""
+    connection, status = hear(port)
+    connection.close()
+    return status == 200
+
+
+def test_a_hidden_tab_hears_no_events_and_is_up_to_date_when_it_is_seen(kafka, redis_url, tmp_path, chromium):
+    """All places but one are taken, so whether the last one is free is whether the page hears events."""
+    with World(kafka, redis_url, tmp_path, partitions=1) as world, contextlib.ExitStack() as held:
+        (worker,) = world.start()
+        world.send(10)
+        world.covered()
+        context = held.enter_context(tabs_of(chromium))
+        (page,) = context.pages
+        port = worker.port()
+        page.goto(f"http://127.0.0.1:{port}/")
+        expect(page.locator("#reports")).to_have_text("10")
+        expect(page.locator("#connection")).to_have_text("Live")
+        for _ in range(MOST_LISTENERS - 1):
+            connection, status = hear(port)
+            held.callback(connection.close)
+            assert status == 200
+        assert not is_free(port)
+
+        other = context.new_page()
+        other.bring_to_front()
+        until(lambda: page.evaluate("document.hidden"), "it is hidden")
+        until(lambda: is_free(port), "its place is free")
+        world.send(5)
+        world.covered()
+        assert page.locator("#reports").inner_text() == "10"
+
+        page.bring_to_front()
+        expect(page.locator("#reports")).to_have_text("15")
+        expect(page.locator("#connection")).to_have_text("Live")
+        until(lambda: not is_free(port), "it hears again")
