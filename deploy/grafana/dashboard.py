@@ -1,6 +1,6 @@
 """A dashboard as it is imported and as it is provisioned: its panels' places, its variables, and what it requires."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from deploy.grafana.panels import SOURCE, TITLES, Json
@@ -69,6 +69,34 @@ def chosen(name: str, label: str, query: str, *, several: bool = False, text: st
         "options": [],
         "regex": "",
         **more,
+    }
+
+
+def choice(name: str, label: str, choices: Mapping[str, str]) -> Json:
+    """A variable at the top whose values are these; the first is chosen at first.
+
+    Args:
+        name: the variable's.
+        label: what it is called at the top.
+        choices: what is shown -> the value; neither has a comma or a colon.
+
+    Example:
+        >>> choice("unit", "Unit", {"seconds": "s", "minutes": "m"})["query"]
+        'seconds : s, minutes : m'
+    """
+    options = [
+        {"text": text, "value": value, "selected": not at} for at, (text, value) in enumerate(choices.items())
+    ]
+    return {
+        "name": name,
+        "label": label,
+        "type": "custom",
+        "query": ", ".join(f"{text} : {value}" for text, value in choices.items()),
+        "multi": False,
+        "includeAll": False,
+        "hide": 0,
+        "current": options[0],
+        "options": options,
     }
 
 

@@ -1,6 +1,7 @@
 """The dashboard *LDP Frequencies*: what a stream is for. What its users have, how sure that is, and what changed."""
 
-from deploy.grafana.dashboard import chosen, dashboard
+from deploy.grafana.dashboard import choice, chosen, dashboard
+from deploy.grafana.newest import newest
 from deploy.grafana.panels import Json, bars, listed, matrix, stat, timeseries
 from deploy.grafana.queries import of, otherwise, rate, said
 from ldp.consistency import METHODS
@@ -10,6 +11,8 @@ QUERY = "ldp_worker_snapshot_query"
 CHOSEN, BASE = 'method="$method"', 'method="base"'
 NO_QUERY = {"query": "no answer", "method": "base"}
 CLOSED = "ldp_worker_window_closed_timestamp_seconds"
+BANDS = {"may be watched": "_anytime_", "one look": "_"}
+"""Base's two intervals, as what stands in a metric's name before its end: `ldp_worker_snapshot_value${band}low`."""
 COLUMNS = ("low", "base", "high", *(method for method in METHODS if method != "base"))
 
 
@@ -32,13 +35,13 @@ def frequencies() -> Json:
             ("Windows", _windows()),
             ("How good the estimate is", _quality()),
         ],
-        [method, value],
+        [method, choice("band", "Interval", BANDS), value],
     )
 
 
 def _in_short() -> list[Json]:
     closed = f"1000 * max by (window) ({said(CLOSED)})"
-    newest = f"1000 * max({of('ldp_worker_partition_watermark_timestamp_seconds')})"
+    watermark = f"1000 * max({of('ldp_worker_partition_watermark_timestamp_seconds')})"
     return [
         stat(
             "Reports",
@@ -70,25 +73,11 @@ def _in_short() -> list[Json]:
             steps=((None, "red"), (-6, "green"), (6, "red")),
             decimals=1,
         ),
-        stat(
-            "Snapshot age",
-            "Time since the newest snapshot last covered all that was counted.",
-            f"time() - max by (stream) ({of('ldp_worker_snapshot_checked_timestamp_seconds')})",
-            "s",
-            steps=((None, "green"), (30, "orange"), (60, "red")),
-        ),
-        stat(
-            "Complete",
-            "Whether the newest snapshot has every report. No: the log dropped records before a worker had"
-            " counted them.",
-            f"min by (stream) ({said('ldp_worker_snapshot_complete')})",
-            steps=((None, "red"), (1, "green")),
-            words={"0": "no", "1": "yes"},
-        ),
+        *newest(),
         stat(
             "Final up to",
             "Windows that end by then are final. Of all time, the newest report that is counted.",
-            {"{{window}}": otherwise(closed, {"window": "all"}, of(CLOSED), newest)},
+            {"{{window}}": otherwise(closed, {"window": "all"}, of(CLOSED), watermark)},
             "dateTimeAsIso",
             width=6,
         ),
@@ -97,9 +86,6 @@ def _in_short() -> list[Json]:
 
 def _values() -> list[Json]:
     frequency = f"max by (label, value) ({said(f'{VALUE}_frequency', CHOSEN)})"
-    of_one = 'label=~"$value"'
-    band = {end: f"max by (label) ({said(f'{VALUE}_{end}', of_one)})" for end in ("low", "high")}
-    base = f"max by (label) ({said(f'{VALUE}_frequency', BASE, of_one)})"
     return [
         bars(
             "Top values, by $method",
@@ -120,25 +106,11 @@ def _values() -> list[Json]:
             height=10,
             least=None,
         ),
-        timeseries(
-            "$value",
-            "Base, and its confidence interval (snapshots.level, 95 % by default). It is of this value "
-            "alone: of ten values one may well be outside. What is outside of 0 to 1 is noise, which the "
-            "methods take away.",
-            {"high": band["high"], "low": band["low"], "base": base},
-            "percentunit",
-            width=24,
-            height=6,
-            least=None,
-            overrides=_banded("high", "low"),
-            repeat="value",
-            repeatDirection="h",
-            maxPerRow=5,
-        ),
+        _each_value(),
         matrix(
             "The same values by each method",
             "The ten most frequent values by every method that is published, and the ends of Base's "
-            "interval. All methods keep Base's order.",
+            "interval, of the kind that is chosen above. All methods keep Base's order.",
             _cells(VALUE, "label"),
             "label",
             COLUMNS,
@@ -156,13 +128,42 @@ def _values() -> list[Json]:
     ]
 
 
+def _each_value() -> Json:
+    of_one = 'label=~"$value"'
+    band = {end: f"max by (label) ({said(_end(VALUE, end), of_one)})" for end in ("low", "high")}
+    base = f"max by (label) ({said(f'{VALUE}_frequency', BASE, of_one)})"
+    return timeseries(
+        "$value",
+        "Base, and its confidence interval (snapshots.level, 95 % by default), chosen above as "
+        "Interval. The one that may be watched holds at all moments together, and this page shows "
+        "them all; the one of one look holds at a single moment, and of a whole day's the truth is "
+        "outside at some time on two days in three. It is half as wide. Either is of this value alone: "
+        "of ten values one may well be outside. What is outside of 0 to 1 is noise, which the methods "
+        "take away.",
+        {"high": band["high"], "low": band["low"], "base": base},
+        "percentunit",
+        width=24,
+        height=6,
+        least=None,
+        overrides=_banded("high", "low"),
+        repeat="value",
+        repeatDirection="h",
+        maxPerRow=5,
+    )
+
+
 def _cells(metric: str, rows: str) -> str:
     """A series for each value or query and method, and for the ends of Base's interval as if they were methods."""
     ends = " or ".join(
-        f'label_replace(max by ({rows}) ({said(f"{metric}_{end}")}), "method", "{end}", "", "")'
+        f'label_replace(max by ({rows}) ({said(_end(metric, end))}), "method", "{end}", "", "")'
         for end in ("low", "high")
     )
     return f"max by ({rows}, method) ({said(f'{metric}_frequency')}) or {ends}"
+
+
+def _end(metric: str, end: str) -> str:
+    """The metric of an end, low or high, of the interval that is chosen."""
+    return f"{metric}${{band}}{end}"
 
 
 def _banded(high: str, low: str) -> list[Json]:
@@ -204,8 +205,8 @@ def _queries() -> list[Json]:
         ),
         matrix(
             "Each query's answer, by method",
-            "The newest answers, and the ends of Base's interval. A query is a named set of values in the "
-            "configuration.",
+            "The newest answers, and the ends of Base's interval, of the kind that is chosen above. A query "
+            "is a named set of values in the configuration.",
             otherwise(_cells(QUERY, "query"), NO_QUERY, of(f"{QUERY}_frequency")),
             "query",
             COLUMNS,

@@ -1,6 +1,7 @@
 """The dashboard *LDP Operations*: an operator's questions, from the top down. Is it up? Does it keep up? Why not?"""
 
 from deploy.grafana.dashboard import dashboard
+from deploy.grafana.newest import newest
 from deploy.grafana.panels import Json, stat, timeseries
 from deploy.grafana.queries import PLACE, of, otherwise, quantile, rate, said
 
@@ -52,21 +53,7 @@ def _is_it_up() -> list[Json]:
             f"sum by (stream) ({of('ldp_worker_publisher')})",
             steps=((None, "red"), (1, "green"), (2, "orange")),
         ),
-        stat(
-            "Snapshot age",
-            "Time since the newest snapshot last covered all that was counted. LdpSnapshotOld.",
-            f"time() - max by (stream) ({of('ldp_worker_snapshot_checked_timestamp_seconds')})",
-            "s",
-            steps=((None, "green"), (30, "orange"), (60, "red")),
-        ),
-        stat(
-            "Complete",
-            "Whether the newest snapshot has every report. No: the log dropped records before a worker had"
-            " counted them. LdpSnapshotIncomplete.",
-            f"min by (stream) ({said('ldp_worker_snapshot_complete')})",
-            steps=((None, "red"), (1, "green")),
-            words={"0": "no", "1": "yes"},
-        ),
+        *newest("LdpSnapshotOld", "LdpSnapshotIncomplete"),
         stat(
             "Lag",
             "Records between the last stable offset and what is counted in Redis, all partitions together."

@@ -34,15 +34,21 @@ def asked(dashboard: Mapping[str, Any], scraper: Prometheus, stream: str, begin:
             panel["title"].replace("$method", AT_FIRST["method"]).replace("$value", panel.get("value", ""))
         )
         shown.append(panel | {"targets": targets, "title": title})
-    variables = [variable["label"] for variable in dashboard["templating"]["list"]]
     return {
         "title": dashboard["title"],
-        "variables": variables,
-        "stream": stream,
+        "variables": {
+            variable["label"]: _chosen(variable["current"]["text"]) or stream
+            for variable in dashboard["templating"]["list"]
+        },
         "begin": begin,
         "end": end,
         "panels": shown,
     }
+
+
+def _chosen(text: str | Sequence[str]) -> str:
+    """What a variable shows; the stream's nothing, before one is chosen."""
+    return text if isinstance(text, str) else ", ".join(text)
 
 
 def _escaped(value: str) -> str:

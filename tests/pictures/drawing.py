@@ -118,10 +118,8 @@ def _head(page: Page, shown: Json) -> None:
     page.text(16, 26, f"{shown['title']}", 17, weight="bold")
     begin, end = (datetime.fromtimestamp(shown[name], UTC) for name in ("begin", "end"))
     page.text(WIDTH - 16, 26, f"{begin:%Y-%m-%d %H:%M:%S} to {end:%H:%M:%S} UTC", 12, FAINT, ha="right")
-    said = {"Prometheus": "Prometheus", "Stream": shown["stream"], "Method": "norm-sub"}
     x = 16.0
-    for label in shown["variables"]:
-        value = said.get(label, "All")
+    for label, value in shown["variables"].items():
         wide = page.wide(label, 12) + page.wide(value, 12) + 44
         page.box(x, 42, wide, 26, CANVAS)
         page.text(x + 10, 59, label, 12, FAINT)

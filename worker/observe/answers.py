@@ -1,7 +1,8 @@
 """What the newest snapshot answers, as gauges: its ten most frequent values and the configured queries.
 
-A domain may have a million values, and each series costs Prometheus memory: ten values have one for each method and two
-for the ends of Base's interval, 130 in all at most. A value that is among the ten no longer has none.
+A domain may have a million values, and each series costs Prometheus memory: ten values have one for each method and
+four for the ends of Base's two intervals, of one look and to be watched, 150 in all at most. A value that is among the
+ten no longer has none.
 """
 
 from collections.abc import Iterator, Mapping
@@ -52,26 +53,38 @@ class Answers:
             gauge.labels(*labels).set(answer)
 
     def _values(self, snapshot: Snapshot) -> Iterator[tuple[Series, float]]:
-        """The most frequent values: each method's answer, and the interval around Base's, of each value alone."""
-        metrics, (low, high) = self._metrics, snapshot.interval()
+        """The most frequent values: each method's answer, and both intervals around Base's, of each value alone."""
+        metrics, base = self._metrics, snapshot.bodies["base"]
+        ends = (
+            (metrics.value_low, base.low),
+            (metrics.value_high, base.high),
+            (metrics.value_anytime_low, base.anytime_low),
+            (metrics.value_anytime_high, base.anytime_high),
+        )
         for value in snapshot.estimate().most_frequent(MOST_VALUES).tolist():
             label = str(value) if snapshot.labels is None else snapshot.labels[value][:LONGEST_LABEL]
             # by the value's number, too: labels that are cut can be the same
             named = self._stream, str(value), label
             for method, body in snapshot.bodies.items():
                 yield (metrics.value, (*named, method)), float(body.frequencies[value])
-            yield (metrics.value_low, named), float(low[value])
-            yield (metrics.value_high, named), float(high[value])
+            for gauge, end in ends:
+                if end is not None:
+                    yield (gauge, named), float(end[value])
 
     def _queries(self, snapshot: Snapshot) -> Iterator[tuple[Series, float]]:
-        """The queries for sets: each method's answer, the interval around Base's, and which method suits it best."""
+        """The queries for sets: each method's answer, both intervals around Base's, and which method suits it best."""
         metrics = self._metrics
         for method, body in snapshot.bodies.items():
             for answer in body.sets:
                 named = self._stream, answer.query.name
                 yield (metrics.query, (*named, method)), answer.frequency
-                if answer.low is not None and answer.high is not None:
-                    yield (metrics.query_low, named), answer.low
-                    yield (metrics.query_high, named), answer.high
+                for gauge, end in (
+                    (metrics.query_low, answer.low),
+                    (metrics.query_high, answer.high),
+                    (metrics.query_anytime_low, answer.anytime_low),
+                    (metrics.query_anytime_high, answer.anytime_high),
+                ):
+                    if end is not None:
+                        yield (gauge, named), end
         for query, found in snapshot.recommended.items():
             yield (metrics.recommended, (self._stream, query, found.method)), 1

@@ -173,11 +173,19 @@ class Metrics:
         )
         self.value_low = gauge("snapshot_value_low", "Lower end of Base's interval of each of these.", value)
         self.value_high = gauge("snapshot_value_high", "Its upper end.", value)
+        self.value_anytime_low = gauge(
+            "snapshot_value_anytime_low", "Lower end of the one that may be watched.", value
+        )
+        self.value_anytime_high = gauge("snapshot_value_anytime_high", "Its upper end.", value)
         self.query = gauge(
             "snapshot_query_frequency", "A configured query's answer, by method.", (*query, "method")
         )
         self.query_low = gauge("snapshot_query_low", "Lower end of Base's interval of it.", query)
         self.query_high = gauge("snapshot_query_high", "Its upper end.", query)
+        self.query_anytime_low = gauge(
+            "snapshot_query_anytime_low", "Lower end of the one that may be watched.", query
+        )
+        self.query_anytime_high = gauge("snapshot_query_anytime_high", "Its upper end.", query)
         self.recommended = gauge(
             "snapshot_query_recommended",
             "1, with the method that clearly suits the query best; none where no method does.",

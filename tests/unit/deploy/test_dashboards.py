@@ -12,13 +12,12 @@ import pytest
 from ruamel.yaml import YAML
 
 from deploy.grafana import dashboard as assembly
+from deploy.grafana import newest
 from deploy.grafana import queries as asking
 from deploy.grafana.__main__ import FOLDER, files
 from tests import prometheus
 from tests.alerts.rules import alerts
-from tests.dashboards import DASHBOARDS, panels, queries
-from worker.observe import merged
-from worker.observe.metrics import Metrics
+from tests.dashboards import AT_FIRST, DASHBOARDS, choices, exposed, panels, queries
 
 ROOT = Path(__file__).parents[3]
 DEPLOY = ROOT / "deploy"
@@ -36,7 +35,7 @@ def test_the_files_are_what_the_code_makes() -> None:
     )
 
 
-@pytest.mark.parametrize("module", [assembly, asking])
+@pytest.mark.parametrize("module", [assembly, asking, newest])
 def test_its_examples_are_right(module: ModuleType) -> None:
     assert doctest.testmod(module).failed == 0
 
@@ -73,7 +72,8 @@ def test_every_panel_says_what_it_shows_and_asks_the_chosen_source(dashboard: di
         assert [target["datasource"] for target in panel["targets"]] == [chosen] * len(panel["targets"])
     source, *variables = dashboard["templating"]["list"]
     assert (source["name"], source["type"], source["query"]) == ("datasource", "datasource", "prometheus")
-    assert [variable["datasource"] for variable in variables] == [chosen] * len(variables)
+    asking = [variable for variable in variables if variable["type"] == "query"]
+    assert [variable["datasource"] for variable in asking] == [chosen] * len(asking)
     ids = [panel["id"] for panel in dashboard["panels"]]
     assert len(set(ids)) == len(ids)
 
@@ -116,39 +116,46 @@ def test_rows_are_full(dashboard: dict[str, Any]) -> None:
 
 
 @EVERY
-def test_variables_are_declared_and_every_query_is_of_one_deployment(dashboard: dict[str, Any]) -> None:
+def test_variables_are_declared(dashboard: dict[str, Any]) -> None:
     declared = {variable["name"] for variable in dashboard["templating"]["list"]}
     for panel in panels(dashboard):
         for target in panel["targets"]:
-            used = set(re.findall(r"\$(\w+)", target["expr"])) - {"__rate_interval", "__range"}
+            used = set(re.findall(r"\$\{?(\w+)", target["expr"])) - {"__rate_interval", "__range"}
             assert used <= declared, panel["title"]
-            for metric, selected in re.findall(
-                r"((?:ldp_worker|process)_\w+|\bup)\{([^}]*)\}", target["expr"]
-            ):
-                assert selected.startswith('job=~"$job",namespace=~"$namespace"'), target["expr"]
-                shared = (
-                    metric.startswith(("process_", "ldp_worker_redis_", "ldp_worker_process_"))
-                    or metric == "up"
-                )
-                assert shared or 'stream="$stream"' in selected, target["expr"]
-            assert not re.search(r"\bldp_worker_\w+(?![\w{])", target["expr"]), target["expr"]
         assert set(re.findall(r"\$(\w+)", panel["title"])) <= declared
 
 
-def test_only_metrics_that_there_are_are_asked_for() -> None:
-    parents = merged.registry(lambda: [None], lambda: [0])
-    families = [*Metrics().registry.collect(), *parents.collect()]
-    suffixes = {
-        "counter": ["_total"],
-        "gauge": [""],
-        "info": ["_info"],
-        "histogram": ["_bucket", "_sum", "_count"],
+def test_every_query_is_of_one_deployment_and_of_one_stream() -> None:
+    for _, query in queries():
+        for metric, selected in re.findall(r"((?:ldp_worker|process)_\w+|\bup)\{([^}]*)\}", query):
+            assert selected.startswith('job=~"$job",namespace=~"$namespace"'), query
+            shared = (
+                metric.startswith(("process_", "ldp_worker_redis_", "ldp_worker_process_")) or metric == "up"
+            )
+            assert shared or 'stream="$stream"' in selected, query
+        assert not re.search(r"\bldp_worker_\w+(?![\w{])", query), query
+
+
+def test_the_interval_is_of_ones_choice_and_at_first_the_one_that_may_be_watched() -> None:
+    for dashboard in DASHBOARDS.values():
+        for variable in dashboard["templating"]["list"]:
+            if variable["type"] == "custom":
+                shown = {one["text"]: one["value"] for one in variable["options"]}
+                assert shown == choices(dashboard)[variable["name"]]
+                assert variable["current"] == variable["options"][0]
+    assert choices(DASHBOARDS["ldp-frequencies"]) == {
+        "band": {"may be watched": "_anytime_", "one look": "_"}
     }
-    exposed = {family.name + suffix for family in families for suffix in suffixes[family.type]}
+    assert AT_FIRST["band"] == "_anytime_"
+    chosen = [name for name, _ in queries() if name.endswith((", may be watched", ", one look"))]
+    assert len(chosen) == 2 * (2 + 1 + 1)  # both ends of a value's band, and two tables
+
+
+def test_only_metrics_that_there_are_are_asked_for() -> None:
     asked = {name for _, query in queries() for name in re.findall(r"(?:ldp_worker|process)_\w+", query)}
-    assert asked <= exposed | {"process_cpu_seconds_total", "process_resident_memory_bytes"}
+    assert asked <= exposed() | {"process_cpu_seconds_total", "process_resident_memory_bytes"}
     # and of what the publisher says, nothing is left that no panel shows
-    answers = {name for name in exposed if re.match("ldp_worker_(snapshot|window)_", name)}
+    answers = {name for name in exposed() if re.match("ldp_worker_(snapshot|window)_", name)}
     assert {name for name in answers if not name.endswith(("_sum", "_count"))} - asked <= set()
 
 

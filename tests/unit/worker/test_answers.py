@@ -1,5 +1,7 @@
 """The answers of the newest snapshot as metrics: ten values, bounded in number and in length, and the queries."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -11,6 +13,8 @@ from worker.observe.metrics import Metrics
 
 D, N = 15, 3000
 METHODS = ("base", "norm-sub", "base-cut")
+ENDS = ("low", "high", "anytime_low", "anytime_high")
+README = Path(__file__).parents[3] / "worker" / "README.md"
 LABELS = [f"{'long ' * 20}{v}" for v in range(D)]
 
 
@@ -40,7 +44,7 @@ def values_shown(metrics, name="value_frequency"):
     return {int(dict(labels)["value"]) for labels in shown(metrics, name)}
 
 
-def test_ten_values_are_shown_by_every_method_and_the_ends_of_bases_interval():
+def test_ten_values_are_shown_by_every_method_and_the_ends_of_bases_two_intervals():
     metrics, taken = Metrics(), snapshot(rising())
     Answers("s", metrics).show(taken)
     ten = {14, 3, 13, 12, 11, 10, 9, 8, 7, 6}
@@ -53,11 +57,19 @@ def test_ten_values_are_shown_by_every_method_and_the_ends_of_bases_interval():
         for method in METHODS
     }
     estimate = ldp.GRR("1", D).estimate(rising(), sum(rising()))
-    for end, expected in zip(("value_low", "value_high"), estimate.interval(), strict=True):
-        said = shown(metrics, end)
-        assert said == {
-            frozenset({"value": str(v), "label": str(v)}.items()): pytest.approx(expected[v]) for v in ten
+    expected = dict(zip(ENDS, (*estimate.interval(), *estimate.anytime_interval()), strict=True))
+    for end in ENDS:
+        assert shown(metrics, f"value_{end}") == {
+            frozenset({"value": str(v), "label": str(v)}.items()): pytest.approx(expected[end][v])
+            for v in ten
         }
+
+
+def test_a_stream_has_at_most_150_series_of_values():
+    stream, metrics = ldp.Stream("s", ldp.GRR("1", D)), Metrics()
+    Answers("s", metrics).show(take(stream, stream.oracle.estimate(rising(), sum(rising())), Cut({}, {}), 1))
+    assert sum(len(shown(metrics, f"value_{name}")) for name in ("frequency", *ENDS)) == 150
+    assert "\n150 a stream at most" in README.read_text(encoding="utf-8")
 
 
 def test_a_value_that_leaves_the_ten_is_shown_no_more():
@@ -66,8 +78,8 @@ def test_a_value_that_leaves_the_ten_is_shown_no_more():
     answers.show(snapshot(rising()))
     answers.show(snapshot(rising()[::-1]))
     mirrored = {0, 11, 1, 2, 3, 4, 5, 6, 7, 8}
-    for name in ("value_frequency", "value_low", "value_high"):
-        assert values_shown(metrics, name) == mirrored
+    for name in ("frequency", *ENDS):
+        assert values_shown(metrics, f"value_{name}") == mirrored
 
 
 def test_a_small_domain_is_shown_whole():
@@ -85,15 +97,15 @@ def test_labels_are_cut_and_values_stay_apart():
     assert len(shown(metrics, "value_low")) == MOST_VALUES
 
 
-def test_each_set_has_every_methods_answer_and_bases_interval_and_what_is_recommended_replaces_what_was():
+def test_each_set_has_every_methods_answer_and_bases_two_intervals_and_what_is_recommended_replaces_what_was():
     queries = [SetQuery("few", (1, 2)), TopQuery("top", 3)]
     metrics = Metrics()
     answers = Answers("s", metrics)
     taken = snapshot(rising(), queries=queries, recommended={"few": Recommended("norm-sub", 1)})
     answers.show(taken)
     (base,) = taken.bodies["base"].sets
-    assert shown(metrics, "query_low") == {frozenset({"query": "few"}.items()): base.low}
-    assert shown(metrics, "query_high") == {frozenset({"query": "few"}.items()): base.high}
+    for end in ENDS:
+        assert shown(metrics, f"query_{end}") == {frozenset({"query": "few"}.items()): getattr(base, end)}
     assert shown(metrics, "query_frequency") == {
         frozenset({"query": "few", "method": method}.items()): taken.bodies[method].sets[0].frequency
         for method in METHODS
