@@ -31,6 +31,8 @@ from worker.http import server
 from worker.service import loop, processes
 
 FOLDER = Path(rules.__file__).parent
+GRAFANA = FOLDER.parent / "grafana"
+DASHBOARDS = GRAFANA / "dashboards"
 ROOT = FOLDER.parent.parent
 IMAGE = (ROOT / "Dockerfile").read_text(encoding="utf-8").rpartition("\nFROM ")[2]
 README = (FOLDER / "README.md").read_text(encoding="utf-8")
@@ -49,12 +51,16 @@ Manifest = dict[str, Any]
 
 
 @functools.cache
-def rendered(overlay: str) -> list[Manifest]:
-    """What kubectl makes of an overlay."""
-    command = [Path(sys.executable).parent / "kubectl", "kustomize", FOLDER / "overlays" / overlay]
+def kustomized(folder: Path) -> list[Manifest]:
+    """What kubectl makes of a folder."""
+    command = [Path(sys.executable).parent / "kubectl", "kustomize", folder]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     return list(YAML(typ="safe").load_all(done.stdout))
+
+
+def rendered(overlay: str) -> list[Manifest]:
+    return kustomized(FOLDER / "overlays" / overlay)
 
 
 def all_of(overlay: str, kind: str) -> list[Manifest]:
@@ -63,6 +69,12 @@ def all_of(overlay: str, kind: str) -> list[Manifest]:
 
 def one(overlay: str, kind: str, name: str = "ldp-worker") -> Manifest:
     (found,) = (manifest for manifest in all_of(overlay, kind) if manifest["metadata"]["name"] == name)
+    return found
+
+
+def configuration(overlay: str) -> Manifest:
+    """The ConfigMap with the workers' files, whose name ends in a hash of them."""
+    (found,) = (m for m in all_of(overlay, "ConfigMap") if m["metadata"]["name"].startswith("ldp-worker-"))
     return found
 
 
@@ -168,14 +180,14 @@ def environment(overlay: str) -> dict[str, str]:
 
 def secrets_of(overlay: str) -> set[str]:
     """The files of the Secret that configuration and environment name."""
-    (files,) = all_of(overlay, "ConfigMap")
+    files = configuration(overlay)
     said = "\n".join([*files["data"].values(), *environment(overlay).values()])
     return set(re.findall(rf"{SECRETS}/([\w.-]+)", said))
 
 
 def laid_out(overlay: str, folder: Path) -> dict[str, str]:
     """Puts the pod's files below a folder, with secrets of our own; returns the environment that goes with them."""
-    (files,) = all_of(overlay, "ConfigMap")
+    files = configuration(overlay)
     for name, text in files["data"].items():
         (folder / name).write_text(text.replace(SECRETS, str(folder)), encoding="utf-8")
     for name in secrets_of(overlay):
@@ -222,7 +234,7 @@ def test_a_variable_of_no_key_is_refused(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("overlay", OVERLAYS)
 def test_the_configuration_is_mounted_where_the_image_looks(overlay: str) -> None:
-    (files,) = all_of(overlay, "ConfigMap")
+    files = configuration(overlay)
     file = Path(of_image("LDP_WORKER_CONFIG"))
     assert file.name in files["data"]
     mounts = {mount["name"]: mount for mount in worker(overlay)["volumeMounts"]}
@@ -609,6 +621,24 @@ def test_the_alerts_are_those_of_prometheus() -> None:
         rules.RULES.read_text(encoding="utf-8")
     ), "python -m deploy.kubernetes.rules writes them"
     assert one("production", "PrometheusRule")["spec"] == YAML(typ="safe").load(rules.RULES)
+
+
+def test_the_dashboards_are_those_of_grafana_where_its_sidecar_finds_them() -> None:
+    """By themselves, for Grafana's own namespace, and beside the workers; under names that stay as they are."""
+    shipped = {path.name: path.read_text(encoding="utf-8") for path in DASHBOARDS.iterdir()}
+    production = [m for m in all_of("production", "ConfigMap") if m is not configuration("production")]
+    alone = kustomized(GRAFANA)
+    for found in (production, alone):
+        assert [m["metadata"]["labels"] for m in found] == [{"grafana_dashboard": "1"}] * len(shipped)
+        assert {m["metadata"]["name"]: m["data"] for m in found} == {
+            Path(name).stem: {name: text} for name, text in shipped.items()
+        }
+    for manifest in alone:
+        assert "namespace" not in manifest["metadata"]
+        judge(manifest, VERSIONS[-1])
+        # kubectl apply keeps all that it applied in an annotation
+        assert len(json.dumps(manifest)) < 256 << 10
+    assert len(all_of("try-out", "ConfigMap")) == 1
 
 
 def test_what_is_scraped_is_the_job_that_the_alerts_know() -> None:
