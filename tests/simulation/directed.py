@@ -6,66 +6,17 @@ The rest of such a history is drawn as in any other, and the same must be so of 
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kafka.errors import CommitFailedError
 
-from tests.simulation.scheduler import Task
+from tests.simulation.script import HELD, LOST_REPLY, Act, Fits, Step
 from worker.counting import rules
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
-
-Fits = Callable[["World", Any, int], bool]
-Act = Callable[["World", Any, int], str | None]
-
-HELD, LOST_REPLY = "held back", "lost reply"
-"""What an act may have become of a call: before it, it comes when the script says so; after it, nobody hears of it."""
-
-
-@dataclass(frozen=True)
-class Step:
-    """What happens at a call.
-
-    Attributes:
-        when: "before" or "after" the call has its effect.
-        what: a part of what the call says.
-        fits: given the world, the worker and the partition that is named, or −1: whether this is the call.
-        act: given the same, does it; returns the call's fate, if that is another one.
-        by: the task whose call it is, if that matters.
-    """
-
-    when: str
-    what: str
-    fits: Fits
-    act: Act
-    by: str = ""
-
-
-class Script:
-    """Steps that are taken one after the other, each at the first call that fits."""
-
-    def __init__(self, world: World, steps: Sequence[Step]) -> None:
-        self.world, self.steps = world, list(steps)
-
-    def play(self, task: Task, when: str, what: str) -> str | None:
-        """Returns the fate of a call, if its step is the next one."""
-        if not self.steps:
-            return None
-        step = self.steps[0]
-        named = re.search(r"\{\w+:(\d+)\}", what)
-        partition = int(named[1]) if named else -1
-        if step.when != when or step.what not in what or step.by not in ("", task.name):
-            return None
-        if not step.fits(self.world, task.member, partition):
-            return None
-        del self.steps[0]
-        self.world.note("as the script says", what)
-        return step.act(self.world, task.member, partition)
 
 
 def _tag(worker: Any, partition: int) -> bytes:
@@ -387,6 +338,38 @@ def _is_shared(world: World, worker: Any, _partition: int) -> bool:
     return len(worker.deployment.group.members) > 1
 
 
+def _is_free(world: World, importer: Any, partition: int) -> bool:
+    return not importer.deployment.server.of(_tag(importer, partition))
+
+
+def _be_forestalled(world: World, importer: Any, _partition: int) -> None:
+    """An import that found nothing waits with its counts until a worker has claimed the partition."""
+    _wait(world, importer, 10.0)
+
+
+def _stood_when_ruled(world: World, worker: Any, partition: int) -> bool:
+    """Whether the newest head says all rules of a partition, of whose newest the store has not counted a record."""
+    deployment, tag = worker.deployment, _tag(worker, partition)
+    head = deployment.truth.heads[-1] if deployment.truth.heads else {"rules": {}}
+    said, before = head["rules"].get(str(partition), []), _before_its_rule(worker, tag)
+    if before is None or len(_rules(deployment.server.of(tag), tag)) != len(said):
+        return False
+    return int(before[tag + b":meta"][b"offset"]) >= int(head["offsets"][str(partition)])
+
+
+def _undo_rule(world: World, worker: Any, partition: int) -> None:
+    """The store goes back to before a rule that a head says, and the publisher reads it so."""
+    tag = _tag(worker, partition)
+    before = _before_its_rule(worker, tag)
+    assert before is not None
+    worker.deployment.server.go_back(tag, before)
+    world.lossy.add("store")
+
+
+def _was_final(world: World, worker: Any, _partition: int) -> bool:
+    return bool(worker.deployment.truth.windows.finals)
+
+
 def _any(world: World, worker: Any, _partition: int) -> bool:
     return True
 
@@ -431,4 +414,7 @@ SCRIPTS: dict[str, tuple[Step, ...]] = {
         Step("after", "commit transaction", _is_shared, _hand_over_again, "publish"),
     ),
     "unread": (Step("before", "read snapshots", _any, _unread, "publish"),),
+    "forestalled": (Step("before", "Imports", _is_free, _be_forestalled, "import"),),
+    "unruled": (Step("before", "Returns a partition", _stood_when_ruled, _undo_rule, "publish"),),
+    "succeeded": (Step("after", "commit transaction", _was_final, _kill, "publish"),),
 }

@@ -18,9 +18,9 @@ import ldp
 from ldp import frames
 from tests.simulation.broker import BEGAN_MS, Reports
 from tests.simulation.deployment import Deployment, Worker
-from tests.simulation.directed import Script
 from tests.simulation.importing import Imports
 from tests.simulation.recount import of_head, of_state
+from tests.simulation.script import Script
 from tests.simulation.snapshots import OTHERS, Snapshots
 from tests.simulation.themes import Theme, theme_of, themed
 from tests.simulation.world import Faults, World

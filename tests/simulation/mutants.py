@@ -1,9 +1,10 @@
 """Mutants: the guards of the code that the simulation runs, each taken away in turn; some history must be wrong then.
 
 ``python -m tests.simulation.mutants [HISTORIES] [WORD ...]`` tries those whose name or file has one of the words, all
-without. The seed that is noted in the list is tried first, then so many others, those of its theme before the rest; 0
-leaves it at the noted ones. By which seed each was caught is said, and noted where it is another one. It ends with 1 if
-one survived. Each runs in a process of its own, which reads the changed text in the place of the file's.
+without. The seed that is noted in the list is tried first, then so many others and the directed ones, those of its
+theme before the rest; 0 leaves it at the noted ones. By which seed each was caught is said, and noted where it is
+another one. It ends with 1 if one survived. Each runs in a process of its own, which reads the changed text in the
+place of the file's.
 """
 
 from __future__ import annotations
@@ -129,7 +130,7 @@ def seed_that_catches(noted: int | None, histories: int) -> tuple[int, str] | No
 
     Args:
         noted: the seed that is tried first, and whose theme is.
-        histories: so many others are tried.
+        histories: so many others are tried, and the directed ones.
 
     Raises:
         NameError, ImportError: a mutant has broken what it is in.

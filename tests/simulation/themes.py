@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tests.simulation.directed import SCRIPTS, Step
+from tests.simulation.directed import SCRIPTS
+from tests.simulation.script import Step
 from tests.simulation.world import Faults
 from worker.counting.rules import MAX_BATCH_BYTES, Configured, Terms
 from worker.counting.windows import Windowing
@@ -243,7 +244,7 @@ _LONG: dict[str, Any] = {"turns": (60,), "steps": 30, "produces": 0.7, "upgrades
 DIRECTED = {
     "blobs": Theme(**_LONG),
     "lineage": Theme(**_LONG, windows=(None,)),
-    "overtaken": Theme(**_LONG, partitions=(3, 5)),
+    "overtaken": Theme(**_LONG | {"produces": 1.0}, partitions=(5, 5), counting=(0.5, 0.3)),
     "taken": Theme(**_LONG | {"produces": 1.0}, partitions=(5, 5), counting=(0.5, 0.3)),
     "dropped": Theme(**_LONG, partitions=(3, 5)),
     "foreign": Theme(**_LONG, two=True),
@@ -285,6 +286,31 @@ DIRECTED = {
         partitions=(1, 5),
         imports=True,
     ),
+    "forestalled": Theme(**_LONG, imports=True),
+    "unruled": Theme(
+        **_LONG | {"produces": 0.3},
+        windows=(None,),
+        changes=4,
+        stops=0.2,
+        partitions=(3, 5),
+    ),
+    "succeeded": Theme(**_LONG, windows=(Windowing(("all", "2s", "4s every 2s"), grace=0, out_of_order=0),)),
+    "widened": Theme(
+        **_LONG,
+        windows=(None, _TIGHT[0], _TIGHT[1]),
+        changes=4,
+        stops=0.1,
+        partitions=(3, 5),
+        one_sided=0.5,
+        times={"step": 800, "late": 0},
+    ),
+    "stalled": Theme(
+        **_LONG | {"turns": (20,)},
+        windows=_TIGHT[:1],
+        one_sided=0.97,
+        partitions=(2, 3),
+        times={"step": 800, "late": 0, "early": 0, "idle": 0, "wild": 0, "undated": 0, "appended": 0},
+    ),
 }
 """Directed histories: what each has otherwise, beside its script."""
 AFTER, EACH = 20_000, 50
@@ -310,5 +336,6 @@ def themed(theme: str | None) -> Theme:
 
 
 def seeds_of(theme: str | None, count: int) -> list[int]:
-    """Returns the first seeds, those of a theme before the others."""
-    return sorted(range(count), key=lambda seed: theme is not None and theme_of(seed) != theme)
+    """Returns so many first seeds and the directed ones, those of a theme before the others; none where count is 0."""
+    seeds = {*range(count), *range(AFTER, AFTER + EACH * len(DIRECTED))} if count else ()
+    return sorted(seeds, key=lambda seed: (theme is not None and theme_of(seed) != theme, seed))
