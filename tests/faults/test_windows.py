@@ -1,5 +1,6 @@
 """Each rule of windows alone: where its absence costs more than a history would show."""
 
+import itertools
 import json
 from collections.abc import Sequence
 from dataclasses import replace
@@ -300,6 +301,36 @@ def test_rule_12_a_head_that_was_deleted_stops_a_stream_of_windows() -> None:
     world.said = None
     with pytest.raises(StateLost, match="does not name it, though an earlier one did"):
         turn(alone(world, 2))
+
+
+def test_rule_8_a_head_that_was_deleted_before_an_owner_read_it_is_said_again() -> None:
+    world = Windowed()
+    process = world.member(1)
+    began = world.clock
+    process.publisher._clock = lambda: world.clock
+    turn(process)
+    process.publisher.tick()
+    admitted, said = world.heads[-1], list[tuple[int, float]]()
+    while world.clock < began + 200:
+        world.heads.clear()  # as soon as it is there
+        process.ownership.compare()
+        process.ownership.commit()
+        process.publisher.tick()
+        said += [(head.sequence, world.clock - began) for head in world.heads]
+        world.clock += 1.0
+    assert [sequence for sequence, _ in said] == [2, 3, 4, 5]
+    waits = [after - before for (_, before), (_, after) in itertools.pairwise(said)]
+    assert waits == pytest.approx([20, 40, 80], abs=5)
+    assert process.ownership._held[0].state.floor is None
+    world.clock += 1000.0
+    process.publisher.tick()
+    assert (world.heads[-1].sequence, world.heads[-1].floors) == (6, admitted.floors)
+    world.clock += 1000.0
+    process.publisher.tick()
+    assert world.heads[-1].sequence == 6  # it is there: who has not read it is slow
+    world.at(0, 100)
+    settle(world, process)
+    assert world.state(0).total().reports == 1
 
 
 def test_rule_10_a_final_is_published_once_whoever_publishes() -> None:

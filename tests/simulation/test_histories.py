@@ -12,6 +12,10 @@ from tests.simulation.running import run
 from tests.simulation.themes import AFTER, DIRECTED, EACH, RUN
 
 BLOCK, BLOCKS = 1000, 4
+FOUND = {
+    1_007_403: "a head that was deleted before the owners whom it named had read it was never said again",
+}
+"""Histories of longer runs that were wrong once, and of what."""
 
 
 @pytest.mark.slow
@@ -37,6 +41,11 @@ def test_every_directed_history_is_as_its_recount_says() -> None:
 def test_histories_that_catch_a_mutant_are_right_without_it() -> None:
     seeds = sorted({mutant.seed for mutant in MUTANTS if mutant.seed is not None})
     assert sum(done for done, _ in run(seeds)) == len(seeds)
+
+
+@pytest.mark.parametrize("seed", FOUND)
+def test_what_a_longer_run_found_stays_mended(seed: int) -> None:
+    history(seed)
 
 
 def test_a_seed_is_one_history() -> None:

@@ -212,8 +212,8 @@ class Witness(Protocol):
         """
 
 
-class Outbox(Protocol):
-    """Where snapshots go, one whole snapshot or nothing at a time."""
+class Outbox(Witness, Protocol):
+    """Where snapshots go, one whole snapshot or nothing at a time, and where the newest head is read."""
 
     def open(self) -> Head:
         """Fences every older publisher of the stream off, and returns the head; publishing needs an open outbox."""

@@ -36,6 +36,8 @@ IDLE_SECONDS = 300.0
 """For how long a partition stands still before it is called idle, where the configuration does not say."""
 _SOON_SECONDS = 0.2
 """How often is looked whether this worker has become the publisher, and then, for a while, what is new."""
+_HEARD_SECONDS = 10.0
+"""How soon owners have taken from a head what they wait for; then it is looked for, and next after twice as long."""
 
 
 class Publisher:
@@ -98,6 +100,7 @@ class Publisher:
         self._methods, self._compact = tuple(methods), compact
         self._idle_after, self._retain, self._clock = idle_after, retain, clock
         self._moved: dict[int, tuple[int | None, float]] = {}
+        self._heard, self._patience = 0.0, _HEARD_SECONDS
         self._written: dict[Period, Written] = {}
         self._on_alive: Callable[[], object] = lambda: None
 
@@ -132,7 +135,7 @@ class Publisher:
         2. The outbox is opened, if it is not: every older publisher is fenced off, what one left open is aborted, and
            the head is read, once all below the topic's end is decided.
         3. The cut is read, a partition at a time.
-        4. The head says whether the cut is behind it, contradicts it, or has something new.
+        4. The head says whether the cut is behind it, contradicts it, or has something new; or it was deleted.
         5. The snapshot is taken: the estimate, by each method, as messages.
         6. The store says once more whether this worker holds partition 0.
         7. A transaction begins, and each message is sent.
@@ -167,7 +170,7 @@ class Publisher:
                 self._events.behind(self._head, cut)
                 return
             seconds = None
-            if self._is_new(cut, reports):
+            if self._is_new(cut, reports) or self._is_gone(stored):
                 self._publish(lineage, cut, stored, planned, reports)
                 seconds = time.perf_counter() - began
             self._tell(stored)
@@ -225,6 +228,21 @@ class Publisher:
             return True
         said = head.offsets, head.gaps, head.uncounted, head.rules, head.floors, _closed(head.lines)
         return (cut.offsets, cut.gaps, cut.uncounted, cut.rules, cut.floors, _closed(cut.lines)) != said
+
+    def _is_gone(self, stored: StoredCut) -> bool:
+        """Returns whether the head was deleted before the partitions that it names for the first time had read it.
+
+        They would wait for ever: nothing new is counted before they are named.
+        """
+        assert self._head is not None
+        named = [stored.states[p] for p in self._head.floors if p in stored.states]
+        if not any(state.windowing is not None and state.floor is None for state in named):
+            self._heard, self._patience = self._clock(), _HEARD_SECONDS
+            return False
+        if self._clock() < self._heard + self._patience:
+            return False
+        self._heard, self._patience = self._clock(), 2 * self._patience
+        return self._outbox.head(decided=True).sequence < self._head.sequence
 
     def _warn(self, uncounted: Sequence[int]) -> None:
         if uncounted != self._warned:
@@ -338,6 +356,7 @@ class Publisher:
         # Step 10.
         self._taken_over = None
         self._head = Head.of(taken)
+        self._heard = self._clock()
         return True
 
     def _let_go(self) -> None:
