@@ -251,7 +251,9 @@ def why_none(config: "Config", served: "Served") -> str:
             topics.require(admin, served.topic)
         except topics.TopicError as error:
             return str(error)
-    counted = "ldp-worker run publishes one once it has counted a report"
+    counted = (
+        "ldp-worker run publishes one once it has counted a report; its first start compiles before that"
+    )
     judged = newest_reports(config, served)
     if not judged.records:
         return f"topic {served.topic} has no record yet; {counted}"

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
 from typing import Any, Protocol
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import parse_qs, unquote
 
 from ldp.snapshot import ALL_TIME, NewerSchema, Snapshot
 from worker.http import documents
@@ -31,6 +31,10 @@ STREAMS_SECONDS = 2.0
 """How often the streams are said anew to whoever hears events, if they changed."""
 KEEP_ALIVE_SECONDS = 10.0
 _TURN_SECONDS = 0.5
+_MOST_PARAMETERS = 64
+_RESTRICTED = ("window", "start", "method")
+_ASKED = {"snapshot": _RESTRICTED, "excerpt": (*_RESTRICTED, "top", "offset", "sort", "find")}
+"""What may be asked of a snapshot, by the form that it is wanted in."""
 _JSON = "application/json"
 _EPOCH = datetime.fromtimestamp(0, UTC)
 
@@ -96,16 +100,16 @@ class Page:
             target: path and query, as they were sent.
             known: the tags of what the other side has, as ``If-None-Match`` says them.
         """
-        path, query = _split(target)
-        file = pages().get("index.html" if path == "/" else path.removeprefix("/page/"))
-        if file is not None and (path == "/" or path.startswith("/page/")):
-            return _unless_known(known, file.tag, lambda: (file.content_type, [file.content]))
         try:
+            path, query = _split(target)
+            file = pages().get("index.html" if path == "/" else path.removeprefix("/page/"))
+            if file is not None and (path == "/" or path.startswith("/page/")):
+                return _unless_known(known, file.tag, lambda: (file.content_type, [file.content]))
             if path == "/streams":
                 return _json(HTTPStatus.OK, self._streams.document())
-            _, first, *rest = path.split("/")
-            if first == "streams" and len(rest) == 2 and rest[1] in ("snapshot", "excerpt"):
-                return self._snapshot(rest[0], rest[1], query, known)
+            match path.split("/"):
+                case ["", "streams", stream, form] if form in _ASKED:
+                    return self._snapshot(stream, form, query, known)
         except Refused as refused:
             later = {"Retry-After": "1"} if refused.status == HTTPStatus.SERVICE_UNAVAILABLE else {}
             return _json(refused.status, refused.said, later)
@@ -113,6 +117,7 @@ class Page:
 
     def _snapshot(self, stream: str, form: str, query: Mapping[str, list[str]], known: str) -> Answer:
         """Returns a snapshot, whole or an excerpt."""
+        _known_only(query, _ASKED[form])
         stream = unquote(stream)
         window, start = _one(query, "window", ALL_TIME.name), _start(query)
         self._check(stream, window, start)
@@ -140,9 +145,10 @@ class Page:
             target: path and query, as they were sent.
 
         Raises:
-            Refused: there is no such stream.
+            Refused: there is no such stream, or the question is none.
         """
         _, query = _split(target)
+        _known_only(query, ("stream", "window"))
         stream, window = _one(query, "stream", ""), _one(query, "window", "")
         if stream:
             self._check(stream, window or ALL_TIME.name, None)
@@ -199,11 +205,23 @@ class Page:
 
 
 def _split(target: str) -> tuple[str, dict[str, list[str]]]:
+    """Returns the path and the parameters of what is asked for; two slashes name no host here."""
+    path, _, query = target.partition("#")[0].partition("?")
     try:
-        parts = urlsplit(target)
-        return parts.path, parse_qs(parts.query, keep_blank_values=True, max_num_fields=64)
+        return path, parse_qs(query, keep_blank_values=True, max_num_fields=_MOST_PARAMETERS)
     except ValueError:
-        return "", {}
+        raise Refused(
+            HTTPStatus.BAD_REQUEST, f"too many parameters given; {_MOST_PARAMETERS} are allowed"
+        ) from None
+
+
+def _known_only(query: Mapping[str, list[str]], names: tuple[str, ...]) -> None:
+    """Sees that no parameter is given that would be passed over."""
+    for name in query:
+        if name not in names:
+            raise Refused(
+                HTTPStatus.BAD_REQUEST, f"parameter {_short(name)} given; there are {', '.join(names)}"
+            )
 
 
 def _news(which: tuple[str, Key], whole: Whole) -> bytes:

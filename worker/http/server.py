@@ -128,15 +128,17 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """Answers a probe or a scrape."""
-        if self.path == "/metrics":
+        path = self.path.partition("?")[0]
+        if path == "/metrics":
             encode, content_type = choose_encoder(self.headers.get("Accept", ""))
             self._send(HTTPStatus.OK, content_type, encode(self.server.registry))
-        elif self.path in self.server.probes:
-            good, facts = self.server.probes[self.path]()
+        elif path in self.server.probes:
+            good, facts = self.server.probes[path]()
             status = HTTPStatus.OK if good else HTTPStatus.SERVICE_UNAVAILABLE
             self._send(status, "application/json", json.dumps(facts).encode() + b"\n")
         elif self.server.page is None or not self._show(self.server.page):
-            known = ", ".join(["/metrics", *self.server.probes])
+            shown = [] if self.server.page is None else ["/", "/streams", pages.EVENTS]
+            known = ", ".join([*shown, "/metrics", *self.server.probes])
             self._send(HTTPStatus.NOT_FOUND, "text/plain", f"not here; {known} are\n".encode())
 
     def _show(self, page: Page) -> bool:

@@ -233,7 +233,21 @@ def test_probes_and_metrics_are_beside_it(served):
     assert ask(served, "/healthz").status == 200
     assert ask(served, "/readyz").status == 503
     assert b"ldp_worker_reports_total" in ask(served, "/metrics").body
-    assert ask(served, "/nothing").status == 404
+    assert ask(served, "/healthz?from=probe").status == 200
+    assert b"ldp_worker_reports_total" in ask(served, "/metrics?job=a").body
+    elsewhere = ask(served, "/nothing")
+    assert elsewhere.status == 404
+    assert elsewhere.body == b"not here; /, /streams, /events, /metrics, /healthz, /readyz are\n"
+
+
+@pytest.mark.parametrize("target", ["http://[/streams", "//[::1/streams", "http://x/streams", "x", "", "*"])
+def test_a_target_that_is_no_path_is_answered_without_a_word_on_stderr(served, target, capfd):
+    request = f"GET {target} HTTP/1.1\r\nHost: x\r\n\r\n".encode()
+    with socket.create_connection(("127.0.0.1", served), timeout=WAIT) as connection:
+        connection.sendall(request)
+        with connection.makefile("rb") as answer:
+            assert answer.readline().split()[1] in (b"400", b"404")
+    assert capfd.readouterr().err == ""
 
 
 # --- streams
@@ -405,6 +419,12 @@ def test_a_tag_is_a_snapshot_s_and_its_restriction_s(served, log):
         ("/streams/s/excerpt?offset=-1", 400, "offset '-1' given"),
         ("/streams/s/excerpt?sort=up", 400, "sort 'up' given; base and value are allowed"),
         ("/events?stream=none", 404, "stream 'none' given; there are s, t.2"),
+        ("/streams/s/snapshot?metod=base", 400, "parameter 'metod' given; there are window, start, method"),
+        ("/streams/s/snapshot?top=3", 400, "parameter 'top' given"),
+        ("/streams/s/excerpt?tops=3", 400, "parameter 'tops' given; there are window, start, method, top,"),
+        ("/events?streams=s", 400, "parameter 'streams' given; there are stream, window"),
+        ("/events?" + "window=all&" * 65, 400, "too many parameters given; 64 are allowed"),
+        ("/streams/s/snapshot?" + "method=base&" * 65, 400, "too many parameters given; 64 are allowed"),
     ],
 )
 def test_what_cannot_be_answered_is_said(served, log, path, status, why):
