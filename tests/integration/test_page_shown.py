@@ -136,7 +136,9 @@ def test_what_is_not_published_is_not_shown(standin, chromium):
     standin.snapshots["colours", "all", ""] = Shown(methods, None, {}, whole.said, [query])
     with page_of(chromium) as page:
         open_at(page, standin)
-        expect(page.locator("#values thead th")).to_have_text(["#", "Value", re.compile("Estimate"), "%"])
+        expect(page.locator("#values thead th")).to_have_text(
+            ["#", "Value", re.compile("^0 %"), "Estimate, %"]
+        )
         order = np.argsort(-np.array(methods["norm-sub"]), kind="stable")
         assert cells(page, "values", "label") == [str(value) for value in order]
         assert page.locator("#values .whisker:visible").count() == 0
@@ -169,6 +171,10 @@ def test_bars_and_whiskers_are_as_long_as_they_say(standin, chromium):
         slope, begin = np.polyfit(fractions, pixels, 1)
         assert slope > 100
         assert np.abs(np.array(fractions) * slope + begin - pixels).max() < 0.5
+        choose(page, "views", "All side by side")
+        drawn = page.locator("#sides .bar").evaluate_all("nodes => nodes.map(node => node.offsetWidth)")
+        said = [shown.methods[method][v] for v in order for method in METHODS]
+        assert np.abs(np.array(drawn) - np.array(said) * max(drawn) / max(said)).max() < 1.5
 
 
 def test_it_lives_without_reload_and_keeps_focus_and_place(standin, chromium):
@@ -205,6 +211,23 @@ def test_it_lives_without_reload_and_keeps_focus_and_place(standin, chromium):
         standin.streams[0]["state"] = "stopped"
         standin.renew()
         expect(page.locator("#streams .state")).to_have_text("stopped")
+        expect(page.locator("#alarm")).to_have_text("This worker says “stopped”. What is shown may be old.")
+        standin.streams[0]["state"] = "serving"
+        standin.renew()
+        expect(page.locator("#alarm")).to_be_hidden()
+
+
+def test_the_first_snapshot_comes_by_itself(standin, chromium):
+    standin.streams[0]["newest"] = None
+    with page_of(chromium) as page:
+        open_at(page, standin)
+        expect(page.get_by_role("alert")).to_contain_text("There is no snapshot yet.")
+        assert page.get_by_role("alert").get_by_role("link").count() == 0  # all time is where one is
+        expect(page.locator("#streams .news")).to_contain_text("no snapshot yet")
+        assert axe.violations(page) == {}
+        standin.publish(collected(), "colours")
+        expect(page.locator("#reports")).to_have_text("10,000")
+        expect(page.get_by_role("alert")).to_be_hidden()
 
 
 def test_a_lost_connection_is_said_and_found_again(chromium):
@@ -377,6 +400,8 @@ def test_a_keyboard_is_enough(standin, chromium):
         page.locator("#window-names").get_by_role("radio").first.focus()
         page.keyboard.press("ArrowRight")
         expect(page.locator("#reports")).to_have_text("4,000")
+        page.keyboard.press("Tab")
+        assert page.evaluate(focus) == "back"
         page.keyboard.press("Tab")
         assert page.evaluate(focus) == "start"
         page.keyboard.press("ArrowRight")  # from the newest, the last, to the first

@@ -4,21 +4,22 @@ import { keyed, make, write } from "./dom.js";
 import { drawBar, drawWhisker, ruled, scaleOver } from "./scale.js";
 import { between, count, percent, shown } from "./text.js";
 
+const MOST_NAMED = 6;
 const COLUMNS = [
   { name: "rank", title: "#" },
   { name: "label", title: "Value" },
-  { name: "plot", title: "Estimate and interval, drawn" },
-  { name: "number", title: "%" },
+  { name: "plot" },
+  { name: "number", title: "Estimate, %" },
   { name: "interval", title: "Interval, %" },
-  { name: "fakes", title: "Forged" },
+  { name: "fakes", title: "Fakes needed" },
   { name: "recommended", title: "Recommended" },
 ];
 
 /**
  * Draws rows {key, rank?, label, said?, fraction, low?, high?, fakes?, recommended?}; fractions, or null. A column that
- * no row has anything of is not there.
+ * no row has anything of is not there. The drawing says what the numbers say, so whoever hears the page hears them alone.
  */
-export function drawBars(table, { rows, digits, caption, what = "Value", interval = "Interval, %" }) {
+export function drawBars(table, { rows, digits, caption, interval, what = "Value" }) {
   const scale = scaleOver(rows.flatMap((row) => [row.fraction, row.low, row.high]));
   const has = {
     rank: rows.some((row) => row.rank !== undefined),
@@ -30,7 +31,8 @@ export function drawBars(table, { rows, digits, caption, what = "Value", interva
   if (table.dataset.columns !== columns.map(({ name }) => name).join(" ")) begin(table, columns);
   write(table.querySelector("caption"), caption);
   write(table.querySelector("th.label"), what);
-  if (has.interval) write(table.querySelector("th.interval"), interval);
+  if (has.interval) write(table.querySelector("th.interval"), `${interval}, %`);
+  table.dataset.interval = interval;
   drawAxis(table.querySelector(".axis"), scale);
   keyed(
     table.tBodies[0],
@@ -45,8 +47,11 @@ function begin(table, columns) {
   table.dataset.columns = columns.map(({ name }) => name).join(" ");
   const heads = columns.map(({ name, title }) => {
     const head = make("th", { scope: "col", role: "columnheader", class: name });
-    if (name === "plot") head.append(make("span", { class: "sr" }, title), make("span", { class: "axis", "aria-hidden": "true" }));
-    else head.append(title);
+    if (name !== "plot") head.append(title);
+    else {
+      head.setAttribute("aria-hidden", "true");
+      head.append(make("span", { class: "axis" }));
+    }
     return head;
   });
   table.replaceChildren(
@@ -81,7 +86,8 @@ function bornRow(columns) {
     const cell = make("td", { role: "cell", class: name });
     if (name === "plot") {
       const parts = ["bar", "whisker"].map((part) => make("span", { class: part }));
-      cell.append(make("span", { class: "drawn", "aria-hidden": "true" }, ...parts));
+      cell.setAttribute("aria-hidden", "true");
+      cell.append(make("span", { class: "drawn" }, ...parts));
     }
     return cell;
   });
@@ -100,7 +106,7 @@ function renewRow(node, row, scale, digits) {
         saySet(cell.lastElementChild, row.said);
         break;
       case "plot":
-        ruled(cell.firstElementChild, scale);
+        ruled(cell, scale);
         drawBar(cell.querySelector(".bar"), scale, row.fraction);
         drawWhisker(cell.querySelector(".whisker"), scale, row.low, row.high);
         break;
@@ -109,6 +115,7 @@ function renewRow(node, row, scale, digits) {
         break;
       case "interval":
         write(cell, between(row.low, row.high, digits));
+        cell.dataset.of = node.closest("table").dataset.interval;
         break;
       case "fakes":
         write(cell, count(row.fakes));
@@ -119,15 +126,16 @@ function renewRow(node, row, scale, digits) {
   }
 }
 
-/** Says which values a set has: {labels, size}. */
+/** Says which values a set has, the first of them by name: {labels, size}. */
 function saySet(node, set) {
   node.hidden = set === undefined;
   if (set === undefined) return;
+  const labels = set.labels.slice(0, MOST_NAMED);
   keyed(
     node,
-    set.size > set.labels.length ? [...set.labels, null] : set.labels,
+    set.size > labels.length ? [...labels, null] : labels,
     (_, place) => place,
     () => make("bdi"),
-    (bdi, label) => write(bdi, label === null ? `and ${count(set.size - set.labels.length)} more` : shown(label)),
+    (bdi, label) => write(bdi, label === null ? `and ${count(set.size - labels.length)} more` : shown(label)),
   );
 }

@@ -41,6 +41,16 @@ export function keyed(parent, items, key, born, renew) {
   });
 }
 
+/** Moves a strip that is longer than it is wide, and not the page, until what is chosen is on it. */
+export function reveal(strip) {
+  const chosen = strip.querySelector("label:has(:checked), [aria-current]");
+  if (chosen === null) return;
+  const left = chosen.getBoundingClientRect().left - strip.getBoundingClientRect().left;
+  if (left < 0 || left + chosen.offsetWidth > strip.clientWidth) {
+    strip.scrollLeft += left + (chosen.offsetWidth - strip.clientWidth) / 2;
+  }
+}
+
 /** Fills a fieldset's box with native radios; options are {value, text, title?}. */
 export function choices(fieldset, options, chosen, change) {
   const name = fieldset.id;

@@ -39,12 +39,11 @@ function milliseconds(date) {
 function drawNumbers(excerpt, { digits }) {
   const { window, document: said } = excerpt;
   const epsilon = excerpt.epsilon ?? said.epsilon;
-  const facts = [String(said.protocol).toUpperCase(), `${count(excerpt.domain_size)} values`, excerpt.fingerprint];
-  write(byId("facts"), facts.filter((fact) => fact !== undefined).map(shown).join(" · "));
+  write(byId("facts"), `${shown(said.protocol).toUpperCase()} · ${count(excerpt.domain_size)} values`);
   write(byId("reports"), count(excerpt.reports));
   write(byId("reports-means"), `${periodSaid(window)}. A person may send several.`);
   const spent = quotient(epsilon);
-  write(byId("epsilon"), Number.isFinite(spent) ? short(spent) : "—");
+  write(byId("epsilon"), Number.isFinite(spent) ? short(spent, String(epsilon)) : "—");
   const times = Math.exp(spent);
   write(byId("epsilon-times"), Number.isFinite(times) ? ` = ${times < 1000 ? times.toFixed(2) : count(times)}` : "");
   write(byId("error"), Number.isFinite(excerpt.standard_error) ? `± ${percent(excerpt.standard_error, digits)} %` : "—");
@@ -59,8 +58,10 @@ function quotient(text) {
   return Number(over) / Number(under);
 }
 
-function short(number) {
-  return String(number).length <= 8 ? String(number) : `≈ ${number.toPrecision(5)}`;
+/** As a decimal if that is short, else as a fraction if that is. */
+function short(number, text) {
+  const exact = [String(number), text].find((said) => said.length <= 8);
+  return exact ?? `≈ ${number.toPrecision(5)}`;
 }
 
 function periodSaid(window) {
@@ -70,7 +71,7 @@ function periodSaid(window) {
 }
 
 function completeSaid({ complete, gaps, uncounted }) {
-  if (complete) return "Complete: every report up to its offsets, each exactly once.";
+  if (complete) return "Complete: every report up to here, each counted exactly once.";
   const lost = Object.entries(gaps ?? {}).map(([partition, ranges]) => {
     const records = ranges.reduce((sum, [begin, end]) => sum + end - begin, 0);
     return `${count(records)} records of partition ${partition} were lost before they were counted`;
@@ -103,7 +104,7 @@ function drawChoices(excerpt, { method, watched, sides, level }, go) {
     ? `Each interval holds with ${level} at every moment together: it may be watched, and be stopped at when it suits.`
     : `Each interval holds its value with ${level}, looked at once.`;
   const kept = method === "base" ? "" : " It is Base’s, whatever the method.";
-  const forged = " Forged: so few made-up reports would put the estimate outside of its interval.";
+  const forged = " Fakes needed: so few made-up reports would put the estimate outside of its interval.";
   write(byId("interval-means"), excerpt.values.some((row) => "low" in row) ? meant + kept + forged : "");
 }
 
@@ -113,7 +114,7 @@ function whose(method) {
 }
 
 function intervalSaid(method, level) {
-  return `${whose(method)}${level} interval, %`;
+  return `${whose(method)}${level} interval`;
 }
 
 function ends(row, watched) {
@@ -215,7 +216,7 @@ function drawTops(excerpt, { method, digits, level }) {
         low: query.low?.[at],
         high: query.high?.[at],
       }));
-      const interval = `${whose(method)}${level}, all together, %`;
+      const interval = `${whose(method)}${level}, all together`;
       drawBars(table, { rows, digits, caption: `${shown(query.name)} by ${method}, in percent`, interval });
     },
   );

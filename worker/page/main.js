@@ -1,12 +1,12 @@
 /** The page: what the address asks for is read from the worker, drawn, and drawn again when there is something newer. */
 
 import { FIRST, href, read } from "./address.js";
-import { byId, keyed, make, write } from "./dom.js";
+import { byId, keyed, make, reveal, write } from "./dom.js";
 import { PAGE, drawExcerpt, saidOf } from "./excerpt.js";
 import { Live } from "./live.js";
-import { drawCounting, drawStreams, noteRates } from "./streams.js";
+import { drawAlarm, drawCounting, drawStreams, noteRates } from "./streams.js";
 import { shown } from "./text.js";
-import { drawWindows, reveal } from "./windows.js";
+import { drawWindows } from "./windows.js";
 
 const SAID_EVERY_MS = 20_000;
 const TYPED_MS = 200;
@@ -24,10 +24,12 @@ let lostAt = null;
 const live = new Live({
   state: drawState,
   streams(list) {
+    const first = streams === null;
     streams = list;
     noteRates(list);
     settle();
     drawList();
+    if (first) reveal(byId("streams"));
     if (excerpt === null) load();
   },
   snapshot({ stream, window }) {
@@ -52,8 +54,11 @@ function arrive(next) {
   settle();
   drawList();
   const same = ["stream", "window", "start", "sort", "find", "offset"].every((key) => before[key] === place[key]);
-  if (before.stream !== place.stream) excerpt = null;
-  if (before.window !== place.window || before.start !== place.start) reveal();
+  if (before.stream !== place.stream) {
+    excerpt = null;
+    reveal(byId("streams"));
+  }
+  if (before.window !== place.window || before.start !== place.start) reveal(byId("strip"));
   if (same && excerpt !== null) draw();
   else load();
 }
@@ -79,6 +84,7 @@ function drawList() {
   document.title = `${title} · ldp-worker`;
   const stream = streams.find(({ name }) => name === place.stream);
   byId("counting").hidden = stream === undefined;
+  drawAlarm(stream);
   if (stream !== undefined) {
     drawCounting(stream);
     drawWindows(stream, place, go);
@@ -139,7 +145,7 @@ function take(status, said) {
   if (status === 404) noteGone(said);
   else if (status === 400) note(shown(said.error));
   else {
-    note("Nothing of this stream has been read yet. It appears here when there is a snapshot.", []);
+    note("The snapshots are not read yet.", shown(said.error));
     waiting = setTimeout(load, WAIT_MS);
   }
 }
@@ -147,10 +153,10 @@ function take(status, said) {
 function draw() {
   const unseen = byId("shown").hidden;
   byId("shown").hidden = false;
-  if (unseen) reveal();
   if (document.activeElement !== byId("find-text")) byId("find-text").value = place.find;
   byId("sort").value = place.sort === "value" ? "value" : "base";
   drawExcerpt(excerpt, place, go);
+  if (unseen) for (const strip of [byId("strip"), byId("methods").querySelector("div")]) reveal(strip);
 }
 
 /** Says the newest number to those who hear the page, not more often than one can listen to. */
@@ -164,23 +170,28 @@ function tell() {
 function noteGone(said) {
   const stream = streams.find(({ name }) => name === place.stream);
   if (stream === undefined) {
-    note(`This worker serves no stream named ${shown(place.stream)}.`, streams.map(({ name }) => [shown(name), { ...FIRST, stream: name }]));
+    const others = streams.map(({ name }) => [shown(name), { ...FIRST, stream: name }]);
+    note(`This worker serves no stream named ${shown(place.stream)}.`, "", others);
     return;
   }
   const newest = { ...place, start: "", offset: FIRST.offset };
-  const ways = [["All time", { ...newest, window: FIRST.window }]];
-  if (place.window !== FIRST.window && stream.windows.includes(place.window)) {
-    ways.unshift([`The newest of ${place.window}`, newest]);
-  }
-  const lost = place.start === "" ? `There is no window of ${shown(place.window)} yet.` : "This window is no longer on the topic.";
-  note(place.window === FIRST.window ? shown(said.error) : lost, ways.filter(([, to]) => stream.windows.includes(to.window)));
+  const ways = [
+    [`The newest of ${place.window}`, newest],
+    ["All time", { ...newest, window: FIRST.window }],
+  ].filter(([, to]) => stream.windows.includes(to.window) && href(to) !== href(place));
+  const coming = "The first one appears here by itself, as soon as it is published.";
+  if (place.window === FIRST.window) note("There is no snapshot yet.", coming, ways);
+  else if (place.start === "") note(`There is no window of ${shown(place.window)} yet.`, coming, ways);
+  else note("This window is no longer on the topic.", "", ways);
 }
 
-/** Says something above all else, with ways on from there; null to say nothing. */
-function note(text, ways = []) {
+/** Says something above all else, what it means, and ways on from there; null to say nothing. */
+function note(text, means = "", ways = []) {
   byId("notice").hidden = text === null;
   if (text === null) return;
   write(byId("notice-said"), text);
+  write(byId("notice-means"), means);
+  byId("notice-means").hidden = means === "";
   keyed(
     byId("notice-ways"),
     ways,

@@ -30,6 +30,7 @@ export function drawSides(table, { rows, methods, digits, caption, what = "Value
 
 function begin(table, methods) {
   table.dataset.methods = methods.join(" ");
+  table.style.setProperty("--methods", String(methods.length)); // one scale needs columns of one width
   const heads = methods.map((method) => make("th", { scope: "col", role: "columnheader" }, method));
   const corner = make("th", { scope: "col", role: "columnheader", class: "label" });
   const foot = methods.map(() => make("td", { role: "cell" }));

@@ -32,10 +32,19 @@ export function drawStreams(streams, chosen) {
       write(name, shown(stream.name));
       state.dataset.state = stream.state === "serving" ? "serving" : "other";
       write(state, shown(stream.state));
-      const reports = stream.newest ? `${count(stream.newest.reports)} reports` : "no snapshot of all time";
-      write(news, `${reports} · ${rate(stream.rate)}`);
+      const { newest, windows } = stream;
+      const none = windows.includes("all") ? "no snapshot yet" : "in windows alone";
+      const facts = [newest ? `${count(newest.reports)} reports` : none, ...(stream.rate === null ? [] : [rate(stream.rate)])];
+      write(news, facts.join(" · "));
     },
   );
+}
+
+/** Says above all numbers that a stream is not counted as it should be, and why. */
+export function drawAlarm(stream) {
+  const alarm = byId("alarm");
+  alarm.hidden = stream === undefined || stream.state === "serving";
+  if (!alarm.hidden) write(alarm, `This worker says “${shown(stream.state)}”. What is shown may be old.`);
 }
 
 /** Draws the facts of counting, a name and what is to be said of it each. */

@@ -38,17 +38,6 @@ function drawLine(windows, place, go) {
   );
 }
 
-/** Moves the line, and not the page, until the chosen window is on it. */
-export function reveal() {
-  const strip = byId("strip");
-  const chosen = strip.querySelector("label:has(:checked)");
-  if (chosen === null) return;
-  const [left, right] = [chosen.offsetLeft - strip.offsetLeft, chosen.offsetLeft - strip.offsetLeft + chosen.offsetWidth];
-  if (left < strip.scrollLeft || right > strip.scrollLeft + strip.clientWidth) {
-    strip.scrollLeft = (left + right - strip.clientWidth) / 2;
-  }
-}
-
 function bornWindow(window, go) {
   const value = window === null ? "" : String(window.start);
   const input = make("input", { type: "radio", name: "start", value });
