@@ -69,7 +69,7 @@ def _in_short() -> list[Json]:
             "Distance of Base's sum from 1 in standard errors. Beyond 6 some reports do not come from "
             "clients that follow the protocol, and frequencies are wrong by more than is said here.",
             f"max by (stream) ({said('ldp_worker_snapshot_sum_deviation')})",
-            "suffix: σ",
+            "suffix:σ",
             steps=((None, "red"), (-6, "green"), (6, "red")),
             decimals=1,
         ),

@@ -24,7 +24,7 @@ def written(value: float, unit: str, decimals: int | None = None) -> str:
     if unit == "percentunit":
         return f"{_rounded(100 * value, decimals)}%"
     if unit.startswith("suffix:"):
-        return _rounded(value, decimals) + unit.removeprefix("suffix:")
+        return f"{_rounded(value, decimals)} {unit.removeprefix('suffix:')}"
     if unit == "s":
         return _seconds(value, decimals)
     base, names = _SCALES[unit]

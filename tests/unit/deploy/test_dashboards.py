@@ -1,5 +1,6 @@
 """The dashboards are what their code makes, valid, of one stream; Grafana finds them, import asks for the source."""
 
+import copy
 import doctest
 import json
 import re
@@ -24,6 +25,7 @@ DEPLOY = ROOT / "deploy"
 COMPOSE = DEPLOY / "compose" / "compose.yaml"
 GRAFANA: dict[str, Any] = YAML(typ="safe").load(COMPOSE)["services"]["grafana"]
 SCHEMA = json.loads((ROOT / "tests/vectors/grafana-dashboard.schema.json").read_text(encoding="utf-8"))
+OPEN = json.loads((ROOT / "tests/vectors/grafana-panels.schema.json").read_text(encoding="utf-8"))
 IMPORTED = {"__inputs", "__requires"}
 """What import reads, and is no part of a dashboard."""
 EVERY = pytest.mark.parametrize("dashboard", DASHBOARDS.values(), ids=DASHBOARDS)
@@ -56,8 +58,71 @@ def test_the_schema_rejects_what_is_no_dashboard(
         jsonschema.Draft7Validator(SCHEMA).validate(kept | damage)
 
 
-def test_the_schema_is_of_the_grafana_that_compose_runs() -> None:
-    found = re.search(r" ([\d.]+),", SCHEMA["$comment"])
+def left_open(panel: dict[str, Any]) -> dict[str, Any]:
+    """What the type of a dashboard leaves open of a panel, as the schema of these has it; overrides as fields."""
+    fields = panel["fieldConfig"]
+    custom = fields["defaults"].get("custom", {}) | {
+        named["id"].removeprefix("custom."): named["value"]
+        for override in fields["overrides"]
+        for named in override["properties"]
+        if named["id"].startswith("custom.")
+    }
+    return {panel["type"]: {"options": panel["options"]} | ({"custom": custom} if custom else {})}
+
+
+def judge(said: dict[str, Any]) -> None:
+    """Raises where a kind of panel has no such option, or a query no such key."""
+    own = OPEN["definitions"]["Panels"]
+    jsonschema.Draft7Validator({**own, "required": []}).validate(said)
+
+
+@EVERY
+def test_every_option_is_one_that_its_kind_of_panel_has(dashboard: dict[str, Any]) -> None:
+    for panel in panels(dashboard):
+        judge(left_open(panel))
+        for target in panel["targets"]:
+            judge({"target": target})
+
+
+@pytest.mark.parametrize(
+    ("kind", "path", "value"),
+    [
+        ("bargauge", "options.valuemode", "color"),
+        ("bargauge", "options.namePlacement", "below"),
+        ("stat", "options.graphMode", "sparkline"),
+        ("stat", "options.reduceOptions.calcs", "lastNotNull"),
+        ("stat", "custom", {"lineWidth": 1}),
+        ("table", "options.cellHeight", "small"),
+        ("table", "custom.minWidth", "60"),
+        ("timeseries", "options.legend.placement", "below"),
+        ("timeseries", "custom.fillBelow", "low"),
+        ("timeseries", "custom.thresholdsStyle.mode", "dotted"),
+    ],
+)
+def test_an_option_that_a_kind_of_panel_has_not_is_found(kind: str, path: str, value: object) -> None:
+    found = (panel for name in DASHBOARDS for panel in panels(DASHBOARDS[name]) if panel["type"] == kind)
+    said = copy.deepcopy(left_open(next(found)))
+    *parents, last = path.split(".")
+    node = said[kind]
+    for step in parents:
+        node = node.setdefault(step, {})
+    node[last] = value
+    with pytest.raises(jsonschema.ValidationError):
+        judge(said)
+
+
+@pytest.mark.parametrize(
+    "damage", [{"instant": "yes"}, {"format": "tables"}, {"legend": "x"}, {"expr": None}]
+)
+def test_a_query_that_the_data_source_does_not_know_is_found(damage: dict[str, object]) -> None:
+    target = panels(DASHBOARDS["ldp-frequencies"])[0]["targets"][0]
+    with pytest.raises(jsonschema.ValidationError):
+        judge({"target": target | damage})
+
+
+@pytest.mark.parametrize("schema", [SCHEMA, OPEN], ids=["dashboard", "panels"])
+def test_the_schemas_are_of_the_grafana_that_compose_runs(schema: dict[str, Any]) -> None:
+    found = re.search(r" ([\d.]+),", schema["$comment"])
     assert found is not None
     assert GRAFANA["image"] == f"grafana/grafana:{found[1]}"
 
