@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ldp.alarms.martingale import Martingale
 from ldp.oracles.rappor import RAPPOR
 from ldp.oracles.unary import UNLIKELY, UnaryEncoding
 
@@ -20,15 +21,14 @@ _STEPS = 2.0 ** -np.arange(9)
 a period has from hundreds of reports to millions."""
 
 
-class Ones:
+class Ones(Martingale):
     """The number of ones of unary reports against its law, after every block, at one risk for all blocks together.
 
     A report has X = Bin(1, p) + Bin(d−1, q) ones whatever its value is, independent of others: n reports have a sum S
     with the moment generating function M(λ)ⁿ, M(λ) = (1−p+pe^λ)·(1−q+qe^λ)^(d−1). So e^(λS)/M(λ)ⁿ is a martingale of
-    mean 1, and so is its mean over some λ, of both signs; by Ville's inequality (1939) it ever reaches 1/level with
-    probability `level` at most (Howard, Ramdas, McAuliffe and Sekhon, 2020, have it of such sums). Reports that are
-    unlikely (`Oracle.likely`) may have been rejected before: what is left has at most 1/(1 − 10⁻¹²) times the
-    probability, which M is multiplied by.
+    mean 1, and the test is its mean over some λ, of both signs (Howard, Ramdas, McAuliffe and Sekhon, 2020, have it of
+    such sums). Reports that are unlikely (`Oracle.likely`) may have been rejected before: what is left has at most
+    1/(1 − 10⁻¹²) times the probability, which M is multiplied by.
 
     Not for RAPPOR, whose reports of one device share a permanent response, so they are not independent. Under other
     protocols a report supports a fixed number of values, or, with OLH, one that hangs on how the hash spreads the
@@ -36,17 +36,9 @@ class Ones:
 
     What it misses: forged reports with as many ones as honest ones have, on average.
 
-    Args:
-        oracle: whose reports, see `applies`.
-        level: the probability of a false alarm from one `begin` to the next, above 0 and below 1.
-
     Attributes:
-        evidence: the logarithm of the martingale.
         mean: of the ones of a report.
         variance: of the ones of a report.
-
-    Raises:
-        ValueError: an oracle that it does not apply to, or a level outside (0, 1).
 
     Example:
         >>> import ldp
@@ -57,18 +49,15 @@ class Ones:
         '276.37 ones a report, where 275.63 are expected'
     """
 
-    name: ClassVar[str] = "ones"
+    name = "ones"
 
     def __init__(self, oracle: Oracle, level: float) -> None:
-        if not isinstance(oracle, UnaryEncoding) or not self.applies(oracle):
-            raise ValueError(f"the number of ones of {oracle.name} has no law that is known; unary ones have")
-        self._oracle, self._bound = oracle, log_bound(level)
+        super().__init__(oracle, level)
         p, q, others = float(oracle.p), float(oracle.q), oracle.domain_size - 1
         self.mean, self.variance = p + others * q, p * (1 - p) + others * q * (1 - q)
         self._tilts = np.concatenate([_STEPS, -_STEPS]) / math.sqrt(self.variance)
         grown = np.expm1(self._tilts)
         self._logs = np.log1p(p * grown) + others * np.log1p(q * grown) - math.log1p(-1 / UNLIKELY)
-        self.begin()
 
     @staticmethod
     def applies(oracle: Oracle) -> bool:
@@ -77,10 +66,14 @@ class Ones:
             return False
         return oracle.p < 1 or oracle.domain_size > 1
 
+    @staticmethod
+    def _refusal(oracle: Oracle) -> str:
+        return f"the number of ones of {oracle.name} has no law that is known; unary ones have"
+
     def begin(self) -> None:
         """Begins anew, at the full risk."""
+        super().begin()
         self._reports = self._total = 0
-        self.evidence = 0.0
 
     def look(self, reports: npt.NDArray[np.void]) -> bool:
         """Adds (n,) well-formed reports; returns whether it is an alarm. O(bytes)."""
@@ -92,23 +85,10 @@ class Ones:
         """Adds so many reports with so many ones together; returns whether it is an alarm. O(1)."""
         self._reports += reports
         self._total += ones
-        logs = self._tilts * self._total - self._reports * self._logs
-        self.evidence = float(np.logaddexp.reduce(logs) - math.log(logs.size))
-        return self.evidence >= self._bound
+        return self._reaches(self._tilts * self._total - self._reports * self._logs)
 
     @property
     def found(self) -> str:
         """What the reports since `begin` have, for people."""
         mean = self._total / max(self._reports, 1)
         return f"{mean:.2f} ones a report, where {self.mean:.2f} are expected"
-
-
-def log_bound(level: float) -> float:
-    """What the logarithm of a martingale of mean 1 ever reaches with probability `level` at most: −ln(level).
-
-    Raises:
-        ValueError: a level outside (0, 1).
-    """
-    if not 0 < level < 1:
-        raise ValueError(f"level is {level}; it must be above 0 and below 1")
-    return -math.log(level)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ldp.alarms.ones import log_bound
+from ldp.alarms.martingale import Martingale
 from ldp.oracles.olh import OLH
 from ldp.oracles.rappor import RAPPOR
 from ldp.oracles.subset import SubsetSelection
@@ -23,15 +23,15 @@ _TILTS = 2.0 ** (np.arange(17) / 2)
 """The tilts λ: e^λ times as many reports come again as chance lets; up to that of one where there should be none."""
 
 
-class Repeats:
+class Repeats(Martingale):
     """How many reports of a block come again in it, against the most that chance lets, at one risk for all blocks.
 
     No report has a probability above π, whatever the value is: with OLH π = p/2³², with unary encoding
     max(p, 1−p)·max(q, 1−q)^(d−1), with Subset Selection p/C(d−1, k−1). So the i-th of independent reports is one of the
     i−1 before it with probability (i−1)π at most, whatever these are, and N of n come again with
     E[e^(λN)] ≤ ∏_i (1 + (i−1)π(e^λ−1)) ≤ e^(b(e^λ−1)), b = π·n(n−1)/2: as if N were a Poisson number of mean b. So
-    e^(λN − b(e^λ−1)), with the sums of N and b over the blocks, is a supermartingale that begins at 1, and so is its
-    mean over some λ; by Ville's inequality (1939) it ever reaches 1/level with probability `level` at most.
+    e^(λN − b(e^λ−1)), with the sums of N and b over the blocks, is a supermartingale that begins at 1, and the test is
+    its mean over some λ.
 
     Other protocols have so few reports that they must repeat; of RAPPOR those of one device share a permanent response,
     so that they may. Reports are independent when each is perturbed afresh: a record that a producer sends twice,
@@ -39,16 +39,8 @@ class Repeats:
 
     What it misses: forged reports that differ from each other, in whatever.
 
-    Args:
-        oracle: whose reports, see `applies`.
-        level: the probability of a false alarm from one `begin` to the next, above 0 and below 1.
-
     Attributes:
-        evidence: the logarithm of the supermartingale.
         log_peak: the logarithm of π, or a little more.
-
-    Raises:
-        ValueError: an oracle that it does not apply to, or a level outside (0, 1).
 
     Example:
         >>> import ldp
@@ -61,26 +53,25 @@ class Repeats:
         True
     """
 
-    name: ClassVar[str] = "repeats"
+    name = "repeats"
 
     def __init__(self, oracle: Oracle, level: float) -> None:
-        if not self.applies(oracle):
-            raise ValueError(
-                f"reports of {oracle.name} may repeat; those of olh, unary encoding and subset hardly do"
-            )
-        self._bound = log_bound(level)
+        super().__init__(oracle, level)
         self.log_peak = _log_peak(oracle) - math.log1p(-1 / UNLIKELY)  # unlikely ones may have been rejected
-        self.begin()
 
     @staticmethod
     def applies(oracle: Oracle) -> bool:
         """Whether there are many possible reports, each improbable."""
         return isinstance(oracle, OLH | UnaryEncoding | SubsetSelection) and not isinstance(oracle, RAPPOR)
 
+    @staticmethod
+    def _refusal(oracle: Oracle) -> str:
+        return f"reports of {oracle.name} may repeat; those of olh, unary encoding and subset hardly do"
+
     def begin(self) -> None:
         """Begins anew, at the full risk."""
-        self._again = self._reports = 0
-        self._pairs, self.evidence = 0.0, 0.0
+        super().begin()
+        self._again, self._pairs = 0, 0.0
 
     def look(self, reports: npt.NDArray[np.void]) -> bool:
         """Adds a block of (n,) well-formed reports; returns whether it is an alarm. O(bytes)."""
@@ -88,12 +79,10 @@ class Repeats:
 
     def count(self, reports: int, again: int) -> bool:
         """Adds a block of so many reports, so many of which came before in it; returns whether it is an alarm. O(1)."""
-        self._reports += reports
         self._again += again
         self._pairs += reports * (reports - 1) / 2
-        logs = _TILTS * self._again - np.expm1(_TILTS) * (math.exp(self.log_peak) * self._pairs)
-        self.evidence = float(np.logaddexp.reduce(logs) - math.log(logs.size))
-        return self.evidence >= self._bound
+        expected = math.exp(self.log_peak) * self._pairs
+        return self._reaches(_TILTS * self._again - np.expm1(_TILTS) * expected)
 
     @property
     def found(self) -> str:

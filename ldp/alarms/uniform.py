@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.special import gammaln
 
-from ldp.alarms.ones import log_bound
+from ldp.alarms.martingale import Martingale
 from ldp.oracles.hadamard import HadamardResponse
 from ldp.oracles.olh import OLH
 
@@ -21,7 +21,7 @@ _WEIGHTS = 10.0 ** np.arange(7)
 """Of a bin in the urn that is bet on: the larger, the nearer to uniform; each finds other shares of forged reports."""
 
 
-class Uniform:
+class Uniform(Martingale):
     """Bins into which honest reports fall uniformly and independently, whatever their values are, against that law.
 
     OLH: the seed is uniform below 2³², so the upper 6 bits of its product with an odd number modulo 2³² are, too; 64
@@ -31,8 +31,7 @@ class Uniform:
     cannot choose seeds that fill the bins evenly, unless they are many.
 
     With c_b of n reports in bin b of m, and a > 0, m^n·Γ(ma)/Γ(ma+n)·∏_b Γ(a+c_b)/Γ(a) is the likelihood under Pólya's
-    urn over the one under the law: a martingale of mean 1 after every block. So is its mean over some a, which by
-    Ville's inequality ever reaches 1/level with probability `level` at most.
+    urn over the one under the law: a martingale of mean 1 after every block. The test is its mean over some a.
 
     What it misses: forged reports with seeds that are fresh, or so many that they are as good as fresh.
 
@@ -40,12 +39,6 @@ class Uniform:
         oracle: whose reports, see `applies`.
         level: the probability of a false alarm from one `begin` to the next, above 0 and below 1.
         rng: of the secrets; by default it is seeded by the system's randomness.
-
-    Attributes:
-        evidence: the logarithm of the martingale.
-
-    Raises:
-        ValueError: an oracle that it does not apply to, or a level outside (0, 1).
 
     Example:
         >>> import ldp
@@ -55,15 +48,12 @@ class Uniform:
         (False, True)
     """
 
-    name: ClassVar[str] = "uniform"
+    name = "uniform"
 
     def __init__(self, oracle: Oracle, level: float, rng: np.random.Generator | None = None) -> None:
-        if not self.applies(oracle):
-            raise ValueError(f"no part of a report of {oracle.name} here is uniform whatever the value is")
-        self._oracle, self._bound = oracle, log_bound(level)
         self._rng = np.random.default_rng() if rng is None else rng
         self.bins = 1 << _BITS if isinstance(oracle, OLH) else 2
-        self.begin()
+        super().__init__(oracle, level)
 
     @staticmethod
     def applies(oracle: Oracle) -> bool:
@@ -72,9 +62,14 @@ class Uniform:
             return oracle.state_size > oracle.domain_size + 1
         return isinstance(oracle, OLH)
 
+    @staticmethod
+    def _refusal(oracle: Oracle) -> str:
+        return f"no part of a report of {oracle.name} here is uniform whatever the value is"
+
     def begin(self) -> None:
         """Begins anew, with other secrets, at the full risk."""
-        self._counts, self.evidence = np.zeros(self.bins, np.int64), 0.0
+        super().begin()
+        self._counts = np.zeros(self.bins, np.int64)
         if isinstance(self._oracle, OLH):
             self._secret = int(self._rng.integers(1 << 31)) * 2 + 1
         else:
@@ -93,9 +88,7 @@ class Uniform:
         self._counts += counts
         n, m, a = int(self._counts.sum()), self.bins, _WEIGHTS
         each = (gammaln(a[:, None] + self._counts) - gammaln(a)[:, None]).sum(axis=1)
-        logs = n * np.log(m) + gammaln(m * a) - gammaln(m * a + n) + each
-        self.evidence = float(np.logaddexp.reduce(logs) - np.log(a.size))
-        return self.evidence >= self._bound
+        return self._reaches(n * np.log(m) + gammaln(m * a) - gammaln(m * a + n) + each)
 
     @property
     def found(self) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ldp.alarms.martingale import Martingale
 from ldp.alarms.ones import Ones
 from ldp.alarms.repeats import Repeats
 from ldp.alarms.uniform import Uniform
@@ -76,7 +77,7 @@ class Watch:
         self._rng = np.random.default_rng() if rng is None else rng
         kinds = [kind for kind in (Ones, Uniform, Repeats) if kind.applies(oracle)]
         share = risk / max(len(kinds), 1)
-        self._tests: list[Ones | Uniform | Repeats] = [
+        self._tests: list[Martingale] = [
             Uniform(oracle, share, self._rng) if kind is Uniform else kind(oracle, share) for kind in kinds
         ]
         self._block = np.empty(block_of(oracle) if kinds else 0, oracle.report_dtype)
