@@ -109,15 +109,22 @@ class _Reading:
 
     def _judge(self, fetched: seam.Fetched, end: int) -> None:
         terms = self._served.configured.terms
-        decoder = Reader(fetched.data, fetched.start, fetched.aborted, [(0, terms.max_batch_bytes)])
+        caps = [(0, terms.max_batch_bytes)]
+        decoder = Reader(fetched.data, fetched.start, fetched.aborted, caps)
         while time.monotonic() < self._deadline and (stretch := decoder.read(self._arena)) is not None:
             unreadable = [bad for bad in stretch.unreadable if bad.offset < end]
             columns = stretch.columns.between(0, int((stretch.columns.offsets < end).sum()))
             self.judged.records += len(columns) + len(unreadable)
-            self.judged.keyed += min(stretch.keyed, len(columns))
+            self.judged.keyed += stretch.keyed
             self.judged.reasons += rejections.reasons(self._served.stream, terms, columns, len(unreadable))
             if stretch.end >= end:
+                behind = Reader(fetched.data, end, fetched.aborted, caps)
+                self.judged.keyed += self._keyed(decoder) - self._keyed(behind)
                 break
+
+    def _keyed(self, decoder: Reader) -> int:
+        """Counts the records with a key or headers in all that is left of a fetch."""
+        return sum(stretch.keyed for stretch in iter(lambda: decoder.read(self._arena), None))
 
 
 def _as_the_library_reads(config: Config, served: Served) -> Judged:
