@@ -116,13 +116,28 @@ def support(document: Mapping[str, Any], state: State) -> State | None:
     O(K) where the state is that, else O(K log K).
     """
     d: int = document["domain_size"]
+    if (sums := sums_of(document, state)) is None:
+        return None
     match document:
         case {"protocol": "hadamard"}:
-            return _walsh_hadamard(state)[1 : d + 1]
+            return sums[1 : d + 1]
+        case {"protocol": "pgr"}:
+            return sums[:d]
+    return state
+
+
+def sums_of(document: Mapping[str, Any], state: State) -> State | None:
+    """Returns for each row of Hadamard's matrix, or each point, the sum over the columns with +1, or orthogonal points.
+
+    Of other protocols it is the state itself; None of a geometry that is too large to be transformed here.
+    """
+    match document:
+        case {"protocol": "hadamard"}:
+            return _walsh_hadamard(state)
         case {"protocol": "pgr", "prime": prime, "dimension": 2}:
-            return _on_a_line(state, prime)[:d]
+            return _on_a_line(state, prime)
         case {"protocol": "pgr", "prime": prime, "dimension": t}:
-            return _orthogonal(state, prime, t)[:d] if prime**t <= _LARGEST else None
+            return _orthogonal(state, prime, t) if prime**t <= _LARGEST else None
     return state
 
 

@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from worker.audit import power, watched
+from worker.audit import power
 from worker.audit.errors import Difference
 from worker.audit.vectors import Read, Vector
 
-_ROUNDING = 1e-9
+ROUNDING = 1e-9
 _OF_SIGMA = 1e-6
 _SHORT = 0.01
 """No number is rounded by more than this part of a standard error."""
@@ -52,7 +52,12 @@ class Estimate:
     @cached_property
     def rounding(self) -> float:
         """How far off two computations of the same may be."""
-        return _ROUNDING * max(1.0, float(np.abs(self.base).max()))
+        return ROUNDING * max(1.0, float(np.abs(self.base).max()))
+
+    @cached_property
+    def users(self) -> Vector:
+        """Norm-Sub's frequencies, (d,)."""
+        return _on_simplex(self.base)
 
     @cached_property
     def powers(self) -> Vector:
@@ -126,7 +131,7 @@ def _on_simplex(values: Vector) -> Vector:
 
 
 def _norm_sub(of: Estimate, _found: Vector) -> Vector:
-    return _on_simplex(of.base)
+    return of.users
 
 
 def _mle_apx(of: Estimate, _found: Vector) -> Vector:
@@ -174,47 +179,26 @@ def expect_method(method: str, body: Mapping[str, Any], of: Estimate, vectors: M
         method: its name.
         body: its document.
         of: the estimate.
-        vectors: by their names; `frequencies`, all methods' of Power's too, and of Base what it has beside.
+        vectors: by their names; `frequencies`.
 
     Raises:
         Difference: it is not, or there is no such method.
     """
     if method not in METHODS:
         raise Difference(f"{method} is no method")
-    found, short = vectors["frequencies"].values, _short(vectors["frequencies"], of)
+    found, short = vectors["frequencies"].values, rounded_by(vectors["frequencies"], of)
     if found.shape != of.base.shape:
         raise Difference(f"{method}: {len(found)} frequencies published, {len(of.base)} are due")
     if method in ("power", "power-ns"):
         _expect_power(method, found, short, of)
     else:
-        _expect(f"{method}: frequency", found, _DUE[method](of, found), of.rounding + short)
+        expect_vector(f"{method}: frequency", found, _DUE[method](of, found), of.rounding + short)
     total = max(float(of.base.sum()), 0.0) if method == "post-pos" else float(found.sum())
     _expect_answers(method, body, of, found, total, float(short.sum()))
-    _expect_number(f"{method}: standard_error", body["standard_error"], of.sigma, _ROUNDING * of.sigma)
-    if method == "base":
-        _expect_beside(body, of, vectors)
+    expect_number(f"{method}: standard_error", body["standard_error"], of.sigma, ROUNDING * of.sigma)
 
 
-def _expect_beside(body: Mapping[str, Any], of: Estimate, vectors: Mapping[str, Read]) -> None:
-    """Sees that what Base has beside its frequencies is right; versions before had the score intervals alone."""
-    n, p, q, off = of.reports, float(of.p), float(of.q), max(of.rounding, _ROUNDING * of.sigma)
-
-    def expect(names: tuple[str, str], ends: tuple[Vector, Vector]) -> None:
-        for name, due in zip(names, ends, strict=True):
-            _expect(f"base: {name}", vectors[name].values, due, off + _short(vectors[name], of))
-
-    expect(("low", "high"), _interval(of, body["level"]))
-    if "anytime_low" not in vectors or "rates" in body:
-        return
-    counts = n * (q + (p - q) * of.base)
-    expect(("anytime_low", "anytime_high"), watched.interval(counts, n, p, q, body["level"]))
-    short = np.maximum(_short(vectors["low"], of), _short(vectors["high"], of))
-    watched.expect_fakes(
-        {name: vector.values for name, vector in vectors.items()}, counts, n, p, q, off + short
-    )
-
-
-def _short(vector: Read, of: Estimate) -> Vector:
+def rounded_by(vector: Read, of: Estimate) -> Vector:
     """Returns how far each number may be off because it was rounded, (d,): never by much of a standard error."""
     return np.minimum(vector.off, _SHORT * of.sigma)
 
@@ -226,7 +210,9 @@ def _expect_power(method: str, found: Vector, short: Vector, of: Estimate) -> No
     if (np.diff(found[order]) < -of.rounding).any():
         raise Difference(f"{method}: a larger estimate has a smaller frequency")
     if method == "power":
-        _expect("power: frequency", found[of.computed], of.powers[of.computed], off + short[of.computed])
+        expect_vector(
+            "power: frequency", found[of.computed], of.powers[of.computed], off + short[of.computed]
+        )
         return
     some = np.flatnonzero(of.computed)
     kept = some[found[some] > off]
@@ -235,9 +221,9 @@ def _expect_power(method: str, found: Vector, short: Vector, of: Estimate) -> No
         due = np.where(found[some] > 0, of.powers[some] + shift, found[some])
     else:
         due = _on_simplex(of.powers)
-    _expect("power-ns: frequency", found[some], due, 3 * off + short[some])
+    expect_vector("power-ns: frequency", found[some], due, 3 * off + short[some])
     off = len(found) * of.rounding + float(short.sum())
-    _expect_number("power-ns: sum of the frequencies", float(found.sum()), 1.0, off)
+    expect_number("power-ns: sum of the frequencies", float(found.sum()), 1.0, off)
 
 
 def _expect_answers(
@@ -245,32 +231,27 @@ def _expect_answers(
 ) -> None:
     """Sees that sums are those of the frequencies, or of Base's for Post-Pos, and that the top values are so."""
     off = len(found) * of.rounding + short
-    _expect_number(f"{method}: sum", body["sum"], total, off)
+    expect_number(f"{method}: sum", body["sum"], total, off)
     summed = of.base if method == "post-pos" else found
     for said in body["queries"]:
         due = float(summed[np.array(said["values"], np.intp)].sum())
         due = max(due, 0.0) if method == "post-pos" else due
-        _expect_number(f"{method}: query {said['name']!r}", said["frequency"], due, off)
+        expect_number(f"{method}: query {said['name']!r}", said["frequency"], due, off)
     for said in body["top"]:
         values = np.array(said["values"], np.intp)
         if values.tolist() != np.argsort(-of.base, kind="stable")[: len(values)].tolist():
             raise Difference(f"{method}: query {said['name']!r}: {said['values']} are not the most frequent")
-        _expect(
+        expect_vector(
             f"{method}: query {said['name']!r}: frequency", np.array(said["frequencies"]), found[values], 0
         )
 
 
-def _interval(of: Estimate, level: float) -> tuple[Vector, Vector]:
-    """Returns where |f̃ − f| is as many standard errors of f as the level says."""
-    z = -NormalDist().inv_cdf((1 - level) / 2)
-    a = z * z / float(of.reports * (of.p - of.q) ** 2)
-    inside, outside = float(of.p * (1 - of.p)), float(of.q * (1 - of.q))
-    half = a * (inside - outside) / 2
-    root = np.sqrt(half * half + a * np.maximum((1 - of.base) * outside + of.base * inside, 0.0))
-    return of.base + half - root, of.base + half + root
+def expect_vector(what: str, found: Vector, due: Vector, off: Vector | float) -> None:
+    """Sees that numbers are those that are due, within how far they may be off.
 
-
-def _expect(what: str, found: Vector, due: Vector, off: Vector | float) -> None:
+    Raises:
+        Difference: they are not; the first one that is not is named.
+    """
     if found.shape != due.shape:
         raise Difference(f"{what}: {len(found)} published, {len(due)} are due")
     differing = np.flatnonzero(~(np.abs(found - due) <= off))
@@ -281,6 +262,11 @@ def _expect(what: str, found: Vector, due: Vector, off: Vector | float) -> None:
         )
 
 
-def _expect_number(what: str, found: float, due: float, off: float) -> None:
+def expect_number(what: str, found: float, due: float, off: float) -> None:
+    """Sees that a number is the one that is due, within how far it may be off.
+
+    Raises:
+        Difference: it is not.
+    """
     if not abs(found - due) <= off:
         raise Difference(f"{what} is {found} as published, {due} by the method")

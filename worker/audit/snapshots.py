@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from worker.audit.beside import expect_beside
 from worker.audit.decoding import chances_of
 from worker.audit.errors import Difference
 from worker.audit.hashes import State
@@ -26,6 +27,7 @@ from worker.audit.heads import Head, expect_follows
 from worker.audit.methods import Estimate, expect_method
 from worker.audit.parsing import fingerprint_of
 from worker.audit.records import Stretch
+from worker.audit.spending import expect_spent
 from worker.audit.vectors import read
 from worker.audit.windows import ends_of, shape_of
 
@@ -42,6 +44,7 @@ _SHARED = (
     "complete",
     "gaps",
     "uncounted",
+    "epsilon",
 )
 """What all documents of a whole say."""
 _BESIDE = ("low", "high", "anytime_low", "anytime_high", "fakes")
@@ -194,6 +197,7 @@ class Snapshots:
     def _next_head(self, document: Mapping[str, Any]) -> None:
         if document["fingerprint"] != self._fingerprint:
             raise Difference(f"head: of fingerprint {document['fingerprint']}, {self._fingerprint} is due")
+        expect_spent(document, self._document)
         head = Head.of(document)
         if self.head is not None and head.sequence <= self.head.sequence:
             # the heads of before were deleted: another history begins, which says nothing of that one
@@ -298,6 +302,7 @@ def _said(of: str, whole: _Whole, base: Mapping[str, Any], document: Mapping[str
     bodies = {key: json.loads(value) for key, value in whole.messages.items() if _is_body(key)}
     if head := whole.messages.get("head"):
         bodies["head"] = json.loads(head)
+    expect_spent(base, document)
     begin, end = _window(name, int(start or 0), base["window"], whole.headers)
     for key, body in bodies.items():
         for what in (*_SHARED, "snapshot"):
@@ -329,6 +334,7 @@ def _said(of: str, whole: _Whole, base: Mapping[str, Any], document: Mapping[str
     try:
         for method, vectors in listed.items():
             expect_method(method, bodies[method], own, vectors)
+        expect_beside(base, own, listed["base"])
     except Difference as difference:
         fault = str(difference)
     return Said(

@@ -10,10 +10,14 @@ import ldp
 from ldp.query import SetQuery, TopQuery
 from ldp.snapshot import Cut, body_document, take
 from ldp.snapshot.documents import vectors
+from ldp.snapshot.taking import announce
 from tests.unit.worker.audit.streams import STREAMS, every_stream, some_reports
+from worker.audit.beside import expect_beside
 from worker.audit.decoding import chances_of
 from worker.audit.errors import Difference
 from worker.audit.methods import METHODS, Estimate, expect_method
+from worker.audit.sets import law_of
+from worker.audit.spending import expect_spent, spent
 from worker.audit.vectors import read
 
 
@@ -45,6 +49,8 @@ def expect(snapshot, change=lambda method, said: None, methods=METHODS):
         change(method, said)
         listed = {name: read(name, method, said, {}, {}) for name in vectors(snapshot.bodies[method])}
         expect_method(method, said, own, listed)
+        if method == "base":
+            expect_beside(said, own, listed)
 
 
 @every_stream
@@ -128,3 +134,84 @@ def test_that_no_number_of_forged_reports_does_it_is_found_where_one_does():
 
     with pytest.raises(Difference, match=r"base: fakes\[\d+\] is -1"):
         expect(snapshot, never, ["base"])
+
+
+BESIDE_SETS = [
+    ("standard_error", 1e-6),
+    ("low", 1e-6),
+    ("high", -1e-6),
+    ("anytime_low", 1e-6),
+    ("anytime_high", -1e-6),
+]
+
+
+@pytest.mark.parametrize(
+    "name", ["grr-3", "olh-mul32", "oue-64", "subset-bits", "hadamard-10", "pgr-10", "rated"]
+)
+def test_another_number_beside_a_query_is_found(name):
+    snapshot = snapshot_of(STREAMS[name], 3000)
+    for key, by in [*BESIDE_SETS, ("fakes", 1), ("fakes", -1)]:
+        with pytest.raises(Difference, match=rf"base: query 'some': {key}"):
+            expect(snapshot, lambda _, said, key=key, by=by: _add(said["queries"][0], key, by), ["base"])
+    for key, by in [("anytime_low", 1e-6), ("anytime_high", -1e-6), ("fakes", 1), ("fakes", -1)]:
+        with pytest.raises(Difference, match=rf"base: query 'most': {key}\[0\]"):
+            expect(
+                snapshot, lambda _, said, key=key, by=by: _add(said["top"][0], key, by, first=True), ["base"]
+            )
+
+
+def _add(said, key, by, *, first=False):
+    """Where no number of forged reports does it, a number is said; else it is another by so much."""
+    if first:
+        said[key][0] = 7 if key == "fakes" and said[key][0] == -1 else said[key][0] + by
+    else:
+        said[key] = 7 if key == "fakes" and said[key] == -1 else said[key] + by
+
+
+@pytest.mark.parametrize("key", ["anytime_low", "anytime_high", "fakes"])
+def test_another_number_beside_base_at_several_rates_is_found(key):
+    snapshot = snapshot_of(STREAMS["rated"], 3000)
+    by = {"anytime_low": 1e-6, "anytime_high": -1e-6, "fakes": 1}[key]
+
+    def change(_, said):
+        said[key][1] += by
+
+    with pytest.raises(Difference, match=rf"base: {key}\[1\] is "):
+        expect(snapshot, change, ["base"])
+
+
+@every_stream
+def test_the_epsilon_of_a_stream_is_what_a_report_spends_and_no_other(stream):
+    document = stream.document()
+    due = announce(stream, Cut({}, {}), 1, None, None).epsilon
+    expect_spent({} if due is None else {"epsilon": due}, document)
+    for other in ["1/1", "infinite", None]:
+        if other != due:
+            with pytest.raises(Difference, match="epsilon is "):
+                expect_spent({} if other is None else {"epsilon": other}, document)
+
+
+def test_the_epsilon_at_several_rates_is_that_of_the_lowest():
+    document = STREAMS["rated"].document()
+    assert spent(document) == "87889/40000"  # ln 9 = 2.1972246 of the rate 1/5, rounded up
+    with pytest.raises(Difference, match="epsilon is '1100001/1000000'"):  # of the rate in the middle
+        expect_spent({"epsilon": "1100001/1000000"}, document)
+
+
+@pytest.mark.parametrize(
+    "name", ["olh-mul32", "oue-10", "subset-bits-full", "hadamard-10", "pgr-10", "response-5"]
+)
+def test_the_law_of_a_set_is_that_of_honest_reports(name):
+    stream, n = STREAMS[name], 40_000
+    document, oracle, values = stream.document(), stream.oracle, (1, 2, 4)
+    law = law_of(document, *chances_of(document), values)
+    for own, mean, variances in [(1, law.inside, law.variances), (3, law.outside, law.others)]:
+        coins, drawn = np.random.default_rng(own), []
+        for report in np.split(oracle.perturb(np.full(n, own), rng=coins), 400):
+            state = oracle.zeros()
+            oracle.accumulate(state, report)
+            drawn.append(oracle.support(state)[list(values)].sum())
+        # 400 sums of 100 reports: the mean within 6 standard errors, the variance within 6 of its own, √(2/399)
+        variance = float(variances[min(own // 3, len(variances) - 1)])
+        assert abs(np.mean(drawn) / 100 - mean) <= 6 * np.sqrt(variance / n)
+        assert abs(np.var(drawn) / 100 - variance) <= 6 * np.sqrt(2 / 399) * variance
