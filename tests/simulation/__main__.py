@@ -1,15 +1,17 @@
 """Runs histories, on two processes; stops at the first that is wrong.
 
 ``python -m tests.simulation [HISTORIES [FIRST]]``: so many, from a seed on, 20,000 from 0 unless told otherwise. Where
-so many are run, what is rare has to have happened among them, too.
+so many are run, 25 of each script are, too, and what is rare has to have happened among them all.
 """
 
 import collections
 import sys
 import time
 
-from tests.simulation.happenings import RARE
+from tests.simulation.directed import SCRIPTS
+from tests.simulation.happenings import OFTEN, RARE
 from tests.simulation.running import run
+from tests.simulation.themes import RUN, directed
 
 HISTORIES = 20_000
 
@@ -17,14 +19,16 @@ HISTORIES = 20_000
 def main() -> None:
     count, first = map(int, (*sys.argv[1:], *(str(HISTORIES), "0")[len(sys.argv) - 1 :]))
     began, done, total = time.monotonic(), 0, collections.Counter[str]()
-    for some, happened in run(range(first, first + count)):
+    many = count >= HISTORIES
+    for some, happened in run(sorted({*range(first, first + count), *(directed(RUN) if many else ())})):
         total.update(happened)
         done += some
         print(f"\r{done} histories, {done / (time.monotonic() - began):.0f} a second", end="", flush=True)
     print()
     for what, often in sorted(total.items()):
         print(f"{often:9} {what}")
-    if count >= HISTORIES and (lacking := [what for what in RARE if total[what] < 3]):
+    least = dict.fromkeys((*OFTEN, *RARE), 3) | {"as the script says": RUN * len(SCRIPTS) // 2}
+    if many and (lacking := [what for what, often in least.items() if total[what] < often]):
         sys.exit(f"they prove little of what hardly happened in them: {', '.join(lacking)}")
 
 

@@ -316,7 +316,12 @@ DIRECTED = {
 AFTER, EACH = 20_000, 50
 """The seed of the first directed history, and how many there are of each theme."""
 RUN = 25
-"""How many of them are run each time."""
+"""How many of them are run beside the others where many are run."""
+
+
+def directed(each: int) -> list[int]:
+    """Returns the seeds of so many directed histories of each theme."""
+    return [AFTER + EACH * number + one for number in range(len(DIRECTED)) for one in range(each)]
 
 
 def theme_of(seed: int) -> str | None:
