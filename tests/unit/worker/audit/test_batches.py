@@ -18,46 +18,16 @@ from tests.batches import (
     SNAPPY,
     TRANSACTIONAL,
     ZSTD,
-    Maker,
     batch,
     compressed,
-    damaged,
-    drain,
     marker,
     record,
     varint,
 )
+from tests.fuzz import audited
+from tests.fuzz.audited import ours, some_log, theirs
 from worker.audit import batches
 from worker.audit.codecs import Unreadable, unpack
-
-
-def ours(fetched, start=0, stop=1 << 62, aborted=(), caps=((0, None),)):
-    """What the audit reads: (timestamp, value) of each record, and how many batches it cannot read."""
-    found, unreadable = [], 0
-    for read in batches.read(batches.whole(fetched), start, stop, list(aborted), list(caps)):
-        unreadable += read.unreadable
-        data = read.data.tobytes()
-        for timestamp, begin, end in zip(read.timestamps, read.begins, read.ends, strict=True):
-            found += [(int(timestamp), data[begin:end])]
-    return found, unreadable
-
-
-def theirs(fetched, start=0, stop=1 << 62, aborted=(), caps=((0, None),)):
-    """What the worker reads of it, up to an offset."""
-    found, bad, _, _ = drain(fetched, start, list(aborted), list(caps))
-    kept = [(timestamp, value) for offset, timestamp, value in found if offset < stop]
-    return kept, sum(one.end <= stop for one in bad)
-
-
-def some_log(seed, n):
-    """Batches of every kind in their order, where to begin and to stop, what is aborted, and the coins."""
-    rng = np.random.default_rng(seed)
-    maker = Maker(rng, most=int(rng.choice([12, 150])))
-    made = maker.log(n)
-    start = int(rng.integers(maker.offset)) if seed % 3 == 1 else 0
-    stop = int(rng.integers(start, maker.offset)) + 1 if seed % 5 == 1 else 1 << 62
-    told = [(producer, first) for producer, first, last in maker.aborted if last >= start]
-    return made, start, stop, told, rng
 
 
 @pytest.mark.parametrize("codec", range(5))
@@ -85,19 +55,10 @@ def test_both_readings_agree_on_whole_batches():
     assert records > 20_000
 
 
-@pytest.mark.parametrize("seeds", [range(150), pytest.param(range(150, 3_000), marks=pytest.mark.slow)])
-def test_both_readings_agree_on_damaged_batches(seeds):
-    unreadable = readable = 0
-    for seed in seeds:
-        made, start, stop, aborted, rng = some_log(seed, 8)
-        fetched = b"".join(damaged(one, rng) if rng.random() < 0.7 else one for one in made)
-        caps = sorted(
-            {0: None, int(rng.integers(1_000)): [None, 40, 300, 5_000][int(rng.integers(4))]}.items()
-        )
-        found = ours(fetched, start, stop, aborted, caps)
-        assert found == theirs(fetched, start, stop, aborted, caps), seed
-        unreadable, readable = unreadable + found[1], readable + len(found[0])
-    assert min(unreadable, readable) > 100
+def test_both_readings_agree_on_damaged_batches():
+    """`make fuzz` compares twenty times as many."""
+    told = audited.fuzz(150, 0)
+    assert min(told["unreadable"], told["readable"]) > 100
 
 
 @pytest.mark.parametrize("codec", [GZIP, SNAPPY, LZ4, ZSTD])

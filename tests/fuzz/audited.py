@@ -1,0 +1,56 @@
+"""Logs of damaged batches: what the audit reads of them, against what the worker reads, which is other code."""
+
+from collections import Counter
+
+import numpy as np
+
+from tests.batches import Maker, damaged, drain
+from worker.audit import batches
+
+
+def ours(fetched, start=0, stop=1 << 62, aborted=(), caps=((0, None),)):
+    """What the audit reads: (timestamp, value) of each record, and how many batches it cannot read."""
+    found, unreadable = [], 0
+    for read in batches.read(batches.whole(fetched), start, stop, list(aborted), list(caps)):
+        unreadable += read.unreadable
+        data = read.data.tobytes()
+        for timestamp, begin, end in zip(read.timestamps, read.begins, read.ends, strict=True):
+            found += [(int(timestamp), data[begin:end])]
+    return found, unreadable
+
+
+def theirs(fetched, start=0, stop=1 << 62, aborted=(), caps=((0, None),)):
+    """What the worker reads of it, up to an offset."""
+    found, bad, _, _ = drain(fetched, start, list(aborted), list(caps))
+    kept = [(timestamp, value) for offset, timestamp, value in found if offset < stop]
+    return kept, sum(one.end <= stop for one in bad)
+
+
+def some_log(seed, n):
+    """Batches of every kind in their order, where to begin and to stop, what is aborted, and the coins."""
+    rng = np.random.default_rng(seed)
+    maker = Maker(rng, most=int(rng.choice([12, 150])))
+    made = maker.log(n)
+    start = int(rng.integers(maker.offset)) if seed % 3 == 1 else 0
+    stop = int(rng.integers(start, maker.offset)) + 1 if seed % 5 == 1 else 1 << 62
+    told = [(producer, first) for producer, first, last in maker.aborted if last >= start]
+    return made, start, stop, told, rng
+
+
+def fuzz(n, seed):
+    """Compares so many logs; how many of their batches are unreadable, and of their records readable.
+
+    What differs raises, and prints the seed that shows it.
+    """
+    told = Counter()
+    for k in range(seed, seed + n):
+        made, start, stop, aborted, rng = some_log(k, 8)
+        fetched = b"".join(damaged(one, rng) if rng.random() < 0.7 else one for one in made)
+        later = [None, 40, 300, 5_000]
+        caps = sorted({0: None, int(rng.integers(1_000)): later[int(rng.integers(4))]}.items())
+        found = ours(fetched, start, stop, aborted, caps)
+        if found != theirs(fetched, start, stop, aborted, caps):
+            print(f"seed {k}")
+            raise AssertionError("the audit reads otherwise than the worker")
+        told += Counter(unreadable=found[1], readable=len(found[0]))
+    return told
