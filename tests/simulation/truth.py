@@ -189,13 +189,14 @@ class Truth:
                 self.imported.pop(partition, None)
                 self._demand_fresh(partition, after)
         server.past.setdefault(tag, []).append(server.of(tag))
+        # of whatever blobs are lost: the offset was stored
+        self.stored[partition] = max(self.stored.get(partition, 0), int(after[b"offset"]))
         state = self.load(partition)
         if state is not None:
             lineage = lineage_of(after[b"lineage"].decode())
             self.compare(lineage, partition, state)
             batch = self.imported.get(partition, state.offset)
             assert state.offset <= batch or len(state.rules) > 1, "the batch's rule holds beyond its import"
-            self.stored[partition] = max(self.stored.get(partition, 0), state.offset)
             self._wrote_windows(lineage, partition, state)
             if isinstance(reply, bytes) and before is not None:
                 since = int(before[b"offset"])
