@@ -200,7 +200,9 @@ class Stage:
             shutil.rmtree(FAILED, ignore_errors=True)
             shutil.copytree(self.folder, FAILED, ignore=shutil.ignore_patterns("older"))
             self.say(f"the workers' logs are in {FAILED}")
-        self._stack.__exit__(*raised)  # type: ignore[arg-type]
+        # what workers logged is shown where something failed
+        with contextlib.nullcontext() if any(raised) else contextlib.redirect_stdout(None):
+            self._stack.__exit__(*raised)  # type: ignore[arg-type]
 
     def _end_redis(self) -> None:
         """Ends the Redis of the moment, which after a failover the services do not know."""
