@@ -339,7 +339,8 @@ class Consumer:
         found = self._fetch()
         early = {tp.partition for tp in found} & waiting
         assert not early, f"partitions {early} are read, and have to wait"
-        assert not found or not full, "it fetches, and has no room for it"
+        unasked = {tp.partition for tp in found} - self.regained  # what comes anew is not paused
+        assert not unasked or not full, "it fetches, and has no room for it"
         idle = {tp.partition for tp in found} - held - self.regained
         assert not idle, f"partitions {idle} are read, and not counted"
         if not found:
