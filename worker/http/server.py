@@ -157,9 +157,15 @@ class _Handler(BaseHTTPRequestHandler):
                 name: said.removesuffix('"') + '-gzip"' if name == "ETag" else said
                 for name, said in headers.items()
             }
+        parts = _gzip(answer.body) if packed else answer.body
+        if self.request_version == "HTTP/1.1" and answer.status != HTTPStatus.NOT_MODIFIED:
+            # whoever gets a part of it sees that it is one
+            self.protocol_version = "HTTP/1.1"
+            headers |= {"Transfer-Encoding": "chunked", "Connection": "close"}
+            parts = _chunked(parts)
         self._begin(answer.status, answer.content_type, headers)
         if self.command != "HEAD":
-            for part in _gzip(answer.body) if packed else answer.body:
+            for part in parts:
                 self.wfile.write(part)
         return True
 
@@ -239,6 +245,19 @@ def _gzip(parts: Iterable[bytes]) -> Iterator[bytes]:
     for part in parts:
         yield packing.compress(part)
     yield packing.flush()
+
+
+def _chunked(parts: Iterable[bytes]) -> Iterator[bytes]:
+    """Writes parts as chunks, and that they are all.
+
+    Example:
+        >>> b"".join(_chunked([b"twelve-bytes", b"", b"!"])).split()
+        [b'c', b'twelve-bytes', b'1', b'!', b'0']
+    """
+    for part in parts:
+        if part:  # an empty one would be the end
+            yield b"%x\r\n%b\r\n" % (len(part), part)
+    yield b"0\r\n\r\n"
 
 
 def serve(

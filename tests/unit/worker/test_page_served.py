@@ -361,6 +361,29 @@ def test_a_snapshot_is_what_is_on_the_topic(served, log):
     assert fewer["methods"]["base"] == got["methods"]["base"]
 
 
+def test_who_gets_a_part_of_a_snapshot_sees_that_it_is_one(served, log, monkeypatch):
+    log.publish(taken())
+
+    def cut(snapshot, methods):
+        yield b'{"sequence":1}'
+        raise ConnectionResetError
+
+    monkeypatch.setattr("worker.http.page.documents.whole", cut)
+    with pytest.raises(http.client.IncompleteRead):
+        ask(served, "/streams/s/snapshot")
+
+
+def test_who_speaks_an_older_http_gets_no_chunks(served, log):
+    log.publish(taken())
+    with socket.create_connection(("127.0.0.1", served), timeout=WAIT) as connection:
+        connection.sendall(b"GET /streams/s/snapshot HTTP/1.0\r\n\r\n")
+        with connection.makefile("rb") as answer:
+            head, _, body = answer.read().partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.0 200 OK\r\n")
+    assert b"chunked" not in head
+    assert json.loads(body) == whole(taken())
+
+
 def test_long_vectors_are_put_together(served, log):
     log.publish(taken(T))
     got = said(served, "/streams/t.2/snapshot?method=base")
