@@ -391,7 +391,7 @@ class Truth:
         )
         if not self.blind:
             self.windows.committed(head, last, sent, counted, ruled)
-        self.deleted = False
+        self.deleted = self.world.snapshots.is_deleted(f"ldp-{name}")  # it may have been behind this one
         self.heads.append(head)
         self.world.note("snapshot", f"{head['sequence']} of {offsets}, {_lines(head)}")
 
