@@ -20,6 +20,7 @@ from worker.observe.progress import READY_TIMEOUT_SECONDS, SERVING, Progress, St
 
 NO = Unavailable("Redis: no")
 STREAM = ldp.Stream("s", ldp.GRR("1", 2))
+ENDS = ("low", "high", "anytime_low", "anytime_high")
 ESTIMATE = STREAM.oracle.estimate(np.array([30, 10]), 40)
 CUT = Cut({0: 7}, {0: [(2, 4)]})
 TAKEN = take(STREAM, ESTIMATE, CUT, 6, [SetQuery("both", (0, 1))], methods=["base", "norm"])
@@ -146,7 +147,7 @@ CASES = {
             ("snapshot_sum_deviation",): 1.5,
             ("snapshot_query_frequency", "query", "both", "method", "base"): pytest.approx(1),
             ("snapshot_query_frequency", "query", "both", "method", "norm"): pytest.approx(1),
-            **{(f"snapshot_query_{end}", "query", "both"): pytest.approx(1) for end in ("low", "high")},
+            **{(f"snapshot_query_{end}", "query", "both"): pytest.approx(1) for end in ENDS},
             **{
                 ("snapshot_value_frequency", "value", v, "label", v, "method", method): pytest.approx(f)
                 for method in ("base", "norm")
@@ -154,7 +155,9 @@ CASES = {
             },
             **{
                 (f"snapshot_value_{end}", "value", v, "label", v): ends[int(v)]
-                for end, ends in zip(("low", "high"), ESTIMATE.interval(), strict=True)
+                for end, ends in zip(
+                    ENDS, (*ESTIMATE.interval(), *ESTIMATE.anytime_interval(0.95)), strict=True
+                )
                 for v in "01"
             },
         },
