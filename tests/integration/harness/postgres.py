@@ -43,7 +43,9 @@ def rows(url: str, query: str) -> list[dict[str, str | None]]:
 
 def _psql(url: str, query: str) -> str:
     command = ["psql", "-XqtA", "-v", "ON_ERROR_STOP=1", "-c", "SET timezone = 'UTC'", "-c", query, url]
-    return subprocess.run(command, check=True, capture_output=True, encoding="utf-8").stdout
+    done = subprocess.run(command, capture_output=True, encoding="utf-8", check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 @contextlib.contextmanager
