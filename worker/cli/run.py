@@ -1,8 +1,6 @@
 """Serves all streams."""
 
-import sys
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -61,6 +59,7 @@ def run(config: "Config", processes: int, child: tuple[int, int] | None) -> int:
 
 def _command() -> list[str]:
     """Returns what a process of several runs: this command, of the same installation."""
-    here = [] if str(Path.cwd()) in sys.path else ["-P"]  # what lies in the folder is no module of ours
+    from worker.service.starting import python
+
     path = click.get_current_context().params["config"]
-    return [sys.executable, *here, "-m", "worker", "run", "--config", str(path)]
+    return [*python(), "-m", "worker", "run", "--config", str(path)]

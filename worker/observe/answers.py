@@ -6,8 +6,8 @@ ten no longer has none.
 """
 
 from collections.abc import Iterator, Mapping
-
-from prometheus_client import Gauge
+from dataclasses import dataclass
+from typing import Self
 
 from ldp.snapshot import Snapshot
 from worker.observe.metrics import Metrics
@@ -17,14 +17,50 @@ MOST_VALUES = 10
 LONGEST_LABEL = 64
 """Characters of a value's label that are shown."""
 
-Series = tuple[Gauge, tuple[str, ...]]
+Series = tuple[str, tuple[str, ...]]
+"""A gauge of `Metrics`, by its attribute, and its labels."""
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What of a published snapshot is shown; little, whatever the domain's size.
+
+    Attributes:
+        sequence: the snapshot's number.
+        reports: how many were counted.
+        complete: whether that is all.
+        std_error: of Base, for a value of frequency 0.
+        sum: of Base's frequencies.
+        sum_deviation: of that sum, see `ldp.query.sum_deviation`.
+        answers: the number of each series.
+    """
+
+    sequence: int
+    reports: int
+    complete: bool
+    std_error: float
+    sum: float
+    sum_deviation: float
+    answers: Mapping[Series, float]
+
+    @classmethod
+    def of(cls, snapshot: Snapshot, sum_deviation: float) -> Self:
+        """Returns what is shown of a snapshot. O(d + number of methods)."""
+        return cls(
+            snapshot.sequence,
+            snapshot.reports,
+            snapshot.complete,
+            snapshot.std_error,
+            float(snapshot.bodies["base"].frequencies.sum()),
+            sum_deviation,
+            dict([*_values(snapshot), *_queries(snapshot)]),
+        )
 
 
 class Answers:
     """Shows one stream's newest answers, and takes back what the snapshot before said and this one does not.
 
     Args:
-        stream: its name.
         metrics: the worker's metrics.
 
     Example:
@@ -32,59 +68,59 @@ class Answers:
         >>> stream = ldp.Stream("colours", ldp.GRR("1", 2), labels=["red", "green"])
         >>> estimate = stream.oracle.estimate([30, 10], 40)
         >>> metrics = Metrics()
-        >>> cut = ldp.snapshot.Cut({0: 40}, {})
-        >>> Answers("colours", metrics).show(ldp.snapshot.take(stream, estimate, cut, sequence=1))
+        >>> taken = ldp.snapshot.take(stream, estimate, ldp.snapshot.Cut({0: 40}, {}), sequence=1)
+        >>> Answers(metrics).show(Shown.of(taken, 0.1).answers)
         >>> red = {"stream": "colours", "value": "0", "label": "red"}
         >>> metrics.registry.get_sample_value("ldp_worker_snapshot_value_frequency", red | {"method": "norm-sub"})
         1.0
     """
 
-    def __init__(self, stream: str, metrics: Metrics) -> None:
-        self._stream, self._metrics = stream, metrics
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
         self._shown: set[Series] = set()
 
-    def show(self, snapshot: Snapshot) -> None:
-        """Shows a snapshot's answers. O(d + number of methods)."""
-        said: Mapping[Series, float] = dict([*self._values(snapshot), *self._queries(snapshot)])
-        for gauge, labels in self._shown - said.keys():
-            gauge.remove(*labels)
-        self._shown = {*said}
-        for (gauge, labels), answer in said.items():
-            gauge.labels(*labels).set(answer)
+    def show(self, answers: Mapping[Series, float]) -> None:
+        """Shows a snapshot's answers."""
+        for gauge, labels in self._shown - answers.keys():
+            getattr(self._metrics, gauge).remove(*labels)
+        self._shown = {*answers}
+        for (gauge, labels), answer in answers.items():
+            getattr(self._metrics, gauge).labels(*labels).set(answer)
 
-    def _values(self, snapshot: Snapshot) -> Iterator[tuple[Series, float]]:
-        """The most frequent values: each method's answer, and both intervals around Base's, of each value alone."""
-        metrics, base = self._metrics, snapshot.bodies["base"]
-        ends = (
-            (metrics.value_low, base.low),
-            (metrics.value_high, base.high),
-            (metrics.value_anytime_low, base.anytime_low),
-            (metrics.value_anytime_high, base.anytime_high),
-        )
-        for value in snapshot.estimate().most_frequent(MOST_VALUES).tolist():
-            label = str(value) if snapshot.labels is None else snapshot.labels[value][:LONGEST_LABEL]
-            # by the value's number, too: labels that are cut can be the same
-            named = self._stream, str(value), label
-            for method, body in snapshot.bodies.items():
-                yield (metrics.value, (*named, method)), float(body.frequencies[value])
-            for gauge, end in ends:
-                if end is not None:
-                    yield (gauge, named), float(end[value])
 
-    def _queries(self, snapshot: Snapshot) -> Iterator[tuple[Series, float]]:
-        """The queries for sets: each method's answer, both intervals around Base's, and which method suits it best."""
-        metrics = self._metrics
+def _values(snapshot: Snapshot) -> Iterator[tuple[Series, float]]:
+    """The most frequent values: each method's answer, and both intervals around Base's, of each value alone."""
+    base = snapshot.bodies["base"]
+    ends = (
+        ("value_low", base.low),
+        ("value_high", base.high),
+        ("value_anytime_low", base.anytime_low),
+        ("value_anytime_high", base.anytime_high),
+    )
+    for value in snapshot.estimate().most_frequent(MOST_VALUES).tolist():
+        label = str(value) if snapshot.labels is None else snapshot.labels[value][:LONGEST_LABEL]
+        # by the value's number, too: labels that are cut can be the same
+        named = snapshot.stream, str(value), label
         for method, body in snapshot.bodies.items():
-            for answer in body.sets:
-                named = self._stream, answer.query.name
-                yield (metrics.query, (*named, method)), answer.frequency
-                for gauge, end in (
-                    (metrics.query_low, answer.low),
-                    (metrics.query_high, answer.high),
-                    (metrics.query_anytime_low, answer.anytime_low),
-                    (metrics.query_anytime_high, answer.anytime_high),
-                ):
-                    if end is not None:
-                        yield (gauge, named), end
-        for query, found in snapshot.recommended.items():
-            yield (metrics.recommended, (self._stream, query, found.method)), 1
+            yield ("value", (*named, method)), float(body.frequencies[value])
+        for gauge, end in ends:
+            if end is not None:
+                yield (gauge, named), float(end[value])
+
+
+def _queries(snapshot: Snapshot) -> Iterator[tuple[Series, float]]:
+    """The queries for sets: each method's answer, both intervals around Base's, and which method suits it best."""
+    for method, body in snapshot.bodies.items():
+        for answer in body.sets:
+            named = snapshot.stream, answer.query.name
+            yield ("query", (*named, method)), answer.frequency
+            for gauge, end in (
+                ("query_low", answer.low),
+                ("query_high", answer.high),
+                ("query_anytime_low", answer.anytime_low),
+                ("query_anytime_high", answer.anytime_high),
+            ):
+                if end is not None:
+                    yield (gauge, named), end
+    for query, found in snapshot.recommended.items():
+        yield ("recommended", (snapshot.stream, query, found.method)), 1

@@ -12,7 +12,7 @@ from worker.counting.head import Head
 from worker.counting.partition import PartitionState
 from worker.counting.ports import Answer, Unavailable
 from worker.counting.rules import Older, Rule
-from worker.observe.answers import Answers
+from worker.observe.answers import Answers, Shown
 from worker.observe.metrics import Metrics
 from worker.observe.progress import Progress, Step
 
@@ -50,7 +50,7 @@ class StreamEvents:
 
     def __init__(self, stream: str, metrics: Metrics, progress: Progress, logger: Logger) -> None:
         self._stream, self._metrics, self._progress, self._logger = stream, metrics, progress, logger
-        self._answers, self._windows = Answers(stream, metrics), set[str]()
+        self._answers, self._windows = Answers(metrics), set[str]()
 
     # a claim
 
@@ -207,6 +207,10 @@ class StreamEvents:
 
     # publishing
 
+    def apart(self, pid: int) -> None:
+        """Says which process publishes."""
+        self._logger.info("publisher.started", pid=pid)
+
     def publishing(self, owner: bool) -> None:
         """Shows it."""
         self._metrics.publisher.labels(self._stream).set(owner)
@@ -225,20 +229,21 @@ class StreamEvents:
 
     def published(self, snapshot: Snapshot, sum_deviation: float) -> None:
         """Shows what the snapshot says."""
+        self.shown(Shown.of(snapshot, sum_deviation))
+
+    def shown(self, shown: Shown) -> None:
+        """Shows what a snapshot says, by what is shown of it."""
         metrics, name = self._metrics, self._stream
         metrics.snapshots.labels(name).inc()
-        metrics.sequence.labels(name).set(snapshot.sequence)
-        metrics.snapshot_reports.labels(name).set(snapshot.reports)
-        metrics.complete.labels(name).set(snapshot.complete)
-        metrics.std_error.labels(name).set(snapshot.std_error)
-        metrics.sum.labels(name).set(float(snapshot.bodies["base"].frequencies.sum()))
-        metrics.sum_deviation.labels(name).set(sum_deviation)
-        self._answers.show(snapshot)
+        metrics.sequence.labels(name).set(shown.sequence)
+        metrics.snapshot_reports.labels(name).set(shown.reports)
+        metrics.complete.labels(name).set(shown.complete)
+        metrics.std_error.labels(name).set(shown.std_error)
+        metrics.sum.labels(name).set(shown.sum)
+        metrics.sum_deviation.labels(name).set(shown.sum_deviation)
+        self._answers.show(shown.answers)
         self._logger.info(
-            "snapshot.published",
-            sequence=snapshot.sequence,
-            reports=snapshot.reports,
-            complete=snapshot.complete,
+            "snapshot.published", sequence=shown.sequence, reports=shown.reports, complete=shown.complete
         )
 
     def lines(self, closed: Mapping[str, int], watermark: int) -> None:

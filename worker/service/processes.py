@@ -20,6 +20,7 @@ from worker.config import Config
 from worker.http import server as health
 from worker.http.client import Answer, ask
 from worker.observe import merged
+from worker.service.starting import start
 
 _TURN_SECONDS = 0.1
 _ANSWER_SECONDS = 2.0
@@ -103,20 +104,11 @@ class Process:
 
     def _start(self) -> None:
         self._began = time.monotonic()
-        self._line, theirs = socket.socketpair()
-        with theirs:
-            try:
-                self._running = subprocess.Popen(
-                    [*self._command, "--child", str(self.number), str(theirs.fileno())],
-                    stdin=subprocess.DEVNULL,
-                    env=self._environ,
-                    pass_fds=[theirs.fileno()],
-                    process_group=0,  # a terminal's Ctrl-C is the parent's to hear
-                )
-            except OSError as error:  # no room for another process
-                self._line.close()
-                self._put_off(f"could not be started ({error.strerror})")
-                return
+        try:
+            self._running, self._line = start([*self._command, "--child", str(self.number)], self._environ)
+        except OSError as error:  # no room for another process
+            self._put_off(f"could not be started ({error.strerror})")
+            return
         self.restarts += self.code is not None
         self.state = "starting"
         logger.info("process.started", process=self.number, pid=self._running.pid, restarts=self.restarts)

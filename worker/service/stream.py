@@ -13,21 +13,19 @@ from worker.config import Config, Served
 from worker.counting import layout
 from worker.counting.ownership import Ownership
 from worker.counting.ports import Displaced, StateLost, Unavailable
-from worker.kafka import brokers, seam, topics
+from worker.kafka import brokers, seam
 from worker.kafka.dead_letters import KafkaDeadLetters
 from worker.kafka.group import KafkaGroup
 from worker.kafka.log import KafkaLog
 from worker.kafka.outbox import KafkaOutbox
-from worker.kafka.snapshot_topic import SnapshotTopic
 from worker.observe.events import StreamEvents
 from worker.observe.metrics import Metrics
 from worker.observe.progress import Progress, Step
-from worker.publishing.comparing import Comparer
 from worker.publishing.publisher import Publisher
-from worker.publishing.recommender import Recommender
-from worker.publishing.rows import RowTopic
 from worker.redis import reaching
 from worker.redis.connecting import Client
+from worker.service import publishing
+from worker.service.apart import Apart
 from worker.service.commits import Commits
 from worker.service.loop import Loop
 from worker.store.redis import RedisStore
@@ -121,9 +119,8 @@ class StreamWorker:
             if self._pause(1):
                 return
         log, dead_letters = connected
-        kafka_group = KafkaGroup(partial(topics.connect, settings), group, self._served.topic)
-        snapshots = SnapshotTopic(settings, config.transactional_id(stream.name), config.snapshots.topic)
-        outbox = KafkaOutbox(snapshots, stream, rows=config.rows.topic)
+        kafka_group = publishing.group_of(config, self._served)
+        outbox = publishing.outbox_of(config, stream)
         with contextlib.ExitStack() as ending:
             # the last is closed first
             for close in (log.close, dead_letters.close, kafka_group.close, outbox.close):
@@ -156,50 +153,35 @@ class StreamWorker:
                 except Exception as error:
                     errors.append(error)
 
-            publishing = threading.Thread(target=publish, name=f"publish-{self.name}", daemon=True)
+            thread = threading.Thread(target=publish, name=f"publish-{self.name}", daemon=True)
             self.progress.tick()
-            publishing.start()
+            thread.start()
             try:
                 loop.run(errors)
                 loop.finish()
             finally:
                 ended.set()
-                publishing.join(_CLOSE_SECONDS)
+                thread.join(_CLOSE_SECONDS)
                 self._forget(ownership)
         if errors:
             raise errors[0]
 
     def _publisher(
         self, store: RedisStore, outbox: KafkaOutbox, kafka_group: KafkaGroup, ownership: Ownership
-    ) -> Publisher:
+    ) -> Publisher | Apart:
         """Returns what publishes the stream while partition 0 is held here."""
-        stream, snapshots = self._served.stream, self._config.snapshots
-        return Publisher(
-            stream,
-            self._served.queries,
-            store,
-            outbox,
-            lambda: sorted(self.progress.partitions or ()),
-            kafka_group.uncounted,
+        config, served, events = self._config, self._served, self._events
+
+        def partitions() -> list[int]:
+            return sorted(self.progress.partitions or ())
+
+        def epoch() -> int | None:
             # a cut needs to know all partitions
-            lambda: ownership.epoch(0) if self.progress.partitions else None,
-            snapshots.level,
-            snapshots.fewest_new,
-            Recommender(
-                stream,
-                self._served.queries,
-                snapshots.recommend_every_seconds,
-                self._events,
-                methods=snapshots.methods,
-            ),
-            self._events,
-            self._served.idle_after,
-            self._served.retain,
-            rows=RowTopic(stream.name, self._config.rows.topic, self._config.slots(self._served)),
-            methods=snapshots.methods,
-            comparer=Comparer(self._served.queries, snapshots.changed_level, snapshots.changed_at_least),
-            compact=snapshots.encoding == "compact",
-        )
+            return ownership.epoch(0) if self.progress.partitions else None
+
+        if publishing.is_large(config, served):
+            return Apart(config, served, partitions, epoch, events)
+        return publishing.publisher(config, served, store, outbox, kafka_group, partitions, epoch, events)
 
     def _loop(self, log: KafkaLog, ownership: Ownership, commits: Commits) -> Loop:
         """Returns what the polling thread does."""

@@ -8,7 +8,7 @@ import pytest
 import ldp
 from ldp.query import SetQuery, TopQuery
 from ldp.snapshot import Cut, Recommended, take
-from worker.observe.answers import LONGEST_LABEL, MOST_VALUES, Answers
+from worker.observe.answers import LONGEST_LABEL, MOST_VALUES, Answers, Shown
 from worker.observe.metrics import Metrics
 
 D, N = 15, 3000
@@ -46,7 +46,7 @@ def values_shown(metrics, name="value_frequency"):
 
 def test_ten_values_are_shown_by_every_method_and_the_ends_of_bases_two_intervals():
     metrics, taken = Metrics(), snapshot(rising())
-    Answers("s", metrics).show(taken)
+    Answers(metrics).show(Shown.of(taken, 0.0).answers)
     ten = {14, 3, 13, 12, 11, 10, 9, 8, 7, 6}
     assert len(ten) == MOST_VALUES
     assert shown(metrics, "value_frequency") == {
@@ -67,16 +67,18 @@ def test_ten_values_are_shown_by_every_method_and_the_ends_of_bases_two_interval
 
 def test_a_stream_has_at_most_150_series_of_values():
     stream, metrics = ldp.Stream("s", ldp.GRR("1", D)), Metrics()
-    Answers("s", metrics).show(take(stream, stream.oracle.estimate(rising(), sum(rising())), Cut({}, {}), 1))
+    Answers(metrics).show(
+        Shown.of(take(stream, stream.oracle.estimate(rising(), sum(rising())), Cut({}, {}), 1), 0.0).answers
+    )
     assert sum(len(shown(metrics, f"value_{name}")) for name in ("frequency", *ENDS)) == 150
     assert "\n150 a stream at most" in README.read_text(encoding="utf-8")
 
 
 def test_a_value_that_leaves_the_ten_is_shown_no_more():
     metrics = Metrics()
-    answers = Answers("s", metrics)
-    answers.show(snapshot(rising()))
-    answers.show(snapshot(rising()[::-1]))
+    answers = Answers(metrics)
+    answers.show(Shown.of(snapshot(rising()), 0.0).answers)
+    answers.show(Shown.of(snapshot(rising()[::-1]), 0.0).answers)
     mirrored = {0, 11, 1, 2, 3, 4, 5, 6, 7, 8}
     for name in ("frequency", *ENDS):
         assert values_shown(metrics, f"value_{name}") == mirrored
@@ -85,13 +87,15 @@ def test_a_value_that_leaves_the_ten_is_shown_no_more():
 def test_a_small_domain_is_shown_whole():
     stream = ldp.Stream("s", ldp.GRR("1", 2))
     metrics = Metrics()
-    Answers("s", metrics).show(take(stream, stream.oracle.estimate([3, 7], 10), Cut({}, {}), 1))
+    Answers(metrics).show(
+        Shown.of(take(stream, stream.oracle.estimate([3, 7], 10), Cut({}, {}), 1), 0.0).answers
+    )
     assert values_shown(metrics) == {0, 1}
 
 
 def test_labels_are_cut_and_values_stay_apart():
     metrics = Metrics()
-    Answers("s", metrics).show(snapshot(rising(), LABELS))
+    Answers(metrics).show(Shown.of(snapshot(rising(), LABELS), 0.0).answers)
     labels = {dict(labels)["label"] for labels in shown(metrics, "value_low")}
     assert labels == {("long " * 20)[:LONGEST_LABEL]}
     assert len(shown(metrics, "value_low")) == MOST_VALUES
@@ -100,9 +104,9 @@ def test_labels_are_cut_and_values_stay_apart():
 def test_each_set_has_every_methods_answer_and_bases_two_intervals_and_what_is_recommended_replaces_what_was():
     queries = [SetQuery("few", (1, 2)), TopQuery("top", 3)]
     metrics = Metrics()
-    answers = Answers("s", metrics)
+    answers = Answers(metrics)
     taken = snapshot(rising(), queries=queries, recommended={"few": Recommended("norm-sub", 1)})
-    answers.show(taken)
+    answers.show(Shown.of(taken, 0.0).answers)
     (base,) = taken.bodies["base"].sets
     for end in ENDS:
         assert shown(metrics, f"query_{end}") == {frozenset({"query": "few"}.items()): getattr(base, end)}
@@ -114,7 +118,7 @@ def test_each_set_has_every_methods_answer_and_bases_two_intervals_and_what_is_r
         frozenset({"query": "few", "method": "norm-sub"}.items()): 1
     }
     now = {"few": Recommended("base", 2), "top": Recommended("base-cut", 2)}
-    answers.show(snapshot(rising(), queries=queries, recommended=now))
+    answers.show(Shown.of(snapshot(rising(), queries=queries, recommended=now), 0.0).answers)
     assert {
         dict(labels)["query"]: dict(labels)["method"] for labels in shown(metrics, "query_recommended")
     } == {
@@ -141,7 +145,7 @@ def test_every_protocols_snapshots_are_shown(oracle):
     oracle.accumulate(state, oracle.perturb(rng.integers(0, oracle.domain_size, 300), rng=rng))
     taken = take(stream, oracle.estimate_state(state, 300), Cut({}, {}), 1)
     metrics = Metrics()
-    Answers("s", metrics).show(taken)
+    Answers(metrics).show(Shown.of(taken, 0.0).answers)
     base = taken.bodies["base"].frequencies
     most = np.sort(base)[::-1][:MOST_VALUES]
     said = shown(metrics, "value_frequency")

@@ -1,0 +1,121 @@
+"""A publisher that is a process of its own, as its stream has many values: killed, orphaned, asked to stop."""
+
+import json
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.integration.harness import Sending, World, assert_snapshot_topic, until
+
+pytestmark = pytest.mark.integration
+
+STREAM = {"protocol": "olh", "epsilon": "1", "domain_size": 20_000}
+KILLS = 4
+
+
+@pytest.fixture
+def world(kafka, redis_url, tmp_path):
+    with World(kafka, redis_url, tmp_path, **STREAM) as world:
+        yield world
+
+
+def publishers(worker):
+    """The process ids of its publishers, as the log says them."""
+    return [event["pid"] for event in worker.events("publisher.started")]
+
+
+def gone(pid):
+    """Whether a process is there no more, or only its exit code is."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
+def test_a_publisher_that_is_killed_is_started_again_and_counting_does_not_notice(world):
+    (worker,) = world.start()
+    with Sending(world) as sending:
+        for kill in range(KILLS):
+            (pid,) = publishers(worker)[kill:]
+            until(lambda: worker.metric("publisher"), "it publishes")
+            seen = worker.metric("snapshots_total")
+            # at any moment: the first while it starts, the others the later the more of a snapshot they have made
+            until(
+                lambda kill=kill, seen=seen: worker.metric("snapshots_total") > seen or not kill,
+                "another snapshot",
+            )
+            time.sleep(kill * 0.15)
+            os.kill(pid, signal.SIGKILL)
+            until(lambda kill=kill: len(publishers(worker)) == kill + 2, "another one is started")
+        sending.more()
+    last = world.covered()
+    world.assert_right(last)
+    assert assert_snapshot_topic(world) == last.sequence
+    until(worker.ready, "ready once more")
+    # what was counted was never let go of, nor read again
+    assert [event["start"] for event in worker.events("partition.claimed")] == ["fresh"] * world.partitions
+    assert worker.by_label("errors_total", "step")["publish"] >= KILLS
+    assert all(gone(pid) for pid in publishers(worker)[:-1])
+    # what it tells is shown: the newest snapshot, and its most frequent values
+    assert worker.metric("snapshot_sequence") == last.sequence
+    assert worker.metric("snapshot_reports") == world.n
+    shown = {int(s.labels["value"]): s.value for s in worker.samples("snapshot_value_low")}
+    top = last.estimate().most_frequent(10).tolist()
+    assert shown == {value: pytest.approx(last.bodies["base"].low[value]) for value in top}
+    assert worker.terminate() == 0
+    assert all(map(gone, publishers(worker)))
+
+
+def test_a_publisher_ends_with_a_parent_that_is_killed_and_another_worker_goes_on(world):
+    (worker,) = world.start()
+    world.send(20)
+    before = world.covered()
+    world.send(20)
+    (pid,) = publishers(worker)
+    worker.kill()
+    until(lambda: gone(pid), "its publisher is gone")
+    world.start()
+    world.send(20)
+    after = world.covered()
+    assert after.sequence > before.sequence
+    world.assert_right(after)
+    assert assert_snapshot_topic(world) == after.sequence
+
+
+def test_who_is_asked_to_stop_publishes_what_it_counted_and_who_asks_a_whole_group_loses_nothing(world):
+    (worker,) = world.start()
+    (pid,) = publishers(worker)
+    until(lambda: worker.metric("publisher"), "it publishes")
+    world.send(20)
+    world.settle()
+    for number in (signal.SIGTERM, signal.SIGINT):  # as an init system does that knows no parents
+        os.kill(pid, number)
+    until(lambda: world.totals().get("offsets") == world.ends(), "all is counted")
+    assert worker.terminate() == 0
+    assert gone(pid)
+    last = world.snapshots.newest()
+    assert last.reports == world.n
+    assert not worker.events("snapshot.retry")
+    assert worker.events("stream.finished")[-1]["committed"] is True
+
+
+def test_a_publisher_that_finds_the_topic_ahead_of_other_counts_stops_the_stream(world):
+    (worker,) = world.start()
+    world.send(20)
+    world.covered()
+    worker.terminate()
+    # the head is of a stream that has counted more, and has lost nothing
+    _, body = world.snapshots.messages()[f"{world.name}/head"]
+    head = json.loads(body)
+    head["lineage"] = head["lineage"] | {"topic_id": "another"}
+    world.producer.send(
+        world.config.snapshots.topic,
+        key=f"{world.name}/head".encode(),
+        value=json.dumps(head).encode(),
+        partition=0,
+    ).get(30)
+    again = world.launch()
+    assert "another" in again.stopped_for()

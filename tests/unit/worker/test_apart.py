@@ -1,0 +1,143 @@
+"""A publisher in a process of its own: which streams have one, and that what it tells is shown as a thread's is."""
+
+import pickle
+import threading
+from multiprocessing import Pipe
+
+import pytest
+import structlog
+
+from tests.unit.worker.test_events import CASES, Listening
+from worker.config import parse
+from worker.counting.ports import NewerState, StateLost
+from worker.service import apart, publishing
+
+TOLD = [
+    *("publishing", "opened", "behind", "uncounted", "published", "lines", "compared", "checked"),
+    *("publish_failed", "recommend_failed"),
+]
+"""What a publisher tells, its recommender's and its comparer's included."""
+
+
+def configured(d, every=5, **more):
+    keys = {"name": "s", "topic": "t", "protocol": "oue", "epsilon": "1", "domain_size": d} | more
+    table = "\n".join(f"{key} = {value!r}" for key, value in keys.items())
+    return parse(f'redis.password = "secret"\nsnapshots.every_seconds = {every}\n[[streams]]\n{table}')
+
+
+def listened(events, *told):
+    """Shows what was told over a line, and that its other end was heard."""
+    ours, theirs = Pipe()
+    with ours, theirs:
+        for what in told:
+            theirs.send(what)
+        theirs.close()
+        config, alive = configured(4), []
+        parent = apart.Apart(config, config.streams[0], lambda: (0, 1), lambda: 7, events)
+        try:
+            parent._listen(ours, threading.Event(), lambda: alive.append(1))
+        except EOFError:
+            return len(alive)
+    raise AssertionError("it ends with the line alone")
+
+
+def seen(tell, verb):
+    """Returns the log and the metrics after a verb was told."""
+    listening = Listening()
+    with structlog.testing.capture_logs() as logged:
+        tell(listening, verb, CASES[verb][0])
+    # the time is not the same
+    samples = {
+        (name, labels): value if name != "snapshot_checked_timestamp_seconds" else value > 0
+        for (name, labels), value in listening.samples().items()
+    }
+    listening.now = 21.0
+    listening.progress.beat()
+    return logged, samples, listening.progress.says()
+
+
+def directly(listening, verb, given):
+    getattr(listening.events, verb)(*given)
+
+
+def told(listening, verb, given):
+    said = []
+    getattr(apart._Telling(said.append), verb)(*given)
+    assert listened(listening.events, *said, "alive") == 1
+
+
+@pytest.mark.parametrize("verb", TOLD)
+def test_what_another_process_tells_is_shown_as_if_it_had_happened_here(verb):
+    logged, samples, says = seen(directly, verb)
+    if verb == "recommend_failed":  # an error of any kind is told as one that every process knows
+        logged[0]["error"] = f"RuntimeError: {logged[0]['error']}"
+    assert seen(told, verb) == (logged, samples, says)
+
+
+def test_what_is_told_of_a_snapshot_does_not_grow_with_the_domain():
+    said = []
+    apart._Telling(said.append).published(*CASES["published"][0])
+    assert len(pickle.dumps(said)) < 5000
+
+
+@pytest.mark.parametrize(
+    "error", [StateLost("counts are gone"), NewerState("another version"), KeyError("x")]
+)
+def test_an_error_of_the_other_process_ends_the_stream_as_one_of_a_thread_does(error):
+    try:
+        raise error
+    except Exception as raised:
+        portable = apart._portable(raised)
+    with pytest.raises(type(error) if isinstance(error, StateLost) else RuntimeError) as found:
+        listened(Listening().events, portable)
+    if isinstance(error, StateLost):
+        assert found.value.args == error.args
+    else:
+        assert str(found.value) == "KeyError: 'x'"
+        assert "raise error" in "".join(found.value.__notes__)
+
+
+def test_the_other_process_is_told_what_changes_and_that_only():
+    ours, theirs = Pipe()
+    epochs, stopping = iter([None, None, 3, 3, 3]), threading.Event()
+    config = configured(4)
+
+    def epoch():
+        if (found := next(epochs, None)) is None and stopping.is_set():
+            raise EOFError
+        if found == 3:
+            stopping.set()
+        return found
+
+    parent = apart.Apart(config, config.streams[0], lambda: (0, 1), epoch, Listening().events)
+    heard = []
+    with ours, theirs:
+        with pytest.raises(EOFError):
+            parent._listen(ours, stopping, lambda: None)
+        while theirs.poll():
+            heard.append(theirs.recv())
+    assert heard == [(None, [0, 1], False), (3, [0, 1], True)]
+
+
+@pytest.mark.parametrize(
+    ("config", "large"),
+    [
+        (configured(1024), False),
+        (configured(5 * publishing.MOST_VALUES), False),
+        (configured(5 * publishing.MOST_VALUES + 1), True),
+        (configured(5 * publishing.MOST_VALUES, every=4.9), True),
+        # of 25 windows that are open, and of all time
+        (configured(3_150, windows=["24h every 1h"], grace="0s", out_of_order="1s"), False),
+        (configured(3_151, windows=["24h every 1h"], grace="0s", out_of_order="1s"), True),
+    ],
+)
+def test_snapshots_of_many_values_a_second_have_a_process_of_their_own(config, large):
+    (served,) = config.streams
+    assert served.cost is None or served.cost.open == 25
+    assert publishing.is_large(config, served) is large
+
+
+def test_the_configuration_goes_to_the_other_process_as_it_is():
+    config = configured(1000, windows=["1h"])
+    assert pickle.loads(pickle.dumps(config)) == config
+    assert config.redis.password.get_secret_value() == "secret"

@@ -1,0 +1,75 @@
+"""Publishing, wired: here store, outbox, group and publisher of a stream meet, whichever process they are in."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import ldp
+from worker.config import Config, Served
+from worker.counting.ports import Cuts, Events, Outbox
+from worker.kafka import topics
+from worker.kafka.group import KafkaGroup
+from worker.kafka.outbox import KafkaOutbox
+from worker.kafka.snapshot_topic import SnapshotTopic
+from worker.publishing.comparing import Comparer
+from worker.publishing.publisher import Publisher
+from worker.publishing.recommender import Recommender
+from worker.publishing.rows import RowTopic
+
+MOST_VALUES = 1 << 14
+"""Values a second in snapshots, up to which a publisher is a thread of the process that counts.
+
+A snapshot takes half a microsecond a value, and almost all of it holds the lock of the interpreter, so counting waits
+meanwhile: for a hundredth of the time, at most. Beyond that another process, which takes memory, is worth it.
+"""
+
+
+def is_large(config: Config, served: Served) -> bool:
+    """Returns whether a stream's snapshots are made in a process of their own: whether they have so many values."""
+    windows = 1 if served.cost is None else 1 + served.cost.open
+    return windows * served.stream.oracle.domain_size > MOST_VALUES * config.snapshots.every_seconds
+
+
+def group_of(config: Config, served: Served) -> KafkaGroup:
+    """Returns what is asked which partitions ought to have counts."""
+    connect = partial(topics.connect, config.kafka.client())
+    return KafkaGroup(connect, config.consumer_group(served.stream.name), served.topic)
+
+
+def outbox_of(config: Config, stream: ldp.Stream) -> KafkaOutbox:
+    """Returns where a stream's snapshots go."""
+    name = config.snapshots.topic
+    topic = SnapshotTopic(config.kafka.client(), config.transactional_id(stream.name), name)
+    return KafkaOutbox(topic, stream, rows=config.rows.topic)
+
+
+def publisher(
+    config: Config,
+    served: Served,
+    cuts: Cuts,
+    outbox: Outbox,
+    group: KafkaGroup,
+    partitions: Callable[[], Sequence[int]],
+    epoch: Callable[[], int | None],
+    events: Events,
+) -> Publisher:
+    """Returns what publishes a stream while partition 0 is held here; `Publisher` says what is given."""
+    stream, queries, snapshots = served.stream, served.queries, config.snapshots
+    return Publisher(
+        stream,
+        queries,
+        cuts,
+        outbox,
+        partitions,
+        group.uncounted,
+        epoch,
+        snapshots.level,
+        snapshots.fewest_new,
+        Recommender(stream, queries, snapshots.recommend_every_seconds, events, methods=snapshots.methods),
+        events,
+        served.idle_after,
+        served.retain,
+        rows=RowTopic(stream.name, config.rows.topic, config.slots(served)),
+        methods=snapshots.methods,
+        comparer=Comparer(queries, snapshots.changed_level, snapshots.changed_at_least),
+        compact=snapshots.encoding == "compact",
+    )
