@@ -18,6 +18,7 @@ from ldp.snapshot import CHUNK, INLINE
 from ldp.snapshot.documents import BESIDE
 from worker.config.windows import Cost
 from worker.counting import layout
+from worker.service.publishing import MOST_VALUES
 
 RECORD_BYTES, BATCH_BYTES = 8, 61
 """What a record of the topic has of its own, beside its frame: six numbers of a byte, and a byte or two of time; and
@@ -254,9 +255,14 @@ class Load:
         return PROCESS + HELD * self.counters + VALUE_MEMORY * self.oracle.domain_size + transform
 
     @property
+    def is_large(self) -> bool:
+        """Whether the publisher is a process of its own."""
+        return self.due * self.oracle.domain_size > MOST_VALUES * self.publish_every
+
+    @property
     def worker_bytes(self) -> float:
         """Of a worker that has all partitions and publishes: held, and read."""
-        return self.publisher_bytes + BACKLOG + HELD * self.counters
+        return self.publisher_bytes + self.is_large * PROCESS + BACKLOG + HELD * self.counters
 
 
 def work_seconds(oracle: ldp.Oracle) -> float:
