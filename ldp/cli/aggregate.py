@@ -84,7 +84,8 @@ def aggregate(
         if printing.top is None:
             return
     if not aggregator.reports:
-        raise click.ClickException("there was no report to count")
+        hint = "; ldp perturb makes reports of values" if aggregator.records else ""
+        raise click.ClickException(f"there was no report to count{hint}")
     printing.show(stream, aggregator.estimate(), {0: aggregator.records})
 
 

@@ -157,7 +157,10 @@ collection.name.format=ldp_rows
                 worker.terminate()
             wanted = due(foreign(kafka, world.config.snapshots.topic), **rows)
             assert flat(foreign(kafka, topic)) == wanted
-            until(lambda: select(url, "SELECT 1 FROM pg_tables WHERE tablename = 'ldp_rows'"), "the sink has its table")
+            until(
+                lambda: select(url, "SELECT 1 FROM pg_tables WHERE tablename = 'ldp_rows'"),
+                "the sink has its table",
+            )
             until(lambda: in_postgres(url) == wanted, "the sink has all rows, and no more")
 
 

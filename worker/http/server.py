@@ -19,6 +19,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import MappingProxyType
 from typing import Any
 
 from prometheus_client import CollectorRegistry
@@ -141,6 +142,13 @@ class _Handler(BaseHTTPRequestHandler):
             known = ", ".join([*shown, "/metrics", *self.server.probes])
             self._send(HTTPStatus.NOT_FOUND, "text/plain", f"not here; {known} are\n".encode())
 
+    def _refuse(self) -> None:
+        """Answers what would change something."""
+        allowed = "GET, HEAD"
+        self._send(HTTPStatus.METHOD_NOT_ALLOWED, "text/plain", f"{allowed}\n".encode(), {"Allow": allowed})
+
+    do_POST = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = _refuse  # noqa: N815
+
     def _show(self, page: Page) -> bool:
         """Answers the page; returns whether what was asked for is there."""
         if self.path.partition("?")[0] == pages.EVENTS:
@@ -213,10 +221,16 @@ class _Handler(BaseHTTPRequestHandler):
         """Says that a request cannot be answered, and nothing of what it was."""
         self._send(HTTPStatus(code), "text/plain", f"{HTTPStatus(code).phrase}\n".encode())
 
-    def _send(self, status: HTTPStatus, content_type: str, body: bytes) -> None:
+    def _send(
+        self,
+        status: HTTPStatus,
+        content_type: str,
+        body: bytes,
+        headers: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         self.send_response(status)
-        self.send_header("Content-Type", content_type)
-        self.send_header("Content-Length", str(len(body)))
+        for name, said in {"Content-Type": content_type, "Content-Length": str(len(body)), **headers}.items():
+            self.send_header(name, said)
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(body)

@@ -489,9 +489,11 @@ def test_nothing_to_do_exits_1(tmp_path, colours):
         result = run(command, "--document", colours)
         assert (result.exit_code, result.stdout) == (1, "")
         assert "there was no" in result.stderr
-    result = run("aggregate", "--document", colours, stdin=b"noise\n")
+        assert "ldp perturb" not in result.stderr
+    result = run("aggregate", "--document", colours, stdin=b"red\n")  # a value, not a report
     assert (result.exit_code, result.stdout) == (1, "")
     assert "ldp: 1 of 1 records are malformed" in result.stderr
+    assert "there was no report to count; ldp perturb makes reports of values" in result.stderr
 
 
 def test_a_wrong_value_exits_1_and_says_how_many_reports_are_out(tmp_path, colours):

@@ -160,7 +160,8 @@ def test_point_15_head_is_get_without_the_body(server):
     [
         ("GET /metrics", 200),
         ("GET /<b>nonsense", 404),
-        ("POST /metrics", 501),
+        ("POST /metrics", 405),
+        ("OPTIONS /", 405),
         ("<b>nonsense /", 501),
         ("G", 400),
     ],
@@ -173,6 +174,7 @@ def test_point_15_an_answer_says_nothing_of_what_runs_nor_of_what_was_asked(serv
     assert "Python" not in said
     assert "nonsense" not in said
     assert "text/plain" in head
+    assert ("\r\nAllow: GET, HEAD" in head) == (status == 405)
     assert "<" not in body
 
 
