@@ -261,6 +261,8 @@ class _Made:
             world.step()
             if self._noticed():
                 return
+            if world.steps == began + QUIET_STEPS // 2:
+                self._part()
             assert world.steps < began + QUIET_STEPS, "not all is counted and published: " + "; ".join(
                 self._stands(deployment) for deployment in world.deployments
             )
@@ -271,6 +273,20 @@ class _Made:
             for worker in list(deployment.workers):
                 self.world.kill(worker)
         deployment.launch()
+
+    def _part(self) -> None:
+        """Stops one of two that share a name, if neither has published yet: they may fence each other off for long."""
+        first = dict[str, Deployment]()
+        for deployment in self.world.deployments:
+            name = deployment.stream.name
+            if name not in self.owners and first.setdefault(name, deployment) is not deployment:
+                self.world.note("one of two that fence each other off is stopped")
+                self._stop(deployment)
+
+    def _stop(self, deployment: Deployment) -> None:
+        deployment.stopped = True
+        for worker in deployment.workers:
+            self.world.kill(worker)
 
     def _covered(self, deployment: Deployment) -> bool:
         """Returns whether all is counted and stored, and the newest snapshot says just that, of windows, too."""
@@ -332,9 +348,7 @@ class _Made:
             owner = self.owners.get(deployment.stream.name)
             if "of other counts" in str(error) and owner is not None and owner is not deployment:
                 world.note("another deployment is refused")
-                deployment.stopped = True
-                for other in deployment.workers:
-                    world.kill(other)
+                self._stop(deployment)
                 continue
             if not world.lossy:
                 raise error

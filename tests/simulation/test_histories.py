@@ -16,6 +16,7 @@ EACH = 4
 """Directed ones of each theme."""
 FOUND = {
     1_007_403: "a head that was deleted before the owners whom it named had read it was never said again",
+    30_001_473: "a head that compaction took while it was looked for, as a newer one stood behind, was called deleted",
 }
 """Histories of longer runs that were wrong once, and of what."""
 

@@ -26,6 +26,9 @@ _CLAIM_SECONDS = 2.0
 """How long a claim waits until what is open now is decided: of many streams one is always publishing."""
 _DECIDED_SECONDS = 0.05
 """How often is asked whether open transactions have ended."""
+_COMMITTED, _UNCOMMITTED = IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED
+_LOOKS = 3
+"""How often is looked further where no head is before the end: compaction takes one when a newer one stands behind."""
 
 
 class Topic(Protocol):
@@ -141,11 +144,15 @@ class KafkaOutbox:
             Unavailable: see `worker.counting.ports.Witness`.
             StateLost: it is no head.
         """
+        level, record = "read_committed" if decided else "read_uncommitted", None
         try:
             with contextlib.closing(self._topic.admin()) as admin:
-                first, end = self._bounds(admin, self._topic.name, decided=decided, wait_seconds=wait_seconds)
-            level = "read_committed" if decided else "read_uncommitted"
-            record = self._last(first, end, level) if first < end else None
+                begin, end = self._bounds(admin, self._topic.name, decided=decided, wait_seconds=wait_seconds)
+            for _ in range(_LOOKS):
+                if begin >= end or (record := self._last(begin, end, level)) is not None:
+                    break
+                with contextlib.closing(self._topic.admin()) as admin:
+                    begin, end = end, _offset(admin, self._topic.name, OffsetSpec.LATEST, _COMMITTED)
         except kafka_errors.KafkaError as error:
             raise Unavailable(f"Kafka: {type(error).__name__}: {error}") from error
         if record is None or not record.value:  # deleted on purpose: the sequence begins anew
@@ -162,15 +169,10 @@ class KafkaOutbox:
 
     def _bounds(self, admin: Any, topic: str, *, decided: bool, wait_seconds: float) -> tuple[int, int]:
         """Returns a topic's first offset and its end, up to which all is decided if it is to be."""
-        tp = TopicPartition(topic, PARTITION)
-
-        def ask(spec: OffsetSpec, level: IsolationLevel) -> int:
-            return int(admin.list_partition_offsets({tp: spec}, isolation_level=level)[tp].offset)
-
-        first = ask(OffsetSpec.EARLIEST, IsolationLevel.READ_UNCOMMITTED)
-        end = ask(OffsetSpec.LATEST, IsolationLevel.READ_UNCOMMITTED)
+        first = _offset(admin, topic, OffsetSpec.EARLIEST, _UNCOMMITTED)
+        end = _offset(admin, topic, OffsetSpec.LATEST, _UNCOMMITTED)
         deadline = self._clock() + wait_seconds
-        while decided and (stable := ask(OffsetSpec.LATEST, IsolationLevel.READ_COMMITTED)) < end:
+        while decided and (stable := _offset(admin, topic, OffsetSpec.LATEST, _COMMITTED)) < end:
             if self._clock() >= deadline:
                 raise Unavailable(
                     f"Kafka: topic {topic!r}: a transaction is open since offset {stable} of {end}; it ends"
@@ -212,3 +214,9 @@ class KafkaOutbox:
                 if record.key == key and record.offset < upper:
                     newest = record
         return newest
+
+
+def _offset(admin: Any, topic: str, spec: OffsetSpec, level: IsolationLevel) -> int:
+    """Returns where a topic begins or ends."""
+    tp = TopicPartition(topic, PARTITION)
+    return int(admin.list_partition_offsets({tp: spec}, isolation_level=level)[tp].offset)
