@@ -251,6 +251,7 @@ class Listener:
         self.seen: dict[int, int] = {}
         self.given: set[int] = set()
         self.answers: dict[int, tuple[Answer, int]] = {}
+        self.unanswered = -1  # the step of the last commit that had no answer
         self.epochs: dict[int, int] = {}
         self.claimed_epochs: set[int] = set()
         self.announced: dict[int, Any] = {}
@@ -363,9 +364,15 @@ class Listener:
         lost = [p for p, (answer, _) in self.answers.items() if answer is Answer.LINEAGE]
         assert not lost, f"it goes on after counts of {lost} were lost"
 
+    def commit_failed(self, error: Unavailable) -> None:
+        self.world.say("commit_failed", error)
+        self.unanswered = self.world.steps
+
     def released(self, partition: int) -> None:
         self.world.say("released", partition)
         self.failed.clear()
+        if self.unanswered == self.world.steps:  # what was fetched could not be stored
+            self.worker.consumer.overtaken.pop(partition, None)
 
     def claimed(self, partition: int, start: str, offset: int, epoch: int) -> None:
         self.failed.pop(partition, None)
