@@ -2,6 +2,7 @@
 
 import signal
 import subprocess
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -30,6 +31,11 @@ def workers(tmp_path):
         yield workers
 
 
+def clock(sleep):
+    """What the demo has for `time`: other threads of this process sleep as ever."""
+    return SimpleNamespace(sleep=sleep, monotonic=time.monotonic)
+
+
 def test_point_20_what_is_kept_outlives_the_end_of_a_worker(workers, tmp_path, monkeypatch, capsys):
     first, second = workers.alive
     monkeypatch.setattr(demo.Worker, "ready", lambda _: True)
@@ -43,7 +49,7 @@ def test_point_20_what_is_kept_outlives_the_end_of_a_worker(workers, tmp_path, m
         elif len(turns) == 4:
             signal.raise_signal(signal.SIGINT)  # Ctrl-C
 
-    monkeypatch.setattr(demo.time, "sleep", sleep)
+    monkeypatch.setattr(demo, "time", clock(sleep))
     services = SimpleNamespace(
         kafka=SimpleNamespace(address="127.0.0.1:1"), redis=SimpleNamespace(address="redis://127.0.0.1:2/0")
     )
@@ -60,7 +66,7 @@ def test_point_20_a_worker_that_ended_before_all_is_kept_ends_nothing(workers, t
     first.process.kill()
     first.process.wait()
     monkeypatch.setattr(demo.Worker, "ready", lambda _: True)
-    monkeypatch.setattr(demo.time, "sleep", lambda _: signal.raise_signal(signal.SIGINT))
+    monkeypatch.setattr(demo, "time", clock(lambda _: signal.raise_signal(signal.SIGINT)))
     services = SimpleNamespace(kafka=SimpleNamespace(address="k"), redis=SimpleNamespace(address="r"))
     demo.stay({}, services, workers, tmp_path)
     assert workers.alive == [second]

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from urllib import request
 from urllib.error import HTTPError
 
@@ -28,6 +29,7 @@ STAND_IN = """
 import json, os, signal, sys, threading, time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 from worker.service.parent import Parent
 
 folder, (number, line) = Path(sys.argv[1]), map(int, sys.argv[-2:])
@@ -251,7 +253,7 @@ def test_waits_double_up_to_the_longest_and_begin_anew_after_a_while(command, tm
     (tmp_path / "exit-0").write_text("1")
     process = processes.Process(0, command, 1)
     now = [1000.0]
-    monkeypatch.setattr(processes.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(processes, "time", SimpleNamespace(monotonic=lambda: now[0]))
     waits = []
     process._began = now[0]
     for _ in range(9):
