@@ -306,6 +306,10 @@ class Listener:
     def gap_found(self, partition: int, lost_from: int, lost_to: int) -> None:
         """What Kafka says was counted is no gap, unless the operator gave it up, or a head says that it was one."""
         self.world.note("gap found", partition, lost_from, lost_to)
+        truth = self.worker.deployment.truth
+        epoch = truth.epoch(partition)
+        if epoch is not None and not truth.has_claimed(self.worker, partition, epoch):
+            return  # another one has claimed it meanwhile: nothing of this is ever stored
         fetched = self.worker.consumer.overtaken.pop(partition, 0)
         assert lost_from >= fetched, f"what was fetched up to {fetched} is called a gap"
         offset, word = self.worker.consumer.confirmed_as[partition]
