@@ -1,6 +1,5 @@
 """A publisher that is a process of its own, as its stream has many values: killed, orphaned, asked to stop."""
 
-import json
 import os
 import signal
 import time
@@ -100,22 +99,3 @@ def test_who_is_asked_to_stop_publishes_what_it_counted_and_who_asks_a_whole_gro
     assert last.reports == world.n
     assert not worker.events("snapshot.retry")
     assert worker.events("stream.finished")[-1]["committed"] is True
-
-
-def test_a_publisher_that_finds_the_topic_ahead_of_other_counts_stops_the_stream(world):
-    (worker,) = world.start()
-    world.send(20)
-    world.covered()
-    worker.terminate()
-    # the head is of a stream that has counted more, and has lost nothing
-    _, body = world.snapshots.messages()[f"{world.name}/head"]
-    head = json.loads(body)
-    head["lineage"] = head["lineage"] | {"topic_id": "another"}
-    world.producer.send(
-        world.config.snapshots.topic,
-        key=f"{world.name}/head".encode(),
-        value=json.dumps(head).encode(),
-        partition=0,
-    ).get(30)
-    again = world.launch()
-    assert "another" in again.stopped_for()

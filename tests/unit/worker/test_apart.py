@@ -7,6 +7,8 @@ from multiprocessing import Pipe
 import pytest
 import structlog
 
+import ldp
+from ldp.snapshot import Cut
 from tests.unit.worker.test_events import CASES, Listening
 from worker.config import parse
 from worker.counting.ports import NewerState, StateLost
@@ -75,9 +77,10 @@ def test_what_another_process_tells_is_shown_as_if_it_had_happened_here(verb):
 
 
 def test_what_is_told_of_a_snapshot_does_not_grow_with_the_domain():
-    said = []
-    apart._Telling(said.append).published(*CASES["published"][0])
-    assert len(pickle.dumps(said)) < 5000
+    stream, said = ldp.Stream("s", ldp.GRR("1", 5000)), []
+    taken = ldp.snapshot.take(stream, stream.oracle.estimate([1] * 5000, 5000), Cut({}, {}), 1)
+    apart._Telling(said.append).published(taken, 1.5)
+    assert len(pickle.dumps(said)) < 20_000 < len(pickle.dumps(taken))
 
 
 @pytest.mark.parametrize(

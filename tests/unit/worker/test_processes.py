@@ -29,7 +29,6 @@ STAND_IN = """
 import json, os, signal, sys, threading, time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from types import SimpleNamespace
 from worker.service.parent import Parent
 
 folder, (number, line) = Path(sys.argv[1]), map(int, sys.argv[-2:])
