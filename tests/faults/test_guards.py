@@ -230,6 +230,48 @@ def test_claim_step_9_a_log_that_ends_before_the_counts_stops_the_stream() -> No
         turn(alone(world, 2))
 
 
+def test_claim_step_9_one_that_another_overtakes_and_publishes_is_no_state_loss() -> None:
+    """The log loses records while its bounds are on their way: who comes between records another gap, published."""
+    world = Still()
+    world.send()
+    slow, quick = world.member(1), world.member(2)
+    slow.log.poll()
+    world.assignment = {1: {0}, 2: {0}}
+    slow.log.mine = {0}
+    world.firsts[0] = 3
+    world.offsets[0] = (0, CLAIMED)  # by one that died before it counted
+
+    def overtake() -> None:
+        world.firsts[0] = 4
+        quick.log.seen, quick.log.mine = world.generation, {0}
+        count_all(world, quick)
+        publish(world, quick)
+
+    during(slow.log, "bounds", lambda: during(slow.log, "bounds", overtake))
+    turn(slow)
+    assert slow.ownership.counted() == {}
+    count_all(world, slow)
+    world.verify(0)
+
+
+def test_claim_step_9_counts_that_are_lost_stop_the_stream_once_the_store_answers() -> None:
+    """Whether another owner came between is asked; no answer is none, and the claim is made again."""
+    world = Still()
+    world.send()
+    count_all(world, world.member(1))
+    del world.logs[0][3:]
+    process = alone(world, 2)
+
+    def silent(*_: object) -> None:
+        del process.ownership._store.compare
+        raise Unavailable
+
+    process.ownership._store.compare = silent
+    turn(process)
+    with pytest.raises(StateLost, match="offset 5, but the log ends at 3"):
+        turn(process)
+
+
 # --- counting and committing
 
 

@@ -122,7 +122,8 @@ class Ownership:
         7. The membership is still the noted one.
         8. A partition at a time, the store raises its epoch, has it go on in this worker's layout if it was of an older
            one, and loads it: no older owner can commit any more.
-        9. The log's bounds are read, and what was loaded is judged by them and by the head.
+        9. The log's bounds are read, and what was loaded is judged by them and by the head; what seems lost is so only
+            if the store still has what was loaded.
         10. The partition is held, and read from where the loaded state ends; in a stream of windows, once a head names
             it.
 
@@ -169,15 +170,8 @@ class Ownership:
         return sorted(p for p in assigned if p not in self._held and now >= self._wait(p).until)
 
     def _begin(self, lineage: str) -> Claim:
-        return Claim(
-            self._group,
-            self._stream,
-            self._configured,
-            self._recount_after,
-            self._witness,
-            self._events,
-            lineage,
-        )
+        told = self._configured, self._recount_after, self._witness, self._events
+        return Claim(self._group, self._stream, *told, lineage)
 
     def _peek(self, claim: Claim, partition: int) -> Metadata | None:
         try:
@@ -199,7 +193,14 @@ class Ownership:
         # Step 9. Asked again, as until the epoch was raised another owner may have counted on.
         bounds = self._log.bounds([partition])[partition]
         known = confirmed[0] if confirmed[1] == COUNTED else 0
-        gap = claim.resume(partition, state, loaded.metadata, known, bounds, head)
+        try:
+            gap = claim.resume(partition, state, loaded.metadata, known, bounds, head)
+        except StateLost:
+            # who claimed it meanwhile may have published what this state lacks: then nothing is lost
+            if self._store.compare(partition, loaded.metadata) is Answer.DONE:
+                raise
+            self._postpone([partition])
+            return
         # Step 10.
         waiting = state.waits_at == state.offset
         self._held[partition] = Held(loaded.metadata, state, waiting=waiting)
