@@ -485,7 +485,8 @@ class Consumer:
             assert said != COUNTED or (word == COUNTED and offset >= was), (
                 "a claim lowers what Kafka says was counted"
             )
-            stored = self.worker.peeked.get(f"{{{self.worker.deployment.stream.name}:{partition}}}:meta")
+            key = f"{{{self.worker.deployment.stream.name}:{partition}}}:meta"
+            stored = self.worker.peeked.get((self.world.current, key))
             assert word == COUNTED or not stored or not stored[b"flush"], (
                 "a claim does not say that it was counted"
             )

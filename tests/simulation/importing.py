@@ -15,7 +15,7 @@ from ldp.stretch import Stretch
 from tests.simulation import snapshots
 from tests.simulation.broker import TIMED_OUT, Reports
 from tests.simulation.recount import Recounts, Ruling
-from tests.simulation.scheduler import Member
+from tests.simulation.scheduler import Member, Task
 from tests.simulation.store import Client
 from worker.counting import layout
 from worker.counting.importing import Import, Prefix, Refused
@@ -58,7 +58,8 @@ class Importer(Member):
         world, stream, topic = deployment.world, deployment.stream, deployment.reports.name
         self.deployment, self.world, self.ended = deployment, world, False
         self.asked, self.looked, self.cut_at = dict[str, int](), dict[str, int](), 0
-        self.peeked: dict[str, Mapping[bytes, bytes]] = {}
+        self.peeked: dict[tuple[Task | None, str], Mapping[bytes, bytes]] = {}
+        self.uncounted: dict[str, int] = {}
         self.outside = Outside(deployment)
         log = KafkaStandalone(self.outside, topic)
         store = RedisStore(cast(Any, Client(deployment.server, self)), stream.name)
