@@ -32,18 +32,21 @@ def telling(said: list[tuple[str, dict[str, Any]]]) -> StreamEvents:
 # --- the claim
 
 
+def both_owners(world: Still) -> tuple[Process, Process]:
+    """Two that claim one partition: the group never does this; two generations side by side look like it."""
+    slow, quick = world.member(1), world.member(2)
+    slow.log.poll()
+    world.assignment = {1: {0}, 2: {0}}
+    slow.log.mine = {0}
+    return slow, quick
+
+
 def test_claim_steps_1_to_5_another_overtakes_it_which_is_no_state_loss() -> None:
     """Kafka's offsets are read before the store's: what they speak of is then found there."""
     for step in ("assigned", "topic_id", "committed", "peek", "bounds"):
         world = Still()
         world.send()
-        slow, quick = world.member(1), world.member(2)
-        slow.log.poll()
-        world.assignment = {
-            1: {0},
-            2: {0},
-        }  # the group never does this; two generations side by side look like it
-        slow.log.mine = {0}
+        slow, quick = both_owners(world)
 
         def overtake(quick: Process = quick, world: Still = world) -> None:
             quick.log.seen, quick.log.mine = world.generation, {0}
@@ -61,10 +64,7 @@ def test_claim_step_4_one_that_another_overtakes_and_publishes_is_no_state_loss(
     for step in ("committed", "peek"):
         world = Still()
         world.send()
-        slow, quick = world.member(1), world.member(2)
-        slow.log.poll()
-        world.assignment = {1: {0}, 2: {0}}
-        slow.log.mine = {0}
+        slow, quick = both_owners(world)
 
         def overtake(quick: Process = quick, world: Still = world) -> None:
             quick.log.seen, quick.log.mine = world.generation, {0}
@@ -234,10 +234,7 @@ def test_claim_step_9_one_that_another_overtakes_and_publishes_is_no_state_loss(
     """The log loses records while its bounds are on their way: who comes between records another gap, published."""
     world = Still()
     world.send()
-    slow, quick = world.member(1), world.member(2)
-    slow.log.poll()
-    world.assignment = {1: {0}, 2: {0}}
-    slow.log.mine = {0}
+    slow, quick = both_owners(world)
     world.firsts[0] = 3
     world.offsets[0] = (0, CLAIMED)  # by one that died before it counted
 

@@ -458,8 +458,8 @@ class Worker(Member):
         self.peeked: dict[tuple[Task | None, str], Mapping[bytes, bytes]] = {}
         """What each thread found of a partition's metadata when it last looked."""
         self.looked: dict[str, int] = {}
-        self.uncounted: dict[str, int] = {}
-        """When it last found that nothing of a partition was committed."""
+        self.uncounted: dict[tuple[Task | None, str], int] = {}
+        """When each last found that nothing of it was committed."""
         self.asked: dict[str, int] = {}
         self.cut_at = self.ended_at = 0
         clock, topic = world.clock, deployment.reports.name
@@ -556,7 +556,7 @@ class Worker(Member):
             key = layout.meta_key(self.deployment.stream.name, partition)
             assert self.looked[key] > self.cut_at, f"partition {partition} was not looked for once more"
             # who owns partition 0 is asked after that, and may find it counted by then
-            uncounted = self.uncounted.get(key, 0) > self.cut_at
+            uncounted = self.uncounted.get((self.world.current, key), 0) > self.cut_at
             assert uncounted, f"partition {partition} is counted, and called uncounted"
 
     def _demand_let_go(self) -> None:

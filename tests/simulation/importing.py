@@ -59,7 +59,7 @@ class Importer(Member):
         self.deployment, self.world, self.ended = deployment, world, False
         self.asked, self.looked, self.cut_at = dict[str, int](), dict[str, int](), 0
         self.peeked: dict[tuple[Task | None, str], Mapping[bytes, bytes]] = {}
-        self.uncounted: dict[str, int] = {}
+        self.uncounted: dict[tuple[Task | None, str], int] = {}
         self.outside = Outside(deployment)
         log = KafkaStandalone(self.outside, topic)
         store = RedisStore(cast(Any, Client(deployment.server, self)), stream.name)

@@ -191,7 +191,7 @@ class Client:
         found: Mapping[bytes, bytes] = self._send(f"hgetall {key}", effect, writes=False)
         self.member.peeked[self.world.current, key], self.member.looked[key] = found, self.world.steps
         if not found or not found[b"flush"]:
-            self.member.uncounted[key] = self.world.steps
+            self.member.uncounted[self.world.current, key] = self.world.steps
         return found
 
     def evalsha(self, sha: str, count: int, *rest: Any) -> Any:
