@@ -614,9 +614,58 @@ def test_an_owner_whose_partition_is_of_another_lineage_all_at_once_writes_nothi
     relabel(world, layout=4)  # and the epoch is the same: no claim did that
     stored = world.stored[0]
     world.send()
-    with pytest.raises(StateLost, match="replaced while this worker counted"):
+    with pytest.raises(StateLost, match="partition 0: the counts in Redis are of layout 4"):
         count_all(world, process)
     assert world.stored[0] == stored
+
+
+@pytest.mark.parametrize("step", ["commit", "compare"])
+def test_an_owner_whose_store_went_back_to_an_older_layout_of_the_same_epoch_claims_anew(step: str) -> None:
+    """It went back before, too, so the claim that raised the layout had a number that was given once already."""
+    world = Still()
+    world.send()
+    process = world.member(1)
+    count_all(world, process)
+    past = world.past[0][0]
+    world.stored[0] = replace(past, metadata=replace(past.metadata, epoch=world.stored[0].metadata.epoch))
+    relabel(world, layout=2)
+    if step == "commit":
+        world.send()
+        turn(process, commit=False)
+    silent, peek = list[int](), process.ownership._store.peek
+
+    def peeked(partition: int) -> Any:
+        if not silent:
+            silent.append(partition)
+            raise Unavailable
+        return peek(partition)
+
+    process.ownership._store.peek = peeked  # type: ignore[method-assign]
+    ask = process.ownership.commit if step == "commit" else process.ownership.compare
+    ask()
+    assert process.ownership.counted() != {}  # nobody knows yet
+    ask()
+    assert process.ownership.counted() == {}  # dropped, not stopped
+    count_all(world, process)
+    world.verify(0)
+
+
+@pytest.mark.parametrize("found", ["nothing", "other counts"])
+@pytest.mark.parametrize("step", ["commit", "compare"])
+def test_an_owner_whose_counts_are_gone_or_anothers_stops(step: str, found: str) -> None:
+    world = Still()
+    world.send()
+    process = world.member(1)
+    count_all(world, process)
+    if found == "nothing":
+        del world.stored[0]
+    else:
+        relabel(world, group="theirs")
+    if step == "commit":
+        world.send()
+        turn(process, commit=False)
+    with pytest.raises(StateLost, match="vanished or were replaced while this worker counted"):
+        getattr(process.ownership, step)()
 
 
 @pytest.mark.parametrize("step", ["commit", "compare"])

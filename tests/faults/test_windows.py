@@ -15,7 +15,7 @@ from tests.faults.memory.topics import milli
 from tests.faults.still import STREAM, Still, alone, count_all, turn
 from worker.counting import layout
 from worker.counting.partition import PartitionState
-from worker.counting.ports import StateLost, Unavailable
+from worker.counting.ports import COUNTED, StateLost, Unavailable
 from worker.counting.rules import MAX_BATCH_BYTES, Configured, Terms
 from worker.counting.windows import Windowing
 
@@ -145,6 +145,27 @@ def test_rule_8_one_whose_windows_are_over_still_waits_for_its_floor_where_they_
     settle(world, process)
     assert (process.ownership.stored(), world.state().floor) == ({0: 4}, 0)
     assert world.state().panes
+    world.verify(0)
+
+
+def test_rule_8_one_whose_windows_are_over_is_named_anew_though_every_head_was_deleted() -> None:
+    world = Windowed()
+    process = world.member(1)
+    settle(world, process)
+    back = world.stored[0]
+    assert (back.metadata.offset, process.ownership._held[0].state.floor) == (0, 0)
+    world.at(0, 100, 5000)
+    settle(world, process)
+    world.configured = (configured(None, revision=2),)
+    world.stored[0], world.said, world.recount_after = back, None, 1000
+    world.heads.clear()
+    world.snapshots.clear()
+    world.offsets[0] = (2, COUNTED)
+    process = alone(world, 2)
+    settle(world, process)
+    assert [rule.offset for rule in world.state().rules] == [0, 2]
+    assert (process.ownership.stored(), world.state().floor) == ({0: 2}, 0)
+    assert (world.heads[-1].floors, world.heads[-1].reports) == ({0: 0}, 2)
     world.verify(0)
 
 

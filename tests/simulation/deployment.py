@@ -323,9 +323,10 @@ class Listener:
         assert published["offsets"].get(str(partition), 0) <= lost_from, "what was published is called a gap"
 
     def compare_failed(self, error: Unavailable) -> None:
-        """What a head says was not heard."""
+        """What a head says was not heard; or what the store has instead of what was held."""
         self.world.say("compare_failed", error)
         self.worker.topic.heedless = False
+        self.answers = {p: told for p, told in self.answers.items() if told[0] is not Answer.LINEAGE}
 
     def claim_failed(self, partitions: Sequence[int], error: Unavailable) -> None:
         self.world.say("claim failed", partitions, error)
@@ -392,6 +393,8 @@ class Listener:
         key = layout.meta_key(self.worker.deployment.stream.name, partition)
         if not self.worker.peeked[self.world.current, key]:
             self._demand_beginning(partition)
+            if "heads" in self.world.lossy:  # nobody knows any more that it was counted before
+                self.worker.deployment.truth.given.add(partition)
         self.given.discard(partition)
         self.epochs[partition] = epoch
         if partition == 0:
@@ -433,6 +436,13 @@ class Listener:
         self.worker.consumer.overtaken.pop(partition, None)
         refused = self.answers.get(partition) == (Answer.UNSTAGED, self.world.steps)
         assert not refused, "dropped, where only an attempt is to be made anew"
+        answer, at = self.answers.get(partition, (Answer.DONE, 0))
+        if answer is Answer.LINEAGE:
+            key = layout.meta_key(self.worker.deployment.stream.name, partition)
+            assert self.worker.looked.get(key, -1) >= at, "it did not look what the store has instead"
+            found = self.worker.peeked[self.world.current, key]
+            assert found, f"it goes on after counts of {partition} were lost"
+            del self.answers[partition]
 
     def commit_ended(self, _answer: Any, _seconds: float) -> None:
         pass

@@ -298,22 +298,24 @@ class _Made:
             if stored != partition.stable and (stored is not None or partition.end):
                 return False
         head = truth.heads[-1] if truth.heads else None
-        if head is not None and head["reports"]:
-            said = {number: head["offsets"].get(str(number)) for number in range(len(partitions))}
-            if any(
-                said[number] not in (partition.stable, None) for number, partition in enumerate(partitions)
-            ):
-                return False
         states = {
             number: state for number in range(len(partitions)) if (state := truth.load(number)) is not None
         }
         if len(states) < sum(truth.offset(number) is not None for number in range(len(partitions))):
             return False
         if not any(state.reports for state in states.values()):
-            # one that admits partitions is a head alone
-            return not any(head["reports"] for head in truth.heads)
+            # one that admits partitions is a head alone; and of no reports there is no snapshot, if a gap has them all
+            known = head["gaps"] if head is not None else {}
+            lost = any(list(gap) not in known.get(str(p), []) for p in states for gap in states[p].gaps)
+            return lost or not any(head["reports"] for head in truth.heads)
         if head is None:
             return False
+        if head["reports"]:
+            said = {number: head["offsets"].get(str(number)) for number in range(len(partitions))}
+            if any(
+                said[number] not in (partition.stable, None) for number, partition in enumerate(partitions)
+            ):
+                return False
         for number, state in states.items():
             which = str(number)
             if not partitions[number].end and which not in head["offsets"]:
@@ -364,7 +366,8 @@ class _Made:
         """What was published as a gap stops nobody; nor does a store that only went back, as the log has it all."""
         if said := re.search(r"partition (\d+): the counts reach offset (\d+),.* log begins at (\d+):", why):
             partition, *gap = said.groups()
-            published = deployment.truth.heads[-1]["gaps"] if deployment.truth.heads else {}
+            known = deployment.truth.heads and "heads" not in self.world.lossy
+            published = deployment.truth.heads[-1]["gaps"] if known else {}
             assert [*map(int, gap)] not in published.get(partition, []), "what was published as a gap was one"
             return
         if (

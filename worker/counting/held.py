@@ -1,5 +1,6 @@
 """What an owner holds of a partition: what is stored, the state beyond it, and the commit that is under way."""
 
+import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -62,3 +63,8 @@ class Wait:
 
     until: float = 0.0
     length: float = field(default=FIRST_WAIT / 2)
+
+    def again(self, now: float) -> None:
+        """Begins the next one, up to `LONGEST_WAIT`; by chance up to half as long, so that many are spread."""
+        self.length = min(2 * self.length, LONGEST_WAIT)
+        self.until = now + self.length * (0.5 + random.random() / 2)  # noqa: S311  # no secret

@@ -9,7 +9,6 @@ atomic step as its counts, and a commit is let in only if the stored (offset, fl
 from. The epoch, raised by every claim, is for liveness: it tells an old owner early that it is one.
 """
 
-import random
 import time
 from collections.abc import Callable, Collection, Iterable
 from uuid import uuid4
@@ -19,7 +18,7 @@ from worker.counting import layout
 from worker.counting.claim import Claim, lost
 from worker.counting.columns import Batch
 from worker.counting.head import Head, foreign
-from worker.counting.held import LONGEST_WAIT, Flush, Held, Wait
+from worker.counting.held import Flush, Held, Wait
 from worker.counting.lateness import Late
 from worker.counting.lineage import differing, lineage_of
 from worker.counting.partition import PartitionState
@@ -87,8 +86,7 @@ class Ownership:
 
     def epoch(self, partition: int) -> int | None:
         """Returns the epoch under which this worker holds a partition, as far as it knows; safe from any thread."""
-        held = self._held.get(partition)
-        return None if held is None else held.metadata.epoch
+        return None if (held := self._held.get(partition)) is None else held.metadata.epoch
 
     def counted(self) -> dict[int, int]:
         """Returns the offset up to which each held partition is counted in memory."""
@@ -137,7 +135,9 @@ class Ownership:
         if not wanted:
             return
         try:
-            claim = self._begin(lineage_of(self._group, self._stream, self._log.topic_id()))
+            lineage = lineage_of(self._group, self._stream, self._log.topic_id())
+            told = self._configured, self._recount_after, self._witness, self._events
+            claim = Claim(self._group, self._stream, *told, lineage)
             # Step 2.
             committed = self._log.committed(wanted)
             # Step 3.
@@ -169,10 +169,6 @@ class Ownership:
         now, assigned = self._clock(), self._log.assigned()
         return sorted(p for p in assigned if p not in self._held and now >= self._wait(p).until)
 
-    def _begin(self, lineage: str) -> Claim:
-        told = self._configured, self._recount_after, self._witness, self._events
-        return Claim(self._group, self._stream, *told, lineage)
-
     def _peek(self, claim: Claim, partition: int) -> Metadata | None:
         try:
             return self._store.peek(partition)
@@ -184,8 +180,7 @@ class Ownership:
     ) -> None:
         """Claims one partition whose ownership Kafka has confirmed."""
         # Step 8.
-        initial = claim.initial(partition, confirmed[0], head, found)
-        loaded = self._store.claim(partition, found, initial)
+        loaded = self._store.claim(partition, found, claim.initial(partition, confirmed[0], head, found))
         if loaded is None:
             self._postpone([partition])
             return
@@ -215,8 +210,7 @@ class Ownership:
 
         ``on_alive`` is called again and again while that takes long.
         """
-        held = self._held.get(batch.partition)
-        if held is None or held.waiting:
+        if (held := self._held.get(batch.partition)) is None or held.waiting:
             return
         if batch.start != held.state.offset:
             # a batch before this one did not reach us: the store knows where to go on
@@ -266,9 +260,8 @@ class Ownership:
         Raises:
             StateLost: the topic was created again.
         """
-        chosen = {
-            p: self._held[p] for p in (self._held if partitions is None else partitions) if p in self._held
-        }
+        named = self._held if partitions is None else partitions
+        chosen = {p: self._held[p] for p in named if p in self._held}
         # Step 1.
         for partition, held in chosen.items():
             if held.flush is None and held.ahead:
@@ -401,8 +394,18 @@ class Ownership:
         """Acts on an answer other than DONE: the memory is dropped, and claimed again while Kafka still assigns it."""
         self._events.refused(partition, answer)
         if answer is Answer.LINEAGE:
-            why = "the counts in Redis vanished or were replaced while this worker counted"
-            raise lost(self._stream, partition, why)
+            try:
+                found, held = self._store.peek(partition), self._held[partition].metadata
+                ours = found is not None and not differing(found.lineage, held.lineage)
+            except StateLost:
+                ours = True
+            except Unavailable as error:
+                self._events.compare_failed(error)
+                return
+            # set back across an upgrade it may have ours in an older layout: what it has of ours a claim judges
+            if not ours:
+                why = "the counts in Redis vanished or were replaced while this worker counted"
+                raise lost(self._stream, partition, why)
         # where the staged blobs' time ran out, only the attempt is to be made anew
         if answer is not Answer.UNSTAGED:
             self.drop([partition])
@@ -444,6 +447,4 @@ class Ownership:
 
     def _postpone(self, partitions: Iterable[int]) -> None:
         for partition in partitions:
-            wait = self._wait(partition)
-            wait.length = min(2 * wait.length, LONGEST_WAIT)
-            wait.until = self._clock() + wait.length * (0.5 + random.random() / 2)  # noqa: S311  # spreads retries
+            self._wait(partition).again(self._clock())

@@ -60,9 +60,10 @@ def decide(
         still: whether a partition has not moved for so long that it is idle.
 
     Returns:
-        None where there are no windows but that of all time, and never were any.
+        None where there are no windows but that of all time, never were any, and no partition has some ahead.
     """
-    if not head.floors and not any(state.windowing for state in states.values()):
+    # windows that the newest rule has no more may still lie ahead of a state that was set back
+    if not head.floors and not any(s.windowing or s.waits_at is not None for s in states.values()):
         return None
     lines, due = dict(head.lines), list[Due]()
     for name in sorted({name for state in states.values() for name in state.since}):

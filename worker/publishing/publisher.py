@@ -236,7 +236,7 @@ class Publisher:
         """
         assert self._head is not None
         named = [stored.states[p] for p in self._head.floors if p in stored.states]
-        if not any(state.windowing is not None and state.floor is None for state in named):
+        if all(state.waits_at is None for state in named):
             self._heard, self._patience = self._clock(), _HEARD_SECONDS
             return False
         if self._clock() < self._heard + self._patience:
