@@ -27,7 +27,8 @@ def test_a_group_has_an_offset_everywhere_and_is_behind_no_transactions_marker(k
             producer.flush()
             world.settle()
             (producer.commit_transaction if commit else producer.abort_transaction)()
+        # three markers in each partition; the last ones come after the commit was acknowledged
+        until(lambda: sum(world.ends().values()) == 3 * 30 + 3 * 3, "three markers in each partition")
         ends = world.ends()
-        assert sum(ends.values()) == 3 * 30 + 3 * 3  # three markers in each partition
         until(lambda: committed(world) == ends, f"nothing is behind {ends}")
         world.assert_right(world.covered())
