@@ -95,7 +95,11 @@ def test_who_is_asked_to_stop_publishes_what_it_counted_and_who_asks_a_whole_gro
     until(lambda: world.totals().get("offsets") == world.ends(), "all is counted")
     assert worker.terminate() == 0
     assert gone(pid)
-    last = world.snapshots.newest()
-    assert last.reports == world.n
+
+    def is_last():
+        last = world.snapshots.newest()
+        return last is not None and last.reports == world.n
+
+    until(is_last, "a snapshot of all")  # the marker comes after the commit is acknowledged
     assert not worker.events("snapshot.retry")
     assert worker.events("stream.finished")[-1]["committed"] is True

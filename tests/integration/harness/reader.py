@@ -1,8 +1,15 @@
 """The snapshot topic as a consumer in Python reads it."""
 
+from typing import Any
+
 from kafka import KafkaConsumer, TopicPartition
+from kafka.errors import KafkaError
 
 from ldp.snapshot import Incomplete, Period, Snapshot, assemble, assemble_window, window_of, windows
+from tests.integration.harness.waiting import until
+
+END_MS = 1000
+"""For which a broker is asked where the topic ends."""
 
 
 class Snapshots:
@@ -20,15 +27,15 @@ class Snapshots:
         self.provisional: dict[tuple[str, int], list[str]] = {}
         self.sequences: list[int] = []
         """The numbers of all heads so far, as they came."""
-        partition = TopicPartition(topic, 0)
+        self._partition = TopicPartition(topic, 0)
         self._consumer = KafkaConsumer(
             bootstrap_servers=kafka,
             group_id=None,
             enable_auto_commit=False,
             isolation_level="read_committed",
         )
-        self._consumer.assign([partition])
-        self._consumer.seek_to_beginning(partition)
+        self._consumer.assign([self._partition])
+        self._consumer.seek_to_beginning(self._partition)
 
     def close(self) -> None:
         self._consumer.close(autocommit=False)
@@ -41,7 +48,7 @@ class Snapshots:
         try:
             return assemble(self._stream, self._received)
         except Incomplete:
-            return None  # the rest of it is in the next poll
+            return None
 
     def messages(self) -> dict[str, tuple[dict[str, bytes], bytes]]:
         """The newest message of each key so far: its headers and its value."""
@@ -67,8 +74,25 @@ class Snapshots:
         return 0 if newest is None else newest.sequence
 
     def _read(self) -> None:
-        for records in self._consumer.poll(50).values():
-            for record in records:
+        """Takes what is committed by now: a poll alone may find nothing of it. While no broker answers, what comes."""
+        self._take(self._consumer.poll(50))
+        try:
+            end = self._consumer.end_offsets([self._partition], timeout_ms=END_MS)[self._partition]
+        except KafkaError:
+            return
+
+        def reached() -> bool:
+            position = self._consumer.position(self._partition, timeout_ms=END_MS)
+            if position is None or position < end:
+                self._take(self._consumer.poll(50))
+                return False
+            return True
+
+        until(reached, f"the committed records up to {end}")
+
+    def _take(self, records: dict[TopicPartition, list[Any]]) -> None:
+        for some in records.values():
+            for record in some:
                 key, headers = record.key.decode(), dict(record.headers)
                 if record.value is None:
                     self._received.pop(key, None)
