@@ -62,7 +62,7 @@ class Ruling(NamedTuple):
         names: of the windows beside that of all time.
         hold: grace and out of order, in milliseconds.
         pane: how long one is; 0 without windows.
-        room: how many panes there may be.
+        room: how many panes of this length there may be.
     """
 
     offset: int
@@ -81,27 +81,51 @@ def _windowed(names: tuple[str, ...], grace: int, out_of_order: int) -> tuple[An
     return names, grace + out_of_order, pane, 2 * (-(-reach // pane) + 2)
 
 
+Terms = tuple[int, int | None, tuple[str, ...], int, int]
+"""A rule's offset, most reports, windows, grace and out of order."""
+
+
+@cache
+def _ruled(listed: tuple[Terms, ...]) -> tuple[Ruling, ...]:
+    """Reads rules; there is room for as many panes as one of before could leave."""
+    ruled, most = list[Ruling](), dict[int, int]()
+    for offset, most_reports, named, grace, out_of_order in listed:
+        ruled.append(Ruling(offset, most_reports))
+        if named:
+            names, hold, pane, room = _windowed(named, grace, out_of_order)
+            most[pane] = max(most.get(pane, 0), room)
+            ruled[-1] = Ruling(offset, most_reports, names, hold, pane, most[pane])
+    return tuple(ruled)
+
+
 def of_state(rules: Sequence[Rule]) -> tuple[Ruling, ...]:
     """Reads a state's rules."""
-    return tuple(
-        Ruling(rule.offset, rule.terms.most_reports)
-        if (w := rule.terms.windowing) is None
-        else Ruling(rule.offset, rule.terms.most_reports, *_windowed(w.windows, w.grace, w.out_of_order))
-        for rule in rules
+    return _ruled(
+        tuple(
+            (
+                rule.offset,
+                rule.terms.most_reports,
+                *((w.windows, w.grace, w.out_of_order) if w else ((), 0, 0)),
+            )
+            for rule in rules
+            for w in (rule.terms.windowing,)
+        )
     )
 
 
 def of_head(rules: Sequence[Mapping[str, Any]]) -> tuple[Ruling, ...]:
     """Reads rules as a head says them."""
-    return tuple(
-        Ruling(rule["offset"], rule["most_reports"])
-        if "windows" not in rule
-        else Ruling(
-            rule["offset"],
-            rule["most_reports"],
-            *_windowed(tuple(rule["windows"]), rule["grace"], rule["out_of_order"]),
+    return _ruled(
+        tuple(
+            (
+                rule["offset"],
+                rule["most_reports"],
+                tuple(rule.get("windows", ())),
+                rule.get("grace", 0),
+                rule.get("out_of_order", 0),
+            )
+            for rule in rules
         )
-        for rule in rules
     )
 
 

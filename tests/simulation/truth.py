@@ -128,7 +128,7 @@ class Truth:
         ), f"the windows of partition {partition}"
         self._compare_around(state, counted)
         if len(kept) or state.since or state.dropped:
-            self._compare_dropped(partition, state, max(rule.room for rule in ruled))
+            self._compare_dropped(partition, state, ruled)
 
     def _compare_around(self, state: PartitionState, counted: Counted) -> None:
         """What is known of gaps; one from before the partition was admitted was below its floor, in any case."""
@@ -138,10 +138,12 @@ class Truth:
             assert said == [(max(floor, line), first) for line, first in counted.around], "around gaps"
         assert len(said) == len(state.gaps)
 
-    def _compare_dropped(self, partition: int, state: PartitionState, room: int) -> None:
+    def _compare_dropped(self, partition: int, state: PartitionState, ruled: Sequence[Ruling]) -> None:
         """Only what no window needs any more is dropped; there are no more panes than the rules have room for."""
         assert state.dropped <= state.closed, "an open pane is dropped"
-        assert len(state.cells) - 1 <= room, "more panes than there may be"
+        for length in {pane.length for pane in state.panes}:
+            most = max(rule.room for rule in ruled if rule.pane == length)
+            assert _panes(state, length) <= most, "more panes than there may be"
         if "heads" in self.world.lossy or state.watermark is None:
             return  # who has accepted nothing has no panes to drop
         head = self.heads[-1] if self.heads else {}
@@ -209,8 +211,8 @@ class Truth:
         """What is stored changes no final window; counts what happened."""
         ruled = of_state(state.rules)
         self.stood.setdefault((partition, state.offset), self.world.now)
-        room = [rule.room for rule in ruled if rule.offset <= state.offset][-1]
-        if room and len(state.cells) - 1 >= room:
+        rule = [rule for rule in ruled if rule.offset <= state.offset][-1]
+        if rule.room and _panes(state, rule.pane) >= rule.room:
             self.full.add((partition, state.offset))
         before, self._before[partition] = self._before.get(partition), state
         if not self.blind and self.heads and state.offset >= self.heads[-1]["offsets"].get(str(partition), 0):
@@ -442,6 +444,11 @@ class Truth:
         """Returns those of some partitions that have records."""
         partitions = self.deployment.reports.partitions
         return {p for p in known if p < len(partitions) and partitions[p].first < partitions[p].end}
+
+
+def _panes(state: PartitionState, length: int) -> int:
+    """Returns how many panes of a length there are."""
+    return sum(pane.length == length for pane in state.panes)
 
 
 def _news(head: Mapping[str, Any]) -> list[Any]:

@@ -129,7 +129,7 @@ class PartitionState:
     def full(self) -> bool:
         """Whether it has as many panes as it may, by the rule for what comes next."""
         windowing = self.rules[self._begun - 1].terms.windowing
-        return windowing is not None and len(self.cells) - 1 >= windowing.most_panes
+        return windowing is not None and self._left(windowing) <= 0
 
     @property
     def waits_at(self) -> int | None:
@@ -285,14 +285,23 @@ class PartitionState:
             self.closed,
             hold=windowing.hold,
             pane=windowing.pane,
-            most=windowing.most_panes,
+            most=self._most(windowing),
         )
+
+    def _most(self, windowing: Windowing) -> int:
+        """Returns how many panes of a rule's length there may be; a rule of before may have left as many as it had."""
+        begun = [rule.terms.windowing for rule in self.rules[: self._begun]]
+        return max(w.most_panes for w in begun if w is not None and w.pane == windowing.pane)
+
+    def _left(self, windowing: Windowing) -> int:
+        """Returns for how many more panes there is room; those of another length go by themselves."""
+        return self._most(windowing) - sum(pane.length == windowing.pane for pane in self.panes)
 
     def _room(self, placed: Placed, windowing: Windowing) -> int | None:
         """Returns how many records come before one that needs a pane too many; None where all have room."""
-        left = max(0, windowing.most_panes - (len(self.cells) - 1))
-        if len(placed.starts) <= left:
-            return None
+        if len(placed.starts) <= self._most(windowing) - (len(self.cells) - 1):
+            return None  # most often, and then nothing is looked through
+        left = max(0, self._left(windowing))
         new = [
             first
             for start, first in zip(placed.starts, placed.firsts, strict=True)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+import math
 import random
 
 import numpy as np
@@ -30,6 +31,7 @@ PANES = {
 }
 """Sets of windows, and by hand how many minutes their panes have."""
 HOPS = {"1h": 60, "3h every 1h": 60, "90m every 30m": 30, "40m": 40}
+LENGTHS = {"all": 0, "1h": 60, "3h every 1h": 180, "90m every 30m": 90, "40m": 40}
 BAD = {b"": "empty", b"\x07noise": "version", b"{}": "json"}
 
 
@@ -112,9 +114,22 @@ class Plain:
         return f"{start}+{pane}", None
 
     def needs_room(self, time):
-        windowing = self.rules[self.begun - 1].terms.windowing
         cell = self.place(time)[0]
-        return cell not in self.cells and len(self.cells) - 1 >= windowing.most_panes
+        if cell in self.cells:
+            return False
+        begun = [rule.terms.windowing for rule in self.rules[: self.begun]]
+        pane = PANES[begun[-1].windows] * MINUTE
+        like = [name for name in self.cells if name.endswith(f"+{pane}")]
+        # a rule of before may have left as many as it had room for
+        return len(like) >= max(
+            2
+            * (
+                math.ceil((max(map(LENGTHS.get, w.windows)) * MINUTE + w.grace + 2 * w.out_of_order) / pane)
+                + 2
+            )
+            for w in begun
+            if w is not None and PANES[w.windows] * MINUTE == pane
+        )
 
     def count(self, offset, time, what):
         """Counts a record; returns whether there was room."""
