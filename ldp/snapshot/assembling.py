@@ -275,6 +275,7 @@ def _snapshot(
             lines(head),
             rows_of(head),
             None if (methods := head.get("methods")) is None else tuple(methods),
+            head.get("reached"),
         ),
         complete=head["complete"],
         reports=head["reports"],

@@ -133,6 +133,8 @@ class Cut:
         lines: name of windows -> how far they are closed.
         rows: what the stream can have on a topic of rows; None where it has none.
         methods: those that can have bodies on the topic of snapshots, of all time; None for all.
+        reached: how far some windows were closed by all partitions, or as bounded, in milliseconds: the line of windows
+            that were added begins beyond all reports. None where nothing is said of it.
 
     Example:
         >>> Cut({1: 7, 0: 12}, {1: [(2, 5)], 0: []}).gaps
@@ -147,6 +149,7 @@ class Cut:
     lines: Mapping[str, Line] = field(default_factory=dict)
     rows: Rows | None = None
     methods: tuple[str, ...] | None = None
+    reached: int | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "offsets", dict(sorted(self.offsets.items())))

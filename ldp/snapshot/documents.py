@@ -115,6 +115,8 @@ def head_document(snapshot: Snapshot) -> dict[str, Any]:
             "floors": floors,
             "windows": {name: asdict(line) for name, line in snapshot.cut.lines.items()},
         }
+    if snapshot.cut.reached is not None:
+        head |= {"reached": snapshot.cut.reached}
     if snapshot.cut.rows is not None:
         head |= {"rows": _rows_document(snapshot.cut.rows)}
     return head if snapshot.lineage is None else head | {"lineage": dict(snapshot.lineage)}

@@ -33,6 +33,18 @@ _TIGHT = [
     Windowing(("all", "2s", "4s every 2s"), grace=0, out_of_order=0),
     Windowing(("2s", "6s every 2s"), grace=500, out_of_order=500),
 ]
+_NARROWING = [
+    Windowing(("all", "1s"), grace=15_000, out_of_order=0),
+    Windowing(("all", "1s"), grace=0, out_of_order=0),
+    Windowing(("all", "3s"), grace=15_000, out_of_order=0),
+    Windowing(("all", "1s", "12s every 1s"), grace=0, out_of_order=500),
+]
+_LENGTHENING = [
+    Windowing(("all", "1s"), grace=0, out_of_order=500),
+    Windowing(("all", "1s", "60s"), grace=0, out_of_order=500),
+    Windowing(("all", "2s", "60s every 20s"), grace=500, out_of_order=0),
+    None,
+]
 
 
 @dataclass(frozen=True)
@@ -310,6 +322,25 @@ DIRECTED = {
         one_sided=0.97,
         partitions=(2, 3),
         times={"step": 800, "late": 0, "early": 0, "idle": 0, "wild": 0, "undated": 0, "appended": 0},
+    ),
+    # a rule leaves more panes open than the next one has room for
+    "narrowed": Theme(
+        {"grown": 0.001, "rebalance": 0.005, "crash": 0.002},
+        **_LONG,
+        windows=_NARROWING,
+        changes=4,
+        stops=0.1,
+        partitions=(1, 2),
+        times={"step": 800, "late": 0, "idle": 0, "wild": 0, "undated": 0, "appended": 0},
+    ),
+    # a window comes whose line lies far beyond what is counted
+    "lengthened": Theme(
+        {"grown": 0.003, "rebalance": 0.005, "crash": 0.002},
+        **_LONG,
+        windows=_LENGTHENING,
+        changes=4,
+        stops=0.1,
+        times={"late": 0.1, "idle": 0, "wild": 0},
     ),
 }
 """Directed histories: what each has otherwise, beside its script."""

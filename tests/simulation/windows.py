@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -27,6 +27,7 @@ class Windows:
         live: window -> the starts whose messages are on the topic.
         frozen: beginnings and ends of final windows, of which no report may come any more.
         counted: partition -> the recount at the newest head's offset.
+        come: the time then from which that of windows that are over is counted.
     """
 
     def __init__(self, truth: Truth) -> None:
@@ -37,6 +38,7 @@ class Windows:
         self.again: dict[tuple[str, int], Mapping[str, Any]] = {}
         self.frozen: set[Pane] = set()
         self.counted: Mapping[int, Counted] = {}
+        self.come = 0
 
     def begin_anew(self) -> None:
         """The head was deleted: what is on the topic is not deleted any more, and what was final may be so again."""
@@ -69,7 +71,8 @@ class Windows:
         self._demand_floors(head, last)
         for partition, one in counted.items():
             self.demand_frozen(partition, one)
-        published = list(self._take(head, sent, name))
+        self._demand_reached(head, last, counted, ruled)
+        published = list(self._take(head["snapshot"], sent, name))
         if not lines:
             assert not published, "windows, and the head says nothing of them"
             return
@@ -79,28 +82,47 @@ class Windows:
             self._demand_line(window, head, last, counted, starts_now)
         for body in published:
             self._demand_body(body, head, counted, ruled)
-        self._demand_live(lines)
+        self._demand_live(head, {(body["name"], body["start"]) for body in published})
         self.counted = counted
         for body in published:
             if body["final"] and not self._is_bounded(lines[body["name"]], body["end"]):
                 self.frozen.add((body["start"], body["end"]))
 
     def _demand_floors(self, head: Mapping[str, Any], last: Mapping[str, Any]) -> None:
-        """A floor is the highest line that there was, and stays; whatever is counted in windows is named."""
+        """A floor is how far windows were closed, and stays; whatever is counted in windows is named."""
         before, now = last.get("floors", {}), head.get("floors", {})
-        highest = max((line["closed"] for line in last.get("windows", {}).values()), default=0)
+        highest = last.get("reached", 0)
         assert now.keys() >= before.keys(), "a partition is named no more"
         for partition, floor in now.items():
             assert floor == before.get(partition, highest), f"the floor of partition {partition}"
+        if now.keys() - before.keys() and not self.truth.given:
+            assert all(end <= highest for _, end in self.frozen), "what is admitted counts for what is final"
         for partition in sorted(now.keys() - before.keys()):
             self.world.note("named, with a floor" if now[partition] else "named", partition)
 
-    def _take(
-        self, head: Mapping[str, Any], sent: Sequence[SimpleNamespace], name: str
-    ) -> Iterator[dict[str, Any]]:
+    def _demand_reached(
+        self,
+        head: Mapping[str, Any],
+        last: Mapping[str, Any],
+        counted: Mapping[int, Counted],
+        ruled: Mapping[int, Sequence[Ruling]],
+    ) -> None:
+        """A head says how far lines have come that went on, not those that begin; time goes on without windows, too."""
+        reached = last.get("reached", 0)
+        for name, line in head.get("windows", {}).items():
+            length, every = shape(name)
+            since = max(one.since.get(name, next_start(name, one.watermark)) for one in counted.values())
+            old = last.get("windows", {}).get(name, NO_LINE)["closed"]
+            if line["closed"] > max(old, since - every + length):
+                reached = max(reached, line["closed"])
+        assert head.get("reached", 0) == reached, "how far windows are closed"
+        self.come = reached
+        if not any(rules[-1].names for rules in ruled.values()):
+            self.come = max(reached, min((one.watermark or 0 for one in counted.values()), default=0))
+
+    def _take(self, whole: str, sent: Sequence[SimpleNamespace], name: str) -> Iterator[dict[str, Any]]:
         """Yields what is said of windows; takes tombstones for what they are."""
-        newest = max((line["closed"] for line in head.get("windows", {}).values()), default=0)
-        retain = self.truth.deployment.retain
+        retain, fresh = self.truth.deployment.retain, set[tuple[str, int]]()
         for record in sent:
             said = record.key.decode().removeprefix(f"{name}/").split("/")
             if len(said) != 3:
@@ -114,14 +136,16 @@ class Windows:
                 self.world.note("tombstone", window, start)
                 assert start in live, "what is not there is deleted"
                 assert retain is not None, "what is to stay is deleted"
-                assert start + shape(window)[0] + retain <= newest, "it is deleted too early"
+                assert start + shape(window)[0] + retain <= self.come, "it is deleted too early"
+                assert (window, start) not in fresh, "it is deleted as it is published"
                 live.discard(start)
                 continue
             live.add(start)
+            fresh.add((window, start))
             body = json.loads(record.value)
             headers = {key: value.decode() for key, value in record.headers}
             assert headers["parts"] == "1", "base alone is tried here"
-            assert headers["snapshot"] == body["snapshot"] != head["snapshot"], "which whole it is of"
+            assert headers["snapshot"] == body["snapshot"] != whole, "which whole it is of"
             period = body["window"]
             end, final = start + shape(window)[0], bool(period["final"])
             assert (period["name"], _milli(period["start"]), _milli(period["end"])) == (window, start, end)
@@ -221,16 +245,16 @@ class Windows:
             if which in self.again and self.is_frozen((start, end)) and not self.truth.given:
                 assert body["frequencies"] == self.again[which]["frequencies"], f"{which} was final otherwise"
 
-    def _demand_live(self, lines: Mapping[str, Any]) -> None:
+    def _demand_live(self, head: Mapping[str, Any], fresh: Collection[tuple[str, int]]) -> None:
         """The head lists what is on the topic, where that is deleted some day; and what is too old is not there."""
-        newest = max(line["closed"] for line in lines.values())
         retain = self.truth.deployment.retain
-        for window, line in lines.items():
+        for window, line in head["windows"].items():
             live = self.live.get(window, set())
             assert line["starts"] == ([] if retain is None else sorted(live)), f"what is live of {window}"
-            if retain is not None:
+            if retain is not None and head["reports"]:
                 length = shape(window)[0]
-                assert all(s + length + retain > newest for s in live), "what is too old is there"
+                over = [s for s in live if s + length + retain <= self.come and (window, s) not in fresh]
+                assert not over, "what is too old is there"
 
     def unsaid(self, head: Mapping[str, Any], states: Mapping[int, Any]) -> str:
         """Says what is missing on the topic though nothing more comes; nothing where all is said.

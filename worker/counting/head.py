@@ -31,6 +31,7 @@ class Head:
         lines: name of windows -> how far they are closed.
         rows: what the stream can have on a topic of rows; None where it has none.
         methods: those that can have bodies on the topic: all, where the head's document does not say it.
+        reached: how far some windows were really closed; None where the head does not say it.
 
     Example:
         >>> head = Head.parse({"sequence": 3, "offsets": {"0": 7}, "reports": 5, "gaps": {}, "fingerprint": "8e9f39d0"})
@@ -51,6 +52,7 @@ class Head:
     lines: Mapping[str, Line] = field(default_factory=dict)
     rows: Rows | None = None
     methods: tuple[str, ...] = ()
+    reached: int | None = None
 
     @classmethod
     def parse(cls, body: Mapping[str, Any]) -> "Head":
@@ -73,6 +75,7 @@ class Head:
             lines(body),
             rows_of(body),
             tuple(body.get("methods", METHODS)),
+            body.get("reached"),
         )
 
     @classmethod
@@ -91,6 +94,7 @@ class Head:
             cut.lines,
             cut.rows,
             cut.methods or tuple(METHODS),
+            cut.reached,
         )
 
     def behind(self, cut: Cut) -> bool:

@@ -125,7 +125,7 @@ def excerpt(
     ]
     drawn = np.concatenate(shown) if len(values) else np.zeros(1)
     head = _head(snapshot)
-    left_out = ("offsets", "rules", "floors", "windows", "rows", "lineage", "methods")
+    left_out = ("offsets", "rules", "floors", "windows", "reached", "rows", "lineage", "methods")
     return {name: said for name, said in head.items() if name not in left_out} | {
         "domain_size": len(leading["frequencies"]),
         "published": published,

@@ -5,7 +5,7 @@ it. Nothing of this is decided by a clock but one label: where a partition has n
 hold its windows back stand still, the oldest windows are closed as bounded, so that the others can go on.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ldp.snapshot import Line, Period
@@ -36,11 +36,16 @@ class Lines:
         floors: partition -> its floor, for all that the next head names.
         lines: name -> the line of the next head, with the starts that were on the topic before it.
         due: the windows that become final, and those that are open and may have changed; each name's in their order.
+        reached: how far some windows were closed by all partitions, or as bounded: a line begins beyond all reports
+            where windows are added.
+        come: the time from which that of windows that are over is counted.
     """
 
     floors: Mapping[int, int]
     lines: Mapping[str, Line]
     due: Sequence[Due]
+    reached: int
+    come: int
 
 
 def decide(
@@ -66,6 +71,8 @@ def decide(
     if not head.floors and not any(s.windowing or s.waits_at is not None for s in states.values()):
         return None
     lines, due = dict(head.lines), list[Due]()
+    # what is admitted now begins where windows were closed, and not at the line of some that only begin
+    floor = reached = _reached(head, states.values())
     for name in sorted({name for state in states.values() for name in state.since}):
         window = windows.parse(name)
         # windows that were added begin where they do in the last of the partitions, and will in those that lack them
@@ -73,13 +80,28 @@ def decide(
         old = head.lines.get(name, Line(0))
         before = Line(max(old.closed, since - window.every + window.length), old.bounded, old.starts)
         lines[name] = _closed(window, before, head, states, partitions, still)
+        if lines[name].closed > before.closed:
+            reached = max(reached, lines[name].closed)
         if all(name in state.since for state in states.values()):
             first = max(since, *(state.dropped for state in states.values()))
             due += _due(window, before, lines[name], first, states)
-    # what is admitted now begins where every line has come to
+    floors = {p: head.floors.get(p, floor) for p in {*partitions, *head.floors}}
+    return Lines(floors, lines, due, reached, _come(reached, states.values()))
+
+
+def _reached(head: Head, states: Collection[PartitionState]) -> int:
+    """Returns how far some windows were closed; an earlier version's head says no less by its lines, at most."""
+    if head.reached is not None:
+        return head.reached
     highest = max((line.closed for line in head.lines.values()), default=0)
-    floors = {p: head.floors.get(p, highest) for p in {*partitions, *head.floors}}
-    return Lines(floors, lines, due)
+    return min(highest, max((state.closed for state in states), default=0))
+
+
+def _come(reached: int, states: Collection[PartitionState]) -> int:
+    """Returns how far windows are closed; where none are counted in any more, how far time has come."""
+    if any(state.windowing for state in states):
+        return reached
+    return max(reached, min((state.watermark or 0 for state in states), default=0))
 
 
 def _since(window: Window, state: PartitionState) -> int:
@@ -107,7 +129,8 @@ def _closed(
     # as many as one snapshot takes; windows without reports are passed at once
     ends = sorted({start + window.length for start in _starts(window, having)})
     ends = [end for end in ends if before.closed < end <= passed]
-    passed = ends[MOST_AT_ONCE - 1] if len(ends) > MOST_AT_ONCE else passed
+    if len(ends) > MOST_AT_ONCE:
+        return Line(ends[MOST_AT_ONCE - 1], before.bounded, before.starts)
     oldest = [min(state.panes).start for state in having.values() if state.full]
     if not oldest:
         return Line(passed, before.bounded, before.starts)
@@ -157,15 +180,19 @@ def complete(start: int, end: int, states: Mapping[int, PartitionState]) -> bool
 
 
 def kept(
-    lines: Mapping[str, Line], published: Sequence[Period], retain: int | None, most: int | None = None
+    lines: Mapping[str, Line],
+    published: Sequence[Period],
+    retain: int | None,
+    come: int,
+    most: int | None = None,
 ) -> tuple[dict[str, Line], list[Period]]:
     """Brings up to date which windows are on the topic.
 
     Args:
         lines: of the next head, with the starts that were there before.
         published: the windows that go there with it.
-        retain: for how long after the newest line a window stays, in milliseconds; None for ever, and then nothing is
-            noted.
+        retain: for how long after its end a window stays, in milliseconds; None for ever, and then nothing is noted.
+        come: the time from which that is counted.
         most: how many windows of a name are deleted at once, the oldest first; None for all.
 
     Returns:
@@ -173,14 +200,14 @@ def kept(
     """
     if retain is None:
         return {name: Line(line.closed, line.bounded) for name, line in lines.items()}, []
-    newest = max((line.closed for line in lines.values()), default=0)
     after, gone = dict(lines), list[Period]()
     for name, line in lines.items():
         length = windows.parse(name).length
-        starts = sorted(
-            {*line.starts, *(p.start for p in published if p.name == name and p.start is not None)}
-        )
-        old = [start for start in starts if start + length + retain <= newest][:most]
+        fresh = {period.start for period in published if period.name == name and period.start is not None}
+        # what is published now can be read until the next snapshot at least
+        over = [start for start in line.starts if start + length + retain <= come and start not in fresh]
+        old = sorted(over)[:most]
         gone += [Period(name, start, start + length, final=True) for start in old]
-        after[name] = Line(line.closed, line.bounded, tuple(start for start in starts if start not in old))
+        starts = sorted({*line.starts, *fresh} - {*old})
+        after[name] = Line(line.closed, line.bounded, tuple(starts))
     return after, gone

@@ -53,11 +53,11 @@ class Publisher:
             to have some; see `worker.kafka.group`.
         epoch: the epoch under which this worker holds partition 0 as far as it knows, or None; safe from any thread.
         level: confidence level of Base's intervals.
-        fewest_new: a snapshot with fewer new reports than that, but some, is held back.
+        fewest_new: a snapshot with fewer new reports than that, but some, is held back, unless who has no room waits.
         recommender: what knows the method for each query.
         events: told what happens.
         idle_after: for how many seconds a partition stands still before it is called idle.
-        retain: for how long after the newest line the messages of a window stay, in milliseconds; None for ever.
+        retain: for how long after its end the messages of a window stay, in milliseconds; None for ever.
         clock: seconds.
         rows: the topic of rows; None for none.
         methods: those whose bodies a snapshot has, Base among them.
@@ -169,12 +169,16 @@ class Publisher:
                 # the store went back: its owners notice, read the log again and catch up
                 self._events.behind(self._head, cut)
                 return
-            seconds = None
-            if self._is_new(cut, reports) or self._is_gone(stored):
-                self._publish(lineage, cut, stored, planned, reports)
-                seconds = time.perf_counter() - began
+            new, seconds = self._is_new(cut, reports), None
+            admits = cut.floors.keys() > self._head.floors.keys()
+            held_back = new and not admits and self._is_held_back(cut, stored, reports)
+            if (new and not held_back) or self._is_gone(stored):
+                if not self._publish(lineage, cut, stored, planned, reports):
+                    return
+                held_back, seconds = False, time.perf_counter() - began
             self._tell(stored)
-            self._events.checked(seconds)
+            if not held_back:
+                self._events.checked(seconds)
         except Unavailable as error:
             self._events.publish_failed(error)
             self._let_go()
@@ -216,18 +220,23 @@ class Publisher:
                 f"stream {self._stream.name!r}: Redis has {reports} reports, but snapshot {head.sequence} has"
                 f" {head.reports} and no more of the log is lost. Restore Redis, or give the stream another name."
             )
-        admits = cut.floors.keys() > head.floors.keys()
-        if not reports or reports < self._fewest_new:
-            return admits
-        changed = reports != head.reports or cut.gaps != head.gaps
-        if changed and abs(reports - head.reports) < self._fewest_new:
-            return admits
+        if not reports:
+            return cut.floors.keys() > head.floors.keys()
         if self._recommender.methods != self._recommended or not self._rows.is_said(head):
             return True
         if {*head.methods} != {*self._methods}:
             return True
         said = head.offsets, head.gaps, head.uncounted, head.rules, head.floors, _closed(head.lines)
         return (cut.offsets, cut.gaps, cut.uncounted, cut.rules, cut.floors, _closed(cut.lines)) != said
+
+    def _is_held_back(self, cut: Cut, stored: StoredCut, reports: int) -> bool:
+        """Returns whether too little is new; but who has no room for more panes waits for windows to be final."""
+        assert self._head is not None
+        if any(state.full for state in stored.states.values()):
+            return False
+        changed = reports != self._head.reports or cut.gaps != self._head.gaps
+        few = changed and abs(reports - self._head.reports) < self._fewest_new
+        return few or reports < self._fewest_new
 
     def _is_gone(self, stored: StoredCut) -> bool:
         """Returns whether the head was deleted before the partitions that it names for the first time had read it.
@@ -270,24 +279,20 @@ class Publisher:
 
     def _publish(
         self, lineage: str, cut: Cut, stored: StoredCut, planned: Lines | None, reports: int
-    ) -> None:
-        """Publishes the snapshot of all time, and those of the windows that are final now, or open and changed."""
+    ) -> bool:
+        """Publishes the snapshot of all time, and those of the windows that are final now, or open and changed.
+
+        Returns whether it did.
+        """
         assert self._head is not None
+        # so early that only partitions are admitted
+        if not reports or (not self._head.reports and self._is_held_back(cut, stored, reports)):
+            return self._announce(lineage, cut)
         stream, sequence, unique = self._stream, self._head.sequence + 1, uuid4().hex
-        if reports < max(1, self._fewest_new):  # so early that only partitions are admitted
-            cut = replace(
-                cut,
-                lines=self._head.lines,
-                rows=self._rows.carried(self._head),
-                methods=_said(self._head.methods),
-            )
-            taken = snapshot.announce(stream, cut, sequence, named(lineage), unique)
-            self._send(lineage, taken, snapshot.encode(taken))
-            return
         due = [] if planned is None else self._due(planned, stored)
-        periods = [one.period for one in due]
-        after, gone = lines.kept(cut.lines, periods, self._retain, self._rows.most_windows)
-        plan = self._rows.plan(self._head, after, periods, self._retain, self._there)
+        periods, come = [one.period for one in due], 0 if planned is None else planned.come
+        after, gone = lines.kept(cut.lines, periods, self._retain, come, self._rows.most_windows)
+        plan = self._rows.plan(self._head, after, periods, self._retain, come, self._there)
         take = partial(
             self._taken,
             cut=replace(cut, lines=after, rows=plan.rows, methods=_said(self._methods)),
@@ -308,6 +313,7 @@ class Publisher:
         rows = [*plan.of(taken), *plan.stale]
         finals = list[tuple[Period, ldp.Estimate]]()
         for one in due:
+            self._on_alive()
             part = self._estimate(stored.total(stream, one.period.start, one.period.end))
             whole = one.complete and not cut.uncounted
             of_window = take(estimate=part, window=one.period, complete=whole)
@@ -319,12 +325,23 @@ class Publisher:
         for period in gone:
             messages += snapshot.delete_window(taken, period)
             rows += plan.deleted(period)
-        if self._send(lineage, taken, messages, rows):
-            self._written |= {one.period: _written(stored, one) for one in due}
-            self._recommended = {name: found.method for name, found in taken.recommended.items()}
-            self._events.published(taken, ldp.query.sum_deviation(estimate))
-            self._recommender.offer(sequence, estimate)
-            self._comparer.compare(finals, self._events.compared)
+        if not self._send(lineage, taken, messages, rows):
+            return False
+        self._written |= {one.period: _written(stored, one) for one in due}
+        self._recommended = {name: found.method for name, found in taken.recommended.items()}
+        self._events.published(taken, ldp.query.sum_deviation(estimate))
+        self._recommender.offer(sequence, estimate)
+        self._comparer.compare(finals, self._events.compared)
+        return True
+
+    def _announce(self, lineage: str, cut: Cut) -> bool:
+        """Publishes a head alone, which admits partitions and says what the one before it said of windows and rows."""
+        assert self._head is not None
+        head = self._head
+        rows, methods = self._rows.carried(head), _said(head.methods)
+        cut = replace(cut, lines=head.lines, reached=head.reached, rows=rows, methods=methods)
+        taken = snapshot.announce(self._stream, cut, head.sequence + 1, named(lineage), uuid4().hex)
+        return self._send(lineage, taken, snapshot.encode(taken))
 
     def _taken(self, **given: Any) -> Snapshot:
         """Takes a snapshot, whose numbers are as the messages and the rows have them."""
@@ -374,6 +391,7 @@ def _cut(stored: StoredCut, planned: Lines | None) -> Cut:
         {partition: [rule.as_json() for rule in state.rules] for partition, state in stored.states.items()},
         {} if planned is None else planned.floors,
         {} if planned is None else planned.lines,
+        reached=None if planned is None else planned.reached,
     )
 
 

@@ -95,6 +95,7 @@ class RowTopic:
         lines: Mapping[str, Line],
         due: Iterable[Period],
         retain: int | None,
+        come: int,
         there: Callable[[], Iterable[bytes]],
     ) -> Plan:
         """Returns what becomes of the rows; O(windows that the head lists), and where it has to, the topic's reading.
@@ -103,7 +104,8 @@ class RowTopic:
             head: what was published.
             lines: of the next head, with the starts that are on the topic of snapshots then.
             due: the windows that are published with it.
-            retain: for how long after the newest line a window stays, in milliseconds; None for ever.
+            retain: for how long after its end a window stays, in milliseconds; None for ever.
+            come: the time from which that is counted.
             there: returns the keys of the stream's rows on the topic.
         """
         if self._topic is None or self._slots is None:
@@ -116,8 +118,7 @@ class RowTopic:
         ends = max((period.end or 0 for period in (*listed, *due)), default=0)
         plan, said = Plan(self._stream, self._slots), head.rows
         if said is None or said.topic != self._topic:
-            newest = max((line.closed for line in lines.values()), default=0)
-            plan = self._found(there(), {*listed}, -1 if retain is None else newest - retain, ends)
+            plan = self._found(there(), {*listed}, -1 if retain is None else come - retain, ends)
         elif said.slots != self._slots:
             older = said.slots if said.older is None else said.slots | said.older
             plan = replace(plan, leaving=said.slots, older=older, until=ends)

@@ -181,13 +181,13 @@ A, B = Slots(("base",), {"": 3}), Slots(("norm",), {"": 1})
     ],
 )
 def test_what_a_head_keeps_of_an_earlier_configuration(head, lines, older):
-    plan = RowTopic("s", "rows", B).plan(Head(5, rows=head), lines, (), RETAIN, lambda: 1 / 0)
+    plan = RowTopic("s", "rows", B).plan(Head(5, rows=head), lines, (), RETAIN, 100_000, lambda: 1 / 0)
     assert plan.rows == Rows("rows", B, *older)
 
 
 def test_a_window_that_goes_takes_the_rows_of_earlier_configurations_along():
     plan = RowTopic("s", "rows", B).plan(
-        Head(5, rows=Rows("rows", B, A, 60_000)), LINES, (), RETAIN, lambda: 1 / 0
+        Head(5, rows=Rows("rows", B, A, 60_000)), LINES, (), RETAIN, 100_000, lambda: 1 / 0
     )
 
     def gone(start):
@@ -202,7 +202,7 @@ def test_a_window_that_goes_takes_the_rows_of_earlier_configurations_along():
 def test_without_a_topic_nothing_is_said_and_nothing_goes():
     none = RowTopic("s")
     head = Head(5, rows=Rows("rows", A))
-    plan = none.plan(head, LINES, (), RETAIN, lambda: 1 / 0)
+    plan = none.plan(head, LINES, (), RETAIN, 100_000, lambda: 1 / 0)
     assert (plan.rows, plan.stale, plan.deleted(Period("10s", 0, 10_000))) == (None, (), [])
     assert none.carried(head) is None
     assert not none.is_said(head)
