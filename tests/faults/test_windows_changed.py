@@ -7,7 +7,7 @@ import pytest
 
 from ldp.snapshot import Line
 from tests.faults.still import STREAM, Still, alone, count_all, turn
-from tests.faults.windowed import Windowed, configured, finals, settle, windows
+from tests.faults.windowed import HOURLY, Windowed, configured, finals, settle, windows
 from worker.counting.head import Head
 from worker.counting.partition import Cell, PartitionState
 from worker.counting.rules import Configured, Terms
@@ -190,6 +190,43 @@ def test_who_is_the_publisher_no_more_does_not_say_that_all_is_covered() -> None
     process.publisher._owns = lambda: lineages.pop(0)  # type: ignore[method-assign]
     process.publisher.tick()
     assert (told, world.heads[-1].reports) == ([], 1)
+
+
+@pytest.mark.parametrize("behind", [(30_000,), (2000, 30_000), (9500, 30_000), (10_100, 30_000)])
+def test_rule_13_a_window_is_not_complete_where_what_came_behind_a_gap_came_late(
+    behind: tuple[int, ...],
+) -> None:
+    world = Windowed(partitions=2)
+    process = world.member(1)
+    for partition in 0, 1:
+        world.at(partition, 10_100)
+    settle(world, process)
+    world.at(0, 15_100, 15_200)  # nobody has counted them, and they are deleted
+    world.firsts[0] = 3
+    world.at(1, 15_300, 30_000)
+    world.at(0, *behind)
+    settle(world, process)
+    assert world.state().gaps == [(1, 3)]
+    assert (15, True, False, 1) in windows(world)
+
+
+def test_rule_6_what_is_malformed_or_late_does_not_hold_up_who_has_no_room() -> None:
+    world = Windowed(partitions=2)
+    process = world.member(1)
+    for partition in 0, 1:
+        world.at(partition, 3100)
+    settle(world, process)
+    world.at(0, *range(4100, 1000 * (HOURLY.most_panes + 7), 1000))
+    for at in range(60):  # one within each `idle_after`
+        if at % 2:
+            world.at(1, 100)
+        else:
+            world.produce(1, b"\x07noise", "version")
+        for _ in range(5):
+            turn(process)
+        process.ownership.compare()
+        process.publisher.tick()
+    assert process.ownership.counted()[0] == len(world.logs[0])
 
 
 def of_seconds(closed: int, starts: range) -> PartitionState:

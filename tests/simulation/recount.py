@@ -147,7 +147,7 @@ class Counted:
     Attributes:
         panes: (start, end) -> how many reports support each value; one that was closed takes no more.
         since: window -> its first start that may be published.
-        around: for each gap the closed line before it, and the first timestamp accepted after it.
+        around: for each gap the closed line before it, and the first timestamp after it that is beyond all before.
         begun: how many rules have begun.
     """
 
@@ -206,11 +206,11 @@ class Counted:
         self.accepted += 1
         if rule.names:
             self._place(found, time, rule.pane)
+        if time > (-1 if self.watermark is None else self.watermark):
+            self.around = [(line, time if first is None else first) for line, first in self.around]
         self.watermark = time if self.watermark is None else max(self.watermark, time)
         if rule.names:
             self.closed = max(self.closed, self.watermark - rule.hold)
-        if time >= 0:
-            self.around = [(line, time if first is None else first) for line, first in self.around]
 
     def _place(self, found: Sequence[int], time: int, length: int) -> None:
         end = time // length * length + length

@@ -61,7 +61,7 @@ class Truth:
         self.windows = Windows(self)
         self.full: set[tuple[int, int]] = set()
         """Partitions and offsets at which what is stored has no room for another pane."""
-        self.stood: dict[tuple[int, int], float] = {}
+        self.stood: dict[tuple[int, int | None], float] = {}
         """Partition and offset -> when that was stored first."""
         self.floors: dict[int, int] = {}
         self._recounts = Recounts(deployment.stream.oracle.domain_size)
@@ -210,7 +210,7 @@ class Truth:
     def _wrote_windows(self, lineage: Mapping[str, str], partition: int, state: PartitionState) -> None:
         """What is stored changes no final window; counts what happened."""
         ruled = of_state(state.rules)
-        self.stood.setdefault((partition, state.offset), self.world.now)
+        self.stood.setdefault((partition, state.watermark), self.world.now)
         rule = [rule for rule in ruled if rule.offset <= state.offset][-1]
         if rule.room and _panes(state, rule.pane) >= rule.room:
             self.full.add((partition, state.offset))
@@ -234,14 +234,16 @@ class Truth:
             if happened:
                 self.world.note(what, partition)
 
-    def demand_bound(self, head: Mapping[str, Any], holding: Collection[int]) -> None:
+    def demand_bound(
+        self, head: Mapping[str, Any], counted: Mapping[int, Counted], holding: Collection[int]
+    ) -> None:
         """Windows may be bounded where a partition has no room, and those that hold it back stand still for long."""
         offsets = {int(p): offset for p, offset in head["offsets"].items()}
         assert any((p, at) in self.full for p, at in offsets.items()), "bounded, and there is room"
         assert holding, "bounded, and nobody holds it back"
         idle = self.deployment.idle_after
         for p in holding:
-            stood = self.stood.get((p, offsets[p])) if p in offsets else None
+            stood = self.stood.get((p, counted[p].watermark)) if p in counted else None
             still = stood is None or self.world.now - stood >= idle
             assert still or self.deployment.jumped, f"bounded, though partition {p} moves"
 

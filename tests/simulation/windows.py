@@ -179,7 +179,8 @@ class Windows:
             self.world.note("bounded", window, line)
             assert self._is_bounded(line, passed + every), "it passes what some partition has not closed"
             assert line["bounded"][-1][1] == line["closed"] + every
-            self.truth.demand_bound(head, [p for p, closed in own.items() if closed < line["closed"]])
+            holding = [p for p, closed in own.items() if closed < line["closed"]]
+            self.truth.demand_bound(head, counted, holding)
         else:
             assert line["bounded"] == old["bounded"] or line["closed"] > begin, (
                 "bounded, and nothing is passed"

@@ -59,7 +59,8 @@ class PartitionState:
         readmitted: floors that were given up, because the heads that said them were deleted, each with the offset.
         since: for each window of the rules the first start that may be published.
         gaps: stretches [from, to) that the log had lost before they were counted.
-        around: for each gap the closed line before it, and the first timestamp accepted after it or None.
+        around: for each gap the closed line before it, and the first timestamp accepted after it that is beyond all
+            before, or None: one that is not came late, and says nothing of the time in which others were lost.
         cells: the counts by the name of what they are of (`windows.pane_of`), each report in one of them. That of all
             time has what is in no pane: everything, where there are no windows.
         changed: names of the cells that differ from what is stored.
@@ -337,7 +338,7 @@ class PartitionState:
         """Takes up what accepted records say beside their reports and places."""
         if self.around and self.around[-1][1] is None:
             times = lateness.dated(accepted)
-            if len(times := times[times >= 0]):
+            if len(times := times[times > (-1 if self.watermark is None else self.watermark)]):
                 self.around = [(line, int(times[0]) if at is None else at) for line, at in self.around]
         self.watermark = watermark
         self.accepted += len(accepted)

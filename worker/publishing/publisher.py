@@ -99,7 +99,7 @@ class Publisher:
         self._recommended: Mapping[str, str] = {}
         self._methods, self._compact = tuple(methods), compact
         self._idle_after, self._retain, self._clock = idle_after, retain, clock
-        self._moved: dict[int, tuple[int | None, float]] = {}
+        self._moved: dict[int, tuple[object, float]] = {}
         self._heard, self._patience = 0.0, _HEARD_SECONDS
         self._written: dict[Period, Written] = {}
         self._on_alive: Callable[[], object] = lambda: None
@@ -268,11 +268,14 @@ class Publisher:
             self._events.lines({name: closed[name] for name in sorted(shared & closed.keys())}, max(marks))
 
     def _still(self, stored: StoredCut, partitions: Sequence[int]) -> Callable[[int], bool]:
-        """Returns what says whether a partition has stood still for so long that it is idle, by this one's clock."""
+        """Returns what says whether a partition has stood still for so long that it is idle, by this one's clock.
+
+        Only time moves a line: what is malformed or late, or a transaction's marker, moves the offset alone.
+        """
         now = self._clock()
         for partition in partitions:
             state = stored.states.get(partition)
-            at = None if state is None else state.offset
+            at = None if state is None else ("begun", state.watermark)
             if self._moved.get(partition, (-1, now))[0] != at:
                 self._moved[partition] = at, now
         return lambda partition: now - self._moved.get(partition, (None, now))[1] >= self._idle_after

@@ -305,15 +305,16 @@ def test_records_without_a_time_are_accepted_and_move_no_line(cuts):
     assert state.cells.keys() == {"all"}
 
 
-def test_a_gap_keeps_the_line_before_it_and_the_first_time_behind_it():
+def test_a_gap_keeps_the_line_before_it_and_the_first_time_behind_it_that_is_beyond_all():
     state = run([2 * HOUR], HOURLY)
     state.skip(4)
     state.skip(6)
     assert state.around == [(2 * HOUR, None)] * 2
-    log = [(6, -1, [0]), (7, 3 * HOUR, b""), (8, 4 * HOUR, [0]), (9, 3 * HOUR, [0])]
-    state.apply(STREAM, batch_of(log, 6, 8))
+    log = [(6, -1, [0]), (7, 3 * HOUR, b""), (8, HOUR, [0]), (9, 2 * HOUR, [0])]
+    log += [(10, 2 * HOUR, [0]), (11, 4 * HOUR, [0]), (12, 3 * HOUR, [0])]
+    state.apply(STREAM, batch_of(log, 6, 10))  # what is late, or no later than all before, says nothing
     assert state.around == [(2 * HOUR, None)] * 2
-    state.apply(STREAM, batch_of(log, 8, 10))
+    state.apply(STREAM, batch_of(log, 10, 13))
     assert state.around == [(2 * HOUR, 4 * HOUR)] * 2
     assert state.gaps == [(1, 4), (4, 6)]
 
