@@ -1,11 +1,14 @@
 """What rules and gaps leave behind: where each window begins, and what was known on either side of each gap."""
 
+from collections.abc import Sequence
+
 from worker.audit.parsing import Limits
 from worker.audit.recount import Recount
 from worker.audit.stored import Stored
 
-Around = tuple[set[int], int | None]
-"""What the closed line before a gap may be, and the first timestamp accepted after it."""
+Around = tuple[set[int], int | None, int | None]
+"""What the closed line before a gap may be; and the first timestamp accepted after it, of those that are beyond all
+before, and of all, which is what earlier versions kept."""
 
 
 class History:
@@ -27,38 +30,37 @@ class History:
         self.around: list[Around] = []
         self._rules, self._gaps = [*stored.rules], [*stored.gaps]
         self._all = [*stored.gaps]
-        self._waiting = 0
 
     def reach(self, offset: int, counted: Recount) -> None:
         """Takes up what lies at an offset or before it, where everything before that is counted."""
         while self._rules and self._rules[0][0] <= offset:
             _, limits = self._rules.pop(0)
             self.since = _begun(limits, self.since, counted)
-        self._fill(counted)
+        self.around = _filled(self.around, counted)
         while self._gaps and self._gaps[0][0] <= offset:
             self._gaps.pop(0)
             # before the first record in a window the line may have been at the floor already, or not yet
-            self.around.append(({counted.closed} | (set() if counted.in_windows else {0}), None))
-            self._waiting += 1
-            counted.first = None
+            self.around.append(({counted.closed} | (set() if counted.in_windows else {0}), None, None))
+            counted.first = counted.earliest = None
 
     def at(self, offset: int, counted: Recount) -> tuple[dict[str, int], list[Around]]:
         """Returns what `since` and `around` are at an offset up to which everything is counted; takes nothing up."""
         since = self.since
         for _, limits in (rule for rule in self._rules if rule[0] <= offset):
             since = _begun(limits, since, counted)
-        done = len(self.around) - self._waiting
-        so_far = self.around[: sum(begin < offset for begin, _ in self._all)]
-        return since, [
-            (lines, first if i < done else counted.first) for i, (lines, first) in enumerate(so_far)
-        ]
+        return since, _filled(self.around[: sum(begin < offset for begin, _ in self._all)], counted)
 
-    def _fill(self, counted: Recount) -> None:
-        """Says of the gaps that wait for it what came after them."""
-        if self._waiting and counted.first is not None:
-            done = len(self.around) - self._waiting
-            self.around[done:] = [(lines, counted.first) for lines, _ in self.around[done:]]
-            self._waiting = 0
+
+def _filled(around: Sequence[Around], counted: Recount) -> list[Around]:
+    """Returns what is known of gaps where that which came after the last of them is counted."""
+    return [
+        (
+            lines,
+            counted.first if first is None else first,
+            counted.earliest if earliest is None else earliest,
+        )
+        for lines, first, earliest in around
+    ]
 
 
 def _begun(limits: Limits, since: dict[str, int], counted: Recount) -> dict[str, int]:

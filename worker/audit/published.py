@@ -5,7 +5,7 @@ count anything in it any more; so those that the rules no longer have are recoun
 gone, because retention deleted them or counting began anew behind them, what is said is what cannot be recounted.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -268,23 +268,29 @@ def _taints(said: Said, stored: Stored, around: Sequence[Around], offset: int) -
 
     A lost report was not late, so the line before the gap had not passed the window's end; and its time was not later
     than that of what came after the gap, but for what may be delayed and out of order by one of the rules, which may
-    have been recorded ahead.
+    have been recorded ahead. What came after it has to be beyond all before; an earlier version took any timestamp.
     """
     if said.name == "all":
         return bool(around), bool(around)
     holds = [(at, rule.windows.hold) for at, rule in stored.rules if rule.windows is not None]
 
-    def taken(hold: int) -> bool:
+    def taken(hold: int, of: Callable[[int | None, Around], int | None]) -> bool:
         beside = zip(stored.around, around, strict=False)
         following = (
-            (line, first if (line, first) == EVER else found) for (line, first), (_, found) in beside
+            (line, first if (line, first) == EVER else of(first, found)) for (line, first), found in beside
         )
         return any(
             said.end > line and (first is None or said.start < first + hold) for line, first in following
         )
 
     least = max((hold for at, hold in holds if at < offset), default=0)
-    return taken(least), taken(max((hold for _, hold in holds), default=0))
+    most = max((hold for _, hold in holds), default=0)
+    return taken(least, lambda _, found: found[2]), taken(most, lambda kept, found: _later(kept, found[1]))
+
+
+def _later(one: int | None, other: int | None) -> int | None:
+    """Returns the later of two times, of which none at all is later than any."""
+    return None if one is None or other is None else max(one, other)
 
 
 class Partly:

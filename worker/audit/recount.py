@@ -49,7 +49,8 @@ class Recount:
         undated: accepted records without a timestamp that were counted in windows.
         closed: a pane that ends at or before this line takes no more.
         dropped: panes that end at or before this line are counted as if they were none, unless they are wanted.
-        first: the first timestamp accepted since this was None.
+        first: the first timestamp accepted since this was None that is beyond all before.
+        earliest: the first timestamp accepted since this was None, which is what earlier versions kept.
         heard: (begin, end) -> reports of each pane that there ever was, dropped ones too.
     """
 
@@ -66,6 +67,7 @@ class Recount:
     closed: int = 0
     dropped: int = 0
     first: int | None = None
+    earliest: int | None = None
     heard: Counter[tuple[int, int]] = field(default_factory=Counter)
 
     @classmethod
@@ -172,8 +174,11 @@ def _placed(result: Recount, timestamps: Ints, accepted: Ints, limits: Limits) -
         result.in_windows += len(times)
         starts = np.full(len(timestamps), NOWHERE, np.int64)
         starts[accepted] = placed.starts
-    if result.first is None and len(dated := times[times >= 0]):
-        result.first = int(dated[0])
+    beyond = times > (-1 if result.watermark is None else result.watermark)
+    if result.first is None and beyond.any():
+        result.first = int(times[beyond][0])
+    if result.earliest is None and (times >= 0).any():
+        result.earliest = int(times[times >= 0][0])
     newest = int(times.max())
     result.watermark = newest if result.watermark is None else max(result.watermark, newest)
     result.accepted += len(times)

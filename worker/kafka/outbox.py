@@ -153,6 +153,11 @@ class KafkaOutbox:
                     break
                 with contextlib.closing(self._topic.admin()) as admin:
                     begin, end = end, _offset(admin, self._topic.name, OffsetSpec.LATEST, _COMMITTED)
+            else:
+                if begin < end:  # each look came too late: that proves nothing
+                    raise Unavailable(
+                        "Kafka: heads are published and compacted faster than they are looked for"
+                    )
         except kafka_errors.KafkaError as error:
             raise Unavailable(f"Kafka: {type(error).__name__}: {error}") from error
         if record is None or not record.value:  # deleted on purpose: the sequence begins anew
@@ -205,10 +210,11 @@ class KafkaOutbox:
             KafkaTimeoutError: the records do not come.
         """
         consumer.seek(tp, lower)
-        deadline = self._clock() + TIMEOUT_SECONDS
-        newest = None
-        while consumer.position(tp) < upper:
-            if self._clock() > deadline:
+        before, deadline, newest = lower, self._clock() + TIMEOUT_SECONDS, None
+        while (position := consumer.position(tp)) < upper:
+            if position > before:  # it may take long where other streams keep much on the topic
+                before, deadline = position, self._clock() + TIMEOUT_SECONDS
+            elif self._clock() > deadline:
                 raise kafka_errors.KafkaTimeoutError(f"{tp}: records before offset {upper} do not come")
             for record in consumer.poll(100).get(tp, []):
                 if record.key == key and record.offset < upper:

@@ -8,7 +8,9 @@ from kafka import TopicPartition
 import ldp
 from ldp import snapshot
 from ldp.snapshot import Cut
+from worker.counting.ports import Unavailable
 from worker.kafka.outbox import KafkaOutbox
+from worker.kafka.snapshot_topic import TIMEOUT_SECONDS
 
 STREAM = ldp.Stream("s", ldp.GRR("1", 2))
 TP = TopicPartition("snapshots", 0)
@@ -93,6 +95,51 @@ def test_a_head_that_is_replaced_and_compacted_away_while_it_is_looked_for_is_fo
     meanwhile, sequence, reads
 ):
     assert looked(meanwhile) == (sequence, reads)
+
+
+def test_three_looks_that_come_too_late_do_not_prove_that_there_is_none():
+    with pytest.raises(Unavailable, match="compacted faster than they are looked for"):
+        looked([2, 3, 4])
+
+
+class Far(Compacted):
+    """A topic on which other streams keep much: a poll brings 500 records in a tenth of a second, or none any more."""
+
+    def __init__(self, records, stops=10**9):
+        super().__init__({0: (b"s/head", head(5))}, records, ())
+        self.now, self.stops = 0.0, stops
+
+    def consumer(self, level):
+        consumer, at = super().consumer(level), [0]
+
+        def poll(_ms):
+            self.now += 0.1
+            begin = at[0]
+            at[0] = max(begin, min(begin + 500, self.end, self.stops))
+            return {
+                TP: [
+                    SimpleNamespace(key=k, value=v, offset=o)
+                    for o, (k, v) in self.records.items()
+                    if o >= begin
+                ]
+            }
+
+        consumer.seek, consumer.position, consumer.poll = (
+            lambda _, to: at.__setitem__(0, to),
+            lambda _: at[0],
+            poll,
+        )
+        return consumer
+
+
+def test_a_head_is_found_however_much_lies_behind_it_as_long_as_records_come():
+    topic = Far(300_000)
+    assert KafkaOutbox(topic, STREAM, lambda: topic.now).head(decided=False).sequence == 5
+    assert topic.now > 45
+    topic = Far(300_000, stops=290_000)
+    with pytest.raises(Unavailable, match="records before offset 300000 do not come"):
+        KafkaOutbox(topic, STREAM, lambda: topic.now).head(decided=False)
+    assert topic.now < 2 * TIMEOUT_SECONDS
 
 
 def test_where_there_is_none_nothing_is_read_for_ever():

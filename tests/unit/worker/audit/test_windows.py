@@ -273,6 +273,21 @@ def test_what_is_around_a_gap_is_recounted():
             )
 
 
+def test_what_came_late_behind_a_gap_says_nothing_of_it_but_did_to_an_earlier_version():
+    good = frame(STREAM, (1,))
+    records = [(50_000, good), (90_000, good), (20_000, good), (49_000, good), (60_000, good), (70_000, good)]
+    counting = Counting(random.Random(8), records, TENS)
+    counting.to(START + 1)
+    counting.state.skip(START + 2)
+    counting.to(START + 6)
+    ((line, first),) = counting.state.around
+    assert first == 60_000
+    # what was before the gap is deleted, and may have been later than some of what is left
+    for kept, right in ((60_000, True), (20_000, True), (70_000, True), (None, True), (19_999, False)):
+        counting.state.around = [(line, kept)]
+        assert (verify(counting.state, records, begin=START + 2).verdict != "different") == right, kept
+
+
 def test_a_gap_of_before_there_were_windows_may_be_of_any_time():
     records = log(random.Random(6))
     counting = Counting(random.Random(6), records, PLAIN, [(START + 50, TENS)])
