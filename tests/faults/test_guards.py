@@ -1171,3 +1171,36 @@ def test_partitions_that_are_counted_as_different_histories_are_not_published() 
     with pytest.raises(StateLost, match="the partitions of stream 'guards' are counted as"):
         process.publisher.tick()
     assert not world.snapshots
+
+
+def test_a_partition_without_a_leader_keeps_no_other_from_being_claimed() -> None:
+    world = Still(partitions=3)
+    world.send()
+    process = world.member(1)
+    log: Any = process.log
+    bounds, led = log.bounds, {1, 2}
+    log.bounds = lambda partitions: {p: bounds([p])[p] for p in partitions if p in led}
+    for _ in range(6):
+        turn(process)
+    assert process.ownership.stored() == {1: 5, 2: 5}
+    led.add(0)
+    count_all(world, process)
+    assert world.stored[0].metadata.epoch == 1  # nobody had claimed it meanwhile
+
+
+def test_a_partition_that_loses_its_leader_in_step_9_is_claimed_later() -> None:
+    world = Still()
+    world.send()
+    process = world.member(1)
+    log: Any = process.log
+    bounds, asked = log.bounds, list[int]()
+
+    def once(partitions: Any) -> Any:
+        asked.append(1)
+        return {} if len(asked) == 2 else bounds(partitions)
+
+    log.bounds = once
+    while len(asked) < 2:
+        turn(process)
+    assert process.ownership.counted() == {}
+    count_all(world, process)

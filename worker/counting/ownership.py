@@ -7,6 +7,8 @@ zombies, and through a fault at each of the steps that are numbered here.
 Why it is exactly once: a partition's state is a pure function of the log's prefix, its offset is stored in the same
 atomic step as its counts, and a commit is let in only if the stored (offset, flush) is the one that its writer started
 from. The epoch, raised by every claim, is for liveness: it tells an old owner early that it is one.
+
+What a claim and a commit do to what is held can be followed on one page; that is why it is longer than others.
 """
 
 import time
@@ -148,7 +150,7 @@ class Ownership:
                 head = self._witness.head(decided=True)
                 found = {p: self._peek(claim, p) for p in wanted}
             # Step 5.
-            firsts = {p: first for p, (first, _) in self._log.bounds(wanted).items()}
+            wanted = sorted(firsts := self._firsts(wanted))
             starts = {p: claim.decide(p, found[p], committed.get(p), firsts[p], head) for p in wanted}
             # Step 6.
             self._log.confirm(starts)
@@ -169,6 +171,20 @@ class Ownership:
         now, assigned = self._clock(), self._log.assigned()
         return sorted(p for p in assigned if p not in self._held and now >= self._wait(p).until)
 
+    def _firsts(self, wanted: Collection[int]) -> dict[int, int]:
+        """Returns where the logs begin; those without a leader wait.
+
+        Raises:
+            Unavailable: none has one.
+        """
+        bounds, leaderless = self._log.bounds(wanted), Unavailable("Kafka: no leader")
+        if not bounds:
+            raise leaderless
+        if missing := [p for p in wanted if p not in bounds]:
+            self._events.claim_failed(missing, leaderless)
+            self._postpone(missing)
+        return {p: first for p, (first, _) in bounds.items()}
+
     def _peek(self, claim: Claim, partition: int) -> Metadata | None:
         try:
             return self._store.peek(partition)
@@ -186,7 +202,8 @@ class Ownership:
             return
         state = claim.load(partition, loaded)
         # Step 9. Asked again, as until the epoch was raised another owner may have counted on.
-        bounds = self._log.bounds([partition])[partition]
+        if (bounds := self._log.bounds([partition]).get(partition)) is None:
+            raise Unavailable("Kafka: no leader")
         known = confirmed[0] if confirmed[1] == COUNTED else 0
         try:
             gap = claim.resume(partition, state, loaded.metadata, known, bounds, head)

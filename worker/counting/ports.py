@@ -100,7 +100,7 @@ class Log(Protocol):
         """Returns the group's committed (offset, metadata) of the partitions that have one."""
 
     def bounds(self, partitions: Collection[int]) -> Mapping[int, tuple[int, int]]:
-        """Returns each log's (first offset, last stable offset)."""
+        """Returns each log's (first offset, last stable offset), of those that can be asked now."""
 
     def confirm(self, offsets: Mapping[int, tuple[int, str]]) -> None:
         """Commits offsets as a member of the current generation; raises `NotOwner` if that is over."""

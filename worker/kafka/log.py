@@ -308,7 +308,7 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
         """Returns each log's last stable offset and its high watermark, as the last fetch heard that.
 
         Between them lies what no transaction has decided yet. The watermark is taken first, so that what was only just
-        written does not look undecided.
+        written does not look undecided. A log without a leader is left out.
         """
         assigned = self.assigned()
         high = {p: self._consumer.highwater(self._tp(p)) or 0 for p in partitions if p in assigned}
@@ -351,10 +351,10 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
         return found
 
     def bounds(self, partitions: Collection[int]) -> dict[int, tuple[int, int]]:
-        """Returns each log's (first offset, last stable offset)."""
+        """Returns each log's (first offset, last stable offset), of those that have a leader."""
         firsts = self._bound(self._consumer.beginning_offsets, partitions)
         ends = self._bound(self._consumer.end_offsets, partitions)
-        return {partition: (firsts[partition], ends[partition]) for partition in partitions}
+        return {p: (firsts[p], ends[p]) for p in partitions if p in firsts and p in ends}
 
     def confirm(self, offsets: Mapping[int, tuple[int, str]]) -> None:
         """Commits offsets as a member of the current generation; raises `NotOwner` if that is over."""
@@ -398,9 +398,8 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
         tps = [self._tp(partition) for partition in partitions]
         if not tps:
             return {}
-        return {
-            tp.partition: offset for tp, offset in _ask(partial(ask, tps, timeout_ms=_TIMEOUT_MS)).items()
-        }
+        found = _ask(partial(quirks.bounds, self._consumer, ask, tps, _TIMEOUT_MS))
+        return {tp.partition: offset for tp, offset in found.items()}
 
 
 class _Stock:

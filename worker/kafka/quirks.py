@@ -9,7 +9,7 @@ import logging
 import re
 import ssl
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
@@ -333,3 +333,30 @@ def known_topic_id(consumer: KafkaConsumer, topic: str) -> str | None:
     """
     topic_id = consumer._cluster.topic_id(topic)
     return None if topic_id is None else str(topic_id)
+
+
+def bounds(
+    consumer: KafkaConsumer,
+    ask: Callable[..., Mapping[TopicPartition, int]],
+    tps: Collection[TopicPartition],
+    ms: int,
+) -> Mapping[TopicPartition, int]:
+    """Returns the beginnings or ends of those of some partitions that have a leader.
+
+    Upstream (3.0.12) leaves out one without a leader where another one has one, and then looks for it: a `KeyError`.
+    Gone when that is an error of Kafka's, or the answer is without it.
+
+    Args:
+        consumer: the client.
+        ask: its `beginning_offsets` or `end_offsets`.
+        tps: which partitions.
+        ms: for how long the brokers are asked.
+    """
+    try:
+        return ask(tps, timeout_ms=ms)
+    except KeyError:
+        led = [tp for tp in tps if consumer._cluster.leader_for_partition(tp) not in (None, -1)]
+        try:
+            return ask(led, timeout_ms=ms) if led else {}
+        except KeyError:  # one more has none by now
+            return {}

@@ -44,7 +44,7 @@ class Polled(Log, Protocol):
         """Returns all partitions of the topic, none if it is missing, or None while that is not known."""
 
     def ends(self, partitions: Collection[int]) -> Mapping[int, tuple[int, int]]:
-        """Returns each log's last stable offset and its high watermark."""
+        """Returns each log's last stable offset and its high watermark, of those that can be asked now."""
 
 
 class Stopping(Protocol):
@@ -192,6 +192,7 @@ class Loop:
         # one that counts nothing asks, too: it is to know whether the brokers would answer
         ends = self._log.ends(stored.keys() or sorted(partitions or ())[:1])
         for partition, offset in stored.items():
-            self._events.looked(partition, offset, *ends[partition], states[partition].watermark)
+            if partition in ends:  # of one without a leader the brokers say nothing
+                self._events.looked(partition, offset, *ends[partition], states[partition].watermark)
             if states[partition].windowing is not None:
                 self._events.panes(partition, states[partition])

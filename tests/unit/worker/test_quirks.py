@@ -3,6 +3,7 @@
 No broker is needed: the clients are the library's own, and what they hear of brokers is put into them.
 """
 
+import asyncio
 import contextlib
 import inspect
 import socket
@@ -13,12 +14,13 @@ from types import SimpleNamespace
 
 import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition, errors
+from kafka.consumer.fetcher import Fetcher
 from kafka.coordinator.base import Generation
 from kafka.net import manager, transport
 from kafka.producer.sender import Sender
 from kafka.producer.transaction_manager import EndTxnHandler, ProducerIdAndEpoch, TransactionManager
 from kafka.protocol.frame import KafkaBytes
-from kafka.structs import MemberState
+from kafka.structs import MemberState, OffsetAndTimestamp
 
 from worker.kafka import quirks
 
@@ -545,3 +547,45 @@ def test_what_the_client_has_heard_of_a_topic_is_to_be_had_only_inside_it(consum
     cluster._topic_ids = {"t": 7}
     assert quirks.known_partitions(consumer, "t", 1000.0) == {0, 1}
     assert quirks.known_topic_id(consumer, "t") == "7"
+
+
+def test_the_bounds_of_a_partition_without_a_leader_are_left_out_and_those_of_others_are_not():
+    leaders, asked = {0: 1, 1: -1, 2: 1, 3: None}, []
+
+    class Heard(Fetcher):
+        """What asks, up to the request to a broker."""
+
+        def __init__(self):
+            async def wait_for(step, _ms):
+                return await step
+
+            cluster = SimpleNamespace(
+                leader_for_partition=lambda tp: leaders[tp.partition],
+                request_update=lambda: None,
+                add_topic=lambda _: None,
+                need_update=False,
+            )
+            self._manager = SimpleNamespace(
+                cluster=cluster, call_soon=lambda step, *more: step(*more), wait_for=wait_for
+            )
+            self._net = SimpleNamespace(run=lambda step, *more: asyncio.run(step(*more)))
+
+        async def _send_list_offsets_request(self, _node, offsets):
+            asked.append(len(offsets))
+            return {tp: OffsetAndTimestamp(7, -1, -1) for tp in offsets}, set()
+
+    fetcher, tps = Heard(), [TopicPartition("t", p) for p in leaders]
+    consumer = SimpleNamespace(_cluster=fetcher._manager.cluster)
+    with pytest.raises(KeyError):
+        fetcher.end_offsets(tps, 1000)
+    for ask in (fetcher.beginning_offsets, fetcher.end_offsets):
+        assert quirks.bounds(consumer, ask, tps, 1000) == {tps[0]: 7, tps[2]: 7}
+
+    def lost(some, timeout_ms):
+        raise KeyError(some)
+
+    assert quirks.bounds(consumer, lost, tps, 1000) == {}
+    leaders[0] = leaders[2] = None
+    asked.clear()
+    assert quirks.bounds(consumer, lost, tps, 1000) == {}
+    assert asked == []
