@@ -157,6 +157,41 @@ def test_nothing_of_what_is_listed_can_be_left_out(admin, server, who):
         )
 
 
+def keys(admin):
+    """All keys with their values and whether they end."""
+    return {key: (admin.dump(key), admin.ttl(key) > 0) for key in admin.scan_iter("*")}
+
+
+@pytest.mark.parametrize("cells", [["all"], ["all", "0+60000"]], ids=["a pane goes", "none goes"])
+def test_a_commit_that_lacks_a_right_changes_nothing(admin, server, cells):
+    url = f"redis://worker@127.0.0.1:{server.port}"
+    refused = set()
+    for missing in (rule for rule, users in RULES.items() if "run" in users):
+        admin.flushall()
+        allow(admin, rules("run"))
+        with contextlib.closing(connect(table(url))) as client:
+            store, both = RedisStore(client, STREAM), ["all", "0+60000"]
+            held = Metadata('{"group": "g"}', 1, 0, "", {}, "{}")
+            assert store.claim(0, None, held) is not None
+            first = replace(held, offset=1, flush="a", blobs=dict.fromkeys(both, "a"))
+            store.stage(0, "a", dict.fromkeys(both, b"1"))
+            assert store.promote(0, "a", held, first) is Answer.DONE
+            after = replace(first, offset=2, flush="b", blobs=dict.fromkeys(cells, "b"))
+            store.stage(0, "b", dict.fromkeys(cells, b"2"))
+            before = keys(admin)
+            allow(admin, rules("run", but=missing))
+            try:
+                store.promote(0, "b", first, after)
+            except Unavailable:
+                refused.add(missing)
+                assert keys(admin) == before, missing
+            allow(admin, rules("run"))
+            assert store.promote(0, "b", first, after) is Answer.DONE
+            assert store.cut(0).blobs == dict.fromkeys(cells, b"2")
+    assert {"+rename", "+persist", "+hset", "~{STREAM:*}:window:*"} <= refused
+    assert ("+del" in refused) == (len(cells) == 1)
+
+
 def _entry(entry):
     """An entry of ACL LOG as texts."""
     pairs = entry.items() if isinstance(entry, dict) else zip(entry[::2], entry[1::2], strict=True)

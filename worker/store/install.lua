@@ -13,7 +13,7 @@ for i = 2, #KEYS, 2 do
     return 'unstaged'
   end
 end
--- everything is read: from here on only writes, none of which can fail
+-- everything is read: from here on only writes; what a missing right leaves behind nobody reads, without metadata
 for i = 2, #KEYS, 2 do
   redis.call('RENAME', KEYS[i], KEYS[i + 1])
   redis.call('PERSIST', KEYS[i + 1])

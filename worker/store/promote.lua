@@ -25,13 +25,21 @@ for i = 2, last, 2 do
     return 'unstaged'
   end
 end
--- everything is read: from here on only writes, none of which can fail
+-- everything is read; a right that is missing shows by writes that change nothing
+redis.call('RENAME', KEYS[1], KEYS[1])
 for i = 2, last, 2 do
-  redis.call('RENAME', KEYS[i], KEYS[i + 1])
   redis.call('PERSIST', KEYS[i + 1])
 end
+if last < #KEYS then
+  redis.call('HSET', KEYS[1], 'epoch', ARGV[2])
+end
+-- from here on only writes, of which only the first can fail
 for i = last + 1, #KEYS do
   redis.call('DEL', KEYS[i])
 end
 redis.call('HSET', KEYS[1], 'offset', ARGV[5], 'flush', ARGV[6], 'blobs', ARGV[7], 'totals', ARGV[8])
+for i = 2, last, 2 do
+  redis.call('RENAME', KEYS[i], KEYS[i + 1])
+  redis.call('PERSIST', KEYS[i + 1])
+end
 return 'done'
