@@ -342,6 +342,15 @@ DIRECTED = {
         stops=0.1,
         times={"late": 0.1, "idle": 0, "wild": 0},
     ),
+    # a log loses what was not counted, and what comes behind that is late
+    "delayed": Theme(
+        {"retention": 0.02, "hang": 0.01, "crash": 0.002},
+        **_LONG,
+        windows=_CHANGING[:1],
+        partitions=(1, 2),
+        forgets=1,
+        times={"late": 0.6, "step": 100, "idle": 0, "wild": 0, "undated": 0, "appended": 0, "early": 0},
+    ),
 }
 """Directed histories: what each has otherwise, beside its script."""
 AFTER, EACH = 20_000, 50
