@@ -10,7 +10,7 @@ import pytest
 import redis
 from redis.crc import key_slot
 
-from tests.integration.harness import World
+from tests.integration.harness import EVENT_TIME, WINDOWED, Sending, World, event_time, until
 from tests.integration.harness.authority import Authority
 from tests.integration.harness.matrix import commanded, main_path, row
 from tests.integration.harness.redises import Redises
@@ -157,9 +157,10 @@ def test_nothing_of_what_is_listed_can_be_left_out(admin, server, who):
         )
 
 
-def keys(admin):
-    """All keys with their values and whether they end."""
-    return {key: (admin.dump(key), admin.ttl(key) > 0) for key in admin.scan_iter("*")}
+def keys(admin, *, staged=True):
+    """All keys with their values and whether they end; those on their way in, too, or not."""
+    found = admin.scan_iter("*")
+    return {key: (admin.dump(key), admin.ttl(key) > 0) for key in found if staged or b":staged:" not in key}
 
 
 @pytest.mark.parametrize("cells", [["all"], ["all", "0+60000"]], ids=["a pane goes", "none goes"])
@@ -190,6 +191,57 @@ def test_a_commit_that_lacks_a_right_changes_nothing(admin, server, cells):
             assert store.cut(0).blobs == dict.fromkeys(cells, b"2")
     assert {"+rename", "+persist", "+hset", "~{STREAM:*}:window:*"} <= refused
     assert ("+del" in refused) == (len(cells) == 1)
+
+
+@pytest.mark.parametrize("claims", ["first", "next"])
+def test_a_claim_that_lacks_a_right_changes_nothing(admin, server, claims):
+    url = f"redis://worker@127.0.0.1:{server.port}"
+    refused = set()
+    held, blobs = Metadata('{"group": "g"}', 1, 0, "", {}, "{}"), {"all": b"1"}
+    for missing in (rule for rule, users in RULES.items() if "run" in users):
+        admin.flushall()
+        allow(admin, rules("run"))
+        with contextlib.closing(connect(table(url))) as client:
+            store, found = RedisStore(client, STREAM), None
+            if claims == "next":
+                assert store.claim(0, None, held) is not None
+                found = replace(held, offset=1, flush="a", blobs={"all": "a"})
+                store.stage(0, "a", blobs)
+                assert store.promote(0, "a", held, found) is Answer.DONE
+            before = keys(admin)
+            allow(admin, rules("run", but=missing))
+            with contextlib.suppress(Unavailable):
+                assert store.claim(0, found, held) is not None
+                continue
+            refused.add(missing)
+            assert keys(admin) == before, missing
+            allow(admin, rules("run"))
+            assert store.claim(0, found, held).metadata == (replace(found, epoch=2) if found else held)
+    assert {"~{STREAM:*}:meta", "+hgetall", "+hset"} <= refused
+
+
+def test_what_an_import_that_lacks_a_right_leaves_behind_nobody_reads(admin, server):
+    url = f"redis://worker@127.0.0.1:{server.port}"
+    held = Metadata('{"group": "g"}', 1, 5, "a", {"all": "a", "0+60000": "a"}, "{}")
+    blobs, refused = {"all": b"1", "0+60000": b"2"}, set()
+    for missing in (rule for rule, users in RULES.items() if "import" in users):
+        admin.flushall()
+        allow(admin, rules("import"))
+        with contextlib.closing(connect(table(url))) as client:
+            store, whole = RedisStore(client, STREAM), RedisStore(admin, STREAM)
+            store.stage(7, "a", blobs)
+            allow(admin, rules("import", but=missing))
+            with contextlib.suppress(Unavailable):
+                assert store.install(7, "a", held) is Answer.DONE
+                continue
+            refused.add(missing)
+            assert whole.cut(7) is None, missing
+            allow(admin, rules("import"))
+            store.stage(7, "b", blobs)
+            assert store.install(7, "b", held) is Answer.DONE
+            assert whole.cut(7).blobs == blobs
+            assert not any(ends for key, (_, ends) in keys(admin).items() if b":staged:" not in key)
+    assert {"+rename", "+persist", "+hset"} <= refused
 
 
 def _entry(entry):
@@ -229,6 +281,35 @@ def test_the_main_path_needs_no_more(admin, server, own_services, tmp_path):
             left = {_entry(entry)["object"] for entry in admin.execute_command("ACL LOG")}
             assert left <= {"config|get"}
         assert admin.keys(f"{{{world.name}:*") == []
+
+
+def test_a_worker_that_was_refused_goes_on_once_it_may(admin, server, own_services, tmp_path):
+    url = f"redis://worker@127.0.0.1:{server.port}/0"
+    kafka, store = own_services.kafka.address, {"password": PASSWORD}
+    with World(kafka, url, tmp_path, partitions=2, reports=EVENT_TIME, store=store, **WINDOWED) as world:
+        world.redis = admin
+        allow(admin, rules("run", stream=world.name))
+        world.launch()
+        world.start(0)
+        (worker,) = world.workers
+        with Sending(world, when=event_time):
+            for missing in ("+rename", "+persist", "+hset", "+del"):
+                done = worker.metric("commits_total", verdict="done")
+                until(lambda done=done: worker.metric("commits_total", verdict="done") > done, "a commit")
+                allow(admin, rules("run", but=missing, stream=world.name))
+                before = keys(admin, staged=False)
+                until(lambda missing=missing: missing in denied(admin), f"a commit without {missing}")
+                # who may not delete commits what drops no pane
+                assert missing == "+del" or keys(admin, staged=False) == before
+                allow(admin, rules("run", stream=world.name))
+        world.covered()
+        world.assert_audit_equal(whole=True)
+        assert len(worker.events("partition.claimed")) == world.partitions
+
+
+def denied(admin):
+    """What was refused since the user was made."""
+    return {"+" + _entry(entry)["object"] for entry in admin.execute_command("ACL LOG")}
 
 
 def test_who_may_not_is_told(admin, server, tmp_path):

@@ -10,6 +10,7 @@ import secrets
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,11 +21,12 @@ from redis.crc import key_slot
 import ldp
 from tests.faults.memory import Faults, MemoryStore, World
 from tests.integration.harness.proxy import Proxy
-from worker import config
+from worker import config, store
 from worker.counting import layout
 from worker.counting.partition import Cell, PartitionState
 from worker.counting.ports import Answer, Metadata, StateLost, StoredPartition, Unavailable
 from worker.redis import connecting
+from worker.redis.script import Script
 from worker.store.redis import STAGED_SECONDS, RedisStore
 
 pytestmark = pytest.mark.integration
@@ -298,6 +300,49 @@ def test_the_same_commit_again_is_done_and_writes_nothing(
     # but not once another has claimed: whoever claims has loaded it, and counts on from there
     claimed(counts, after.epoch)
     assert counts.promote(0, "second", held, after) is Answer.FENCED
+
+
+_FAILING = """
+local left, writes, real = {at}, {{HSET = true, DEL = true, RENAME = true, PERSIST = true}}, redis
+local redis = {{error_reply = real.error_reply}}
+function redis.call(name, ...)
+  left = left - (writes[name] and 1 or 0)
+  if left == 0 and writes[name] then
+    error('MISCONF a disk that is full')
+  end
+  return real.call(name, ...)
+end
+"""
+
+
+@pytest.mark.parametrize("dropped", [(), ("0+10", "10+10")])
+def test_a_commit_that_fails_at_any_write_is_completed_when_it_is_tried_again(
+    client: "redis.Redis", stream: str, counts: RedisStore, dropped: tuple[str, ...]
+) -> None:
+    text = (Path(store.__file__).parent / "promote.lua").read_text()
+    for at in range(1, 100):
+        client.delete(*everything(client, stream), "none")
+        held = commit(counts, claimed(counts), 3, FLUSHES[1], "all", "b", *dropped)
+        after, blobs = following(held, 10, FLUSHES[2], "all", "b")
+        after = without(after, *dropped)
+        counts.stage(0, "attempt", blobs)
+        failing = RedisStore(client, stream)
+        failing._promote = Script(client, _FAILING.format(at=at) + text)
+        try:
+            assert failing.promote(0, "attempt", held, after) is Answer.DONE
+            break
+        except Unavailable as error:
+            assert "MISCONF" in str(error)
+        answer = counts.promote(0, "attempt", held, after)
+        if answer is Answer.UNSTAGED:
+            counts.stage(0, "again", blobs)
+            answer = counts.promote(0, "again", held, after)
+        assert answer is Answer.DONE
+        assert counts.cut(0) == StoredPartition(after, blobs), at
+        assert not any(
+            ends for key, (_, ends) in everything(client, stream).items() if b":staged:" not in key
+        )
+    assert 1 < at < 99
 
 
 def test_a_commit_whose_reply_is_lost_is_sent_once_and_recognised(

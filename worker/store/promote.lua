@@ -25,21 +25,17 @@ for i = 2, last, 2 do
     return 'unstaged'
   end
 end
--- everything is read; a right that is missing shows by writes that change nothing
+-- everything is read; a right that is missing shows by writes that change nothing, or by the first one that does
 redis.call('RENAME', KEYS[1], KEYS[1])
-for i = 2, last, 2 do
-  redis.call('PERSIST', KEYS[i + 1])
-end
-if last < #KEYS then
-  redis.call('HSET', KEYS[1], 'epoch', ARGV[2])
-end
--- from here on only writes, of which only the first can fail
+redis.call('PERSIST', KEYS[1])
+redis.call('HSET', KEYS[1], 'epoch', ARGV[2])
 for i = last + 1, #KEYS do
   redis.call('DEL', KEYS[i])
 end
-redis.call('HSET', KEYS[1], 'offset', ARGV[5], 'flush', ARGV[6], 'blobs', ARGV[7], 'totals', ARGV[8])
 for i = 2, last, 2 do
   redis.call('RENAME', KEYS[i], KEYS[i + 1])
   redis.call('PERSIST', KEYS[i + 1])
 end
+-- last: they say that all is done, so that a retry completes whatever else failed half-way
+redis.call('HSET', KEYS[1], 'offset', ARGV[5], 'flush', ARGV[6], 'blobs', ARGV[7], 'totals', ARGV[8])
 return 'done'
