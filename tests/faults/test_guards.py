@@ -1176,16 +1176,33 @@ def test_partitions_that_are_counted_as_different_histories_are_not_published() 
 def test_a_partition_without_a_leader_keeps_no_other_from_being_claimed() -> None:
     world = Still(partitions=3)
     world.send()
-    process = world.member(1)
-    log: Any = process.log
-    bounds, led = log.bounds, {1, 2}
-    log.bounds = lambda partitions: {p: bounds([p])[p] for p in partitions if p in led}
+    said: list[tuple[str, dict[str, Any]]] = []
+    process = world.member(1, telling(said))
+    world.leaderless = {0}
     for _ in range(6):
         turn(process)
     assert process.ownership.stored() == {1: 5, 2: 5}
-    led.add(0)
+    assert {tuple(facts["partitions"]) for event, facts in said if event == "claim.retry"} == {(0,)}
+    world.leaderless = set()
     count_all(world, process)
     assert world.stored[0].metadata.epoch == 1  # nobody had claimed it meanwhile
+
+
+def test_a_partition_without_a_leader_keeps_no_other_from_being_held() -> None:
+    world = Still(partitions=3)
+    world.send()
+    process = world.member(1)
+    world.leaderless = {0}
+    for _ in range(6):
+        turn(process)
+    world.send()
+    world.leaderless = {0, 1}  # one that is held, too
+    for _ in range(6):
+        turn(process)
+    assert process.ownership.stored() == {1: 5, 2: 10}
+    world.leaderless = set()
+    count_all(world, process)
+    assert {stored.metadata.epoch for stored in world.stored.values()} == {1}  # none was let go of
 
 
 def test_a_partition_that_loses_its_leader_in_step_9_is_claimed_later() -> None:

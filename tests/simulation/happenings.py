@@ -32,6 +32,7 @@ RARE = (
     "a batch expired",
     "a clock jumps",
     "a heartbeat says that it is no member",
+    "a partition has no leader",
     "a partition more",
     "a transaction is aborted by the next producer",
     "a transaction times out",

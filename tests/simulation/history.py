@@ -245,6 +245,7 @@ class _Made:
         world.late += world.held
         world.snapshots.unreadable_until = world.now
         for deployment in world.deployments:
+            deployment.reports.leaderless.clear()
             for partition in deployment.reports.partitions:
                 for producer in list(partition.open):
                     partition.decide(producer, commit=self.rng.random() < 0.5)

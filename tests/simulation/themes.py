@@ -351,6 +351,19 @@ DIRECTED = {
         forgets=1,
         times={"late": 0.6, "step": 100, "idle": 0, "wild": 0, "undated": 0, "appended": 0, "early": 0},
     ),
+    # the brokers of some partitions are away
+    "leaderless": Theme(
+        {
+            "leaderless": 0.02,
+            "rebalance": 0.01,
+            "crash": 0.002,
+            "went_back": 0.001,
+            "grown": 0.001,
+            "slow": 0.02,
+        },
+        **_LONG,
+        partitions=(2, 5),
+    ),
 }
 """Directed histories: what each has otherwise, beside its script."""
 AFTER, EACH = 20_000, 50

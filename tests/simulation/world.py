@@ -40,6 +40,7 @@ _OF_A_STEP = (
     "clock",
     "deleted_head",
     "unreadable",
+    "leaderless",
 )
 
 
@@ -73,6 +74,7 @@ class Faults:
     clock: float = 0.0
     deleted_head: float = 0.0
     unreadable: float = 0.0
+    leaderless: float = 0.0
     # of a member that joins
     silent: float = 0.0
     slow_join: float = 0.0
@@ -210,6 +212,7 @@ class World(Scheduler):
             (self._jump, faults.clock),
             (self._delete_head, faults.deleted_head),
             (self._keep_unread, faults.unreadable),
+            (self._unlead, faults.leaderless),
         ):
             if at < chance:
                 strike(self.rng.choice(self.deployments))
@@ -313,6 +316,13 @@ class World(Scheduler):
     def _keep_unread(self, _deployment: Deployment) -> None:
         self.snapshots.unreadable_until = self.now + self.rng.choice([5.0, 60.0])
         self.note("no record of snapshots comes")
+
+    def _unlead(self, deployment: Deployment) -> None:
+        """The brokers of a partition are away."""
+        reports = deployment.reports
+        number = self.rng.randrange(len(reports.partitions))
+        reports.leaderless[number] = until = self.now + self.rng.choice([0.5, 5.0, 40.0])
+        self.note("a partition has no leader", f"{number} until {until:.2f}")
 
     def _compact(self, _deployment: Deployment) -> None:
         self.snapshots.compact()

@@ -343,20 +343,31 @@ def bounds(
 ) -> Mapping[TopicPartition, int]:
     """Returns the beginnings or ends of those of some partitions that have a leader.
 
-    Upstream (3.0.12) leaves out one without a leader where another one has one, and then looks for it: a `KeyError`.
-    Gone when that is an error of Kafka's, or the answer is without it.
+    Upstream (3.0.12) leaves out one without a leader where another one has one, and then looks for it: a `KeyError`;
+    where none has one, it asks for leaders until time is up. Gone when either is an answer without it.
 
     Args:
         consumer: the client.
         ask: its `beginning_offsets` or `end_offsets`.
         tps: which partitions.
         ms: for how long the brokers are asked.
+
+    Raises:
+        KafkaError: the brokers do not answer.
     """
+    cluster = consumer._cluster
+    if not (led := _led(cluster, tps)):
+        # what the client heard last may be old, and who waits longer than for this counts no other partition meanwhile
+        consumer._manager.run(consumer._manager.wait_for, cluster.request_update(), ms)
+        led = _led(cluster, tps)
+    elif len(led) < len(tps):
+        cluster.request_update()
     try:
-        return ask(tps, timeout_ms=ms)
-    except KeyError:
-        led = [tp for tp in tps if consumer._cluster.leader_for_partition(tp) not in (None, -1)]
-        try:
-            return ask(led, timeout_ms=ms) if led else {}
-        except KeyError:  # one more has none by now
-            return {}
+        return ask(led, timeout_ms=ms) if led else {}
+    except KeyError:  # one more has none by now
+        return {}
+
+
+def _led(cluster: Any, tps: Iterable[TopicPartition]) -> list[TopicPartition]:
+    """Returns those of some partitions that have a leader, as the client heard last."""
+    return [tp for tp in tps if cluster.leader_for_partition(tp) not in (None, -1)]

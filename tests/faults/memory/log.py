@@ -30,7 +30,7 @@ class MemoryLog:
             self._join(world.assignment[number])
         batches = []
         for partition, at in sorted(self.positions.items()):
-            if partition not in self.mine:
+            if partition not in self.mine or partition in world.leaderless:
                 continue
             log = world.logs[partition]
             if at < world.firsts[partition]:
@@ -82,8 +82,12 @@ class MemoryLog:
         return self.world.call(lambda: {p: offsets[p] for p in partitions if p in offsets})
 
     def bounds(self, partitions: Collection[int]) -> Mapping[int, tuple[int, int]]:
+        def effect() -> Mapping[int, tuple[int, int]]:
+            led = [p for p in partitions if p not in world.leaderless]
+            return {p: (world.firsts[p], len(world.logs[p])) for p in led}
+
         world = self.world
-        return world.call(lambda: {p: (world.firsts[p], len(world.logs[p])) for p in partitions})
+        return world.call(effect)
 
     def confirm(self, offsets: Mapping[int, tuple[int, str]]) -> None:
         self.world.call(self._commit(offsets), remote=True)

@@ -85,6 +85,7 @@ class World(Scheduler):
         self.logs: list[list[Record]] = [[] for _ in range(partitions)]
         self.answers: list[list[Any]] = [[] for _ in range(partitions)]
         self.firsts = [0] * partitions
+        self.leaderless: set[int] = set()  # who reads them gets nothing, and who asks for their bounds, none
         self.generation = 0
         self.members: dict[int, Member] = {}
         self.assignment: dict[int, set[int]] = {}

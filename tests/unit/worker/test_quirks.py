@@ -16,6 +16,7 @@ import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition, errors
 from kafka.consumer.fetcher import Fetcher
 from kafka.coordinator.base import Generation
+from kafka.future import Future
 from kafka.net import manager, transport
 from kafka.producer.sender import Sender
 from kafka.producer.transaction_manager import EndTxnHandler, ProducerIdAndEpoch, TransactionManager
@@ -550,7 +551,7 @@ def test_what_the_client_has_heard_of_a_topic_is_to_be_had_only_inside_it(consum
 
 
 def test_the_bounds_of_a_partition_without_a_leader_are_left_out_and_those_of_others_are_not():
-    leaders, asked = {0: 1, 1: -1, 2: 1, 3: None}, []
+    leaders = {0: 1, 1: -1, 2: 1, 3: None}
 
     class Heard(Fetcher):
         """What asks, up to the request to a broker."""
@@ -571,7 +572,6 @@ def test_the_bounds_of_a_partition_without_a_leader_are_left_out_and_those_of_ot
             self._net = SimpleNamespace(run=lambda step, *more: asyncio.run(step(*more)))
 
         async def _send_list_offsets_request(self, _node, offsets):
-            asked.append(len(offsets))
             return {tp: OffsetAndTimestamp(7, -1, -1) for tp in offsets}, set()
 
     fetcher, tps = Heard(), [TopicPartition("t", p) for p in leaders]
@@ -585,7 +585,44 @@ def test_the_bounds_of_a_partition_without_a_leader_are_left_out_and_those_of_ot
         raise KeyError(some)
 
     assert quirks.bounds(consumer, lost, tps, 1000) == {}
-    leaders[0] = leaders[2] = None
-    asked.clear()
-    assert quirks.bounds(consumer, lost, tps, 1000) == {}
-    assert asked == []
+
+
+def hears(consumer, monkeypatch, said):
+    """Has a client's requests for metadata answered by a partition's leader, or an error; returns what was said."""
+    asked = []
+
+    def request_update():
+        asked.append(said)
+        if isinstance(said, Exception):
+            return Future().failure(said)
+        consumer._cluster._partitions = {"t": {0: SimpleNamespace(leader_id=said)}}
+        return Future().success(consumer._cluster)
+
+    monkeypatch.setattr(consumer._cluster, "request_update", request_update)
+    return asked
+
+
+def test_a_partition_that_has_no_leader_alone_is_asked_for_until_time_is_up_upstream(consumer, monkeypatch):
+    asked = hears(consumer, monkeypatch, -1)
+    with pytest.raises(errors.KafkaTimeoutError):
+        consumer.end_offsets([TopicPartition("t", 0)], timeout_ms=50)
+    assert len(asked) > 1
+
+
+def test_a_partition_that_has_no_leader_alone_is_left_out_once_the_brokers_said_so(consumer, monkeypatch):
+    found = [TopicPartition("t", 0)]
+
+    def answered(tps, timeout_ms):
+        return dict.fromkeys(tps, 7)
+
+    with pytest.raises(errors.KafkaTimeoutError):  # nobody said anything
+        quirks.bounds(consumer, answered, found, 50)
+    asked = hears(consumer, monkeypatch, -1)
+    assert quirks.bounds(consumer, consumer.end_offsets, found, 1000) == {}
+    assert asked == [-1]
+    hears(consumer, monkeypatch, 1)  # it has one by now, or the topic grew
+    assert quirks.bounds(consumer, answered, found, 1000) == {found[0]: 7}
+    consumer._cluster._partitions = {}
+    hears(consumer, monkeypatch, errors.KafkaConnectionError())
+    with pytest.raises(errors.KafkaConnectionError):  # nobody said that it has none
+        quirks.bounds(consumer, answered, found, 1000)
