@@ -40,6 +40,21 @@ class Turns:
         return self.waits
 
 
+def test_a_tick_that_takes_long_is_over_once_however_often_it_says_that_it_is_alive() -> None:
+    """Else what fails in each tick was never seen to fail for long."""
+    world, said = Still(), list[str]()
+    process = alone(world, 1)
+    process.publisher._events = cast(Any, SimpleNamespace(ticked=lambda: said.append("over")))
+
+    def tick() -> None:
+        process.publisher._on_alive()
+
+    process.publisher.tick = tick  # type: ignore[method-assign]
+    stopping = SimpleNamespace(wait=lambda _: len(said) > 5)
+    process.publisher.run(cast(Any, stopping), EVERY, lambda: said.append("alive"))
+    assert said == [*2 * ("alive", "over", "alive"), "alive"]
+
+
 def sent_and_counted(world: Still, process: Process) -> Callable[[], None]:
     """What happens when reports come."""
 

@@ -350,5 +350,8 @@ class Events(Protocol):
     def publish_failed(self, error: Unavailable) -> None:
         """Publishing is tried again later."""
 
+    def ticked(self) -> None:
+        """A publisher's tick is over, whatever came of it."""
+
     def recommend_failed(self, sequence: int, error: Exception) -> None:
         """No recommendation could be made from a snapshot's estimate."""

@@ -278,6 +278,10 @@ class StreamEvents:
         self._failed("publish", Step.PUBLISH, error)
         self._logger.warning("snapshot.retry", error=str(error))
 
+    def ticked(self) -> None:
+        """Readiness hears of it."""
+        self._progress.over(Step.PUBLISH)
+
     def recommend_failed(self, sequence: int, error: Exception) -> None:
         """Counts it; snapshots go on without."""
         self._metrics.errors.labels(self._stream, "recommend").inc()

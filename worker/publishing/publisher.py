@@ -107,11 +107,13 @@ class Publisher:
     def run(self, stopping: threading.Event, every: float, on_alive: Callable[[], object]) -> None:
         """Ticks until stopped, then once more, so that what was committed last is published, too.
 
-        ``on_alive`` is called between ticks: a commit of a transaction can wait for ever, and a watchdog has to see it.
+        ``on_alive`` is called between ticks, and within those that take long: a commit of a transaction can wait for
+        ever, and a watchdog has to see it.
         """
         self._on_alive = on_alive
         while not stopping.wait(self._wait(every)):
             self.tick()
+            self._events.ticked()
             on_alive()
         self.tick()
         self._let_go()

@@ -79,6 +79,7 @@ class Apart:
             if time.monotonic() - began > _LONGEST_RETRY:
                 wait = _FIRST_RETRY
             self._events.publish_failed(Unavailable(f"the publisher's process ended with exit code {code}"))
+            self._events.ticked()
             on_alive()
             if stopping.wait(wait):
                 return

@@ -149,7 +149,7 @@ class StreamWorker:
 
             def publish() -> None:
                 try:
-                    publisher.run(ended, config.snapshots.every_seconds, self._tick)
+                    publisher.run(ended, config.snapshots.every_seconds, self.progress.tick)
                 except Exception as error:
                     errors.append(error)
 
@@ -209,10 +209,6 @@ class StreamWorker:
             close()
         except Exception as error:
             self._logger.warning("close.failed", error=f"{type(error).__name__}: {error}")
-
-    def _tick(self) -> None:
-        self.progress.tick()
-        self.progress.over(Step.PUBLISH)
 
     def _reach(self) -> Client | None:
         """Returns a client of Redis that was answered, or says why there is none.

@@ -16,7 +16,7 @@ from worker.service import apart, publishing
 
 TOLD = [
     *("publishing", "opened", "behind", "uncounted", "published", "lines", "compared", "checked"),
-    *("publish_failed", "recommend_failed"),
+    *("publish_failed", "ticked", "recommend_failed"),
 ]
 """What a publisher tells, its recommender's and its comparer's included."""
 

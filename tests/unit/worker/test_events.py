@@ -186,6 +186,7 @@ CASES = {
         ("warning", "snapshot.retry", {"error": "Redis: no"}),
         {("errors_total", "step", "publish"): 1},
     ),
+    "ticked": ((), None, {}),
     "recommend_failed": (
         (6, ValueError("odd")),
         ("warning", "recommend.failed", {"sequence": 6, "error": "ValueError: odd"}),
@@ -276,6 +277,19 @@ def test_letters_are_not_due_any_more_of_what_is_let_go_of_or_gone(verb):
     listening.progress.beat()
     assert listening.progress.says() != SERVING
     getattr(listening.events, verb)(*CASES[verb][0])
+    assert listening.progress.says() == SERVING
+
+
+def test_publishing_that_fails_is_forgotten_once_a_tick_went_well():
+    listening = Listening()
+    for _ in range(3):
+        listening.events.publish_failed(NO)
+        listening.events.ticked()
+        listening.progress.tick()  # as it does again and again within a tick that takes long
+        listening.now += 11
+        listening.progress.beat()
+    assert listening.progress.says().startswith("publishing has failed for 33 s")
+    listening.events.ticked()
     assert listening.progress.says() == SERVING
 
 
