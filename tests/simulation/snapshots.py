@@ -20,7 +20,7 @@ TRANSACTION_SECONDS = 30.0
 LONGEST_CLAIM, LONGEST_OPENING = 5.0, TRANSACTION_SECONDS + 5.0
 """Seconds that a claim, and who begins to publish, may wait for transactions of others."""
 LONGEST_READ = 35.0
-"""Seconds that a read may wait for a record."""
+"""Seconds that a read may wait for its next record."""
 ROWS = "rows"
 """The topic of rows: what is read of it is read at once, for a reader there waits as one here does."""
 PLACES = Slots(("base",), {"": 2})
@@ -327,7 +327,7 @@ class Consumer:
 
     def __init__(self, log: Snapshots, level: str) -> None:
         self.log, self.committed = log, level == "read_committed"
-        self.at, self.sought = -1, log.world.now
+        self.at, self.moved = -1, log.world.now
         self.of_rows = False
 
     def assign(self, tps: Sequence[TopicPartition]) -> None:
@@ -335,7 +335,7 @@ class Consumer:
         self.of_rows = tps[0].topic == ROWS
 
     def seek(self, _tp: TopicPartition, offset: int) -> None:
-        self.at, self.sought = offset, self.log.world.now
+        self.at, self.moved = offset, self.log.world.now
 
     def position(self, _tp: TopicPartition) -> int:
         return self.at
@@ -349,10 +349,8 @@ class Consumer:
         open_at = self.log.stable if self.committed else self.log.end
         assert self.at < open_at, "a reader waits for a transaction that is open"
         task = world.current
-        hung = task is not None and task.member.hangs_until > self.sought
-        assert hung or world.now < self.sought + LONGEST_READ, (
-            "it waits without an end for what does not come"
-        )
+        hung = task is not None and task.member.hangs_until > self.moved
+        assert hung or world.now < self.moved + LONGEST_READ, "it waits without an end for what does not come"
         if world.now < self.log.unreadable_until:
             world.sleep(timeout_ms / 1000)
             return {}
@@ -370,7 +368,8 @@ class Consumer:
             for record, one in self.log.records
             if self.at <= record.offset < to and (one.state == "committed" or not self.committed)
         ]
-        self.at = max(self.at, to)
+        if to > self.at:
+            self.at, self.moved = to, self.log.world.now
         return found
 
     def close(self, autocommit: bool) -> None:

@@ -4,7 +4,7 @@ Kafka implements them in `worker.kafka`, Redis in `worker.store.redis`; the test
 them in memory. The algorithms that use them are in `worker.counting.ownership` and `worker.publishing.publisher`.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence, Set
+from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
@@ -221,7 +221,7 @@ class Outbox(Witness, Protocol):
     def publish(self, sequence: int, messages: Sequence[Message], rows: Sequence[Row] = ()) -> None:
         """Publishes a snapshot as a whole, with its rows; raises `Unavailable` if it may or may not be published."""
 
-    def rows(self, on_alive: Callable[[], object]) -> Sequence[bytes]:
+    def rows(self) -> Sequence[bytes]:
         """Returns the keys of the stream's rows that there are; only one of rows is asked. It may take minutes."""
 
     def close(self) -> None:

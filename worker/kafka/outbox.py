@@ -58,6 +58,7 @@ class KafkaOutbox:
         clock: seconds, for how long is waited.
         sleep: waits so many seconds.
         rows: the topic of rows, which the same transactions write to; None for none.
+        on_alive: called again and again while the head or rows are read, which may take minutes.
     """
 
     def __init__(
@@ -67,8 +68,9 @@ class KafkaOutbox:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], object] = time.sleep,
         rows: str | None = None,
+        on_alive: Callable[[], object] = lambda: None,
     ) -> None:
-        self._rows = rows
+        self._rows, self._on_alive = rows, on_alive
         self._topic, self._stream, self._clock, self._sleep = topic, stream, clock, sleep
         self._producer: Any = None
 
@@ -114,14 +116,14 @@ class KafkaOutbox:
             self.close()
             raise Unavailable(f"Kafka: {type(error).__name__}: {error}") from error
 
-    def rows(self, on_alive: Callable[[], object]) -> list[bytes]:
+    def rows(self) -> list[bytes]:
         """Reads which keys the stream has on the topic of rows, once all there is decided; O(records of the topic)."""
         assert self._rows is not None
         try:
             with contextlib.closing(self._topic.admin()) as admin:
                 bounds = self._bounds(admin, self._rows, decided=True, wait_seconds=TIMEOUT_SECONDS)
             begins = compacted.of_rows(self._stream.name)
-            return compacted.keys(self._topic.consumer, self._rows, begins, *bounds, on_alive)
+            return compacted.keys(self._topic.consumer, self._rows, begins, *bounds, self._on_alive)
         except kafka_errors.KafkaError as error:
             raise Unavailable(f"Kafka: {type(error).__name__}: {error}") from error
 
@@ -216,6 +218,7 @@ class KafkaOutbox:
                 before, deadline = position, self._clock() + TIMEOUT_SECONDS
             elif self._clock() > deadline:
                 raise kafka_errors.KafkaTimeoutError(f"{tp}: records before offset {upper} do not come")
+            self._on_alive()
             for record in consumer.poll(100).get(tp, []):
                 if record.key == key and record.offset < upper:
                     newest = record

@@ -297,7 +297,7 @@ class Publisher:
         due = [] if planned is None else self._due(planned, stored)
         periods, come = [one.period for one in due], 0 if planned is None else planned.come
         after, gone = lines.kept(cut.lines, periods, self._retain, come, self._rows.most_windows)
-        plan = self._rows.plan(self._head, after, periods, self._retain, come, self._there)
+        plan = self._rows.plan(self._head, after, periods, self._retain, come, self._outbox.rows)
         take = partial(
             self._taken,
             cut=replace(cut, lines=after, rows=plan.rows, methods=_said(self._methods)),
@@ -352,10 +352,6 @@ class Publisher:
         """Takes a snapshot, whose numbers are as the messages and the rows have them."""
         taken = snapshot.take(self._stream, **given)
         return snapshot.rounded(taken) if self._compact else taken
-
-    def _there(self) -> Sequence[bytes]:
-        """Returns the keys of the rows that there are."""
-        return self._outbox.rows(self._on_alive)
 
     def _due(self, planned: Lines, stored: StoredCut) -> list[Due]:
         """Returns the windows that are final now, and of those that are open the ones that have changed."""

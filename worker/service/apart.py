@@ -185,7 +185,8 @@ def main(descriptor: int) -> None:
 
 
 def _publish(config: Config, served: Served, every: float, line: _Line) -> None:
-    client, outbox = connect(config.redis), publishing.outbox_of(config, served.stream)
+    client, on_alive = connect(config.redis), partial(line.tell, "alive")
+    outbox = publishing.outbox_of(config, served.stream, on_alive)
     with closing(client), closing(outbox), closing(publishing.group_of(config, served)) as group:
         publisher = publishing.publisher(
             config,
@@ -197,7 +198,7 @@ def _publish(config: Config, served: Served, every: float, line: _Line) -> None:
             lambda: line.epoch,
             cast(Events, _Telling(line.tell)),
         )
-        publisher.run(line.stopping, every, partial(line.tell, "alive"))
+        publisher.run(line.stopping, every, on_alive)
 
 
 def _portable(error: Exception) -> Exception:

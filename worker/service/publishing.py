@@ -35,11 +35,11 @@ def group_of(config: Config, served: Served) -> KafkaGroup:
     return KafkaGroup(connect, config.consumer_group(served.stream.name), served.topic)
 
 
-def outbox_of(config: Config, stream: ldp.Stream) -> KafkaOutbox:
-    """Returns where a stream's snapshots go."""
+def outbox_of(config: Config, stream: ldp.Stream, on_alive: Callable[[], object]) -> KafkaOutbox:
+    """Returns where a stream's snapshots go; what is read there may take minutes, and says that it is alive."""
     name = config.snapshots.topic
     topic = SnapshotTopic(config.kafka.client(), config.transactional_id(stream.name), name)
-    return KafkaOutbox(topic, stream, rows=config.rows.topic)
+    return KafkaOutbox(topic, stream, rows=config.rows.topic, on_alive=on_alive)
 
 
 def publisher(

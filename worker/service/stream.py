@@ -120,7 +120,9 @@ class StreamWorker:
                 return
         log, dead_letters = connected
         kafka_group = publishing.group_of(config, self._served)
-        outbox = publishing.outbox_of(config, stream)
+        # each thread that reads heads says by its own that it is alive
+        witness = publishing.outbox_of(config, stream, self.progress.beat)
+        outbox = publishing.outbox_of(config, stream, self.progress.tick)
         with contextlib.ExitStack() as ending:
             # the last is closed first
             for close in (log.close, dead_letters.close, kafka_group.close, outbox.close):
@@ -133,7 +135,7 @@ class StreamWorker:
                 log,
                 store,
                 dead_letters,
-                outbox,
+                witness,
                 self._served.recount_after,
                 time.monotonic,
                 self._events,

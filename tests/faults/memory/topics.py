@@ -96,7 +96,7 @@ class MemoryOutbox:
             raise Unavailable("a transaction is open")
         return world.heads[-1] if world.heads else Head()
 
-    def rows(self, on_alive: Any) -> list[bytes]:
+    def rows(self) -> list[bytes]:
         raise NotImplementedError("no process of this world writes rows")
 
     def publish(self, sequence: int, messages: Sequence[Message], rows: Sequence[Row] = ()) -> None:

@@ -1,5 +1,6 @@
 """Where the head is looked for, of a topic that is compacted while it is read."""
 
+from itertools import pairwise
 from types import SimpleNamespace
 
 import pytest
@@ -140,6 +141,16 @@ def test_a_head_is_found_however_much_lies_behind_it_as_long_as_records_come():
     with pytest.raises(Unavailable, match="records before offset 300000 do not come"):
         KafkaOutbox(topic, STREAM, lambda: topic.now).head(decided=False)
     assert topic.now < 2 * TIMEOUT_SECONDS
+
+
+@pytest.mark.parametrize("decided", [False, True])
+def test_who_looks_for_a_head_far_back_gives_signs_of_life(decided):
+    """Else a watchdog ends a worker that is silent for two minutes, and the next one begins the same anew."""
+    topic, alive = Far(1_000_000), [0.0]
+    outbox = KafkaOutbox(topic, STREAM, lambda: topic.now, on_alive=lambda: alive.append(topic.now))
+    assert outbox.head(decided=decided).sequence == 5
+    assert topic.now > 120
+    assert max(after - before for before, after in pairwise([*alive, topic.now])) < 1
 
 
 def test_where_there_is_none_nothing_is_read_for_ever():

@@ -110,7 +110,7 @@ class World:
         self.rows_there |= {row.key: row.value for row in rows}
         self.rows_there = {key: value for key, value in self.rows_there.items() if value}
 
-    def rows(self, on_alive):
+    def rows(self):
         return list(self.rows_there)
 
     def close(self):
