@@ -1,6 +1,6 @@
 """Heads: how far the windows of a stream are closed, and which of them are there, as the newest one says."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,16 +35,20 @@ class Head:
     Attributes:
         sequence: the number of its snapshot.
         offsets: partition -> the offset up to which it was counted.
-        rules: partition -> by what, as it is written.
+        rules: partition -> the names of windows by each of its rules, with the offset that it holds from.
         floors: partition -> its floor.
         lines: name of windows -> how far they are closed.
+        reports: how many it has; 0 where it is alone.
+        reached: how far some windows were really closed; None where an earlier version does not say it.
     """
 
     sequence: int
     offsets: Mapping[int, int]
-    rules: Mapping[int, list[dict[str, Any]]]
+    rules: Mapping[int, list[tuple[int, Set[str]]]]
     floors: Mapping[int, int]
     lines: Mapping[str, Line]
+    reports: int
+    reached: int | None
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> "Head":
@@ -52,7 +56,10 @@ class Head:
         return cls(
             int(document["sequence"]),
             {int(p): int(offset) for p, offset in document["offsets"].items()},
-            {int(p): [dict(rule) for rule in said] for p, said in document.get("rules", {}).items()},
+            {
+                int(p): [(int(rule["offset"]), {*rule.get("windows", ())} - {"all"}) for rule in said]
+                for p, said in document.get("rules", {}).items()
+            },
             {int(p): int(floor) for p, floor in document.get("floors", {}).items()},
             {
                 name: Line(
@@ -60,6 +67,8 @@ class Head:
                 )
                 for name, said in document.get("windows", {}).items()
             },
+            int(document["reports"]),
+            None if (reached := document.get("reached")) is None else int(reached),
         )
 
     def ends_of_listed(self) -> dict[str, int]:
@@ -117,6 +126,13 @@ def expect_follows(head: Head, before: Head) -> list[str]:
     for p, floor in before.floors.items():
         if head.floors.get(p) != floor:
             raise Difference(f"{where}: floor {head.floors.get(p)} of partition {p}, {floor} before")
+    # where heads between them are gone, one of an earlier version may have said the floor
+    added = head.floors.keys() - before.floors.keys() if head.sequence == before.sequence + 1 else set[int]()
+    for p in sorted(added):
+        if head.reached is not None and head.floors[p] > head.reached:
+            raise Difference(
+                f"{where}: floor {head.floors[p]} of partition {p}, and windows are closed up to {head.reached}"
+            )
     for name, line in before.lines.items():
         after = head.lines.get(name)
         if after is None or after.closed < line.closed:
@@ -124,8 +140,10 @@ def expect_follows(head: Head, before: Head) -> list[str]:
             raise Difference(f"{where}: windows {name!r} are closed up to {at}, up to {line.closed} before")
     listed, kept = before.ends_of_listed(), head.ends_of_listed()
     gone = sorted(listed.keys() - kept.keys())
+    # what was not final before is published meanwhile, and stays until the next snapshot at least
+    stay = {of for of in listed.keys() & kept.keys() if listed[of] <= before.lines[of.split("/")[0]].closed}
     for of in gone if any(line.starts for line in head.lines.values()) else ():
-        if earlier := [other for other in listed.keys() & kept.keys() if listed[other] <= listed[of]]:
+        if earlier := [other for other in stay if listed[other] <= listed[of]]:
             raise Difference(
                 f"window {of}: left the list in snapshot {head.sequence}, and {min(earlier)} stays, which ends no later"
             )

@@ -49,12 +49,14 @@ class Compared:
         provisional: how many that are not.
         difference: the first one, or None.
         unknown: what cannot be recounted, or None.
+        gone: how many windows that are over, with reports, are not there, as far as that is known.
     """
 
     finals: int = 0
     provisional: int = 0
     difference: str | None = None
     unknown: str | None = None
+    gone: int = 0
 
 
 class Published:
@@ -65,6 +67,7 @@ class Published:
         said: what is published.
         entries: of a state.
         head: the newest one, if there is any.
+        unknown: what of it cannot be looked at, or None.
 
     Attributes:
         windows: those that are there.
@@ -72,9 +75,14 @@ class Published:
     """
 
     def __init__(
-        self, document: Mapping[str, Any], said: Sequence[Said], entries: int, head: Head | None = None
+        self,
+        document: Mapping[str, Any],
+        said: Sequence[Said],
+        entries: int,
+        head: Head | None = None,
+        unknown: str | None = None,
     ) -> None:
-        self._document, self._head = document, head
+        self._document, self._head, self._unknown = document, head, unknown
         self.windows = [each for each in said if each.name != "all"]
         self._faults = [f"{each}: {each.fault}" for each in said if each.fault is not None]
         self.said = [each for each in said if each.frequencies is not None]
@@ -166,7 +174,7 @@ class Published:
         Args:
             partitions: that the topic has.
         """
-        finals = provisional = 0
+        finals = provisional = gone = 0
         lacking, unknown = dict[int, int](), 0
         try:
             for said, count in zip(self.said, self._counts, strict=True):
@@ -182,11 +190,11 @@ class Published:
             if self._faults:
                 raise Difference(self._faults[0])
             if self._latest is not None:
-                self._latest.expect_right()
+                gone = self._latest.expect_right()
         except Difference as difference:
             return Compared(finals, provisional, str(difference))
         if not lacking:
-            return Compared(finals, provisional)
+            return Compared(finals, provisional, None, self._unknown, gone)
         where = " and ".join(f"before offset {lacking[p]} of partition {p}" for p in sorted(lacking))
         what = f"{unknown} window{'s' * (unknown != 1)}" if unknown else "the newest snapshot"
         return Compared(finals, provisional, None, f"{what} cannot be recounted: records {where} are gone")

@@ -226,6 +226,8 @@ def newest_head(consumer: KafkaConsumer, topic: str, stream: str) -> tuple[dict[
 
 def published(consumer: KafkaConsumer, topic: str, stream: str, begin: int = 0) -> Iterator[Message]:
     """Yields the messages of a stream on the snapshot topic, from an offset on up to its end."""
+    if not consumer.partitions_for_topic(topic):
+        return
     tp = TopicPartition(topic, 0)
     first, end = consumer.beginning_offsets([tp])[tp], consumer.end_offsets([tp])[tp]
     for record in _polled(consumer, tp, lambda _: None, max(begin, first), end):

@@ -77,6 +77,8 @@ class StreamVerdict:
         provisional: how many windows are published that are not final.
         provisional_recounted: how many of them were recounted and compared.
         unknown: what of all that is published cannot be recounted, as records are gone, or None.
+        gone: how many windows that are over, with reports, are not on the topic; retention deletes them, and whether it
+            was that cannot be told. 0 where it is not known.
 
     Example:
         >>> good = PartitionVerdict(0, start=0, offset=9, lag=2, records=9, reports=18)
@@ -95,6 +97,7 @@ class StreamVerdict:
     provisional: int = 0
     provisional_recounted: int = 0
     unknown: str | None = None
+    gone: int = 0
 
     @property
     def difference(self) -> str | None:

@@ -53,8 +53,9 @@ def audit(config: "Config", stream: str | None, as_json: bool) -> int:
     came too late for their pane; panes, how many are kept; lag, offsets not counted yet. For a partition also its
     number, start and offset, and the stretches [from, to) of gaps, recorded as lost, and deleted, which cannot be
     recounted. For the stream also finals and provisional, how many windows are published that are final and that are
-    not, recounted and provisional_recounted, how many of these were recounted, and unknown, what cannot be recounted
-    of what is published, or null.
+    not, recounted and provisional_recounted, how many of these were recounted; gone, how many windows with reports are
+    over and not on the topic, which can be right where windows are deleted; and unknown, what cannot be recounted of
+    what is published, or null.
     """  # noqa: D301
     from worker.observe import logs
 
@@ -158,6 +159,9 @@ def outcome(verdict: "StreamVerdict") -> str:
         if there
     ]
     counted += f"; {' and '.join(windows)} recounted" if windows else ""
+    if verdict.gone:
+        there = f"{verdict.finals:,}" if verdict.finals else "none"
+        counted += f"; windows: {verdict.finals + verdict.gone:,} final by the lines, {there} on the topic"
     if different := [str(each.partition) for each in verdict.partitions if each.verdict == "different"]:
         return f"different in partition {', '.join(different)}"
     if verdict.published:
@@ -186,8 +190,8 @@ def in_json(verdict: "StreamVerdict") -> dict[str, Any]:
     For each partition too: ``partition``, ``start``, ``offset``, and, if nothing else differs, the stretches [from, to)
     of ``gaps``, which are recorded as lost, and ``deleted``, which were counted and then deleted. For the stream too:
     ``finals`` and ``provisional``, how many windows are published that are final and that are not; ``recounted`` and
-    ``provisional_recounted``, how many of these were recounted; ``unknown``, what cannot be recounted of what is
-    published, or null.
+    ``provisional_recounted``, how many of these were recounted; ``gone``, how many windows with reports are over and
+    not on the topic; ``unknown``, what cannot be recounted of what is published, or null.
 
     Example:
         >>> from worker.audit import PartitionVerdict, StreamVerdict
@@ -222,6 +226,7 @@ def in_json(verdict: "StreamVerdict") -> dict[str, Any]:
         "recounted": verdict.recounted,
         "provisional": verdict.provisional,
         "provisional_recounted": verdict.provisional_recounted,
+        "gone": verdict.gone,
         "unknown": verdict.unknown,
     }
     return {"stream": verdict.stream} | common(verdict) | published | {"partitions": rows}

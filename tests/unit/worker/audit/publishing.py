@@ -14,7 +14,7 @@ from worker.audit.comparison import Newest, judge
 from worker.audit.published import Compared
 from worker.audit.records import Records
 from worker.audit.snapshots import Message
-from worker.audit.verification import newest_of, published_of, verdict_of
+from worker.audit.verification import headless, newest_of, published_of, verdict_of
 from worker.counting import layout
 from worker.counting.head import Head
 from worker.counting.lineage import lineage_of
@@ -149,9 +149,10 @@ class World:
         """The verdict, of the topic as it is or of another; the logs begin at an offset, or each at its own."""
         document, sent = self.stream.document(), self.topic if topic is None else topic
         messages = [Message(each.key.partition("/")[2], each.headers, each.value) for each in sent]
-        published, differing = published_of(document, lambda: messages)
         heads = [each.value for each in messages if each.key == "head"]
-        newest = newest_of(json.loads(heads[-1]) if heads and heads[-1] else {})
+        head = json.loads(heads[-1]) if heads and heads[-1] else {}
+        published, differing = (published_of if head else headless)(document, lambda: messages)
+        newest = newest_of(head)
         verdicts = []
         for p, each in enumerate(self.partitions):
 

@@ -8,10 +8,13 @@ import numpy as np
 import pytest
 
 from ldp.snapshot import encoding
-from tests.unit.worker.audit.publishing import LENGTH, Partition, World
+from tests.unit.worker.audit.publishing import LENGTH, Partition, World, of_final
 from tests.unit.worker.audit.streams import STREAMS
 from tests.unit.worker.audit.test_windows import HOPS, MANY, PLAIN, SHORTER, START, TENS
 from worker.audit import verification
+from worker.cli.audit import outcome
+from worker.counting.rules import Rule, Terms
+from worker.counting.windows import Windowing
 
 CASES = [
     (TENS, [(START + 50, HOPS)]),
@@ -335,6 +338,159 @@ def test_every_field_of_the_head_that_is_another_is_found(world):
         )
         assert "still there" in difference(world, of_line(starts=gone))
         assert "by head" in difference(world, of_line(starts=more))
+
+
+# --- windows that nothing lists ---------------------------------------------------------------------------------------
+
+
+def unlisted(world, change=lambda said: None, gone=lambda sent: True):
+    """The topic as compaction leaves it, without the windows that are gone, whose newest head lists none."""
+
+    def bare(said):
+        for line in said["windows"].values():
+            line["starts"] = []
+        change(said)
+
+    (place,) = [i for i in world.wholes()["all"] if world.topic[i].key == "s/head"]
+    topic = topic_with(world, [place], bare)
+    newest = {each.key: i for i, each in enumerate(topic)}
+    topic = [each for i, each in enumerate(topic) if newest[each.key] == i]
+    return [each for each in topic if not is_of_a_window(each) or not (each.value and gone(each))]
+
+
+def is_of_a_window(sent):
+    return sent.key.split("/")[1] not in ("head", "all", "domain")
+
+
+def test_open_windows_have_to_be_there_though_the_head_lists_none(world):
+    verdict = world.audit(topic=unlisted(world))
+    assert verdict.verdict == "different"
+    assert "is not there, and has " in verdict.published
+    # heads of earlier versions do not say how far windows are really closed
+    topic = unlisted(world, lambda said: said.pop("reached"))
+    assert "is not there, and has " in world.audit(topic=topic).published
+    assert world.audit(topic=with_head(world, lambda said: said.pop("reached"))).verdict == "equal"
+    for of, places in world.wholes().items():
+        if of != "all" and not of_final(world.topic[places[0]]):
+            topic = unlisted(world, gone=lambda sent, of=of: sent.key.startswith(f"s/{of}/"))
+            found(world, topic, of, "is not there, and has ")
+            # nor does it help to say that it is bounded, or that time has come further
+            name, start = of.split("/")
+
+            def bounded(said, name=name):
+                said["windows"][name]["bounded"] = [[said["windows"][name]["closed"] + 1, 10**9]]
+
+            def further(said):
+                said["reached"] = 10**6
+
+            for change in (bounded, further):
+                topic = unlisted(world, change, lambda sent, of=of: sent.key.startswith(f"s/{of}/"))
+                assert world.audit(topic=topic).verdict == "different", (of, start)
+
+
+def test_of_final_windows_that_are_not_there_it_is_said_how_many(world):
+    finals, provisional = world.counts()
+    whole = world.audit()
+    verdict = world.audit(topic=unlisted(world, gone=of_final))
+    assert (verdict.verdict, verdict.finals, verdict.recounted) == ("equal", 0, 0)
+    assert verdict.provisional_recounted == provisional
+    assert verdict.gone == finals + whole.gone
+    assert outcome(verdict).endswith(f"; windows: {verdict.gone} final by the lines, none on the topic")
+    # of those that retention deleted the same is said; for ever all are there
+    deleted = {each.key.rpartition("/")[0] for each in world.topic if not each.value and is_of_a_window(each)}
+    assert whole.gone == len(deleted)
+    assert outcome(whole).endswith(f", {finals} on the topic") == bool(deleted)
+
+
+def test_a_head_that_says_nothing_of_windows_that_are_counted_is_found(world):
+    def of_before(said):
+        for what in ("windows", "rules", "floors", "reached"):
+            del said[what]
+
+    verdict = world.audit(topic=unlisted(world, lambda said: said["windows"].clear()))
+    assert verdict.published.endswith("says nothing of windows '10s', which are counted")
+    verdict = world.audit(topic=unlisted(world, of_before))
+    assert verdict.published.endswith("says nothing of windows '10s', which are counted")
+    # and one that is left alone, as are those that only admit
+    topic = [each for each in unlisted(world) if each.key == "s/head"]
+    alone = [replace(each, headers=each.headers | {"parts": b"1"}) for each in topic]
+    assert world.audit(topic=alone).published.endswith("reports, and nothing of its snapshot is there")
+
+
+@pytest.mark.parametrize("tombstone", [False, True])
+def test_windows_without_a_head_are_not_passed_over_in_silence(world, tombstone):
+    finals, provisional = world.counts()
+    topic = [each for each in world.topic if each.key != "s/head"]
+    topic += [replace(world.topic[0], key="s/head", value=b"")] * tombstone
+    verdict = world.audit(topic=topic)
+    said = f"windows: {finals + provisional} on the topic, and no head; none of them is compared"
+    assert (verdict.verdict, verdict.difference) == ("not recountable", said)
+    verdict = world.audit(topic=[each for each in topic if not is_of_a_window(each)])
+    assert (verdict.verdict, verdict.difference) == ("equal", None)
+
+
+def test_what_is_said_to_be_closed_further_than_any_partition_is_found(world):
+    most = max(each.state.closed for each in world.partitions)
+    said = f"closed up to {most + 1}, and no partition is further than {most} at its offsets"
+    assert said in difference(world, lambda head: head.update(reached=most + 1))
+    heads = [i for i, each in enumerate(world.topic) if each.key == "s/head"]
+
+    def later(head):
+        head["floors"]["1"] = head["reached"] + 1
+
+    def without(head):
+        del head["floors"]["1"]
+
+    # as if the last head had admitted it
+    for place in heads[:-1]:
+        topic = topic_with(world, [place], without)
+        world.topic[place] = topic[place]
+    reached = world.head()["reached"]
+    said = f"floor {reached + 1} of partition 1, and windows are closed up to {reached}"
+    assert world.audit(topic=topic_with(world, heads[-1:], later)).published.endswith(said)
+
+
+def test_windows_that_not_all_partitions_had_when_the_head_was_published_are_not_asked_for():
+    for begins in (0, 1):
+        world = World(1, TENS).run(to=60)
+        ahead, behind = world.partitions[begins], world.partitions[1 - begins]
+        ahead.state.judge_by([*ahead.state.rules, Rule(ahead.state.offset, 2, HOPS)])
+        ahead.counting.to(START + LENGTH, droppings=False)
+        world.tick()
+        assert "40s every 20s" in world.head()["windows"]
+        assert not any("40s every 20s" in each.key for each in world.topic)
+        behind.state.judge_by([*behind.state.rules, Rule(behind.state.offset, 2, HOPS)])
+        behind.commit()
+        assert world.audit().difference is None
+
+
+def test_where_no_windows_are_counted_any_more_open_ones_may_be_deleted():
+    world = World(2, MANY, [(START + 119, PLAIN)], retain=0).run(to=110)
+    assert any(not each.value and is_of_a_window(each) for each in world.topic)
+    for topic in (world.topic, world.compacted()):
+        assert world.audit(topic=topic).difference is None
+
+
+def test_what_waits_to_become_final_may_be_deleted():
+    """More windows are over than become final in one snapshot, and the line of others is further than theirs."""
+    terms = Terms(3, ones=True, windowing=Windowing(("1s", "10s", "60s"), grace=20_000))
+    world = World(2, terms, retain=1_000)
+    world.tick()
+    for each in world.partitions:
+        each.counting.to(START + LENGTH, droppings=False)
+    waited = False
+    for _ in range(5):
+        world.tick()
+        ones, tens = (world.head()["windows"][name] for name in ("1s", "10s"))
+        deleted = {
+            int(each.key.split("/")[2]) for each in world.topic if not each.value and "/1s/" in each.key
+        }
+        waited |= any(
+            ones["closed"] < start + 1_000 <= tens["closed"] for start in deleted - {*ones["starts"]}
+        )
+        for topic in (world.topic, world.compacted()):
+            assert world.audit(topic=topic).difference is None
+    assert waited
 
 
 # --- what cannot be recounted, and what only looks like a difference --------------------------------------------------

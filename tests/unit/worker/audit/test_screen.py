@@ -141,6 +141,7 @@ def test_json_has_the_same_fields_for_the_stream_and_its_partitions():
         "recounted",
         "provisional",
         "provisional_recounted",
+        "gone",
         "unknown",
     }
     assert all(row.keys() - own == tree.keys() - of_stream for row in rows)
@@ -207,6 +208,13 @@ def test_what_is_published_of_final_windows_has_its_say():
     assert outcome(good) == "equal: 160 reports in 80 records, 10 malformed; 7 of 9 final windows recounted"
     both = replace(good, provisional=3, provisional_recounted=2)
     assert outcome(both).endswith("; 7 of 9 final windows and 2 of 3 provisional windows recounted")
+    some = replace(both, gone=1_000)
+    assert outcome(some).endswith(" recounted; windows: 1,009 final by the lines, 9 on the topic")
+    none = replace(some, finals=0, recounted=0)
+    assert outcome(none).endswith(
+        "2 of 3 provisional windows recounted; windows: 1,000 final by the lines, none on the topic"
+    )
+    assert (in_json(none)["gone"], in_json(good)["gone"]) == (1_000, 0)
     lost = "2 windows cannot be recounted: records before offset 5 of partition 0 are gone"
     unknown = replace(both, unknown=lost)
     assert (unknown.verdict, EXIT_CODES[unknown.verdict], unknown.difference) == ("not recountable", 3, lost)
