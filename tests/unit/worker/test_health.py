@@ -204,6 +204,7 @@ def log_that(partitions, heard_ms, subscribed_ms=1000.0):
     cluster = SimpleNamespace(
         partitions_for_topic={"t": partitions}.get,
         unauthorized_topics=set(),
+        leader_for_partition=lambda tp: 1,
         _last_successful_refresh_ms=heard_ms,
     )
     log._topic, log._subscribed_ms = "t", subscribed_ms
