@@ -313,6 +313,8 @@ class Administrator:
                 self.topic.heads = len(self.topic.published)
                 self.topic.headless &= self.log.is_deleted(self.topic.identity, "aborted")
                 self.topic.heedless = self.log.is_deleted(self.topic.identity)
+            elif task is not None and task.name == "poll":  # who found nothing looks at what has come since
+                self.topic.heedless &= self.log.is_deleted(self.topic.identity)
             return self.log.stable if isolation_level is IsolationLevel.READ_COMMITTED else self.log.end
 
         what = f"{spec.name.lower()} of snapshots, {isolation_level.name.lower()}"
