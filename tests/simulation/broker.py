@@ -227,7 +227,8 @@ class Consumer:
         self.confirmed_as: dict[int, tuple[int, str]] = {}
         self.flips, self.left_in_the_middle = 0, 0.0
         self.known_partitions, self.polled_at = 0, world.now
-        self.stored, self.ahead_since = dict[int, int](), world.now
+        self.ahead: dict[int, tuple[int, float]] = {}
+        """Held partition -> what is stored of it, and since when more is counted."""
 
     def log(self, partition: int) -> Partition:
         """Returns the log that was read last of a partition."""
@@ -372,15 +373,18 @@ class Consumer:
         self.claiming = self.worker.topic.heedless = False
 
     def _demand_commits(self) -> None:
-        """What is counted is stored after a while."""
-        world, ownership = self.world, self.worker.ownership
-        stored = ownership.stored()
-        if stored != self.stored or stored == ownership.counted():
-            self.stored, self.ahead_since = stored, world.now
-        # who looks for a head waits for records that do not come
-        waits = world.snapshots.unreadable_until > self.ahead_since
-        hung = waits or self.worker.hangs_until > self.ahead_since
-        assert hung or world.now < self.ahead_since + LONGEST_COMMIT, "what is counted is not committed"
+        """What is counted is stored after a while, whatever becomes of other partitions."""
+        world, worker = self.world, self.worker
+        stored, counted = worker.ownership.stored(), worker.ownership.counted()
+        self.ahead = {p: self.ahead.get(p, (-1, world.now)) for p in stored}
+        for partition, offset in stored.items():
+            was, since = self.ahead[partition]
+            if offset != was or offset == counted[partition] or worker.deployment.refuses(partition):
+                self.ahead[partition] = offset, world.now
+                continue
+            # who looks for a head waits for records that do not come
+            hung = max(world.snapshots.unreadable_until, worker.hangs_until) > since
+            assert hung or world.now < since + LONGEST_COMMIT, "what is counted is not committed"
 
     def _fetch(self) -> dict[TopicPartition, list[Any]]:
         reports, world, found = self.reports, self.world, dict[TopicPartition, list[Any]]()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any, cast
@@ -85,6 +86,10 @@ class Deployment:
         self.expired = self.stopped = False
         self.launched = 0
         world.deployments.append(self)
+
+    def refuses(self, partition: int) -> bool:
+        """Returns whether the store refuses what is written of a partition."""
+        return self.server.refuses(f"{{{self.stream.name}:{partition}}}".encode())
 
     def next_configured(self) -> Configured:
         """Returns what the next worker is configured with: most often one after the other is rolled out."""
@@ -257,6 +262,10 @@ class Listener:
         self.announced: dict[int, Any] = {}
         self.owner = False
         self.failed: dict[int, tuple[int, float, int]] = {}
+        self.kept: dict[int, int] = {}
+        """Partition -> how often its claim failed because the store refused another one's."""
+        self.unwritten = collections.Counter[str]()
+        """Flush -> how often it was left unwritten because the store refused another one."""
 
     def __getattr__(self, verb: str) -> Callable[..., None]:
         if not hasattr(StreamEvents, verb):
@@ -330,6 +339,7 @@ class Listener:
 
     def claim_failed(self, partitions: Sequence[int], error: Unavailable) -> None:
         self.world.say("claim failed", partitions, error)
+        self._demand_turns(partitions, error)
         generation = self.worker.consumer.generation
         for partition in partitions:
             times, at, then = self.failed.get(partition, (0, -1.0, generation))
@@ -338,6 +348,24 @@ class Listener:
             least = min(FIRST_WAIT * 2 ** (times - 1), LONGEST_WAIT) / 2 if times else 0.0
             assert self.world.now >= at + least, "a claim that failed is tried again too soon"
             self.failed[partition] = times + 1, self.world.now, generation
+
+    def _demand_turns(self, partitions: Sequence[int], error: Unavailable) -> None:
+        """One that the store refuses keeps the others from their turns once, each of those that it refuses."""
+        deployment = self.worker.deployment
+        for partition in partitions:
+            times = self.kept.get(partition, 0) + 1 if "OOM" in str(error) else 0
+            self.kept[partition] = 0 if deployment.refuses(partition) else times
+            most = len(deployment.reports.partitions)
+            assert self.kept[partition] < most, "what the store refuses keeps others from being claimed"
+
+    def _demand_written(self) -> None:
+        """The same for what is to be written."""
+        deployment = self.worker.deployment
+        for partition, held in self.worker.ownership._held.items():
+            if held.flush is not None and not deployment.refuses(partition):
+                self.unwritten[held.flush.after.flush] += 1
+                most = 2 * len(deployment.reports.partitions)
+                assert self.unwritten[held.flush.after.flush] < most, "it keeps others from being written"
 
     def _demand_beginning(self, partition: int) -> None:
         """Where the store had nothing, counting begins where the others say."""
@@ -371,16 +399,20 @@ class Listener:
 
     def commit_failed(self, error: Unavailable) -> None:
         self.world.say("commit_failed", error)
+        if "OOM" in str(error):
+            self._demand_written()
         self.unanswered = self.world.steps
 
     def released(self, partition: int) -> None:
         self.world.say("released", partition)
         self.failed.clear()
+        self.kept.clear()
         if self.unanswered == self.world.steps:  # what was fetched could not be stored
             self.worker.consumer.overtaken.pop(partition, None)
 
     def claimed(self, partition: int, start: str, offset: int, epoch: int) -> None:
         self.failed.pop(partition, None)
+        self.kept.pop(partition, None)
         assert self.worker.deployment.truth.has_claimed(self.worker, partition, epoch), (
             "another one claimed it"
         )

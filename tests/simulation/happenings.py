@@ -33,6 +33,7 @@ RARE = (
     "a clock jumps",
     "a heartbeat says that it is no member",
     "a partition has no leader",
+    "a partition is refused",
     "a partition more",
     "a transaction is aborted by the next producer",
     "a transaction times out",

@@ -246,6 +246,7 @@ class _Made:
         world.snapshots.unreadable_until = world.now
         for deployment in world.deployments:
             deployment.reports.leaderless.clear()
+            deployment.server.refused.clear()
             for partition in deployment.reports.partitions:
                 for producer in list(partition.open):
                     partition.decide(producer, commit=self.rng.random() < 0.5)

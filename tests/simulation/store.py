@@ -35,6 +35,8 @@ class MemoryRedis:
         self.on_write: Callable[[Any, bytes, Any, Any], None] = lambda *_: None
         self.on_claim: Callable[[Any, bytes], None] = lambda *_: None
         self.past: dict[bytes, list[dict[bytes, Any]]] = {}
+        self.refused: dict[bytes, tuple[float, bool]] = {}
+        """A partition's tag -> until when the node that has its keys refuses them, and whether only writes."""
 
     def command(self, name: bytes, *args: Any) -> Any:
         """Runs a command of a script."""
@@ -99,6 +101,11 @@ class MemoryRedis:
         for key in self.of(tag):
             del self.keys[key]
         self.keys.update(to)
+
+    def refuses(self, tag: bytes, *, writes: bool = True) -> bool:
+        """Returns whether the node that has a partition's keys refuses them now."""
+        until, full = self.refused.get(tag, (0.0, False))
+        return self.world.now < until and (writes or not full)
 
     def stands(self, key: bytes, args: list[bytes]) -> bool:
         """Returns whether a partition stands as who claims it has found it."""
@@ -176,8 +183,15 @@ class Client:
         self._again: bytes | None = None
 
     def _send(self, what: str, effect: Callable[[], Any], *, writes: bool = True) -> Any:
+        tag = what[what.index("{") : what.index("}") + 1].encode()
+
+        def served() -> Any:
+            if self.server.refuses(tag, writes=writes):
+                raise redis.ResponseError("OOM command not allowed when used memory > 'maxmemory'.")
+            return effect()
+
         return self.world.call(
-            what, effect, lambda: redis.TimeoutError("Timeout reading from socket"), writes
+            what, served, lambda: redis.TimeoutError("Timeout reading from socket"), writes
         )
 
     def hgetall(self, key: str) -> Mapping[bytes, bytes]:

@@ -364,6 +364,12 @@ DIRECTED = {
         **_LONG,
         partitions=(2, 5),
     ),
+    # the nodes of the store that have some partitions refuse them
+    "refused": Theme(
+        {"refused": 0.006, "rebalance": 0.01, "crash": 0.002, "went_back": 0.001, "slow": 0.02},
+        **_LONG,
+        partitions=(3, 5),
+    ),
 }
 """Directed histories: what each has otherwise, beside its script."""
 AFTER, EACH = 20_000, 50

@@ -41,6 +41,7 @@ _OF_A_STEP = (
     "deleted_head",
     "unreadable",
     "leaderless",
+    "refused",
 )
 
 
@@ -75,6 +76,7 @@ class Faults:
     deleted_head: float = 0.0
     unreadable: float = 0.0
     leaderless: float = 0.0
+    refused: float = 0.0
     # of a member that joins
     silent: float = 0.0
     slow_join: float = 0.0
@@ -213,6 +215,7 @@ class World(Scheduler):
             (self._delete_head, faults.deleted_head),
             (self._keep_unread, faults.unreadable),
             (self._unlead, faults.leaderless),
+            (self._refuse, faults.refused),
         ):
             if at < chance:
                 strike(self.rng.choice(self.deployments))
@@ -323,6 +326,13 @@ class World(Scheduler):
         number = self.rng.randrange(len(reports.partitions))
         reports.leaderless[number] = until = self.now + self.rng.choice([0.5, 5.0, 40.0])
         self.note("a partition has no leader", f"{number} until {until:.2f}")
+
+    def _refuse(self, deployment: Deployment) -> None:
+        """The node of the store that has a partition is full, or answers nothing but errors."""
+        number = self.rng.randrange(len(deployment.reports.partitions))
+        until, full = self.now + self.rng.choice([5.0, 40.0, 90.0]), self.rng.random() < 0.5
+        deployment.server.refused[f"{{{deployment.stream.name}:{number}}}".encode()] = until, full
+        self.note("a partition is refused", f"{number} until {until:.2f}, {'full' if full else 'down'}")
 
     def _compact(self, _deployment: Deployment) -> None:
         self.snapshots.compact()

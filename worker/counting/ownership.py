@@ -11,8 +11,9 @@ from. The epoch, raised by every claim, is for liveness: it tells an old owner e
 What a claim and a commit do to what is held can be followed on one page; that is why it is longer than others.
 """
 
+import contextlib
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from uuid import uuid4
 
 import ldp
@@ -84,6 +85,8 @@ class Ownership:
         self._telling, self._watching = Telling(events, clock), Watching(stream.oracle, clock, events)
         self._held: dict[int, Held] = {}
         self._waits: dict[int, Wait] = {}
+        self._failed: dict[int, float] = {}
+        """Partition -> when an attempt on it failed last, where one did: the others come first."""
         self._heed_at = 0.0
 
     def epoch(self, partition: int) -> int | None:
@@ -124,12 +127,10 @@ class Ownership:
            one, and loads it: no older owner can commit any more.
         9. The log's bounds are read, and what was loaded is judged by them and by the head; what seems lost is so only
             if the store still has what was loaded.
-        10. The partition is held, and read from where the loaded state ends; in a stream of windows, once a head names
-            it.
+        10. The partition is held, and read from where the loaded state ends; with windows, once a head names it.
 
         Raises:
-            StateLost: counts are missing, of another lineage, ahead of the log, or behind it though more of them was
-                published; or the published head is of another lineage.
+            StateLost: counts are missing, ahead of the log or too far behind; they or the head are of another lineage.
         """
         # Step 1.
         generation = self._log.generation()
@@ -143,14 +144,16 @@ class Ownership:
             # Step 2.
             committed = self._log.committed(wanted)
             # Step 3.
-            found = {p: self._peek(claim, p) for p in wanted}
+            if not (wanted := list(found := self._peek(claim, wanted))):
+                return
             # Step 4.
             head = self._witness.head(decided=False)
             if any(claim.doubtful(p, found[p], head) for p in wanted):
                 head = self._witness.head(decided=True)
-                found = {p: self._peek(claim, p) for p in wanted}
+                wanted = list(found := self._peek(claim, wanted))
             # Step 5.
-            wanted = sorted(firsts := self._firsts(wanted))
+            if not (wanted := list(firsts := self._firsts(wanted))):
+                return
             starts = {p: claim.decide(p, found[p], committed.get(p), firsts[p], head) for p in wanted}
             # Step 6.
             self._log.confirm(starts)
@@ -158,38 +161,63 @@ class Ownership:
             if self._log.generation() != generation or not self._log.assigned() >= set(wanted):
                 return
             for p in wanted:
-                self._adopt(claim, p, found[p], starts[p], head)
+                with self._trying(p):
+                    self._adopt(claim, p, found[p], starts[p], head)
             self._heed(wanted)
         except NotOwner:
             self._postpone(wanted)
         except Unavailable as error:
-            self._events.claim_failed(wanted, error)
-            self._postpone(wanted)
+            self._put_off([p for p in wanted if p not in self._held], error)
 
     def _wanted(self) -> list[int]:
-        """Returns the assigned partitions that are not held and whose wait is over."""
+        """Returns the assigned partitions that are not held and whose wait is over, in the order of their turns."""
         now, assigned = self._clock(), self._log.assigned()
-        return sorted(p for p in assigned if p not in self._held and now >= self._wait(p).until)
+        return self._in_turn(
+            p for p in sorted(assigned) if p not in self._held and now >= self._wait(p).until
+        )
+
+    def _in_turn(self, partitions: Iterable[int]) -> list[int]:
+        """Returns partitions with those that failed last behind the others, the one that failed latest at the end.
+
+        The first failure ends a round, as a store that does not answer costs a time-out each time; so a partition whose
+        part of the store alone fails would keep those behind it from their turns.
+        """
+        return sorted(partitions, key=lambda p: self._failed.get(p, 0.0))
+
+    @contextlib.contextmanager
+    def _trying(self, partition: int) -> Iterator[None]:
+        """Notes that an attempt on a partition failed; from any thread, as nothing but an order follows from it."""
+        try:
+            yield
+        except Unavailable:
+            self._failed[partition] = self._clock()
+            raise
+
+    def _put_off(self, partitions: Sequence[int], error: Unavailable) -> None:
+        """Has partitions that could not be claimed wait."""
+        self._events.claim_failed(partitions, error)
+        self._postpone(partitions)
 
     def _firsts(self, wanted: Collection[int]) -> dict[int, int]:
-        """Returns where the logs begin; those without a leader wait.
-
-        Raises:
-            Unavailable: none has one.
-        """
-        bounds, leaderless = self._log.bounds(wanted), Unavailable("Kafka: no leader")
-        if not bounds:
-            raise leaderless
+        """Returns where the logs begin; those without a leader wait."""
+        bounds = self._log.bounds(wanted)
         if missing := [p for p in wanted if p not in bounds]:
-            self._events.claim_failed(missing, leaderless)
-            self._postpone(missing)
-        return {p: first for p, (first, _) in bounds.items()}
+            self._put_off(missing, Unavailable("Kafka: no leader"))
+        return {p: bounds[p][0] for p in wanted if p in bounds}
 
-    def _peek(self, claim: Claim, partition: int) -> Metadata | None:
-        try:
-            return self._store.peek(partition)
-        except StateLost as error:
-            raise claim.unreadable(partition, error) from None
+    def _peek(self, claim: Claim, wanted: Sequence[int]) -> dict[int, Metadata | None]:
+        """Returns the stored metadata of partitions; from the first on for which the store fails they wait."""
+        found = dict[int, Metadata | None]()
+        for partition in wanted:
+            try:
+                with self._trying(partition):
+                    found[partition] = self._store.peek(partition)
+            except StateLost as error:
+                raise claim.unreadable(partition, error) from None
+            except Unavailable as error:
+                self._put_off(wanted[len(found) :], error)
+                break
+        return found
 
     def _adopt(
         self, claim: Claim, partition: int, found: Metadata | None, confirmed: tuple[int, str], head: Head
@@ -277,7 +305,7 @@ class Ownership:
         Raises:
             StateLost: the topic was created again.
         """
-        named = self._held if partitions is None else partitions
+        named = self._in_turn(self._held if partitions is None else partitions)
         chosen = {p: self._held[p] for p in named if p in self._held}
         # Step 1.
         for partition, held in chosen.items():
@@ -320,11 +348,12 @@ class Ownership:
         """Runs one attempt of a partition's commit."""
         attempt, began, answer = uuid4().hex, time.perf_counter(), None
         try:
-            # Step 4.
-            if flush.blobs:
-                self._store.stage(flush.partition, attempt, flush.blobs)
-            # Step 5.
-            answer = self._store.promote(flush.partition, attempt, flush.before, flush.after)
+            with self._trying(flush.partition):
+                # Step 4.
+                if flush.blobs:
+                    self._store.stage(flush.partition, attempt, flush.blobs)
+                # Step 5.
+                answer = self._store.promote(flush.partition, attempt, flush.before, flush.after)
         finally:
             self._events.commit_ended(answer, time.perf_counter() - began)
         return answer
@@ -357,10 +386,12 @@ class Ownership:
         """
         self._telling.rejections.say()
         self._heed(self._held)
-        for partition, held in list(self._held.items()):
+        for partition in self._in_turn(self._held):
+            held = self._held[partition]
             if held.flush is None and not held.ahead:
                 try:
-                    answer = self._store.compare(partition, held.metadata)
+                    with self._trying(partition):
+                        answer = self._store.compare(partition, held.metadata)
                 except Unavailable as error:
                     self._events.compare_failed(error)
                     return
@@ -444,6 +475,7 @@ class Ownership:
                 self._log.stop(partition)  # it does not know of one that was lost without a word
                 self._events.released(partition)
             self._waits.pop(partition, None)
+            self._failed.pop(partition, None)
 
     def rewind(self) -> None:
         """Has the log go on where counting stopped: what a failed step had polled may not have been counted."""

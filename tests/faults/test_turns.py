@@ -1,0 +1,65 @@
+"""A store of which a part alone fails: the partitions of the others go on, whichever step fails, and take turns."""
+
+from typing import Any
+
+import pytest
+
+from tests.faults.memory import Process
+from tests.faults.still import Still, alone, count_all, turn
+from worker.counting.ports import Unavailable
+
+
+def refusing(process: Process, step: str, bad: set[int]) -> list[int]:
+    """Has a step of the store fail for partitions; returns for which it was tried, in order."""
+    store: Any = process.ownership._store
+    whole, tried = getattr(store, step), list[int]()
+
+    def partly(partition: int, *more: Any) -> Any:
+        tried.append(partition)
+        if partition in bad:
+            raise Unavailable("Redis: OOM command not allowed, on the node that has it")
+        return whole(partition, *more)
+
+    setattr(store, step, partly)
+    return tried
+
+
+@pytest.mark.parametrize("step", ["peek", "claim", "stage", "promote"])
+def test_a_partition_that_redis_refuses_keeps_no_other_from_being_counted(step: str) -> None:
+    world = Still(partitions=5)
+    world.send()
+    process, bad = world.member(1), {0, 2}
+    refusing(process, step, bad)
+    for _ in range(30):
+        turn(process)
+    assert {p: process.ownership.stored().get(p) for p in (1, 3, 4)} == dict.fromkeys((1, 3, 4), 5)
+    bad.remove(2)
+    for _ in range(30):  # of those that failed none hides another
+        turn(process)
+    assert process.ownership.stored()[2] == 5
+    bad.clear()
+    count_all(world, process)
+
+
+@pytest.mark.parametrize("step", ["peek", "claim", "promote"])
+def test_a_store_that_does_not_answer_costs_one_time_out_a_round(step: str) -> None:
+    world = Still(partitions=5)
+    world.send()
+    process = world.member(1)
+    tried = refusing(process, step, set(range(5)))
+    for rounds in range(1, 20):
+        turn(process)
+        assert len(tried) <= rounds
+    assert set(tried) == set(range(5))  # each has its turn
+
+
+def test_counts_of_which_redis_says_nothing_keep_no_others_from_being_compared() -> None:
+    world = Still(partitions=3)
+    world.send()
+    process = world.member(1)
+    count_all(world, process)
+    refusing(process, "compare", {0})
+    turn(alone(world, 2))  # claims all of them
+    for _ in range(2):
+        process.ownership.compare()
+    assert process.ownership.stored() == {0: 5}
