@@ -236,6 +236,7 @@ def test_a_lost_connection_is_said_and_found_again(chromium):
             first.snapshots["colours", "all", ""] = collected()
             open_at(page, first)
             expect(page.locator("#connection")).to_have_text("Live")
+            expect(page.locator("#reports")).to_have_text("10,000")  # it is asked for after that
         expect(page.locator("#connection")).to_contain_text("Connection lost at")
         expect(page.locator("#reports")).to_have_text("10,000")
         second = Standin("colours", port=first.port)

@@ -233,6 +233,9 @@ class Published:
     def open(self):
         return Head()
 
+    def rows(self):
+        return []
+
     def publish(self, _, messages, rows=()):
         self.snapshots.append(
             [json.loads(m.body) for m in messages if m.key.startswith(f"s/{ALL}/")],
