@@ -248,6 +248,22 @@ class Letters(KafkaDeadLetters):
         return left_out
 
 
+class Log(KafkaLog):
+    """A topic and its group, with a second look at which partitions have no leader."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.unsaid = set[int]()
+        """Those without a leader of which no claim has said yet that they have to wait."""
+
+    def bounds(self, partitions: Collection[int]) -> dict[int, tuple[int, int]]:
+        again = self.unsaid & {*partitions}
+        assert not again, f"partitions {again} had no leader, and do not wait"
+        found = super().bounds(partitions)
+        self.unsaid |= {*partitions} - found.keys()
+        return found
+
+
 class Listener:
     """What a worker tells: most of it is passed over, what is held is compared with the recount."""
 
@@ -340,6 +356,7 @@ class Listener:
     def claim_failed(self, partitions: Sequence[int], error: Unavailable) -> None:
         self.world.say("claim failed", partitions, error)
         self._demand_turns(partitions, error)
+        self.worker.log.unsaid -= {*partitions}
         generation = self.worker.consumer.generation
         for partition in partitions:
             times, at, then = self.failed.get(partition, (0, -1.0, generation))
@@ -510,7 +527,7 @@ class Worker(Member):
         configured = of_layout(deployment.next_configured(), deployment.layout)
         self.skew = 0.0
         self.consumer = broker.Consumer(world, deployment.group, self)
-        self.log = KafkaLog(self.consumer, topic, world.memory, False, cast(Any, AtOnce()), clock)
+        self.log = Log(self.consumer, topic, world.memory, False, cast(Any, AtOnce()), clock)
         letters = Letters(LetterProducer(self), stream, topic, "dead", lambda: None, nullcontext, clock)
         client = cast(Any, Client(deployment.server, self))
         store = (

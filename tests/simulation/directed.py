@@ -12,15 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from kafka.errors import CommitFailedError
 
-from tests.simulation.script import HELD, LOST_REPLY, Act, Fits, Step
+from tests.simulation import noticing
+from tests.simulation.script import HELD, LOST_REPLY, Act, Fits, Step, set_back, tag_of, wait
 from worker.counting import rules
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
-
-
-def _tag(worker: Any, partition: int) -> bytes:
-    return f"{{{worker.deployment.stream.name}:{partition}}}".encode()
 
 
 def _waits(worker: Any) -> list[int]:
@@ -36,7 +33,7 @@ def _waits(worker: Any) -> list[int]:
 
 
 def _lose_blobs(world: World, worker: Any, partition: int) -> None:
-    server, tag = worker.deployment.server, _tag(worker, partition)
+    server, tag = worker.deployment.server, tag_of(worker, partition)
     server.go_back(tag, {key: value for key, value in server.of(tag).items() if key.endswith(b":meta")})
     server.past.pop(tag, None)
     world.lossy.add("store")
@@ -44,7 +41,7 @@ def _lose_blobs(world: World, worker: Any, partition: int) -> None:
 
 
 def _has_blobs(world: World, worker: Any, partition: int) -> bool:
-    return len(worker.deployment.server.of(_tag(worker, partition))) > 1
+    return len(worker.deployment.server.of(tag_of(worker, partition))) > 1
 
 
 def _kill(world: World, worker: Any, _partition: int) -> None:
@@ -69,7 +66,7 @@ def _anew(world: World, worker: Any, _partition: int) -> str:
 
 def _found(world: World, worker: Any, partition: int) -> bool:
     server = worker.deployment.server
-    return bool(server.of(_tag(worker, partition))) and not world.snapshots.records
+    return bool(server.of(tag_of(worker, partition))) and not world.snapshots.records
 
 
 def _let_go(world: World, worker: Any, _partition: int) -> None:
@@ -121,14 +118,8 @@ def _take_and_pass(world: World, worker: Any, _partition: int) -> None:
 def _waits_of(world: World, worker: Any, partition: int) -> bool:
     return (
         partition in _waits(worker)
-        and len(worker.deployment.server.past.get(_tag(worker, partition), ())) > 1
+        and len(worker.deployment.server.past.get(tag_of(worker, partition), ())) > 1
     )
-
-
-def _set_back(world: World, worker: Any, partition: int) -> None:
-    server, tag = worker.deployment.server, _tag(worker, partition)
-    server.go_back(tag, server.past[tag][-2])
-    world.lossy.add("store")
 
 
 def _headed(world: World, worker: Any, _partition: int) -> bool:
@@ -183,12 +174,6 @@ def _unread(world: World, worker: Any, _partition: int) -> None:
     world.snapshots.unreadable_until = world.now + 200.0
 
 
-def _wait(world: World, worker: Any, seconds: float) -> None:
-    """Has a worker's task stand still, as where a call takes long."""
-    world.sleep(seconds)
-    worker.hangs_until = max(worker.hangs_until, world.now)  # nobody may blame it for the time
-
-
 def _move(worker: Any, partition: int) -> str:
     """Gives a partition to another member; returns its name."""
     group = worker.deployment.group
@@ -222,7 +207,7 @@ def _hand_over(fresh: bool) -> Act:
     def act(world: World, worker: Any, _partition: int) -> None:
         partition = _counted(worker, fresh)[0]
         world.about = partition, _move(worker, partition), worker.ownership.stored()[partition]
-        _wait(world, worker, 2.0)
+        wait(world, worker, 2.0)
 
     return act
 
@@ -236,22 +221,22 @@ def _looks(world: World, worker: Any, _partition: int) -> bool:
 
 
 def _stand_still(world: World, worker: Any, _partition: int) -> None:
-    _wait(world, worker, 5.0)
+    wait(world, worker, 5.0)
 
 
 def _says_more(world: World, worker: Any, _partition: int) -> bool:
     partition, _, offset = world.about
     heads, past = worker.deployment.truth.heads, worker.deployment.server.past
-    return heads[-1]["offsets"].get(str(partition), 0) > offset and len(past[_tag(worker, partition)]) > 1
+    return heads[-1]["offsets"].get(str(partition), 0) > offset and len(past[tag_of(worker, partition)]) > 1
 
 
 def _go_back(world: World, worker: Any, _partition: int) -> None:
-    _set_back(world, worker, world.about[0])
+    set_back(world, worker, world.about[0])
 
 
 def _go_back_and_lose(world: World, worker: Any, _partition: int) -> None:
     partition = world.about[0]
-    _set_back(world, worker, partition)
+    set_back(world, worker, partition)
     said = worker.deployment.truth.heads[-1]["offsets"][str(partition)]
     worker.deployment.reports.partitions[partition].first = said
 
@@ -301,7 +286,7 @@ def _before_its_rule(worker: Any, tag: bytes) -> dict[bytes, Any] | None:
 
 def _rule_is_new(world: World, worker: Any, partition: int) -> bool:
     """Whether a partition has just been read with records that a rule judged which no head says."""
-    deployment, tag = worker.deployment, _tag(worker, partition)
+    deployment, tag = worker.deployment, tag_of(worker, partition)
     said = deployment.truth.heads[-1]["rules"].get(str(partition), []) if deployment.truth.heads else []
     recorded, offset = _rules(deployment.server.of(tag), tag), deployment.truth.offset(partition) or 0
     new = len(recorded) > len(said) > 0 and offset > recorded[-1]["offset"]
@@ -313,7 +298,7 @@ def _forget_rule(world: World, worker: Any, partition: int) -> None:
 
     It begins elsewhere, as Kafka has heard how much was counted by the first one.
     """
-    tag = _tag(worker, partition)
+    tag = tag_of(worker, partition)
     before = _before_its_rule(worker, tag)
     assert before is not None
     for mirror in [late for late in world.late if late[0].startswith("mirror")]:
@@ -323,7 +308,7 @@ def _forget_rule(world: World, worker: Any, partition: int) -> None:
     worker.deployment.server.go_back(tag, before)
     world.lossy.add("store")
     world.about = partition, "", 0
-    _wait(world, worker, 5.0)
+    wait(world, worker, 5.0)
 
 
 def _hand_over_again(world: World, worker: Any, _partition: int) -> None:
@@ -331,7 +316,7 @@ def _hand_over_again(world: World, worker: Any, _partition: int) -> None:
     partition, group = world.about[0], worker.deployment.group
     for owner in [w for w in worker.deployment.workers if partition in group.assignment.get(w.name, ())]:
         _move(owner, partition)
-    _wait(world, worker, 5.0)
+    wait(world, worker, 5.0)
 
 
 def _is_shared(world: World, worker: Any, _partition: int) -> bool:
@@ -339,17 +324,17 @@ def _is_shared(world: World, worker: Any, _partition: int) -> bool:
 
 
 def _is_free(world: World, importer: Any, partition: int) -> bool:
-    return not importer.deployment.server.of(_tag(importer, partition))
+    return not importer.deployment.server.of(tag_of(importer, partition))
 
 
 def _be_forestalled(world: World, importer: Any, _partition: int) -> None:
     """An import that found nothing waits with its counts until a worker has claimed the partition."""
-    _wait(world, importer, 10.0)
+    wait(world, importer, 10.0)
 
 
 def _stood_when_ruled(world: World, worker: Any, partition: int) -> bool:
     """Whether the newest head says all rules of a partition, of whose newest the store has not counted a record."""
-    deployment, tag = worker.deployment, _tag(worker, partition)
+    deployment, tag = worker.deployment, tag_of(worker, partition)
     head = deployment.truth.heads[-1] if deployment.truth.heads else {"rules": {}}
     said, before = head["rules"].get(str(partition), []), _before_its_rule(worker, tag)
     if before is None or len(_rules(deployment.server.of(tag), tag)) != len(said):
@@ -359,7 +344,7 @@ def _stood_when_ruled(world: World, worker: Any, partition: int) -> bool:
 
 def _undo_rule(world: World, worker: Any, partition: int) -> None:
     """The store goes back to before a rule that a head says, and the publisher reads it so."""
-    tag = _tag(worker, partition)
+    tag = tag_of(worker, partition)
     before = _before_its_rule(worker, tag)
     assert before is not None
     worker.deployment.server.go_back(tag, before)
@@ -389,7 +374,7 @@ SCRIPTS: dict[str, tuple[Step, ...]] = {
     ),
     "overtaken": (Step("before", "poll", _settled, _overtake),),
     "taken": (Step("before", "poll", _two_wait, _take_and_pass),),
-    "dropped": (Step("before", "Says whether", _waits_of, _set_back),),
+    "dropped": (Step("before", "Says whether", _waits_of, set_back),),
     "foreign": (Step("after", "produce", _headed, _die_and_rebalance, "publish"),),
     "deleted": (Step("after", "commit transaction", _published(3), _delete_head, "publish"),),
     "forgotten": (Step("after", "commit transaction", _published(8), _delete_head, "publish"),),
@@ -417,4 +402,5 @@ SCRIPTS: dict[str, tuple[Step, ...]] = {
     "forestalled": (Step("before", "Imports", _is_free, _be_forestalled, "import"),),
     "unruled": (Step("before", "Returns a partition", _stood_when_ruled, _undo_rule, "publish"),),
     "succeeded": (Step("after", "commit transaction", _was_final, _kill, "publish"),),
+    **noticing.SCRIPTS,
 }

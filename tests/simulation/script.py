@@ -58,3 +58,21 @@ class Script:
         del self.steps[0]
         self.world.note("as the script says", what)
         return step.act(self.world, task.member, partition)
+
+
+def tag_of(worker: Any, partition: int) -> bytes:
+    """Returns what all keys of a partition begin with."""
+    return f"{{{worker.deployment.stream.name}:{partition}}}".encode()
+
+
+def set_back(world: World, worker: Any, partition: int) -> None:
+    """The store loses the last write of a partition that it had acknowledged."""
+    server, tag = worker.deployment.server, tag_of(worker, partition)
+    server.go_back(tag, server.past[tag][-2])
+    world.lossy.add("store")
+
+
+def wait(world: World, worker: Any, seconds: float) -> None:
+    """Has a worker's task stand still, as where a call takes long."""
+    world.sleep(seconds)
+    worker.hangs_until = max(worker.hangs_until, world.now)  # nobody may blame it for the time

@@ -370,6 +370,13 @@ DIRECTED = {
         **_LONG,
         partitions=(3, 5),
     ),
+    "unnoticed": Theme(**_LONG | {"produces": 0.1}, replaces=0.0, partitions=(1, 1)),
+    "gapped": Theme(**_LONG, partitions=(1, 3)),
+    "mixed": Theme(**_LONG, windows=(None,), partitions=(2, 2)),
+    # windows are counted no more, and what was published of them is to go
+    "unwindowed": Theme(
+        **_LONG, windows=(*_TIGHT[:2], None), changes=3, stops=0.05, partitions=(1, 2), times={"step": 800}
+    ),
 }
 """Directed histories: what each has otherwise, beside its script."""
 AFTER, EACH = 20_000, 50
