@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -112,6 +113,16 @@ class Outside:
         self.group, self.reports, self.world = deployment.group, deployment.reports, deployment.world
         self.truth = deployment.truth
         self._cluster, self.told = self, set[int]()
+        self._manager = SimpleNamespace(run=lambda step, *more: step(*more), wait_for=self._hear)
+
+    def leader_for_partition(self, tp: TopicPartition) -> int:
+        return 1 if self.reports.led(tp.partition) else -1
+
+    def request_update(self) -> None:
+        """Who its leader is it hears at once."""
+
+    def _hear(self, _asked: None, _timeout_ms: int) -> None:
+        self.world.call("metadata, from outside", lambda: None, TIMED_OUT, writes=False)
 
     def topic_id(self, _topic: str) -> str:
         return self.reports.topic_id

@@ -2,14 +2,14 @@
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
 from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 from kafka.consumer.fetcher import Fetcher
-from kafka.errors import OffsetOutOfRangeError, RetriableError
+from kafka.errors import KafkaTimeoutError, OffsetOutOfRangeError, RetriableError
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
 from worker.audit import batches
@@ -25,6 +25,7 @@ from worker.redis.script import Script
 AbstractTokenProvider.register(Tokens)  # what the client demands of whoever gives it tokens
 _STALL_SECONDS = 60.0
 _COORDINATOR_SECONDS = 10.0
+_BOUNDS_MS = 30_000
 
 
 def connect_kafka(config: Config, most_records: int = 5000) -> KafkaConsumer:
@@ -66,6 +67,28 @@ def partitions_of(consumer: KafkaConsumer, topic: str, config: Config) -> list[T
             " ldp-worker create-topics makes what is missing"
         )
     return [TopicPartition(topic, number) for number in sorted(numbers)]
+
+
+def bounds_of(
+    consumer: KafkaConsumer, topic: Sequence[TopicPartition]
+) -> dict[TopicPartition, tuple[int, int]]:
+    """Returns where the logs of some partitions begin and end.
+
+    Raises:
+        AuditError: one of them has no leader, or the brokers do not answer in time.
+    """
+    try:
+        begins = consumer.beginning_offsets(topic, timeout_ms=_BOUNDS_MS)
+        ends = consumer.end_offsets(topic, timeout_ms=_BOUNDS_MS)
+    except KeyError as error:  # what the client leaves out it then looks for
+        (tp,) = error.args
+        raise AuditError(f"{tp.topic}-{tp.partition}: it has no leader now; audit once it has one") from None
+    except KafkaTimeoutError:  # none of them has one, or no broker answers
+        said = ", ".join(f"{tp.topic}-{tp.partition}" for tp in topic)
+        raise AuditError(
+            f"{said}: no broker says in {_BOUNDS_MS // 1000} s where they begin and end"
+        ) from None
+    return {tp: (begins[tp], ends[tp]) for tp in topic}
 
 
 _TOGETHER = """
@@ -167,7 +190,7 @@ def _polled(
         try:
             polled = consumer.poll(timeout_ms=500).get(tp, ())
         except OffsetOutOfRangeError:
-            first = consumer.beginning_offsets([tp])[tp]
+            first, _ = bounds_of(consumer, [tp])[tp]
             if first <= position:
                 said = (
                     f"{tp.topic}-{tp.partition}: the log now ends before offset {position}: it was truncated"
@@ -207,7 +230,7 @@ def newest_head(consumer: KafkaConsumer, topic: str, stream: str) -> tuple[dict[
     if not consumer.partitions_for_topic(topic):
         return {}, 0
     tp = TopicPartition(topic, 0)
-    first, end, step = consumer.beginning_offsets([tp])[tp], consumer.end_offsets([tp])[tp], 100
+    (first, end), step = bounds_of(consumer, [tp])[tp], 100
     while first < end:
         begin = max(first, end - step)
         newest = None
@@ -229,7 +252,7 @@ def published(consumer: KafkaConsumer, topic: str, stream: str, begin: int = 0) 
     if not consumer.partitions_for_topic(topic):
         return
     tp = TopicPartition(topic, 0)
-    first, end = consumer.beginning_offsets([tp])[tp], consumer.end_offsets([tp])[tp]
+    first, end = bounds_of(consumer, [tp])[tp]
     for record in _polled(consumer, tp, lambda _: None, max(begin, first), end):
         if isinstance(record, Deleted) or record.offset >= end or record.key is None:
             continue
@@ -243,7 +266,7 @@ def rows(consumer: KafkaConsumer, topic: str, stream: str) -> dict[bytes, bytes]
     if not consumer.partitions_for_topic(topic):
         return {}
     tp, begins = TopicPartition(topic, 0), json.dumps({"stream": stream}, separators=(",", ":"))[:-1] + ","
-    first, end = consumer.beginning_offsets([tp])[tp], consumer.end_offsets([tp])[tp]
+    first, end = bounds_of(consumer, [tp])[tp]
     found: dict[bytes, bytes] = {}
     for record in _polled(consumer, tp, lambda _: None, first, end):
         if isinstance(record, Deleted) or record.offset >= end or record.key is None:

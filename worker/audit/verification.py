@@ -52,7 +52,7 @@ def verify(
         for tp in topic:
             cut = reading.cut_of(client, f"{{{name}:{tp.partition}}}:")
             # after the cut, so that a worker which counts on is never ahead of the log that we know
-            bounds = consumer.beginning_offsets([tp])[tp], consumer.end_offsets([tp])[tp]
+            bounds = reading.bounds_of(consumer, [tp])[tp]
             verdicts.append(
                 judge(
                     document,
@@ -98,19 +98,20 @@ class _Passed:
     def __init__(
         self, consumer: Any, topic: Sequence[Any], on_progress: Callable[[int, int], None] | None
     ) -> None:
-        self._begins, self._ends = consumer.beginning_offsets(topic), consumer.end_offsets(topic)
-        self._total, self._before = sum(self._ends[tp] - self._begins[tp] for tp in topic), 0
+        self._bounds = reading.bounds_of(consumer, topic)
+        self._total, self._before = sum(end - begin for begin, end in self._bounds.values()), 0
         self._on_progress = on_progress
 
     def to(self, tp: Any, position: int) -> None:
         """Tells that an offset of a partition is reached."""
         if self._on_progress is not None:
-            self._on_progress(min(self._before + position - self._begins[tp], self._total), self._total)
+            self._on_progress(min(self._before + position - self._bounds[tp][0], self._total), self._total)
 
     def whole(self, tp: Any) -> None:
         """Tells that all of a partition is read."""
-        self.to(tp, self._ends[tp])
-        self._before += self._ends[tp] - self._begins[tp]
+        begin, end = self._bounds[tp]
+        self.to(tp, end)
+        self._before += end - begin
 
 
 def verdict_of(

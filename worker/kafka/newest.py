@@ -9,6 +9,7 @@ from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaTimeoutError
 
 from worker.config import Config
+from worker.kafka import quirks
 
 MOST = 1000
 """Records that are read of a partition."""
@@ -34,9 +35,9 @@ def newest_records(config: Config, topic: str) -> list[Any]:
     with closing(reader(config)) as consumer:
         deadline = time.monotonic() + _SECONDS
         partitions = [TopicPartition(topic, number) for number in consumer.partitions_for_topic(topic) or ()]
-        firsts, ends = consumer.beginning_offsets(partitions), consumer.end_offsets(partitions)
+        bounds = quirks.whole_bounds(consumer, partitions, round(1000 * _SECONDS))
         room = _BYTES // max(1, len(partitions))
-        last = {tp: (max(firsts[tp], ends[tp] - _FIRST), ends[tp]) for tp in partitions}
+        last = {tp: (max(first, end - _FIRST), end) for tp, (first, end) in bounds.items()}
         found = _read(consumer, last, 1 << 62, deadline)
         if missing := sorted(tp.partition for tp in last.keys() - found.keys()):
             raise KafkaTimeoutError(
@@ -47,7 +48,7 @@ def newest_records(config: Config, topic: str) -> list[Any]:
             begin, _ = last[tp]
             size = sum(map(_size, records)) / max(1, len(records))
             more = min(MOST - _FIRST, int(room / max(1.0, 2 * size)))  # older ones may be larger
-            before[tp] = (max(firsts[tp], begin - more), begin)
+            before[tp] = (max(bounds[tp][0], begin - more), begin)
         older = _read(consumer, before, room, deadline)
     return [record for tp in sorted(found) for record in [*older.get(tp, ()), *found[tp]]]
 

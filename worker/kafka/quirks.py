@@ -17,6 +17,7 @@ from kafka.errors import (
     KafkaConnectionError,
     KafkaError,
     KafkaTimeoutError,
+    LeaderNotAvailableError,
     TopicAuthorizationFailedError,
     UnknownError,
 )
@@ -366,6 +367,23 @@ def bounds(
         return ask(led, timeout_ms=ms) if led else {}
     except KeyError:  # one more has none by now
         return {}
+
+
+def whole_bounds(
+    consumer: KafkaConsumer, tps: Collection[TopicPartition], ms: int
+) -> dict[TopicPartition, tuple[int, int]]:
+    """Returns the beginning and the end of each of some partitions, for who needs them all; see `bounds`.
+
+    Raises:
+        KafkaError: some have no leader, or the brokers do not answer.
+    """
+    begins, ends = (
+        bounds(consumer, ask, tps, ms) for ask in (consumer.beginning_offsets, consumer.end_offsets)
+    )
+    if missing := sorted(tp for tp in tps if tp not in begins or tp not in ends):
+        said = ", ".join(str(tp.partition) for tp in missing)
+        raise LeaderNotAvailableError(f"topic {missing[0].topic}: no leader of partition {said}")
+    return {tp: (begins[tp], ends[tp]) for tp in tps}
 
 
 def _led(cluster: Any, tps: Iterable[TopicPartition]) -> list[TopicPartition]:

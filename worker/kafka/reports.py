@@ -16,7 +16,7 @@ from kafka.errors import KafkaTimeoutError
 from worker.config import Config, Served
 from worker.counting import rejections
 from worker.counting.columns import Columns
-from worker.kafka import seam
+from worker.kafka import quirks, seam
 from worker.kafka.newest import MOST, newest_records, reader
 from worker.kafka.records import Arena, Reader
 
@@ -61,9 +61,9 @@ def newest_reports(config: Config, served: Served) -> Judged:
         partitions = [
             TopicPartition(served.topic, p) for p in consumer.partitions_for_topic(served.topic) or ()
         ]
-        firsts, ends = consumer.beginning_offsets(partitions), consumer.end_offsets(partitions)
+        bounds = quirks.whole_bounds(consumer, partitions, round(1000 * _SECONDS))
         reading = _Reading(consumer, served, time.monotonic() + _SECONDS)
-        last = {tp: (max(firsts[tp], ends[tp] - _FIRST), ends[tp]) for tp in partitions}
+        last = {tp: (max(first, end - _FIRST), end) for tp, (first, end) in bounds.items()}
         sizes = reading.read(last, 1 << 62)
         if missing := sorted(tp.partition for tp in last.keys() - sizes.keys()):
             raise KafkaTimeoutError(
@@ -73,7 +73,7 @@ def newest_reports(config: Config, served: Served) -> Judged:
         before = {}
         for tp, size in sizes.items():
             more = min(MOST - _FIRST, room * _FIRST // max(1, 2 * size))  # older ones may be larger
-            before[tp] = (max(firsts[tp], last[tp][0] - more), last[tp][0])
+            before[tp] = (max(bounds[tp][0], last[tp][0] - more), last[tp][0])
         reading.read(before, room)
     return reading.judged
 

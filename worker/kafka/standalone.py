@@ -1,7 +1,7 @@
 """A stream's topic and its group as who is no member of it sees them, as `ports.Standalone` describes it."""
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Any, TypeVar
 
@@ -86,9 +86,9 @@ class KafkaStandalone:
 
     def bounds(self, partitions: Collection[int]) -> dict[int, tuple[int, int]]:
         """Returns each log's (first offset, last stable offset)."""
-        firsts = self._bound(self._consumer.beginning_offsets, partitions)
-        ends = self._bound(self._consumer.end_offsets, partitions)
-        return {partition: (firsts[partition], ends[partition]) for partition in partitions}
+        tps = [self._tp(partition) for partition in partitions]
+        found = _ask(lambda: quirks.whole_bounds(self._consumer, tps, _TIMEOUT_MS))
+        return {tp.partition: bounds for tp, bounds in found.items()}
 
     def has_records(self, partition: int, begin: int, end: int) -> bool:
         """Returns whether there are committed records in [begin, end) of a partition's log, readable or not."""
@@ -123,13 +123,6 @@ class KafkaStandalone:
 
     def _tp(self, partition: int) -> TopicPartition:
         return TopicPartition(self._topic, partition)
-
-    def _bound(
-        self, ask: Callable[..., Mapping[TopicPartition, int]], partitions: Iterable[int]
-    ) -> dict[int, int]:
-        tps = [self._tp(partition) for partition in partitions]
-        found = _ask(partial(ask, tps, timeout_ms=_TIMEOUT_MS))
-        return {tp.partition: offset for tp, offset in found.items()}
 
 
 def _ask(step: Callable[[], _T]) -> _T:

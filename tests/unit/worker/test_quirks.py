@@ -592,6 +592,12 @@ def test_the_bounds_of_a_partition_without_a_leader_are_left_out_and_those_of_ot
 
     assert quirks.bounds(consumer, lost, tps, 1000) == {}
 
+    # who needs them all is told which have none
+    consumer.beginning_offsets, consumer.end_offsets = fetcher.beginning_offsets, fetcher.end_offsets
+    assert quirks.whole_bounds(consumer, [tps[0], tps[2]], 1000) == {tps[0]: (7, 7), tps[2]: (7, 7)}
+    with pytest.raises(errors.LeaderNotAvailableError, match="topic t: no leader of partition 1, 3"):
+        quirks.whole_bounds(consumer, tps, 1000)
+
 
 def hears(consumer, monkeypatch, said):
     """Has a client's requests for metadata answered by a partition's leader, or an error; returns what was said."""

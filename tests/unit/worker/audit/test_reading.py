@@ -1,10 +1,11 @@
 """The audit's way to a log: what a fetch brings is handed on as it came, once more if a checksum is wrong."""
 
+import re
 from types import SimpleNamespace
 
 import pytest
 from kafka import TopicPartition
-from kafka.errors import OffsetOutOfRangeError
+from kafka.errors import KafkaTimeoutError, OffsetOutOfRangeError
 from kafka.record.memory_records import MemoryRecords
 
 from tests.batches import LZ4, NOW, TRANSACTIONAL, batch, marker, record
@@ -37,8 +38,11 @@ class Consumer:
     def position(self, tp):
         return self.at
 
-    def beginning_offsets(self, partitions):
+    def beginning_offsets(self, partitions, timeout_ms):
         return {TP: self.first}
+
+    def end_offsets(self, partitions, timeout_ms):
+        return {TP: self.first + 5}
 
     def poll(self, timeout_ms):
         self.asked.append(self.at)
@@ -153,10 +157,10 @@ class Topic:
     def partitions_for_topic(self, topic):
         return {0}
 
-    def beginning_offsets(self, partitions):
+    def beginning_offsets(self, partitions, timeout_ms):
         return dict.fromkeys(partitions, 0)
 
-    def end_offsets(self, partitions):
+    def end_offsets(self, partitions, timeout_ms):
         return {tp: len(self.records) for tp in partitions}
 
     def assign(self, partitions):
@@ -198,3 +202,26 @@ def test_what_is_published_is_read_from_an_offset_on():
     assert every[2:] == newest == [*reading.published(topic, "snapshots", "s", 4)]
     assert reading.newest_head(topic, "snapshots", "s") == ({"offsets": {"0": 5}}, 4)
     assert reading.newest_head(topic, "snapshots", "none") == ({}, 0)
+
+
+class Leaderless(Topic):
+    """A topic with a partition without a leader: the client leaves it out and then looks for it, or waits for it."""
+
+    def __init__(self, error):
+        super().__init__()
+        self.error = error
+
+    def end_offsets(self, partitions, timeout_ms):
+        raise self.error
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (KeyError(TP), f"{TP.topic}-{TP.partition}: it has no leader now; audit once it has one"),
+        (KafkaTimeoutError("in 30000 ms"), "no broker says in 30 s where they begin and end"),
+    ],
+)
+def test_a_partition_without_a_leader_is_named(error, said):
+    with pytest.raises(AuditError, match=re.escape(said)):
+        reading.bounds_of(Leaderless(error), [TopicPartition(TP.topic, 1 + TP.partition), TP])
