@@ -4,6 +4,7 @@ These tests kill servers, so they have a Kafka and a Redis of their own.
 """
 
 import contextlib
+import time
 
 import pytest
 import redis
@@ -291,6 +292,21 @@ def create_again(world):
 
     until(gone, "the topic is gone")
     world.create_topics()
+
+
+def test_a_topic_created_again_under_a_worker_that_stands_still_is_not_counted_on(world):
+    """Its client fetches by name, at the old offsets, and hears minutes later by itself that the id is another one."""
+    (worker,) = world.start()
+    world.send(40)
+    world.covered()
+    worker.pause()
+    time.sleep(1.5)  # what was fetched last is answered, so that no error tells of the end of the topic
+    create_again(world)
+    world.send(400, counted=False, producer=world.open_producer())
+    world.settle()
+    worker.go_on()
+    assert "topic_id" in worker.stopped_for()
+    assert world.totals()["accepted"] == 40
 
 
 @pytest.mark.parametrize("records", [10, 400], ids=["shorter", "longer"])

@@ -6,7 +6,7 @@ kept beside them: that is what everything is compared with.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -196,6 +196,43 @@ class Group:
             self.rebalance()
 
 
+class Manager:
+    """What carries requests that a client does not make by itself: each is answered as `answer` says."""
+
+    def __init__(self, answer: Callable[[Any], Any]) -> None:
+        self._answer = answer
+
+    def run(self, step: Callable[..., Any], *more: Any) -> Any:
+        try:
+            step(*more).send(None)
+        except StopIteration as ended:
+            return ended.value
+        raise AssertionError("it waits for something else than an answer")
+
+    def least_loaded_node(self) -> int:
+        return 1
+
+    def send(self, request: Any, _node: int) -> Any:
+        return request
+
+    async def wait_for(self, request: Any, _timeout_ms: int) -> Any:
+        return self._answer(request)
+
+
+def told_id(world: World, reports: Reports, known: bool = True) -> Any:
+    """Returns what brokers say of a topic: a call, once it was made anew; before that it would only take a step."""
+
+    def answer(known: bool) -> Any:
+        return SimpleNamespace(
+            topics=[SimpleNamespace(error_code=3 * (not known), topic_id=reports.topic_id)]
+        )
+
+    def effect() -> Any:
+        return answer(world.rng.random() >= world.faults.unknown)
+
+    return answer(known) if reports.number == 1 else world.call("the id", effect, TIMED_OUT, writes=False)
+
+
 class Consumer:
     """A member of a group, as kafka-python's `KafkaConsumer` is one of what is committed.
 
@@ -209,7 +246,7 @@ class Consumer:
         self._coordinator = SimpleNamespace(request_rejoin=self._request_rejoin)
         self._cluster, self.unauthorized_topics = self, frozenset[str]()
         self._last_successful_refresh_ms = 0.0
-        self._manager = SimpleNamespace(run=lambda step, *more: step(*more), wait_for=self._hear)
+        self._manager = Manager(self._answer)
         self.state, self.generation, self.rejoining = MemberState.UNJOINED, -1, False
         self.mine: set[int] = set()
         self.paused: set[int] = set()
@@ -218,7 +255,11 @@ class Consumer:
         self.known_id: str | None = None
         self.asked_id: str | None = None
         self.truncated = self.claiming = False
+        self.orphaned = 0
+        """How often it was polled since its worker's publisher ended."""
         self.read_id = self.reports.topic_id
+        self.fetched: dict[int, list[tuple[int, int, str]]] = {}
+        """Partition -> the stretches that were fetched of it, each with the id of the topic that was there."""
         self.polled = False
         self.regained: set[int] = set()
         self.overtaken: dict[int, int] = {}
@@ -230,18 +271,15 @@ class Consumer:
         self.ahead: dict[int, tuple[int, float]] = {}
         """Held partition -> what is stored of it, and since when more is counted."""
 
-    def log(self, partition: int) -> Partition:
-        """Returns the log that was read last of a partition."""
-        return self.reports.incarnations[self.read_id][partition]
+    def log(self, partition: int, offset: int) -> Partition:
+        """Returns the log that was last read at an offset of a partition."""
+        fetched = reversed(self.fetched[partition])
+        return self.reports.incarnations[next(i for at, end, i in fetched if at <= offset < end)][partition]
 
     # what the cluster said last
 
     def partitions_for_topic(self, _topic: str) -> set[int] | None:
         return set(range(self.known_partitions)) if self.known_id is not None else None
-
-    def topic_id(self, _topic: str) -> str | None:
-        self.asked_id = self.known_id
-        return self.known_id
 
     def leader_for_partition(self, tp: TopicPartition) -> int:
         return 1 if self.reports.led(tp.partition) else -1
@@ -249,8 +287,12 @@ class Consumer:
     def request_update(self) -> None:
         """Who its leader is it hears at once."""
 
-    def _hear(self, _asked: None, _timeout_ms: int) -> None:
-        self.world.call("metadata", lambda: None, TIMED_OUT, writes=False)
+    def _answer(self, request: Any) -> Any:
+        if request is None:  # what it asks for when it looks for leaders
+            return self.world.call("metadata", lambda: None, TIMED_OUT, writes=False)
+        said = told_id(self.world, self.reports, self.known_id is not None)
+        self.asked_id = said.topics[0].topic_id
+        return said
 
     def _refresh(self) -> None:
         """Hears of the topic, sooner or later; of one that was just created again not at once."""
@@ -339,6 +381,8 @@ class Consumer:
         world, held = self.world, self.worker.ownership.counted().keys()
         assert held <= self.mine or not self.polled, "what was lost without a word is still held"
         self.polled = False
+        self.orphaned += bool(self.worker.raised)
+        assert self.orphaned < 3, "it counts on, and its publisher has ended"
         self._demand_commits()
         self._demand_heed()
         world.call("poll", lambda: None, TIMED_OUT, writes=False)
@@ -388,8 +432,8 @@ class Consumer:
 
     def _fetch(self) -> dict[TopicPartition, list[Any]]:
         reports, world, found = self.reports, self.world, dict[TopicPartition, list[Any]]()
-        if self.known_id != reports.topic_id:
-            return {}  # a fetch names the topic by its id
+        if self.known_id is None:
+            return {}  # it knows no leaders; a fetch names the topic by its name, and not by its id
         numbers = sorted(self.mine - self.paused)
         world.rng.shuffle(numbers)
         for number in numbers:
@@ -425,7 +469,8 @@ class Consumer:
                     data[-1] ^= 1 + self.flips % 255
                 self.positions[number] = end
                 found[tp] = [Fetched(at, end, data, aborted)]
-                self.read_id = self.known_id
+                self.read_id = reports.topic_id
+                self.fetched.setdefault(number, []).append((at, end, self.read_id))
                 world.say(f"fetched {number}", f"[{at}, {end})")
         return found
 

@@ -229,9 +229,8 @@ class Letters(KafkaDeadLetters):
         for one in batch.unreadable:
             producer.truth.unreadable[partition, one.offset] = (partition, one.end - 1)
         left_out = super().add(batch, verdicts)
-        log = producer.worker.consumer.log(
-            partition
-        )  # of a topic made anew it may be counted, but not committed
+        # of a topic made anew it may be counted, but not committed
+        log = producer.worker.consumer.log(partition, batch.start)
         expected = dict[int, str]()
         for i in np.flatnonzero(verdicts).tolist():
             expected[int(batch.columns.offsets[i])] = VERDICTS[verdicts[i]]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -14,7 +13,7 @@ from kafka import errors as kafka_errors
 from ldp.state import State
 from ldp.stretch import Stretch
 from tests.simulation import snapshots
-from tests.simulation.broker import TIMED_OUT, Reports
+from tests.simulation.broker import TIMED_OUT, Manager, Reports, told_id
 from tests.simulation.recount import Recounts, Ruling
 from tests.simulation.scheduler import Member, Task
 from tests.simulation.store import Client
@@ -113,7 +112,7 @@ class Outside:
         self.group, self.reports, self.world = deployment.group, deployment.reports, deployment.world
         self.truth = deployment.truth
         self._cluster, self.told = self, set[int]()
-        self._manager = SimpleNamespace(run=lambda step, *more: step(*more), wait_for=self._hear)
+        self._manager = Manager(self._answer)
 
     def leader_for_partition(self, tp: TopicPartition) -> int:
         return 1 if self.reports.led(tp.partition) else -1
@@ -121,11 +120,10 @@ class Outside:
     def request_update(self) -> None:
         """Who its leader is it hears at once."""
 
-    def _hear(self, _asked: None, _timeout_ms: int) -> None:
-        self.world.call("metadata, from outside", lambda: None, TIMED_OUT, writes=False)
-
-    def topic_id(self, _topic: str) -> str:
-        return self.reports.topic_id
+    def _answer(self, request: Any) -> Any:
+        if request is None:
+            return self.world.call("metadata, from outside", lambda: None, TIMED_OUT, writes=False)
+        return told_id(self.world, self.reports)
 
     def partitions_for_topic(self, _topic: str) -> set[int]:
         return set(

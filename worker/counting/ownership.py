@@ -286,7 +286,7 @@ class Ownership:
         the next commit begins again at the first with the same flush:
 
         1. What is counted becomes a flush, which stays the same until its outcome is known.
-        2. The topic's id is read: a topic made anew is another history.
+        2. The topic's id is asked for, now that all of it was polled: a topic made anew is another history.
         3. The dead letters are safe.
         4. A partition at a time, the changed blobs are staged under keys of this attempt.
         5. One script compares what is stored with what the flush started from, and puts it in its place.

@@ -88,7 +88,7 @@ class Log(Protocol):
     """What a worker needs of one topic's log and of its consumer group; called from one thread."""
 
     def topic_id(self) -> str:
-        """Returns the id of the topic, another one if it was created again."""
+        """Asks for the id of the topic, another one if it was created again: what was polled before is of this one."""
 
     def generation(self) -> object | None:
         """Returns what identifies this membership and its rebalance; None while there is none."""

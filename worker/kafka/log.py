@@ -41,6 +41,8 @@ _LEAST_STOCK = 1 << 10
 
 _TIMEOUT_MS = 10_000
 _JOIN_MS = 200
+_ID_MS = 2_000
+"""How long a commit waits for the topic's id at most: while it waits nothing is polled."""
 _T = TypeVar("_T")
 
 
@@ -323,8 +325,9 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
     # what claim and commit need: worker.counting.ports.Log
 
     def topic_id(self) -> str:
-        """Returns the id of the topic, another one if it was created again."""
-        if (topic_id := quirks.known_topic_id(self._consumer, self._topic)) is None:
+        """Asks for the id of the topic, another one if it was created again: what was fetched before is of this one."""
+        ask = partial(quirks.topic_id, self._consumer, self._topic, _ID_MS)
+        if (topic_id := _ask(ask)) is None:
             raise Unavailable(f"Kafka: the id of topic {self._topic!r} is not known (yet)")
         return topic_id
 

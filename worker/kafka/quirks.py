@@ -18,6 +18,7 @@ from kafka.errors import (
     KafkaError,
     KafkaTimeoutError,
     LeaderNotAvailableError,
+    NodeNotReadyError,
     TopicAuthorizationFailedError,
     UnknownError,
 )
@@ -25,6 +26,7 @@ from kafka.net import manager
 from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
 from kafka.protocol import parser
 from kafka.protocol.frame import KafkaBytes
+from kafka.protocol.metadata import MetadataRequest
 from kafka.protocol.producer import EndTxnRequest
 from kafka.structs import MemberState
 
@@ -326,14 +328,31 @@ def known_partitions(consumer: KafkaConsumer, topic: str, since_ms: float) -> se
     return set() if partitions is None and asked else partitions
 
 
-def known_topic_id(consumer: KafkaConsumer, topic: str) -> str | None:
-    """Returns the id of a topic as the client last heard it, or None if it has not.
+def topic_id(consumer: KafkaConsumer, topic: str, ms: int) -> str | None:
+    """Asks the brokers for the id of a topic, of which they know one of that name; None if they know none.
 
-    Upstream's consumer says it nowhere; an administrator's client asks the brokers each time. Gone when the consumer
-    has a way to ask.
+    Upstream's consumer fetches by name, and tells nobody what it last heard of the id: of a topic that was deleted and
+    made again it goes on reading at the same offsets, until it next asks for metadata, minutes later perhaps. Gone when
+    fetches name the id (from version 13 on), or the consumer has a way to ask.
+
+    Raises:
+        KafkaError: the brokers do not answer.
     """
-    topic_id = consumer._cluster.topic_id(topic)
-    return None if topic_id is None else str(topic_id)
+    manager = consumer._manager
+    asked = MetadataRequest(
+        topics=[MetadataRequest.MetadataRequestTopic(name=topic)],
+        allow_auto_topic_creation=False,
+        include_cluster_authorized_operations=False,
+        include_topic_authorized_operations=False,
+    )
+
+    async def answer() -> Any:
+        if (node := manager.least_loaded_node()) is None:
+            raise NodeNotReadyError("no broker can be asked")
+        return await manager.wait_for(manager.send(asked, node), ms)
+
+    (found,) = manager.run(answer).topics
+    return None if found.error_code else str(found.topic_id)
 
 
 def bounds(

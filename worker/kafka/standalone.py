@@ -63,8 +63,8 @@ class KafkaStandalone:
 
     def topic_id(self) -> str:
         """Returns the id of the topic, another one if it was created again."""
-        self.partitions()  # which asks for the topic, if the client has not heard of it yet
-        if (topic_id := quirks.known_topic_id(self._consumer, self._topic)) is None:
+        ask = partial(quirks.topic_id, self._consumer, self._topic, _TIMEOUT_MS)
+        if (topic_id := _ask(ask)) is None:
             raise Unavailable(f"Kafka: the id of topic {self._topic!r} is not known (yet)")
         return topic_id
 

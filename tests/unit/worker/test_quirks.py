@@ -536,17 +536,44 @@ def test_a_member_whose_name_another_has_leaves_that_one_alone(named, monkeypatc
 
 def test_what_the_client_has_heard_of_a_topic_is_to_be_had_only_inside_it(consumer):
     assert "timeout" not in str(inspect.signature(KafkaConsumer.partitions_for_topic))
-    assert not hasattr(KafkaConsumer, "topic_id")
     cluster = consumer._cluster
     cluster._last_successful_refresh_ms = 900.0
     assert quirks.known_partitions(consumer, "t", 1000.0) is None
-    assert quirks.known_topic_id(consumer, "t") is None
     cluster._last_successful_refresh_ms = 1001.0
     assert quirks.known_partitions(consumer, "t", 1000.0) == set()
     cluster._partitions = {"t": {0: None, 1: None}}
-    cluster._topic_ids = {"t": 7}
     assert quirks.known_partitions(consumer, "t", 1000.0) == {0, 1}
-    assert quirks.known_topic_id(consumer, "t") == "7"
+
+
+def test_the_brokers_are_asked_for_a_topics_id_as_fetches_name_none(consumer, monkeypatch):
+    assert not hasattr(KafkaConsumer, "topic_id")
+    asking = inspect.getsource(Fetcher._create_fetch_requests)
+    assert "max_version = 12" in asking  # the id comes with 13
+    sent = []
+    said = SimpleNamespace(error_code=0, topic_id="7")
+
+    def send(request, node):
+        sent.append((request, node))
+        return Future().success(SimpleNamespace(topics=[said]))
+
+    manager = consumer._manager
+    monkeypatch.setattr(manager, "least_loaded_node", lambda: 1)
+    monkeypatch.setattr(manager, "send", send)
+    assert quirks.topic_id(consumer, "t", 1000) == "7"
+    ((request, node),) = sent
+    assert ([topic.name for topic in request.topics], request.allow_auto_topic_creation, node) == (
+        ["t"],
+        False,
+        1,
+    )
+    said.error_code = errors.UnknownTopicOrPartitionError.errno
+    assert quirks.topic_id(consumer, "t", 1000) is None
+    monkeypatch.setattr(manager, "send", lambda *_: Future())
+    with pytest.raises(errors.KafkaTimeoutError):
+        quirks.topic_id(consumer, "t", 10)
+    monkeypatch.setattr(manager, "least_loaded_node", lambda: None)
+    with pytest.raises(errors.NodeNotReadyError):
+        quirks.topic_id(consumer, "t", 1000)
 
 
 def to_its_end(steps):
