@@ -201,6 +201,7 @@ class Manager:
 
     def __init__(self, answer: Callable[[Any], Any]) -> None:
         self._answer = answer
+        self._conns: dict[int, Any] = {}
 
     def run(self, step: Callable[..., Any], *more: Any) -> Any:
         try:

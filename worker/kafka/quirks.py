@@ -347,9 +347,17 @@ def topic_id(consumer: KafkaConsumer, topic: str, ms: int) -> str | None:
     )
 
     async def answer() -> Any:
-        if (node := manager.least_loaded_node()) is None:
+        # a broker answers what comes behind a fetch only once that has records: first the group's own connection,
+        # which has a name in the place of a number
+        ready = [
+            (len(one.in_flight_requests), isinstance(node, int), node)
+            for node, one in manager._conns.items()
+            if one.connected and not one.paused
+        ]
+        _, _, free = min(ready, default=(0, True, None))
+        if free is None and (free := manager.least_loaded_node()) is None:
             raise NodeNotReadyError("no broker can be asked")
-        return await manager.wait_for(manager.send(asked, node), ms)
+        return await manager.wait_for(manager.send(asked, free), ms)
 
     (found,) = manager.run(answer).topics
     return None if found.error_code else str(found.topic_id)

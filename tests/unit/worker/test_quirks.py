@@ -566,6 +566,17 @@ def test_the_brokers_are_asked_for_a_topics_id_as_fetches_name_none(consumer, mo
         False,
         1,
     )
+
+    def connection(waiting, connected=True, paused=()):
+        return SimpleNamespace(connected=connected, paused=paused, in_flight_requests=[None] * waiting)
+
+    # not of one that has a fetch before it, nor of one that is not connected
+    connections = {1: connection(1), 2: connection(0, connected=False), "coordinator-1": connection(0)}
+    connections[3] = connection(0, paused={"throttle"})
+    monkeypatch.setattr(manager, "_conns", connections)
+    assert quirks.topic_id(consumer, "t", 1000) == "7"
+    assert sent[-1][1] == "coordinator-1"
+    monkeypatch.setattr(manager, "_conns", {})
     said.error_code = errors.UnknownTopicOrPartitionError.errno
     assert quirks.topic_id(consumer, "t", 1000) is None
     monkeypatch.setattr(manager, "send", lambda *_: Future())
