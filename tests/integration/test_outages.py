@@ -307,6 +307,7 @@ def test_a_topic_created_again_under_a_worker_that_stands_still_is_not_counted_o
     worker.go_on()
     assert "topic_id" in worker.stopped_for()
     assert world.totals()["accepted"] == 40
+    assert "it was deleted and made anew" in str(world.audit().difference)
 
 
 @pytest.mark.parametrize("records", [10, 400], ids=["shorter", "longer"])

@@ -44,6 +44,7 @@ def judge(
     cut: StoredCut,
     bounds: tuple[int, int],
     read: _Read,
+    topic_id: str | None = None,
     offset_metadata: str = "",
     newest: Newest = Newest(),  # frozen
     published: Published | None = None,
@@ -58,6 +59,7 @@ def judge(
         bounds: the log's first offset and its last stable one, read after the cut.
         read: the committed records of [from, to), and what of it was deleted while it was read; a batch that is over
             the cap at its first offset is unreadable.
+        topic_id: the id that Kafka has of the topic, where it was asked.
         offset_metadata: the metadata of the offset that the group has committed; other than "claimed", progress was
             counted.
         newest: what the newest snapshot says of it.
@@ -67,7 +69,7 @@ def judge(
     verdict = PartitionVerdict(partition, None, 0, end - begin)
     try:
         protocol = protocol_of(document)
-        stored = decode(*cut, group, fingerprint_of(document), protocol.entries)
+        stored = decode(*cut, group, topic_id, fingerprint_of(document), protocol.entries)
         if stored is None:
             _expect_uncounted(offset_metadata, newest.offset)
             return verdict

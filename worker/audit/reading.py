@@ -210,6 +210,13 @@ def _polled(
             )
 
 
+def topic_id(settings: dict[str, Any], topic: str) -> str:
+    """Returns the id of a topic that exists, another one if it was deleted and made anew."""
+    with closing(KafkaAdminClient(**settings)) as admin:
+        (found,) = admin.describe_topics([topic])
+    return str(found["topic_id"])
+
+
 def offset_metadata(settings: dict[str, Any], group: str, topic: str) -> dict[int, str]:
     """Returns the metadata of the offsets that a group has committed for a topic."""
     deadline = time.monotonic() + _COORDINATOR_SECONDS

@@ -112,9 +112,22 @@ _OF_WINDOWS = {"windows", "grace", "out_of_order"}
 
 
 def decode(
-    fields: Mapping[str, str], blobs: Mapping[str, bytes | None], group: str, fingerprint: bytes, size: int
+    fields: Mapping[str, str],
+    blobs: Mapping[str, bytes | None],
+    group: str,
+    topic_id: str | None,
+    fingerprint: bytes,
+    size: int,
 ) -> Stored | None:
     """Decodes a cut, or None where nothing is claimed.
+
+    Args:
+        fields: of the metadata.
+        blobs: by their names.
+        group: the consumer group that counts the stream.
+        topic_id: what Kafka says of its topic, where it was asked.
+        fingerprint: of the stream's document.
+        size: entries of a state.
 
     Raises:
         Difference: the cut does not hold together, or is of another stream.
@@ -140,6 +153,10 @@ def decode(
                 raise Difference(
                     f"lineage: {key} is {lineage[key]!r} in Redis, {value!r} by the configuration"
                 )
+        if topic_id is not None and (theirs := lineage["topic_id"]) != topic_id:
+            raise Difference(
+                f"lineage: the counts are of topic {theirs}, and this one is {topic_id}: it was deleted and made anew"
+            )
         gaps = [(begin, end) for begin, end in totals["gaps"]]
         return Stored(
             start=int(totals["start"]),

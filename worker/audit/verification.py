@@ -41,6 +41,7 @@ def verify(
         reading.connect_redis(config) as client,
     ):
         topic = reading.partitions_of(consumer, served.topic, config)
+        topic_id = reading.topic_id(config.kafka.client(), served.topic)
         metadata = reading.offset_metadata(config.kafka.client(), group, served.topic)
         head, at = reading.newest_head(consumer, config.snapshots.topic, name)
         begin = 0 if _windowed(head) or served.configured.terms.windowing else at
@@ -61,6 +62,7 @@ def verify(
                     cut=cut,
                     bounds=bounds,
                     read=partial(reading.read, log, tp, partial(passed.to, tp)),
+                    topic_id=topic_id,
                     offset_metadata=metadata.get(tp.partition, ""),
                     newest=facts.get(tp.partition, Newest()),
                     published=published,

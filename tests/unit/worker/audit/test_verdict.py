@@ -59,6 +59,25 @@ def verify(cut, records, begin=START, end=None, stream=STREAM, read=None):
     return judge(stream.document(), 0, group=GROUP, cut=cut, bounds=bounds, read=read or there)
 
 
+def test_counts_of_a_topic_that_was_made_anew_are_of_another_one():
+    records = log()
+    facts = {
+        "group": GROUP,
+        "cut": stored(counted_by_worker(STREAM, records, START)),
+        "bounds": (START, START + 50),
+    }
+
+    def read(first, last, caps):
+        return [Records.of(records[first - START : last - START])]
+
+    assert judge(STREAM.document(), 0, **facts, read=read, topic_id="topic-id").verdict == "equal"
+    row = judge(STREAM.document(), 0, **facts, read=read, topic_id="another")
+    assert row.verdict == "different"
+    assert row.difference == (
+        "lineage: the counts are of topic topic-id, and this one is another: it was deleted and made anew"
+    )
+
+
 def test_equal_up_to_the_stored_offset_and_no_further():
     records = log()
     row = verify(stored(counted_by_worker(STREAM, records[:40], START)), records)
