@@ -139,24 +139,7 @@ def decode(
     try:
         lineage, named, totals = (json.loads(fields[key]) for key in ("lineage", "blobs", "totals"))
         offset, flush = int(fields["offset"]), fields["flush"]
-        if lineage["layout"] > _LAYOUT:
-            raise Difference(
-                f"lineage: layout {lineage['layout']} in Redis, this audit reads up to {_LAYOUT}: audit with the"
-                " version that wrote it"
-            )
-        layout = max(1, lineage["layout"])
-        due = {"fingerprint": fingerprint.hex(), "group": group, "layout": layout}
-        if layout < 3:
-            due["windows"] = "cumulative"
-        for key, value in due.items():
-            if lineage[key] != value:
-                raise Difference(
-                    f"lineage: {key} is {lineage[key]!r} in Redis, {value!r} by the configuration"
-                )
-        if topic_id is not None and (theirs := lineage["topic_id"]) != topic_id:
-            raise Difference(
-                f"lineage: the counts are of topic {theirs}, and this one is {topic_id}: it was deleted and made anew"
-            )
+        layout = _demand_lineage(lineage, group, topic_id, fingerprint)
         gaps = [(begin, end) for begin, end in totals["gaps"]]
         return Stored(
             start=int(totals["start"]),
@@ -178,6 +161,31 @@ def decode(
         )
     except (KeyError, ValueError, TypeError) as error:
         raise Difference(f"metadata: {dict(fields)} cannot be read ({error!r})") from None
+
+
+def _demand_lineage(lineage: Mapping[str, Any], group: str, topic_id: str | None, fingerprint: bytes) -> int:
+    """Sees that counts are of the stream that is audited; returns their layout.
+
+    Raises:
+        Difference: they are of another one.
+    """
+    if lineage["layout"] > _LAYOUT:
+        raise Difference(
+            f"lineage: layout {lineage['layout']} in Redis, this audit reads up to {_LAYOUT}: audit with the"
+            " version that wrote it"
+        )
+    layout: int = max(1, lineage["layout"])
+    due = {"fingerprint": fingerprint.hex(), "group": group, "layout": layout}
+    if layout < 3:
+        due["windows"] = "cumulative"
+    for key, value in due.items():
+        if lineage[key] != value:
+            raise Difference(f"lineage: {key} is {lineage[key]!r} in Redis, {value!r} by the configuration")
+    if topic_id is not None and (theirs := lineage["topic_id"]) != topic_id:
+        raise Difference(
+            f"lineage: the counts are of topic {theirs}, and this one is {topic_id}: it was deleted and made anew"
+        )
+    return layout
 
 
 def _rules(totals: Mapping[str, Any]) -> list[tuple[int, Limits]]:
