@@ -295,7 +295,7 @@ def create_again(world):
 
 
 def test_a_topic_created_again_under_a_worker_that_stands_still_is_not_counted_on(world):
-    """Its client fetches by name, at the old offsets, and hears minutes later by itself that the id is another one."""
+    """Its client fetches by name, at the old offsets, and hears by itself only later that the id is another one."""
     (worker,) = world.start()
     world.send(40)
     world.covered()

@@ -576,6 +576,14 @@ def test_the_brokers_are_asked_for_a_topics_id_as_fetches_name_none(consumer, mo
     monkeypatch.setattr(manager, "_conns", connections)
     assert quirks.topic_id(consumer, "t", 1000) == "7"
     assert sent[-1][1] == "coordinator-1"
+    # where each has something before it, what the group's has is no fetch
+    monkeypatch.setattr(manager, "_conns", {1: connection(1), "coordinator-1": connection(1)})
+    assert quirks.topic_id(consumer, "t", 1000) == "7"
+    assert sent[-1][1] == "coordinator-1"
+    connections |= {1: connection(1), "coordinator-1": connection(2)}
+    monkeypatch.setattr(manager, "_conns", connections)
+    assert quirks.topic_id(consumer, "t", 1000) == "7"
+    assert sent[-1][1] == 1
     monkeypatch.setattr(manager, "_conns", {})
     said.error_code = errors.UnknownTopicOrPartitionError.errno
     assert quirks.topic_id(consumer, "t", 1000) is None
