@@ -8,7 +8,7 @@ LOCKS := requirements-dev.lock requirements.lock tests/engines/requirements.lock
 # Names, versions and hashes for every Python and platform at once, and nothing of where they came from.
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
 
-.PHONY: help venv demo test unit fuzz histories mutants kills soak containers alerts lint format package sbom lock bench clean
+.PHONY: help venv demo test full unit fuzz histories mutants kills soak containers alerts lint format package sbom lock bench clean
 .DEFAULT_GOAL := help
 
 help: ## Say what each target does
@@ -27,13 +27,18 @@ $(STAMP): requirements-dev.lock pyproject.toml
 demo: venv ## Run the main job end to end on real data; KEEP=1 leaves it running
 	@$(BIN)/python -m deploy.demo.demo $(if $(KEEP),--keep)
 
-test: venv ## Run all tests, on a real Kafka and a real Redis
-	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder --durations=25
+TESTS := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder --durations=25
+
+test: venv ## Run the tests, on a real Kafka and a real Redis, but for those that take long
+	@$(TESTS) -m "not long"
+
+full: venv ## Run all tests, those too that take long
+	@$(TESTS)
 
 UNIT ?= tests/unit tests/faults tests/simulation ldp worker
 
 unit: venv ## Run the tests that need no services and little time
-	@$(BIN)/python -m pytest -n 2 --dist worksteal -m "not integration and not slow" $(UNIT)
+	@$(BIN)/python -m pytest -n 2 --dist worksteal -m "not integration and not slow and not long" $(UNIT)
 
 fuzz: venv ## Read record batches and JSON frames by the million, each by other code, too
 	@$(BIN)/python -m tests.fuzz

@@ -188,7 +188,7 @@ def history(seed: int) -> dict[str, int]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("block", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in range(1, BLOCKS))])
+@pytest.mark.parametrize("block", [0, *(pytest.param(n, marks=pytest.mark.long) for n in range(1, BLOCKS))])
 def test_no_history_differs_from_a_recount(block: int) -> None:
     total: collections.Counter[str] = collections.Counter()
     seeds = range(block * HISTORIES // BLOCKS, (block + 1) * HISTORIES // BLOCKS)
@@ -212,6 +212,7 @@ def test_no_history_differs_from_a_recount(block: int) -> None:
         assert total[event] > 0, (event, total)
 
 
+@pytest.mark.long
 def test_what_is_rare_happened_in_some_history() -> None:
     if len(HAPPENED) < BLOCKS:
         return  # only some blocks were asked for

@@ -371,6 +371,7 @@ def test_a_record_that_says_a_time_which_no_date_says_counts_and_moves_nothing()
     world.verify(0)
 
 
+@pytest.mark.long
 def test_the_longest_window_of_the_last_time_that_there_is_can_be_dated() -> None:
     world = Windowed(windowing=Windowing(("all", "31622400s every 86400s")))
     world.at(0, 253_370_678_399_999)

@@ -448,6 +448,7 @@ def test_only_lengths_of_time_are_shorter() -> None:
     assert "[15000ms]" in faster
 
 
+@pytest.mark.long
 def test_each_alert_fires_when_it_is_provoked_and_not_before(tmp_path: Path) -> None:
     with contextlib.ExitStack() as stack:
         services = stack.enter_context(Services.start(print))

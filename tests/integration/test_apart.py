@@ -34,6 +34,7 @@ def gone(pid):
         return True
 
 
+@pytest.mark.long
 def test_a_publisher_that_is_killed_is_started_again_and_counting_does_not_notice(world):
     (worker,) = world.start()
     with Sending(world) as sending:

@@ -64,6 +64,7 @@ def limited(world):
     return worker
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("size", [256 * MIB, 1024 * MIB], ids=["256 MiB", "1 GiB"])
 def test_a_record_of_this_size_in_every_codec(hostile, size):
     worker = limited(hostile.world)
@@ -103,6 +104,7 @@ def test_check_and_watch_look_at_bombs_within_bounds(hostile):
     assert int(peak_kib) * 1024 < MEMORY
 
 
+@pytest.mark.long
 def test_40_bombs_at_once(hostile):
     hostile.good()
     for made in [bomb(codec, 256 * MIB) for codec in CODECS]:
@@ -162,6 +164,7 @@ def test_16_million_reports_in_records_that_are_right(hostile):
     assert peak(worker) < MEMORY
 
 
+@pytest.mark.long
 def test_json_bombs(hostile):
     mark = f'{{"fingerprint":"{hostile.world.stream.fingerprint.hex()}","reports":'.encode()
     size = CAP - 64

@@ -53,6 +53,7 @@ def of_navigation(rng):
     return values, browser("navigation", lines=[f"{value} {rate}" for value, rate in told])
 
 
+@pytest.mark.long
 def test_what_browsers_send_is_counted(kafka, redis_url, tmp_path):
     rng = np.random.default_rng(20_261_122)
     toml = tmp_path / f"b{uuid4().hex[:10]}.toml"

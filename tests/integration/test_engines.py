@@ -128,6 +128,7 @@ def uncounted(services, tmp_path):
         yield world
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("engine", ["spark", "beam"])
 def test_an_archive_is_counted_as_the_worker_counted_it(engine, python, archives, uncounted):
     history = uncounted.folder / "archive"
@@ -159,6 +160,7 @@ def test_an_archive_is_counted_as_the_worker_counted_it(engine, python, archives
     assert last.complete
 
 
+@pytest.mark.long
 def test_the_examples_of_the_readme_count_the_same(python, archives, tmp_path):
     folder, _, partitions = archives[0]
     shutil.copytree(folder, tmp_path / "readme")

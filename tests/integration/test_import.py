@@ -52,7 +52,9 @@ def committed(world: World) -> dict[int, tuple[int, str]]:
     return {tp.partition: (at.offset, at.metadata) for tp, at in found.items() if at.offset >= 0}
 
 
-@pytest.fixture(params=[{}, WINDOWED], ids=["all time", "windows"])
+@pytest.fixture(
+    params=[pytest.param({}, id="all time", marks=pytest.mark.long), pytest.param(WINDOWED, id="windows")]
+)
 def mixed(request, local_services, tmp_path):
     """A stream with a log of all kinds: an aborted transaction first, good records, and malformed ones."""
     with World(
@@ -153,6 +155,7 @@ def test_killed_at_any_step_an_import_is_all_or_nothing_and_is_run_again(local_s
         world.assert_right(world.covered())
 
 
+@pytest.mark.long
 def test_partitions_that_are_added_begin_with_history_while_workers_run_and_die(local_services, tmp_path):
     with World(
         local_services.kafka.address,

@@ -255,6 +255,7 @@ COMMANDS = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("way", ["TLS to a port that says nothing"], indirect=True)
 def test_point_17_every_command_ends_in_time(way):
     toml, reason, advice = way
@@ -289,6 +290,7 @@ RUN = [
 ]
 
 
+@pytest.mark.long
 def test_point_17_run_says_it_and_goes_on_trying(secure, tmp_path):
     """A worker for each of these cases, all at once."""
     with contextlib.ExitStack() as stack:
@@ -336,6 +338,7 @@ def said(worker, event, words):
     return any(words in line["error"] for line in worker.events(event))
 
 
+@pytest.mark.long
 def test_point_11_what_the_login_may_not_do_is_said_until_it_may(secure, tmp_path):
     named = {"sasl_username": USER, "sasl_password": LIMITED_PASSWORD}
     toml = configure(tmp_path, secure, **(secure.client("LOGIN") | named))

@@ -100,6 +100,7 @@ def test_a_worker_with_a_name_that_is_told_to_stop_hands_over_at_once(world):
     world.assert_right(world.covered())
 
 
+@pytest.mark.long
 def test_each_of_several_processes_has_a_name_of_its_own(world):
     worker = launch(world, "host", "--processes", "2")
     until(worker.ready, "both serve")

@@ -128,6 +128,7 @@ def test_events_tell_of_a_new_snapshot(kafka, redis_url, tmp_path):
         connection.close()
 
 
+@pytest.mark.long
 def test_several_processes_have_one_page(kafka, redis_url, tmp_path):
     with World(kafka, redis_url, tmp_path, partitions=2, **TABLE) as world:
         worker = world.launch(None, "--processes", "2")

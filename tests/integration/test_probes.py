@@ -50,6 +50,7 @@ def assert_goes_on(world, *workers):
 # --- ready means that what is due happens -----------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_point_8_a_frozen_broker(world, local_services):
     (worker,) = world.start()
     world.send(8)
@@ -84,6 +85,7 @@ def test_point_8_redis_out_of_memory(world):
     assert_goes_on(world, worker)
 
 
+@pytest.mark.long
 def test_point_8_no_dead_letter_topic(world):
     (worker,) = world.start()
     world.send(8)
@@ -101,6 +103,7 @@ def test_point_8_no_dead_letter_topic(world):
     assert world.totals()["rejected"] == {"version": 1}
 
 
+@pytest.mark.long
 def test_point_8_no_snapshot_topic(world):
     (worker,) = world.start()
     topic = world.config.snapshots.topic
@@ -150,6 +153,7 @@ class NoText(str):
         return b"\xff\xfe"
 
 
+@pytest.mark.long
 def test_point_10_what_a_client_cannot_read_is_tried_again(world, local_services, tmp_path):
     """Where the client decodes: the worker's own reading rejects what it cannot read, and goes on."""
     world._client = {"ingest": "stock"}
@@ -233,6 +237,7 @@ def stop(worker):
     return code
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("names", "noticed"),
     [(["kafka"], False), (["redis"], False), (["kafka", "redis"], True)],
@@ -255,6 +260,7 @@ def test_point_20_sigterm_while_servers_are_frozen(world, local_services, names,
     assert_goes_on(world, worker)
 
 
+@pytest.mark.long
 def test_point_20_sigterm_while_the_broker_is_dead(world, local_services):
     (worker,) = world.start()
     world.send(8)

@@ -93,6 +93,7 @@ def test_two_processes_count_as_two_workers_and_one_that_is_killed_comes_back(wo
     assert world.totals()["offsets"] == world.ends()
 
 
+@pytest.mark.long
 def test_the_processes_of_a_killed_parent_end_and_lose_nothing(world):
     worker = start(world)
     world.send(20)
@@ -124,6 +125,7 @@ def test_a_stream_that_stopped_is_named_and_is_the_exit_code(world):
     assert stop(worker) == 1
 
 
+@pytest.mark.long
 def test_sigterm_while_the_servers_are_frozen(world, local_services):
     worker = start(world)
     world.send(8)

@@ -66,6 +66,7 @@ def gone(world, worker):
     world.expel(list(world.members()))
 
 
+@pytest.mark.long
 def test_point_1_a_publisher_that_dies_inside_its_transaction_hides_no_head(pair):
     first, second = pair
     (worker,) = first.start()

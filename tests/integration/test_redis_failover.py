@@ -214,6 +214,7 @@ def tls_port(server):
     return int(server.command[server.command.index("--tls-port") + 1])
 
 
+@pytest.mark.long
 def test_a_cluster_fails_over_and_moves_slots_under_load(own_services, cluster, authority, tmp_path):
     kafka, hosts = own_services.kafka.address, ",".join(f"127.0.0.1:{s.port}" for s in cluster[:2])
     store = {"password": PASSWORD}

@@ -283,6 +283,7 @@ def test_the_main_path_needs_no_more(admin, server, own_services, tmp_path):
         assert admin.keys(f"{{{world.name}:*") == []
 
 
+@pytest.mark.long
 def test_a_worker_that_was_refused_goes_on_once_it_may(admin, server, own_services, tmp_path):
     url = f"redis://worker@127.0.0.1:{server.port}/0"
     kafka, store = own_services.kafka.address, {"password": PASSWORD}

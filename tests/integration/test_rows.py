@@ -93,6 +93,7 @@ def once(world, url):
     return out
 
 
+@pytest.mark.long
 def test_rows_in_postgres_equal_the_snapshot_though_publishers_and_loaders_are_killed(
     kafka, redis_url, tmp_path, postgres
 ):

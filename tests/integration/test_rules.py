@@ -54,6 +54,7 @@ def test_point_16_a_record_of_a_million_reports_is_one_dead_letter(kafka, redis_
         assert letters[0].value == million
 
 
+@pytest.mark.long
 def test_point_16_a_changed_limit_leaves_what_was_counted_alone(kafka, redis_url, tmp_path):
     with World(kafka, redis_url, tmp_path, partitions=1, most_reports=5) as world:
         world.start()

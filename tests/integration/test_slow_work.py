@@ -108,6 +108,7 @@ def test_point_9_a_slow_batch_is_counted_in_the_group_and_committed_on_the_way(s
     assert world.totals()["accepted"] == records - 11
 
 
+@pytest.mark.long
 def test_point_9_a_rebalance_within_a_slow_batch_loses_and_doubles_nothing(slow):
     world = slow.world
     records = int(3 * INTERVAL / SECONDS)

@@ -24,7 +24,7 @@ def test_each_of_them_is_noted_with_a_history() -> None:
     assert [str(mutant) for mutant in MUTANTS if mutant.seed is None] == [], "`make mutants` finds one"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_one_of_each_file_is_caught_by_the_history_that_is_noted() -> None:
     """`make mutants N=0` tries all; each reads the code anew, which this process has read already."""
     program = "from tests.simulation.mutants import one_of_each_file, run; run(one_of_each_file(), 0)"

@@ -161,7 +161,13 @@ def test_point_18_the_script_takes_the_ports_that_readme_says_or_names_the_varia
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "number",
+    [
+        signal.SIGTERM,
+        *(pytest.param(s, marks=pytest.mark.long) for s in (signal.SIGINT, signal.SIGHUP, signal.SIGKILL)),
+    ],
+)
 def test_the_script_leaves_nothing_when_a_signal_ends_it(number: signal.Signals) -> None:
     with subprocess.Popen([sys.executable, str(SCRIPT)], stdout=subprocess.PIPE, text=True) as script:
         assert script.stdout is not None

@@ -210,13 +210,18 @@ def test_what_github_reads_is_valid(schema: str, file: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_the_workflow_runs_the_gate_on_every_python_that_is_named() -> None:
+def test_the_workflow_runs_the_gate_on_every_python_that_is_named_and_all_tests_on_one() -> None:
     job = WORKFLOW["jobs"]["gate"]
-    assert job["steps"][-1] == {"run": ".ci/run"}
+    assert job["steps"][-1] == {"run": "${{ matrix.run }}"}
     said = [
         re.fullmatch(r"Programming Language :: Python :: (3\.\d+)", text) for text in PROJECT["classifiers"]
     ]
-    assert job["strategy"]["matrix"]["python"] == [found[1] for found in said if found is not None]
+    matrix = job["strategy"]["matrix"]
+    assert matrix["run"] == [".ci/run"]
+    assert matrix["python"] == [found[1] for found in said if found is not None]
+    assert [(more["run"], more["python"] in matrix["python"]) for more in matrix["include"]] == [
+        ("make full", True)
+    ]
 
 
 def test_the_workflow_runs_the_containers_on_the_images_python() -> None:

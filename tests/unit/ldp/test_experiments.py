@@ -637,7 +637,7 @@ def all_of_it(tmp_path_factory):
     return made, folder / "all"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_all_of_it_at_once_and_in_part_gives_the_same_files(all_of_it, tmp_path):
     made, everything = all_of_it
     assert [path.name for path in made.written] == [*(f"{name}.csv" for name in FIGURES), "report.md"]

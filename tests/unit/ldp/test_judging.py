@@ -29,6 +29,8 @@ CHANNELS = [
     ldp.RAPPOR("1/2", "3/4", "1/4", 20),
     ldp.RatedResponse(["1/2", "3/4"]),
 ]
+WEAK = ("float threshold", "other epsilon", "slow by value")
+"""The faults that only very many reports show."""
 ROOT = Path(__file__).parents[3]
 
 
@@ -38,7 +40,13 @@ def judged(oracle, fault, reports):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("oracle", "fault", "says"), FAULTS)
+@pytest.mark.parametrize(
+    ("oracle", "fault", "says"),
+    [
+        pytest.param(o, fault, says, marks=pytest.mark.long if fault in WEAK else ())
+        for o, fault, says in FAULTS
+    ],
+)
 def test_a_fault_is_found_and_named(oracle, fault, says):
     found = judged(oracle, fault, faults.reports(fault))
     assert found.verdict == FAIL
@@ -57,7 +65,17 @@ def test_what_a_worker_would_reject_is_said(oracle, fault, says):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "oracle",
-    [*(ldp.oracle(name, "1", 6 if name == "grr" else 20) for name in ORACLES), ldp.GRR("4", 5), *CHANNELS],
+    [
+        *(
+            pytest.param(
+                ldp.oracle(name, "1", 6 if name == "grr" else 20),
+                marks=() if name in ("grr", "olh") else pytest.mark.long,
+            )
+            for name in ORACLES
+        ),
+        ldp.GRR("4", 5),
+        *(pytest.param(c, marks=pytest.mark.long if c.name == "unary" else ()) for c in CHANNELS),
+    ],
     ids=repr,
 )
 def test_the_projects_own_client_passes(oracle):

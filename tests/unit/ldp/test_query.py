@@ -232,7 +232,7 @@ def test_95_per_cent_of_the_intervals_of_a_set_cover(name, epsilon):
     assert 0.94 <= covered / RUNS <= 0.96
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("oracle", "members", "users"),
     [

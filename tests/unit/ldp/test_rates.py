@@ -256,6 +256,7 @@ def test_documents_of_rates():
         assert said in str(caught.value)
 
 
+@pytest.mark.long
 def test_who_watches_the_pooled_estimate_is_misled_as_rarely_as_said():
     """Rates and values go together, and both move: 120 days, of which the pointwise intervals mislead on many.
 

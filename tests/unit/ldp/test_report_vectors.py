@@ -20,7 +20,7 @@ over_streams = pytest.mark.parametrize(
     "vector",
     [
         pytest.param(
-            v, marks=pytest.mark.slow if v["document"]["domain_size"] > 1 << 20 else (), id=v["name"]
+            v, marks=pytest.mark.long if v["document"]["domain_size"] > 1 << 20 else (), id=v["name"]
         )
         for v in STREAMS
     ],

@@ -66,7 +66,7 @@ def in_users(exact, n):
     return np.array(users)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("protocol", ["grr", "oue"])
 def test_the_simulated_errors_are_those_of_reports(protocol):
     estimate = estimate_of(protocol, [40, 25, 15, 10, 5, 3, 1, 1], 150, 3)
@@ -515,7 +515,7 @@ def judged():
     return choice.verdicts(run(jobs, seed=1))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("least", [0.8, 0.9])
 def test_point_23_a_stated_confidence_is_right_as_often_as_it_says(judged, least):
     """By kind of query, over nine kinds of data; 36 choices or, of sets alone, 144 of each."""

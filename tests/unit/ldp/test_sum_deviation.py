@@ -36,7 +36,7 @@ def test_point_19_sum_has_the_largest_variance_of_any_user(oracle):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("n", [10, 1000, 10**6])
+@pytest.mark.parametrize("n", [1000, *(pytest.param(n, marks=pytest.mark.long) for n in (10, 10**6))])
 @pytest.mark.parametrize("oracle", HONEST, ids=repr)
 def test_point_19_sum_of_honest_reports_is_within_its_law(oracle, n):
     """Bernstein's bound for all runs of all cases together: a false alarm below 1e-6. And the law is not too wide."""

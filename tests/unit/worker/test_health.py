@@ -98,7 +98,7 @@ def raw(port, request):
             return answer.read()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("said", [b"", b"GET /metrics HTTP/1.1\r\nHost: "])
 def test_point_15_probes_are_answered_while_others_hold_1100_connections(alone, said):
     process, port = alone

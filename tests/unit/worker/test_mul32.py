@@ -145,7 +145,7 @@ def test_point_21_every_value_has_its_own_odd_multiplier():
     assert met.all()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_point_21_each_bucket_has_its_share_of_all_seeds():
     """For a few values, counted by the kernel itself: seed → x is a bijection."""
     g, r, part = 55, 7, 1 << 22

@@ -447,7 +447,7 @@ def test_the_variable_is_an_option_of_run_and_no_key_of_the_file():
     assert parse(TOML, {"LDP_WORKER_PROCESSES": "4"}) == parse(TOML)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_each_process_is_of_the_same_installation_and_says_which_it_is(tmp_path):
     (tmp_path / "worker.toml").write_text(
         f'kafka.bootstrap_servers = "127.0.0.1:1"\n{TOML}', encoding="utf-8"

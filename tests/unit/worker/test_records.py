@@ -341,7 +341,7 @@ def test_what_was_fetched_is_not_changed():
     assert fetched.flags.writeable
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_nothing_is_read_or_written_outside_an_array(tmp_path):
     """Damaged batches and JSON frames with every index checked: numba compiles that in, not from the usual cache."""
     environment = {**os.environ, "NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(tmp_path)}

@@ -61,7 +61,9 @@ def held(world):
     return {key: (row["estimate"], row["sequence"], row["final"]) for key, row in rows.items()}
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize(
+    "seed", [*range(4), *(pytest.param(n, marks=pytest.mark.long) for n in range(4, 12))]
+)
 def test_rows_are_those_of_the_windows_whatever_was_configured_before(seed):
     """Publishers with other configurations, and some without rows, take turns."""
     rng, there = random.Random(seed), world(seed)
