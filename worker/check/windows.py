@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from worker.check.clocks import said_clock
 from worker.check.finding import Finding, Level
 from worker.config import Config
+from worker.config.snapshots import snapshot_cost
 from worker.config.windows import duration
 from worker.counting.windows import ALL
 from worker.kafka.topics import Topic
@@ -24,6 +25,7 @@ def judge_windows(config: Config, there: Mapping[str, Topic], memory: int) -> li
         windowing, found, topic = served.configured.terms.windowing, served.cost, there.get(served.topic)
         if windowing is None or found is None or topic is None:
             continue
+        most = snapshot_cost(config.snapshots, served)
         names = ", ".join(name for name in windowing.windows if name != ALL)
         kept = (
             "for ever"
@@ -33,7 +35,8 @@ def judge_windows(config: Config, there: Mapping[str, Topic], memory: int) -> li
         text = (
             f"{names}, {said_clock(windowing, topic)}; up to {found.panes:,} panes of {duration(windowing.pane)} a"
             f" partition, {said_bytes(topic.partitions * found.partition_bytes)} in all; {found.open:,} open at once,"
-            f" {found.messages:,} messages a snapshot where all is new; final ones stay {kept}"
+            f" {found.messages:,} messages a snapshot where all is new, {said_bytes(most.size)} at most; final ones"
+            f" stay {kept}"
         )
         if any(window.length > windowing.pane for window in windowing.parsed):
             text += (
@@ -41,10 +44,10 @@ def judge_windows(config: Config, there: Mapping[str, Topic], memory: int) -> li
                 " are sums of the same panes"
             )
         findings.append(Finding(Level.OK, f"windows of {served.stream.name}", text))
-        # what an owner of all partitions holds, and what a publisher reads
-        need += 2 * topic.partitions * found.partition_bytes
+        # what an owner of all partitions holds, and what a publisher reads and sends
+        need += 2 * topic.partitions * found.partition_bytes + most.size
     if need > memory:
-        text = f"a worker may need {said_bytes(need)} for all panes; this machine has {said_bytes(memory)}"
+        text = f"a worker may need {said_bytes(need)} for panes and snapshots; this machine has {said_bytes(memory)}"
         todo = "let windows hop by more, or give workers more memory; workers that share partitions need less each"
         findings.append(Finding(Level.WARNING, "memory", text, todo))
     return findings

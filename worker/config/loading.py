@@ -17,6 +17,7 @@ from worker.config.lines import line_of, line_of_error
 from worker.config.redaction import position, shown_path
 from worker.config.rows import refuse_absurd_rows, refuse_others, slots_of
 from worker.config.schema import DeadLetters, File, Http, Kafka, Redis, Rows, Snapshots, secret
+from worker.config.snapshots import refuse_absurd_snapshots
 from worker.config.streams import Served, served_from
 
 _Tls = TypeVar("_Tls", Kafka, Redis)
@@ -165,6 +166,7 @@ def _config(tree: Mapping[str, Any], folder: Path) -> Config:
     refuse_others(file.rows, file.snapshots.methods)
     for served in streams:
         refuse_absurd_rows(file.rows, served)
+        refuse_absurd_snapshots(file.snapshots, served)
     return Config(
         group=file.group,
         commit_every_seconds=file.commit_every_seconds,

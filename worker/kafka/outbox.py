@@ -7,6 +7,7 @@ committed records: who starts to publish waits until everything below the topic'
 import contextlib
 import json
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
@@ -27,6 +28,8 @@ _CLAIM_SECONDS = 2.0
 _DECIDED_SECONDS = 0.05
 """How often is asked whether open transactions have ended."""
 _COMMITTED, _UNCOMMITTED = IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED
+_MOST_WAITING = 32 << 20
+"""Bytes of messages that wait for their acknowledgement."""
 _LOOKS = 3
 """How often is looked further where no head is before the end: compaction takes one when a newer one stands behind."""
 
@@ -58,7 +61,7 @@ class KafkaOutbox:
         clock: seconds, for how long is waited.
         sleep: waits so many seconds.
         rows: the topic of rows, which the same transactions write to; None for none.
-        on_alive: called again and again while the head or rows are read, which may take minutes.
+        on_alive: called again and again while the head or rows are read, or a snapshot is sent, which may take minutes.
     """
 
     def __init__(
@@ -96,16 +99,7 @@ class KafkaOutbox:
         try:
             # Step 7.
             self._producer.begin_transaction()
-            sent = [
-                self._producer.send(
-                    self._topic.name,
-                    value=message.body or None,
-                    key=message.key.encode(),
-                    headers=message.headers(sequence),
-                    partition=PARTITION,
-                )
-                for message in messages
-            ]
+            sent = self._send(sequence, messages)
             sent += [
                 self._producer.send(self._rows, value=row.value or None, key=row.key, partition=PARTITION)
                 for row in rows
@@ -115,6 +109,27 @@ class KafkaOutbox:
         except (kafka_errors.KafkaError, quirks.TOPIC_MISSING) as error:
             self.close()
             raise Unavailable(f"Kafka: {type(error).__name__}: {error}") from error
+
+    def _send(self, sequence: int, messages: Sequence[Message]) -> list[Any]:
+        """Sends messages, no more at a time than are acknowledged before they expire: a producer takes any number."""
+        sent, waiting, size = list[Any](), deque[tuple[Any, int]](), 0
+        for message in messages:
+            self._on_alive()
+            while size > _MOST_WAITING:
+                oldest, freed = waiting.popleft()
+                oldest.get(TIMEOUT_SECONDS)
+                size -= freed
+            answer = self._producer.send(
+                self._topic.name,
+                value=message.body or None,
+                key=message.key.encode(),
+                headers=message.headers(sequence),
+                partition=PARTITION,
+            )
+            sent.append(answer)
+            waiting.append((answer, len(message.body)))
+            size += len(message.body)
+        return sent
 
     def rows(self) -> list[bytes]:
         """Reads which keys the stream has on the topic of rows, once all there is decided; O(records of the topic)."""

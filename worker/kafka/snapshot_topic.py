@@ -12,7 +12,7 @@ PARTITION = 0
 """All of a stream's snapshots go to this partition, so that a `read_committed` reader sees all of one or none."""
 
 TIMEOUT_SECONDS = 30
-"""How long a transaction may stay open, and an answer be waited for."""
+"""How long an answer is waited for, and a transaction may stay open that has no more than that takes."""
 
 _LARGEST_REQUEST = 64 << 20
 
@@ -24,10 +24,18 @@ class SnapshotTopic:
         settings: keyword arguments for every Kafka client.
         transactional_id: fences publishers of the same stream off each other.
         name: the topic's.
+        transaction_seconds: how long a transaction may stay open; the brokers abort it then.
     """
 
-    def __init__(self, settings: Mapping[str, Any], transactional_id: str, name: str) -> None:
+    def __init__(
+        self,
+        settings: Mapping[str, Any],
+        transactional_id: str,
+        name: str,
+        transaction_seconds: int = TIMEOUT_SECONDS,
+    ) -> None:
         self._settings, self._id, self.name = settings, transactional_id, name
+        self._transaction_seconds = transaction_seconds
 
     def producer(self) -> Any:
         """Connects a transactional producer; its `init_transactions` fences the one before it off."""
@@ -35,7 +43,7 @@ class SnapshotTopic:
             **self._settings,
             client_id=f"ldp-worker-{self._id}-snapshots",
             transactional_id=self._id,
-            transaction_timeout_ms=TIMEOUT_SECONDS * 1000,
+            transaction_timeout_ms=self._transaction_seconds * 1000,
             delivery_timeout_ms=TIMEOUT_SECONDS * 1000,
             request_timeout_ms=TIMEOUT_SECONDS * 1000 // 2,
             max_block_ms=TIMEOUT_SECONDS * 1000,

@@ -186,7 +186,7 @@ def main(descriptor: int) -> None:
 
 def _publish(config: Config, served: Served, every: float, line: _Line) -> None:
     client, on_alive = connect(config.redis), partial(line.tell, "alive")
-    outbox = publishing.outbox_of(config, served.stream, on_alive)
+    outbox = publishing.outbox_of(config, served, on_alive)
     with closing(client), closing(outbox), closing(publishing.group_of(config, served)) as group:
         publisher = publishing.publisher(
             config,

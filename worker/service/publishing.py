@@ -3,8 +3,8 @@
 from collections.abc import Callable, Sequence
 from functools import partial
 
-import ldp
 from worker.config import Config, Served
+from worker.config.snapshots import snapshot_cost
 from worker.counting.ports import Cuts, Events, Outbox
 from worker.kafka import topics
 from worker.kafka.group import KafkaGroup
@@ -35,10 +35,11 @@ def group_of(config: Config, served: Served) -> KafkaGroup:
     return KafkaGroup(connect, config.consumer_group(served.stream.name), served.topic)
 
 
-def outbox_of(config: Config, stream: ldp.Stream, on_alive: Callable[[], object]) -> KafkaOutbox:
-    """Returns where a stream's snapshots go; what is read there may take minutes, and says that it is alive."""
-    name = config.snapshots.topic
-    topic = SnapshotTopic(config.kafka.client(), config.transactional_id(stream.name), name)
+def outbox_of(config: Config, served: Served, on_alive: Callable[[], object]) -> KafkaOutbox:
+    """Returns where a stream's snapshots go; reading and sending may take minutes, and say that they are alive."""
+    stream, seconds = served.stream, snapshot_cost(config.snapshots, served).transaction_seconds
+    identity = config.transactional_id(stream.name)
+    topic = SnapshotTopic(config.kafka.client(), identity, config.snapshots.topic, seconds)
     return KafkaOutbox(topic, stream, rows=config.rows.topic, on_alive=on_alive)
 
 

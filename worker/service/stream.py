@@ -121,8 +121,8 @@ class StreamWorker:
         log, dead_letters = connected
         kafka_group = publishing.group_of(config, self._served)
         # each thread that reads heads says by its own that it is alive
-        witness = publishing.outbox_of(config, stream, self.progress.beat)
-        outbox = publishing.outbox_of(config, stream, self.progress.tick)
+        witness = publishing.outbox_of(config, self._served, self.progress.beat)
+        outbox = publishing.outbox_of(config, self._served, self.progress.tick)
         with contextlib.ExitStack() as ending:
             # the last is closed first
             for close in (log.close, dead_letters.close, kafka_group.close, outbox.close):

@@ -69,7 +69,7 @@ def test_what_is_not_allowed_is_said(rows, said):
     assert said in str(error.value)
 
 
-WINDOWED = 'domain_size = 1000000\nwindows = ["24h every 1h"]\nretain = "{}"'
+WINDOWED = 'domain_size = 100000\nwindows = ["24h every 1h"]\nretain = "{}"'
 
 
 def test_more_rows_than_a_transaction_takes_are_refused():

@@ -3,6 +3,8 @@
 import pytest
 
 from worker.config import ConfigError, parse
+from worker.config.snapshots import MOST_BYTES as MOST_SNAPSHOT
+from worker.config.snapshots import SnapshotCost, snapshot_cost
 from worker.config.windows import MOST_KEPT, MOST_OPEN, MOST_PANES, cost, duration
 from worker.counting.rules import Terms
 from worker.counting.windows import Pane, Windowing, milliseconds
@@ -141,6 +143,39 @@ def test_the_absurd_is_refused_with_its_numbers():
         "streams[0].retain: 52,704 windows would stay on the snapshot topic, and at most 20,000"
     )
     assert "panes of 1h" in fault('windows = ["1h"]\ngrace = "366d"')
+
+
+def snapshots(table, more="", size=10**6):
+    config = parse(STREAM.replace("845", str(size)) + more + f"\n[snapshots]\n{table}")
+    return snapshot_cost(config.snapshots, config.streams[0])
+
+
+def test_a_snapshot_that_no_transaction_takes_is_refused_with_its_numbers():
+    daily = 'windows = ["24h every 1h"]'
+    # of all time, and of each hour that a partition may hold; Base has five vectors more
+    size = (1 + 54) * (11 + 5) * 8 * 10**6
+    with pytest.raises(ConfigError) as caught:
+        snapshots("", daily)
+    assert str(caught.value).startswith(
+        "snapshots: one of stream colours could have 55 windows, of 1,000,000 values by 11 methods,"
+        f" {size:,} bytes in all, and at most {4 << 30:,} bytes are allowed; name fewer snapshots.methods"
+    )
+    # each of the ways out that it names is one
+    assert snapshots('encoding = "compact"', daily) == SnapshotCost(55, size // 2)
+    assert snapshots('methods = ["base", "norm-sub"]', daily) == SnapshotCost(55, size // 16 * 7)
+    assert snapshots("", 'windows = ["24h"]').windows == 1 + 8
+    # a day that hops by ten minutes: 145 of them are open, and 32 become final at once
+    assert snapshots("", 'windows = ["24h every 10m"]', size=10).windows == 1 + 145 + 32
+    assert snapshots("", daily, size=10**5).size == size // 10
+
+
+def test_a_snapshots_transaction_may_be_open_as_long_as_it_may_take():
+    assert snapshots("").transaction_seconds == 30
+    # all time alone, of as many values as there may be
+    assert snapshots("", size=1 << 24) == SnapshotCost(1, 1 << 31)
+    assert SnapshotCost(1, 1 << 31).transaction_seconds == 128
+    # brokers let a transaction be open for a quarter of an hour, unless they are told otherwise
+    assert SnapshotCost(1, MOST_SNAPSHOT).transaction_seconds == 256 < 900
 
 
 def test_what_is_not_absurd_is_taken():

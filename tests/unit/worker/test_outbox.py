@@ -5,13 +5,17 @@ from types import SimpleNamespace
 
 import pytest
 from kafka import TopicPartition
+from kafka.errors import KafkaTimeoutError
 
 import ldp
 from ldp import snapshot
-from ldp.snapshot import Cut
+from ldp.snapshot import Cut, Message
+from worker.config import parse
 from worker.counting.ports import Unavailable
+from worker.kafka import snapshot_topic
 from worker.kafka.outbox import KafkaOutbox
 from worker.kafka.snapshot_topic import TIMEOUT_SECONDS
+from worker.service import publishing
 
 STREAM = ldp.Stream("s", ldp.GRR("1", 2))
 TP = TopicPartition("snapshots", 0)
@@ -151,6 +155,75 @@ def test_who_looks_for_a_head_far_back_gives_signs_of_life(decided):
     assert outbox.head(decided=decided).sequence == 5
     assert topic.now > 120
     assert max(after - before for before, after in pairwise([*alive, topic.now])) < 1
+
+
+class Slow:
+    """A producer whose broker answers only whoever waits, a record at a time; what it is told is written down."""
+
+    def __init__(self, fails_at=None):
+        self.open, self.most, self.fails_at, self.committed = [], 0, fails_at, False
+
+    def send(self, topic, value, **given):
+        self.open.append(len(value))
+        self.most = max(self.most, sum(self.open))
+        return SimpleNamespace(get=self.answer)
+
+    def answer(self, seconds):
+        assert 0 <= seconds <= TIMEOUT_SECONDS
+        if self.open:
+            self.open.pop(0)
+        if len(self.open) == self.fails_at:
+            raise KafkaTimeoutError("expired")
+
+    def commit_transaction(self):
+        self.committed = True
+
+    def init_transactions(self):
+        pass
+
+    begin_transaction = init_transactions
+
+    def flush(self, seconds):
+        pass
+
+
+@pytest.mark.parametrize("fails_at", [None, 1])
+def test_who_sends_very_much_has_little_of_it_on_the_way_and_gives_signs_of_life(monkeypatch, fails_at):
+    """Else what waits at the end of a long queue expires, and a watchdog ends who is silent for two minutes."""
+    producer, alive, topic = Slow(fails_at), [], Compacted({}, 0, [])
+    topic.producer = lambda: producer
+    outbox = KafkaOutbox(topic, STREAM, on_alive=lambda: alive.append(len(producer.open)))
+    outbox.open()
+    alive.clear()
+    messages = [Message(f"s/{i}", snapshot.JSON, bytes(20 << 20)) for i in range(50)]
+    if fails_at is None:
+        outbox.publish(1, messages)
+        assert len(alive) == 50
+        assert producer.open == []
+    else:
+        monkeypatch.setattr(snapshot_topic.quirks, "drop", lambda producer: None)
+        with pytest.raises(Unavailable, match="KafkaTimeoutError: expired"):
+            outbox.publish(1, messages)
+    assert 20 << 20 < producer.most <= (32 + 20) << 20
+    assert producer.committed is (fails_at is None)
+
+
+@pytest.mark.parametrize(("domain_size", "seconds"), [(10**6, 30), (1 << 24, 128)])
+def test_the_brokers_leave_a_transaction_open_as_long_as_its_snapshot_may_take(
+    monkeypatch, domain_size, seconds
+):
+    config = parse(
+        "[[streams]]\nname = 's'\ntopic = 'reports'\nprotocol = 'olh'\nepsilon = '1'\n"
+        f"domain_size = {domain_size}\n"
+    )
+    given = {}
+    monkeypatch.setattr(snapshot_topic, "KafkaProducer", lambda **settings: given.update(settings))
+    for quirk in ("ask_again", "end_once"):
+        monkeypatch.setattr(snapshot_topic.quirks, quirk, lambda producer: None)
+    outbox = publishing.outbox_of(config, config.streams[0], lambda: None)
+    with pytest.raises(AttributeError):  # there is no producer behind it
+        outbox.open()
+    assert given["transaction_timeout_ms"] == seconds * 1000
 
 
 def test_where_there_is_none_nothing_is_read_for_ever():

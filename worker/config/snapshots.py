@@ -1,0 +1,80 @@
+"""Snapshots: what one has at most, and how long its transaction may take; the absurd is refused with its numbers."""
+
+from dataclasses import dataclass
+
+from ldp.snapshot import INLINE
+from worker.config.faults import ConfigError
+from worker.config.schema import Snapshots
+from worker.config.streams import Served
+from worker.counting.windows import MOST_AT_ONCE
+
+MOST_BYTES = 4 << 30
+"""Bodies of one snapshot, in bytes: they are one transaction, and in the publisher's memory before it begins."""
+_BYTES_PER_SECOND = 16 << 20
+"""What a publisher sends in a second, at the least: a quarter of what one does on two cores beside its broker."""
+_LEAST_SECONDS = 30
+_BASES_MORE = 5
+"""The vectors that Base has beside its frequencies: the ends of two intervals, and fakes."""
+
+
+@dataclass(frozen=True)
+class SnapshotCost:
+    """What a snapshot of a stream costs, at most, where reports come in every pane.
+
+    Attributes:
+        windows: of one snapshot: that of all time, those that are open, and those that become final at once.
+        size: of their bodies, in bytes, where each value has all its digits.
+    """
+
+    windows: int
+    size: int
+
+    @property
+    def transaction_seconds(self) -> int:
+        """How long its transaction may be open.
+
+        Example:
+            >>> SnapshotCost(1, 128_000_000).transaction_seconds, SnapshotCost(28, 3_584_000_000).transaction_seconds
+            (30, 214)
+        """
+        return max(_LEAST_SECONDS, -(-self.size // _BYTES_PER_SECOND))
+
+
+def snapshot_cost(table: Snapshots, served: Served) -> SnapshotCost:
+    """Returns what a snapshot of a stream costs.
+
+    Example:
+        >>> import ldp
+        >>> served = Served(ldp.Stream("s", ldp.GRR(epsilon="1", domain_size=10**6)), "reports")
+        >>> snapshot_cost(Snapshots(), served)
+        SnapshotCost(windows=1, size=128000000)
+    """
+    windows, values = 1 + _windows(served), served.stream.oracle.domain_size
+    width = 16 if values <= INLINE else 4 if table.encoding == "compact" else 8
+    return SnapshotCost(windows, windows * (len(table.methods) + _BASES_MORE) * width * values)
+
+
+def _windows(served: Served) -> int:
+    """Returns how many windows one snapshot may have, which begin in panes that a partition may hold."""
+    windowing, cost = served.configured.terms.windowing, served.cost
+    if windowing is None or cost is None:
+        return 0
+    held = windowing.most_panes * windowing.pane
+    return sum(min(cost.open_of[w.name] + MOST_AT_ONCE, -(-held // w.every)) for w in windowing.parsed)
+
+
+def refuse_absurd_snapshots(table: Snapshots, served: Served) -> None:
+    """Sees that the snapshots of a stream can be published.
+
+    Raises:
+        ConfigError: they cost more than any worker should; says how much.
+    """
+    found = snapshot_cost(table, served)
+    if found.size <= MOST_BYTES:
+        return
+    values, methods = served.stream.oracle.domain_size, len(table.methods)
+    raise ConfigError(
+        f"snapshots: one of stream {served.stream.name} could have {found.windows:,} windows, of {values:,} values by"
+        f" {methods} methods, {found.size:,} bytes in all, and at most {MOST_BYTES:,} bytes are allowed; name fewer"
+        ' snapshots.methods, set snapshots.encoding = "compact", let windows hop by more, or make the domain smaller'
+    )
