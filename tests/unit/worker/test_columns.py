@@ -6,7 +6,7 @@ import pytest
 import ldp
 from ldp import frames, wire
 from worker.counting import partition
-from worker.counting.columns import Batch, Columns
+from worker.counting.columns import Batch, Columns, Unreadable
 from worker.counting.partition import PartitionState
 
 HEADER, SIZE, WORK = 5, 3, 10
@@ -45,6 +45,15 @@ def test_point_9_slices_are_the_batch_and_bounded(most):
             np.testing.assert_array_equal(joined, getattr(batch.columns, field))
         values = [one.columns.value(i) for one in slices for i in range(len(one.columns))]
         assert values == [batch.columns.value(i) for i in range(len(batch.columns))]
+
+
+def test_what_lies_below_an_offset_has_the_batches_that_end_there_and_cannot_be_read():
+    bad = [Unreadable(offset, offset + 2, 9, "", "codec") for offset in (2, 6, 8)]
+    batch = Batch(0, 0, 12, Columns.of([0, 5], [0, 0], [b"a", b"b"]), tuple(bad))
+    for offset, records, found in ((1, 1, 0), (3, 1, 0), (4, 1, 1), (8, 2, 2), (10, 2, 3), (12, 2, 3)):
+        part = batch.until(offset)
+        assert (part.start, part.end, len(part.columns)) == (0, offset, records)
+        assert part.unreadable == tuple(bad[:found])
 
 
 def test_point_9_slices_are_as_few_as_can_be():

@@ -365,6 +365,17 @@ def test_counting_stops_exactly_at_the_record_that_needs_a_pane_too_many():
     assert f"{9 * HOUR}+{HOUR}" in state.cells
 
 
+def test_a_pane_that_goes_in_the_commit_that_counted_in_it_is_not_written():
+    state = PartitionState.fresh(STREAM, 0)
+    state.judge_by([Rule(0, 1, Terms(None, True, None, Windowing(("1h",))))])
+    state.apply(STREAM, batch_of([(0, 0, [0]), (1, 2 * HOUR, [1])], 0, 2))
+    assert {f"0+{HOUR}", f"{2 * HOUR}+{HOUR}"} < state.changed
+    state.drop(HOUR)
+    metadata, blobs = layout.dump(state, layout.initial(LINEAGE, state), "ab" * 16)
+    assert blobs.keys() == metadata.blobs.keys() == {"all", f"{2 * HOUR}+{HOUR}"}
+    assert state.cells["all"].state.tolist() == [1, 0, 0]
+
+
 def test_the_ages_are_up_to_and_with_their_name():
     edges = [0, 1, 10, 60, 360, 1440, 10080]
     names = ["1m", "1m", "10m", "1h", "6h", "1d", "7d"]
