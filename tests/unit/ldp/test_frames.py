@@ -250,7 +250,7 @@ def damaged(draw, name):
     return bytes(record)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("name", STREAMS)
 @settings(max_examples=150, deadline=None, derandomize=True)
 @given(data=st.data())

@@ -918,12 +918,8 @@ def test_base_is_unbiased_and_of_the_stated_variance(oracle, f):
     check_mean_and_variance(oracle, estimates, f, n)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "oracle",
-    [pytest.param(o, marks=() if o.epsilon == 1 and o.name != "pgr" else pytest.mark.long) for o in LAWS],
-    ids=repr,
-)
+@pytest.mark.long
+@pytest.mark.parametrize("oracle", LAWS, ids=repr)
 def test_base_from_reports_is_unbiased_and_of_the_stated_variance(oracle):
     """Half of the users have value 0, nobody has value 11; every repeat goes all the way from Ψ to Base."""
     n = 40

@@ -239,7 +239,7 @@ def test_every_method_is_in_a_panel():
 # Pictures
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("name", FIGURES)
 def test_the_file(drawn, name):
     path = drawn[name].path

@@ -439,7 +439,7 @@ def mutated_base64(wire, rng):
     return text
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @every_stream
 @pytest.mark.parametrize("make", [mutated_frame, mutated_json])
 def test_recount_agrees_with_the_worker_on_mutated_records(stream, make):
