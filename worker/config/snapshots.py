@@ -6,9 +6,8 @@ from ldp.snapshot import INLINE
 from worker.config.faults import ConfigError
 from worker.config.schema import Snapshots
 from worker.config.streams import Served
-from worker.counting.windows import MOST_AT_ONCE
 
-MOST_BYTES = 4 << 30
+MOST_BYTES = 8 << 30
 """Bodies of one snapshot, in bytes: they are one transaction, and in the publisher's memory before it begins."""
 _BYTES_PER_SECOND = 16 << 20
 """What a publisher sends in a second, at the least: a quarter of what one does on two cores beside its broker."""
@@ -22,7 +21,7 @@ class SnapshotCost:
     """What a snapshot of a stream costs, at most, where reports come in every pane.
 
     Attributes:
-        windows: of one snapshot: that of all time, those that are open, and those that become final at once.
+        windows: of one snapshot: that of all time, and those of all panes that a partition may hold.
         size: of their bodies, in bytes, where each value has all its digits.
     """
 
@@ -55,12 +54,11 @@ def snapshot_cost(table: Snapshots, served: Served) -> SnapshotCost:
 
 
 def _windows(served: Served) -> int:
-    """Returns how many windows one snapshot may have, which begin in panes that a partition may hold."""
-    windowing, cost = served.configured.terms.windowing, served.cost
-    if windowing is None or cost is None:
+    """Returns how many windows have one of the panes that a partition may hold: all are new where a stream begins."""
+    if (windowing := served.configured.terms.windowing) is None:
         return 0
     held = windowing.most_panes * windowing.pane
-    return sum(min(cost.open_of[w.name] + MOST_AT_ONCE, -(-held // w.every)) for w in windowing.parsed)
+    return sum(-(-(held + window.length) // window.every) - 1 for window in windowing.parsed)
 
 
 def refuse_absurd_snapshots(table: Snapshots, served: Served) -> None:

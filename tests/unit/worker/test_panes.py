@@ -10,12 +10,17 @@ import pytest
 
 import ldp
 from ldp import frames
+from worker.config import Served
+from worker.config.schema import Snapshots
+from worker.config.snapshots import snapshot_cost
 from worker.counting import lateness, layout
 from worker.counting.columns import Batch, Columns, Unreadable
+from worker.counting.head import Head
 from worker.counting.lineage import lineage_of
 from worker.counting.partition import PartitionState
-from worker.counting.rules import Rule, Terms
+from worker.counting.rules import Configured, Rule, Terms
 from worker.counting.windows import Windowing
+from worker.publishing import lines
 
 STREAM = ldp.Stream("panes", ldp.GRR("1", 3))
 LINEAGE = lineage_of("group", STREAM, "topic")
@@ -363,6 +368,19 @@ def test_counting_stops_exactly_at_the_record_that_needs_a_pane_too_many():
     assert (state.offset, state.accepted) == (12, 8)
     assert state.rejected == {"empty": 1, "version": 1, "batch": 1}
     assert f"{9 * HOUR}+{HOUR}" in state.cells
+
+
+@pytest.mark.parametrize("windows", [("24h every 1h",), ("1h", "90m every 30m"), ("2h",)])
+def test_a_snapshot_has_no_more_windows_than_its_cost_says(windows):
+    windowing = Windowing(("all", *windows))
+    state, most = PartitionState.fresh(STREAM, 0), windowing.most_panes
+    state.judge_by([Rule(0, 1, Terms(None, True, None, windowing))])
+    log = [(at, 24 * HOUR + at * windowing.pane, [0]) for at in range(most + 1)]
+    state.apply(STREAM, batch_of(log, 0, most + 1))
+    assert len(state.panes) == state.offset == most  # it has no room for one more
+    due = lines.decide(Head(), {0: state}, [0], lambda _: False).due
+    served = Served(STREAM, "reports", configured=Configured(terms=Terms(None, True, None, windowing)))
+    assert snapshot_cost(Snapshots(), served).windows == 1 + len(due)
 
 
 def test_a_pane_that_goes_in_the_commit_that_counted_in_it_is_not_written():
