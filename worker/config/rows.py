@@ -7,7 +7,6 @@ from ldp.snapshot import Slots, slots
 from worker.config.faults import ConfigError
 from worker.config.schema import Rows
 from worker.config.streams import Served
-from worker.counting.windows import MOST_AT_ONCE
 
 MOST_AT_ONCE_ROWS = 100_000
 """Rows of a snapshot: they are one transaction, which may take half a minute."""
@@ -21,7 +20,7 @@ class RowCost:
 
     Attributes:
         window: rows of a window, and of all time.
-        snapshot: rows of one snapshot: of all time, of open windows, and of those that become final at once.
+        snapshot: rows of one snapshot: of all time, and of the windows that are published at once.
         topic: rows on the topic; None where windows stay there for ever.
     """
 
@@ -49,7 +48,7 @@ def row_cost(places: Slots, served: Served) -> RowCost:
     window, windows = len(places.methods) * sum(places.ranks.values()), served.cost
     if windows is None:
         return RowCost(window, window, window)
-    snapshot = window * (1 + windows.open + MOST_AT_ONCE * len(windows.open_of))
+    snapshot = window * (1 + windows.at_once)
     return RowCost(
         window, snapshot, None if windows.kept is None else window * (1 + windows.open + windows.kept)
     )

@@ -1,4 +1,4 @@
-"""Snapshots: what one has at most, and how long its transaction may take; the absurd is refused with its numbers."""
+"""Snapshots: what one has at most; the absurd is refused with its numbers."""
 
 from dataclasses import dataclass
 
@@ -9,9 +9,6 @@ from worker.config.streams import Served
 
 MOST_BYTES = 8 << 30
 """Bodies of one snapshot, in bytes: they are one transaction, and in the publisher's memory before it begins."""
-_BYTES_PER_SECOND = 16 << 20
-"""What a publisher sends in a second, at the least: a quarter of what one does on two cores beside its broker."""
-_LEAST_SECONDS = 30
 _BASES_MORE = 5
 """The vectors that Base has beside its frequencies: the ends of two intervals, and fakes."""
 
@@ -28,16 +25,6 @@ class SnapshotCost:
     windows: int
     size: int
 
-    @property
-    def transaction_seconds(self) -> int:
-        """How long its transaction may be open.
-
-        Example:
-            >>> SnapshotCost(1, 128_000_000).transaction_seconds, SnapshotCost(28, 3_584_000_000).transaction_seconds
-            (30, 214)
-        """
-        return max(_LEAST_SECONDS, -(-self.size // _BYTES_PER_SECOND))
-
 
 def snapshot_cost(table: Snapshots, served: Served) -> SnapshotCost:
     """Returns what a snapshot of a stream costs.
@@ -48,17 +35,9 @@ def snapshot_cost(table: Snapshots, served: Served) -> SnapshotCost:
         >>> snapshot_cost(Snapshots(), served)
         SnapshotCost(windows=1, size=128000000)
     """
-    windows, values = 1 + _windows(served), served.stream.oracle.domain_size
+    windows, values = 1 if served.cost is None else 1 + served.cost.at_once, served.stream.oracle.domain_size
     width = 16 if values <= INLINE else 4 if table.encoding == "compact" else 8
     return SnapshotCost(windows, windows * (len(table.methods) + _BASES_MORE) * width * values)
-
-
-def _windows(served: Served) -> int:
-    """Returns how many windows have one of the panes that a partition may hold: all are new where a stream begins."""
-    if (windowing := served.configured.terms.windowing) is None:
-        return 0
-    held = windowing.most_panes * windowing.pane
-    return sum(-(-(held + window.length) // window.every) - 1 for window in windowing.parsed)
 
 
 def refuse_absurd_snapshots(table: Snapshots, served: Served) -> None:

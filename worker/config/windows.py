@@ -29,18 +29,21 @@ class Cost:
         cell_bytes: of the counts of a pane, and of all time; mostly a half or a quarter is needed.
         open_of: windows of each name that are open at once, where all partitions are equally far.
         kept_of: final windows of each name that stay on the snapshot topic; None where they do so for ever.
+        at_once: windows of one snapshot, besides that of all time: where a stream begins, all that have one of the
+            panes that a partition may hold, with reports in each.
 
     Example:
         >>> day = Windowing(("all", "24h every 1h"), grace=0, out_of_order=10_000)
         >>> found = cost(day, state_size=845, retain=7 * UNITS["d"])
-        >>> found.panes, found.partition_bytes, found.open, found.messages, found.kept
-        (54, 371800, 25, 286, 168)
+        >>> found.panes, found.partition_bytes, found.open, found.messages, found.kept, found.at_once
+        (54, 371800, 25, 286, 168, 77)
     """
 
     panes: int
     cell_bytes: int
     open_of: Mapping[str, int]
     kept_of: Mapping[str, int] | None
+    at_once: int
 
     @property
     def open(self) -> int:
@@ -81,7 +84,9 @@ def cost(windowing: Windowing, state_size: int, retain: int | None) -> Cost:
     # whose start is not beyond the newest timestamp, and whose end is beyond the closed line
     still_open = {w.name: -(-(w.length + windowing.hold) // w.every) for w in windows}
     kept = None if retain is None else {w.name: -(-retain // w.every) for w in windows}
-    return Cost(windowing.most_panes, 8 * state_size, still_open, kept)
+    held = windowing.most_panes * windowing.pane
+    at_once = sum(-(-(held + w.length) // w.every) - 1 for w in windows)
+    return Cost(windowing.most_panes, 8 * state_size, still_open, kept, at_once)
 
 
 def windowing_of(table: StreamTable, key: str) -> Windowing | None:

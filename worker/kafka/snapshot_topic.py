@@ -15,6 +15,18 @@ TIMEOUT_SECONDS = 30
 """How long an answer is waited for, and a transaction may stay open that has no more than that takes."""
 
 _LARGEST_REQUEST = 64 << 20
+_BYTES_PER_SECOND = 16 << 20
+"""What a publisher sends in a second, at the least: a quarter of what one does on two cores beside its broker."""
+
+
+def transaction_seconds(most_bytes: int) -> int:
+    """Returns how long a transaction of so many bytes may stay open.
+
+    Example:
+        >>> transaction_seconds(128_000_000), transaction_seconds(3_584_000_000)
+        (30, 214)
+    """
+    return max(TIMEOUT_SECONDS, -(-most_bytes // _BYTES_PER_SECOND))
 
 
 class SnapshotTopic:
@@ -24,7 +36,7 @@ class SnapshotTopic:
         settings: keyword arguments for every Kafka client.
         transactional_id: fences publishers of the same stream off each other.
         name: the topic's.
-        transaction_seconds: how long a transaction may stay open; the brokers abort it then.
+        most_bytes: of the messages of a transaction; the brokers abort one that is open for longer than they may take.
     """
 
     def __init__(
@@ -32,10 +44,10 @@ class SnapshotTopic:
         settings: Mapping[str, Any],
         transactional_id: str,
         name: str,
-        transaction_seconds: int = TIMEOUT_SECONDS,
+        most_bytes: int = 0,
     ) -> None:
         self._settings, self._id, self.name = settings, transactional_id, name
-        self._transaction_seconds = transaction_seconds
+        self._most_bytes = most_bytes
 
     def producer(self) -> Any:
         """Connects a transactional producer; its `init_transactions` fences the one before it off."""
@@ -43,7 +55,7 @@ class SnapshotTopic:
             **self._settings,
             client_id=f"ldp-worker-{self._id}-snapshots",
             transactional_id=self._id,
-            transaction_timeout_ms=self._transaction_seconds * 1000,
+            transaction_timeout_ms=transaction_seconds(self._most_bytes) * 1000,
             delivery_timeout_ms=TIMEOUT_SECONDS * 1000,
             request_timeout_ms=TIMEOUT_SECONDS * 1000 // 2,
             max_block_ms=TIMEOUT_SECONDS * 1000,

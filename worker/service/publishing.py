@@ -37,9 +37,9 @@ def group_of(config: Config, served: Served) -> KafkaGroup:
 
 def outbox_of(config: Config, served: Served, on_alive: Callable[[], object]) -> KafkaOutbox:
     """Returns where a stream's snapshots go; reading and sending may take minutes, and say that they are alive."""
-    stream, seconds = served.stream, snapshot_cost(config.snapshots, served).transaction_seconds
+    stream, most_bytes = served.stream, snapshot_cost(config.snapshots, served).size
     identity = config.transactional_id(stream.name)
-    topic = SnapshotTopic(config.kafka.client(), identity, config.snapshots.topic, seconds)
+    topic = SnapshotTopic(config.kafka.client(), identity, config.snapshots.topic, most_bytes)
     return KafkaOutbox(topic, stream, rows=config.rows.topic, on_alive=on_alive)
 
 

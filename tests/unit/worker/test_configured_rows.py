@@ -73,13 +73,13 @@ WINDOWED = 'domain_size = 100000\nwindows = ["24h every 1h"]\nretain = "{}"'
 
 
 def test_more_rows_than_a_transaction_takes_are_refused():
-    """24 hours and ten seconds open 25 windows, 32 may become final at once, and there is all time: 58."""
-    most = MOST_AT_ONCE_ROWS // (2 * 58)
+    """54 panes of an hour have 77 windows of 24 hours, as a stream begins, and there is all time: 78."""
+    most = MOST_AT_ONCE_ROWS // (2 * 78)
     config(f'topic = "r"\ntop = {most}', WINDOWED.format("1d"))
     with pytest.raises(ConfigError) as error:
         config(f'topic = "r"\ntop = {most + 1}', WINDOWED.format("1d"))
     assert f"rows.top: {most + 1} given; one snapshot of stream colours could have" in str(error.value)
-    assert f"{2 * 58 * (most + 1):,} rows, {2 * (most + 1):,} a window" in str(error.value)
+    assert f"{2 * 78 * (most + 1):,} rows, {2 * (most + 1):,} a window" in str(error.value)
     config(f"top = {most + 1}", WINDOWED.format("1d"))  # which nobody writes
 
 

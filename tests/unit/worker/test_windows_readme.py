@@ -8,9 +8,9 @@ from pathlib import Path
 from worker.config import parse
 from worker.config.schema import StreamTable
 from worker.config.snapshots import MOST_BYTES as MOST_SNAPSHOT
-from worker.config.snapshots import SnapshotCost
 from worker.config.windows import MOST_BYTES, MOST_KEPT, MOST_OPEN, MOST_PANES
 from worker.counting.windows import Windowing
+from worker.kafka.snapshot_topic import transaction_seconds
 from worker.observe.metrics import Metrics
 
 README = (Path(__file__).parents[3] / "README.md").read_text(encoding="utf-8")
@@ -57,8 +57,8 @@ def test_the_bounds_are_those_of_the_configuration():
     assert f"{MOST_OPEN} windows open at once, {MOST_KEPT:,} finals that stay" in text
     assert f"or {MOST_SNAPSHOT >> 30} GiB of a snapshot" in text
     a_second = "may be open for {} s, or a second for each {} MiB where that is more"
-    assert a_second.format(SnapshotCost(1, 0).transaction_seconds, 16) in text
-    assert SnapshotCost(1, 100 * 16 << 20).transaction_seconds == 100
+    assert a_second.format(transaction_seconds(0), 16) in text
+    assert transaction_seconds(100 * 16 << 20) == 100
 
 
 def test_the_defaults_are_those_of_the_configuration():
