@@ -139,7 +139,7 @@ class Page:
         return _unless_known(known, tag, lambda: (_JSON, [documents.json(said)]))
 
     def events(self, target: str) -> Iterator[bytes]:
-        """Yields what happens, as server-sent events; nothing at a turn at which nothing did.
+        """Yields what is there and then what happens, as server-sent events; nothing at a turn at which nothing did.
 
         Args:
             target: path and query, as they were sent.
@@ -157,7 +157,8 @@ class Page:
     def _events(self, names: list[str], window: str) -> Iterator[bytes]:
         said = self._streams.document()
         yield _event("streams", said)
-        seen: dict[tuple[str, Key], str] | None = None
+        # what is there is news at first: who asked for it a moment ago may have had an older one
+        seen: dict[tuple[str, Key], str] = {}
         spoke = looked = self._clock()
         while True:
             news = []
@@ -168,8 +169,7 @@ class Page:
                     for key, whole in self._snapshots.newest(name).items()
                     if whole.methods and window in ("", key[0])
                 }
-                if seen is not None:
-                    news = [_news(*item) for item in there.items() if seen.get(item[0]) != item[1].identity]
+                news = [_news(*item) for item in there.items() if seen.get(item[0]) != item[1].identity]
                 seen = {which: whole.identity for which, whole in there.items()}
             now = self._clock()
             if now - looked >= STREAMS_SECONDS:

@@ -200,10 +200,10 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def _tell(self, standin: Standin) -> None:
+        listener = standin.listen()  # before the page knows that it is heard
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")
         self.end_headers()
-        listener = standin.listen()
         try:
             while (event := listener.get()) is not None:
                 self.wfile.write(event)

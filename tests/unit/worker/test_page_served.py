@@ -146,23 +146,51 @@ def served(log, metrics, monkeypatch):
         "page.js": File(b"// no more", "text/javascript; charset=utf-8", "b" * 32),
     }
     monkeypatch.setattr("worker.http.page.pages", lambda: files)
-    with serving(log, metrics) as port:
+    with serving(log, metrics) as (port, _):
         yield port
 
 
-@contextlib.contextmanager
-def serving(log, metrics, idle=300.0):
-    def ready():
-        return False, {"streams": {"s": "serving", "t.2": "joining"}}
+@pytest.fixture(autouse=True)
+def patient(monkeypatch):
+    """A request, and a snapshot that is read for it, may take as long as a test waits."""
+    monkeypatch.setattr(health, "REQUEST_SECONDS", 2.0 * WAIT)
+    monkeypatch.setattr("worker.kafka.following._READ_SECONDS", float(WAIT))
 
-    follower = Follower(CONFIG, log.connect, idle)
-    page = Page(Streams(CONFIG, metrics.registry, ready, follower), follower, ["s", "t.2"])
-    server = health.serve("127.0.0.1", 0, metrics.registry, lambda: (True, {}), ready, page)
+
+class Patient(Follower):
+    """Waits for the topic, and for a snapshot, as long as a test does."""
+
+    def find(self, stream, window=snapshot.ALL_TIME.name, start=None, seconds=WAIT):
+        return super().find(stream, window, start, seconds)
+
+    def read(self, stream, whole, seconds=WAIT):
+        return super().read(stream, whole, seconds)
+
+
+def ready():
+    return False, {"streams": {"s": "serving", "t.2": "joining"}}
+
+
+@contextlib.contextmanager
+def paged(log, metrics, idle=300.0, kind=Patient):
+    """A page, and what follows the topic for it."""
+    follower = kind(CONFIG, log.connect, idle)
     try:
-        yield server.server_port
+        yield Page(Streams(CONFIG, metrics.registry, ready, follower), follower, ["s", "t.2"]), follower
     finally:
-        server.shutdown()
-        server.server_close()
+        follower._idle_seconds = 0.0  # nobody asks any more
+
+
+@contextlib.contextmanager
+def serving(log, metrics, idle=300.0, kind=Patient):
+    """A page that is served: at which port, and what follows the topic for it."""
+    with paged(log, metrics, idle, kind) as (page, follower):
+        server = health.serve("127.0.0.1", 0, metrics.registry, lambda: (True, {}), ready, page)
+        try:
+            yield server.server_port, follower
+        finally:
+            server.shutdown()
+            server.server_close()
 
 
 Reply = namedtuple("Reply", "status headers body")
@@ -483,7 +511,7 @@ def test_brokers_that_refuse_are_named_and_asked_again(log, metrics, monkeypatch
     monkeypatch.setattr("worker.kafka.following._RETRY_SECONDS", 0.05)
     log.publish(taken())
     log.refuses = ConnectionRefusedError("no")
-    with serving(log, metrics) as port:
+    with serving(log, metrics, kind=Follower) as (port, _):
         reply = until(lambda: (found := ask(port, "/streams/s/snapshot")).status == 503 and found, "503")
         assert reply.headers["Retry-After"] == "1"
         assert json.loads(reply.body)["error"].startswith("the snapshot topic: ")
@@ -611,12 +639,13 @@ def test_events_say_the_streams_at_once_and_what_comes(listen, log, metrics):
         until(
             lambda listener=listener: any(s[0]["newest"] for s in listener.of("streams")), "the streams, read"
         )
-    assert everything.of("snapshot") == []  # what was there before is no news
+    until(lambda: len(everything.of("snapshot")) == 2, "what is there")
+    until(lambda: len(hours.of("snapshot")) == 1, "what is there of the window")
     newer = taken(sequence=2), taken(window=hour(1, final=True), sequence=2)
     log.publish(*newer)
-    until(lambda: len(everything.of("snapshot")) == 2, "both")
-    until(lambda: len(hours.of("snapshot")) == 1, "the window's")
-    assert hours.of("snapshot") == [
+    until(lambda: len(everything.of("snapshot")) == 4, "both")
+    until(lambda: len(hours.of("snapshot")) == 2, "the window's")
+    assert hours.of("snapshot")[1:] == [
         {
             "stream": "s",
             "sequence": 2,
@@ -635,6 +664,18 @@ def test_events_say_the_streams_at_once_and_what_comes(listen, log, metrics):
     until(lambda: everything.of("streams")[-1][0]["lag"] == 0, "what is counted, anew")
 
 
+def test_who_asks_while_events_begin_misses_none(log, metrics):
+    """The page asks for a snapshot once it is connected: what is published from then on, it must hear of."""
+    log.publish(taken())
+    with paged(log, metrics) as (page, follower):
+        events = page.events("/events?stream=s&window=all")
+        assert next(events).startswith(b"event: streams")
+        assert follower.find("s").said["sequence"] == 1
+        log.publish(taken(sequence=2))
+        until(lambda: follower.find("s").said["sequence"] == 2, "the newer one is read")
+        assert b'"sequence":2' in until(lambda: next(events).partition(b"event: snapshot")[2], "it is said")
+
+
 def test_labels_break_no_event_and_no_document(served, log):
     log.publish(taken())
     reply = ask(served, "/streams/s/excerpt")
@@ -644,14 +685,17 @@ def test_labels_break_no_event_and_no_document(served, log):
 
 
 def test_sixteen_hear_events_while_probes_are_answered(served, listen, log, monkeypatch):
-    monkeypatch.setattr(health, "REQUEST_SECONDS", 0.5)
     log.publish(taken())
     listeners = [listen() for _ in range(health.MOST_LISTENERS)]
     assert {listener.status for listener in listeners} == {200}
     refused = ask(served, "/events")
     assert refused.status == 503
     assert int(refused.headers["Retry-After"]) > 0
-    with socket.create_connection(("127.0.0.1", served), timeout=WAIT) as silent:
+    with (
+        monkeypatch.context() as hasty,
+        socket.create_connection(("127.0.0.1", served), timeout=WAIT) as silent,
+    ):
+        hasty.setattr(health, "REQUEST_SECONDS", 0.5)
         assert silent.recv(1) == b""  # it came after them, and its time is over, so theirs would be
     with contextlib.ExitStack() as held:
         for _ in range(2 * health.MOST_CONNECTIONS):
@@ -659,7 +703,12 @@ def test_sixteen_hear_events_while_probes_are_answered(served, listen, log, monk
         assert ask(served, "/healthz").status == 200
     log.publish(taken(sequence=2))
     for listener in listeners:
-        until(lambda listener=listener: listener.of("snapshot"), "they still hear")
+        until(
+            lambda listener=listener: (
+                listener.of("snapshot")[-1:] and listener.of("snapshot")[-1]["sequence"] == 2
+            ),
+            "they still hear",
+        )
     listeners[0].close()
     until(lambda: ask(served, "/events", "HEAD").status == 200, "HEAD needs no place")
     until(lambda: listen().status == 200, "its place is free")
@@ -672,7 +721,7 @@ def test_who_leaves_events_lying_is_dropped(log, metrics, monkeypatch):
     monkeypatch.setattr("worker.http.page.STREAMS_SECONDS", 0.0)
     monkeypatch.setattr(Streams, "document", lambda self: [{"text": "x" * 100_000, "at": time.monotonic()}])
     with (
-        serving(log, metrics) as port,
+        serving(log, metrics) as (port, _),
         socket.create_connection(("127.0.0.1", port), timeout=WAIT) as connection,
     ):
         connection.sendall(b"GET /events HTTP/1.1\r\n\r\n")
@@ -691,10 +740,10 @@ def test_who_leaves_events_lying_is_dropped(log, metrics, monkeypatch):
 
 def test_the_topic_is_read_only_while_somebody_asks(log, metrics):
     log.publish(taken())
-    with serving(log, metrics, idle=0.3) as port:
+    with serving(log, metrics, idle=3.0) as (port, follower):
         ask(port, "/metrics")
         ask(port, "/healthz")
-        assert log.connected == 0
+        assert not follower.running
         assert said(port, "/streams/s/snapshot")["sequence"] == 1
         assert log.connected == 1
         until(lambda: log.closed == 1, "nobody asks any more")
@@ -703,19 +752,19 @@ def test_the_topic_is_read_only_while_somebody_asks(log, metrics):
         assert log.connected == 2
 
 
-def test_what_is_kept_has_a_bound(log, monkeypatch):
+def test_what_is_kept_has_a_bound(log, metrics, monkeypatch):
     monkeypatch.setattr("worker.kafka.following._KEPT_NUMBERS", 500)
     log.publish(taken(), *(taken(window=hour(start)) for start in range(20)))
-    follower = Follower(CONFIG, log.connect)
-    for _ in range(2):
-        for start in range(20):
-            at = start * HOUR
-            one = follower.read("s", follower.find("s", "1h", at))
-            assert one == replace(taken(window=hour(start)), cut=one.cut)
-            assert 1 <= len(follower._kept) < 5
-    monkeypatch.setattr("worker.kafka.following._KEPT_NUMBERS", 0)
-    assert follower.read("s", follower.find("s")).sequence == 1
-    assert len(follower._kept) == 1  # the newest, always
+    with paged(log, metrics) as (_, follower):
+        for _ in range(2):
+            for start in range(20):
+                at = start * HOUR
+                one = follower.read("s", follower.find("s", "1h", at))
+                assert one == replace(taken(window=hour(start)), cut=one.cut)
+                assert 1 <= len(follower._kept) < 5
+        monkeypatch.setattr("worker.kafka.following._KEPT_NUMBERS", 0)
+        assert follower.read("s", follower.find("s")).sequence == 1
+        assert len(follower._kept) == 1  # the newest, always
 
 
 def test_many_who_ask_for_the_same_have_it_read_once(served, log):
