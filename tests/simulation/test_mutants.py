@@ -29,7 +29,7 @@ def test_one_of_each_file_is_caught_by_the_history_that_is_noted() -> None:
     """`make mutants N=0` tries all; each reads the code anew, which this process has read already."""
     program = "from tests.simulation.mutants import one_of_each_file, run; run(one_of_each_file(), 0)"
     command = [sys.executable, "-c", program]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=1200)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=1100)
     assert f"{len(one_of_each_file())} of {len(one_of_each_file())} are caught" in done.stdout, (
         f"{done.stdout}{done.stderr}\nWhere histories are others now, `make mutants` finds new ones, and notes them."
     )

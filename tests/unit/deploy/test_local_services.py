@@ -38,7 +38,8 @@ def alive(pid: int) -> bool:
 
 
 def pids(folder: Path) -> list[int]:
-    return [int(file.read_text()) for file in sorted(folder.glob("*.pid"))]
+    # a file is there a moment before its number is
+    return [int(said) for file in sorted(folder.glob("*.pid")) if (said := file.read_text())]
 
 
 def program(folder: Path, name: str, body: str) -> None:
@@ -189,7 +190,10 @@ def test_a_signal_in_the_middle_of_the_start_leaves_nothing(tmp_path: Path) -> N
     with subprocess.Popen(
         [sys.executable, str(SCRIPT)], stdout=subprocess.DEVNULL, env=environment
     ) as script:
-        until(lambda: any(tmp_path.glob("*/redis.pid")), "Redis started, Kafka not yet")
+        until(
+            lambda: any(file.read_text() for file in tmp_path.glob("*/redis.pid")),
+            "Redis started, Kafka not yet",
+        )
         started = pids(next(tmp_path.iterdir()))
         script.terminate()
         script.wait(60)

@@ -71,12 +71,11 @@ def test_it_is_full_at_its_budget_and_no_longer_below(intake):
 def test_the_next_stretch_is_decoded_while_this_one_is_counted(intake):
     source = Source("a", "b")
     intake.add(0, source, 1)
-    assert intake.next() == (0, "a")
+    assert source.began.wait(30)  # the first, before anybody asks
     source.began.clear()
-    source.go.clear()  # as if decoding took long
-    following = Source("c")
-    intake.add(0, following, 1)
-    source.go.set()
+    assert intake.next() == (0, "a")
+    assert source.began.wait(30)  # the second, while the first is counted
+    intake.add(0, Source("c"), 1)
     assert everything(intake) == [(0, "b"), (0, "c")]
 
 

@@ -104,11 +104,11 @@ def test_all_time_is_read_without_the_windows_in_between(config, log):
     publish(log, taken(sequence=1), taken(hour(1)))
     publish(log, taken(sequence=2), taken(hour(1, final=True), 2), taken(hour(2), 2))
     with reads(config) as reader:
-        assert reader.latest(1) == taken(sequence=2)
+        assert reader.latest(60) == taken(sequence=2)
         assert reader.latest(0) is None
         assert reader.windows == [hour(1, final=True), hour(2)]
         publish(log, taken(sequence=3), taken(hour(2), 3), gone=[hour(1)])
-        assert reader.latest(1) == taken(sequence=3)
+        assert reader.latest(60) == taken(sequence=3)
         assert reader.windows == [hour(2)]
         assert reader.published == 3
 
@@ -120,7 +120,7 @@ def test_a_final_is_read_though_many_heads_came_since(config, log):
     for sequence in range(3, 30):
         publish(log, taken(sequence=sequence), taken(hour(2), sequence))
     with reads(config, "1h", HOUR) as reader:
-        assert reader.latest(1) == final
+        assert reader.latest(60) == final
         assert reader.published == 2
         publish(log, taken(sequence=30))
         assert reader.latest(0.05) is None  # nothing new of it
@@ -129,16 +129,16 @@ def test_a_final_is_read_though_many_heads_came_since(config, log):
 def test_the_newest_window_is_followed(config, log):
     publish(log, taken(sequence=1), taken(hour(1)), taken(hour(9, name="24h every 1h", hours=24)))
     with reads(config, "1h") as reader:
-        assert reader.latest(1) == taken(hour(1))
+        assert reader.latest(60) == taken(hour(1))
         publish(log, taken(sequence=2), taken(hour(1), 2))
-        assert reader.latest(1) == taken(hour(1), 2)
+        assert reader.latest(60) == taken(hour(1), 2)
         publish(log, taken(sequence=3), taken(hour(1), 3), taken(hour(2), 3))
-        assert reader.latest(1) == taken(hour(2), 3)
+        assert reader.latest(60) == taken(hour(2), 3)
         # the one before becomes final after it: that is not the newest
         publish(log, taken(sequence=4), taken(hour(1, final=True), 4))
         assert reader.latest(0.05) is None
         publish(log, taken(sequence=5), taken(hour(2, final=True), 5))
-        assert reader.latest(1) == taken(hour(2, final=True), 5)
+        assert reader.latest(60) == taken(hour(2, final=True), 5)
 
 
 @pytest.mark.parametrize("asked", [(), ("1h",), ("1h", 3 * HOUR)])
@@ -150,8 +150,8 @@ def test_nothing_is_kept_of_windows_that_are_not_read(config, log, asked):
             *(taken(hour(sequence, name=name), sequence) for name in ("1h", "24h every 1h")),
         )
     with reads(config, *asked) as reader:
-        assert reader.latest(1) is not None
-        assert reader.catch_up(1)
+        assert reader.latest(60) is not None
+        assert reader.catch_up(60)
         assert len(reader._newest) == 2 + len(ldp.consistency.METHODS)  # head, domain, and what is read
         assert len(reader.windows) == 2 * 39
 
@@ -164,13 +164,14 @@ def test_labels_may_come_after_the_window_that_has_them(config, log):
     with reads(config, "1h") as reader:
         assert reader.latest(0.05) is None
         publish(log, taken(sequence=7))
-        assert reader.latest(1) == final
+        assert reader.latest(60) == final
 
 
 def test_a_window_that_is_deleted_is_not_there(config, log):
     publish(log, taken(sequence=1), taken(hour(1)))
     publish(log, taken(sequence=2), taken(hour(2), 2), gone=[hour(1)])
     with reads(config, "1h", HOUR) as reader:
+        assert reader.catch_up(60)
         assert reader.latest(0.05) is None
         assert not reader.is_there
         assert reader.windows == [hour(2)]
@@ -181,7 +182,7 @@ def test_another_streams_windows_are_not_read(config, log):
     publish(log, taken(stream=other), taken(hour(5), stream=other))
     publish(log, taken(), taken(hour(1)))
     with reads(config, "1h") as reader:
-        assert reader.latest(1) == taken(hour(1))
+        assert reader.latest(60) == taken(hour(1))
         assert reader.windows == [hour(1)]
 
 
@@ -201,6 +202,7 @@ def test_the_head_of_a_stream_with_windows_is_what_its_snapshot_said():
 
 @pytest.fixture
 def watch(monkeypatch, tmp_path, log):
+    monkeypatch.setattr(Topic, "a_poll", 1000)  # so that what is there is read in any time
     monkeypatch.setattr("worker.cli.watch.reach", lambda config, topic: None)
     monkeypatch.setattr("worker.cli.watch.why_none", lambda config, served: "nobody knows")
     path = tmp_path / "worker.toml"
