@@ -42,7 +42,7 @@ class Prometheus:
             query = urllib.parse.urlencode(
                 {name.replace("match", "match[]"): value for name, value in parameters.items()}
             )
-            with urllib.request.urlopen(f"{self._url}/api/v1/{path}?{query}", timeout=10) as reply:
+            with urllib.request.urlopen(f"{self._url}/api/v1/{path}?{query}", timeout=60) as reply:
                 return json.load(reply)["data"]
         except urllib.error.HTTPError as error:
             with error:

@@ -1,5 +1,6 @@
 """`ldp-worker run` as a process: started with a log file, asked over HTTP, ended."""
 
+import http.client
 import json
 import math
 import subprocess
@@ -102,6 +103,8 @@ class Worker:
         except urllib.error.HTTPError as error:
             with error:
                 return error.code, error.headers["Content-Type"], error.read().decode()
+        except http.client.HTTPException as error:
+            raise ConnectionResetError(f"{self.name} ended its answer early") from error
 
     def ready(self) -> bool:
         """Whether it serves."""

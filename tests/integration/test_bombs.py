@@ -21,6 +21,7 @@ from tests.integration.harness.batches import (
     large,
     record,
 )
+from tests.integration.harness.hostile import PATIENT
 
 pytestmark = pytest.mark.integration
 
@@ -36,7 +37,7 @@ WIDE = {"max.message.bytes": str(96 * MIB)}
 def world(kafka, redis_url, tmp_path):
     """A stream of three values, whose reports are a byte each."""
     with World(
-        kafka, redis_url, tmp_path, partitions=1, reports=WIDE, protocol="grr", domain_size=3
+        kafka, redis_url, tmp_path, partitions=1, reports=WIDE, client=PATIENT, protocol="grr", domain_size=3
     ) as world:
         yield world
 
@@ -85,7 +86,8 @@ def test_check_and_watch_look_at_bombs_within_bounds(hostile):
     hostile.throw(batch(record(b"", headers=[(b"\xff", b"")])))
     world.settle()
     looked = (
-        "import pathlib, resource, sys; from worker import config; from worker.kafka.reports import newest_reports;"
+        "import pathlib, resource, sys; from worker import config; from worker.kafka import reports;"
+        "reports._SECONDS = 90.0; newest_reports = reports.newest_reports;"
         "config = config.load(pathlib.Path(sys.argv[1]), {}); found = newest_reports(config, config.streams[0]);"
         "print(found.records, found.keyed, dict(found.reasons), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
     )
@@ -132,7 +134,7 @@ def test_what_is_just_over_the_limit_and_what_is_just_within(hostile):
 
 def test_53_million_reports_in_8_kilobytes(kafka, redis_url, tmp_path):
     size = 53_000_000
-    client = {"max_batch_bytes": 64 * MIB, "memory_bytes": 1024 * MIB}
+    client = {"max_batch_bytes": 64 * MIB, "memory_bytes": 1024 * MIB} | PATIENT
     with World(
         kafka, redis_url, tmp_path, partitions=1, client=client, protocol="grr", domain_size=3
     ) as world:
@@ -192,7 +194,7 @@ def test_json_bombs(hostile):
 
 def test_bombs_move_with_their_partition(kafka, redis_url, tmp_path):
     with World(
-        kafka, redis_url, tmp_path, partitions=2, reports=WIDE, protocol="grr", domain_size=3
+        kafka, redis_url, tmp_path, partitions=2, reports=WIDE, client=PATIENT, protocol="grr", domain_size=3
     ) as world:
         hostile = Hostile(world)
         hostile.good()

@@ -24,6 +24,7 @@ from tests.integration.harness.batches import (
     mended,
     record,
 )
+from tests.integration.harness.hostile import PATIENT
 from worker.counting.ports import Unavailable
 from worker.counting.rules import Rule, Terms
 from worker.kafka.log import KafkaLog
@@ -35,7 +36,8 @@ CODECS = range(5)
 
 @pytest.fixture
 def world(local_services, tmp_path):
-    with World(local_services.kafka.address, local_services.redis.address, tmp_path, partitions=1) as world:
+    at = local_services.kafka.address, local_services.redis.address
+    with World(*at, tmp_path, partitions=1, client=PATIENT) as world:
         yield world
 
 

@@ -14,7 +14,16 @@ from kafka.errors import RetriableError
 from ldp import frames
 from ldp.state import State
 from ldp.stretch import Stretch
-from tests.integration.harness import EVENT_TIME, WINDOWED, Forked, Sending, World, event_time, until
+from tests.integration.harness import (
+    EVENT_TIME,
+    TIMEOUT_SECONDS,
+    WINDOWED,
+    Forked,
+    Sending,
+    World,
+    event_time,
+    until,
+)
 from tests.integration.harness.history import MOST, history
 from tests.kills.dying import Aim
 from tests.kills.steps import IMPORTING
@@ -28,7 +37,8 @@ SIDES = ("before", "after")
 
 def imported(world: World, *files: Path):
     """What the command says of files, and its exit code."""
-    return CliRunner().invoke(cli, ["import", world.name, *map(str, files), "--config", str(world.toml)])
+    toml = world.configure("import", store={"timeout_seconds": TIMEOUT_SECONDS})
+    return CliRunner().invoke(cli, ["import", world.name, *map(str, files), "--config", str(toml)])
 
 
 def keys(world: World) -> dict[bytes, object]:
@@ -69,8 +79,9 @@ def mixed(request, local_services, tmp_path):
         aborting.init_transactions()
         aborting.begin_transaction()
         for partition in (0, 1):
-            world.put(b"aborted", partition, aborting).get(10)
+            world.put(b"aborted", partition, aborting).get(TIMEOUT_SECONDS)
         aborting.abort_transaction()
+        until(lambda: [world.ends()[p] for p in (0, 1)] == [2, 2], "the markers are written")
         fill(world)
         yield world
 
@@ -163,6 +174,7 @@ def test_partitions_that_are_added_begin_with_history_while_workers_run_and_die(
         tmp_path,
         partitions=2,
         reports=EVENT_TIME,
+        client={"session_timeout_seconds": 40},
         **WINDOWED,
     ) as world:
         worker, *_ = world.start()
@@ -171,6 +183,10 @@ def test_partitions_that_are_added_begin_with_history_while_workers_run_and_die(
         world.covered()
         worker.pause()  # it is a member, and knows nothing of what follows
         world.admin.create_partitions({world.topic: NewPartitions(total_count=4)})
+        until(
+            lambda: len(world.admin.describe_topics([world.topic])[0]["partitions"]) == 4,
+            "the broker knows of it",
+        )
         until(lambda: len(world.producer.partitions_for(world.topic)) == 4, "the producer knows of it")
         world.partitions = 4
         world.send(40, 2)
@@ -179,11 +195,15 @@ def test_partitions_that_are_added_begin_with_history_while_workers_run_and_die(
         done = imported(world, *files)
         assert done.exit_code == 0, done.output
         assert {2, 3}.isdisjoint(committed(world))  # which is for members alone to say
+        members = list(world.members())
         worker.kill()
+        world.expel(members)
         (second,) = world.start()
         with Sending(world, when=event_time) as sending:
             sending.more(100)
+            members = list(world.members())
             second.kill()
+            world.expel(members)
             world.launch()
             sending.more(100)
         last = world.covered()
@@ -205,7 +225,7 @@ def test_what_would_lose_or_double_reports_is_refused(local_services, tmp_path):
         open_ = world.open_producer(transactional_id=f"{world.name}-open")
         open_.init_transactions()
         open_.begin_transaction()
-        world.put(b"open", 0, open_).get(10)
+        world.put(b"open", 0, open_).get(TIMEOUT_SECONDS)
         beyond = State.read(good)
         stretch = beyond.log[0]
         reaching = tmp_path / "reaching.ldp"

@@ -2,6 +2,7 @@
 
 import http.client
 import json
+from http import HTTPStatus
 
 import pytest
 
@@ -46,7 +47,10 @@ class Topic:
 
 
 def answered(worker, path):
-    status, kind, body = worker.get(path)
+    # asked again while the topic is not read yet, as it says
+    status, kind, body = until(
+        lambda: (said := worker.get(path))[0] != HTTPStatus.SERVICE_UNAVAILABLE and said, f"{path} is read"
+    )
     assert (status, kind) == (200, "application/json"), body
     return json.loads(body)
 

@@ -270,6 +270,7 @@ def test_the_main_path_needs_no_more(admin, server, own_services, tmp_path):
         world.assert_right(world.covered())
         row(world, "redis://, a user with the least rights")
         world.workers[1].terminate()
+        until(lambda: not world.members(), "nobody is in the group")
         assert {_entry(entry)["object"] for entry in admin.execute_command("ACL LOG")} == {"config|get"}
         for who, command in (
             ("audit", ["audit"]),

@@ -189,12 +189,12 @@ CASES = {
 }
 
 
-def written(folder: Path, url: str, **redis: str) -> Path:
+def written(folder: Path, url: str, patience: float = 10.0, **redis: str) -> Path:
     toml = folder / "worker.toml"
     keys = "".join(f'{key} = "{value}"\n' for key, value in redis.items())
     stream = '[[streams]]\nname = "s"\ntopic = "t"\nprotocol = "grr"\nepsilon = "1"\ndomain_size = 3\n'
     kafka = f'[kafka]\nbootstrap_servers = "127.0.0.1:{free_ports(1)[0]}"\n[http]\nport = 0\n'
-    toml.write_text(f'{kafka}[redis]\ntimeout_seconds = 1.0\nurl = "{url}"\n{keys}{stream}')
+    toml.write_text(f'{kafka}[redis]\ntimeout_seconds = {patience}\nurl = "{url}"\n{keys}{stream}')
     return toml
 
 
@@ -204,7 +204,8 @@ def test_what_does_not_fit_is_said_with_what_to_do(ways, case, tmp_path, monkeyp
     url, settings, reason, advice = CASES[case]
     with contextlib.ExitStack() as stack:
         ports = vars(ways) | {"none": free_ports(1)[0], "silent": stack.enter_context(silent())}
-        toml = written(tmp_path, url.format(**ports), **settings(ways))
+        patience = 1.0 if "Timeout" in reason else 10.0
+        toml = written(tmp_path, url.format(**ports), patience, **settings(ways))
         (found,) = [f for f in check.findings(config.load(toml, {})) if f.subject == "redis"]
     assert found.level is check.Level.ERROR
     assert reason in found.text

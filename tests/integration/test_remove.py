@@ -53,6 +53,7 @@ def test_a_stream_is_removed_and_begins_anew(world, other):
     for each in (world, other):
         (worker,) = each.workers
         assert worker.terminate() == 0
+        until(lambda each=each: not each.members(), "nobody is in the group")
     there = kept(world)
     assert all(there)
     dry = remove(world)

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.integration
 
 SECONDS = 0.5
 """What one report takes."""
-INTERVAL = 6.0
+INTERVAL = 12.0
 """How long this test's clients may go without a poll before they leave their group."""
 
 
@@ -81,15 +81,17 @@ def slow(kafka, redis_url, tmp_path, monkeypatch):
     monkeypatch.setattr(ldp.GRR, "work", MOST_WORK)
     patient = partial(KafkaConsumer, max_poll_interval_ms=int(1000 * INTERVAL))
     monkeypatch.setattr(consumer, "KafkaConsumer", patient)
-    with World(kafka, redis_url, tmp_path, partitions=2, protocol="grr", domain_size=5) as world:
+    with World(
+        kafka, redis_url, tmp_path, partitions=2, store={"timeout_seconds": 30}, protocol="grr", domain_size=5
+    ) as world:
         yield Slow(world)
 
 
 def test_point_9_a_slow_batch_is_counted_in_the_group_and_committed_on_the_way(slow):
     world = slow.world
-    records = int(3 * INTERVAL / SECONDS)
-    world.send(records - 12, partition=0)
-    world.send(1, reports=12, partition=0)  # a record that takes as long as the group waits
+    records = int(1.5 * INTERVAL / SECONDS)
+    world.send(records - 24, partition=0)
+    world.send(1, reports=24, partition=0)  # a record that takes as long as the group waits
     world.settle()
     offsets = set()
     with slow:
@@ -97,7 +99,7 @@ def test_point_9_a_slow_batch_is_counted_in_the_group_and_committed_on_the_way(s
 
         def counted():
             offsets.add(world.totals()["offsets"].get(0, 0))
-            return max(offsets) == records - 11
+            return max(offsets) == records - 23
 
         until(counted, "all is counted")
         assert slow.count("claims_total") == 2  # nothing was taken away, so nothing was claimed again
@@ -105,13 +107,13 @@ def test_point_9_a_slow_batch_is_counted_in_the_group_and_committed_on_the_way(s
         assert slow.count("errors_total") == 0
     assert len(offsets) > 4
     assert slow.silent < INTERVAL
-    assert world.totals()["accepted"] == records - 11
+    assert world.totals()["accepted"] == records - 23
 
 
 @pytest.mark.long
 def test_point_9_a_rebalance_within_a_slow_batch_loses_and_doubles_nothing(slow):
     world = slow.world
-    records = int(3 * INTERVAL / SECONDS)
+    records = int(1.5 * INTERVAL / SECONDS)
     for partition in (0, 1):
         world.send(records, partition=partition)
     world.settle()

@@ -348,7 +348,7 @@ def test_a_commit_that_fails_at_any_write_is_completed_when_it_is_tried_again(
 def test_a_commit_whose_reply_is_lost_is_sent_once_and_recognised(
     client: "redis.Redis", redis_url: str, stream: str, counts: RedisStore
 ) -> None:
-    held = claimed(counts)
+    held = commit(counts, claimed(counts), 3, FLUSHES[1], "all")
     after, blobs = following(held, 10, FLUSHES[2], "all")
     with _doubtful(redis_url, stream) as (proxy, doubtful):
         doubtful.stage(0, "first", blobs)
@@ -429,7 +429,7 @@ def _doubtful(redis_url: str, stream: str) -> Iterator[tuple[Proxy, RedisStore]]
     options = redis.connection.parse_url(redis_url)  # type: ignore[no-untyped-call]
     with Proxy((options.get("host", "localhost"), options.get("port", 6379))) as proxy:
         url = f"redis://127.0.0.1:{proxy.port}/{options.get('db', 0)}"
-        yield proxy, RedisStore(connecting.connect(config.Redis(url=url, timeout_seconds=0.3)), stream)
+        yield proxy, RedisStore(connecting.connect(config.Redis(url=url, timeout_seconds=3.0)), stream)
 
 
 def _calls(client: "redis.Redis") -> int:

@@ -58,7 +58,14 @@ def test_a_worker_of_today_goes_on_with_it(name, kafka, redis_url, tmp_path):
     left, accepted, rejected = LEFT.get(name, NOTHING)
     for_ever = {"retention.ms": "-1"}  # the records are of 1970
     with World(
-        kafka, redis_url, tmp_path, partitions=1, reports=for_ever, protocol="grr", domain_size=3
+        kafka,
+        redis_url,
+        tmp_path,
+        partitions=1,
+        reports=for_ever,
+        store={"timeout_seconds": 30},  # a claim whose reply is late is another one, of another epoch
+        protocol="grr",
+        domain_size=3,
     ) as world:
         lineage = put(world, vector)
         (worker,) = world.start()

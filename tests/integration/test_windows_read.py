@@ -16,7 +16,7 @@ pytestmark = pytest.mark.integration
 
 HOUR = 3_600_000
 MIDNIGHT = 1_767_225_600_000  # the first day of 2026
-EVENT_TIME = {"message.timestamp.type": "CreateTime"}
+EVENT_TIME = {"message.timestamp.type": "CreateTime", "retention.ms": "-1"}
 
 
 def hours(first, end, *, final, length=1, name="1h"):

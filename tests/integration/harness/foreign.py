@@ -69,7 +69,7 @@ def foreign(kafka: str, topic: str) -> list[Message]:
                 f"--topic={topic}",
                 "--from-beginning",
                 "--isolation-level=read_committed",
-                "--timeout-ms=4000",
+                "--timeout-ms=60000",
                 *shown,
             ]
         )
@@ -122,6 +122,7 @@ def assert_snapshot_topic(world: World) -> int:
     by_sequence: dict[int, list[Message]] = {}
     for message in messages:
         by_sequence.setdefault(int(message.headers["sequence"]), []).append(message)
+    assert by_sequence
     assert list(by_sequence) == list(range(1, len(by_sequence) + 1))
     reports, finals = 0, set[str]()
     received: dict[str, tuple[dict[str, bytes], bytes]] = {}

@@ -17,6 +17,9 @@ from tests.integration.harness.world import World
 CUT = (1 << 20) - (8 << 10)
 """A larger record's letter has its first bytes, its size and its hash."""
 
+PATIENT = {"session_timeout_seconds": 60}
+"""Of a worker that is to keep its partitions, on a machine that may stall."""
+
 
 @dataclass
 class Hostile:

@@ -44,6 +44,13 @@ class Worker(workers.Worker):
         """Waits until the worker says where it listens."""
         return until(super().port, f"{self.name} starts")
 
+    def get(self, path: str) -> tuple[int, str, str]:
+        """Asks it, again where it was cut off: on a machine that stalls its own five seconds may be over."""
+        for _ in range(3):
+            with contextlib.suppress(ConnectionResetError):
+                return super().get(path)
+        return super().get(path)
+
     def pause(self) -> None:
         self.process.send_signal(signal.SIGSTOP)
 

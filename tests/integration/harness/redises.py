@@ -87,7 +87,7 @@ class Redises:
     def cluster(self, masters: int, **settings: Any) -> list[Server]:
         """Starts a cluster: so many masters, then a replica of each; all of them take TLS as well as none."""
         ports = iter(free_ports(6 * masters))
-        kept: dict[str, Any] = {"cluster_node_timeout": 1500, "cluster_replica_validity_factor": 0}
+        kept: dict[str, Any] = {"cluster_node_timeout": 5000, "cluster_replica_validity_factor": 0}
         kept |= {"tls_cluster": "yes", "tls_replication": "yes"}
         found = []
         for _ in range(2 * masters):

@@ -5,7 +5,7 @@ import json
 import random
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Self, cast
 from uuid import uuid4
@@ -14,7 +14,7 @@ import numpy as np
 import redis
 from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
 from kafka.admin import MemberToRemove, OffsetSpec
-from kafka.errors import KafkaError, RetriableError, UnknownBrokerIdError
+from kafka.errors import KafkaError, KafkaTimeoutError, RetriableError, UnknownBrokerIdError
 
 import ldp
 from ldp import frames
@@ -132,7 +132,8 @@ class World:
         ):
             if settings:
                 new = {"num_partitions": partitions, "replication_factor": 1, "configs": dict(settings)}
-                self.admin.create_topics({topic: new}, wait_for_metadata=True)
+                self.admin.create_topics({topic: new})
+                self.admin.wait_for_topics([topic], timeout_ms=int(1000 * TIMEOUT_SECONDS))
         topics.create(self.admin, self.config, self.partitions, 1)
 
     def _delete_topics(self) -> None:
@@ -153,7 +154,9 @@ class World:
         **changes: Any,
     ) -> Path:
         """Writes a configuration, the stream's table with changes, and further streams; returns the path."""
-        output = {"topic": self._snapshots, "every_seconds": 0.5} | dict(snapshots or {})
+        # no recommendations: a new one is published as a snapshot of the same counts
+        output = {"topic": self._snapshots, "every_seconds": 0.5, "recommend_every_seconds": 0.0}
+        output |= dict(snapshots or {})
         tables = [{"name": self.name, "topic": f"{self.name}-reports"} | self._table | changes, *more]
         lines = [
             f'group = "{group}"',
@@ -235,7 +238,7 @@ class World:
         """A producer that is closed at the end."""
         usual = {"bootstrap_servers": self.kafka, "max_request_size": 8 << 20, "linger_ms": 5}
         producer = KafkaProducer(**(usual | settings))
-        self._closing.append(lambda: producer.close(timeout=5))
+        self._closing.append(lambda: _closed(producer))
         return producer
 
     def draw(self, n: int, rng: np.random.Generator | None = None) -> Reports:
@@ -343,7 +346,9 @@ class World:
             assert ttl == -2 or (0 <= ttl <= STAGED_SECONDS if staged in key else ttl == -1), (key, ttl)
 
     def audit(self) -> audit.StreamVerdict:
-        return audit.verify(self.served, self.config)
+        """Recounts; it waits for Redis longer than the workers do, whose time-out is part of many a test."""
+        patient = self.config.redis.model_copy(update={"timeout_seconds": TIMEOUT_SECONDS})
+        return audit.verify(self.served, replace(self.config, redis=patient))
 
     def assert_audit_equal(self, *, whole: bool = False) -> None:
         """Asserts that the recount finds no difference; whole: and that nothing is left to count."""
@@ -417,6 +422,12 @@ class Sending:
                 partition = turn.randrange(self._world.partitions)
                 self._sent.futures.append(self._world.put(value, partition, producer, self._when(turn)))
                 self._sent.reports.append(drawn)
+
+
+def _closed(producer: KafkaProducer) -> None:
+    """Closes a producer; what it still holds is no test's."""
+    with contextlib.suppress(KafkaTimeoutError):
+        producer.close(timeout=5)
 
 
 def _toml(value: Any) -> str:
