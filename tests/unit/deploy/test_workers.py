@@ -2,6 +2,8 @@
 
 import os
 import signal
+import socket
+import threading
 import time
 
 import pytest
@@ -55,3 +57,25 @@ def test_a_worker_that_has_not_said_where_it_listens_is_not_ready(tmp_path):
         worker.get("/healthz")
     worker.log.write_text('{"event": "worker.started", "port": 1}\n')
     assert worker.port() == 1
+
+
+def test_an_answer_that_is_cut_off_is_none(tmp_path):
+    """As where a process is killed in the middle of it, which whoever asks is ready for: it is an `OSError`."""
+
+    def cut():
+        connection, _ = server.accept()
+        with connection:
+            connection.recv(1 << 16)
+            connection.sendall(
+                b"HTTP/1.0 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 9\r\n\r\nhalf"
+            )
+
+    worker = Worker("worker 1", None, tmp_path / "log")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        worker.log.write_text(f'{{"event": "worker.started", "port": {server.getsockname()[1]}}}\n')
+        answering = threading.Thread(target=lambda: (cut(), cut()))
+        answering.start()
+        assert not worker.ready()
+        with pytest.raises(ConnectionError, match="worker 1 ended its answer early"):
+            worker.get("/metrics")
+        answering.join()
