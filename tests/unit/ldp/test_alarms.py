@@ -192,6 +192,14 @@ def test_honest_streams_raise_no_more_alarms_than_the_level(oracle):
             assert stats.binom.sf(raised - 1, streams, level) > 1e-7
 
 
+@pytest.mark.parametrize("oracle", [OUE, OLH, HADAMARD, SUBSET])
+def test_the_tests_of_a_watch_share_its_risk(oracle):
+    """A test alarms at odds of one over its share, which a martingale of mean 1 has as often as that at most."""
+    assert watch.RISK == 5e-7  # an hour is in two periods at most: that is 10⁻⁶
+    watching = Watch(oracle, Clock(), risk=1e-6)
+    assert sum(math.exp(-test._bound) for test in watching._tests) == pytest.approx(1e-6)
+
+
 class Clock:
     def __init__(self):
         self.seconds = 0.0
@@ -284,6 +292,19 @@ def test_one_block_a_second_is_looked_at_and_all_of_less(size):
         assert len(look()) == min(size, due)
         assert not looked or looked == [*range(looked[0], looked[0] + len(looked))]
         due -= len(looked)
+
+
+def test_where_a_large_batch_is_looked_at_is_drawn():
+    reports = np.zeros(100_000, OLH.report_dtype)
+    reports["seed"] = np.arange(reports.size)
+    firsts = set()
+    for seed in range(20):
+        watching = Watch(OLH, Clock(), np.random.default_rng(seed))
+        watching._judge = lambda own=watching: firsts.add(int(own._block["seed"][0])) or []
+        watching.look(reports)
+    assert len(firsts) == 20
+    assert min(firsts) < 30_000
+    assert max(firsts) > 60_000
 
 
 def test_ones_too_many_are_found_and_too_few():

@@ -6,6 +6,7 @@ import math
 import re
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from scipy import stats
 import ldp
 from ldp.cli import cli
 from ldp.judging import channel, repeating, spending
+from ldp.judging import verdict as judging
 from ldp.judging.running import ClientError, Command, decoded
 from ldp.judging.verdict import FAIL, PASS, TOO_FEW, chosen, judge
 from ldp.oracles import ORACLES
@@ -128,6 +130,39 @@ def test_honest_reports_are_as_unlikely_as_they_should_be(oracle):
     assert alarms <= stats.binom.isf(1e-6, 200, alarm)
 
 
+@pytest.mark.parametrize(("n", "p"), [(40, 0.3), (1000, 0.2), (4000, 0.9)])
+@pytest.mark.parametrize("level", [0.5, 0.1, 0.01])
+def test_a_p_value_is_one_by_the_exact_law(n, p, level):
+    """It is at most the level with at most that probability, and not far less often; by all outcomes."""
+    law = stats.binom.pmf(np.arange(n + 1), n, p)
+    found = np.array([channel.Rate("", k, n, p).p_value for k in range(n + 1)])
+    assert 0.4 * level < law[found <= level].sum() <= level * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("p_value", "share", "verdict"),
+    [
+        (ALARM / 9, 1.0, PASS),  # five comparisons have half of the risk
+        (ALARM / 11, 1.0, FAIL),
+        (1.0, ALARM / 3, PASS),  # the times have a quarter
+        (1.0, ALARM / 5, FAIL),
+    ],
+)
+def test_all_that_is_compared_shares_the_risk(monkeypatch, p_value, share, verdict):
+    oracle, given = ldp.GRR("1", 5), []
+    command = SimpleNamespace(
+        stream=ldp.Stream("s", oracle), report=lambda order: of_one(oracle, 0, order.size)
+    )
+    found = SimpleNamespace(p_value=p_value, said="a value")
+    monkeypatch.setattr(judging, "spent", lambda *risk: given.append(risk[-1]))
+    monkeypatch.setattr(channel, "evidence", lambda *_: [found])
+    monkeypatch.setattr(repeating, "repeated", lambda *_: [])
+    took = SimpleNamespace(p_value=share, ratio=judging.APART + 1, said="slow")
+    monkeypatch.setattr(judging, "times", lambda *_: took)
+    assert judge(command, 100, ALARM).verdict == verdict
+    assert given == [ALARM / 4]  # what is spent has the last quarter
+
+
 def test_honest_coins_come_again_as_often_as_they_should():
     """Where one report is far likelier than the others, whose matches would go together."""
     oracle, alarm, alarms = ldp.GRR("4", 5), 0.05, 0
@@ -205,6 +240,15 @@ def test_what_is_spent_is_bounded_from_below(name):
         reports = {v: of_one(oracle, v, 40_000, v) for v in range(8)}
         least = spending.spent(oracle, reports, ALARM).epsilon
         assert 0.6 * float(oracle.epsilon) < least <= float(oracle.epsilon)
+
+
+def test_the_risk_of_what_is_spent_is_shared_by_both_bounds_of_every_event():
+    oracle = ldp.GRR("1", 2)  # two ordered pairs of values, four events each
+    made = {v: np.array([(v,)] * 80 + [(1 - v,)] * 20, oracle.report_dtype) for v in (0, 1)}
+    level = 1 - 2 * ALARM / (2 * 8)
+    low = stats.binomtest(80, 100).proportion_ci(level, "exact").low
+    high = stats.binomtest(20, 100).proportion_ci(level, "exact").high
+    assert spending.spent(oracle, made, ALARM).epsilon == pytest.approx(math.log(low / high), rel=1e-6)
 
 
 def test_what_is_spent_beyond_the_promise_is_seen():

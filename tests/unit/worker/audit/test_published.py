@@ -165,15 +165,28 @@ def test_what_all_messages_of_a_snapshot_say_is_held_against_the_log(world, kind
         assert (
             world.audit(topic=topic).verdict == "different"
         )  # it is no window of this stream, so one is missing
-    elif what == "an offset back" and of != "all":
-        offsets_of(world, topic, of)
     else:
         found(world, topic, of, said)
 
 
-def offsets_of(world, topic, of):
-    """By values alone, other offsets are found where records of the window are between them."""
-    assert "window" in (world.audit(topic=topic).published or f"window {of}")
+@pytest.mark.parametrize("kind", ["final", "provisional", "all"])
+def test_headers_and_documents_of_one_message_are_held_against_the_others(world, kind):
+    of = "all" if kind == "all" else of_kind(world, kind == "final")
+    places = bodies(world, of)
+    odd = topic_with(world, places[1:2], lambda said: None, {"parts": b"99"})
+    found(world, odd, of, "are not those of its other messages")
+
+    def of_another(said):
+        if "document" in said:
+            said["document"].update(epsilon="2/1")
+
+    found(world, topic_with(world, places, of_another), of, "of the document")
+
+
+def test_labels_that_are_anothers_are_found(world):
+    (place,) = [i for i in world.wholes()["all"] if world.topic[i].key == "s/domain"]
+    topic = topic_with(world, [place], lambda said: said["labels"].reverse())
+    found(world, topic, "all", "labels that are published")
 
 
 @pytest.mark.parametrize("kind", ["final", "provisional", "all"])
@@ -274,6 +287,12 @@ def test_a_key_that_is_anothers_is_found(world):
             assert world.audit(topic=topic).verdict == "different"
 
 
+@pytest.mark.parametrize("final", [True, False])
+def test_a_window_that_is_not_its_keys_is_found(world, final):
+    of = of_kind(world, final)
+    found(world, topic_with(world, bodies(world, of), lambda said: shifted(said, 10_000)), of, "published as")
+
+
 def test_a_tombstone_too_early_and_one_that_is_missing_are_found(world):
     for final in (True, False):
         of = of_kind(world, final)
@@ -338,6 +357,11 @@ def test_every_field_of_the_head_that_is_another_is_found(world):
         )
         assert "still there" in difference(world, of_line(starts=gone))
         assert "by head" in difference(world, of_line(starts=more))
+        # and with no head before it that could have listed it
+        topic = with_head(world, of_line(starts=[*line["starts"][:1], *line["starts"][2:]]))
+        newest = {each.key: i for i, each in enumerate(topic)}
+        topic = [each for i, each in enumerate(topic) if newest[each.key] == i]
+        assert "does not list it" in world.audit(topic=topic).published
 
 
 # --- windows that nothing lists ---------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ import ldp
 from ldp import frames
 from tests.unit.worker.audit.streams import STREAMS, counted_by_worker, every_stream, frame, some_reports
 from worker.audit import PartitionVerdict
-from worker.audit.comparison import judge
+from worker.audit.comparison import Newest, judge
 from worker.audit.decoding import chances_of
 from worker.audit.parsing import Limits
 from worker.audit.protocols import likely_ones
@@ -511,3 +511,5 @@ def test_counts_that_were_lost_are_a_difference():
     assert judge(document, 0, **facts).difference is None
     assert judge(document, 0, **facts, offset_metadata="claimed").difference is None
     assert "were lost" in judge(document, 0, **facts, offset_metadata="counted").difference
+    published = judge(document, 0, **facts, newest=Newest(offset=5)).difference
+    assert published.endswith("a snapshot was published of offsets up to 5: the counts were lost")
