@@ -2,6 +2,7 @@
 
 import json
 import math
+import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
@@ -91,8 +92,12 @@ def watch(
         with SnapshotReader(config, served.stream.name, window, begin) as reader:
             if listed:
                 return _list(reader, timeout, as_json)
+            began = time.monotonic()
+            if once and not _caught_up(reader, timeout):
+                return 1
             if not once and window != "all" and reader.catch_up(timeout) and not reader.is_there:
                 complain(f"{none_there(served.stream.name, window, begin, reader.windows)}; waiting for it")
+            wait = max(0.0, timeout + began - time.monotonic()) if once else None
             if _follow(reader, served.stream, printed, shown, top, wait):
                 return 0
             missing = none_there(served.stream.name, window, begin, reader.windows)
@@ -218,12 +223,19 @@ def _warned(screen: "RenderableType", warning: str | None) -> "RenderableType":
     return screen if warning is None else Group(Text(warning, style="bold red"), screen)
 
 
+def _caught_up(reader: "SnapshotReader", timeout: float) -> bool:
+    """Reads all that is there, for what is shown once is to be the newest; says so if that did not come in time."""
+    caught_up = reader.catch_up(timeout)
+    if not caught_up:
+        complain(f"the topic was not read to its end in {timeout:g} s; --timeout gives it more")
+    return caught_up
+
+
 def _list(reader: "SnapshotReader", timeout: float, as_json: bool) -> int:
     """Shows which windows are on the topic."""
     from rich.table import Table
 
-    if not reader.catch_up(timeout):
-        complain(f"the topic was not read to its end in {timeout:g} s; --timeout gives it more")
+    if not _caught_up(reader, timeout):
         return 1
     lines = reader.lines
     if as_json:

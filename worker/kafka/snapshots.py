@@ -1,16 +1,19 @@
 """The snapshot topic, read as any consumer would: the latest complete snapshot of a stream or of one of its windows."""
 
+import contextlib
 import json
 import time
 from collections.abc import Mapping
 from typing import Any
 
 from kafka import KafkaConsumer, TopicPartition
+from kafka.errors import LogTruncationError, OffsetOutOfRangeError
 
 from ldp.snapshot import (
     ALL_TIME,
     Incomplete,
     Line,
+    NewerSchema,
     Period,
     Snapshot,
     assemble,
@@ -42,12 +45,7 @@ class SnapshotReader:
         self, config: Config, stream: str, window: str = ALL_TIME.name, start: int | None = None
     ) -> None:
         self.stream, self._window, self._start = stream, window, start
-        self._newest: dict[str, tuple[dict[str, bytes], bytes]] = {}
-        self._windows: dict[str, Period] = {}
-        of_newest = start is None and window != ALL_TIME.name
-        self._followed = None if of_newest else self._prefix(start)
-        self._changed = False
-        self._shown: tuple[int | None, int] | None = None
+        self._shown: tuple[int | None, int, str | None] | None = None
         self.published = 0.0
         """When the latest snapshot was published, by its message's timestamp, in seconds since the epoch."""
         self._partition = TopicPartition(config.snapshots.topic, PARTITION)
@@ -56,10 +54,19 @@ class SnapshotReader:
             group_id=None,
             enable_auto_commit=False,
             isolation_level="read_committed",
-            auto_offset_reset="earliest",
+            auto_offset_reset="none",
             allow_auto_create_topics=False,
         )
         self._consumer.assign([self._partition])
+        self._begin()
+
+    def _begin(self) -> None:
+        """Knows nothing, and reads from the topic's beginning on."""
+        self._newest: dict[str, tuple[dict[str, bytes], bytes]] = {}
+        self._windows: dict[str, Period] = {}
+        of_newest = self._start is None and self._window != ALL_TIME.name
+        self._followed = None if of_newest else self._prefix(self._start)
+        self._changed = False
         self._consumer.seek_to_beginning(self._partition)
 
     def __enter__(self) -> "SnapshotReader":
@@ -122,12 +129,17 @@ class SnapshotReader:
 
     def _read(self, wait_ms: int) -> bool:
         """Takes in what has come; returns whether anything has."""
-        polled = self._consumer.poll(timeout_ms=wait_ms)
+        try:
+            polled = self._consumer.poll(timeout_ms=wait_ms)
+        except (OffsetOutOfRangeError, LogTruncationError):  # the topic was made again, or is shorter
+            self._begin()
+            return False
         for records in polled.values():
             for record in records:
                 key = (record.key or b"").decode(errors="replace")
                 if key.startswith(f"{self.stream}/"):
-                    self._take(key, dict(record.headers), record.value, record.timestamp)
+                    with contextlib.suppress(ValueError, LookupError, TypeError):  # it is no snapshot's
+                        self._take(key, dict(record.headers), record.value, record.timestamp)
         return bool(polled)
 
     def _take(self, key: str, headers: dict[str, bytes], value: bytes | None, timestamp: int) -> None:
@@ -171,9 +183,16 @@ class SnapshotReader:
         self._changed = False
         try:
             snapshot = self._assembled()
-        except Incomplete:
+        except NewerSchema:
+            raise
+        except (
+            ValueError,
+            LookupError,
+            TypeError,
+            AttributeError,
+        ):  # not all is here, or it is no snapshot's
             return None
-        shown = snapshot.window.start, snapshot.sequence
+        shown = snapshot.window.start, snapshot.sequence, snapshot.identity
         if shown == self._shown:
             return None
         self._shown = shown

@@ -186,6 +186,30 @@ def test_another_streams_windows_are_not_read(config, log):
         assert reader.windows == [hour(1)]
 
 
+def test_what_is_no_snapshots_stops_no_reader(config, log):
+    """As somebody may have written it who may write to the topic."""
+    numbered = [("sequence", b"1"), ("snapshot", b"x"), ("parts", b"1"), ("schema", b"1")]
+    for key, headers in (
+        (b"s/x", [("end", b"soon")]),
+        (b"s/1h/1/base", [("end", b"2")]),
+        (b"s/head", numbered),
+        (b"s/all/base", numbered),
+    ):
+        log.append(Record(key, b"{}", headers, 1000))
+    with reads(config) as reader:
+        assert reader.catch_up(60)
+        assert reader.latest(0.05) is None
+        publish(log, taken(sequence=2))
+        assert reader.latest(60) == taken(sequence=2)
+
+
+def test_a_snapshot_of_a_number_that_was_shown_is_another_one(config, log):
+    with reads(config) as reader:
+        for reports in (15, 18):  # as after the stream was removed
+            publish(log, taken(sequence=1, n=reports))
+            assert reader.latest(60).reports == reports
+
+
 def test_the_head_of_a_stream_with_windows_is_what_its_snapshot_said():
     received = topic(WITH_WINDOWS)
     head = Head.parse(json.loads(received["colours/head"][1]))
@@ -233,6 +257,30 @@ def test_watch_says_whether_a_window_is_final(watch, there):
     newest = watch("--once", "--window", "24h every 1h").stdout.splitlines()[0]
     assert newest == "24h every 1h from 1970-01-01T03:00:00Z to 1970-01-02T03:00:00Z, provisional"
     assert "from" not in watch("--once").stdout.splitlines()[0]
+
+
+def test_watch_once_shows_the_newest_though_the_brokers_take_their_time(watch, log, monkeypatch):
+    for start in range(1, 9):
+        publish(log, taken(sequence=start), taken(hour(start), start))
+    polls, poll = [], Topic.poll
+
+    def halting(topic, timeout_ms):
+        polls.append(timeout_ms)
+        return {} if len(polls) % 2 else poll(topic, timeout_ms)
+
+    monkeypatch.setattr(Topic, "poll", halting)
+    monkeypatch.setattr(Topic, "a_poll", 5)
+    shown = watch("--once", "--window", "1h", "--timeout", "60").stdout
+    assert shown.startswith("1h from 1970-01-01T08:00:00Z")
+    assert len(polls) > 3
+
+
+def test_watch_once_says_that_it_came_not_to_the_end(watch, log, monkeypatch):
+    publish(log, taken())
+    monkeypatch.setattr(Topic, "poll", lambda *_, **__: {})
+    result = watch("--once")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "the topic was not read to its end in 0.1 s; --timeout gives it more" in result.stderr
 
 
 def test_watch_prints_a_window_as_json(watch, there):
