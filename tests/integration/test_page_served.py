@@ -6,8 +6,11 @@ from http import HTTPStatus
 
 import pytest
 
-from ldp import frames
+from ldp import frames, snapshot
+from ldp.snapshot import Cut, Period
 from tests.integration.harness import TIMEOUT_SECONDS, World, foreign, until
+from worker.kafka.following import Follower
+from worker.kafka.snapshots import SnapshotReader
 
 pytestmark = pytest.mark.integration
 
@@ -146,3 +149,41 @@ def test_several_processes_have_one_page(kafka, redis_url, tmp_path):
         assert stream["accepted"] == 10
         said = answered(worker, f"/streams/{world.name}/snapshot?method=base")
         assert said["methods"]["base"]["frequencies"] == last.bodies["base"].frequencies.tolist()
+
+
+def publish(world, sequence, hours):
+    """A snapshot of all time and of windows, as a publisher of before may have left it."""
+    estimate = world.stream.oracle.estimate([4, 3, 2, 1], 10)
+    producer, topic = world.open_producer(), world.config.snapshots.topic
+    for window in (snapshot.ALL_TIME, *(Period("1h", h * HOUR, (h + 1) * HOUR, True) for h in hours)):
+        one = snapshot.take(world.stream, estimate, Cut({0: 10}, {}), sequence, window=window)
+        for part in (snapshot.encode if window.start is None else snapshot.encode_window)(one):
+            headers = part.headers(sequence)
+            producer.send(topic, key=part.key.encode(), value=part.body, headers=headers, partition=0)
+    producer.flush()
+
+
+def test_a_topic_that_is_made_again_is_read_anew(kafka, redis_url, tmp_path):
+    """What was on the one that is deleted is not shown, and no window of it is the newest."""
+    with (
+        World(kafka, redis_url, tmp_path, partitions=1, **TABLE) as world,
+        SnapshotReader(world.config, world.name, "1h") as reader,
+    ):
+        follower = Follower(world.config)
+
+        def there():
+            return {key for key, whole in follower.newest(world.name).items() if whole.methods}
+
+        publish(world, 1, range(1, 6))
+        until(lambda: ("1h", 5 * HOUR) in there(), "it is read")
+        assert follower.read(world.name, follower.find(world.name, "1h")).window.start == 5 * HOUR
+        assert reader.catch_up(TIMEOUT_SECONDS)
+        assert reader.latest(TIMEOUT_SECONDS).window.start == 5 * HOUR
+        world.admin.delete_topics([world.config.snapshots.topic])
+        until(lambda: world.config.snapshots.topic not in world.admin.list_topics(), "it is deleted")
+        world.create_topics()
+        publish(world, 1, [1])
+        until(lambda: there() == {("all", None), ("1h", HOUR)}, "the new one is read")
+        assert follower.read(world.name, follower.find(world.name, "1h")).window.start == HOUR
+        assert reader.latest(TIMEOUT_SECONDS).window.start == HOUR
+        assert [window.start for window in reader.windows] == [HOUR]

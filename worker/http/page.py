@@ -12,6 +12,7 @@ from http import HTTPStatus
 from typing import Any, Protocol
 from urllib.parse import parse_qs, unquote
 
+from ldp import __version__
 from ldp.snapshot import ALL_TIME, NewerSchema, Snapshot
 from worker.http import documents
 from worker.http.files import pages
@@ -30,6 +31,9 @@ EVENTS = "/events"
 STREAMS_SECONDS = 2.0
 """How often the streams are said anew to whoever hears events, if they changed."""
 KEEP_ALIVE_SECONDS = 10.0
+"""How long nothing happens before that is said, so that who hears it knows that somebody is there."""
+MOST_WINDOWS = 200
+"""Of each name, the newest, that the streams are said with to whoever hears events."""
 _TURN_SECONDS = 0.5
 _MOST_PARAMETERS = 64
 _RESTRICTED = ("window", "start", "method")
@@ -124,7 +128,8 @@ class Page:
         try:
             there = self._snapshots.find(stream, window, start)
             restriction = sorted((name, values) for name, values in query.items() if name != "start")
-            tag = f"{there.identity}-{hashlib.sha256(repr((form, restriction)).encode()).hexdigest()[:12]}"
+            asked = repr((__version__, form, restriction))  # another version may write it otherwise
+            tag = f"{there.identity}-{hashlib.sha256(asked.encode()).hexdigest()[:12]}"
             if _knows(known, tag):
                 return _unless_known(known, tag, lambda: (_JSON, []))
             snapshot = self._snapshots.read(stream, there)
@@ -139,7 +144,9 @@ class Page:
         return _unless_known(known, tag, lambda: (_JSON, [documents.json(said)]))
 
     def events(self, target: str) -> Iterator[bytes]:
-        """Yields what is there and then what happens, as server-sent events; nothing at a turn at which nothing did.
+        """Yields what happens from now on, as server-sent events; nothing at a turn at which nothing did.
+
+        Of snapshots it says what is new and what is gone; where the topic is not read yet all that is there is new.
 
         Args:
             target: path and query, as they were sent.
@@ -152,33 +159,43 @@ class Page:
         stream, window = _one(query, "stream", ""), _one(query, "window", "")
         if stream:
             self._check(stream, window or ALL_TIME.name, None)
-        return self._events([stream] if stream else self._names, window)
+        names = [stream] if stream else self._names
+        # now, not when the first is sent: who is answered asks for a snapshot, and must hear of what comes after that
+        seen = self._there(names, window) if self._snapshots.wait(0) else {}
+        return self._events(names, window, seen)
 
-    def _events(self, names: list[str], window: str) -> Iterator[bytes]:
+    def _there(self, names: list[str], window: str) -> dict[tuple[str, Key], Whole]:
+        """Returns the snapshots of streams and of windows of one name, or of all, that are on the topic."""
+        return {
+            (name, key): whole
+            for name in names
+            for key, whole in self._snapshots.newest(name).items()
+            if whole.methods and window in ("", key[0])
+        }
+
+    def _events(self, names: list[str], window: str, seen: dict[tuple[str, Key], Whole]) -> Iterator[bytes]:
         said = self._streams.document()
-        yield _event("streams", said)
-        # what is there is news at first: who asked for it a moment ago may have had an older one
-        seen: dict[tuple[str, Key], str] = {}
+        yield _event("streams", _brief(said))
         spoke = looked = self._clock()
         while True:
             news = []
             if self._snapshots.wait(_TURN_SECONDS):
-                there = {
-                    (name, key): whole
-                    for name in names
-                    for key, whole in self._snapshots.newest(name).items()
-                    if whole.methods and window in ("", key[0])
-                }
-                news = [_news(*item) for item in there.items() if seen.get(item[0]) != item[1].identity]
-                seen = {which: whole.identity for which, whole in there.items()}
+                there = self._there(names, window)
+                news = [
+                    _news("snapshot", *item)
+                    for item in there.items()
+                    if item[0] not in seen or seen[item[0]].identity != item[1].identity
+                ]
+                news += [_news("gone", *item) for item in seen.items() if item[0] not in there]
+                seen = there
             now = self._clock()
             if now - looked >= STREAMS_SECONDS:
                 looked = now
                 if (newer := self._streams.document()) != said:
                     said = newer
-                    news.append(_event("streams", said))
+                    news.append(_event("streams", _brief(said)))
             if not news and now - spoke >= KEEP_ALIVE_SECONDS:
-                news.append(b": keep-alive\n\n")
+                news.append(_event("alive", {}))
             if news:
                 spoke = now
             yield b"".join(news)
@@ -224,10 +241,18 @@ def _known_only(query: Mapping[str, list[str]], names: tuple[str, ...]) -> None:
             )
 
 
-def _news(which: tuple[str, Key], whole: Whole) -> bytes:
+def _news(event: str, which: tuple[str, Key], whole: Whole) -> bytes:
     names = ("sequence", "snapshot", "window", "reports")
     said = {name: whole.said[name] for name in names if name in whole.said}
-    return _event("snapshot", {"stream": which[0]} | said)
+    return _event(event, {"stream": which[0]} | said)
+
+
+def _brief(document: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Returns what is said of the streams, with no more windows of a name than a page draws: thousands may be kept."""
+    return [
+        stream | {"available": {name: some[-MOST_WINDOWS:] for name, some in stream["available"].items()}}
+        for stream in document
+    ]
 
 
 def _event(name: str, document: object) -> bytes:

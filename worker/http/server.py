@@ -38,6 +38,7 @@ LISTENER_SECONDS = 5.0
 """How long one that hears events may leave them lying."""
 _LISTENER_BYTES = 1 << 16
 """What lies at most between us and one that hears events, on our side."""
+_PIECE_BYTES = 1 << 14
 REQUEST_SECONDS = 5.0
 """How long a connection may last, from its beginning to the last byte of its answer."""
 MOST_HEAD_BYTES = 8192
@@ -192,11 +193,21 @@ class _Handler(BaseHTTPRequestHandler):
             return None
         self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _LISTENER_BYTES)
         self.connection.settimeout(LISTENER_SECONDS)
+        if hasattr(
+            socket, "TCP_USER_TIMEOUT"
+        ):  # else one that is gone without a word keeps its place for minutes
+            self.connection.setsockopt(
+                socket.IPPROTO_TCP,
+                socket.TCP_USER_TIMEOUT,
+                int(1000 * (LISTENER_SECONDS + pages.KEEP_ALIVE_SECONDS)),
+            )
         self._begin(HTTPStatus.OK, "text/event-stream", headers)
         for part in events:
-            if part:
-                self.wfile.write(part)
-            elif self._hung_up():
+            for at in range(
+                0, len(part), _PIECE_BYTES
+            ):  # the time is for each: what is slow takes all, piece by piece
+                self.wfile.write(part[at : at + _PIECE_BYTES])
+            if not part and self._hung_up():
                 break
         return None
 

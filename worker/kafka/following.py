@@ -1,7 +1,7 @@
 """Follows the snapshot topic while somebody asks: where its newest snapshots stand, and any of them, read when wanted.
 
-One thread reads, on a client of its own, by turns with what it leaves to others: it reads half of the time at most. It
-begins with the first question, ends when nobody has asked for a while, and keeps some words a window and a few
+One thread reads, on a client of its own, by turns with what it leaves to others: it follows half of the time at most.
+It begins with the first question, ends when nobody has asked for a while, and keeps some words a window and a few
 snapshots. So a worker that nobody looks at pays nothing, and one that is looked at little.
 """
 
@@ -29,7 +29,7 @@ _POLL_MS = 100
 _RECORDS = 100
 _FETCH_BYTES = 4 << 20
 _READ_SECONDS = 4.0
-"""How long one snapshot may take to be read."""
+"""How long the next of a snapshot that is read may take to come."""
 WAIT_SECONDS = 2.0
 """How long an answer waits for the topic, and for a snapshot: together less than a connection may last."""
 _RETRY_SECONDS = 2.0
@@ -140,7 +140,7 @@ class Follower:
             seconds: how long to wait.
 
         Raises:
-            NotRead: it did not come in time, or a newer one has taken its place meanwhile.
+            NotRead: it did not come in time, cannot be read, or a newer one has taken its place meanwhile.
             NewerSchema: a newer version wrote it.
         """
         with self._changed:
@@ -152,9 +152,11 @@ class Follower:
             self._wanted.append(wanted)
         try:
             return wanted.answer.result(seconds)
-        except (FutureTimeoutError, Incomplete):
+        except FutureTimeoutError:
             wanted.answer.cancel()
             raise NotRead("the snapshot did not come in time") from None
+        except Incomplete as error:
+            raise NotRead(str(error)) from None
 
     def _ask(self) -> None:
         """Notes that somebody asks, and begins to read if nobody did."""
@@ -227,15 +229,16 @@ class Follower:
             return wanted.answer.set_result(kept)
         position = consumer.position(self._partition)
         whole, received = wanted.whole, dict[str, tuple[Mapping[str, bytes], bytes]]()
-        deadline = time.monotonic() + _READ_SECONDS
         try:
             for first, last in self._stretches(wanted):
-                for record in self._records(consumer, first, last, deadline):
+                for record in self._records(consumer, first, last):
                     if record.value and (record.key or b"").startswith(f"{wanted.stream}/".encode()):
                         received[record.key.decode()] = dict(record.headers), record.value
             snapshot = _assembled(wanted.stream, whole, received)
-        except (Incomplete, NewerSchema, ValueError) as error:
+        except (Incomplete, NewerSchema) as error:
             wanted.answer.set_exception(error)
+        except (ValueError, LookupError, TypeError, AttributeError) as error:
+            wanted.answer.set_exception(Incomplete(f"the snapshot cannot be read: {type(error).__name__}"))
         except KafkaError:
             wanted.answer.set_exception(Incomplete("the brokers do not answer"))
             raise
@@ -253,11 +256,14 @@ class Follower:
             yield labels
         yield wanted.whole.first, wanted.whole.last
 
-    def _records(self, consumer: Any, first: int, last: int, deadline: float) -> Iterator[Any]:
+    def _records(self, consumer: Any, first: int, last: int) -> Iterator[Any]:
         consumer.seek(self._partition, first)
-        while consumer.position(self._partition) <= last:
+        before, deadline = first, time.monotonic() + _READ_SECONDS
+        while (position := consumer.position(self._partition)) <= last:
+            if position > before:
+                before, deadline = position, time.monotonic() + _READ_SECONDS
             if time.monotonic() > deadline:
-                raise Incomplete("it did not come in time")
+                raise Incomplete("the snapshot does not come")
             for record in consumer.poll(timeout_ms=_POLL_MS).get(self._partition, []):
                 if record.offset <= last:
                     yield record
@@ -275,7 +281,7 @@ class Follower:
             group_id=None,
             enable_auto_commit=False,
             isolation_level="read_committed",
-            auto_offset_reset="earliest",
+            auto_offset_reset="none",  # of a topic that was made again nothing is known: it is read anew
             allow_auto_create_topics=False,
             max_partition_fetch_bytes=_FETCH_BYTES,
             fetch_max_bytes=_FETCH_BYTES,
@@ -286,8 +292,12 @@ def _assembled(
     stream: str, whole: Whole, received: Mapping[str, tuple[Mapping[str, bytes], bytes]]
 ) -> Snapshot:
     if whole.window.start is None:
-        return assemble(stream, received)
-    return assemble_window(stream, received, whole.window.name, whole.window.start)
+        found = assemble(stream, received)
+    else:
+        found = assemble_window(stream, received, whole.window.name, whole.window.start)
+    if whole.identity != str(found.identity or found.sequence):
+        raise Incomplete("another snapshot stands there")
+    return found
 
 
 def _numbers(snapshot: Snapshot) -> int:

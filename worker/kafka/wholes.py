@@ -126,7 +126,7 @@ class Wholes:
             if not part.methods:  # the others say the same
                 part.said |= _said(value, window)
             part.methods |= {name} if name else set()
-        if len(part.seen) < int(headers.get("parts", b"0")):
+        if len(part.seen) < int(headers.get("parts", b"0")) or not part.said:
             return False
         del self._parts[which]
         self._wholes[stream][which[1]] = Whole(window, part.first, offset, part.said, frozenset(part.methods))

@@ -24,6 +24,7 @@ from worker.http.files import File
 from worker.http.page import Page
 from worker.http.streams import Streams
 from worker.kafka.following import Follower
+from worker.kafka.wholes import NotRead
 from worker.observe.metrics import Metrics
 
 HOUR = 3_600_000
@@ -631,21 +632,21 @@ def listen(served):
         yield lambda path="/events": closing.enter_context(contextlib.closing(Listener(served, path)))
 
 
-def test_events_say_the_streams_at_once_and_what_comes(listen, log, metrics):
+def test_events_say_the_streams_at_once_and_what_comes(served, listen, log, metrics):
     log.publish(taken(), taken(window=hour(1)))
+    until(lambda: said(served, "/streams")[0]["newest"], "the topic is read")
     everything, hours = listen(), listen("/events?stream=s&window=1h")
     assert (everything.status, everything.headers["Content-Type"]) == (200, "text/event-stream")
     for listener in (everything, hours):
         until(
             lambda listener=listener: any(s[0]["newest"] for s in listener.of("streams")), "the streams, read"
         )
-    until(lambda: len(everything.of("snapshot")) == 2, "what is there")
-    until(lambda: len(hours.of("snapshot")) == 1, "what is there of the window")
+    assert everything.of("snapshot") == []  # what was there before is no news
     newer = taken(sequence=2), taken(window=hour(1, final=True), sequence=2)
     log.publish(*newer)
-    until(lambda: len(everything.of("snapshot")) == 4, "both")
-    until(lambda: len(hours.of("snapshot")) == 2, "the window's")
-    assert hours.of("snapshot")[1:] == [
+    until(lambda: len(everything.of("snapshot")) == 2, "both")
+    until(lambda: len(hours.of("snapshot")) == 1, "the window's")
+    assert hours.of("snapshot") == [
         {
             "stream": "s",
             "sequence": 2,
@@ -664,16 +665,132 @@ def test_events_say_the_streams_at_once_and_what_comes(listen, log, metrics):
     until(lambda: everything.of("streams")[-1][0]["lag"] == 0, "what is counted, anew")
 
 
-def test_who_asks_while_events_begin_misses_none(log, metrics):
+@pytest.mark.parametrize("read", [False, True])
+def test_who_asks_while_events_begin_misses_none(log, metrics, read):
     """The page asks for a snapshot once it is connected: what is published from then on, it must hear of."""
     log.publish(taken())
     with paged(log, metrics) as (page, follower):
+        if read:
+            assert follower.find("s").said["sequence"] == 1
         events = page.events("/events?stream=s&window=all")
         assert next(events).startswith(b"event: streams")
         assert follower.find("s").said["sequence"] == 1
         log.publish(taken(sequence=2))
         until(lambda: follower.find("s").said["sequence"] == 2, "the newer one is read")
         assert b'"sequence":2' in until(lambda: next(events).partition(b"event: snapshot")[2], "it is said")
+
+
+def test_events_say_what_is_gone(served, listen, log):
+    log.publish(taken(), taken(window=hour(1)), taken(window=hour(2)))
+    until(lambda: said(served, "/streams")[0]["newest"], "the topic is read")
+    hours = listen("/events?stream=s&window=1h")
+    log.publish(taken(sequence=2), gone=[hour(1)])
+    (gone,) = until(lambda: hours.of("gone"), "it is said")
+    assert (gone["stream"], gone["window"]["start"]) == ("s", "1970-01-01T01:00:00.000Z")
+    assert hours.of("snapshot") == []
+
+
+def test_events_say_that_somebody_is_there(served, listen, monkeypatch):
+    monkeypatch.setattr("worker.http.page.KEEP_ALIVE_SECONDS", 0.05)
+    hears = listen()
+    until(lambda: hears.of("alive"), "it is said")
+
+
+def test_events_say_the_newest_windows_of_many(served, listen, log, monkeypatch):
+    monkeypatch.setattr("worker.http.page.MOST_WINDOWS", 3)
+    log.publish(taken(), *(taken(window=hour(start)) for start in range(9)))
+    until(lambda: len(said(served, "/streams")[0]["available"]["1h"]) == 9, "all are read")
+    (first,) = until(listen().heard.copy, "the streams")[:1]
+    assert [window["start"] // HOUR for window in first[1][0]["available"]["1h"]] == [6, 7, 8]
+
+
+def test_who_takes_slowly_what_is_said_is_not_dropped(log, metrics, monkeypatch):
+    """A megabyte for a line of 500 kB/s: it takes longer than anybody may leave it lying."""
+    monkeypatch.setattr(health, "LISTENER_SECONDS", 0.5)
+    monkeypatch.setattr(Streams, "document", lambda self: [{"text": "x" * 1_000_000, "available": {}}])
+    with (
+        serving(log, metrics) as (port, _),
+        socket.socket() as connection,
+    ):
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 15)
+        connection.settimeout(WAIT)
+        connection.connect(("127.0.0.1", port))
+        connection.sendall(b"GET /events HTTP/1.1\r\n\r\n")
+        taken = 0
+        while taken < 1_000_000:
+            came = len(connection.recv(1 << 14))
+            assert came, f"dropped after {taken}"
+            taken += came
+            time.sleep(came / 500_000)
+
+
+# --- what cannot be read
+
+
+def without(log, key, name):
+    """Takes a field from the newest document of a key."""
+    at = max(record.offset for record in log.records if record.key.decode() == key)
+    document = json.loads(log.records[at].value)
+    del document[name]
+    log.records[at] = log.records[at]._replace(value=json.dumps(document).encode())
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda log: without(log, "s/1h/3600000/norm", "frequencies"),
+        lambda log: log.records.__setitem__(
+            slice(None),
+            [r._replace(value=r.value and r.value.replace(b'"norm"', b'"norm')) for r in log.records],
+        ),
+    ],
+    ids=["a field is missing", "no JSON"],
+)
+def test_a_snapshot_that_cannot_be_read_darkens_no_other(served, log, damage):
+    log.publish(taken(window=hour(1)))
+    damage(log)
+    log.publish(taken(), taken(T))
+    for _ in range(2):
+        reply = ask(served, "/streams/s/snapshot?window=1h")
+        assert (reply.status, reply.headers["Retry-After"]) == (503, "1")
+        assert "cannot be read" in json.loads(reply.body)["error"]
+        assert said(served, "/streams/s/snapshot")["sequence"] == 1
+        assert said(served, "/streams/t.2/excerpt")["sequence"] == 1
+    assert log.connected == 1
+
+
+def test_a_head_that_says_nothing_makes_no_snapshot(served, log):
+    log.publish(taken(T))
+    head = next(record for record in log.records if record.key == b"t.2/head")
+    log.add("s/head", b"{}", [("sequence", b"1"), ("parts", b"2"), ("schema", b"1")])
+    log.add("s/domain/1", b"x", [("sequence", b"1"), ("parts", b"2"), ("schema", b"1")])
+    assert head.value
+    assert said(served, "/streams/t.2/snapshot")["sequence"] == 1
+    assert said(served, "/streams")[0]["newest"] is None
+
+
+def test_a_long_snapshot_may_take_as_long_as_more_of_it_comes(log, metrics, monkeypatch):
+    monkeypatch.setattr("worker.kafka.following._READ_SECONDS", 0.3)
+    log.publish(taken())
+    poll = Consumer.poll
+
+    def slowly(consumer, timeout_ms, max_records=1):
+        time.sleep(0.05)
+        return poll(consumer, timeout_ms, 1)
+
+    monkeypatch.setattr(Consumer, "poll", slowly)
+    with serving(log, metrics) as (port, _):
+        assert said(port, "/streams/s/snapshot")["sequence"] == 1  # of 13 messages, more than half a second
+
+
+def test_another_snapshot_in_its_place_is_not_taken_for_it(log, metrics):
+    log.publish(taken())
+    with paged(log, metrics) as (_, follower):
+        whole = follower.find("s")
+        of_before = replace(whole, said=whole.said | {"snapshot": "0" * 32})
+        with pytest.raises(NotRead, match="another snapshot stands there"):
+            follower.read("s", of_before)
+        assert follower.read("s", whole).sequence == 1
 
 
 def test_labels_break_no_event_and_no_document(served, log):
@@ -719,7 +836,9 @@ def test_who_leaves_events_lying_is_dropped(log, metrics, monkeypatch):
     monkeypatch.setattr(health, "MOST_LISTENERS", 1)
     monkeypatch.setattr("worker.http.page._TURN_SECONDS", 0.001)
     monkeypatch.setattr("worker.http.page.STREAMS_SECONDS", 0.0)
-    monkeypatch.setattr(Streams, "document", lambda self: [{"text": "x" * 100_000, "at": time.monotonic()}])
+    monkeypatch.setattr(
+        Streams, "document", lambda self: [{"text": "x" * 100_000, "at": time.monotonic(), "available": {}}]
+    )
     with (
         serving(log, metrics) as (port, _),
         socket.create_connection(("127.0.0.1", port), timeout=WAIT) as connection,
