@@ -13,7 +13,7 @@ from ldp.consistency import METHODS
 from ldp.consistency.together import by_method
 from tests import axe
 from tests.chromium import page_of
-from tests.integration.harness import World
+from tests.integration.harness import World, until
 from tests.integration.harness.standin import PAGE, Shown, Standin
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("patient")]
@@ -246,6 +246,91 @@ def test_a_lost_connection_is_said_and_found_again(chromium):
             expect(page.locator("#connection")).to_have_text("Live")
 
 
+def listened(standin):
+    """How often a page has asked to hear events."""
+    return sum(path.startswith("/events") for path in standin.asked)
+
+
+def test_a_worker_that_says_nothing_is_asked_anew(standin, chromium):
+    """One that hangs keeps its connections, and a line that is cut ends none: only silence tells."""
+    standin.snapshots["colours", "all", ""] = collected()
+    with page_of(chromium) as page:
+        page.clock.install()
+        open_at(page, standin, stream="colours")
+        expect(page.locator("#reports")).to_have_text("10,000")
+        assert listened(standin) == 1
+        for lag in (1, 2, 3):  # each word is heard, whatever it is
+            page.clock.fast_forward(20_000)
+            standin.alive()
+            standin.streams[0]["lag"] = lag
+            standin.renew()
+            expect(page.locator("#counting")).to_contain_text(f"Lag, offsets to count{lag}")
+        assert listened(standin) == 1
+        standin.refusing = True
+        page.clock.fast_forward(30_000)
+        expect(page.locator("#connection")).to_have_text("Every few seconds")
+        assert listened(standin) > 1
+
+
+def test_an_answer_that_does_not_come_is_asked_for_anew(standin, chromium):
+    standin.snapshots["colours", "all", ""] = collected()
+    with page_of(chromium) as page:
+        page.clock.install()
+        open_at(page, standin, stream="colours")
+        expect(page.locator("#reports")).to_have_text("10,000")
+        standin.answering.clear()
+        standin.publish(collected(n=20_000, sequence=2, snapshot="2" * 32), "colours")
+        until(lambda: sum("/excerpt" in path for path in standin.asked) >= 2, "it is asked for")
+        page.clock.fast_forward(11_000)  # longer than a worker takes for an answer
+        page.clock.fast_forward(3_000)
+        until(lambda: sum("/excerpt" in path for path in standin.asked) >= 3, "it is asked for again")
+        expect(page.get_by_role("alert")).to_be_hidden()
+        expect(page.locator("#reports")).to_have_text("10,000")
+        standin.answering.set()
+        page.clock.fast_forward(3_000)
+        expect(page.locator("#reports")).to_have_text("20,000")
+
+
+def test_what_is_shown_stays_while_the_topic_cannot_be_read(standin, chromium):
+    standin.snapshots["colours", "all", ""] = collected()
+    standin.streams.append(standin.stream("shapes"))
+    standin.snapshots["shapes", "all", ""] = collected(n=30_000, snapshot="3" * 32)
+    with page_of(chromium) as page:
+        open_at(page, standin, stream="colours")
+        expect(page.locator("#reports")).to_have_text("10,000")
+        standin.unread = True
+        standin.publish(collected(n=20_000, sequence=2, snapshot="2" * 32), "colours")
+        alert = page.get_by_role("alert")
+        expect(alert).to_contain_text("The snapshot cannot be read now. What is shown may be old.")
+        expect(page.locator("#reports")).to_have_text("10,000")
+        page.get_by_role(
+            "link", name="shapes"
+        ).click()  # of which nothing is shown: no other stream's numbers are
+        expect(page.locator("#title")).to_have_text("shapes")
+        expect(page.locator("#shown")).to_be_hidden()
+        expect(alert).to_contain_text("The snapshots are not read yet.")
+        standin.unread = False
+        expect(page.locator("#reports")).to_have_text("30,000")
+        expect(alert).to_be_hidden()
+
+
+def test_who_hears_the_page_hears_the_last_number_in_the_end(standin, chromium):
+    standin.snapshots["colours", "all", ""] = collected()
+    with page_of(chromium) as page:
+        page.clock.install()
+        open_at(page, standin, stream="colours")
+        said = page.locator("#said")
+        expect(said).to_contain_text("10,000 reports")
+        for sequence in (2, 3):
+            standin.publish(
+                collected(n=10_000 * sequence, sequence=sequence, snapshot=f"{sequence:032x}"), "colours"
+            )
+            expect(page.locator("#reports")).to_have_text(f"{sequence}0,000")
+        expect(said).to_contain_text("10,000 reports")
+        page.clock.fast_forward(21_000)
+        expect(said).to_contain_text("30,000 reports")
+
+
 HOSTILE = [
     "<img src=/stolen onerror=fetch('/stolen')>",
     "</td></table><script>fetch('/stolen')</script>",
@@ -366,6 +451,11 @@ def test_a_window_that_is_gone_says_so_and_offers_the_newest(standin, chromium):
         expect(page.get_by_role("alert")).to_contain_text("This window is no longer on the topic.")
         expect(page.locator("#shown")).to_be_hidden()
         page.get_by_role("link", name="The newest of 6h").click()
+        expect(page.locator("#reports")).to_have_text("4,000")
+        expect(page.locator("#connection")).to_have_text("Live")
+        standin.remove("colours", "6h", "")  # while one looks at it
+        expect(page.get_by_role("alert")).to_contain_text("There is no window of 6h yet.")
+        standin.publish(collected(n=4000, **SIX), "colours", "6h")
         expect(page.locator("#reports")).to_have_text("4,000")
         expect(page.get_by_role("alert")).to_be_hidden()
         open_at(page, standin, stream="nobody")

@@ -15,6 +15,7 @@ export const FIRST = {
   offset: "0",
 };
 
+const MOST_FOUND = 200; // characters of a text that is looked for, as its field takes
 const ALLOWED = {
   start: /^\d{0,15}$/,
   view: /^(one|all)$/,
@@ -27,6 +28,7 @@ const ALLOWED = {
 export function read() {
   const said = new URLSearchParams(location.hash.slice(1));
   const place = Object.fromEntries(KEYS.map((key) => [key, said.get(key) ?? FIRST[key]]));
+  place.find = place.find.slice(0, MOST_FOUND);
   for (const [key, allowed] of Object.entries(ALLOWED)) if (!allowed.test(place[key])) place[key] = FIRST[key];
   return place;
 }

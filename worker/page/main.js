@@ -11,6 +11,7 @@ import { drawWindows } from "./windows.js";
 const SAID_EVERY_MS = 20_000;
 const TYPED_MS = 200;
 const WAIT_MS = 2000;
+const ANSWER_MS = 10_000; // a worker ends an answer after five seconds
 
 let place = read();
 let streams = null;
@@ -18,6 +19,9 @@ let excerpt = null;
 let asking = null;
 let again = false;
 let waiting = null;
+let drawn = ""; // what the excerpt was asked for
+let unread = 0;
+let telling = null;
 let saidAt = -Infinity;
 let lostAt = null;
 
@@ -54,8 +58,9 @@ function arrive(next) {
   settle();
   drawList();
   const same = ["stream", "window", "start", "sort", "find", "offset"].every((key) => before[key] === place[key]);
+  if (["stream", "window", "start"].some((key) => before[key] !== place[key])) saidAt = -Infinity;
   if (before.stream !== place.stream) {
-    excerpt = null;
+    blank();
     reveal(byId("streams"));
   }
   if (before.window !== place.window || before.start !== place.start) reveal(byId("strip"));
@@ -97,7 +102,7 @@ function drawList() {
 /** Asks for what is looked at; of several askings at once the last one counts. */
 async function load() {
   clearTimeout(waiting);
-  if (streams === null) return;
+  if (streams === null || document.hidden) return; // whoever is seen again is connected again, and loads
   const wanted = JSON.stringify([place.stream, place.window, place.start, place.sort, place.find, place.offset]);
   if (asking !== null && asking.wanted === wanted) {
     again = true;
@@ -107,6 +112,7 @@ async function load() {
   const mine = { wanted, control: new AbortController() };
   asking = mine;
   again = false;
+  const limit = setTimeout(() => mine.control.abort(), ANSWER_MS);
   let answer = null;
   let said = null;
   try {
@@ -115,10 +121,11 @@ async function load() {
   } catch {
     answer = null; // cut off, or no longer wanted
   }
+  clearTimeout(limit);
   if (asking !== mine) return;
   asking = null;
-  if (answer === null) waiting = setTimeout(load, WAIT_MS);
-  else take(answer.status, said);
+  if (answer === null) unanswered(wanted, "The worker does not answer.", "");
+  else take(answer.status, said, wanted);
   if (again) load();
 }
 
@@ -130,24 +137,36 @@ function source() {
   return `streams/${encodeURIComponent(place.stream)}/excerpt?${new URLSearchParams(asked)}`;
 }
 
-function take(status, said) {
+function take(status, said, wanted) {
   if (status === 200) {
     const before = excerpt;
-    excerpt = said;
+    [excerpt, drawn, unread] = [said, wanted, 0];
     note(null);
     draw();
     if (before?.snapshot !== said.snapshot || before?.sequence !== said.sequence) tell();
-    return;
-  }
+  } else if (status === 404 || status === 400) {
+    blank();
+    if (status === 404) noteGone(said);
+    else note(shown(said.error));
+  } else unanswered(wanted, "The snapshots are not read yet.", shown(said.error));
+}
+
+/** Asks again later. What is shown stays meanwhile if it is what was asked for, and is said to be old if that lasts. */
+function unanswered(wanted, text, means) {
+  waiting = setTimeout(load, WAIT_MS);
+  unread += 1;
+  if (excerpt === null || drawn !== wanted) {
+    blank();
+    note(text, means);
+  } else if (unread > 1) note("The snapshot cannot be read now. What is shown may be old.", means);
+}
+
+/** Shows no snapshot. */
+function blank() {
   excerpt = null;
   byId("shown").hidden = true;
   write(byId("facts"), "");
-  if (status === 404) noteGone(said);
-  else if (status === 400) note(shown(said.error));
-  else {
-    note("The snapshots are not read yet.", shown(said.error));
-    waiting = setTimeout(load, WAIT_MS);
-  }
+  write(byId("said"), "");
 }
 
 function draw() {
@@ -161,10 +180,14 @@ function draw() {
 
 /** Says the newest number to those who hear the page, not more often than one can listen to. */
 function tell() {
-  const now = performance.now();
-  if (now - saidAt < SAID_EVERY_MS) return;
-  saidAt = now;
-  write(byId("said"), saidOf(excerpt));
+  clearTimeout(telling);
+  const left = saidAt + SAID_EVERY_MS - performance.now();
+  if (left > 0) {
+    telling = setTimeout(tell, left);
+  } else if (excerpt !== null) {
+    saidAt = performance.now();
+    write(byId("said"), saidOf(excerpt));
+  }
 }
 
 function noteGone(said) {

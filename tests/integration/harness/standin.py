@@ -88,13 +88,17 @@ class Standin:
         snapshots: by stream, name of windows, and start in ms or "" for the newest.
         asked: the paths of all requests.
         refusing: whether it refuses events, as a worker does that has enough listeners.
+        unread: whether it cannot read its topic.
+        answering: whether it answers what is asked of a snapshot; else it holds the connection, and says nothing.
     """
 
     def __init__(self, *names: str, port: int = 0) -> None:
         self.streams = [self.stream(name) for name in names]
         self.snapshots: dict[tuple[str, str, str], Shown] = {}
         self.asked: list[str] = []
-        self.refusing = False
+        self.refusing, self.unread = False, False
+        self.answering = threading.Event()
+        self.answering.set()
         self._listeners: list[queue.Queue[bytes | None]] = []
         self._server = ThreadingHTTPServer(("127.0.0.1", port), _Handler)
         self._server.daemon_threads = True
@@ -128,6 +132,7 @@ class Standin:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.answering.set()
         self._server.shutdown()
         self._server.server_close()
         for listener in self._listeners:
@@ -139,6 +144,18 @@ class Standin:
         said = shown.excerpt({"top": "1"})
         news = {key: said[key] for key in ("sequence", "snapshot", "reports", "window")}
         self._tell("snapshot", news | {"stream": stream})
+
+    def remove(self, stream: str, window: str, start: str) -> None:
+        """Has a snapshot no more, and tells the pages."""
+        said = self.snapshots.pop((stream, window, start)).excerpt({"top": "1"})
+        self._tell(
+            "gone",
+            {key: said[key] for key in ("sequence", "snapshot", "reports", "window")} | {"stream": stream},
+        )
+
+    def alive(self) -> None:
+        """Tells the pages that there is nothing to tell."""
+        self._tell("alive", {})
 
     def renew(self) -> None:
         """Tells the pages what /streams says now."""
@@ -177,7 +194,12 @@ class _Handler(BaseHTTPRequestHandler):
                 self._tell(standin)
             case ["streams"]:
                 self._answer(200, json.dumps(standin.streams).encode(), "application/json")
+            case ["streams", _, "excerpt"] if standin.unread:
+                self._answer(
+                    503, b'{"error": "the snapshot topic: it is not read to its end yet"}', "application/json"
+                )
             case ["streams", name, "excerpt"]:
+                standin.answering.wait()
                 shown = standin.snapshots.get((name, asked.get("window", "all"), asked.get("start", "")))
                 said = (
                     {"error": "no such window", "windows": ["all"]} if shown is None else shown.excerpt(asked)
