@@ -306,10 +306,11 @@ class _Made:
         if len(states) < sum(truth.offset(number) is not None for number in range(len(partitions))):
             return False
         if not any(state.reports for state in states.values()):
-            # one that admits partitions is a head alone; and of no reports there is no snapshot, if a gap has them all
+            # one that admits partitions is a head alone; and of no reports there is no snapshot, if a gap has them all,
+            # or if nothing is left of what was said before, neither counts nor head
             known = head["gaps"] if head is not None else {}
             lost = any(list(gap) not in known.get(str(p), []) for p in states for gap in states[p].gaps)
-            return lost or not any(head["reports"] for head in truth.heads)
+            return lost or truth.deleted or not any(head["reports"] for head in truth.heads)
         if head is None:
             return False
         if head["reports"]:
