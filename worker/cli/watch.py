@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     default=30.0,
     show_default=True,
     metavar="SECONDS",
-    help="How long --once waits for the first, and --list for all.",
+    help="How long --once and --list may read what is there, and --once waits for a first.",
 )
 @click.option(
     "--window",
