@@ -98,11 +98,12 @@ class Worker:
             OSError: It does not answer.
         """
         try:
-            with urllib.request.urlopen(self.url + path, timeout=60) as reply:
+            try:
+                reply = urllib.request.urlopen(self.url + path, timeout=60)
+            except urllib.error.HTTPError as error:
+                reply = error
+            with reply:
                 return reply.status, reply.headers["Content-Type"], reply.read().decode()
-        except urllib.error.HTTPError as error:
-            with error:
-                return error.code, error.headers["Content-Type"], error.read().decode()
         except http.client.HTTPException as error:
             raise ConnectionResetError(f"{self.name} ended its answer early") from error
 

@@ -303,9 +303,14 @@ def test_what_is_shown_stays_while_the_topic_cannot_be_read(standin, chromium):
         alert = page.get_by_role("alert")
         expect(alert).to_contain_text("The snapshot cannot be read now. What is shown may be old.")
         expect(page.locator("#reports")).to_have_text("10,000")
-        page.get_by_role(
-            "link", name="shapes"
-        ).click()  # of which nothing is shown: no other stream's numbers are
+        asked = len(standin.asked)
+        page.locator("#find-text").fill("re")
+        until(lambda: any("find=re" in path for path in standin.asked[asked:]), "it is asked for")
+        page.wait_for_timeout(200)  # the answer has come
+        expect(page.locator("#find-text")).to_be_focused()
+        expect(page.locator("#reports")).to_be_visible()
+        page.get_by_role("link", name="shapes").click()
+        # of which nothing is shown: no other stream's numbers are
         expect(page.locator("#title")).to_have_text("shapes")
         expect(page.locator("#shown")).to_be_hidden()
         expect(alert).to_contain_text("The snapshots are not read yet.")

@@ -70,7 +70,9 @@ def _once(
 
     deadline, newest = time.monotonic() + seconds, dict[str, "Snapshot"]()
     for reader in readers:
-        reader.catch_up(max(0.0, deadline - time.monotonic()))
+        if not reader.catch_up(max(0.0, deadline - time.monotonic())):
+            complain(f"the topic was not read to its end in {seconds:g} s; --timeout gives it more")
+            return 1
     while waiting := [reader for reader in readers if reader.stream not in newest]:
         for reader, snapshot in _read(waiting, 1.0):
             newest[reader.stream] = snapshot

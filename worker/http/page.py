@@ -181,13 +181,14 @@ class Page:
             news = []
             if self._snapshots.wait(_TURN_SECONDS):
                 there = self._there(names, window)
-                news = [
-                    _news("snapshot", *item)
-                    for item in there.items()
-                    if item[0] not in seen or seen[item[0]].identity != item[1].identity
-                ]
-                news += [_news("gone", *item) for item in seen.items() if item[0] not in there]
-                seen = there
+                if self._snapshots.wait(0):  # it is not being read anew, of which nothing would be there
+                    news = [
+                        _news("snapshot", *item)
+                        for item in there.items()
+                        if item[0] not in seen or seen[item[0]].identity != item[1].identity
+                    ]
+                    news += [_news("gone", *item) for item in seen.items() if item[0] not in there]
+                    seen = there
             now = self._clock()
             if now - looked >= STREAMS_SECONDS:
                 looked = now

@@ -34,8 +34,8 @@ from worker.kafka.following import Follower
 MOST_CONNECTIONS = 64
 MOST_LISTENERS = 16
 """Who hear events, beside those connections."""
-LISTENER_SECONDS = 5.0
-"""How long one that hears events may leave them lying."""
+LISTENER_SECONDS = 20.0
+"""How long a piece of them may take one that hears events: a kernel says in large steps that there is room again."""
 _LISTENER_BYTES = 1 << 16
 """What lies at most between us and one that hears events, on our side."""
 _PIECE_BYTES = 1 << 14

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kafka import KafkaConsumer, TopicPartition
-from kafka.errors import KafkaError
+from kafka.errors import KafkaError, OffsetOutOfRangeError
 
 from ldp.snapshot import ALL_TIME, Incomplete, NewerSchema, Snapshot, assemble, assemble_window
 from worker.config import Config
@@ -212,7 +212,9 @@ class Follower:
         changed = False
         with self._changed:
             for record in records:
-                with contextlib.suppress(ValueError, LookupError, TypeError):  # it is no snapshot's
+                with contextlib.suppress(
+                    ValueError, LookupError, TypeError, AttributeError
+                ):  # it is no snapshot's
                     key, headers = (record.key or b"").decode(), dict(record.headers)
                     changed |= self._wholes.take(key, headers, record.value, record.offset)
             if (changed and self._read) or read > self._read:
@@ -239,6 +241,8 @@ class Follower:
             wanted.answer.set_exception(error)
         except (ValueError, LookupError, TypeError, AttributeError) as error:
             wanted.answer.set_exception(Incomplete(f"the snapshot cannot be read: {type(error).__name__}"))
+        except OffsetOutOfRangeError:  # the topic was made again, which is seen when it is followed on
+            wanted.answer.set_exception(Incomplete("the snapshot is no longer where it stood"))
         except KafkaError:
             wanted.answer.set_exception(Incomplete("the brokers do not answer"))
             raise

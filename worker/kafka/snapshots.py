@@ -113,10 +113,12 @@ class SnapshotReader:
 
     @property
     def head(self) -> Mapping[str, Any] | None:
-        """What the newest head says, as far as the topic was read; None for none."""
+        """What the newest head says, as far as the topic was read; None for none, or one that cannot be read."""
         _, value = self._newest.get(f"{self.stream}/head", ({}, b""))
-        said: dict[str, Any] | None = json.loads(value) if value else None
-        return said
+        with contextlib.suppress(ValueError):
+            said = json.loads(value) if value else None
+            return said if isinstance(said, dict) else None
+        return None
 
     @property
     def lines(self) -> Mapping[str, Line]:

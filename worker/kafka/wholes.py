@@ -104,7 +104,7 @@ class Wholes:
             offset: where it stands.
 
         Raises:
-            ValueError, LookupError, TypeError: it is none of a snapshot's.
+            ValueError, LookupError, TypeError, AttributeError: it is none of a snapshot's.
         """
         stream, _, rest = key.partition("/")
         if stream not in self._wholes:
@@ -137,6 +137,7 @@ class Wholes:
         place, _, name = rest.rpartition("/")
         of, _, start = place.partition("/")
         which = of or "all", int(start) if start.isdecimal() else None
+        self._parts.pop((stream, which), None)
         whole = self._wholes[stream].get(which)
         if whole is None or not (name in whole.methods or rest == "head"):
             return False
@@ -148,4 +149,6 @@ def _said(value: bytes, window: Period) -> dict[str, Any]:
     """Returns what a head or a body says of the whole; the offsets of all time alone, as windows can be many."""
     body = orjson.loads(value)
     names = (*_SHARED, "offsets") if window.start is None else _SHARED
+    if window.start is None and not all(partition.isdecimal() for partition in body["offsets"]):
+        raise ValueError("offsets are by partition")
     return {name: body[name] for name in names} | {name: body[name] for name in _SOMETIMES if name in body}

@@ -19,7 +19,7 @@ let excerpt = null;
 let asking = null;
 let again = false;
 let waiting = null;
-let drawn = ""; // what the excerpt was asked for
+let drawn = ""; // which snapshot the excerpt is of
 let unread = 0;
 let telling = null;
 let saidAt = -Infinity;
@@ -52,13 +52,21 @@ function go(change) {
   arrive(next);
 }
 
+/** Which snapshot a place looks at. */
+function which({ stream, window, start }) {
+  return JSON.stringify([stream, window, start]);
+}
+
 function arrive(next) {
   const before = place;
   place = next;
   settle();
   drawList();
   const same = ["stream", "window", "start", "sort", "find", "offset"].every((key) => before[key] === place[key]);
-  if (["stream", "window", "start"].some((key) => before[key] !== place[key])) saidAt = -Infinity;
+  if (which(before) !== which(place)) {
+    clearTimeout(telling);
+    saidAt = -Infinity;
+  }
   if (before.stream !== place.stream) {
     blank();
     reveal(byId("streams"));
@@ -124,8 +132,8 @@ async function load() {
   clearTimeout(limit);
   if (asking !== mine) return;
   asking = null;
-  if (answer === null) unanswered(wanted, "The worker does not answer.", "");
-  else take(answer.status, said, wanted);
+  if (answer === null) unanswered("The worker does not answer.", "");
+  else take(answer.status, said);
   if (again) load();
 }
 
@@ -137,10 +145,10 @@ function source() {
   return `streams/${encodeURIComponent(place.stream)}/excerpt?${new URLSearchParams(asked)}`;
 }
 
-function take(status, said, wanted) {
+function take(status, said) {
   if (status === 200) {
     const before = excerpt;
-    [excerpt, drawn, unread] = [said, wanted, 0];
+    [excerpt, drawn, unread] = [said, which(place), 0];
     note(null);
     draw();
     if (before?.snapshot !== said.snapshot || before?.sequence !== said.sequence) tell();
@@ -148,14 +156,14 @@ function take(status, said, wanted) {
     blank();
     if (status === 404) noteGone(said);
     else note(shown(said.error));
-  } else unanswered(wanted, "The snapshots are not read yet.", shown(said.error));
+  } else unanswered("The snapshots are not read yet.", shown(said.error));
 }
 
-/** Asks again later. What is shown stays meanwhile if it is what was asked for, and is said to be old if that lasts. */
-function unanswered(wanted, text, means) {
+/** Asks again later. What is shown stays meanwhile if it is of what is looked at, and is said to be old if that lasts. */
+function unanswered(text, means) {
   waiting = setTimeout(load, WAIT_MS);
   unread += 1;
-  if (excerpt === null || drawn !== wanted) {
+  if (excerpt === null || drawn !== which(place)) {
     blank();
     note(text, means);
   } else if (unread > 1) note("The snapshot cannot be read now. What is shown may be old.", means);
@@ -227,7 +235,7 @@ function note(text, means = "", ways = []) {
 
 function drawState(state) {
   if (state === "lost") lostAt ??= new Date();
-  else lostAt = null;
+  else if (state !== "connecting") lostAt = null;
   const time = lostAt?.toLocaleTimeString("en-GB");
   const said = {
     connecting: "Connecting …",

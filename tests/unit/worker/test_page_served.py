@@ -759,6 +759,16 @@ def test_a_snapshot_that_cannot_be_read_darkens_no_other(served, log, damage):
     assert log.connected == 1
 
 
+@pytest.mark.parametrize("offsets", [None, 7, [7], {"x": 7}, "x"])
+def test_a_head_of_odd_offsets_makes_no_snapshot(served, log, offsets):
+    log.publish(taken(T))
+    head = {"sequence": 1, "reports": 0, "complete": True, "window": None, "offsets": offsets}
+    log.add("s/head", json.dumps(head).encode(), [("sequence", b"1"), ("parts", b"1"), ("schema", b"1")])
+    assert said(served, "/streams/t.2/snapshot")["sequence"] == 1
+    assert said(served, "/streams")[0]["newest"] is None
+    assert ask(served, "/streams/s/snapshot").status == 404
+
+
 def test_a_head_that_says_nothing_makes_no_snapshot(served, log):
     log.publish(taken(T))
     head = next(record for record in log.records if record.key == b"t.2/head")

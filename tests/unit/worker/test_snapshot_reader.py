@@ -283,6 +283,14 @@ def test_watch_once_says_that_it_came_not_to_the_end(watch, log, monkeypatch):
     assert "the topic was not read to its end in 0.1 s; --timeout gives it more" in result.stderr
 
 
+def test_a_head_that_cannot_be_read_takes_no_window_away(watch, there, log):
+    log.append(Record(b"s/head", b"{garbage", [], 1000))
+    assert watch("--list").exit_code == 0
+    assert watch("--once", "--window", "1h").stdout.startswith("1h from 1970-01-01T03:00:00Z")
+    said = watch("--once")
+    assert (said.exit_code, said.exception.code) == (1, 1)  # none of all time, and no traceback
+
+
 def test_watch_prints_a_window_as_json(watch, there):
     said = json.loads(watch("--once", "--json", "--window", "1h", "--start", "1970-01-01T02:00Z").stdout)
     assert said["window"] == {

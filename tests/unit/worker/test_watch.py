@@ -143,6 +143,15 @@ def several(monkeypatch, second):
     return parse(stream.format("colours", "a") + stream.format("shapes", "b"))
 
 
+def test_a_topic_that_is_not_read_to_its_end_in_time_is_said(monkeypatch, capsys):
+    config = several(monkeypatch, [taken()])
+    monkeypatch.setattr(Reading, "catch_up", lambda *_: False)
+    assert overview.follow(config, 3.0, None) == 1
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "the topic was not read to its end in 3 s; --timeout gives it more" in said.err
+
+
 def test_all_streams_have_a_line_each(monkeypatch, capsys):
     config = several(monkeypatch, [replace(taken(), stream="shapes", sequence=5)])
     assert overview.follow(config, 10.0, None) == 0
