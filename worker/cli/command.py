@@ -7,7 +7,7 @@ import functools
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from worker.config import Config
+    from worker.kafka.snapshots import SnapshotReader
 
 _CONFIG = "LDP_WORKER_CONFIG"
 _PIPED = 10_000
@@ -114,6 +115,15 @@ def reach(config: "Config", topic: str) -> None:
 
     with brokers.connect(config, on_waiting=complain) as admin:
         topics.require(admin, topic)
+
+
+def read_all(readers: Sequence["SnapshotReader"], seconds: float) -> bool:
+    """Reads all that is there, for what is shown once is to be the newest; says so if that did not come in time."""
+    deadline = time.monotonic() + seconds
+    there = all(reader.catch_up(max(0.0, deadline - time.monotonic())) for reader in readers)
+    if not there:
+        complain(f"the topic was not read to its end in {seconds:g} s; --timeout gives it more")
+    return there
 
 
 def piped() -> bool:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from worker.cli.command import amount, complain, reach
+from worker.cli.command import amount, complain, reach, read_all
 from worker.cli.shown import document, foreign, wholeness
 from worker.observe.units import said_seconds
 
@@ -69,10 +69,8 @@ def _once(
     from rich.console import Console
 
     deadline, newest = time.monotonic() + seconds, dict[str, "Snapshot"]()
-    for reader in readers:
-        if not reader.catch_up(max(0.0, deadline - time.monotonic())):
-            complain(f"the topic was not read to its end in {seconds:g} s; --timeout gives it more")
-            return 1
+    if not read_all(readers, seconds):
+        return 1
     while waiting := [reader for reader in readers if reader.stream not in newest]:
         for reader, snapshot in _read(waiting, 1.0):
             newest[reader.stream] = snapshot

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from worker.cli.command import command, complain, reach, show, streams_option
+from worker.cli.command import command, complain, reach, read_all, show, streams_option
 from worker.cli.shown import date, document, foreign, none_there, render, row, state
 
 _EPOCH = datetime.fromtimestamp(0, UTC)
@@ -93,7 +93,7 @@ def watch(
             if listed:
                 return _list(reader, timeout, as_json)
             began = time.monotonic()
-            if once and not _caught_up(reader, timeout):
+            if once and not read_all([reader], timeout):
                 return 1
             if not once and window != "all" and reader.catch_up(timeout) and not reader.is_there:
                 complain(f"{none_there(served.stream.name, window, begin, reader.windows)}; waiting for it")
@@ -223,19 +223,11 @@ def _warned(screen: "RenderableType", warning: str | None) -> "RenderableType":
     return screen if warning is None else Group(Text(warning, style="bold red"), screen)
 
 
-def _caught_up(reader: "SnapshotReader", timeout: float) -> bool:
-    """Reads all that is there, for what is shown once is to be the newest; says so if that did not come in time."""
-    caught_up = reader.catch_up(timeout)
-    if not caught_up:
-        complain(f"the topic was not read to its end in {timeout:g} s; --timeout gives it more")
-    return caught_up
-
-
 def _list(reader: "SnapshotReader", timeout: float, as_json: bool) -> int:
     """Shows which windows are on the topic."""
     from rich.table import Table
 
-    if not _caught_up(reader, timeout):
+    if not read_all([reader], timeout):
         return 1
     lines = reader.lines
     if as_json:

@@ -193,19 +193,14 @@ class _Handler(BaseHTTPRequestHandler):
             return None
         self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _LISTENER_BYTES)
         self.connection.settimeout(LISTENER_SECONDS)
-        if hasattr(
-            socket, "TCP_USER_TIMEOUT"
-        ):  # else one that is gone without a word keeps its place for minutes
-            self.connection.setsockopt(
-                socket.IPPROTO_TCP,
-                socket.TCP_USER_TIMEOUT,
-                int(1000 * (LISTENER_SECONDS + pages.KEEP_ALIVE_SECONDS)),
-            )
+        if hasattr(socket, "TCP_USER_TIMEOUT"):
+            # else one that is gone without a word keeps its place for minutes
+            gone = int(1000 * (LISTENER_SECONDS + pages.KEEP_ALIVE_SECONDS))
+            self.connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, gone)
         self._begin(HTTPStatus.OK, "text/event-stream", headers)
         for part in events:
-            for at in range(
-                0, len(part), _PIECE_BYTES
-            ):  # the time is for each: what is slow takes all, piece by piece
+            # the time is for each piece: who is slow takes all, one after the other
+            for at in range(0, len(part), _PIECE_BYTES):
                 self.wfile.write(part[at : at + _PIECE_BYTES])
             if not part and self._hung_up():
                 break

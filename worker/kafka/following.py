@@ -20,7 +20,7 @@ from kafka.errors import KafkaError, OffsetOutOfRangeError
 
 from ldp.snapshot import ALL_TIME, Incomplete, NewerSchema, Snapshot, assemble, assemble_window
 from worker.config import Config
-from worker.kafka.snapshot_topic import PARTITION
+from worker.kafka.snapshot_topic import PARTITION, UNREADABLE
 from worker.kafka.wholes import Key, NotRead, NotThere, Whole, Wholes
 
 IDLE_SECONDS = 300.0
@@ -212,9 +212,7 @@ class Follower:
         changed = False
         with self._changed:
             for record in records:
-                with contextlib.suppress(
-                    ValueError, LookupError, TypeError, AttributeError
-                ):  # it is no snapshot's
+                with contextlib.suppress(*UNREADABLE):  # it is no snapshot's
                     key, headers = (record.key or b"").decode(), dict(record.headers)
                     changed |= self._wholes.take(key, headers, record.value, record.offset)
             if (changed and self._read) or read > self._read:
@@ -239,7 +237,7 @@ class Follower:
             snapshot = _assembled(wanted.stream, whole, received)
         except (Incomplete, NewerSchema) as error:
             wanted.answer.set_exception(error)
-        except (ValueError, LookupError, TypeError, AttributeError) as error:
+        except UNREADABLE as error:
             wanted.answer.set_exception(Incomplete(f"the snapshot cannot be read: {type(error).__name__}"))
         except OffsetOutOfRangeError:  # the topic was made again, which is seen when it is followed on
             wanted.answer.set_exception(Incomplete("the snapshot is no longer where it stood"))

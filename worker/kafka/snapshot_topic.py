@@ -14,6 +14,9 @@ PARTITION = 0
 TIMEOUT_SECONDS = 30
 """How long an answer is waited for, and a transaction may stay open that has no more than that takes."""
 
+UNREADABLE = ValueError, LookupError, TypeError, AttributeError
+"""What reading a message raises that is no snapshot's, or one of a snapshot that cannot be read."""
+
 _LARGEST_REQUEST = 64 << 20
 _BYTES_PER_SECOND = 16 << 20
 """What a publisher sends in a second, at the least: a quarter of what one does on two cores beside its broker."""

@@ -22,7 +22,7 @@ from ldp.snapshot import (
     window_of,
 )
 from worker.config import Config
-from worker.kafka.snapshot_topic import PARTITION
+from worker.kafka.snapshot_topic import PARTITION, UNREADABLE
 
 _POLL_MS = 200
 
@@ -140,7 +140,7 @@ class SnapshotReader:
             for record in records:
                 key = (record.key or b"").decode(errors="replace")
                 if key.startswith(f"{self.stream}/"):
-                    with contextlib.suppress(ValueError, LookupError, TypeError):  # it is no snapshot's
+                    with contextlib.suppress(*UNREADABLE):  # it is no snapshot's
                         self._take(key, dict(record.headers), record.value, record.timestamp)
         return bool(polled)
 
@@ -187,12 +187,7 @@ class SnapshotReader:
             snapshot = self._assembled()
         except NewerSchema:
             raise
-        except (
-            ValueError,
-            LookupError,
-            TypeError,
-            AttributeError,
-        ):  # not all is here, or it is no snapshot's
+        except UNREADABLE:  # or not all is here
             return None
         shown = snapshot.window.start, snapshot.sequence, snapshot.identity
         if shown == self._shown:

@@ -69,7 +69,7 @@ def foreign(kafka: str, topic: str) -> list[Message]:
                 f"--topic={topic}",
                 "--from-beginning",
                 "--isolation-level=read_committed",
-                "--timeout-ms=60000",
+                "--timeout-ms=15000",
                 *shown,
             ]
         )

@@ -705,9 +705,9 @@ def test_events_say_the_newest_windows_of_many(served, listen, log, monkeypatch)
 
 
 def test_who_takes_slowly_what_is_said_is_not_dropped(log, metrics, monkeypatch):
-    """A megabyte for a line of 500 kB/s: it takes longer than anybody may leave it lying."""
-    monkeypatch.setattr(health, "LISTENER_SECONDS", 0.5)
-    monkeypatch.setattr(Streams, "document", lambda self: [{"text": "x" * 1_000_000, "available": {}}])
+    """Two megabytes for a line of 500 kB/s: all of it takes longer than a piece may."""
+    monkeypatch.setattr(health, "LISTENER_SECONDS", 2.0)
+    monkeypatch.setattr(Streams, "document", lambda self: [{"text": "x" * 2_000_000, "available": {}}])
     with (
         serving(log, metrics) as (port, _),
         socket.socket() as connection,
@@ -717,7 +717,7 @@ def test_who_takes_slowly_what_is_said_is_not_dropped(log, metrics, monkeypatch)
         connection.connect(("127.0.0.1", port))
         connection.sendall(b"GET /events HTTP/1.1\r\n\r\n")
         taken = 0
-        while taken < 1_000_000:
+        while taken < 2_000_000:
             came = len(connection.recv(1 << 14))
             assert came, f"dropped after {taken}"
             taken += came
@@ -771,26 +771,24 @@ def test_a_head_of_odd_offsets_makes_no_snapshot(served, log, offsets):
 
 def test_a_head_that_says_nothing_makes_no_snapshot(served, log):
     log.publish(taken(T))
-    head = next(record for record in log.records if record.key == b"t.2/head")
     log.add("s/head", b"{}", [("sequence", b"1"), ("parts", b"2"), ("schema", b"1")])
     log.add("s/domain/1", b"x", [("sequence", b"1"), ("parts", b"2"), ("schema", b"1")])
-    assert head.value
     assert said(served, "/streams/t.2/snapshot")["sequence"] == 1
     assert said(served, "/streams")[0]["newest"] is None
 
 
 def test_a_long_snapshot_may_take_as_long_as_more_of_it_comes(log, metrics, monkeypatch):
-    monkeypatch.setattr("worker.kafka.following._READ_SECONDS", 0.3)
+    monkeypatch.setattr("worker.kafka.following._READ_SECONDS", 2.0)
     log.publish(taken())
     poll = Consumer.poll
 
     def slowly(consumer, timeout_ms, max_records=1):
-        time.sleep(0.05)
+        time.sleep(0.2)
         return poll(consumer, timeout_ms, 1)
 
     monkeypatch.setattr(Consumer, "poll", slowly)
     with serving(log, metrics) as (port, _):
-        assert said(port, "/streams/s/snapshot")["sequence"] == 1  # of 13 messages, more than half a second
+        assert said(port, "/streams/s/snapshot")["sequence"] == 1  # of 13 messages, in 2.6 seconds
 
 
 def test_another_snapshot_in_its_place_is_not_taken_for_it(log, metrics):

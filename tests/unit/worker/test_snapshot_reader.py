@@ -191,6 +191,7 @@ def test_what_is_no_snapshots_stops_no_reader(config, log):
     numbered = [("sequence", b"1"), ("snapshot", b"x"), ("parts", b"1"), ("schema", b"1")]
     for key, headers in (
         (b"s/x", [("end", b"soon")]),
+        (b"s/1h/3600000/base", [("end", None), ("final", None)]),
         (b"s/1h/1/base", [("end", b"2")]),
         (b"s/head", numbered),
         (b"s/all/base", numbered),
