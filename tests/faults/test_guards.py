@@ -490,7 +490,7 @@ def test_point_16_a_new_rule_is_stored_though_no_record_comes_and_an_old_one_is_
     about = [event for event, _ in said if event.startswith("rules.")]
     assert about == ["rules.added", "rules.older", "rules.older"]  # once a claim
     assert all(
-        "set streams.revision to 3" in facts["todo"] for event, facts in said if event == "rules.older"
+        "set streams.revision to 3" in facts["remedy"] for event, facts in said if event == "rules.older"
     )
     world.produce(0, frames.encode(STREAM, np.zeros(2, STREAM.oracle.report_dtype)), [0, 0])
     count_all(world, process)

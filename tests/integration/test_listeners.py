@@ -306,7 +306,7 @@ def test_point_17_run_says_it_and_goes_on_trying(secure, tmp_path):
             until(lambda worker=worker: worker.events("kafka.unavailable"), f"{case}: it says so")
             event = worker.events("kafka.unavailable")[0]
             assert reason in event["error"], case
-            assert advice in event["todo"], case
+            assert advice in event["remedy"], case
             assert worker.alive()
             assert worker.metric("errors_total", step="connect") > 0
             assert [sample.value for sample in worker.samples("publisher")] == [0]

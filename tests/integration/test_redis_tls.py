@@ -252,7 +252,7 @@ def test_run_says_it_and_takes_no_partition_meanwhile(ways, own_services, tmp_pa
         assert event["error"].startswith(
             f"not let in by redis://127.0.0.1:{ways.login}: AuthenticationError: "
         )
-        assert event["todo"] == "correct redis.password, or the user in redis.url"
+        assert event["remedy"] == "correct redis.password, or the user in redis.url"
         assert worker.alive()
         assert not world.members()
         assert WRONG not in worker.log.read_text()

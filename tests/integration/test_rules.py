@@ -72,7 +72,7 @@ def test_point_16_a_changed_limit_leaves_what_was_counted_alone(kafka, redis_url
             world, "back"
         )  # as a roll-out does in between: it is older, and follows what is recorded
         (event,) = worker.events("rules.older")
-        assert (event["level"], event["todo"]) == ("warning", "to go back to it, set streams.revision to 3")
+        assert (event["level"], event["remedy"]) == ("warning", "to go back to it, set streams.revision to 3")
         world.send(10, reports=5)
         counted(world, accepted=20, rejected={"many": 20})
 

@@ -25,5 +25,5 @@ def test_stock_ingest_counts_the_same_and_says_so(kafka, redis_url, tmp_path):
         assert worker.metric("ingest_stock") == 1
         (said,) = worker.events("ingest.stock")
         assert (said["level"], said["why"]) == ("warning", "kafka.ingest is stock")
-        assert "limits" in said["todo"]
+        assert "limits" in said["remedy"]
         until(lambda: worker.metric("partition_lag") == 0, "no lag")

@@ -12,7 +12,7 @@ from worker.counting.head import Head
 from worker.counting.lineage import lineage_of
 from worker.counting.ports import StateLost, Unavailable
 from worker.kafka import cluster, seam
-from worker.kafka.brokers import Unreachable, advice
+from worker.kafka.brokers import Unreachable
 from worker.kafka.cluster import Brokers, Cluster
 from worker.kafka.errors import BrokerError
 from worker.kafka.reports import Judged, newest_reports
@@ -132,7 +132,7 @@ def _unread(served: Served, error: StateLost | Unavailable) -> Finding:
     """Says why the head of a stream's newest snapshot is not known."""
     closed = "AuthorizationFailed" in str(error)
     level = Level.WARNING if isinstance(error, Unavailable) and not closed else Level.ERROR
-    todo = advice(error) if closed else "run check again"
+    todo = error.remedy if isinstance(error, Unavailable) and closed else "run check again"
     return Finding(level, f"snapshots of {served.stream.name}", str(error), todo)
 
 

@@ -18,7 +18,7 @@ from worker.counting.head import Head
 from worker.kafka.cluster import Cluster
 from worker.kafka.topics import Topic
 from worker.observe.units import said_bytes
-from worker.redis.advice import ADVICE, advice
+from worker.redis.advice import START, remedy
 from worker.redis.connecting import Client, connect, servers
 from worker.redis.errors import ERRORS
 from worker.redis.reaching import Unreachable
@@ -63,7 +63,7 @@ def look(
                 findings += _judge_state(client, config, cluster, heads, together(infos))
     except ERRORS as error:
         why = Unreachable(error, config.redis)
-        findings.append(Finding(Level.ERROR, "redis", str(why), why.advice))
+        findings.append(Finding(Level.ERROR, "redis", str(why), why.remedy))
     return findings
 
 
@@ -78,7 +78,7 @@ def _connected(table: RedisTable, deadline: float) -> Client:
         except ERRORS as error:  # BusyLoading, too
             if client is not None:
                 client.close()
-            if time.monotonic() >= deadline or advice(error, table.address) != ADVICE:
+            if time.monotonic() >= deadline or remedy(error, table.address) != START:
                 raise
             time.sleep(0.2)
 

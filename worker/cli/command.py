@@ -55,7 +55,7 @@ def command(name: str) -> Callable[[_Command], click.Command]:
             _demand_extra()
             from worker.config import ConfigError, load
             from worker.kafka import brokers, topics
-            from worker.kafka.errors import BrokerError
+            from worker.kafka.errors import BrokerError, remedy
             from worker.redis.errors import ERRORS
 
             try:
@@ -72,13 +72,13 @@ def command(name: str) -> Callable[[_Command], click.Command]:
                 sys.exit(1)
             except BrokerError as error:
                 closed = "AuthorizationFailed" in str(error)  # which may be what check does not try
-                complain(f"Kafka: {error}\n{brokers.advice(error) if closed else _CHECK}")
+                complain(f"Kafka: {error}\n{remedy(error) if closed else _CHECK}")
                 sys.exit(1)
             except ERRORS as error:
                 from worker.redis.reaching import Unreachable  # which brings the kernels
 
                 why = Unreachable(error, loaded.redis)
-                complain(f"Redis: {why}\n{why.advice}\n{_CHECK}")
+                complain(f"Redis: {why}\n{why.remedy}\n{_CHECK}")
                 sys.exit(1)
 
         option = click.option(

@@ -35,7 +35,6 @@ def import_(config: "Config", stream: str, files: tuple[Path, ...]) -> int:
     """
     from worker.counting.importing import Refused
     from worker.counting.ports import StateLost, Unavailable
-    from worker.kafka import brokers
     from worker.observe import logs
 
     logs.silence()
@@ -49,7 +48,7 @@ def import_(config: "Config", stream: str, files: tuple[Path, ...]) -> int:
         return 1
     except Unavailable as error:
         closed = "AuthorizationFailed" in str(error)
-        complain(f"{error}\n{brokers.advice(error) if closed else _AGAIN}")
+        complain(f"{error}\n{error.remedy if closed else _AGAIN}")
         return 1
     return 0
 

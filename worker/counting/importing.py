@@ -250,7 +250,7 @@ class Import:
         answer = self.store.install(partition, attempt, metadata)
         if answer is Answer.UNSTAGED:
             raise Unavailable(
-                f"Redis: the staged counts of partition {partition} are gone; import them again"
+                f"Redis: the staged counts of partition {partition} are gone", "import them again"
             )
         if answer is not Answer.DONE:
             raise Refused(f"partition {partition}: a worker has claimed it just now; {_NEVER}")

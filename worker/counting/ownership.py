@@ -44,6 +44,8 @@ from worker.counting.watching import Watching
 
 _SHARE, _LONGEST_READ = 0.1, 2.0
 """What part of the time reading heads may take; and how long one takes at most: what took longer hung."""
+_NO_LEADER = "Kafka: no leader", "start the broker that leads the partition"
+"""Cause and remedy where a partition's log cannot be asked."""
 
 
 class Ownership:
@@ -202,7 +204,7 @@ class Ownership:
         """Returns where the logs begin; those without a leader wait."""
         bounds = self._log.bounds(wanted)
         if missing := [p for p in wanted if p not in bounds]:
-            self._put_off(missing, Unavailable("Kafka: no leader"))
+            self._put_off(missing, Unavailable(*_NO_LEADER))
         return {p: bounds[p][0] for p in wanted if p in bounds}
 
     def _peek(self, claim: Claim, wanted: Sequence[int]) -> dict[int, Metadata | None]:
@@ -231,7 +233,7 @@ class Ownership:
         state = claim.load(partition, loaded)
         # Step 9. Asked again, as until the epoch was raised another owner may have counted on.
         if (bounds := self._log.bounds([partition]).get(partition)) is None:
-            raise Unavailable("Kafka: no leader")
+            raise Unavailable(*_NO_LEADER)
         known = confirmed[0] if confirmed[1] == COUNTED else 0
         try:
             gap = claim.resume(partition, state, loaded.metadata, known, bounds, head)

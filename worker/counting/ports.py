@@ -25,7 +25,19 @@ COUNTED = "counted"
 
 
 class Unavailable(Exception):  # noqa: N818  # a state of the other side, not a fault of ours
-    """No (clear) reply came: the step may have happened or not. It is tried again."""
+    """A step got no answer, or no clear one: it may have happened or not. It is retried.
+
+    Attributes:
+        remedy: what an operator can do about the cause, by the side that raised it; empty if unknown.
+
+    Args:
+        cause: names the side (Kafka or Redis), the operation, and what happened.
+        remedy: see above.
+    """
+
+    def __init__(self, cause: str, remedy: str = "") -> None:
+        super().__init__(cause)
+        self.remedy = remedy
 
 
 class NotOwner(Exception):  # noqa: N818

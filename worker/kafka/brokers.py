@@ -11,35 +11,10 @@ from kafka.errors import KafkaTimeoutError
 
 from worker.config import Config
 from worker.kafka import quirks
+from worker.kafka.errors import START, remedy
 
 TIMEOUT_SECONDS = 10.0
 """Seconds that brokers have to answer, unless somebody asks to wait longer."""
-ADVICE = "start the brokers, or correct kafka.bootstrap_servers and the security settings beside it"
-_ADVICE = {
-    "(invalid_scope)": "correct kafka.sasl_oauthbearer_scope",
-    "(invalid_client)": "correct kafka.sasl_oauthbearer_client_id and kafka.sasl_oauthbearer_client_secret",
-    "token endpoint": "start it, or correct kafka.sasl_oauthbearer_token_endpoint_url; kafka.ssl_cafile may name the"
-    " authority that signed its certificate",
-    "invalid_token": "let the brokers know whose tokens these are: their audience, issuer and keys are set there,"
-    " or correct kafka.sasl_oauthbearer_scope",
-    "AuthenticationFailed": "correct kafka.sasl_username and kafka.sasl_password, or kafka.sasl_mechanism",
-    "UnsupportedSaslMechanism": "set kafka.sasl_mechanism to one that the brokers know",
-    "IllegalSaslState": "this listener asks for no login: set kafka.security_protocol to PLAINTEXT or SSL, or correct"
-    " the port in kafka.bootstrap_servers",
-    "mismatch": "let kafka.bootstrap_servers name the brokers as their certificates do",
-    "certificate has expired": "renew the brokers' certificates",
-    "CERTIFICATE_VERIFY_FAILED": "let kafka.ssl_cafile name the authority that signed the brokers' certificates",
-    "ALERT": "the brokers refuse this client's certificate, or want one: correct kafka.ssl_certfile and"
-    " kafka.ssl_keyfile",
-    "Handshake failed": "this listener seems to speak no TLS: correct kafka.security_protocol, or the port in"
-    " kafka.bootstrap_servers",
-    "Invalid frame length": "this listener seems to speak TLS, or is no broker's: correct kafka.security_protocol, or"
-    " the port in kafka.bootstrap_servers",
-    "socket disconnected": "the brokers hang up on this client: correct kafka.security_protocol, they may want TLS or a"
-    " login, or the port in kafka.bootstrap_servers",
-    "AuthorizationFailed": "allow this user what it asked for, as worker/README.md lists it, by the brokers' ACLs",
-}
-"""What to do, by what the client says happened; the first that is found counts."""
 
 _NOTICE_SECONDS = 1.0
 
@@ -51,19 +26,9 @@ class Unreachable(RuntimeError):  # noqa: N818  # named for what happened, as it
         advice: what to do about it.
     """
 
-    def __init__(self, text: str, advice: str = ADVICE) -> None:
+    def __init__(self, text: str, advice: str = START) -> None:
         super().__init__(text)
         self.advice = advice
-
-
-def advice(happened: object) -> str:
-    """Returns what to do about what happened on the way to the brokers.
-
-    Example:
-        >>> advice("[Error 58] SaslAuthenticationFailedError: Invalid username or password")
-        'correct kafka.sasl_username and kafka.sasl_password, or kafka.sasl_mechanism'
-    """
-    return next((todo for sign, todo in _ADVICE.items() if sign in str(happened)), ADVICE)
 
 
 def connect(
@@ -122,12 +87,12 @@ class ConnectionReason(logging.Handler):
     @property
     def advice(self) -> str:
         """What to do about it."""
-        return advice(self._last)
+        return remedy(self._last)
 
     @property
     def outcome(self) -> str:
         """How it ended, with an address behind it: nobody answered, or somebody did and refused."""
-        return "no answer from" if self.advice == ADVICE else "not let in by"
+        return "no answer from" if self.advice == START else "not let in by"
 
 
 @contextmanager

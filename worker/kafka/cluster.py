@@ -11,6 +11,7 @@ from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
 from worker.config import Config, Served
 from worker.counting.head import Head
 from worker.kafka import brokers, topics
+from worker.kafka.errors import remedy
 from worker.kafka.outbox import KafkaOutbox
 from worker.kafka.snapshot_topic import SnapshotTopic
 from worker.kafka.topics import Topic
@@ -70,7 +71,7 @@ def connect(
         with brokers.connect(config, max(brokers.TIMEOUT_SECONDS, wait_seconds), on_waiting) as admin:
             yield admin
     except (kafka.errors.KafkaError, OSError) as error:
-        raise brokers.Unreachable(str(error), brokers.advice(error)) from error
+        raise brokers.Unreachable(str(error), remedy(error)) from error
 
 
 def describe_brokers(admin: KafkaAdminClient) -> Brokers:

@@ -27,9 +27,9 @@ import ldp
 from ldp import frames
 from worker.counting.columns import Batch, Unreadable
 from worker.counting.lateness import Late
-from worker.counting.ports import Unavailable
 from worker.counting.rejections import REASONS, UNREADABLE
 from worker.kafka import quirks
+from worker.kafka.failures import unavailable
 from worker.kafka.sampling import Sample
 
 ERRORS = "__connect.errors."
@@ -140,7 +140,7 @@ class KafkaDeadLetters:
                 allow_auto_create_topics=False,
             )
         except kafka_errors.RetriableError as error:
-            raise Unavailable(f"Kafka: {error}") from error
+            raise unavailable(error, "connecting") from error
         return cls(producer, stream, source, topic, on_acknowledged, attempt)
 
     def add(self, batch: Batch, verdicts: npt.NDArray[np.uint8]) -> int:
@@ -239,11 +239,11 @@ class KafkaDeadLetters:
                         f" first {PREFIX_BYTES} bytes of a longer one: raise its max.message.bytes"
                     ) from None
                 self._send(letter.cut())
-            except kafka_errors.RetriableError as error:
+            except (kafka_errors.RetriableError, kafka_errors.InvalidTimestampError) as error:
                 if future.is_done:  # else it is still on its way
                     self._send(letter)
                     self._pop()
-                raise Unavailable(f"Kafka: dead letters are not acknowledged: {error}") from error
+                raise unavailable(error, "sending dead letters to", self._topic) from error
             self._pop()
 
     def close(self) -> None:
@@ -261,6 +261,6 @@ class KafkaDeadLetters:
                 self._topic, value=letter.value, key=letter.key, headers=letter.headers
             )
         except (kafka_errors.RetriableError, quirks.TOPIC_MISSING) as error:
-            raise Unavailable(f"Kafka: dead letters cannot be sent: {error}") from error
+            raise unavailable(error, "sending dead letters to", self._topic) from error
         self._pending.append((future, letter))
         self._waiting += letter.size

@@ -5,8 +5,9 @@ from typing import Any
 
 from kafka import errors as kafka_errors
 
-from worker.counting.ports import CLAIMED, Unavailable
+from worker.counting.ports import CLAIMED
 from worker.kafka import topics
+from worker.kafka.failures import unavailable
 
 
 class KafkaGroup:
@@ -42,7 +43,7 @@ class KafkaGroup:
             logs = topics.bounds(self._admin, self._topic, unclaimed) if unclaimed else {}
         except kafka_errors.KafkaError as error:
             self.close()
-            raise Unavailable(f"Kafka: {type(error).__name__}: {error}") from error
+            raise unavailable(error, "asking for the group's offsets of", self._topic) from error
         recorded = {partition for partition, (first, end) in logs.items() if first < end}
         return sorted(p for p in without if p in recorded or metadata.get(p, CLAIMED) != CLAIMED)
 

@@ -23,6 +23,8 @@ from worker.counting.columns import Batch, Columns, Unreadable
 from worker.counting.ports import Displaced, NotOwner, StateLost, Unavailable
 from worker.counting.rules import Rule
 from worker.kafka import quirks, seam
+from worker.kafka.errors import START
+from worker.kafka.failures import unavailable
 from worker.kafka.intake import Intake
 from worker.kafka.records import Arena, Reader, Stretch
 
@@ -106,6 +108,7 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
             Unavailable: the brokers do not answer.
         """
         consumer = _ask(
+            "connecting",
             lambda: KafkaConsumer(
                 **settings,
                 client_id=f"ldp-worker-{group}",
@@ -119,7 +122,7 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
                 fetch_max_bytes=memory // _FETCHED,
                 max_partition_fetch_bytes=memory // _FETCHED,
                 metadata_max_age_ms=30_000,
-            )
+            ),
         )
         decoding = ThreadPoolExecutor(1, thread_name_prefix=f"decode-{topic}")
         return cls(consumer, topic, memory, stock, decoding)
@@ -201,11 +204,9 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
         except kafka_errors.FencedInstanceIdError as error:
             raise self._displaced() from error
         except kafka_errors.InvalidSessionTimeoutError as error:
-            raise Unavailable(
-                "Kafka: the brokers do not allow kafka.session_timeout_seconds; ldp-worker check says what they do"
-            ) from error
+            raise unavailable(error, "joining the group of", self._topic) from error
         except kafka_errors.RetriableError as error:
-            raise Unavailable(f"Kafka: {error}") from error
+            raise unavailable(error, "reading", self._topic) from error
 
     def _look_after_name(self) -> None:
         """Notices what a member with a name is not told: that it lost the name, or leads a group whose topic grew.
@@ -276,7 +277,9 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
             self._positions[partition] = self._positions.pop(partition)  # the others first, if it never ends
             raise Unavailable(
                 f"topic {self._topic!r}, partition {partition}: the checksum of the record batch at offset"
-                f" {min(new)} fails; it is fetched again"
+                f" {min(new)} fails; it is fetched again",
+                "look at the disk of the broker that leads the partition. The batch is rejected if it fails again with"
+                " the same bytes",
             )
         self._suspects[partition] = {at: bad for at, bad in suspects.items() if bad.offset >= stretch.end}
 
@@ -303,7 +306,8 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
             return quirks.known_partitions(self._consumer, self._topic, self._subscribed_ms)
         except kafka_errors.TopicAuthorizationFailedError as error:
             raise Unavailable(
-                f"Kafka: topic {self._topic!r} is closed to this client: let the brokers' ACLs allow it to READ"
+                f"Kafka: topic {self._topic!r} is closed to this client",
+                "let the brokers' ACLs allow it to READ",
             ) from error
 
     def ends(self, partitions: Collection[int]) -> dict[int, tuple[int, int]]:
@@ -327,8 +331,8 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
     def topic_id(self) -> str:
         """Asks for the id of the topic, another one if it was created again: what was fetched before is of this one."""
         ask = partial(quirks.topic_id, self._consumer, self._topic, _ID_MS)
-        if (topic_id := _ask(ask)) is None:
-            raise Unavailable(f"Kafka: the id of topic {self._topic!r} is not known (yet)")
+        if (topic_id := _ask("asking for the id of", ask, self._topic)) is None:
+            raise Unavailable(f"Kafka: the id of topic {self._topic!r} is not known (yet)", START)
         return topic_id
 
     def generation(self) -> object | None:
@@ -346,9 +350,10 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
         """Returns the group's committed (offset, metadata) of the partitions that have one."""
         found = {}
         for partition in partitions:
-            committed = _ask(
-                partial(self._consumer.committed, self._tp(partition), metadata=True, timeout_ms=_TIMEOUT_MS)
+            ask = partial(
+                self._consumer.committed, self._tp(partition), metadata=True, timeout_ms=_TIMEOUT_MS
             )
+            committed = _ask("asking for the group's offsets of", ask, self._topic)
             if committed is not None and committed.offset >= 0:
                 found[partition] = (committed.offset, committed.metadata)
         return found
@@ -363,7 +368,8 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
         """Commits offsets as a member of the current generation; raises `NotOwner` if that is over."""
         if self.generation() is None:
             raise NotOwner
-        _ask(lambda: self._consumer.commit(self._offsets(offsets), timeout_ms=_TIMEOUT_MS))
+        commit = partial(self._consumer.commit, self._offsets(offsets), timeout_ms=_TIMEOUT_MS)
+        _ask("committing the group's offsets of", commit, self._topic)
 
     def mirror(self, offsets: Mapping[int, tuple[int, str]]) -> None:
         """Commits offsets without waiting; who lost its name hears of it at the next poll."""
@@ -401,7 +407,8 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
         tps = [self._tp(partition) for partition in partitions]
         if not tps:
             return {}
-        found = _ask(partial(quirks.bounds, self._consumer, ask, tps, _TIMEOUT_MS))
+        bounds = partial(quirks.bounds, self._consumer, ask, tps, _TIMEOUT_MS)
+        found = _ask("asking for the beginning and end of", bounds, self._topic)
         return {tp.partition: offset for tp, offset in found.items()}
 
 
@@ -422,7 +429,7 @@ class _Stock:
         return Stretch(self._end, columns, (), sum(bool(r.key is not None or r.headers) for r in records))
 
 
-def _ask(step: Callable[[], _T]) -> _T:
+def _ask(operation: str, step: Callable[[], _T], topic: str = "") -> _T:
     """Runs a step that talks to Kafka; a lost membership is `NotOwner`, anything that may pass is `Unavailable`."""
     try:
         return step()
@@ -435,4 +442,4 @@ def _ask(step: Callable[[], _T]) -> _T:
     ) as error:
         raise NotOwner(str(error)) from error
     except kafka_errors.RetriableError as error:
-        raise Unavailable(f"Kafka: {type(error).__name__}: {error}") from error
+        raise unavailable(error, operation, topic) from error

@@ -21,6 +21,8 @@ from ldp.snapshot import Message, Row
 from worker.counting.head import Head
 from worker.counting.ports import StateLost, Unavailable
 from worker.kafka import compacted, quirks
+from worker.kafka.errors import OPEN, WAIT
+from worker.kafka.failures import unavailable
 from worker.kafka.snapshot_topic import PARTITION, TIMEOUT_SECONDS
 
 _CLAIM_SECONDS = 2.0
@@ -89,7 +91,7 @@ class KafkaOutbox:
             raise
         except kafka_errors.KafkaError as error:
             self.close()
-            raise Unavailable(f"Kafka: {type(error).__name__}: {error}") from error
+            raise unavailable(error, "starting to publish to", self._topic.name) from error
 
     def publish(self, sequence: int, messages: Sequence[Message], rows: Sequence[Row] = ()) -> None:
         """Publishes all messages and rows in one transaction, each one's acknowledgement checked before the commit.
@@ -108,7 +110,7 @@ class KafkaOutbox:
             quirks.commit_transaction(self._producer, sent, TIMEOUT_SECONDS)
         except (kafka_errors.KafkaError, quirks.TOPIC_MISSING) as error:
             self.close()
-            raise Unavailable(f"Kafka: {type(error).__name__}: {error}") from error
+            raise unavailable(error, "publishing to", self._topic.name) from error
 
     def _send(self, sequence: int, messages: Sequence[Message]) -> list[Any]:
         """Sends messages, no more at a time than are acknowledged before they expire: a producer takes any number."""
@@ -140,7 +142,7 @@ class KafkaOutbox:
             begins = compacted.of_rows(self._stream.name)
             return compacted.keys(self._topic.consumer, self._rows, begins, *bounds, self._on_alive)
         except kafka_errors.KafkaError as error:
-            raise Unavailable(f"Kafka: {type(error).__name__}: {error}") from error
+            raise unavailable(error, "reading the keys of", self._rows) from error
 
     def close(self) -> None:
         """Throws the producer away; the next one's start aborts what this one left open."""
@@ -173,10 +175,11 @@ class KafkaOutbox:
             else:
                 if begin < end:  # each look came too late: that proves nothing
                     raise Unavailable(
-                        "Kafka: heads are published and compacted faster than they are looked for"
+                        "Kafka: heads are published and compacted faster than they are looked for",
+                        WAIT + "publish less often: raise snapshots.every_seconds",
                     )
         except kafka_errors.KafkaError as error:
-            raise Unavailable(f"Kafka: {type(error).__name__}: {error}") from error
+            raise unavailable(error, "reading the newest head of", self._topic.name) from error
         if record is None or not record.value:  # deleted on purpose: the sequence begins anew
             return Head()
         try:
@@ -197,8 +200,7 @@ class KafkaOutbox:
         while decided and (stable := _offset(admin, topic, OffsetSpec.LATEST, _COMMITTED)) < end:
             if self._clock() >= deadline:
                 raise Unavailable(
-                    f"Kafka: topic {topic!r}: a transaction is open since offset {stable} of {end}; it ends"
-                    " by itself, at the latest by its time-out"
+                    f"Kafka: topic {topic!r}: a transaction is open since offset {stable} of {end}", OPEN
                 )
             self._sleep(_DECIDED_SECONDS)
         return first, end

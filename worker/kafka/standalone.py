@@ -10,6 +10,8 @@ from kafka import errors as kafka_errors
 
 from worker.counting.ports import Unavailable
 from worker.kafka import quirks
+from worker.kafka.errors import CHECK, START
+from worker.kafka.failures import unavailable
 
 _TIMEOUT_MS = 10_000
 _STALL_SECONDS = 30.0
@@ -48,6 +50,7 @@ class KafkaStandalone:
             Unavailable: the brokers do not answer.
         """
         consumer = _ask(
+            "connecting",
             lambda: KafkaConsumer(
                 **settings,
                 client_id=f"ldp-worker-{group}-import",
@@ -57,20 +60,24 @@ class KafkaStandalone:
                 isolation_level="read_committed",
                 allow_auto_create_topics=False,
                 max_poll_records=1,
-            )
+            ),
         )
         return cls(consumer, topic)
 
     def topic_id(self) -> str:
         """Returns the id of the topic, another one if it was created again."""
         ask = partial(quirks.topic_id, self._consumer, self._topic, _TIMEOUT_MS)
-        if (topic_id := _ask(ask)) is None:
-            raise Unavailable(f"Kafka: the id of topic {self._topic!r} is not known (yet)")
+        if (topic_id := _ask("asking for the id of", ask, self._topic)) is None:
+            raise Unavailable(f"Kafka: the id of topic {self._topic!r} is not known (yet)", START)
         return topic_id
 
     def partitions(self) -> set[int]:
         """Returns all partitions of the topic."""
-        return _ask(lambda: set(self._consumer.partitions_for_topic(self._topic) or ()))
+        return _ask(
+            "asking for the partitions of",
+            lambda: set(self._consumer.partitions_for_topic(self._topic) or ()),
+            self._topic,
+        )
 
     def committed(self, partitions: Collection[int]) -> dict[int, tuple[int, str]]:
         """Returns the group's committed (offset, metadata) of the partitions that have one."""
@@ -79,7 +86,7 @@ class KafkaStandalone:
             ask = partial(
                 self._consumer.committed, self._tp(partition), metadata=True, timeout_ms=_TIMEOUT_MS
             )
-            committed = _ask(ask)
+            committed = _ask("asking for the group's offsets of", ask, self._topic)
             if committed is not None and committed.offset >= 0:
                 found[partition] = (committed.offset, committed.metadata)
         return found
@@ -87,7 +94,11 @@ class KafkaStandalone:
     def bounds(self, partitions: Collection[int]) -> dict[int, tuple[int, int]]:
         """Returns each log's (first offset, last stable offset)."""
         tps = [self._tp(partition) for partition in partitions]
-        found = _ask(lambda: quirks.whole_bounds(self._consumer, tps, _TIMEOUT_MS))
+        found = _ask(
+            "asking for the beginning and end of",
+            lambda: quirks.whole_bounds(self._consumer, tps, _TIMEOUT_MS),
+            self._topic,
+        )
         return {tp.partition: bounds for tp, bounds in found.items()}
 
     def has_records(self, partition: int, begin: int, end: int) -> bool:
@@ -96,13 +107,14 @@ class KafkaStandalone:
         self._consumer.assign([tp])
         self._consumer.seek(tp, begin)
         deadline = time.monotonic() + _STALL_SECONDS
-        while _ask(partial(self._consumer.position, tp, timeout_ms=_TIMEOUT_MS)) < end:
+        position = partial(self._consumer.position, tp, timeout_ms=_TIMEOUT_MS)
+        while _ask("reading", position, self._topic) < end:
             if time.monotonic() > deadline:
                 raise Unavailable(
-                    f"Kafka: topic {self._topic!r}, partition {partition}: no record from {begin} on"
+                    f"Kafka: topic {self._topic!r}, partition {partition}: no record from {begin} on", CHECK
                 )
             try:
-                polled = _ask(lambda: self._consumer.poll(200))
+                polled = _ask("reading", lambda: self._consumer.poll(200), self._topic)
             except kafka_errors.CorruptRecordError:
                 return True
             if records := polled.get(tp):
@@ -113,7 +125,8 @@ class KafkaStandalone:
         """Commits offsets, unless the group has members: they commit what they count themselves."""
         said = {self._tp(p): OffsetAndMetadata(offset, word, -1) for p, (offset, word) in offsets.items()}
         try:
-            _ask(lambda: self._consumer.commit(said, timeout_ms=_TIMEOUT_MS))
+            commit = partial(self._consumer.commit, said, timeout_ms=_TIMEOUT_MS)
+            _ask("committing the group's offsets of", commit, self._topic)
         except _MEMBERS:
             return
 
@@ -125,11 +138,11 @@ class KafkaStandalone:
         return TopicPartition(self._topic, partition)
 
 
-def _ask(step: Callable[[], _T]) -> _T:
+def _ask(operation: str, step: Callable[[], _T], topic: str = "") -> _T:
     """Runs a step that talks to Kafka; what may pass, or the brokers' ACLs forbid, is `Unavailable`."""
     try:
         return step()
     except (kafka_errors.CorruptRecordError, *_MEMBERS):
         raise
     except kafka_errors.KafkaError as error:
-        raise Unavailable(f"Kafka: {type(error).__name__}: {error}") from error
+        raise unavailable(error, operation, topic) from error

@@ -62,7 +62,7 @@ class StreamEvents:
     def claim_failed(self, partitions: Sequence[int], error: Unavailable) -> None:
         """Readiness hears of it, too."""
         self._failed("claim", Step.CLAIM, error)
-        self._logger.warning("claim.retry", partitions=partitions, error=str(error))
+        self._logger.warning("claim.retry", partitions=partitions, error=str(error), remedy=error.remedy)
 
     def gap_found(self, partition: int, lost_from: int, lost_to: int) -> None:
         """Says what was lost; a letter that was due may be of a record that is gone."""
@@ -79,7 +79,7 @@ class StreamEvents:
 
     def rule_older(self, partition: int, older: Older) -> None:
         """Says how to have the configuration followed."""
-        self._logger.warning("rules.older", partition=partition, why=older.why, todo=older.todo)
+        self._logger.warning("rules.older", partition=partition, why=older.why, remedy=older.todo)
 
     # counting
 
@@ -145,11 +145,11 @@ class StreamEvents:
     def poll_failed(self, error: Unavailable) -> None:
         """Counts it; the loop goes on with what is stored."""
         self._metrics.errors.labels(self._stream, "poll").inc()
-        self._logger.warning("poll.retry", error=str(error))
+        self._logger.warning("poll.retry", error=str(error), remedy=error.remedy)
 
     def topic_missing(self, topic: str) -> None:
         """Says what makes it."""
-        self._logger.warning("topic.missing", topic=topic, todo="ldp-worker create-topics")
+        self._logger.warning("topic.missing", topic=topic, remedy="run ldp-worker create-topics")
 
     def looked(self, partition: int, stored: int, end: int, high: int, watermark: int | None) -> None:
         """Shows how a partition stands: its stored offset, its last stable one and its high watermark."""
@@ -184,12 +184,12 @@ class StreamEvents:
     def commit_failed(self, error: Unavailable) -> None:
         """Readiness hears of it, too."""
         self._failed("commit", Step.COMMIT, error)
-        self._logger.warning("commit.retry", error=str(error))
+        self._logger.warning("commit.retry", error=str(error), remedy=error.remedy)
 
     def compare_failed(self, error: Unavailable) -> None:
         """Readiness hears of it, too."""
         self._failed("compare", Step.COMPARE, error)
-        self._logger.warning("compare.retry", error=str(error))
+        self._logger.warning("compare.retry", error=str(error), remedy=error.remedy)
 
     def refused(self, partition: int, answer: Answer) -> None:
         """Says the answer."""
@@ -276,7 +276,7 @@ class StreamEvents:
     def publish_failed(self, error: Unavailable) -> None:
         """Readiness hears of it, too."""
         self._failed("publish", Step.PUBLISH, error)
-        self._logger.warning("snapshot.retry", error=str(error))
+        self._logger.warning("snapshot.retry", error=str(error), remedy=error.remedy)
 
     def ticked(self) -> None:
         """Readiness hears of it."""
@@ -289,4 +289,4 @@ class StreamEvents:
 
     def _failed(self, label: str, step: Step, error: Unavailable) -> None:
         self._metrics.errors.labels(self._stream, label).inc()
-        self._progress.failed(step, str(error))
+        self._progress.failed(step, str(error), error.remedy)

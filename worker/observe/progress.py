@@ -1,7 +1,8 @@
 """Progress: what a stream's threads say of themselves, and what readiness makes of it.
 
 Ready means that what is due happens. Each step says when it failed and when it was over without a failure; one that has
-failed for longer than `READY_TIMEOUT_SECONDS` makes the stream not ready, with why and what to do.
+failed for longer than `READY_TIMEOUT_SECONDS` makes the stream not ready. The message names the step, the cause and the
+remedy of that cause: a step needs both Kafka and Redis, so the step alone does not say which of them failed.
 """
 
 import time
@@ -11,9 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from worker.counting.ports import Unavailable
-from worker.kafka import brokers
 from worker.observe.units import said_seconds
-from worker.redis import advice as redis
 
 READY_TIMEOUT_SECONDS = 20.0
 """How long a step that is due may fail, or the polling thread be silent, before the stream is not ready."""
@@ -21,35 +20,32 @@ READY_TIMEOUT_SECONDS = 20.0
 SERVING = "serving"
 """What a stream says of itself when all is well."""
 
-_RIGHTS = {"AuthorizationFailed": brokers.advice("AuthorizationFailed"), "NoPermissionError": redis.RIGHTS}
-"""What to do where a right is missing, whatever the step, by a sign in why it failed."""
-_REDIS = "see that Redis answers, has room and takes writes"
+CHECK = "run ldp-worker check: it names what is wrong with Kafka, Redis and the topics"
+"""The remedy where the cause has none of its own."""
 
 
 class Step(Enum):
-    """What is due again and again: what it is to people, and what they can do where it fails."""
+    """A step that is due again and again; its value is what people read."""
 
-    REACH = "reaching Redis", redis.ADVICE
-    CONNECT = "reaching the brokers", brokers.ADVICE
-    POLL = "reading the topic", brokers.ADVICE
-    LOOK = "asking the brokers where the log ends", brokers.ADVICE
-    CLAIM = "claiming partitions", f"{_REDIS}, and that the brokers answer"
-    COMMIT = "committing counts", f"{_REDIS}, and that the dead-letter topic exists"
-    COMPARE = "comparing with Redis", _REDIS
-    LETTERS = "sending dead letters", "ldp-worker create-topics makes the topic, if it is missing"
-    PUBLISH = "publishing", "ldp-worker create-topics makes the snapshot topic, if it is missing"
-    SERVE = "serving", "it begins again by itself from what is stored; the log has the whole error"
-
-    def __init__(self, what: str, todo: str) -> None:
-        self.what, self.todo = what, todo
+    REACH = "reaching Redis"
+    CONNECT = "reaching the brokers"
+    POLL = "reading the topic"
+    LOOK = "asking the brokers where the log ends"
+    CLAIM = "claiming partitions"
+    COMMIT = "committing counts"
+    COMPARE = "comparing with Redis"
+    LETTERS = "sending dead letters"
+    PUBLISH = "publishing"
+    SERVE = "serving"
 
 
 @dataclass
 class _Failure:
-    """A step that fails: since when, why, and whether it did so in the turn that is not over yet."""
+    """A step that fails: since when, why, the remedy, and whether it failed in the turn that is not over yet."""
 
     since: float
     why: str
+    remedy: str
     fresh: bool = True
 
 
@@ -69,13 +65,13 @@ class Progress:
         >>> now = [0.0]
         >>> progress = Progress(lambda: now[0])
         >>> progress.state = SERVING
-        >>> progress.failed(Step.COMPARE, "Redis: ConnectionError")
+        >>> progress.failed(Step.COMPARE, "Redis: ConnectionError", "start Redis")
         >>> progress.says()
         'serving'
         >>> now[0] = 21.0
         >>> progress.beat()
-        >>> progress.says()  # doctest: +ELLIPSIS
-        'comparing with Redis has failed for 21 s (Redis: ConnectionError): see that Redis answers, ...'
+        >>> progress.says()
+        'comparing with Redis has failed for 21 s: Redis: ConnectionError. Remedy: start Redis'
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -95,10 +91,11 @@ class Progress:
         """The publishing thread is alive."""
         self.ticked = self._clock()
 
-    def failed(self, step: Step, why: str) -> None:
-        """A step failed; it counts from its first failure since it last went well."""
+    def failed(self, step: Step, why: str, remedy: str = "") -> None:
+        """Notes that a step failed; the failure counts from the first one since the step last succeeded."""
         before = self._failing.get(step)
-        self._failing[step] = _Failure(self._clock() if before is None else before.since, why)
+        since = self._clock() if before is None else before.since
+        self._failing[step] = _Failure(since, why, remedy or CHECK)
 
     def over(self, step: Step) -> None:
         """A turn of a step is over; it went well if no failure was told since the last one."""
@@ -114,22 +111,22 @@ class Progress:
         try:
             yield
         except Unavailable as error:
-            self.failed(step, str(error))
+            self.failed(step, str(error), error.remedy)
             raise
         finally:
             self.over(step)
 
     def says(self) -> str:
-        """Returns what readiness says: `SERVING`, or what does not happen, since when, why, and what to do."""
+        """Returns what readiness says: `SERVING`, or the step that fails, since when, the cause and the remedy."""
         if self.error is not None:
             return self.error
         now = self._clock()
         failing = sorted(self._failing.copy().items(), key=lambda item: item[1].since)
         for step, failure in failing:
             if step is Step.SERVE or now - failure.since > READY_TIMEOUT_SECONDS:
-                todo = next((todo for sign, todo in _RIGHTS.items() if sign in failure.why), step.todo)
+                age = said_seconds(now - failure.since)
                 return (
-                    f"{step.what} has failed for {said_seconds(now - failure.since)} ({failure.why}): {todo}"
+                    f"{step.value} has failed for {age}: {failure.why.rstrip('.')}. Remedy: {failure.remedy}"
                 )
         if now - self.stepped > READY_TIMEOUT_SECONDS:
             age = said_seconds(now - self.stepped)

@@ -1,12 +1,12 @@
-"""What to do where Redis lets nobody in, by what the client library says happened on the way there."""
+"""Remedies: what to do about an error of Redis, by its cause, in one table."""
 
 import redis
 from redis.sentinel import MasterNotFoundError
 
 from worker.config.address import Address
 
-ADVICE = "start Redis, or correct redis.url and redis.password"
-"""Where nothing answers."""
+START = "start Redis, or correct redis.url and redis.password"
+"""The remedy where nothing answers."""
 _PLAIN = "this port seems to speak no TLS: write redis:// in redis.url, or correct its port"
 _CERTIFICATE = (
     "Redis refuses this client's certificate, or wants one: correct redis.ssl_certfile and redis.ssl_keyfile"
@@ -15,7 +15,23 @@ _TLS = "Redis hangs up on this client, it may want TLS: write rediss:// in redis
 RIGHTS = "allow this user the commands and keys that worker/README.md lists, by ACL SETUSER"
 """Where a user lacks a right."""
 _CLUSTER = "this is a node of a cluster: write redis+cluster:// in redis.url"
-_ADVICE = {
+_FULL = "free memory in Redis or raise its maxmemory: while it is full it takes no writes"
+_REPLICA = (
+    "this server is a replica and takes no writes: let redis.url name the primary, or the Sentinels, which follow a"
+    " fail-over"
+)
+_REMEDIES = {
+    "OutOfMemoryError": _FULL,
+    "OOM command": _FULL,
+    "ReadOnlyError": _REPLICA,
+    "READONLY": _REPLICA,
+    "MISCONF": "look at the disk and the log of Redis: it cannot save, and takes no writes until it can",
+    "NOREPLICAS": "start the replicas of Redis, or lower its min-replicas-to-write",
+    "NoReplicas": "start the replicas of Redis, or lower its min-replicas-to-write",
+    "BusyLoading": "wait: Redis is loading its data",
+    "BUSY ": "end the script that blocks Redis: SCRIPT KILL",
+    "TryAgain": "wait: the cluster is moving this slot",
+    "MASTERDOWN": "start the master of this replica, or let redis.url name the present one",
     "mismatch": "let redis.url, and what Sentinels or a cluster announce, name the server as its certificate does",
     "certificate has expired": "renew the certificate of Redis",
     "certificate verify failed": "let redis.ssl_cafile name the authority that signed the certificate of Redis",
@@ -49,23 +65,31 @@ def said(error: Exception) -> str:
     return f"{text} ({type(told).__name__}: {told})" if isinstance(told, redis.ResponseError) else text
 
 
-def advice(error: Exception, at: Address) -> str:
-    """Returns what to do about an error on the way to an address.
+def remedy(error: Exception, at: Address | None = None) -> str:
+    """Returns what to do about an error of Redis.
+
+    Args:
+        error: what the client library raised.
+        at: the address, if the error came on the way there; None once the client was let in.
 
     Example:
         >>> from redis import AuthenticationError
         >>> from worker.config.address import read
-        >>> advice(AuthenticationError("invalid username-password pair"), read("redis://cache"))
+        >>> remedy(AuthenticationError("invalid username-password pair"), read("redis://cache"))
         'correct redis.password, or the user in redis.url'
     """
     happened = said(error)
-    if at.tls and (isinstance(error, redis.TimeoutError) or "Timeout connecting" in happened):
+    if (
+        at is not None
+        and at.tls
+        and (isinstance(error, redis.TimeoutError) or "Timeout connecting" in happened)
+    ):
         return (
             "nobody answers in TLS here: if this port speaks none write redis:// in redis.url, or correct it"
         )
-    todo = next((todo for sign, todo in _ADVICE.items() if sign in happened), ADVICE)
-    if at.kind != "cluster" and "ClusterDownError" in happened:
+    todo = next((todo for sign, todo in _REMEDIES.items() if sign in happened), START)
+    if at is not None and at.kind != "cluster" and "ClusterDownError" in happened:
         return _CLUSTER
-    if isinstance(error, MasterNotFoundError) and todo is not ADVICE:
+    if isinstance(error, MasterNotFoundError) and todo is not START:
         return todo.replace("redis.password", "redis.sentinel_password")  # it is they who refused
     return todo

@@ -3,7 +3,7 @@
 from worker.config import Redis as RedisTable
 from worker.config.redaction import redacted
 from worker.counting.ports import Unavailable
-from worker.redis.advice import ADVICE, advice, said
+from worker.redis.advice import START, remedy, said
 from worker.redis.connecting import Client, connect
 from worker.redis.errors import ERRORS
 
@@ -11,18 +11,15 @@ from worker.redis.errors import ERRORS
 class Unreachable(Unavailable):
     """Redis did not let this client in, or did not answer.
 
-    Attributes:
-        advice: what to do about it.
-
     Args:
         error: what the client library raised.
         table: the configuration's.
     """
 
     def __init__(self, error: Exception, table: RedisTable) -> None:
-        self.advice = advice(error, table.address)
-        outcome = "no answer from" if self.advice == ADVICE else "not let in by"
-        super().__init__(f"{outcome} {redacted(table.url)}: {said(error)}")
+        todo = remedy(error, table.address)
+        outcome = "no answer from" if todo == START else "not let in by"
+        super().__init__(f"{outcome} {redacted(table.url)}: {said(error)}", todo)
 
 
 def reach(table: RedisTable, key: str) -> Client:

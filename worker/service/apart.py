@@ -33,6 +33,8 @@ from worker.store.redis import RedisStore
 _TURN_SECONDS = 0.1
 """How soon it is told what changes."""
 _FIRST_RETRY, _LONGEST_RETRY = 1.0, 60.0
+ENDED = "read the log of the worker: -9 is mostly a machine without memory. The process is started again"
+"""The remedy where a publisher's process ended by itself."""
 _END_SECONDS = 5.0
 """What a process that has let go of its line may take to end."""
 
@@ -78,7 +80,9 @@ class Apart:
                 return
             if time.monotonic() - began > _LONGEST_RETRY:
                 wait = _FIRST_RETRY
-            self._events.publish_failed(Unavailable(f"the publisher's process ended with exit code {code}"))
+            self._events.publish_failed(
+                Unavailable(f"the publisher's process ended with exit code {code}", ENDED)
+            )
             self._events.ticked()
             on_alive()
             if stopping.wait(wait):

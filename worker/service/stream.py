@@ -15,6 +15,7 @@ from worker.counting.ownership import Ownership
 from worker.counting.ports import Displaced, StateLost, Unavailable
 from worker.kafka import brokers, seam
 from worker.kafka.dead_letters import KafkaDeadLetters
+from worker.kafka.errors import BrokerError, remedy
 from worker.kafka.group import KafkaGroup
 from worker.kafka.log import KafkaLog
 from worker.kafka.outbox import KafkaOutbox
@@ -87,7 +88,7 @@ class StreamWorker:
                     if time.monotonic() - began > _LONGEST_RETRY:
                         wait = _FIRST_RETRY
                     self._metrics.errors.labels(self.name, "serve").inc()
-                    self.progress.failed(Step.SERVE, f"{type(error).__name__}: {error}")
+                    self.progress.failed(Step.SERVE, f"{type(error).__name__}: {error}", _remedy(error))
                     self._logger.exception("serve.retry", error=str(error), wait_seconds=wait)
                     self._pause(wait)
                     wait = min(2 * wait, _LONGEST_RETRY)
@@ -222,7 +223,7 @@ class StreamWorker:
                 return reaching.reach(self._config.redis, layout.meta_key(self.name, 0))
         except reaching.Unreachable as error:
             self._metrics.errors.labels(self.name, "reach").inc()
-            self._logger.warning("redis.unavailable", error=str(error), todo=error.advice)
+            self._logger.warning("redis.unavailable", error=str(error), remedy=error.remedy)
             return None
 
     def _connect(self, settings: dict[str, object], group: str) -> tuple[KafkaLog, KafkaDeadLetters] | None:
@@ -249,7 +250,7 @@ class StreamWorker:
                 return log, dead_letters
             except Unavailable as error:
                 self._metrics.errors.labels(self.name, "connect").inc()
-                self._logger.warning("kafka.unavailable", error=f"{error}{reason}", todo=reason.advice)
+                self._logger.warning("kafka.unavailable", error=f"{error}{reason}", remedy=reason.advice)
                 return None
 
     def _stock(self) -> bool:
@@ -260,6 +261,16 @@ class StreamWorker:
         if stock:
             why = unknown or "kafka.ingest is stock"
             self._logger.warning(
-                "ingest.stock", why=why, todo="limits of record batches do not hold meanwhile"
+                "ingest.stock", why=why, remedy="limits of record batches do not hold meanwhile"
             )
         return stock
+
+
+def _remedy(error: Exception) -> str:
+    """Returns the remedy for an error that restarts a stream."""
+    again = (
+        "none if it passes: the stream restarts by itself from what is stored. The log has the whole error"
+    )
+    return (
+        remedy(f"{type(error).__name__}: {error}", unknown=again) if isinstance(error, BrokerError) else again
+    )

@@ -8,7 +8,7 @@ from redis import RedisError
 
 from worker.counting import layout
 from worker.counting.ports import Answer, Metadata, StoredPartition, Unavailable
-from worker.redis.advice import said
+from worker.redis.advice import remedy, said
 from worker.redis.connecting import Client
 from worker.redis.errors import ERRORS
 from worker.redis.script import Script
@@ -130,7 +130,7 @@ def _call(step: Callable[[], _T]) -> _T:
     try:
         return step()
     except ERRORS as error:
-        raise Unavailable(f"Redis: {said(error)}") from error
+        raise Unavailable(f"Redis: {said(error)}", remedy(error)) from error
 
 
 def _first_error(replies: list[Any]) -> None:

@@ -7,7 +7,7 @@ from redis.sentinel import MasterNotFoundError
 
 from worker.config import Redis
 from worker.config.address import Address, read
-from worker.redis.advice import ADVICE, advice
+from worker.redis.advice import START, remedy
 from worker.redis.connecting import connect
 
 
@@ -74,7 +74,7 @@ def test_what_a_client_is_told_is_what_the_url_says():
 @pytest.mark.parametrize(
     ("url", "error", "todo"),
     [
-        ("redis://h", redis.ConnectionError("Error 111 connecting to h:6379. Connection refused."), ADVICE),
+        ("redis://h", redis.ConnectionError("Error 111 connecting to h:6379. Connection refused."), START),
         (
             "redis://h",
             MovedError("5 h:7"),
@@ -87,15 +87,15 @@ def test_what_a_client_is_told_is_what_the_url_says():
             "give every slot of the cluster a node",
         ),
         ("redis+cluster://h", RedisClusterException("All slots are not covered"), "give every slot"),
-        ("redis+sentinel://h/m", MasterNotFoundError("no Sentinel names a master 'm': h:1 is down"), ADVICE),
+        ("redis+sentinel://h/m", MasterNotFoundError("no Sentinel names a master 'm': h:1 is down"), START),
         (
             "redis+sentinel://h/m",
             MasterNotFoundError("no Sentinel names a master 'm': invalid username-password pair"),
             "correct redis.sentinel_password",
         ),
         ("rediss://h", redis.TimeoutError("Timeout connecting to server"), "nobody answers in TLS here"),
-        ("redis://h", redis.TimeoutError("Timeout connecting to server"), ADVICE),
+        ("redis://h", redis.TimeoutError("Timeout connecting to server"), START),
     ],
 )
 def test_what_to_do(url, error, todo):
-    assert advice(error, read(url)).startswith(todo)
+    assert remedy(error, read(url)).startswith(todo)

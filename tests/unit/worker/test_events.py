@@ -18,7 +18,7 @@ from worker.observe.events import StreamEvents
 from worker.observe.metrics import Metrics
 from worker.observe.progress import READY_TIMEOUT_SECONDS, SERVING, Progress, Step
 
-NO = Unavailable("Redis: no")
+NO = Unavailable("Redis: no", "mend it")
 STREAM = ldp.Stream("s", ldp.GRR("1", 2))
 ENDS = ("low", "high", "anytime_low", "anytime_high")
 ESTIMATE = STREAM.oracle.estimate(np.array([30, 10]), 40)
@@ -32,7 +32,7 @@ CASES = {
     ),
     "claim_failed": (
         ([1, 2], NO),
-        ("warning", "claim.retry", {"partitions": [1, 2], "error": "Redis: no"}),
+        ("warning", "claim.retry", {"partitions": [1, 2], "error": "Redis: no", "remedy": "mend it"}),
         {("errors_total", "step", "claim"): 1},
     ),
     "gap_found": (
@@ -52,7 +52,7 @@ CASES = {
     ),
     "rule_older": (
         (3, Older("because", "so")),
-        ("warning", "rules.older", {"partition": 3, "why": "because", "todo": "so"}),
+        ("warning", "rules.older", {"partition": 3, "why": "because", "remedy": "so"}),
         {},
     ),
     "counted": (
@@ -96,12 +96,12 @@ CASES = {
     ),
     "commit_failed": (
         (NO,),
-        ("warning", "commit.retry", {"error": "Redis: no"}),
+        ("warning", "commit.retry", {"error": "Redis: no", "remedy": "mend it"}),
         {("errors_total", "step", "commit"): 1},
     ),
     "compare_failed": (
         (NO,),
-        ("warning", "compare.retry", {"error": "Redis: no"}),
+        ("warning", "compare.retry", {"error": "Redis: no", "remedy": "mend it"}),
         {("errors_total", "step", "compare"): 1},
     ),
     "refused": (
@@ -183,7 +183,7 @@ CASES = {
     "checked": ((0.5,), None, {("snapshot_seconds_sum",): 0.5, ("snapshot_seconds_count",): 1}),
     "publish_failed": (
         (NO,),
-        ("warning", "snapshot.retry", {"error": "Redis: no"}),
+        ("warning", "snapshot.retry", {"error": "Redis: no", "remedy": "mend it"}),
         {("errors_total", "step", "publish"): 1},
     ),
     "ticked": ((), None, {}),
@@ -263,7 +263,7 @@ def test_readiness_hears_of_what_is_tried_again_and_of_nothing_else(verb):
     listening.progress.beat()
     said = listening.progress.says()
     if verb in FAILING:
-        assert said.startswith(f"{FAILING[verb].what} has failed for 21 s (Redis: no)")
+        assert said.startswith(f"{FAILING[verb].value} has failed for 21 s: Redis: no. Remedy: mend it")
     else:
         assert said == SERVING
 

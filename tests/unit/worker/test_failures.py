@@ -110,7 +110,7 @@ def test_events_are_there_and_those_of_failures_are_all_named():
 
 
 def test_what_readiness_says_of_each_step_is_named():
-    assert {step.what for step in Step} == set(re.findall(r"\[([^\]]+)\](?!\()", SECTION))
+    assert {step.value for step in Step} == set(re.findall(r"\[([^\]]+)\](?!\()", SECTION))
 
 
 def test_every_way_to_fail_is_named():

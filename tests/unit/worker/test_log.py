@@ -217,8 +217,11 @@ def test_a_member_with_a_name_joins_again_when_the_topic_has_grown(named, known,
 
 def test_a_session_that_the_brokers_refuse_is_named_by_its_key(log):
     log._consumer.ready.append(kafka_errors.InvalidSessionTimeoutError())
-    with pytest.raises(Unavailable, match=r"do not allow kafka\.session_timeout_seconds; ldp-worker check"):
+    with pytest.raises(
+        Unavailable, match="joining the group of topic 'reports': InvalidSessionTimeout"
+    ) as raised:
         log.poll(0)
+    assert "set kafka.session_timeout_seconds to what the brokers allow" in raised.value.remedy
 
 
 def test_a_log_that_was_truncated_below_what_was_read_stops_the_stream(log):

@@ -4,9 +4,13 @@ import re
 from pathlib import Path
 
 import pytest
+import redis
+from kafka import errors as kafka_errors
 
 from worker.counting.ports import Unavailable
+from worker.kafka import failures
 from worker.observe.progress import READY_TIMEOUT_SECONDS, SERVING, Progress, Step
+from worker.store.redis import RedisStore
 
 
 @pytest.fixture
@@ -28,7 +32,7 @@ def pass_time(progress, now, seconds):
 
 def fail(progress, step):
     with pytest.raises(Unavailable), progress.attempt(step):
-        raise Unavailable("Redis: no")
+        raise Unavailable("Redis: no", "start it")
 
 
 @pytest.mark.parametrize("step", [step for step in Step if step is not Step.SERVE])
@@ -42,7 +46,7 @@ def test_point_8_a_step_that_fails_for_too_long_is_named(progress, now, step):
     pass_time(progress, now, 1)
     assert (
         progress.says()
-        == f"{step.what} has failed for {READY_TIMEOUT_SECONDS + 1:.0f} s (Redis: no): {step.todo}"
+        == f"{step.value} has failed for {READY_TIMEOUT_SECONDS + 1:.0f} s: Redis: no. Remedy: start it"
     )
     with progress.attempt(step):
         pass
@@ -54,7 +58,9 @@ def test_point_8_a_failure_told_within_a_turn_is_of_that_turn(progress, now):
         progress.failed(Step.COMMIT, "Redis: OutOfMemoryError")
         progress.over(Step.COMMIT)
         pass_time(progress, now, READY_TIMEOUT_SECONDS)
-    assert progress.says().startswith("committing counts has failed for 60 s (Redis: OutOfMemoryError)")
+    assert progress.says().startswith(
+        "committing counts has failed for 60 s: Redis: OutOfMemoryError. Remedy: "
+    )
     progress.over(Step.COMPARE)
     assert progress.says() != SERVING
     progress.over(Step.COMMIT)
@@ -79,7 +85,7 @@ def test_point_8_silence_is_no_progress(progress, now):
 
 def test_point_10_an_error_that_is_tried_again_is_said_at_once(progress, now):
     progress.failed(Step.SERVE, "CorruptRecordError: bad")
-    assert progress.says().startswith("serving has failed for 0 s (CorruptRecordError: bad)")
+    assert progress.says().startswith("serving has failed for 0 s: CorruptRecordError: bad. Remedy: ")
     progress.error = "StateLost: gone"
     assert progress.says() == "StateLost: gone"
 
@@ -89,14 +95,67 @@ def test_point_8_the_patience_is_stated():
     assert re.search(rf"has failed for longer than\s+{READY_TIMEOUT_SECONDS:g} seconds", readme)
 
 
-def test_a_missing_right_is_what_to_grant_whatever_the_step(progress, now):
-    for step, why, todo in (
-        (Step.SERVE, "GroupAuthorizationFailedError: [Error 30] Not authorized", "by the brokers' ACLs"),
-        (Step.PUBLISH, "TransactionalIdAuthorizationFailedError", "by the brokers' ACLs"),
-        (Step.COMMIT, "Redis: NoPermissionError", "by ACL SETUSER"),
-    ):
-        progress.failed(step, why)
-        pass_time(progress, now, READY_TIMEOUT_SECONDS + 1)
-        assert f"({why}): allow this user" in progress.says() and progress.says().endswith(todo)
-        progress.over(step)
-        progress.over(step)
+@pytest.mark.parametrize(
+    ("error", "remedy"),
+    [
+        (kafka_errors.KafkaTimeoutError("no answer"), "start the brokers"),
+        (kafka_errors.ProducerFencedError(), "find the second publisher"),
+        (kafka_errors.InvalidProducerEpochError(), "find the second publisher"),
+        (kafka_errors.InvalidTimestampError(), "correct the clock of this machine"),
+        (kafka_errors.UnsupportedVersionError("InitProducerId"), "use brokers that support transactions"),
+        (
+            kafka_errors.UnknownTopicOrPartitionError(),
+            "run ldp-worker create-topics: it creates topic snapshots",
+        ),
+        (kafka_errors.TransactionalIdAuthorizationFailedError(), "allow this user"),
+        (kafka_errors.GroupAuthorizationFailedError(), "allow this user"),
+        (kafka_errors.NotEnoughReplicasError(), "start the brokers that hold replicas of topic snapshots"),
+        (kafka_errors.CoordinatorNotAvailableError(), "internal topics"),
+        (kafka_errors.MessageSizeTooLargeError(), "raise max.message.bytes of topic snapshots"),
+        (kafka_errors.UnknownError("Unknown"), "run ldp-worker check"),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
+)
+@pytest.mark.parametrize("step", [Step.CLAIM, Step.COMMIT, Step.PUBLISH])
+def test_point_17_the_remedy_follows_a_cause_in_kafka_whatever_the_step(progress, now, step, error, remedy):
+    said = said_of(progress, now, step, failures.unavailable(error, "publishing to", "snapshots"))
+    assert said.startswith(f"{step.value} has failed for 21 s: Kafka: publishing to topic 'snapshots': ")
+    assert remedy in said.partition(". Remedy: ")[2]
+    assert "Redis" not in said
+
+
+@pytest.mark.parametrize(
+    ("error", "remedy"),
+    [
+        (redis.TimeoutError("Timeout reading from socket"), "start Redis"),
+        (redis.ConnectionError("Connection refused"), "start Redis"),
+        (redis.exceptions.OutOfMemoryError("command not allowed"), "free memory in Redis"),
+        (redis.exceptions.ReadOnlyError("You can't write against a read only replica."), "a replica"),
+        (redis.ResponseError("MISCONF Redis is configured to save RDB snapshots"), "look at the disk"),
+        (redis.exceptions.NoPermissionError("no permissions"), "ACL SETUSER"),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
+)
+@pytest.mark.parametrize("step", [Step.CLAIM, Step.COMMIT, Step.PUBLISH])
+def test_point_17_the_remedy_follows_a_cause_in_redis_whatever_the_step(progress, now, step, error, remedy):
+    class Failing:
+        def hgetall(self, _key):
+            raise error
+
+    with pytest.raises(Unavailable) as raised:
+        RedisStore(Failing(), "emoji").peek(0)
+    said = said_of(progress, now, step, raised.value)
+    assert said.startswith(f"{step.value} has failed for 21 s: Redis: {type(error).__name__}: ")
+    assert remedy in said.partition(". Remedy: ")[2]
+    assert "broker" not in said and "create-topics" not in said
+
+
+def said_of(progress, now, step, error):
+    progress.failed(step, str(error), error.remedy)
+    pass_time(progress, now, READY_TIMEOUT_SECONDS + 1)
+    return progress.says()
+
+
+def test_point_17_a_cause_without_a_remedy_sends_to_check(progress, now):
+    said = said_of(progress, now, Step.CLAIM, Unavailable("Kafka: odd"))
+    assert "has failed for 21 s: Kafka: odd. Remedy: run ldp-worker check: " in said

@@ -12,7 +12,7 @@ from kafka.net.sasl.oauth import SaslMechanismOAuth
 
 import worker.kafka  # noqa: F401  # which makes tokens acceptable to the client
 from worker.config import ConfigError, parse
-from worker.kafka.brokers import advice
+from worker.kafka.errors import remedy
 from worker.login import Credentials, TokenError, Tokens, tokens_of
 from worker.login.tokens import fetch
 
@@ -155,7 +155,7 @@ def test_what_is_no_token_is_said_with_what_to_do(endpoint, status, answer, said
     assert text.startswith(f"the token endpoint at 127.0.0.1:{endpoint.port} ")
     assert text.endswith(said)
     assert SECRET not in text
-    assert todo in advice(text)
+    assert todo in remedy(text)
     assert len(endpoint.asked) == 1  # no redirect took the secret elsewhere
 
 
