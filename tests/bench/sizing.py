@@ -39,6 +39,7 @@ from ldp.snapshot import Cut, encode, take
 from tests.bench.ingest.ours import environment, wait, write
 from tests.bench.ingest.usage import Usage
 from tests.bench.measure import Line
+from tests.stores import Singly
 from worker.counting import layout
 from worker.counting.lineage import lineage_of
 from worker.counting.partition import Cell, PartitionState
@@ -49,7 +50,6 @@ from worker.kafka.snapshot_topic import SnapshotTopic
 from worker.publishing import cuts
 from worker.publishing.publisher import Publisher
 from worker.publishing.recommender import Recommender
-from worker.store.redis import RedisStore
 
 TIMES = 3
 """How often each time is taken; the least counts."""
@@ -154,7 +154,7 @@ class Stored:
 
     def __init__(self, client: "redis.Redis", point: Point, topic: str = "b" * 22) -> None:
         self.point, self.stream = point, ldp.Stream(f"sized-{next(_NUMBERS)}", point.load.oracle)
-        self.store, self.offset = RedisStore(client, self.stream.name), 0
+        self.store, self.offset = Singly(client, self.stream.name), 0
         self.lineage = lineage_of("sized", self.stream, topic)
         self.state = counts(self.stream.oracle, point.reports)
         self.held = [self._begin(partition) for partition in range(point.partitions)]
@@ -194,7 +194,7 @@ class Stored:
 
     def read(self) -> cuts.StoredCut:
         """Reads a cut."""
-        return cuts.read(self.stream, self.store, range(self.point.partitions), lambda _: [])
+        return cuts.read(self.stream, self.store, range(self.point.partitions), lambda _: [], lambda: None)
 
 
 def stored(client: "redis.Redis") -> Iterator[tuple[str, Point, float, float]]:
@@ -267,7 +267,7 @@ def publishing(line: Connection, redis_url: str, kafka: str, stream: ldp.Stream,
     """A process that publishes, each time it is told to; says CPU seconds and the most memory that it has had."""
     kernels.warm()
     client = redis.Redis.from_url(redis_url)
-    store = RedisStore(client, stream.name)
+    store = Singly(client, stream.name)
     outbox = KafkaOutbox(SnapshotTopic({"bootstrap_servers": kafka}, uuid4().hex, "sized-snapshots"), stream)
     events = cast(Events, Silence())
     publisher = Publisher(

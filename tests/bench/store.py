@@ -10,12 +10,12 @@ import redis
 import ldp
 from deploy.local.services import Services
 from tests.bench.measure import Line, compare
+from tests.stores import Singly
 from worker.counting import layout
 from worker.counting.lineage import lineage_of
 from worker.counting.partition import Counts, PartitionState
 from worker.counting.ports import Answer
 from worker.counting.windows import ALL
-from worker.store.redis import RedisStore
 
 REPORTS = 10_000
 """Reports a flush, about what a worker counts between two commits."""
@@ -38,7 +38,7 @@ def line(client: "redis.Redis", d: int, sync: str) -> Line:
     stream = ldp.Stream("bench", ldp.OLH("1", domain_size=d))
     delta = np.random.default_rng(5).binomial(REPORTS, float(stream.oracle.q), size=d).astype(np.int64)
     state = PartitionState.fresh(stream, 0)
-    store = RedisStore(client, stream.name)
+    store = Singly(client, stream.name)
     claimed = store.claim(0, None, layout.initial(lineage_of("bench", stream, "topic"), state))
     assert claimed is not None
     stored = claimed.metadata
@@ -76,7 +76,7 @@ def line(client: "redis.Redis", d: int, sync: str) -> Line:
     return result
 
 
-def check(client: "redis.Redis", stream: ldp.Stream, store: RedisStore, delta: Counts) -> None:
+def check(client: "redis.Redis", stream: ldp.Stream, store: Singly, delta: Counts) -> None:
     """Both ways have stored the counts of as many flushes as their offset says."""
     cut = store.cut(0)
     assert cut is not None

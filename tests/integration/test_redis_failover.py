@@ -16,11 +16,11 @@ from tests.integration.harness import Sending, World, until
 from tests.integration.harness.authority import Authority
 from tests.integration.harness.matrix import commanded, main_path, row
 from tests.integration.harness.redises import Redises, synchronous
+from tests.stores import Singly
 from worker import check, config
 from worker.counting import layout
 from worker.counting.ports import Unavailable
 from worker.redis.connecting import connect
-from worker.store.redis import RedisStore
 
 pytestmark = pytest.mark.integration
 
@@ -268,7 +268,7 @@ def move(world, servers):
     target.execute_command("CLUSTER SETSLOT", slot, "IMPORTING", names[0])
     source.execute_command("CLUSTER SETSLOT", slot, "MIGRATING", names[1])
     with contextlib.closing(connect(world.config.redis)) as client:
-        store = RedisStore(client, world.name)
+        store = Singly(client, world.name)
         whole = store.cut(partition)
         assert whole is not None and whole.blobs
         moving = [meta]

@@ -14,6 +14,7 @@ from tests.integration.harness import EVENT_TIME, WINDOWED, Sending, World, even
 from tests.integration.harness.authority import Authority
 from tests.integration.harness.matrix import commanded, main_path, row
 from tests.integration.harness.redises import Redises
+from tests.stores import Singly
 from worker import check, config
 from worker.audit import reading
 from worker.counting import layout
@@ -22,7 +23,6 @@ from worker.redis.advice import said
 from worker.redis.connecting import connect
 from worker.redis.errors import ERRORS
 from worker.store import removal
-from worker.store.redis import RedisStore
 
 pytestmark = pytest.mark.integration
 
@@ -76,7 +76,7 @@ def table(url):
 def run(url):
     """All that a store is asked for: claims, commits of panes that come and go, a compare, a cut."""
     with contextlib.closing(connect(table(url))) as client:
-        store = RedisStore(client, STREAM)
+        store = Singly(client, STREAM)
         held, blobs = Metadata('{"group": "g"}', 1, 0, "", {}, "{}"), {"all": b"1", "0+60000": b"2"}
         assert store.claim(0, None, held) is not None
         for flush, cells in (("a", ["all", "0+60000"]), ("b", ["all"])):
@@ -116,7 +116,7 @@ def remove(url):
 
 def install(url):
     with contextlib.closing(connect(table(url))) as client:
-        store = RedisStore(client, STREAM)
+        store = Singly(client, STREAM)
         assert store.peek(7) is None
         store.stage(7, "attempt", {"all": b"1"})
         held = Metadata('{"group": "g"}', 1, 5, "a", {"all": "a"}, "{}")
@@ -171,7 +171,7 @@ def test_a_commit_that_lacks_a_right_changes_nothing(admin, server, cells):
         admin.flushall()
         allow(admin, rules("run"))
         with contextlib.closing(connect(table(url))) as client:
-            store, both = RedisStore(client, STREAM), ["all", "0+60000"]
+            store, both = Singly(client, STREAM), ["all", "0+60000"]
             held = Metadata('{"group": "g"}', 1, 0, "", {}, "{}")
             assert store.claim(0, None, held) is not None
             first = replace(held, offset=1, flush="a", blobs=dict.fromkeys(both, "a"))
@@ -202,7 +202,7 @@ def test_a_claim_that_lacks_a_right_changes_nothing(admin, server, claims):
         admin.flushall()
         allow(admin, rules("run"))
         with contextlib.closing(connect(table(url))) as client:
-            store, found = RedisStore(client, STREAM), None
+            store, found = Singly(client, STREAM), None
             if claims == "next":
                 assert store.claim(0, None, held) is not None
                 found = replace(held, offset=1, flush="a", blobs={"all": "a"})
@@ -228,7 +228,7 @@ def test_what_an_import_that_lacks_a_right_leaves_behind_nobody_reads(admin, ser
         admin.flushall()
         allow(admin, rules("import"))
         with contextlib.closing(connect(table(url))) as client:
-            store, whole = RedisStore(client, STREAM), RedisStore(admin, STREAM)
+            store, whole = Singly(client, STREAM), Singly(admin, STREAM)
             store.stage(7, "a", blobs)
             allow(admin, rules("import", but=missing))
             with contextlib.suppress(Unavailable):
@@ -341,7 +341,7 @@ def test_a_cluster_needs_three_things_more(redises):
 
     def way():
         with contextlib.closing(connect(table(url))) as client:
-            assert RedisStore(client, STREAM).peek(7) is None
+            assert Singly(client, STREAM).peek(7) is None
         run(url)
 
     needed = [rule for rule, users in RULES.items() if "cluster" in users]

@@ -21,13 +21,14 @@ from redis.crc import key_slot
 import ldp
 from tests.faults.memory import Faults, MemoryStore, World
 from tests.integration.harness.proxy import Proxy
+from tests.stores import Singly
 from worker import config, store
 from worker.counting import layout
 from worker.counting.partition import Cell, PartitionState
 from worker.counting.ports import Answer, Metadata, StateLost, StoredPartition, Unavailable
 from worker.redis import connecting
 from worker.redis.script import Script
-from worker.store.redis import STAGED_SECONDS, RedisStore
+from worker.store.redis import STAGED_SECONDS
 
 pytestmark = pytest.mark.integration
 
@@ -51,8 +52,8 @@ def stream(client: "redis.Redis") -> Iterator[str]:
 
 
 @pytest.fixture
-def counts(client: "redis.Redis", stream: str) -> RedisStore:
-    return RedisStore(client, stream)
+def counts(client: "redis.Redis", stream: str) -> Singly:
+    return Singly(client, stream)
 
 
 def everything(client: "redis.Redis", stream: str) -> dict[bytes, tuple[Any, bool]]:
@@ -80,7 +81,7 @@ def without(after: Metadata, *cells: str) -> Metadata:
     return replace(after, blobs={cell: flush for cell, flush in after.blobs.items() if cell not in cells})
 
 
-def commit(counts: RedisStore, before: Metadata, offset: int, flush: str, *windows: str) -> Metadata:
+def commit(counts: Singly, before: Metadata, offset: int, flush: str, *windows: str) -> Metadata:
     """Commits to partition 0; what is held then."""
     after, blobs = following(before, offset, flush, *windows)
     counts.stage(0, "attempt", blobs)
@@ -88,7 +89,7 @@ def commit(counts: RedisStore, before: Metadata, offset: int, flush: str, *windo
     return after
 
 
-def claimed(counts: RedisStore, epoch: int | None = None) -> Metadata:
+def claimed(counts: Singly, epoch: int | None = None) -> Metadata:
     loaded = counts.claim(0, found(epoch), fresh())
     assert loaded is not None
     return loaded.metadata
@@ -99,7 +100,7 @@ def found(epoch: int | None, lineage: str = LINEAGE) -> Metadata | None:
     return None if epoch is None else replace(fresh(lineage), epoch=epoch)
 
 
-def test_a_claim_begins_raises_and_loads(counts: RedisStore) -> None:
+def test_a_claim_begins_raises_and_loads(counts: Singly) -> None:
     assert counts.peek(0) is None
     assert counts.cut(0) is None
     assert counts.claim(0, None, fresh(offset=7)) == StoredPartition(fresh(offset=7), {})
@@ -116,14 +117,14 @@ def test_a_claim_begins_raises_and_loads(counts: RedisStore) -> None:
 
 
 def test_cells_that_a_claim_or_a_cut_did_not_know_of_are_asked_for_again(
-    client: "redis.Redis", stream: str, counts: RedisStore
+    client: "redis.Redis", stream: str, counts: Singly
 ) -> None:
     """All keys of a script are named to it, or else a cluster could not look for them where they move to."""
     early = claimed(counts)
     assert counts.cut(0) == StoredPartition(early, {})
     held = commit(counts, early, 3, FLUSHES[1], "all", "0+60000")
     blobs = {cell: f"{cell} 3 {FLUSHES[1]}".encode() for cell in held.blobs}
-    other = RedisStore(client, stream)
+    other = Singly(client, stream)
     assert other.cut(0) == counts.cut(0) == StoredPartition(held, blobs)
     # by what it found it knows of no cell; what it then is told was not written yet
     assert counts.claim(0, replace(held, blobs={}), fresh()) == StoredPartition(replace(held, epoch=2), blobs)
@@ -136,7 +137,7 @@ def test_cells_that_a_claim_or_a_cut_did_not_know_of_are_asked_for_again(
 
 
 def test_a_claim_replaces_the_lineage_that_it_found_and_no_other(
-    client: "redis.Redis", stream: str, counts: RedisStore
+    client: "redis.Redis", stream: str, counts: Singly
 ) -> None:
     held = commit(counts, claimed(counts), 9, FLUSHES[1], "all")
     before = everything(client, stream)
@@ -156,7 +157,7 @@ def test_a_claim_replaces_the_lineage_that_it_found_and_no_other(
 
 @pytest.mark.parametrize("script", ["promote", "compare"])
 def test_a_worker_of_layout_1_runs_its_own_scripts_and_is_refused_by_the_lineage(
-    client: "redis.Redis", stream: str, counts: RedisStore, script: str
+    client: "redis.Redis", stream: str, counts: Singly, script: str
 ) -> None:
     """The first lines of the scripts as that version has them; what follows them it never reaches."""
     held = commit(counts, claimed(counts), 9, FLUSHES[1], "all")
@@ -173,7 +174,7 @@ def test_a_worker_of_layout_1_runs_its_own_scripts_and_is_refused_by_the_lineage
     assert everything(client, stream) == before
 
 
-def test_a_commit_replaces_what_it_names_and_keeps_the_rest(counts: RedisStore) -> None:
+def test_a_commit_replaces_what_it_names_and_keeps_the_rest(counts: Singly) -> None:
     held = commit(counts, claimed(counts), 3, FLUSHES[1], "a", "b")
     held = commit(counts, held, 5, FLUSHES[2], "b")
     held = commit(counts, held, 6, FLUSHES[3])  # only markers passed
@@ -186,7 +187,7 @@ def test_a_commit_replaces_what_it_names_and_keeps_the_rest(counts: RedisStore) 
 
 
 def test_staged_blobs_vanish_by_themselves_and_live_ones_do_not(
-    client: "redis.Redis", stream: str, counts: RedisStore
+    client: "redis.Redis", stream: str, counts: Singly
 ) -> None:
     held = claimed(counts)
     after, blobs = following(held, 3, FLUSHES[1], "all")
@@ -202,48 +203,46 @@ def test_staged_blobs_vanish_by_themselves_and_live_ones_do_not(
     assert client.exists(layout.staged_key(stream, 0, "left behind", "all")) == 1
 
 
-def _gone(client: "redis.Redis", stream: str, counts: RedisStore, held: Metadata) -> Metadata:
+def _gone(client: "redis.Redis", stream: str, counts: Singly, held: Metadata) -> Metadata:
     client.delete(layout.meta_key(stream, 0))
     return held
 
 
-def _other_lineage(client: "redis.Redis", stream: str, counts: RedisStore, held: Metadata) -> Metadata:
+def _other_lineage(client: "redis.Redis", stream: str, counts: Singly, held: Metadata) -> Metadata:
     return replace(held, lineage='{"group": "other"}')
 
 
-def _claimed_again(client: "redis.Redis", stream: str, counts: RedisStore, held: Metadata) -> Metadata:
+def _claimed_again(client: "redis.Redis", stream: str, counts: Singly, held: Metadata) -> Metadata:
     claimed(counts, held.epoch)
     return held
 
 
-def _counted_by_another(client: "redis.Redis", stream: str, counts: RedisStore, held: Metadata) -> Metadata:
+def _counted_by_another(client: "redis.Redis", stream: str, counts: Singly, held: Metadata) -> Metadata:
     commit(counts, held, 8, FLUSHES[8], "all")
     return held
 
 
-def _same_offset_by_another(
-    client: "redis.Redis", stream: str, counts: RedisStore, held: Metadata
-) -> Metadata:
+def _same_offset_by_another(client: "redis.Redis", stream: str, counts: Singly, held: Metadata) -> Metadata:
     commit(counts, held, 10, FLUSHES[8], "all")
     return held
 
 
-def _went_back(client: "redis.Redis", stream: str, counts: RedisStore, held: Metadata) -> Metadata:
+def _went_back(client: "redis.Redis", stream: str, counts: Singly, held: Metadata) -> Metadata:
     client.hset(layout.meta_key(stream, 0), mapping={"offset": "2", "flush": FLUSHES[7]})
     return held
 
 
-def _other_flush(client: "redis.Redis", stream: str, counts: RedisStore, held: Metadata) -> Metadata:
+def _other_flush(client: "redis.Redis", stream: str, counts: Singly, held: Metadata) -> Metadata:
     client.hset(layout.meta_key(stream, 0), "flush", FLUSHES[7])
     return held
 
 
-def _other_offset(client: "redis.Redis", stream: str, counts: RedisStore, held: Metadata) -> Metadata:
+def _other_offset(client: "redis.Redis", stream: str, counts: Singly, held: Metadata) -> Metadata:
     client.hset(layout.meta_key(stream, 0), "offset", "4")
     return held
 
 
-def _one_staged_blob_gone(client: "redis.Redis", stream: str, counts: RedisStore, held: Metadata) -> Metadata:
+def _one_staged_blob_gone(client: "redis.Redis", stream: str, counts: Singly, held: Metadata) -> Metadata:
     client.delete(layout.staged_key(stream, 0, "attempt", "b"))
     return held
 
@@ -266,8 +265,8 @@ def _one_staged_blob_gone(client: "redis.Redis", stream: str, counts: RedisStore
 def test_a_refused_commit_writes_nothing(
     client: "redis.Redis",
     stream: str,
-    counts: RedisStore,
-    meanwhile: Callable[["redis.Redis", str, RedisStore, Metadata], Metadata],
+    counts: Singly,
+    meanwhile: Callable[["redis.Redis", str, Singly, Metadata], Metadata],
     verdict: Answer,
     dropped: tuple[str, ...],
 ) -> None:
@@ -287,7 +286,7 @@ def test_a_refused_commit_writes_nothing(
 
 
 def test_the_same_commit_again_is_done_and_writes_nothing(
-    client: "redis.Redis", stream: str, counts: RedisStore
+    client: "redis.Redis", stream: str, counts: Singly
 ) -> None:
     held = claimed(counts)
     after, blobs = following(held, 10, FLUSHES[2], "all")
@@ -317,7 +316,7 @@ end
 
 @pytest.mark.parametrize("dropped", [(), ("0+10", "10+10")])
 def test_a_commit_that_fails_at_any_write_is_completed_when_it_is_tried_again(
-    client: "redis.Redis", stream: str, counts: RedisStore, dropped: tuple[str, ...]
+    client: "redis.Redis", stream: str, counts: Singly, dropped: tuple[str, ...]
 ) -> None:
     text = (Path(store.__file__).parent / "promote.lua").read_text()
     for at in range(1, 100):
@@ -326,7 +325,7 @@ def test_a_commit_that_fails_at_any_write_is_completed_when_it_is_tried_again(
         after, blobs = following(held, 10, FLUSHES[2], "all", "b")
         after = without(after, *dropped)
         counts.stage(0, "attempt", blobs)
-        failing = RedisStore(client, stream)
+        failing = Singly(client, stream)
         failing._promote = Script(client, _FAILING.format(at=at) + text)
         try:
             assert failing.promote(0, "attempt", held, after) is Answer.DONE
@@ -346,7 +345,7 @@ def test_a_commit_that_fails_at_any_write_is_completed_when_it_is_tried_again(
 
 
 def test_a_commit_whose_reply_is_lost_is_sent_once_and_recognised(
-    client: "redis.Redis", redis_url: str, stream: str, counts: RedisStore
+    client: "redis.Redis", redis_url: str, stream: str, counts: Singly
 ) -> None:
     held = commit(counts, claimed(counts), 3, FLUSHES[1], "all")
     after, blobs = following(held, 10, FLUSHES[2], "all")
@@ -369,7 +368,7 @@ def test_a_commit_whose_reply_is_lost_is_sent_once_and_recognised(
 
 @pytest.mark.parametrize("offset", [9, 12])
 def test_a_pane_that_is_dropped_goes_with_the_commit_at_an_unchanged_offset_too(
-    client: "redis.Redis", stream: str, counts: RedisStore, offset: int
+    client: "redis.Redis", stream: str, counts: Singly, offset: int
 ) -> None:
     held = commit(counts, claimed(counts), 9, FLUSHES[1], "all", "0+10", "10+10", "20+10")
     other = counts.claim(1, None, fresh())
@@ -403,7 +402,7 @@ def test_a_pane_that_is_dropped_goes_with_the_commit_at_an_unchanged_offset_too(
 
 
 def test_a_drop_whose_reply_is_lost_is_recognised_when_it_is_sent_again(
-    client: "redis.Redis", redis_url: str, stream: str, counts: RedisStore
+    client: "redis.Redis", redis_url: str, stream: str, counts: Singly
 ) -> None:
     held = commit(counts, claimed(counts), 9, FLUSHES[1], "all", "0+10", "10+10")
     after, blobs = following(held, 9, FLUSHES[2], "all")
@@ -424,12 +423,12 @@ def test_a_drop_whose_reply_is_lost_is_recognised_when_it_is_sent_again(
 
 
 @contextlib.contextmanager
-def _doubtful(redis_url: str, stream: str) -> Iterator[tuple[Proxy, RedisStore]]:
+def _doubtful(redis_url: str, stream: str) -> Iterator[tuple[Proxy, Singly]]:
     """A store behind a proxy, and the proxy."""
     options = redis.connection.parse_url(redis_url)  # type: ignore[no-untyped-call]
     with Proxy((options.get("host", "localhost"), options.get("port", 6379))) as proxy:
         url = f"redis://127.0.0.1:{proxy.port}/{options.get('db', 0)}"
-        yield proxy, RedisStore(connecting.connect(config.Redis(url=url, timeout_seconds=3.0)), stream)
+        yield proxy, Singly(connecting.connect(config.Redis(url=url, timeout_seconds=3.0)), stream)
 
 
 def _calls(client: "redis.Redis") -> int:
@@ -454,13 +453,13 @@ def _at_once(count: int, work: Callable[[int], Any]) -> list[Any]:
     return results
 
 
-def test_of_claims_at_once_one_gets_the_partition(counts: RedisStore) -> None:
+def test_of_claims_at_once_one_gets_the_partition(counts: Singly) -> None:
     for epoch in (None, *range(1, 20)):
         won = [each for each in _at_once(6, lambda _: counts.claim(0, found(epoch), fresh())) if each]  # noqa: B023
         assert [each.metadata.epoch for each in won] == [(epoch or 0) + 1]
 
 
-def test_of_commits_at_once_from_the_same_base_one_gets_in(counts: RedisStore) -> None:
+def test_of_commits_at_once_from_the_same_base_one_gets_in(counts: Singly) -> None:
     held = claimed(counts)
     for step in range(1, 20):
         base = held
@@ -481,7 +480,7 @@ def test_of_commits_at_once_from_the_same_base_one_gets_in(counts: RedisStore) -
         assert counts.cut(0) == StoredPartition(held, blobs)
 
 
-def test_a_cut_never_mixes_two_commits(counts: RedisStore) -> None:
+def test_a_cut_never_mixes_two_commits(counts: Singly) -> None:
     held = commit(counts, claimed(counts), 1, FLUSHES[0], "a", "b")
     done = threading.Event()
     mixed: list[StoredPartition] = []
@@ -511,7 +510,7 @@ def test_a_cut_never_mixes_two_commits(counts: RedisStore) -> None:
 
 
 def test_metadata_without_an_epoch_are_state_loss_and_stay_as_they_are(
-    client: "redis.Redis", stream: str, counts: RedisStore
+    client: "redis.Redis", stream: str, counts: Singly
 ) -> None:
     commit(counts, claimed(counts), 3, FLUSHES[1], "all")
     client.hdel(layout.meta_key(stream, 0), "epoch")
@@ -524,7 +523,7 @@ def test_metadata_without_an_epoch_are_state_loss_and_stay_as_they_are(
     assert everything(client, stream) == before
 
 
-def test_a_lost_blob_is_noticed(client: "redis.Redis", stream: str, counts: RedisStore) -> None:
+def test_a_lost_blob_is_noticed(client: "redis.Redis", stream: str, counts: Singly) -> None:
     served = ldp.Stream(stream, ldp.GRR(epsilon="1", domain_size=3))
     state = PartitionState.fresh(served, 0)
     state.offset, state.cells["all"] = 4, Cell(4, np.array([1, 1, 2], np.int64))
@@ -551,7 +550,7 @@ def test_a_lost_blob_is_noticed(client: "redis.Redis", stream: str, counts: Redi
             layout.load(served, loaded.metadata, loaded.blobs)
 
 
-def test_all_keys_of_a_partition_share_a_slot(client: "redis.Redis", stream: str, counts: RedisStore) -> None:
+def test_all_keys_of_a_partition_share_a_slot(client: "redis.Redis", stream: str, counts: Singly) -> None:
     for partition in range(3):
         loaded = counts.claim(partition, None, fresh())
         assert loaded is not None
@@ -581,7 +580,7 @@ class _Still(World):
 
 @pytest.mark.parametrize("seed", range(6))
 def test_the_store_in_memory_does_what_the_scripts_do(
-    client: "redis.Redis", stream: str, counts: RedisStore, seed: int
+    client: "redis.Redis", stream: str, counts: Singly, seed: int
 ) -> None:
     rng = random.Random(seed)
     world = _Still()

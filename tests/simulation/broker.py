@@ -6,7 +6,7 @@ kept beside them: that is what everything is compared with.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -244,7 +244,9 @@ class Consumer:
         self.world, self.group, self.reports, self.worker = world, group, group.reports, worker
         self.name = worker.name
         self._fetcher = SimpleNamespace(PartitionRecords=None)
-        self._coordinator = SimpleNamespace(request_rejoin=self._request_rejoin)
+        self._coordinator = SimpleNamespace(
+            request_rejoin=self._request_rejoin, fetch_committed_offsets=self._committed
+        )
         self._cluster, self.unauthorized_topics = self, frozenset[str]()
         self._last_successful_refresh_ms = 0.0
         self._manager = Manager(self._answer)
@@ -514,17 +516,18 @@ class Consumer:
         found = self.world.call(what, effect, TIMED_OUT, writes=False)
         return {tp: found[tp] for tp in tps}  # the quirk: of one without a leader a KeyError
 
-    def committed(self, tp: TopicPartition, metadata: bool, timeout_ms: int) -> Any:
+    def _committed(self, tps: Collection[TopicPartition], timeout_ms: int) -> Mapping[TopicPartition, Any]:
         self.worker.listener.demand_nothing_lost()
         self.claiming = self.worker.topic.headless = True
 
-        def effect() -> Any:
-            found = self.group.offsets.get(tp.partition)
-            return None if found is None else OffsetAndMetadata(*found, -1)
+        def effect() -> Mapping[TopicPartition, Any]:
+            offsets = self.group.offsets
+            return {tp: OffsetAndMetadata(*offsets.get(tp.partition, (-1, "")), -1) for tp in tps}
 
         found = self.world.call("committed", effect, TIMED_OUT, writes=False)
-        said = (0, "") if found is None else (found.offset, found.metadata)
-        self.read[tp.partition] = said, len(self.worker.deployment.truth.heads)
+        for tp, each in found.items():
+            said = (0, "") if each.offset < 0 else (each.offset, each.metadata)
+            self.read[tp.partition] = said, len(self.worker.deployment.truth.heads)
         return found
 
     def commit(self, offsets: Mapping[TopicPartition, Any], timeout_ms: int) -> None:

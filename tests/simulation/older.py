@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, cast
 
-from worker.counting.ports import Answer, Metadata, NewerState, StoredPartition
+from tests.simulation.store import Pipeline
+from worker.counting.ports import Metadata, NewerState, StoredPartition
 from worker.counting.rules import Configured
 from worker.store.redis import RedisStore
 
@@ -35,32 +36,33 @@ class OlderStore(RedisStore):
         super().__init__(cast(Any, _Older(client)) if layout == 1 else client, stream)
         self.layout = layout
 
-    def peek(self, partition: int) -> Metadata | None:
-        found = super().peek(partition)
-        return None if found is None else self._readable(found)
+    def _peeking(self, partition: int) -> Any:
+        return self._readable((yield from super()._peeking(partition)))
 
-    def claim(self, partition: int, found: Metadata | None, initial: Metadata) -> StoredPartition | None:
+    def _claiming(self, partition: int, found: Metadata | None, initial: Metadata) -> Any:
         lineage = json.loads(initial.lineage) | {"layout": self.layout, "windows": "cumulative"}
         begin = replace(initial, lineage=json.dumps(lineage, sort_keys=True), totals=_totals(initial.totals))
-        loaded = super().claim(partition, found, begin)
-        return None if loaded is None else replace(loaded, metadata=self._readable(loaded.metadata))
+        return self._readable((yield from super()._claiming(partition, found, begin)))
 
-    def stage(self, partition: int, attempt: str, blobs: Mapping[str, bytes]) -> None:
+    def _staging(self, partition: int, attempt: str, blobs: Mapping[str, bytes]) -> Any:
         if self.layout == 1:
             blobs = {cell: _blob(blob) for cell, blob in blobs.items()}
-        super().stage(partition, attempt, blobs)
+        return super()._staging(partition, attempt, blobs)
 
-    def promote(self, partition: int, attempt: str, before: Metadata, after: Metadata) -> Answer:
-        return super().promote(partition, attempt, before, replace(after, totals=_totals(after.totals)))
+    def _promoting(self, partition: int, attempt: str, before: Metadata, after: Metadata) -> Any:
+        return super()._promoting(partition, attempt, before, replace(after, totals=_totals(after.totals)))
 
-    def cut(self, partition: int) -> StoredPartition | None:
-        found = super().cut(partition)
-        return None if found is None else replace(found, metadata=self._readable(found.metadata))
+    def _cutting(self, partition: int) -> Any:
+        return self._readable((yield from super()._cutting(partition)))
 
-    def _readable(self, metadata: Metadata) -> Metadata:
-        if (layout := json.loads(metadata.lineage)["layout"]) > self.layout:
-            raise NewerState(f"the counts in Redis are of layout {layout}: a newer version wrote them")
-        return metadata
+    def _readable(self, found: Any) -> Any:
+        metadata = found.metadata if isinstance(found, StoredPartition) else found
+        if (
+            isinstance(metadata, Metadata)
+            and (layout := json.loads(metadata.lineage)["layout"]) > self.layout
+        ):
+            return NewerState(f"the counts in Redis are of layout {layout}: a newer version wrote them")
+        return found
 
 
 class _Older:
@@ -69,13 +71,16 @@ class _Older:
     def __init__(self, client: Any) -> None:
         self._client = client
 
-    def eval(self, text: str, count: int, *rest: Any) -> Any:
+    def evaluating(self, text: str, count: int, *rest: Any) -> Any:
         epoch, lineage = (
             text[text.index(begin) : text.index("end\n", text.index(begin)) + 4] if begin in text else ""
             for begin in ("if stored[2] ~= ARGV[2]", "if stored[1] ~= ARGV[1]")
         )
         swapped = text.replace(epoch + lineage, lineage + epoch) if epoch and lineage else text
-        return self._client.eval(swapped, count, *rest)
+        return self._client.evaluating(swapped, count, *rest)
+
+    def pipeline(self, transaction: bool) -> Pipeline:
+        return Pipeline(self)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._client, name)

@@ -6,12 +6,14 @@ lost, too: the store goes back.
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import redis
 from lupa.lua51 import LuaRuntime
 from redis.exceptions import NoScriptError
 
+from tests.simulation.scheduler import Crash
 from tests.simulation.world import World
 
 _LUA = LuaRuntime(encoding=None, unpack_returned_tuples=False)
@@ -180,35 +182,55 @@ class Client:
 
     def __init__(self, server: MemoryRedis, member: Any) -> None:
         self.server, self.member, self.world = server, member, server.world
-        self._again: bytes | None = None
+        self._again = set[bytes]()
 
-    def _send(self, what: str, effect: Callable[[], Any], *, writes: bool = True) -> Any:
-        tag = what[what.index("{") : what.index("}") + 1].encode()
-
-        def served() -> Any:
-            if self.server.refuses(tag, writes=writes):
-                raise redis.ResponseError("OOM command not allowed when used memory > 'maxmemory'.")
-            return effect()
-
-        return self.world.call(
-            what, served, lambda: redis.TimeoutError("Timeout reading from socket"), writes
-        )
-
-    def hgetall(self, key: str) -> Mapping[bytes, bytes]:
-        def effect() -> Mapping[bytes, bytes]:
-            return dict(self.server.live(key.encode()) or {})
-
-        self.member.asked[key] = self.world.steps
-        found: Mapping[bytes, bytes] = self._send(f"hgetall {key}", effect, writes=False)
-        self.member.peeked[self.world.current, key], self.member.looked[key] = found, self.world.steps
-        if not found or not found[b"flush"]:
-            self.member.uncounted[self.world.current, key] = self.world.steps
-        return found
+    def hgetall(self, key: str) -> Any:
+        return self.run(self.reading(key))
 
     def evalsha(self, sha: str, count: int, *rest: Any) -> Any:
         raise NoScriptError("it knows no script before it has the text")
 
     def eval(self, text: str, count: int, *rest: Any) -> Any:
+        return self.run(self.evaluating(text, count, *rest))
+
+    def pipeline(self, transaction: bool) -> "Pipeline":
+        return Pipeline(self)
+
+    def run(self, sent: "Sent") -> Any:
+        """Has what was sent meet its fate; returns the reply if it is heard."""
+        lost = redis.TimeoutError("Timeout reading from socket")
+        # asked again with the names that it was told, it is the same step, with the fate that this one had
+        reply = (
+            sent.effect()
+            if sent.again
+            else self.world.call(sent.what, sent.effect, lambda: lost, sent.writes)
+        )
+        sent.heard(reply)
+        return reply
+
+    def served(self, key: bytes, effect: Callable[[], Any], writes: bool) -> Callable[[], Any]:
+        """Returns what happens when a command arrives at the node that has its key."""
+
+        def served() -> Any:
+            if self.server.refuses(key[: key.index(b"}") + 1], writes=writes):
+                raise redis.ResponseError("OOM command not allowed when used memory > 'maxmemory'.")
+            return effect()
+
+        return served
+
+    def reading(self, key: str) -> "Sent":
+        def effect() -> Mapping[bytes, bytes]:
+            return dict(self.server.live(key.encode()) or {})
+
+        def heard(found: Mapping[bytes, bytes]) -> None:
+            self.member.peeked[self.world.current, key], self.member.looked[key] = found, self.world.steps
+            if not found or not found[b"flush"]:
+                self.member.uncounted[self.world.current, key] = self.world.steps
+
+        self.member.asked[key] = self.world.steps
+        return Sent(f"hgetall {key}", self.served(key.encode(), effect, False), False, heard)
+
+    def evaluating(self, text: str, count: int, *rest: Any) -> "Sent":
         name = text.split("\n", 1)[0][3:40]
         writes = "'HSET'" in text
         reads = not writes and "blobs" in text
@@ -218,7 +240,8 @@ class Client:
             [arg if isinstance(arg, bytes) else str(arg).encode() for arg in part]
             for part in (rest[:count], rest[count:])
         )
-        again, self._again = self._again == raw[0], None
+        again = raw[0] in self._again
+        self._again.discard(raw[0])
         if claims and not again:
             self.server.on_claim(self.member, raw[0])
 
@@ -241,35 +264,98 @@ class Client:
                 self.server.on_write(self.member, raw[0], before, reply)
             return reply
 
-        # asked again with the names that it was told, it is the same step, with the fate that this one had
-        reply = effect() if again else self._send(f"{name}: {raw[0].decode()}", effect, writes=writes)
-        if isinstance(reply, list) and len(reply) == 1:
-            self._again = raw[0]
-        if reads:
-            self.member.cut_at = self.world.steps
-        return reply
+        def heard(reply: Any) -> None:
+            if isinstance(reply, list) and len(reply) == 1:
+                self._again.add(raw[0])
+            if reads:
+                self.member.cut_at = self.world.steps
 
-    def pipeline(self, transaction: bool) -> "Pipeline":
-        return Pipeline(self)
+        arrives = effect if again else self.served(raw[0], effect, writes)
+        return Sent(f"{name}: {raw[0].decode()}", arrives, writes, heard, again)
+
+    def setting(self, sets: list[tuple[bytes, bytes, float]]) -> "Sent":
+        def effect() -> bool:
+            for key, value, ex in sets:
+                in_time = self.world.rng.random() >= self.world.faults.unstaged
+                self.server.set(key, value, ex if in_time else 0.0)
+            return True
+
+        return Sent(f"set {sets[0][0].decode()}", self.served(sets[0][0], effect, True), True)
+
+
+@dataclass
+class Sent:
+    """A command on its way.
+
+    Attributes:
+        what: what it is, for scripts and traces.
+        effect: what it does where it arrives; returns the reply.
+        writes: whether it changes anything.
+        heard: called with a reply that came back.
+        again: whether it is the second half of a step that met its fate already.
+    """
+
+    what: str
+    effect: Callable[[], Any]
+    writes: bool
+    heard: Callable[[Any], object] = lambda _: None
+    again: bool = False
 
 
 class Pipeline:
-    """Commands that are sent together."""
+    """Commands that are sent together, and run one after the other with what others send between them.
 
-    def __init__(self, client: Client) -> None:
-        self.client, self.sets = client, list[tuple[bytes, bytes, float]]()
+    Where the connection is lost, a first part of them has been run, of the rest some are run later, and nobody hears of
+    any.
+    """
+
+    def __init__(self, client: Any) -> None:
+        self.client, self.world = client, client.world
+        self.sent = list[Sent]()
+        self.places = list[int]()
+        """Of each command that is answered, where it is in what is sent: what is set of one partition is one step."""
+        self.sets: dict[str, tuple[int, list[tuple[bytes, bytes, float]]]] = {}
+
+    def _add(self, sent: Sent) -> None:
+        self.sent.append(sent)
+        self.places.append(len(self.sent) - 1)
+
+    def hgetall(self, key: str) -> None:
+        self._add(self.client.reading(key))
+
+    def evalsha(self, sha: str, count: int, *rest: Any) -> None:
+        self.places.append(-1)
+
+    def eval(self, text: str, count: int, *rest: Any) -> None:
+        self._add(self.client.evaluating(text, count, *rest))
 
     def set(self, key: str, value: bytes, ex: float) -> None:
-        self.sets.append((key.encode(), value, ex))
+        tag = key[: key.index("}")]
+        one = key.encode(), value, ex
+        if tag not in self.sets:
+            self.sets[tag] = len(self.sent), [one]
+            self._add(self.client.setting(self.sets[tag][1]))
+        else:
+            self.sets[tag][1].append(one)
+            self.places.append(self.sets[tag][0])
 
-    def execute(self, raise_on_error: bool) -> list[object]:
+    def execute(self, raise_on_error: bool) -> list[Any]:
         assert not raise_on_error
+        replies = list[Any]()
+        for at, sent in enumerate(self.sent):
+            try:
+                replies.append(self.client.run(sent))
+            except redis.ResponseError as error:
+                replies.append(error)
+            except (redis.TimeoutError, Crash):
+                self._lose(self.sent[at + 1 :])
+                raise
+        unknown = NoScriptError("it knows no script before it has the text")
+        return [unknown if place < 0 else replies[place] for place in self.places]
 
-        def effect() -> None:
-            world = self.client.world
-            for key, value, ex in self.sets:
-                in_time = world.rng.random() >= world.faults.unstaged
-                self.client.server.set(key, value, ex if in_time else 0.0)
-
-        self.client._send(f"set {self.sets[0][0].decode()}", effect)
-        return [True] * len(self.sets)
+    def _lose(self, rest: list[Sent]) -> None:
+        """What was sent behind a command that is not answered may arrive all the same, up to somewhere."""
+        arrives = rest[: int(self.world.rng.random() * (len(rest) + 1))] if rest else []
+        if late := [(sent.what, sent.effect) for sent in arrives if sent.writes]:
+            self.world.note("a pipeline is cut off")
+            self.world.late += late

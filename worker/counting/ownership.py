@@ -11,9 +11,9 @@ from. The epoch, raised by every claim, is for liveness: it tells an old owner e
 What a claim and a commit do to what is held can be followed on one page; that is why it is longer than others.
 """
 
-import contextlib
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import TypeVar
 from uuid import uuid4
 
 import ldp
@@ -30,11 +30,13 @@ from worker.counting.ports import (
     Answer,
     DeadLetters,
     Events,
+    Failure,
     Log,
     Metadata,
     NotOwner,
     StateLost,
     Store,
+    StoredPartition,
     Unavailable,
     Witness,
 )
@@ -42,10 +44,14 @@ from worker.counting.rules import Configured
 from worker.counting.telling import LeftOut, Standing, Telling
 from worker.counting.watching import Watching
 
+_MOST, _MOST_BYTES = 100, 32 << 20
+"""How many partitions, and how many bytes of their states, are sent to or asked of the store together."""
 _SHARE, _LONGEST_READ = 0.1, 2.0
 """What part of the time reading heads may take; and how long one takes at most: what took longer hung."""
 _NO_LEADER = "Kafka: no leader", "start the broker that leads the partition"
 """Cause and remedy where a partition's log cannot be asked."""
+
+_T = TypeVar("_T")
 
 
 class Ownership:
@@ -90,6 +96,7 @@ class Ownership:
         self._failed: dict[int, float] = {}
         """Partition -> when an attempt on it failed last, where one did: the others come first."""
         self._heed_at = 0.0
+        self._cell_bytes = stream.oracle.zeros().nbytes
 
     def epoch(self, partition: int) -> int | None:
         """Returns the epoch under which this worker holds a partition, as far as it knows; safe from any thread."""
@@ -111,8 +118,10 @@ class Ownership:
         """Returns the held partitions that do not wait: what was polled of others is polled again."""
         return {partition for partition, held in self._held.items() if not held.waiting}
 
-    def claim(self) -> None:
-        """Claims the assigned partitions that are not held; one that cannot be claimed now is tried again later.
+    def claim(self, on_alive: Callable[[], object] = lambda: None) -> None:
+        """Claims the first `_MOST` assigned partitions that are not held; the next call claims the next ones.
+
+        One that cannot be claimed now is tried again later. ``on_alive`` is called again and again meanwhile.
 
         The steps, in the only safe order. Whatever becomes of one, what is stored is whole, and the next claim begins
         again at the first:
@@ -125,8 +134,8 @@ class Ownership:
         5. The logs' beginnings are read, and where each partition goes on is decided.
         6. Kafka confirms the ownership, by committing just that for a member of the noted generation.
         7. The membership is still the noted one.
-        8. A partition at a time, the store raises its epoch, has it go on in this worker's layout if it was of an older
-           one, and loads it: no older owner can commit any more.
+        8. The store raises each partition's epoch, has it go on in this worker's layout if it was of an older one, and
+           loads it, in one script a partition: no older owner can commit any more.
         9. The log's bounds are read, and what was loaded is judged by them and by the head; what seems lost is so only
             if the store still has what was loaded.
         10. The partition is held, and read from where the loaded state ends; with windows, once a head names it.
@@ -136,7 +145,7 @@ class Ownership:
         """
         # Step 1.
         generation = self._log.generation()
-        wanted = [] if generation is None else self._wanted()
+        wanted = [] if generation is None else self._wanted()[:_MOST]
         if not wanted:
             return
         try:
@@ -146,111 +155,158 @@ class Ownership:
             # Step 2.
             committed = self._log.committed(wanted)
             # Step 3.
-            if not (wanted := list(found := self._peek(claim, wanted))):
+            if not (wanted := list(found := self._came(claim, self._store.peek_all(wanted)))):
                 return
             # Step 4.
             head = self._witness.head(decided=False)
             if any(claim.doubtful(p, found[p], head) for p in wanted):
                 head = self._witness.head(decided=True)
-                wanted = list(found := self._peek(claim, wanted))
+                wanted = list(found := self._came(claim, self._store.peek_all(wanted)))
             # Step 5.
-            if not (wanted := list(firsts := self._firsts(wanted))):
+            if not (wanted := list(bounds := self._bounds(wanted))):
                 return
-            starts = {p: claim.decide(p, found[p], committed.get(p), firsts[p], head) for p in wanted}
+            starts = {p: claim.decide(p, found[p], committed.get(p), bounds[p][0], head) for p in wanted}
             # Step 6.
             self._log.confirm(starts)
             # Step 7.
             if self._log.generation() != generation or not self._log.assigned() >= set(wanted):
                 return
-            for p in wanted:
-                with self._trying(p):
-                    self._adopt(claim, p, found[p], starts[p], head)
+            for some in self._slices(wanted, lambda p: self._bytes(found[p])):
+                on_alive()
+                if not self._adopt(claim, {p: found[p] for p in some}, starts, head):
+                    break
+            on_alive()
             self._heed(wanted)
         except NotOwner:
             self._postpone(wanted)
         except Unavailable as error:
-            self._put_off([p for p in wanted if p not in self._held], error)
+            self._put_off([p for p in wanted if self._is_due(p)], error)
 
     def _wanted(self) -> list[int]:
-        """Returns the assigned partitions that are not held and whose wait is over, in the order of their turns."""
-        now, assigned = self._clock(), self._log.assigned()
-        return self._in_turn(
-            p for p in sorted(assigned) if p not in self._held and now >= self._wait(p).until
-        )
+        """Returns the assigned partitions that are to be claimed, in the order of their turns."""
+        return self._in_turn(p for p in sorted(self._log.assigned()) if self._is_due(p))
+
+    def _is_due(self, partition: int) -> bool:
+        """Returns whether a partition is not held, and its wait is over."""
+        return partition not in self._held and self._clock() >= self._wait(partition).until
 
     def _in_turn(self, partitions: Iterable[int]) -> list[int]:
         """Returns partitions with those that failed last behind the others, the one that failed latest at the end.
 
-        The first failure ends a round, as a store that does not answer costs a time-out each time; so a partition whose
-        part of the store alone fails would keep those behind it from their turns.
+        The first failure ends a round, as a store that does not answer costs a time-out each time; so partitions whose
+        part of the store alone fails would keep those behind them from their turns.
         """
         return sorted(partitions, key=lambda p: self._failed.get(p, 0.0))
 
-    @contextlib.contextmanager
-    def _trying(self, partition: int) -> Iterator[None]:
-        """Notes that an attempt on a partition failed; from any thread, as nothing but an order follows from it."""
-        try:
-            yield
-        except Unavailable:
-            self._failed[partition] = self._clock()
-            raise
+    def _slices(self, partitions: Iterable[int], size: Callable[[int], int]) -> Iterator[list[int]]:
+        """Returns partitions, as many at a time as are sent to the store together."""
+        some, together = list[int](), 0
+        for partition in partitions:
+            if some and (len(some) == _MOST or together + size(partition) > _MOST_BYTES):
+                yield some
+                some, together = [], 0
+            some.append(partition)
+            together += size(partition)
+        if some:
+            yield some
+
+    def _bytes(self, stored: Metadata | None) -> int:
+        """Returns how many bytes the blobs of a partition have at most."""
+        return 0 if stored is None else len(stored.blobs) * self._cell_bytes
+
+    def _sorted(
+        self,
+        outcomes: Mapping[int, _T | Failure],
+        lost: Callable[[int, StateLost], StateLost] = lambda _, error: error,
+    ) -> tuple[dict[int, _T], dict[int, Unavailable]]:
+        """Returns what came of each partition's step, and why nothing did, of which it is noted that it failed.
+
+        From any thread, as nothing but an order follows from what is noted.
+
+        Raises:
+            StateLost: what is stored of one cannot be read; ``lost`` says it of the partition.
+        """
+        came, failed = dict[int, _T](), dict[int, Unavailable]()
+        for partition, outcome in outcomes.items():
+            if isinstance(outcome, StateLost):
+                raise lost(partition, outcome)
+            if isinstance(outcome, Unavailable):
+                failed[partition] = outcome
+                self._failed[partition] = self._clock()
+            else:
+                came[partition] = outcome
+        return came, failed
 
     def _put_off(self, partitions: Sequence[int], error: Unavailable) -> None:
         """Has partitions that could not be claimed wait."""
         self._events.claim_failed(partitions, error)
         self._postpone(partitions)
 
-    def _firsts(self, wanted: Collection[int]) -> dict[int, int]:
-        """Returns where the logs begin; those without a leader wait."""
-        bounds = self._log.bounds(wanted)
+    def _bounds(self, wanted: Collection[int]) -> dict[int, tuple[int, int]]:
+        """Returns where the logs begin and end; those without a leader wait."""
+        bounds = self._log.bounds(wanted) if wanted else {}
         if missing := [p for p in wanted if p not in bounds]:
             self._put_off(missing, Unavailable(*_NO_LEADER))
-        return {p: bounds[p][0] for p in wanted if p in bounds}
+        return {p: bounds[p] for p in wanted if p in bounds}
 
-    def _peek(self, claim: Claim, wanted: Sequence[int]) -> dict[int, Metadata | None]:
-        """Returns the stored metadata of partitions; from the first on for which the store fails they wait."""
-        found = dict[int, Metadata | None]()
-        for partition in wanted:
-            try:
-                with self._trying(partition):
-                    found[partition] = self._store.peek(partition)
-            except StateLost as error:
-                raise claim.unreadable(partition, error) from None
-            except Unavailable as error:
-                self._put_off(wanted[len(found) :], error)
-                break
-        return found
+    def _came(self, claim: Claim, outcomes: Mapping[int, _T | Failure]) -> dict[int, _T]:
+        """Returns what came of each partition's step in a claim; those of which nothing did wait.
+
+        Raises:
+            StateLost: one of them cannot be read.
+        """
+        came, failed = self._sorted(outcomes, claim.unreadable)
+        by_reason = dict[str, list[int]]()
+        for partition, error in failed.items():
+            by_reason.setdefault(str(error), []).append(partition)
+        for partitions in by_reason.values():
+            self._put_off(partitions, failed[partitions[0]])
+        return came
 
     def _adopt(
-        self, claim: Claim, partition: int, found: Metadata | None, confirmed: tuple[int, str], head: Head
-    ) -> None:
-        """Claims one partition whose ownership Kafka has confirmed."""
+        self,
+        claim: Claim,
+        found: Mapping[int, Metadata | None],
+        confirmed: Mapping[int, tuple[int, str]],
+        head: Head,
+    ) -> bool:
+        """Claims partitions whose ownership Kafka has confirmed; returns whether the store answered for all of them."""
         # Step 8.
-        loaded = self._store.claim(partition, found, claim.initial(partition, confirmed[0], head, found))
-        if loaded is None:
-            self._postpone([partition])
-            return
-        state = claim.load(partition, loaded)
+        wanted = {p: (found[p], claim.initial(p, confirmed[p][0], head, found[p])) for p in found}
+        loaded = self._came(claim, self._store.claim_all(wanted))
+        ours = {p: stored for p, stored in loaded.items() if stored is not None}
+        self._postpone(loaded.keys() - ours.keys())
+        states = {p: claim.load(p, stored) for p, stored in ours.items()}
         # Step 9. Asked again, as until the epoch was raised another owner may have counted on.
-        if (bounds := self._log.bounds([partition]).get(partition)) is None:
-            raise Unavailable(*_NO_LEADER)
-        known = confirmed[0] if confirmed[1] == COUNTED else 0
-        try:
-            gap = claim.resume(partition, state, loaded.metadata, known, bounds, head)
-        except StateLost:
-            # who claimed it meanwhile may have published what this state lacks: then nothing is lost
-            if self._store.compare(partition, loaded.metadata) is Answer.DONE:
-                raise
-            self._postpone([partition])
-            return
-        # Step 10.
+        bounds = self._bounds(states)
+        for p in bounds:
+            known = confirmed[p][0] if confirmed[p][1] == COUNTED else 0
+            try:
+                gap = claim.resume(p, states[p], ours[p].metadata, known, bounds[p], head)
+            except StateLost:
+                # who claimed it meanwhile may have published what this state lacks: then nothing is lost
+                if self._compare(p, ours[p]) is Answer.DONE:
+                    raise
+                self._postpone([p])
+                continue
+            # Step 10.
+            self._hold(p, ours[p], states[p], "gap" if gap else "fresh" if found[p] is None else "resume")
+        return loaded.keys() == found.keys()
+
+    def _compare(self, partition: int, stored: StoredPartition) -> Answer:
+        answer = self._store.compare_all({partition: stored.metadata})[partition]
+        if isinstance(answer, Unavailable):
+            raise answer
+        return answer
+
+    def _hold(self, partition: int, stored: StoredPartition, state: PartitionState, how: str) -> None:
+        """Counts a partition from now on, unless it has to wait for a head."""
         waiting = state.waits_at == state.offset
-        self._held[partition] = Held(loaded.metadata, state, waiting=waiting)
+        self._held[partition] = Held(stored.metadata, state, waiting=waiting)
         self._waits.pop(partition, None)
         if not waiting:
             self._log.start(partition, state.offset, state.rules)
-        how = "gap" if gap else "fresh" if found is None else "resume"
-        self._events.claimed(partition, how, state.offset, loaded.metadata.epoch)
+        self._events.claimed(partition, how, state.offset, stored.metadata.epoch)
 
     def apply(self, batch: Batch, on_alive: Callable[[], object] = lambda: None) -> None:
         """Counts a polled batch, and sends the letters that are due; only of what is held.
@@ -281,7 +337,9 @@ class Ownership:
             raise
         self._telling.counted(before, held.state, batch, verdicts, left_out)
 
-    def commit(self, partitions: Iterable[int] | None = None) -> None:
+    def commit(
+        self, partitions: Iterable[int] | None = None, on_alive: Callable[[], object] = lambda: None
+    ) -> None:
         """Commits what is counted and not stored yet; a commit whose outcome is unknown is tried again next time.
 
         The steps, in the only safe order. Whatever becomes of one, the store has all of a flush or nothing of it, and
@@ -290,8 +348,8 @@ class Ownership:
         1. What is counted becomes a flush, which stays the same until its outcome is known.
         2. The topic's id is asked for, now that all of it was polled: a topic made anew is another history.
         3. The dead letters are safe.
-        4. A partition at a time, the changed blobs are staged under keys of this attempt.
-        5. One script compares what is stored with what the flush started from, and puts it in its place.
+        4. The changed blobs are staged under keys of this attempt, those of many partitions together.
+        5. One script a partition compares what is stored with what the flush started from, and puts it in its place.
         6. Kafka gets the offsets as a mirror.
 
         `prepare`, `write` and `settle` are these steps for who counts on while they are written.
@@ -299,7 +357,7 @@ class Ownership:
         Raises:
             StateLost: the store no longer holds this partition, or of another lineage, or the topic was created again.
         """
-        self.settle(self.write(self.prepare(partitions)))
+        self.settle(self.write(self.prepare(partitions), on_alive))
 
     def prepare(self, partitions: Iterable[int] | None = None) -> list[Flush]:
         """Returns what is to be written: steps 1 to 3 of a commit.
@@ -332,33 +390,41 @@ class Ownership:
             return []
         return due
 
-    def write(self, flushes: Iterable[Flush]) -> list[tuple[Flush, Answer]]:
+    def write(
+        self, flushes: Iterable[Flush], on_alive: Callable[[], object] = lambda: None
+    ) -> list[tuple[Flush, Answer]]:
         """Writes flushes, steps 4 and 5 of a commit, and returns what the store said to each of them.
 
         It touches nothing of what is held, and may run on another thread: that the same flush is written twice, late or
-        by two threads changes nothing.
+        by two threads changes nothing. ``on_alive`` is called between slices.
         """
-        written = []
-        try:
-            for flush in flushes:
-                written.append((flush, self._promote(flush)))  # noqa: PERF401  # what was written before a failure counts
-        except Unavailable as error:
-            self._events.commit_failed(error)
+        due, written = {flush.partition: flush for flush in flushes}, list[tuple[Flush, Answer]]()
+        for some in self._slices(due, lambda p: sum(map(len, due[p].blobs.values()))):
+            on_alive()
+            answers, failed = self._promote([due[p] for p in some])
+            written += [(due[p], answer) for p, answer in answers.items()]
+            for error in failed:
+                self._events.commit_failed(error)
+                return written  # what was written before a failure counts
         return written
 
-    def _promote(self, flush: Flush) -> Answer:
-        """Runs one attempt of a partition's commit."""
-        attempt, began, answer = uuid4().hex, time.perf_counter(), None
+    def _promote(self, flushes: Sequence[Flush]) -> tuple[dict[int, Answer], list[Unavailable]]:
+        """Runs one attempt of the commits of some partitions; returns the answers, and why some have none."""
+        attempts, began = {flush.partition: uuid4().hex for flush in flushes}, time.perf_counter()
+        answers, failed = dict[int, Answer](), list[Unavailable]()
         try:
-            with self._trying(flush.partition):
-                # Step 4.
-                if flush.blobs:
-                    self._store.stage(flush.partition, attempt, flush.blobs)
-                # Step 5.
-                answer = self._store.promote(flush.partition, attempt, flush.before, flush.after)
+            # Step 4.
+            changed = {f.partition: (attempts[f.partition], f.blobs) for f in flushes if f.blobs}
+            _, unstaged = self._sorted(self._store.stage_all(changed) if changed else {})
+            # Step 5.
+            staged = [flush for flush in flushes if flush.partition not in unstaged]
+            due = {f.partition: (attempts[f.partition], f.before, f.after) for f in staged}
+            answers, unknown = self._sorted(self._store.promote_all(due) if due else {})
+            failed = [*unstaged.values(), *unknown.values()]
         finally:
-            self._events.commit_ended(answer, time.perf_counter() - began)
-        return answer
+            for partition in attempts:
+                self._events.commit_ended(answers.get(partition), time.perf_counter() - began)
+        return answers, failed
 
     def settle(self, written: Iterable[tuple[Flush, Answer]]) -> None:
         """Takes up what the store said: step 6 of a commit, for those flushes whose outcome nobody knew yet.
@@ -380,25 +446,26 @@ class Ownership:
         if mirror:
             self._log.mirror(mirror)
 
-    def compare(self) -> None:
+    def compare(self, on_alive: Callable[[], object] = lambda: None) -> None:
         """Asks the store whether what is held and committed still stands there, so that an idle owner notices, too.
+
+        ``on_alive`` is called again and again meanwhile.
 
         Raises:
             StateLost: the store no longer holds a partition, or of another lineage.
         """
         self._telling.rejections.say()
         self._heed(self._held)
-        for partition in self._in_turn(self._held):
-            held = self._held[partition]
-            if held.flush is None and not held.ahead:
-                try:
-                    with self._trying(partition):
-                        answer = self._store.compare(partition, held.metadata)
-                except Unavailable as error:
-                    self._events.compare_failed(error)
-                    return
+        stored = {p: h.metadata for p, h in self._held.items() if h.flush is None and not h.ahead}
+        for some in self._slices(self._in_turn(stored), lambda _: 0):
+            on_alive()
+            answers, failed = self._sorted(self._store.compare_all({p: stored[p] for p in some}))
+            for partition, answer in answers.items():
                 if answer is not Answer.DONE:
                     self._refused(partition, answer)
+            for error in failed.values():
+                self._events.compare_failed(error)
+                return
 
     def _heed(self, partitions: Collection[int]) -> None:
         """Takes from the decided head what it says of partitions of a stream of windows; asks only where that matters.
@@ -460,18 +527,19 @@ class Ownership:
         if answer is not Answer.UNSTAGED:
             self.drop([partition])
 
-    def release(self, partitions: Collection[int]) -> None:
+    def release(self, partitions: Collection[int], on_alive: Callable[[], object] = lambda: None) -> None:
         """Lets go of partitions that Kafka took away, told or untold.
 
         What is counted is committed if that can be done now; what is not, its next owner counts again. None is kept for
         that: the log has forgotten where it read them. A commit that is under way comes first, then what was counted
         behind it; where it fails nothing else is tried, so a store that does not answer costs one time-out.
+        ``on_alive`` is called again and again meanwhile.
         """
         gone = {*partitions, *(self._held.keys() - self._log.assigned())}
         if gone:
             behind = [p for p in gone if p in self._held and self._held[p].flush is not None]
-            self.commit(gone)
-            self.commit(p for p in behind if p in self._held and self._held[p].flush is None)
+            self.commit(gone, on_alive)
+            self.commit([p for p in behind if p in self._held and self._held[p].flush is None], on_alive)
         for partition in gone:
             if self._held.pop(partition, None) is not None:
                 self._log.stop(partition)  # it does not know of one that was lost without a word

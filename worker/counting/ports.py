@@ -7,7 +7,7 @@ them in memory. The algorithms that use them are in `worker.counting.ownership` 
 from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -54,6 +54,10 @@ class StateLost(RuntimeError):  # noqa: N818  # named for what happened, as its 
 
 class NewerState(StateLost):
     """Stored counts that a newer version of the worker wrote: this one cannot go on with them, that one can."""
+
+
+Failure: TypeAlias = Unavailable | StateLost
+"""What a step of many partitions returns for one of them in the place of what came of it."""
 
 
 class Answer(StrEnum):
@@ -150,28 +154,46 @@ class Standalone(Protocol):
 
 
 class Store(Protocol):
-    """What a worker needs of the store of one stream; each call is one atomic step there."""
+    """What a worker needs of the store of one stream.
+
+    Each step of a partition is atomic there. Steps of many partitions are sent together and fail each for itself; if a
+    reply is lost, each of them may have been done or not.
+    """
 
     def peek(self, partition: int) -> Metadata | None:
         """Returns a partition's metadata, or None."""
 
-    def claim(self, partition: int, found: Metadata | None, initial: Metadata) -> StoredPartition | None:
-        """Raises the epoch, if epoch and lineage still are those that were found, then loads.
+    def peek_all(self, partitions: Collection[int]) -> Mapping[int, Metadata | Failure | None]:
+        """Returns each partition's metadata, or None."""
+
+    def claim_all(
+        self, wanted: Mapping[int, tuple[Metadata | None, Metadata]]
+    ) -> Mapping[int, StoredPartition | Failure | None]:
+        """Raises epochs of which epoch and lineage still are those that were found, then loads.
 
         Args:
-            partition: to be claimed.
-            found: what `peek` returned.
-            initial: what the partition begins with, if nothing was found; else its lineage replaces the one found.
+            wanted: partition -> what `peek` returned, and what the partition begins with if nothing was found; else the
+                lineage of the latter replaces the one found.
 
         Returns:
-            The partition, its metadata with the raised epoch; None if another claimed it meanwhile.
+            Each partition, its metadata with the raised epoch; None if another claimed it meanwhile.
         """
 
-    def stage(self, partition: int, attempt: str, blobs: Mapping[str, bytes]) -> None:
-        """Writes blobs under keys of this attempt, which vanish by themselves if nothing promotes them."""
+    def stage_all(
+        self, attempts: Mapping[int, tuple[str, Mapping[str, bytes]]]
+    ) -> Mapping[int, Unavailable | None]:
+        """Writes blobs under keys of each partition's attempt, which vanish if nothing promotes them."""
 
-    def promote(self, partition: int, attempt: str, before: Metadata, after: Metadata) -> Answer:
-        """Puts the attempt's blobs and ``after`` in the place of ``before``, or says why not and changes nothing."""
+    def promote_all(
+        self, attempts: Mapping[int, tuple[str, Metadata, Metadata]]
+    ) -> Mapping[int, Answer | Unavailable]:
+        """Replaces metadata, the second by the third, and puts the attempt's blobs beside them; or changes nothing."""
+
+    def compare_all(self, held: Mapping[int, Metadata]) -> Mapping[int, Answer | Unavailable]:
+        """Returns whether the store still holds exactly what this owner last read or wrote of each partition."""
+
+    def stage(self, partition: int, attempt: str, blobs: Mapping[str, bytes]) -> None:
+        """Writes blobs as `stage_all` does."""
 
     def install(self, partition: int, attempt: str, metadata: Metadata) -> Answer:
         """Puts the attempt's blobs and metadata where there are none, and says DONE.
@@ -179,9 +201,6 @@ class Store(Protocol):
         It says so, too, of just these counts that are there already; UNSTAGED if the blobs are gone, and FORKED if
         anything else is there. Then nothing is changed.
         """
-
-    def compare(self, partition: int, held: Metadata) -> Answer:
-        """Says whether the store still holds exactly what this owner last read or wrote."""
 
 
 class DeadLetters(Protocol):
@@ -246,8 +265,8 @@ class Cuts(Protocol):
     def peek(self, partition: int) -> Metadata | None:
         """Returns a partition's metadata, or None."""
 
-    def cut(self, partition: int) -> StoredPartition | None:
-        """Returns a partition's metadata and blobs as they stand together, or None."""
+    def cut_all(self, partitions: Collection[int]) -> Mapping[int, StoredPartition | Failure | None]:
+        """Returns each partition's metadata and blobs as they stand together, or None."""
 
 
 class Events(Protocol):

@@ -348,15 +348,10 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
 
     def committed(self, partitions: Collection[int]) -> dict[int, tuple[int, str]]:
         """Returns the group's committed (offset, metadata) of the partitions that have one."""
-        found = {}
-        for partition in partitions:
-            ask = partial(
-                self._consumer.committed, self._tp(partition), metadata=True, timeout_ms=_TIMEOUT_MS
-            )
-            committed = _ask("asking for the group's offsets of", ask, self._topic)
-            if committed is not None and committed.offset >= 0:
-                found[partition] = (committed.offset, committed.metadata)
-        return found
+        tps = [self._tp(partition) for partition in partitions]
+        ask = partial(quirks.committed, self._consumer, tps, _TIMEOUT_MS)
+        found = _ask("asking for the group's offsets of", ask, self._topic)
+        return {tp.partition: (each.offset, each.metadata) for tp, each in found.items() if each.offset >= 0}
 
     def bounds(self, partitions: Collection[int]) -> dict[int, tuple[int, int]]:
         """Returns each log's (first offset, last stable offset), of those that have a leader."""

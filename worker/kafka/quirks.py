@@ -363,6 +363,22 @@ def topic_id(consumer: KafkaConsumer, topic: str, ms: int) -> str | None:
     return None if found.error_code else str(found.topic_id)
 
 
+def committed(
+    consumer: KafkaConsumer, tps: Collection[TopicPartition], ms: int
+) -> Mapping[TopicPartition, Any]:
+    """Returns a group's committed offsets, each with its metadata; asks for all partitions at once.
+
+    Upstream's ``committed`` takes one partition. Gone when it takes several.
+
+    Raises:
+        KafkaError: the group's coordinator does not answer.
+    """
+    offsets: Mapping[TopicPartition, Any] = consumer._coordinator.fetch_committed_offsets(
+        list(tps), timeout_ms=ms
+    )
+    return offsets
+
+
 def bounds(
     consumer: KafkaConsumer,
     ask: Callable[..., Mapping[TopicPartition, int]],

@@ -1,6 +1,6 @@
 """Reading a cut: all partitions of a stream as they stand in the store, each read in one step."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,7 +9,10 @@ import ldp
 from worker.counting import layout
 from worker.counting.lineage import identity
 from worker.counting.partition import Cell, PartitionState
-from worker.counting.ports import Cuts, StateLost
+from worker.counting.ports import Cuts, StateLost, StoredPartition, Unavailable
+
+_MOST, _MOST_BYTES = 10, 32 << 20
+"""How many partitions are read together, and how many bytes their totals have."""
 
 
 @dataclass(frozen=True)
@@ -53,8 +56,9 @@ def read(
     cuts: Cuts,
     partitions: Sequence[int],
     uncounted: Callable[[Mapping[int, bool]], Sequence[int]],
+    on_alive: Callable[[], object],
 ) -> StoredCut:
-    """Reads all partitions; O(state) each.
+    """Reads all partitions, some at a time; O(state) each.
 
     Args:
         stream: whose.
@@ -62,6 +66,7 @@ def read(
         partitions: of its topic.
         uncounted: given the partitions that have no counts, each with whether it was claimed, returns those that ought
             to have some; see `worker.kafka.group`.
+        on_alive: called again and again meanwhile.
 
     Raises:
         StateLost: one cannot be read, or they are counted as different histories.
@@ -69,8 +74,7 @@ def read(
     """
     states, flushes, without = {}, {}, dict[int, bool]()
     lineages = list[str]()
-    for partition in sorted(partitions):
-        stored = cuts.cut(partition)
+    for partition, stored in _cuts(stream, cuts, sorted(partitions), on_alive):
         if stored is None or not stored.metadata.flush:
             without[partition] = stored is not None
         if stored is None:
@@ -84,3 +88,16 @@ def read(
     # one that was committed meanwhile is no longer without
     missing = [p for p in asked if (found := cuts.peek(p)) is None or not found.flush]
     return StoredCut(states, flushes, missing)
+
+
+def _cuts(
+    stream: ldp.Stream, cuts: Cuts, partitions: Sequence[int], on_alive: Callable[[], object]
+) -> Iterator[tuple[int, StoredPartition | None]]:
+    """Returns partitions as they are stored, asked for some at a time: what is read waits in memory."""
+    most = max(1, min(_MOST, _MOST_BYTES // stream.oracle.zeros().nbytes))
+    for first in range(0, len(partitions), most):
+        on_alive()
+        for partition, stored in cuts.cut_all(partitions[first : first + most]).items():
+            if isinstance(stored, Unavailable | StateLost):
+                raise stored
+            yield partition, stored

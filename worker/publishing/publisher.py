@@ -136,7 +136,7 @@ class Publisher:
         1. The store says whether this worker holds partition 0.
         2. The outbox is opened, if it is not: every older publisher is fenced off, what one left open is aborted, and
            the head is read, once all below the topic's end is decided.
-        3. The cut is read, a partition at a time.
+        3. The cut is read, each partition as it stands at one moment.
         4. The head says whether the cut is behind it, contradicts it, or has something new; or it was deleted.
         5. The snapshot is taken: the estimate, by each method, as messages.
         6. The store says once more whether this worker holds partition 0.
@@ -161,7 +161,7 @@ class Publisher:
             began = time.perf_counter()
             # Step 3.
             partitions = self._partitions()  # asked once: the topic may grow meanwhile
-            stored = cuts.read(self._stream, self._cuts, partitions, self._uncounted)
+            stored = cuts.read(self._stream, self._cuts, partitions, self._uncounted, self._on_alive)
             self._warn(stored.uncounted)
             still = self._still(stored, partitions)
             planned = lines.decide(self._head, stored.states, partitions, still)

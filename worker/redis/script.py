@@ -7,6 +7,7 @@ from typing import Any
 from redis.exceptions import NoScriptError
 
 from worker.redis.connecting import Client
+from worker.redis.pipelining import Command
 
 
 class Script:
@@ -27,7 +28,16 @@ class Script:
 
     def __call__(self, keys: Sequence[str], args: Sequence[Any] = ()) -> Any:
         """Runs it, on the server that has the keys."""
+        command = self.on(keys, args)
         try:
-            return self._client.evalsha(self._sha, len(keys), *keys, *args)
+            return command.send(self._client)
         except NoScriptError:
-            return self._client.eval(self._text, len(keys), *keys, *args)
+            return command.text(self._client)
+
+    def on(self, keys: Sequence[str], args: Sequence[Any] = ()) -> Command:
+        """Returns the command that runs it, to be sent together with others."""
+        return Command(
+            keys[0],
+            lambda client: client.evalsha(self._sha, len(keys), *keys, *args),
+            lambda client: client.eval(self._text, len(keys), *keys, *args),
+        )

@@ -117,14 +117,14 @@ class Loop:
                         log.keep()
                     else:
                         polled.extend(log.poll(_POLL_MS))
-                ownership.release(log.take_revoked())
+                ownership.release(log.take_revoked(), progress.beat)
                 commits.counted(self._count(polled))
-                ownership.claim()
+                ownership.claim(progress.beat)
                 if commits.turn():
                     progress.over(Step.COMMIT)
                 now = self._clock()
                 if now >= look_at or progress.partitions is None:
-                    ownership.compare()
+                    ownership.compare(progress.beat)
                     progress.over(Step.COMPARE)
                     try:
                         with progress.attempt(Step.LOOK):
@@ -147,11 +147,11 @@ class Loop:
         """Commits what is counted; a store that does not answer is asked again, but not forever."""
         ownership, deadline = self._ownership, self._clock() + STOP_SECONDS
         self._commits.settle()
-        ownership.commit()
+        ownership.commit(on_alive=self._progress.beat)
         while ownership.counted() != ownership.stored() and self._clock() < deadline:
             self._sleep(_FINISH_SECONDS)
             self._progress.beat()
-            ownership.commit()
+            ownership.commit(on_alive=self._progress.beat)
         self._events.finished(ownership.counted() == ownership.stored())
 
     def _count(self, polled: deque[Batch]) -> float:

@@ -1,16 +1,18 @@
-"""The store: Redis. Every step is one command or one script beside this file; see `layout` for the keys."""
+"""The store: Redis. Every step is one command or one script beside this file; see `layout` for the keys.
 
-from collections.abc import Callable, Iterable, Mapping
+Steps of many partitions are sent together, without MULTI: each partition's is atomic and has an outcome of its own.
+"""
+
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from redis import RedisError
-
 from worker.counting import layout
-from worker.counting.ports import Answer, Metadata, StoredPartition, Unavailable
+from worker.counting.ports import Answer, Failure, Metadata, StateLost, StoredPartition, Unavailable
 from worker.redis.advice import remedy, said
 from worker.redis.connecting import Client
 from worker.redis.errors import ERRORS
+from worker.redis.pipelining import Command, together
 from worker.redis.script import Script
 
 STAGED_SECONDS = 600
@@ -19,6 +21,8 @@ _NAMES = ("claim", "promote", "install", "compare", "cut")
 _TEXTS = tuple((Path(__file__).parent / f"{name}.lua").read_text() for name in _NAMES)
 
 _T = TypeVar("_T")
+_Step = Generator[list[Command], list[Any], _T]
+"""A step of one partition: yields commands, is sent their replies, and returns what came of it."""
 
 
 class RedisStore:
@@ -38,59 +42,111 @@ class RedisStore:
 
     def peek(self, partition: int) -> Metadata | None:
         """Returns a partition's metadata, or None."""
-        fields: Any = _call(lambda: self._client.hgetall(self._meta(partition)))
-        return _metadata(fields) if fields else None
-
-    def claim(self, partition: int, found: Metadata | None, initial: Metadata) -> StoredPartition | None:
-        """Raises the epoch and replaces the lineage by compare-and-set, and loads the partition, in one script."""
-        expected = ["", ""] if found is None else [str(found.epoch), found.lineage]
-        fields = [item for pair in layout.fields(initial).items() for item in pair]
-
-        def claim(cells: list[str]) -> Any:
-            args = [len(cells), *expected, initial.lineage, *cells, *fields]
-            return self._run(self._claim, partition, self._live(partition, cells), args)
-
-        return self._loaded(partition, claim, [] if found is None else list(found.blobs))
+        return _came(self.peek_all([partition])[partition])
 
     def stage(self, partition: int, attempt: str, blobs: Mapping[str, bytes]) -> None:
         """Writes the attempt's blobs, to vanish by themselves."""
-        pipeline = self._client.pipeline(transaction=False)
-        for cell, blob in blobs.items():
-            pipeline.set(layout.staged_key(self._stream, partition, attempt, cell), blob, ex=STAGED_SECONDS)
-        _call(lambda: _first_error(pipeline.execute(raise_on_error=False)))
+        _came(self.stage_all({partition: (attempt, blobs)})[partition])
 
-    def promote(self, partition: int, attempt: str, before: Metadata, after: Metadata) -> Answer:
-        """Compares and promotes in one script that reads everything before its first write."""
+    def install(self, partition: int, attempt: str, metadata: Metadata) -> Answer:
+        """Puts counts where there are none, in one script that reads everything before its first write."""
+        return _came(self._together({partition: self._installing(partition, attempt, metadata)})[partition])
+
+    def peek_all(self, partitions: Collection[int]) -> dict[int, Metadata | Failure | None]:
+        """Returns each partition's metadata, or None."""
+        return self._together({p: self._peeking(p) for p in partitions})
+
+    def claim_all(
+        self, wanted: Mapping[int, tuple[Metadata | None, Metadata]]
+    ) -> dict[int, StoredPartition | Failure | None]:
+        """Raises epochs and replaces lineages by compare-and-set, and loads the partitions, in one script each."""
+        return self._together({p: self._claiming(p, *each) for p, each in wanted.items()})
+
+    def stage_all(
+        self, attempts: Mapping[int, tuple[str, Mapping[str, bytes]]]
+    ) -> dict[int, Unavailable | None]:
+        """Writes the attempts' blobs, to vanish by themselves."""
+        return self._together({p: self._staging(p, *each) for p, each in attempts.items()})
+
+    def promote_all(
+        self, attempts: Mapping[int, tuple[str, Metadata, Metadata]]
+    ) -> dict[int, Answer | Unavailable]:
+        """Compares and promotes in one script each that reads everything before its first write."""
+        return self._together({p: self._promoting(p, *each) for p, each in attempts.items()})
+
+    def compare_all(self, held: Mapping[int, Metadata]) -> dict[int, Answer | Unavailable]:
+        """Compares metadata and the presence of blobs in one script each."""
+        return self._together({p: self._comparing(p, metadata) for p, metadata in held.items()})
+
+    def cut_all(self, partitions: Collection[int]) -> dict[int, StoredPartition | Failure | None]:
+        """Returns each partition's metadata and blobs as they stand together, or None if nothing was claimed yet."""
+        return self._together({p: self._cutting(p) for p in partitions})
+
+    def _peeking(self, partition: int) -> _Step[Metadata | StateLost | None]:
+        key = self._meta(partition)
+        (fields,) = yield [Command.plain(key, lambda client: client.hgetall(key))]
+        return _metadata(fields) if fields else None
+
+    def _claiming(
+        self, partition: int, found: Metadata | None, initial: Metadata
+    ) -> _Step[StoredPartition | StateLost | None]:
+        expected = ["", ""] if found is None else [str(found.epoch), found.lineage]
+        fields = [item for pair in layout.fields(initial).items() for item in pair]
+
+        def args(cells: list[str]) -> list[Any]:
+            return [len(cells), *expected, initial.lineage, *cells, *fields]
+
+        return self._loading(partition, self._claim, args, [] if found is None else list(found.blobs))
+
+    def _staging(self, partition: int, attempt: str, blobs: Mapping[str, bytes]) -> _Step[None]:
+        keys = {layout.staged_key(self._stream, partition, attempt, cell): blobs[cell] for cell in blobs}
+        yield [Command.plain(key, _setting(key, blob)) for key, blob in keys.items()]
+
+    def _promoting(self, partition: int, attempt: str, before: Metadata, after: Metadata) -> _Step[Answer]:
         changed = [cell for cell, flush in after.blobs.items() if flush == after.flush]
         keys = self._both(partition, attempt, changed)
         keys += self._live(partition, before.blobs.keys() - after.blobs.keys())
         args = [before.lineage, before.epoch, before.offset, before.flush]
         fields = layout.fields(after)
         new = [fields[name] for name in ("offset", "flush", "blobs", "totals")]
-        return Answer(self._run(self._promote, partition, keys, [*args, *new, len(changed)]).decode())
+        return self._answering(self._promote, partition, keys, [*args, *new, len(changed)])
 
-    def install(self, partition: int, attempt: str, metadata: Metadata) -> Answer:
-        """Puts counts where there are none, in one script that reads everything before its first write."""
+    def _installing(self, partition: int, attempt: str, metadata: Metadata) -> _Step[Answer]:
         fields = layout.fields(metadata)
         compared = {
             name: fields[name] for name in ("lineage", "offset", "flush")
         }  # which the script reads first
         args = [item for pair in (compared | fields).items() for item in pair]
         keys = self._both(partition, attempt, metadata.blobs)
-        return Answer(self._run(self._install, partition, keys, args).decode())
+        return self._answering(self._install, partition, keys, args)
 
-    def compare(self, partition: int, held: Metadata) -> Answer:
-        """Compares metadata and the presence of blobs in one script."""
+    def _comparing(self, partition: int, held: Metadata) -> _Step[Answer]:
         args = [held.lineage, held.epoch, held.offset, held.flush]
-        return Answer(self._run(self._compare, partition, self._live(partition, held.blobs), args).decode())
+        return self._answering(self._compare, partition, self._live(partition, held.blobs), args)
 
-    def cut(self, partition: int) -> StoredPartition | None:
-        """Returns a partition's metadata and blobs as they stand together, or None if nothing was claimed yet."""
+    def _cutting(self, partition: int) -> _Step[StoredPartition | StateLost | None]:
+        return self._loading(partition, self._cut, lambda cells: cells, self._cells.get(partition, []))
 
-        def cut(cells: list[str]) -> Any:
-            return self._run(self._cut, partition, self._live(partition, cells), cells)
+    def _answering(self, script: Script, partition: int, keys: list[str], args: list[Any]) -> _Step[Answer]:
+        (answer,) = yield [script.on([self._meta(partition), *keys], args)]
+        return Answer(answer.decode())
 
-        return self._loaded(partition, cut, self._cells.get(partition, []))
+    def _loading(
+        self, partition: int, script: Script, args: Callable[[list[str]], list[Any]], cells: list[str]
+    ) -> _Step[StoredPartition | StateLost | None]:
+        """Loads a partition by a script that says which cells there are, where others are named than there are."""
+        while True:
+            keys = [self._meta(partition), *self._live(partition, cells)]
+            (reply,) = yield [script.on(keys, args(cells))]
+            if reply is None:
+                return None
+            metadata = _metadata(dict(zip(reply[0][::2], reply[0][1::2], strict=True)))
+            if isinstance(metadata, StateLost):
+                return metadata
+            self._cells[partition] = cells = list(metadata.blobs)
+            if len(reply) == 3:
+                found = zip(*reply[1:], strict=True)
+                return StoredPartition(metadata, {name.decode(): blob for name, blob in found if blob})
 
     def _meta(self, partition: int) -> str:
         return layout.meta_key(self._stream, partition)
@@ -110,35 +166,47 @@ class RedisStore:
             )
         ]
 
-    def _loaded(
-        self, partition: int, load: Callable[[list[str]], Any], cells: list[str]
-    ) -> StoredPartition | None:
-        """Loads a partition by a script that says which cells there are, where others are named than there are."""
-        while (reply := load(cells)) is not None:
-            metadata = _metadata(dict(zip(reply[0][::2], reply[0][1::2], strict=True)))
-            self._cells[partition] = cells = list(metadata.blobs)
-            if len(reply) == 3:
-                found = zip(*reply[1:], strict=True)
-                return StoredPartition(metadata, {name.decode(): blob for name, blob in found if blob})
-        return None
+    def _together(self, steps: Mapping[int, _Step[_T]]) -> dict[int, _T | Unavailable]:
+        """Takes the steps of many partitions, their commands together; returns what came of each."""
+        outcomes = dict[int, _T | Unavailable]()
+        replies = dict[int, Any](dict.fromkeys(steps))  # what the first send of a step has to be is None
+        while replies:
+            due = dict[int, list[Command]]()
+            for partition, got in replies.items():
+                try:
+                    due[partition] = steps[partition].send(got)
+                except StopIteration as ended:
+                    outcomes[partition] = ended.value
+            answers = iter(together(self._client, [one for commands in due.values() for one in commands]))
+            replies = {}
+            for partition, commands in due.items():
+                got = [next(answers) for _ in commands]
+                if failed := [one for one in got if isinstance(one, ERRORS)]:
+                    outcomes[partition] = _unavailable(failed[0])
+                else:
+                    replies[partition] = got
+        return outcomes
 
-    def _run(self, script: Script, partition: int, keys: list[str], args: list[Any]) -> Any:
-        return _call(lambda: script(keys=[self._meta(partition), *keys], args=args))
+
+def _setting(key: str, blob: bytes) -> Callable[[Any], Any]:
+    return lambda client: client.set(key, blob, ex=STAGED_SECONDS)
 
 
-def _call(step: Callable[[], _T]) -> _T:
+def _came(outcome: _T | Failure) -> _T:
+    """Returns what came of a step, or raises why nothing did."""
+    if isinstance(outcome, Unavailable | StateLost):
+        raise outcome
+    return outcome
+
+
+def _unavailable(error: Exception) -> Unavailable:
+    unavailable = Unavailable(f"Redis: {said(error)}", remedy(error))
+    unavailable.__cause__ = error
+    return unavailable
+
+
+def _metadata(fields: Mapping[bytes, bytes]) -> Metadata | StateLost:
     try:
-        return step()
-    except ERRORS as error:
-        raise Unavailable(f"Redis: {said(error)}", remedy(error)) from error
-
-
-def _first_error(replies: list[Any]) -> None:
-    """Raises the first error of a pipeline as Redis said it: the library would add what was sent, a blob."""
-    for reply in replies:
-        if isinstance(reply, RedisError):
-            raise reply
-
-
-def _metadata(fields: Mapping[bytes, bytes]) -> Metadata:
-    return layout.parse({name.decode(): value.decode() for name, value in fields.items()})
+        return layout.parse({name.decode(): value.decode() for name, value in fields.items()})
+    except StateLost as error:
+        return error

@@ -25,11 +25,11 @@ from tests.bench.ingest.cases import Case
 from tests.bench.ingest.filled import Topic
 from tests.bench.ingest.usage import Cores, Usage, on
 from tests.integration.harness.reader import Snapshots
+from tests.stores import Singly
 from worker import config
 from worker.config import Config, Served
 from worker.counting import layout
 from worker.counting.windows import ALL
-from worker.store.redis import RedisStore
 
 SECONDS = 900.0
 """Until a run that is not through has failed."""
@@ -159,7 +159,7 @@ class Run:
 
     def wrong(self) -> int:
         """How many numbers of what is stored are wrong; none, or it raises."""
-        wrong, store = 0, RedisStore(self.store, self.name)
+        wrong, store = 0, Singly(self.store, self.name)
         for partition in range(self.topic.partitions):
             cut = store.cut(partition)
             assert cut is not None

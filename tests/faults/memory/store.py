@@ -1,11 +1,22 @@
 """The store in memory."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
+from typing import TypeVar
 
 from tests.faults.memory.world import World
 from worker.counting.head import Head
-from worker.counting.ports import CLAIMED, Answer, Metadata, StoredPartition
+from worker.counting.ports import (
+    CLAIMED,
+    Answer,
+    Failure,
+    Metadata,
+    StateLost,
+    StoredPartition,
+    Unavailable,
+)
+
+T = TypeVar("T")
 
 
 class MemoryStore:
@@ -13,6 +24,34 @@ class MemoryStore:
 
     def __init__(self, world: World) -> None:
         self.world = world
+
+    # of many partitions: one after the other, as each has an outcome of its own
+
+    def peek_all(self, partitions: Collection[int]) -> dict[int, Metadata | Failure | None]:
+        return {p: _outcome(self.peek, p) for p in partitions}
+
+    def claim_all(
+        self, wanted: Mapping[int, tuple[Metadata | None, Metadata]]
+    ) -> dict[int, StoredPartition | Failure | None]:
+        return {p: _outcome(self.claim, p, *each) for p, each in wanted.items()}
+
+    def stage_all(
+        self, attempts: Mapping[int, tuple[str, Mapping[str, bytes]]]
+    ) -> dict[int, Unavailable | None]:
+        return {p: _unless(self.stage, p, *each) for p, each in attempts.items()}
+
+    def promote_all(
+        self, attempts: Mapping[int, tuple[str, Metadata, Metadata]]
+    ) -> dict[int, Answer | Unavailable]:
+        return {p: _unless(self.promote, p, *each) for p, each in attempts.items()}
+
+    def compare_all(self, held: Mapping[int, Metadata]) -> dict[int, Answer | Unavailable]:
+        return {p: _unless(self.compare, p, metadata) for p, metadata in held.items()}
+
+    def cut_all(self, partitions: Collection[int]) -> dict[int, StoredPartition | Failure | None]:
+        return {p: _outcome(self.cut, p) for p in partitions}
+
+    # of one
 
     def peek(self, partition: int) -> Metadata | None:
         def effect() -> Metadata | None:
@@ -137,3 +176,17 @@ class MemoryStore:
 
     def cut(self, partition: int) -> StoredPartition | None:
         return self.world.call(lambda: self.world.stored.get(partition))
+
+
+def _outcome(step: Callable[..., T], *args: object) -> T | Failure:
+    try:
+        return _unless(step, *args)
+    except StateLost as error:
+        return error
+
+
+def _unless(step: Callable[..., T], *args: object) -> T | Unavailable:
+    try:
+        return step(*args)
+    except Unavailable as error:
+        return error

@@ -1,0 +1,109 @@
+"""Commands that are sent together: one round trip for many, each answered for itself."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import redis
+from redis.exceptions import AskError, MovedError, NoScriptError, TryAgainError
+
+from worker.redis.connecting import Client
+from worker.redis.errors import ERRORS
+
+_UNANSWERED = (redis.ConnectionError, redis.TimeoutError)
+_ELSEWHERE = (MovedError, AskError, TryAgainError)
+"""The keys are at another node of a cluster, or on their way to one; the command did nothing."""
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command about one key, or a script about keys of one hash tag.
+
+    Attributes:
+        key: says which node of a cluster gets it.
+        send: puts it on a client or on a pipeline.
+        text: the same for a server that does not know the script, with its text; also what is no script has one.
+    """
+
+    key: str
+    send: Callable[[Any], Any]
+    text: Callable[[Any], Any]
+
+    @classmethod
+    def plain(cls, key: str, send: Callable[[Any], Any]) -> "Command":
+        """Returns one that is no script."""
+        return cls(key, send, send)
+
+
+def together(client: Client, commands: Sequence[Command]) -> list[Any]:
+    """Sends commands in one pipeline a server, without MULTI, and returns the answers in order.
+
+    A server runs the commands in order, with those of others between them. If the connection is lost, a first part of
+    them may have been run. An error is returned in the place of an answer: what Redis refuses is one command's, what
+    a server does not answer is that of every command that it was sent.
+
+    Args:
+        client: of one server, or of a cluster.
+        commands: what to send.
+    """
+    replies: list[Any] = [None] * len(commands)
+    for server, places in _by_server(client, commands, replies):
+        for place, reply in zip(places, _sent(server, [commands[i].send for i in places]), strict=True):
+            replies[place] = reply
+        unknown = [place for place in places if isinstance(replies[place], NoScriptError)]
+        for place, reply in zip(unknown, _sent(server, [commands[i].text for i in unknown]), strict=True):
+            replies[place] = reply
+        if isinstance(client, redis.RedisCluster) and isinstance(replies[places[-1]], _UNANSWERED):
+            _look_for_nodes(client)
+    for place, command in enumerate(commands):
+        if isinstance(replies[place], _ELSEWHERE):
+            replies[place] = _followed(client, command.text)
+    return replies
+
+
+def _by_server(
+    client: Client, commands: Sequence[Command], replies: list[Any]
+) -> Iterable[tuple[Any, list[int]]]:
+    """Returns the servers, each with the places of its commands; notes an error for those that no node has."""
+    if not isinstance(client, redis.RedisCluster):
+        return [(client, list(range(len(commands))))] if commands else []
+    servers = dict[str, tuple[Any, list[int]]]()
+    for place, command in enumerate(commands):
+        try:
+            node: Any = client.get_node_from_key(command.key)  # type: ignore[no-untyped-call]
+            server = client.get_redis_connection(node)
+        except ERRORS as error:
+            replies[place] = error
+        else:
+            servers.setdefault(node.name, (server, []))[1].append(place)
+    return servers.values()
+
+
+def _sent(server: Any, commands: Sequence[Callable[[Any], Any]]) -> list[Any]:
+    """Sends commands to one server in one pipeline; returns what it answers to each, or why it does not."""
+    if not commands:
+        return []
+    try:
+        pipeline = server.pipeline(transaction=False)
+        for send in commands:
+            send(pipeline)
+        answers: list[Any] = pipeline.execute(raise_on_error=False)
+    except ERRORS as error:
+        return [error] * len(commands)
+    return answers
+
+
+def _followed(client: Client, send: Callable[[Any], Any]) -> Any:
+    """Sends one command by a client that follows to the node that has its keys."""
+    try:
+        return send(client)
+    except ERRORS as error:
+        return error
+
+
+def _look_for_nodes(client: "redis.RedisCluster") -> None:
+    """Asks a cluster again who has which keys, as its client does after a command that was not answered."""
+    try:
+        client.nodes_manager.initialize()
+    except ERRORS:
+        return  # it is asked again after the next one
