@@ -261,6 +261,15 @@ class Acknowledged:
             raise self._error
 
 
+def test_upstream_asks_for_the_committed_offset_of_one_partition_at_a_time() -> None:
+    assert [*inspect.signature(KafkaConsumer.committed).parameters] == [
+        "self",
+        "partition",
+        "metadata",
+        "timeout_ms",
+    ]
+
+
 @pytest.mark.parametrize("last", [Acknowledged(), Acknowledged(errors.KafkaTimeoutError("expired"))])
 def test_a_transaction_is_committed_only_when_every_record_is_acknowledged(last):
     done = []
