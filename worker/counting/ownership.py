@@ -122,7 +122,6 @@ class Ownership:
         """Claims the first `_MOST` assigned partitions that are not held; the next call claims the next ones.
 
         One that cannot be claimed now is tried again later. ``on_alive`` is called again and again meanwhile.
-
         The steps, in the only safe order. Whatever becomes of one, what is stored is whole, and the next claim begins
         again at the first:
 
@@ -145,8 +144,7 @@ class Ownership:
         """
         # Step 1.
         generation = self._log.generation()
-        wanted = [] if generation is None else self._wanted()[:_MOST]
-        if not wanted:
+        if generation is None or not (wanted := self._wanted()[:_MOST]):
             return
         try:
             lineage = lineage_of(self._group, self._stream, self._log.topic_id())
@@ -172,10 +170,8 @@ class Ownership:
             if self._log.generation() != generation or not self._log.assigned() >= set(wanted):
                 return
             for some in self._slices(wanted, lambda p: self._bytes(found[p])):
-                on_alive()
-                if not self._adopt(claim, {p: found[p] for p in some}, starts, head):
+                if not self._adopt(claim, {p: found[p] for p in some}, starts, head, on_alive):
                     break
-            on_alive()
             self._heed(wanted)
         except NotOwner:
             self._postpone(wanted)
@@ -269,8 +265,10 @@ class Ownership:
         found: Mapping[int, Metadata | None],
         confirmed: Mapping[int, tuple[int, str]],
         head: Head,
+        on_alive: Callable[[], object],
     ) -> bool:
         """Claims partitions whose ownership Kafka has confirmed; returns whether the store answered for all of them."""
+        on_alive()
         # Step 8.
         wanted = {p: (found[p], claim.initial(p, confirmed[p][0], head, found[p])) for p in found}
         loaded = self._came(claim, self._store.claim_all(wanted))
@@ -291,6 +289,7 @@ class Ownership:
                 continue
             # Step 10.
             self._hold(p, ours[p], states[p], "gap" if gap else "fresh" if found[p] is None else "resume")
+        on_alive()
         return loaded.keys() == found.keys()
 
     def _compare(self, partition: int, stored: StoredPartition) -> Answer:
