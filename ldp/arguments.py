@@ -6,6 +6,7 @@ numpy is imported where a vector is looked at, so that a client needs none.
 from __future__ import annotations
 
 import operator
+import re
 from typing import TYPE_CHECKING, SupportsIndex
 
 if TYPE_CHECKING:
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
 MAX_DOMAIN = 1 << 24
 """d is at most this."""
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 def as_integer(name: str, value: SupportsIndex, low: int, high: int) -> int:
@@ -37,6 +39,30 @@ def as_integer(name: str, value: SupportsIndex, low: int, high: int) -> int:
     if not low <= number <= high:
         raise ValueError(f"{name} is {number}; allowed is {low} to {high}")
     return number
+
+
+def as_text(name: str, text: object) -> str:
+    r"""A str that is not empty and that a line of a file, a database and a terminal can hold: no control characters.
+
+    Refused are the categories Cc (NUL, line breaks, escape, …) and Cs (surrogates, which UTF-8 cannot write).
+
+    Raises:
+        TypeError: something that is not a str.
+        ValueError: a str that is empty, or has such a character.
+
+    Example:
+        >>> as_text("label 3", "red\0")
+        Traceback (most recent call last):
+        ValueError: label 3 is 'red\x00'; control characters are not allowed
+    """
+    if not isinstance(text, str):
+        raise TypeError(f"{name} is {text!r}; it must be a string")
+    if not text:
+        raise ValueError(f"{name} is empty")
+    if found := _CONTROL.search(text):
+        why = ", which UTF-8 cannot write" if found[0] >= "\ud800" else "; control characters are not allowed"
+        raise ValueError(f"{name} is {text!r}{why}")
+    return text
 
 
 def as_indices(subset: npt.ArrayLike, domain_size: int) -> npt.NDArray[np.int64]:

@@ -14,7 +14,7 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from ldp.arguments import MAX_DOMAIN, as_indices, as_integer
+from ldp.arguments import MAX_DOMAIN, as_indices, as_integer, as_text
 from ldp.consistency import EXTRA, METHODS
 from ldp.consistency.summation import exact_sum
 from ldp.estimate import Estimate, Vector, check_estimate
@@ -24,6 +24,7 @@ from ldp.tail import top_bounds
 
 Indices = npt.NDArray[np.intp]
 _KEPT = 16
+_LONGEST_NAME = 200
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class SetQuery:
     """The query for the frequency of one set of values.
 
     Attributes:
-        name: what it is called in snapshots: any text that is not empty.
+        name: what it is called in snapshots: 1 to 200 characters, no control characters.
         values: indices of the set's values, each once, in any order; at least one.
 
     Raises:
@@ -73,7 +74,7 @@ class TopQuery:
     """The query for the most frequent values.
 
     Attributes:
-        name: what it is called in snapshots: any text that is not empty.
+        name: what it is called in snapshots: 1 to 200 characters, no control characters.
         k: how many, at least 1.
 
     Raises:
@@ -132,8 +133,8 @@ def of_domain(
 
 
 def _check_name(name: object) -> None:
-    if not isinstance(name, str) or not name or any("\ud800" <= character <= "\udfff" for character in name):
-        raise ValueError(f"a query's name is {name!r}; it must be a string that is not empty")
+    if len(as_text("a query's name", name)) > _LONGEST_NAME:
+        raise ValueError(f"a query's name has {len(str(name))} characters; allowed are {_LONGEST_NAME}")
 
 
 def answer(estimate: Estimate, subset: npt.ArrayLike, method: str) -> float:

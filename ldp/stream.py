@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Any
 
 from ldp import oracles
+from ldp.arguments import as_text
 from ldp.oracles import Oracle
 from ldp.oracles.described import INFINITE
 from ldp.oracles.given import Given
@@ -175,12 +176,7 @@ def _labels(stream: str, labels: object, domain_size: int) -> tuple[str, ...] | 
         raise ValueError(f"stream {stream}: there are {len(labels)} labels for {domain_size} values")
     first: dict[str, int] = {}
     for index, label in enumerate(labels):
-        if not isinstance(label, str):
-            raise TypeError(f"stream {stream}: label {index} is {label!r}; it must be a string")
-        if not label:
-            raise ValueError(f"stream {stream}: label {index} is empty")
-        if not _is_text(label):
-            raise ValueError(f"stream {stream}: label {index} is {label!r}, which UTF-8 cannot write")
+        as_text(f"stream {stream}: label {index}", label)
         if label in first:
             raise ValueError(f"stream {stream}: labels {first[label]} and {index} are both {label!r}")
         first[label] = index
@@ -198,7 +194,3 @@ def _satisfying(labels: tuple[str, ...], predicate: object) -> list[int]:
     if not found:
         raise ValueError(f"no label satisfies {predicate!r}")
     return found
-
-
-def _is_text(text: str) -> bool:
-    return not any("\ud800" <= character <= "\udfff" for character in text)

@@ -127,7 +127,7 @@ const PROTOCOLS = {
     keys: ["g", "hash"],
     make({ domain_size: d, n, g, hash }) {
       integer("g", g, 2, 2 ** 16);
-      if (!Object.hasOwn(HASHES, hash)) {
+      if (typeof hash !== "string" || !Object.hasOwn(HASHES, hash)) {
         throw new RangeError(`hash is ${shown(hash)}; there are ${Object.keys(HASHES).join(", ")}`);
       }
       const perturb = (value) => {
@@ -468,12 +468,24 @@ function sha256(text) {
   return new Uint8Array(out.buffer);
 }
 
+/** A document's own keys, each read once: other scripts of a page may have changed what objects inherit. */
+function ownParts(document) {
+  return Object.assign(Object.create(null), document);
+}
+
+/** JSON in canonical form; not by JSON.stringify, which calls a `toJSON` that an array or object inherits. */
+function canonical(value) {
+  if (Array.isArray(value)) return `[${value.map(canonical).join()}]`;
+  if (typeof value !== "object" || value === null) return JSON.stringify(value);
+  const members = Object.keys(value).sort().map((key) => `${JSON.stringify(key)}:${canonical(value[key])}`);
+  return `{${members.join()}}`;
+}
+
 /** The first four bytes of SHA-256 over the document in canonical form. */
 export function fingerprintOf(document) {
-  const parts = { ...document };
-  if ("labels" in parts) parts.labels = HEX(sha256(JSON.stringify(parts.labels)));
-  const ordered = Object.fromEntries(Object.entries(parts).sort(([a], [b]) => (a < b ? -1 : 1)));
-  return sha256(JSON.stringify(ordered)).slice(0, 4);
+  const parts = ownParts(document);
+  if ("labels" in parts) parts.labels = HEX(sha256(canonical(parts.labels)));
+  return sha256(canonical(parts)).slice(0, 4);
 }
 
 // The document
@@ -546,7 +558,7 @@ function ofChannel(document) {
   const { protocol, domain_size: d } = document;
   const told = document.epsilon === "infinite";
   const ways = CHANNELS[protocol];
-  const found = (key) => Object.hasOwn(document, key);
+  const found = (key) => key in document;
   const { keys, make } = ways.findLast((way) => way.keys.every(found)) ?? ways[0];
   expectKeys(document, told ? [...keys, "epsilon"] : keys);
   integer("domain_size", d, 1, MAX_DOMAIN);
@@ -569,9 +581,10 @@ function indicesOf(labels, d) {
   if (!Array.isArray(labels)) throw new TypeError("labels must be a list");
   if (labels.length !== d) throw new RangeError(`there are ${labels.length} labels for ${d} values`);
   const indices = new Map();
-  labels.forEach((label, i) => {
+  [...labels].forEach((label, i) => {
     if (typeof label !== "string") throw new TypeError(`label ${i} is ${shown(label)}; it must be a string`);
     if (!label) throw new RangeError(`label ${i} is empty`);
+    if (/\p{Cc}/u.test(label)) throw new RangeError(`label ${i} is ${shown(label)}; control characters are not allowed`);
     if (/\p{Surrogate}/u.test(label)) throw new RangeError(`label ${i} is ${shown(label)}, which UTF-8 cannot write`);
     if (indices.has(label)) throw new RangeError(`labels ${indices.get(label)} and ${i} are both ${shown(label)}`);
     indices.set(label, i);
@@ -597,7 +610,8 @@ export class Client {
     if (typeof document !== "object" || document === null || Array.isArray(document)) {
       throw new TypeError("the document must be an object, as JSON.parse makes it");
     }
-    if (Object.hasOwn(document, "version")) {
+    document = ownParts(document);
+    if ("version" in document) {
       throw new RangeError(`the document is of version ${shown(document.version)}, a newer one; this reads version 1`);
     }
     const { protocol, domain_size: d } = document;
@@ -608,7 +622,7 @@ export class Client {
     this.#fields = made.fields;
     this.#length = made.length;
     this.#perturb = made.perturb;
-    this.#indices = Object.hasOwn(document, "labels") ? indicesOf(document.labels, d) : new Map();
+    this.#indices = "labels" in document ? indicesOf(document.labels, d) : new Map();
     this.#header = Uint8Array.of(VERSION, ...fingerprintOf(document));
   }
 
@@ -722,7 +736,7 @@ export class Client {
       if (size === 1) return view.getUint8(at - 1);
       return size === 2 ? view.getUint16(at - 2, true) : view.getUint32(at - 4, true);
     });
-    return JSON.stringify(numbers.length === 1 ? numbers[0] : numbers);
+    return numbers.length === 1 ? `${numbers[0]}` : `[${numbers.join()}]`;
   }
 
   #index(value) {

@@ -96,12 +96,60 @@ def test_it_sends_the_bytes_of_the_largest_domain(ask):
 def test_fingerprints_of_texts_of_every_length(call):
     """SHA-256 pads at 56 bytes and works by 64: labels of each length around, and of every kind of character."""
     labels = [["x" * n] for n in range(1, 200)] + [
-        ['"\\\b\f\n\r\t\x00\x1f\x7f', "\u2028é青🎈"],
+        ['"\\/', "\u2028é青🎈\u202e"],
         ["y" * 100_000],
     ]
     streams = [ldp.Stream("s", ldp.GRR("1", len(each)), labels=each) for each in labels]
     answers = call(*((stream.document(), "report", 0) for stream in streams))
     assert [answer["result"][2:10] for answer in answers] == [stream.fingerprint.hex() for stream in streams]
+
+
+POLLUTED = """
+import { Client } from "./ldp-client.js";
+const [documents, pollution] = JSON.parse(process.argv[1]);
+const answers = [];
+const [stringify, parse] = [JSON.stringify, JSON.parse];
+for (const text of documents) {
+    const document = parse(text);
+    Object.assign(Object.prototype, pollution);
+    Array.prototype.toJSON = Object.prototype.toJSON = () => "polluted";
+    const client = new Client(document);
+    const packed = client.packJSON([client.report(0)], 1);
+    const fingerprint = client.fingerprint;
+    for (const name of Object.keys(pollution)) delete Object.prototype[name];
+    delete Object.prototype.toJSON;
+    delete Array.prototype.toJSON;
+    answers.push([fingerprint, ...packed]);
+}
+console.log(stringify(answers));
+"""
+
+
+@pytest.mark.parametrize(
+    "pollution", [{"labels": ["a", "b", "c"]}, {"version": 2}, {"epsilon": "infinite", "p": "1/3"}]
+)
+def test_what_other_scripts_of_a_page_did_to_prototypes_changes_no_fingerprint_and_no_frame(pollution):
+    """Object.prototype.labels entered the fingerprint, and Array.prototype.toJSON made every number a text."""
+    streams = [
+        ldp.Stream("s", ldp.GRR("1", 3)),
+        ldp.Stream("s", ldp.GRR("1", 2), labels=["rouge", "bleu"]),
+        ldp.Stream("s", ldp.OLH("1", 3)),
+        ldp.Stream("s", ldp.oracle("unary", None, 3, p="3/4", q="1/4")),
+    ]
+    request = json.dumps([[json.dumps(stream.document()) for stream in streams], pollution])
+    done = subprocess.run(
+        [NODE, "--input-type=module", "-e", POLLUTED, "--", request],
+        cwd=FOLDER,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    for stream, (fingerprint, text) in zip(streams, json.loads(done.stdout), strict=True):
+        assert fingerprint == stream.fingerprint.hex()
+        frame = text.encode()
+        decoded = frames.decode(stream, frame, np.array([0]), np.array([len(frame)]))
+        assert decoded.counts.tolist() == [1], text
 
 
 # Laws
@@ -394,6 +442,8 @@ DOCUMENTS = [
     ({"labels": ["rouge", "", "vert"]}, "RangeError", "label 1 is empty"),
     ({"labels": ["rouge", 7, "vert"]}, "TypeError", "label 1 is 7"),
     ({"labels": ["rouge", "\ud800", "vert"]}, "RangeError", "UTF-8 cannot write"),
+    ({"labels": ["rouge", "a\0", "vert"]}, "RangeError", 'label 1 is "a\\u0000"; control characters'),
+    ({"labels": ["rouge", "\x9b2J", "vert"]}, "RangeError", "control characters are not allowed"),
     ({"labels": None}, "TypeError", "labels must be a list"),
     ({"domain_size": "3"}, "TypeError", "must be an integer"),
     ({"domain_size": 0}, "RangeError", "allowed is 1 to 16777216"),
@@ -401,6 +451,7 @@ DOCUMENTS = [
     ({"protocol": "olh"}, "RangeError", "exactly domain_size, epsilon, g, hash, protocol"),
     ({"protocol": "olh", "g": 1, "hash": "mul32"}, "RangeError", "allowed is 2 to 65536"),
     ({"protocol": "olh", "g": 4, "hash": "mix32"}, "RangeError", "there are mul32, xxh32"),
+    ({"protocol": "olh", "g": 4, "hash": ["mul32"]}, "RangeError", "there are mul32, xxh32"),
     ({"protocol": "subset", "k": 3}, "RangeError", "allowed is 1 to 2"),
     ({"protocol": "subset", "k": None}, "TypeError", "k is null"),
     ({"protocol": "pgr", "prime": 4, "dimension": 2}, "RangeError", "not a prime"),

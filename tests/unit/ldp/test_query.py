@@ -360,9 +360,11 @@ def test_a_query_is_frozen_and_compares_by_what_it_asks():
         ("q", (-1,), ValueError, "query 'q': a value is -1"),
         ("q", (), ValueError, "query 'q' must list at least one value, each once"),
         ("q", (1, 1), ValueError, "query 'q' must list at least one value, each once"),
-        ("", (1,), ValueError, "a query's name is ''"),
-        (1, (1,), ValueError, "a query's name is 1"),
-        ("\udfff", (1,), ValueError, "a query's name is"),
+        ("", (1,), ValueError, "a query's name is empty"),
+        (1, (1,), TypeError, "a query's name is 1"),
+        ("\udfff", (1,), ValueError, "which UTF-8 cannot write"),
+        ("a\0", (1,), ValueError, "control characters are not allowed"),
+        ("x" * 201, (1,), ValueError, "201 characters; allowed are 200"),
     ],
 )
 def test_bad_queries_for_sets(name, values, error, said):
@@ -376,7 +378,7 @@ def test_bad_queries_for_sets(name, values, error, said):
         ("q", [1], TypeError, "query 'q': top must be an integer"),
         ("q", True, TypeError, "query 'q': top must be an integer"),
         ("q", 0, ValueError, "query 'q': top is 0"),
-        ("", 1, ValueError, "a query's name is ''"),
+        ("", 1, ValueError, "a query's name is empty"),
     ],
 )
 def test_bad_queries_for_the_top(name, k, error, said):

@@ -18,7 +18,7 @@ from ldp.query import SetQuery, TopQuery
 from ldp.snapshot.documents import VECTORS
 
 oracle = cache(ldp.oracle)
-TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8)
+TEXT = st.text(st.characters(exclude_categories=["Cc", "Cs"]), min_size=1, max_size=8)
 OFFSET = st.integers(0, 2**63 - 1)
 PARTITIONS = st.integers(0, 2**31 - 1)
 TIMES = st.integers(0, 200_000_000_000_000)  # in the year 8307; the dates of JSON end in 9999
