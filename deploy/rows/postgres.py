@@ -1,26 +1,34 @@
-"""The rows in a Postgres: what is on the topic of rows stands in a table, exactly once, whole snapshots at a time.
+"""Copies the rows topic into a Postgres table: each row exactly once, each snapshot in one transaction.
 
     python -m deploy.rows.postgres --config worker.toml postgresql://localhost/analytics
 
-makes the tables `ldp_rows` and `ldp_rows_read` if they are not there, and follows the topic until it is told to stop.
-How far it has come stands in the second one, and is moved by the same transaction as the rows: so it may be killed
-at any time and goes on where it was, and of two at once one is refused. What it applies at a time ends where every
-transaction of the topic is decided, so who reads the table sees each snapshot whole. It needs the worker's package, the
-program `psql`, and of Kafka no more than to read the topic.
+The sink creates the tables `ldp_rows` and `ldp_rows_read` if they do not exist, and follows the topic until it is
+stopped. `ldp_rows_read` holds the next offset. The transaction that writes the rows also moves that offset, so the sink
+can be killed at any time, and the second of two sinks on one table is refused. Each transaction ends where every Kafka
+transaction is decided, so a query sees whole snapshots.
+
+Other programs may write to the topic. The sink parses every record against the schema of rows, and passes values to
+Postgres as data, never as text of a statement. It skips a record that is no row, and a row that Postgres refuses,
+prints how many and why, and moves on.
+
+It needs the worker's package, psycopg (`pip install 'psycopg[binary]'`), and `READ` on the topic.
 """
 
 import argparse
-import csv
-import io
 import signal
-import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
+import psycopg
 from kafka.errors import KafkaError
 
+from ldp.snapshot import RowKey, RowValue
+from ldp.terminal import printable
 from worker.config import Config, ConfigError, load
 from worker.kafka.rows import RowReader
 from worker.kafka.topics import TopicError
@@ -35,95 +43,164 @@ CREATE TABLE IF NOT EXISTS ldp_rows (
 );
 CREATE TABLE IF NOT EXISTS ldp_rows_read (topic text PRIMARY KEY, next_offset bigint NOT NULL);
 """
-KEY = "stream, window_name, window_start, method, query, rank"
-REST = "value, label, estimate, low, high, window_end, n, sequence, final, complete"
-APPLY = f"""
-CREATE TEMPORARY TABLE apart ON COMMIT DROP AS SELECT
-    came.value IS NULL AS gone, stream, window_name, to_timestamp(start_ms / 1000.0) AS window_start, method,
-    query, rank, it.value, label, estimate, low, high, to_timestamp(end_ms / 1000.0) AS window_end, n, sequence, final,
-    complete
-FROM came, jsonb_to_record(
-    coalesce(came.value, came.key) || jsonb_build_object(
-        'start_ms', came.key -> 'window_start', 'end_ms', came.value -> 'window_end')
-) AS it (
-    stream text, window_name text, start_ms bigint, method text, query text, rank integer,
+_KEY = "stream, window_name, window_start, method, query, rank"
+_REST = "value, label, estimate, low, high, window_end, n, sequence, final, complete"
+_CAME = """
+CREATE TEMPORARY TABLE came (
+    stream text, window_name text, window_start bigint, method text, query text, rank integer,
     value bigint, label text, estimate double precision, low double precision, high double precision,
-    end_ms bigint, n bigint, sequence bigint, final boolean, complete boolean
-);
-DELETE FROM ldp_rows WHERE ({KEY}) IN (SELECT {KEY} FROM apart WHERE gone);
-INSERT INTO ldp_rows ({KEY}, {REST}) SELECT {KEY}, {REST} FROM apart WHERE NOT gone
-ON CONFLICT ({KEY}) DO UPDATE SET ({REST}) = ({", ".join(f"EXCLUDED.{name}" for name in REST.split(", "))});
-COMMIT;
+    window_end bigint, n bigint, sequence bigint, final boolean, complete boolean
+) ON COMMIT DROP
 """
+_COPY = f"COPY came ({_KEY}, {_REST}) FROM STDIN"
+_TIMED = _KEY.replace("window_start", "to_timestamp(window_start / 1000.0)")
+_DELETE = f"DELETE FROM ldp_rows WHERE ({_KEY}) IN (SELECT {_TIMED} FROM came WHERE n IS NULL)"
+_WRITE = f"""
+INSERT INTO ldp_rows ({_KEY}, {_REST})
+SELECT {_TIMED}, {_REST.replace("window_end", "to_timestamp(window_end / 1000.0)")} FROM came WHERE n IS NOT NULL
+ON CONFLICT ({_KEY}) DO UPDATE SET ({_REST}) = ({", ".join(f"EXCLUDED.{name}" for name in _REST.split(", "))})
+"""
+_DELETED = (None,) * len(RowValue._fields)
+_OF_ROWS = ("22", "23", "54", "P0")
+"""SQLSTATE classes of errors that come from a row's contents: data, constraints, limits, triggers."""
 _AGAIN_SECONDS = 1.0
-"""How often is asked whether something has come."""
+"""Pause between two reads of the topic."""
 
 
 class RefusedError(RuntimeError):
-    """Postgres did not do it; the message is its own."""
+    """Postgres did not apply the rows; the message is Postgres' own."""
+
+
+class _Known(NamedTuple):
+    """A row that was parsed; None stands for a deleted one."""
+
+    key: RowKey
+    value: RowValue | None
+
+
+@dataclass
+class Applied:
+    """What became of records.
+
+    Attributes:
+        written: rows written or deleted.
+        skipped: reason -> how many records were skipped for it.
+    """
+
+    written: int = 0
+    skipped: Counter[str] = field(default_factory=Counter)
 
 
 class Table:
-    """The rows in one database.
+    """The rows in one database; creates the tables.
 
     Args:
-        database: how `psql` reaches it, a URL or `name=value` pairs.
-        topic: whose rows.
+        database: a connection string of libpq, a URL or `name=value` pairs.
+        topic: the topic that the rows come from.
+
+    Attributes:
+        offset: the next offset to read, as the database has it.
+
+    Raises:
+        RefusedError: Postgres cannot be reached, or refuses the tables.
     """
 
     def __init__(self, database: str, topic: str) -> None:
         self._database, self._topic = database, topic
-        self._psql(f"{TABLES} INSERT INTO ldp_rows_read VALUES ('{topic}', 0) ON CONFLICT DO NOTHING;")
-        said = self._psql(f"SELECT next_offset FROM ldp_rows_read WHERE topic = '{topic}';")
-        self.offset = int(said)
+        try:
+            with self._connected() as connection:
+                connection.execute(TABLES)
+                connection.execute(
+                    "INSERT INTO ldp_rows_read VALUES (%s, 0) ON CONFLICT DO NOTHING", (topic,)
+                )
+                found = connection.execute(
+                    "SELECT next_offset FROM ldp_rows_read WHERE topic = %s", (topic,)
+                ).fetchone()
+        except psycopg.Error as error:
+            raise RefusedError(str(error)) from None
+        assert found is not None
+        self.offset = int(found[0])
 
-    def apply(self, rows: Mapping[bytes, bytes | None], offset: int) -> None:
-        """Puts what has come into the table, and notes how far that is, in one transaction.
+    def apply(self, rows: Mapping[bytes, bytes | None], offset: int) -> Applied:
+        """Writes what was read up to an offset, and that offset, in one transaction.
+
+        Args:
+            rows: key -> value of the newest records; None for a tombstone.
+            offset: up to where they were read.
 
         Raises:
-            RefusedError: it was not done, as another one has moved on or Postgres did not do it; or nobody knows, if
-                Postgres went away just then: who reads the offset again does.
+            RefusedError: another sink has moved the offset, or Postgres did not apply the rows. If the connection broke
+                during the commit, that is not known: read the offset again.
         """
-        came = io.StringIO()
-        writer = csv.writer(came, lineterminator="\n")
-        writer.writerows((key.decode(), value and value.decode()) for key, value in rows.items())
-        moved = f"""
-            UPDATE ldp_rows_read SET next_offset = {offset}
-            WHERE topic = '{self._topic}' AND next_offset = {self.offset};
-            IF NOT FOUND THEN RAISE 'another one follows this topic into this table'; END IF;
-        """
-        self._psql(
-            f"BEGIN; DO $$ BEGIN {moved} END $$;"
-            " CREATE TEMPORARY TABLE came (key jsonb, value jsonb) ON COMMIT DROP;"
-            f" COPY came FROM STDIN (FORMAT csv);\n{came.getvalue()}\\.\n{APPLY}"
-        )
-        self.offset = offset
-
-    def _psql(self, script: str) -> str:
-        command = ["psql", "--no-psqlrc", "-qtA", "--set=ON_ERROR_STOP=1", f"--dbname={self._database}"]
+        applied = Applied()
+        known = _parsed(rows, applied)
         try:
-            done = subprocess.run(
-                command,
-                input=script,
-                capture_output=True,
-                check=False,
-                encoding="utf-8",
-                start_new_session=True,
-            )
-        except FileNotFoundError:
-            raise RefusedError(
-                "there is no psql on PATH (Debian: apt-get install postgresql-client)"
-            ) from None
-        if done.returncode:
-            raise RefusedError(done.stderr.strip())
-        return done.stdout.strip()
+            with self._connected() as connection:
+                moved = connection.execute(
+                    "UPDATE ldp_rows_read SET next_offset = %s WHERE topic = %s AND next_offset = %s",
+                    (offset, self._topic, self.offset),
+                )
+                if moved.rowcount != 1:
+                    raise RefusedError(f"another sink follows topic {self._topic} into this table")
+                connection.execute(_CAME)
+                _write(connection, known, applied)
+        except psycopg.Error as error:
+            raise RefusedError(str(error)) from None
+        self.offset = offset
+        return applied
+
+    def _connected(self) -> psycopg.Connection:
+        """Connects anew, as a connection that waits for the next snapshot may break; leaving the block commits."""
+        return psycopg.connect(self._database, client_encoding="utf8", application_name="ldp-rows")
+
+
+def _parsed(rows: Mapping[bytes, bytes | None], applied: Applied) -> list[_Known]:
+    known = []
+    for raw, value in rows.items():
+        try:
+            key = RowKey.parse(raw)
+            known.append(_Known(key, None if value is None else RowValue.parse(value, key)))
+        except ValueError as error:
+            applied.skipped[str(error)] += 1
+    return known
+
+
+def _write(connection: psycopg.Connection, rows: Sequence[_Known], applied: Applied) -> None:
+    """Writes rows behind a savepoint; halves what Postgres refuses, until it is a row, whose key is then cleared."""
+    try:
+        with connection.transaction(), connection.cursor() as cursor:
+            cursor.execute("TRUNCATE came")
+            with cursor.copy(_COPY) as copy:
+                for key, value in rows:
+                    copy.write_row((*key, *(value or _DELETED)))
+            cursor.execute(_DELETE)
+            cursor.execute(_WRITE)
+    except psycopg.Error as error:
+        if not _is_of_a_row(error):
+            raise
+        if len(rows) > 1:
+            half = len(rows) // 2
+            _write(connection, rows[:half], applied)
+            _write(connection, rows[half:], applied)
+            return
+        applied.skipped[f"Postgres: {error.diag.message_primary or error}"] += 1
+        (row,) = rows
+        if row.value is not None:  # what an earlier snapshot wrote there must not pass for this one's
+            _write(connection, [_Known(row.key, None)], applied)
+    else:
+        applied.written += len(rows)
+
+
+def _is_of_a_row(error: psycopg.Error) -> bool:
+    """Returns whether Postgres, or psycopg before it, refuses the contents of a row."""
+    return isinstance(error, psycopg.DataError) or (error.sqlstate or "").startswith(_OF_ROWS)
 
 
 def follow(config: Config, database: str, stopping: threading.Event, once: bool) -> None:
-    """Keeps the table up to date until it is to stop, or has all that is there now.
+    """Copies rows until it is stopped, or, with once, up to the topic's current end.
 
     Raises:
-        ConfigError, TopicError, KafkaError, RefusedError: see what they say.
+        ConfigError, TopicError, KafkaError, RefusedError: the message has the cause.
     """
     topic = config.rows.topic or ""
     with RowReader(config) as reader:
@@ -131,23 +208,23 @@ def follow(config: Config, database: str, stopping: threading.Event, once: bool)
         reader.offset = max(reader.offset, table.offset)
         while not stopping.is_set():
             if rows := reader.read():
-                table.apply(rows, reader.offset)
-                print(f"{len(rows)} rows of {topic} up to offset {reader.offset}", flush=True)
+                applied = table.apply(rows, reader.offset)
+                print(f"{applied.written} rows of {topic} up to offset {reader.offset}", flush=True)
+                for reason, count in applied.skipped.most_common():
+                    print(f"skipped {count}: {printable(reason)}", file=sys.stderr, flush=True)
             if once:
                 return
             stopping.wait(_AGAIN_SECONDS)
 
 
 def main() -> int:
-    """The command line; returns the exit code."""
+    """Runs the command line; returns the exit code."""
     parser = argparse.ArgumentParser(prog="postgres", description=(__doc__ or "").partition("\n\n")[0])
     parser.add_argument(
-        "database", help="a URL of Postgres, as psql takes it; the password better in PGPASSWORD"
+        "database", help="a connection string of Postgres; give the password in PGPASSWORD instead"
     )
-    parser.add_argument(
-        "--config", type=Path, default=Path("worker.toml"), help="says where the brokers and rows are"
-    )
-    parser.add_argument("--once", action="store_true", help="end when all is there that is on the topic now")
+    parser.add_argument("--config", type=Path, default=Path("worker.toml"), help="the worker's configuration")
+    parser.add_argument("--once", action="store_true", help="stop at the topic's current end")
     given = parser.parse_args()
     stopping = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -155,7 +232,7 @@ def main() -> int:
     try:
         follow(load(given.config), given.database, stopping, given.once)
     except (ConfigError, TopicError, KafkaError, RefusedError) as error:
-        print(f"{parser.prog}: {error}", file=sys.stderr)
+        print(f"{parser.prog}: {printable(str(error), lines=True)}", file=sys.stderr)
         return 2 if isinstance(error, ConfigError) else 1
     return 0
 

@@ -54,7 +54,7 @@ from ldp.snapshot.documents import (
 from ldp.snapshot.encoding import JSON, Message, delete_window, encode, encode_window
 from ldp.snapshot.largest import largest_message
 from ldp.snapshot.rounding import rounded
-from ldp.snapshot.rows import Row, RowKey, delete_rows, encode_rows, slots
+from ldp.snapshot.rows import Row, RowKey, RowValue, delete_rows, encode_rows, slots
 from ldp.snapshot.taking import announce, take
 
 __all__ = [
@@ -79,6 +79,7 @@ __all__ = [
     "Recommended",
     "Row",
     "RowKey",
+    "RowValue",
     "Rows",
     "SetAnswer",
     "Slots",

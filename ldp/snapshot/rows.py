@@ -6,6 +6,7 @@ that leaves it, and the places of a window are known without a look at what stan
 ``row-key.connect.json`` and ``row-value.connect.json`` beside this file, which sinks of Kafka Connect take as they are.
 """
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -13,12 +14,19 @@ from typing import NamedTuple
 import numpy as np
 import orjson
 
+from ldp.arguments import MAX_DOMAIN, as_text
 from ldp.consistency import METHODS
 from ldp.query import Query, TopQuery
 from ldp.snapshot.contents import Body, Period, Slots, Snapshot
 
 VALUES = ""
 """The `query` of rows that answer none: they are the domain's values."""
+MOST_RANK = 100_000
+"""No row has a higher rank: one snapshot of a stream has at most so many rows."""
+_LONGEST_TEXT, _LONGEST_WINDOW = 200, 64
+_TIME_ENDS = 253_402_300_800_000
+"""Milliseconds: the first moment of the year 10000."""
+_MOST = (1 << 63) - 1
 
 
 class RowKey(NamedTuple):
@@ -61,15 +69,129 @@ class RowKey(NamedTuple):
 
     @classmethod
     def parse(cls, key: bytes) -> "RowKey":
-        """Reads a key.
+        """Reads a key, which another program may have written.
 
         Raises:
-            ValueError: it is none.
+            ValueError: it is no key of a row; the message names the column.
         """
-        said = orjson.loads(key)
-        if not isinstance(said, Mapping) or tuple(said) != cls._fields:
-            raise ValueError(f"the key of a row has the fields {', '.join(cls._fields)}; this one has others")
-        return cls(**said)
+        said = _object("key", key)
+        if tuple(said) != cls._fields:
+            raise ValueError(f"the key's columns are others than {', '.join(cls._fields)}")
+        parsed = cls(
+            _text(said, "stream", _LONGEST_TEXT),
+            _text(said, "window_name", _LONGEST_WINDOW),
+            _integer(said, "window_start", 0, _TIME_ENDS),
+            _text(said, "method", _LONGEST_TEXT),
+            VALUES if said["query"] == VALUES else _text(said, "query", _LONGEST_TEXT),
+            _integer(said, "rank", 1, MOST_RANK),
+        )
+        if parsed.method not in METHODS:
+            raise ValueError(f"method is {parsed.method!r}; allowed are {', '.join(METHODS)}")
+        return parsed
+
+
+class RowValue(NamedTuple):
+    """What stands at a row's key, without the columns of the key.
+
+    Attributes:
+        value: index of the value in the domain; None for the answer of a set.
+        label: its label; None in a stream without labels.
+        estimate: its frequency.
+        low: the lower end of Base's interval; None for other methods.
+        high: its upper end.
+        window_end: the first millisecond behind the window; None for all time.
+        n: how many reports.
+        sequence: of the snapshot.
+        final: whether the window never changes any more.
+        complete: see `ldp.snapshot.Snapshot`.
+    """
+
+    value: int | None
+    label: str | None
+    estimate: float
+    low: float | None
+    high: float | None
+    window_end: int | None
+    n: int
+    sequence: int
+    final: bool
+    complete: bool
+
+    @classmethod
+    def parse(cls, value: bytes, key: RowKey) -> "RowValue":
+        """Reads a row's value, which another program may have written; columns of later versions are passed over.
+
+        Raises:
+            ValueError: it is no value of a row, or of one with another key; the message names the column.
+
+        Example:
+            >>> key = RowKey("colours", "all", 0, "base", "", 1)
+            >>> row = b'{"value":3,"label":null,"estimate":0.5,"low":null,"high":null,"window_end":null,"n":-1}'
+            >>> RowValue.parse(key.encode()[:-1] + b"," + row[1:], key)
+            Traceback (most recent call last):
+            ValueError: the value lacks the columns complete, final, sequence
+        """
+        said = _object("value", value)
+        if missing := {*cls._fields, *RowKey._fields} - said.keys():
+            raise ValueError(f"the value lacks the columns {', '.join(sorted(missing))}")
+        if others := [name for name, one in key._asdict().items() if said[name] != one]:
+            raise ValueError(f"the value has another {others[0]} than its key")
+        index = None if said["value"] is None else _integer(said, "value", 0, MAX_DOMAIN - 1)
+        end = None if said["window_end"] is None else _integer(said, "window_end", 0, _TIME_ENDS)
+        return cls(
+            index,
+            None if said["label"] is None else _text(said, "label"),
+            _number(said, "estimate"),
+            None if said["low"] is None else _number(said, "low"),
+            None if said["high"] is None else _number(said, "high"),
+            end,
+            _integer(said, "n", 0, _MOST),
+            _integer(said, "sequence", 1, _MOST),
+            _flag(said, "final"),
+            _flag(said, "complete"),
+        )
+
+
+def _object(what: str, text: bytes) -> Mapping[str, object]:
+    try:
+        said = orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        raise ValueError(f"the {what} is no JSON: {error}") from None
+    if not isinstance(said, Mapping):
+        raise ValueError(f"the {what} is no JSON object")
+    return said
+
+
+def _text(said: Mapping[str, object], name: str, longest: int | None = None) -> str:
+    try:
+        text = as_text(name, said[name])
+    except TypeError:
+        raise ValueError(f"{name} must be a string") from None
+    if longest is not None and len(text) > longest:
+        raise ValueError(f"{name} has {len(text):,} characters; allowed are {longest}")
+    return text
+
+
+def _integer(said: Mapping[str, object], name: str, low: int, high: int) -> int:
+    number = said[name]
+    if type(number) is not int or not low <= number <= high:
+        shown = number if isinstance(number, int | float) else f"a {type(number).__name__}"
+        raise ValueError(f"{name} is {shown}; allowed is a whole number from {low} to {high}")
+    return number
+
+
+def _number(said: Mapping[str, object], name: str) -> float:
+    number = said[name]
+    if type(number) not in (int, float) or not math.isfinite(number):  # type: ignore[arg-type]
+        raise ValueError(f"{name} must be a finite number")
+    return float(number)  # type: ignore[arg-type]
+
+
+def _flag(said: Mapping[str, object], name: str) -> bool:
+    flag = said[name]
+    if not isinstance(flag, bool):
+        raise ValueError(f"{name} must be true or false")
+    return flag
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from deploy.local.workers import ROOT
 from tests.integration.harness import World, foreign, until
 from tests.integration.harness.connect import sink
+from tests.integration.harness.postgres import execute
 from tests.integration.harness.postgres import rows as select
 from tests.integration.harness.rows import KEY, REST, due, flat
 from tests.kills.dying import Aim
@@ -195,7 +196,7 @@ def test_the_commands_know_the_rows(kafka, redis_url, tmp_path, postgres):
 
         one, other = Table(url, topic), Table(url, topic)
         one.apply({}, one.offset + 1)
-        with pytest.raises(RefusedError, match="another one follows this topic"):
+        with pytest.raises(RefusedError, match="another sink follows topic"):
             other.apply({}, other.offset + 1)
 
         for worker in world.workers:
@@ -209,6 +210,84 @@ def test_the_commands_know_the_rows(kafka, redis_url, tmp_path, postgres):
         select(url, f"UPDATE ldp_rows_read SET next_offset = {one.offset - 1} RETURNING 1")
         once(world, url)
         assert in_postgres(url) == {}
+
+
+def record(rank, **changes):
+    """A record of the topic of rows as another program may write it."""
+    key = {
+        "stream": "s",
+        "window_name": "all",
+        "window_start": 0,
+        "method": "base",
+        "query": "",
+        "rank": rank,
+    }
+    value = {
+        "value": rank,
+        "label": f"l{rank}",
+        "estimate": 0.5,
+        "low": 0.25,
+        "high": 0.75,
+        "window_end": None,
+    }
+    value |= {"n": 9, "sequence": 3, "final": False, "complete": True}
+    return tuple(json.dumps(said, separators=(",", ":")).encode() for said in (key, key | value | changes))
+
+
+PWNED = b"\n\\.\nROLLBACK;\n\\! id > pwned.txt\n\\q\n"
+NO_ROWS = [
+    (b"{}", b'{"a":1}\0'),
+    (PWNED, b"x"),
+    (b"'); DROP TABLE ldp_rows; --", b"x"),
+    (record(11)[0], b'{"a":1}\0'),
+    (record(12)[0], b"[" * 2000),
+    (record(13)[0], record(8)[1]),
+    record(14, label="a\0b"),
+    record(15, n=1 << 63),
+    record(16, n=-1),
+    record(17, estimate=float("nan")),
+    record(1 << 40),
+]
+
+
+def test_what_another_program_wrote_to_the_topic_runs_no_command_and_stops_no_sink(
+    kafka, redis_url, tmp_path, postgres
+):
+    """psql read record bytes as a script: key and value of the first two ran a command, and the offset stayed."""
+    url = postgres.database("attacked")
+    with World(kafka, redis_url, tmp_path, partitions=1, rows={"top": 3}) as world:
+        topic, good = world.config.rows.topic, [record(1), record(2)]
+        for key, value in [good[0], *NO_ROWS, good[1]]:
+            world.producer.send(topic, key=key, value=value, partition=0).get(30)
+        process = loader(world, url, "--once")
+        out, err = process.communicate(timeout=120)
+        assert (process.returncode, out) == (0, f"2 rows of {topic} up to offset {len(NO_ROWS) + 2}\n")
+        assert sum(int(line.split()[1].rstrip(":")) for line in err.splitlines()) == len(NO_ROWS), err
+        assert not (ROOT / "pwned.txt").exists()
+        assert {key[-1] for key in in_postgres(url)} == {1, 2}
+        assert once(world, url) == ""
+        printed = CliRunner().invoke(cli, ["rows", "--config", str(world.toml)])
+        assert printed.stdout.encode() == b"".join(value + b"\n" for _, value in good)
+        assert f"{len(NO_ROWS)} records of topic" in printed.stderr
+
+
+def test_a_row_that_postgres_refuses_is_skipped_and_all_others_are_written(postgres):
+    """Before, one refused row of a snapshot kept all of it out, and the sink tried again for ever."""
+    from deploy.rows.postgres import Table
+
+    url = postgres.database("refusing")
+    table = Table(url, "it's a topic")
+    table.apply(dict([record(5, sequence=1)]), 1)
+    execute(url, "ALTER TABLE ldp_rows ADD CONSTRAINT few CHECK (rank <> 5 OR sequence = 1)")
+    applied = table.apply(dict(record(rank) for rank in range(1, 12)), 12)
+    assert applied.written == 11, "ten rows, and the old one that is gone"
+    ((reason, count),) = applied.skipped.items()
+    assert (count, "few" in reason) == (1, True)
+    assert {key[-1] for key in in_postgres(url)} == {*range(1, 12)} - {5}, "nor an old row in its place"
+    assert Table(url, "it's a topic").offset == table.offset == 12
+    gone = dict.fromkeys((record(1)[0], record(2)[0]))
+    assert table.apply(gone, 14).written == 2
+    assert len(in_postgres(url)) == 8
 
 
 def test_without_its_topic_no_snapshot_goes_out(kafka, redis_url, tmp_path):

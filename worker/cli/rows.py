@@ -1,11 +1,13 @@
 """Prints the rows, or how a sink of Kafka Connect reads them."""
 
 import json
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import click
 
-from worker.cli.command import command, complain, reach
+from ldp.terminal import echo, printable_json
+from worker.cli.command import amount, command, complain, reach
 
 if TYPE_CHECKING:
     from worker.config import Config
@@ -31,21 +33,39 @@ def rows(config: "Config", connect: bool) -> int:
     With --connect nothing is read: what is printed are the topic, the converters with their schemas, which need no
     registry (Kafka Connect 4.2 or newer), and that only what is committed is read.
     """  # noqa: D301
+    import orjson
+
+    from ldp.snapshot import RowKey, RowValue
     from worker.kafka.rows import RowReader
     from worker.observe import logs
 
     if connect:
-        click.echo(settings(config.rows.topic or "ldp-rows"))
+        echo(settings(config.rows.topic or "ldp-rows"))
         return 0
     logs.silence()
     if config.rows.topic is not None:
         reach(config, config.rows.topic)
     with RowReader(config) as reader:
         newest = reader.read()
-    live = [value for value in newest.values() if value is not None]
-    for value in live:
-        click.echo(value)
-    if not live:
+    printed, others = 0, Counter[str]()
+    for key, value in newest.items():
+        try:
+            where = RowKey.parse(key)
+            if value is None:
+                continue
+            RowValue.parse(value, where)
+        except ValueError as error:
+            others[str(error)] += 1
+            continue
+        echo(printable_json(orjson.dumps(orjson.loads(value)).decode()))  # on one line, whoever wrote it
+        printed += 1
+    if others:
+        complain(
+            f"{amount(others.total(), 'record')} of topic {config.rows.topic} skipped, as they are no rows:"
+        )
+        for reason, count in others.most_common():
+            complain(f"{count}: {reason}")
+    if not printed:
         complain(f"no row in topic {config.rows.topic}")
     return 0
 

@@ -34,6 +34,11 @@ class Postgres:
         return f"{url}/{name}"
 
 
+def execute(url: str, command: str) -> None:
+    """Executes what returns nothing."""
+    _psql(url, command)
+
+
 def rows(url: str, query: str) -> list[dict[str, str | None]]:
     """Returns what a query finds, as texts by their columns; None for null."""
     said = _psql(url, f"COPY ({query}) TO STDOUT (FORMAT csv, HEADER, NULL '<null>')")

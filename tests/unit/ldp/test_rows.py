@@ -1,6 +1,7 @@
 """Rows: flat records of a snapshot say what its messages say, by another reading; and sinks know their types."""
 
 import json
+import re
 import subprocess
 import sys
 from importlib.resources import files
@@ -16,6 +17,7 @@ from ldp.snapshot import (
     Period,
     RowKey,
     Rows,
+    RowValue,
     Slots,
     assemble,
     delete_rows,
@@ -201,3 +203,89 @@ def test_duckdb_reads_them_with_their_types(tmp_path):
         f"SELECT epoch_ms(window_start), label FROM read_json('{file}') WHERE rank = 1 AND query = ''"
     )
     assert best == [["1970-01-01 02:00:00", "blue"]] * 2
+
+
+PLACE = RowKey("colours", "1h", 7_200_000, "base", "", 1)
+
+
+def changed(where, **changes):
+    said = where | {name: one for name, one in changes.items() if one is not ...}
+    return json.dumps({name: one for name, one in said.items() if changes.get(name, 0) is not ...}).encode()
+
+
+def test_what_the_worker_writes_is_read_as_what_was_meant():
+    for window in (None, WINDOW):
+        for row in encode_rows(taken(window), slots(list(METHODS), 5, QUERIES, 5)):
+            key = RowKey.parse(row.key)
+            assert key.encode() == row.key
+            assert json.loads(row.value) == key._asdict() | RowValue.parse(row.value, key)._asdict()
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"stream": 5}, "stream must be a string"),
+        ({"stream": "a\0"}, "control characters"),
+        ({"stream": "x" * 201}, "201 characters; allowed are 200"),
+        ({"stream": ...}, "the key's columns are others"),
+        ({"more": 1}, "the key's columns are others"),
+        ({"window_name": ["1h"]}, "window_name must be a string"),
+        ({"window_start": -1}, "window_start is -1; allowed is a whole number from 0 to 253402300800000"),
+        ({"window_start": 1 << 63}, "window_start is 9223372036854775808"),
+        ({"window_start": True}, "window_start is True"),
+        ({"method": "bass"}, "method is 'bass'"),
+        ({"query": None}, "query must be a string"),
+        ({"query": "a\n"}, "control characters"),
+        ({"rank": 0}, "rank is 0; allowed is a whole number from 1 to 100000"),
+        ({"rank": 1 << 40}, "rank is"),
+        ({"rank": 1.0}, "rank is 1.0"),
+        ({"rank": {}}, "rank is a dict"),
+    ],
+)
+def test_a_key_that_the_worker_cannot_have_written_is_refused(change, says):
+    with pytest.raises(ValueError, match=re.escape(says)):
+        RowKey.parse(changed(PLACE._asdict(), **change))
+
+
+GOOD = PLACE._asdict() | {
+    "value": 3, "label": "grün", "estimate": -0.25, "low": None, "high": 1, "window_end": 10_800_000,
+    "n": 5, "sequence": 7, "final": True, "complete": False,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"rank": 2}, "the value has another rank than its key"),
+        ({"label": ...}, "the value lacks the columns label"),
+        ({"label": "a\0b"}, "control characters"),
+        ({"label": "\ud800"}, "no JSON"),
+        ({"label": 5}, "label must be a string"),
+        ({"value": 1 << 24}, "value is 16777216"),
+        ({"estimate": None}, "estimate must be a finite number"),
+        ({"estimate": True}, "estimate must be a finite number"),
+        ({"estimate": 10**400}, "n"),
+        ({"low": "0"}, "low must be a finite number"),
+        ({"n": -1}, "n is -1"),
+        ({"n": 1 << 63}, "n is 9223372036854775808"),
+        ({"sequence": 0}, "sequence is 0"),
+        ({"window_end": 1 << 50}, "window_end is"),
+        ({"final": 1}, "final must be true or false"),
+        ({"complete": None}, "complete must be true or false"),
+    ],
+)
+def test_a_value_that_the_worker_cannot_have_written_is_refused(change, says):
+    RowValue.parse(changed(GOOD, column_of_a_later_version=[1]), PLACE)
+    with pytest.raises(ValueError, match=re.escape(says)):
+        RowValue.parse(changed(GOOD, **change), PLACE)
+
+
+@pytest.mark.parametrize(
+    "text", [b"", b"\xff", b"[" * 100_000, b'{"a":1}\0', b'{"n":NaN}', b"7" * 5000, b"null"]
+)
+def test_bytes_that_are_no_json_object_are_refused_in_one_line(text):
+    with pytest.raises(ValueError, match=r"^the key is no JSON") as caught:
+        RowKey.parse(text)
+    assert len(str(caught.value)) < 200
+    with pytest.raises(ValueError, match=r"^the value is no JSON"):
+        RowValue.parse(text, PLACE)
