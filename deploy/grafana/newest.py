@@ -19,15 +19,15 @@ def newest(age_alert: str = "", complete_alert: str = "") -> list[Json]:
         stat(
             "Snapshot age",
             _named("Time since the newest snapshot last covered all that was counted.", age_alert),
-            f"time() - max by (stream) ({of('ldp_worker_snapshot_checked_timestamp_seconds')})",
+            f"min by (stream) ({of('ldp_worker_snapshot_age_seconds')})",
             "s",
             steps=((None, "green"), (30, "orange"), (60, "red")),
         ),
         stat(
             "Complete",
             _named(
-                "Whether the newest snapshot has every report. No: the log dropped records before a worker had"
-                " counted them.",
+                "Whether the newest snapshot has every report. No: the log lost records before a worker counted them,"
+                " or a partition has no counts in this Redis.",
                 complete_alert,
             ),
             f"min by (stream) ({said('ldp_worker_snapshot_complete')})",

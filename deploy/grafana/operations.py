@@ -58,7 +58,7 @@ def _is_it_up() -> list[Json]:
             "Lag",
             "Records between the last stable offset and what is counted in Redis, all partitions together."
             " LdpLagging.",
-            f"sum by (stream) ({of('ldp_worker_partition_lag')})",
+            f"sum by (stream) ({_lag()})",
             spark=True,
         ),
     ]
@@ -100,10 +100,16 @@ def _alerts() -> Json:
     )
 
 
+def _lag() -> str:
+    """The lag of each partition: its owner's, or by the group's offset in Kafka if no worker owns it."""
+    own, end, group = (of(f"ldp_worker_partition_{name}") for name in ("lag", "end_offset", "group_offset"))
+    by = "max by (stream, partition)"
+    return f"{by} ({own}) or clamp_min({by} ({end}) - {by} ({group}), 0)"
+
+
 def _keeps_up() -> list[Json]:
-    offset, lag = of("ldp_worker_partition_offset"), of("ldp_worker_partition_lag")
-    first = of("ldp_worker_partition_first_offset")
-    kept = f"clamp_min({offset} + {lag} - {first}, 1)"
+    first, end = of("ldp_worker_partition_first_offset"), of("ldp_worker_partition_end_offset")
+    kept = f"clamp_min(max by (partition) ({end}) - max by (partition) ({first}), 1)"
     watermark = of("ldp_worker_partition_watermark_timestamp_seconds")
     return [
         timeseries(
@@ -120,8 +126,9 @@ def _keeps_up() -> list[Json]:
         ),
         timeseries(
             "Lag, by partition",
-            "Records between the last stable offset and what is counted in Redis. LdpPartitionStuck.",
-            {PARTITION: f"max by (partition) ({lag})"},
+            "Records between the last stable offset and what is counted in Redis. LdpPartitionStuck,"
+            " LdpPartitionsUnowned.",
+            {PARTITION: f"max by (partition) ({_lag()})"},
             width=12,
         ),
         timeseries(
@@ -135,7 +142,7 @@ def _keeps_up() -> list[Json]:
             "Not counted of what is kept, by partition",
             "Share of the offsets that the topic still has which are not counted. Where retention takes "
             "records away at the other end, reports are lost when it comes to 1. LdpRetention.",
-            {PARTITION: f"max by (partition) ({lag} / {kept})"},
+            {PARTITION: f"clamp_max(max by (partition) ({_lag()}) / {kept}, 1)"},
             "percentunit",
             most=1,
         ),
@@ -257,11 +264,21 @@ def _published() -> list[Json]:
                 "99 %": quantile(0.99, "ldp_worker_snapshot_seconds"),
             },
             "s",
+            width=6,
         ),
         timeseries(
             "Snapshots",
             "Sequence number of the newest snapshot, and which worker publishes.",
             {WORKER: f"max by (instance, process) ({said('ldp_worker_snapshot_sequence')})"},
+            width=6,
+            decimals=0,
+        ),
+        timeseries(
+            "Partitions that lack reports",
+            "Partitions of which the newest snapshot lacks reports. Gap: the log lost reports before they were counted."
+            " Uncounted: this Redis has no counts of the partition. LdpSnapshotIncomplete.",
+            {"{{cause}}": f"max by (cause) ({said('ldp_worker_snapshot_incomplete_partitions')})"},
+            width=6,
             decimals=0,
         ),
         timeseries(
@@ -269,6 +286,7 @@ def _published() -> list[Json]:
             "Distance of Base's sum from 1 in standard errors. Beyond 6 reports do not come from clients "
             "that follow the protocol. LdpSumOff.",
             {"standard errors": f"max by (stream) (abs({said('ldp_worker_snapshot_sum_deviation')}))"},
+            width=6,
             line=6,
         ),
     ]

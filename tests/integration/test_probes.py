@@ -73,7 +73,7 @@ def test_point_8_redis_out_of_memory(world):
     world.redis.config_set("maxmemory", "100kb")
     try:
         world.send(8)
-        reason = blocked(worker, "committing counts has failed", "OutOfMemory", "Redis answers, has room")
+        reason = blocked(worker, "committing counts has failed", "OutOfMemory", "free memory in Redis")
         code, findings = check(world)
     finally:
         world.redis.config_set("maxmemory", "0")

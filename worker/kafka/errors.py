@@ -54,6 +54,8 @@ REMEDIES: Mapping[str, str] = {
     "InvalidSessionTimeout": "set kafka.session_timeout_seconds to what the brokers allow: ldp-worker check says what",
     "ConcurrentTransactions": OPEN,
     "transaction is open": OPEN,
+    "Failed to update metadata": "run ldp-worker create-topics if topic {topic} is missing, else start the brokers",
+    "initializing transactional state": _COORDINATOR,
     "UnknownTopicOrPartition": "run ldp-worker create-topics: it creates topic {topic} if that is missing",
     "Unrecognized partition": "run ldp-worker create-topics: it creates topic {topic} if that is missing",
     "NotEnoughReplicas": _REPLICAS,

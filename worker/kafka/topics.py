@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import kafka.errors
-from kafka import TopicPartition
+from kafka import IsolationLevel, OffsetAndMetadata, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient, OffsetSpec
 
 import ldp
@@ -258,18 +258,26 @@ def _topic(topic: Mapping[str, Any], settings: Mapping[str, Mapping[str, Any]]) 
     )
 
 
-def bounds(admin: KafkaAdminClient, topic: str, partitions: Iterable[int]) -> dict[int, tuple[int, int]]:
-    """Returns the first offset and the end of each partition."""
+def bounds(
+    admin: KafkaAdminClient, topic: str, partitions: Iterable[int], *, stable: bool = False
+) -> dict[int, tuple[int, int]]:
+    """Returns the first offset and the end of each partition; the end is the last stable offset if it is to be."""
     both = [TopicPartition(topic, partition) for partition in partitions]
+    level = IsolationLevel.READ_COMMITTED if stable else IsolationLevel.READ_UNCOMMITTED
     first = admin.list_partition_offsets(dict.fromkeys(both, OffsetSpec.EARLIEST))
-    end = admin.list_partition_offsets(dict.fromkeys(both, OffsetSpec.LATEST))
+    end = admin.list_partition_offsets(dict.fromkeys(both, OffsetSpec.LATEST), isolation_level=level)
     return {tp.partition: (first[tp].offset, end[tp].offset) for tp in both}
+
+
+def committed(admin: KafkaAdminClient, group: str, topic: str) -> dict[int, OffsetAndMetadata]:
+    """Returns the offsets that a group has committed for a topic."""
+    offsets = admin.list_group_offsets({group: None})[group]
+    return {tp.partition: one for tp, one in offsets.items() if tp.topic == topic and one.offset >= 0}
 
 
 def offset_metadata(admin: KafkaAdminClient, group: str, topic: str) -> dict[int, str]:
     """Returns the metadata of the offsets that a group has committed for a topic."""
-    offsets = admin.list_group_offsets({group: None})[group]
-    return {tp.partition: committed.metadata for tp, committed in offsets.items() if tp.topic == topic}
+    return {partition: one.metadata for partition, one in committed(admin, group, topic).items()}
 
 
 def create(

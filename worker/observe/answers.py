@@ -29,6 +29,8 @@ class Shown:
         sequence: the snapshot's number.
         reports: how many were counted.
         complete: whether that is all.
+        gaps: partitions whose log lost reports before they were counted.
+        uncounted: partitions that have records and no counts in this Redis.
         std_error: of Base, for a value of frequency 0.
         sum: of Base's frequencies.
         sum_deviation: of that sum, see `ldp.query.sum_deviation`.
@@ -38,6 +40,8 @@ class Shown:
     sequence: int
     reports: int
     complete: bool
+    gaps: int
+    uncounted: int
     std_error: float
     sum: float
     sum_deviation: float
@@ -50,6 +54,8 @@ class Shown:
             snapshot.sequence,
             snapshot.reports,
             snapshot.complete,
+            len(snapshot.cut.gaps),
+            len(snapshot.cut.uncounted),
             snapshot.std_error,
             float(snapshot.bodies["base"].frequencies.sum()),
             sum_deviation,

@@ -3,8 +3,10 @@
 What happens in usual service is logged as info, what should not happen often as a warning.
 """
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Protocol
 
 from ldp.snapshot import Cut, Period, Snapshot
@@ -35,6 +37,7 @@ class StreamEvents:
         metrics: the worker's metrics.
         progress: what readiness is told.
         logger: the stream's logger.
+        clock: monotonic seconds.
 
     Example:
         >>> class Printed:
@@ -48,9 +51,19 @@ class StreamEvents:
         1.0
     """
 
-    def __init__(self, stream: str, metrics: Metrics, progress: Progress, logger: Logger) -> None:
+    def __init__(
+        self,
+        stream: str,
+        metrics: Metrics,
+        progress: Progress,
+        logger: Logger,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._stream, self._metrics, self._progress, self._logger = stream, metrics, progress, logger
-        self._answers, self._windows = Answers(metrics), set[str]()
+        self._answers, self._windows, self._clock = Answers(metrics), set[str](), clock
+        self._covered: float | None = None
+        for step in Step:
+            metrics.failing.labels(stream, step.name.lower()).set_function(partial(progress.failing, step))
 
     # a claim
 
@@ -212,8 +225,10 @@ class StreamEvents:
         self._logger.info("publisher.started", pid=pid)
 
     def publishing(self, owner: bool) -> None:
-        """Shows it."""
+        """Exports whether this worker is the publisher; the age of its snapshots counts from the first time."""
         self._metrics.publisher.labels(self._stream).set(owner)
+        if owner and self._covered is None:
+            self._cover()
 
     def opened(self, sequence: int) -> None:
         """Says where it goes on."""
@@ -238,6 +253,8 @@ class StreamEvents:
         metrics.sequence.labels(name).set(shown.sequence)
         metrics.snapshot_reports.labels(name).set(shown.reports)
         metrics.complete.labels(name).set(shown.complete)
+        metrics.incomplete.labels(name, "gap").set(shown.gaps)
+        metrics.incomplete.labels(name, "uncounted").set(shown.uncounted)
         metrics.std_error.labels(name).set(shown.std_error)
         metrics.sum.labels(name).set(shown.sum)
         metrics.sum_deviation.labels(name).set(shown.sum_deviation)
@@ -268,10 +285,22 @@ class StreamEvents:
         )
 
     def checked(self, seconds: float | None) -> None:
-        """Shows when, and how long publishing took."""
+        """Restarts the age of the newest snapshot, and exports how long publishing took."""
         if seconds is not None:
             self._metrics.snapshot_seconds.labels(self._stream).observe(seconds)
-        self._metrics.checked.labels(self._stream).set_to_current_time()
+        self._cover()
+
+    def _cover(self) -> None:
+        """Restarts the age of the newest snapshot.
+
+        The age needs no wall clock: a worker whose clock is an hour off exports the same as any other. A process that
+        no longer publishes goes on exporting a growing age, so the stream's age is the least of all processes.
+        """
+        if self._covered is None:
+            self._metrics.age.labels(self._stream).set_function(
+                lambda: self._clock() - (self._covered or 0.0)
+            )
+        self._covered = self._clock()
 
     def publish_failed(self, error: Unavailable) -> None:
         """Readiness hears of it, too."""

@@ -84,6 +84,11 @@ class Metrics:
         self.errors = counter(
             "errors_total", "Failed attempts that were tried again, by step.", ("stream", "step")
         )
+        self.failing = self._gauge(
+            "step_failing_seconds",
+            "Time for which a step has failed without success, by step; 0 while it succeeds.",
+            ("stream", "step"),
+        )
 
     def _hold(self) -> None:
         """Defines what this worker holds: facts of the stream itself, from the state."""
@@ -129,12 +134,19 @@ class Metrics:
         self.snapshot_seconds = histogram("snapshot_seconds", "Time to estimate and publish one snapshot.")
         self.publisher = gauge("publisher", "1 in the worker that publishes the stream's snapshots.")
         self.sequence = gauge("snapshot_sequence", "Sequence number of the newest snapshot.")
-        self.checked = gauge(
-            "snapshot_checked_timestamp_seconds",
-            "When the newest snapshot last covered all that was counted.",
+        self.age = gauge(
+            "snapshot_age_seconds",
+            "Time since a snapshot of this process last covered all counts, by a monotonic clock; before the first one,"
+            " since this process first became the publisher.",
         )
         self.snapshot_reports = gauge("snapshot_reports", "Reports in the newest snapshot.")
-        self.complete = gauge("snapshot_complete", "0 if reports were lost before they were counted, else 1.")
+        self.complete = gauge("snapshot_complete", "0 if the newest snapshot lacks reports, else 1.")
+        self.incomplete = gauge(
+            "snapshot_incomplete_partitions",
+            "Partitions of which the newest snapshot lacks reports, by cause: gap (the log lost reports before they"
+            " were counted) or uncounted (this Redis has no counts of the partition).",
+            ("stream", "cause"),
+        )
         self.std_error = gauge(
             "snapshot_standard_error", "Standard error of Base for a value of frequency 0."
         )
@@ -209,27 +221,45 @@ class Metrics:
             "redis_limit_bytes", "Memory that it may use; 0 for no limit.", ("server",)
         )
         self.first_offset = self._gauge(
-            "partition_first_offset", "First offset that the topic still has.", _PARTITION
+            "partition_first_offset",
+            "First offset that the topic still has. Every worker exports this and the next two for every partition of"
+            " its topics, whoever owns it.",
+            _PARTITION,
+        )
+        self.end_offset = self._gauge(
+            "partition_end_offset", "Last stable offset of the partition.", _PARTITION
+        )
+        self.group_offset = self._gauge(
+            "partition_group_offset",
+            "Offset that the consumer group has committed in Kafka; the first offset if it has committed none.",
+            _PARTITION,
         )
 
-    def room(self, memory: Mapping[str, Mapping[str, Any]], firsts: Mapping[str, Mapping[int, int]]) -> None:
-        """Shows how much room there is around the process; what was not heard this time is dropped.
+    def room(
+        self,
+        memory: Mapping[str, Mapping[str, Any]],
+        logs: Mapping[str, Mapping[int, tuple[int, int, int]]],
+    ) -> None:
+        """Exports the room around the process; drops values that were not answered this time.
 
         Args:
-            memory: server of Redis -> what it says of its memory.
-            firsts: stream -> partition -> the first offset that its topic has.
+            memory: server of Redis -> its memory, as INFO has it.
+            logs: stream -> partition -> first offset, last stable offset, offset of the consumer group.
         """
         for metric in (self.redis_used, self.redis_limit):
             if not memory:
                 metric.clear()
-        if not firsts:
-            self.first_offset.clear()
+        offsets = self.first_offset, self.end_offset, self.group_offset
+        if not logs:
+            for metric in offsets:
+                metric.clear()
         for server, said in memory.items():
             self.redis_used.labels(server).set(said.get("used_memory", 0))
             self.redis_limit.labels(server).set(said.get("maxmemory", 0))
-        for stream, offsets in firsts.items():
-            for partition, first in offsets.items():
-                self.first_offset.labels(stream, str(partition)).set(first)
+        for stream, partitions in logs.items():
+            for partition, found in partitions.items():
+                for metric, offset in zip(offsets, found, strict=True):
+                    metric.labels(stream, str(partition)).set(offset)
 
     def begin(self, stream: str) -> None:
         """Shows a stream's counters at 0 before their first event, so that a rate sees it; nobody publishes yet."""

@@ -97,6 +97,11 @@ class Progress:
         since = self._clock() if before is None else before.since
         self._failing[step] = _Failure(since, why, remedy or CHECK)
 
+    def failing(self, step: Step) -> float:
+        """Returns for how many seconds a step has failed without success; safe from any thread."""
+        failure = self._failing.get(step)
+        return 0.0 if failure is None else self._clock() - failure.since
+
     def over(self, step: Step) -> None:
         """A turn of a step is over; it went well if no failure was told since the last one."""
         failure = self._failing.get(step)

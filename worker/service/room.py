@@ -1,9 +1,9 @@
-"""Room: how much is left of Redis's memory and of what the topics keep. The counting never waits for it."""
+"""Room: memory of Redis, and the offsets of every partition, whoever owns it. Counting never waits for these."""
 
 import threading
 from typing import Any
 
-from worker.config import Config
+from worker.config import Config, Served
 from worker.config.redaction import redacted
 from worker.kafka import topics
 from worker.kafka.errors import BrokerError
@@ -47,22 +47,25 @@ class Room(threading.Thread):
         try:
             if self._admin is None:
                 self._admin = topics.connect(self._config.kafka.client())
-            firsts = {
-                served.stream.name: self._first_offsets(self._admin, served.topic)
-                for served in self._config.streams
-            }
+            logs = {served.stream.name: self._offsets(self._admin, served) for served in self._config.streams}
         except BrokerError:
-            firsts = {}
+            logs = {}
             self.close()
         self._metrics.room(
-            {name or redacted(self._config.redis.url): said for name, said in memory.items()}, firsts
+            {name or redacted(self._config.redis.url): said for name, said in memory.items()}, logs
         )
 
-    @staticmethod
-    def _first_offsets(admin: Any, topic: str) -> dict[int, int]:
-        described = topics.describe(admin, [topic])
-        partitions = range(described[topic].partitions) if topic in described else range(0)
-        return {p: first for p, (first, _) in topics.bounds(admin, topic, partitions).items()}
+    def _offsets(self, admin: Any, served: Served) -> dict[int, tuple[int, int, int]]:
+        """Returns partition -> first offset, last stable offset, and the offset that the group has committed."""
+        described = topics.describe(admin, [served.topic])
+        partitions = range(described[served.topic].partitions) if served.topic in described else range(0)
+        bounds = topics.bounds(admin, served.topic, partitions, stable=True)
+        group = self._config.consumer_group(served.stream.name)
+        committed = topics.committed(admin, group, served.topic)
+        return {
+            p: (first, end, committed[p].offset if p in committed else first)
+            for p, (first, end) in bounds.items()
+        }
 
     def close(self) -> None:
         """Closes the connection to the brokers; the next question opens one."""

@@ -145,6 +145,7 @@ CASES = {
             ("snapshot_sum",): pytest.approx(1),
             ("snapshot_standard_error",): ESTIMATE.sigma,
             ("snapshot_sum_deviation",): 1.5,
+            ("snapshot_incomplete_partitions", "cause", "gap"): 1,
             ("snapshot_query_frequency", "query", "both", "method", "base"): pytest.approx(1),
             ("snapshot_query_frequency", "query", "both", "method", "norm"): pytest.approx(1),
             **{(f"snapshot_query_{end}", "query", "both"): pytest.approx(1) for end in ENDS},
@@ -211,7 +212,9 @@ class Listening:
         self.progress.state = SERVING
         self.metrics.begin("s")
         self.metrics.lag.labels("s", "3").set(5)
-        self.events = StreamEvents("s", self.metrics, self.progress, structlog.get_logger("test"))
+        self.events = StreamEvents(
+            "s", self.metrics, self.progress, structlog.get_logger("test"), lambda: self.now
+        )
 
     def samples(self):
         return {
@@ -249,8 +252,12 @@ def test_what_users_see_of_it(verb):
         assert after.get(keyed(*key)) == value
     touched = {key for key in before.keys() | after.keys() if before.get(key) != after.get(key)}
     also = {
-        "published": {keyed("snapshot_complete")},
-        "checked": {keyed("snapshot_checked_timestamp_seconds")},
+        "published": {
+            keyed("snapshot_complete"),
+            keyed("snapshot_incomplete_partitions", "cause", "uncounted"),
+        },
+        "publishing": {keyed("snapshot_age_seconds")},
+        "checked": {keyed("snapshot_age_seconds")},
     }
     assert touched - also.get(verb, set()) == {keyed(*key) for key in metrics}
 
@@ -301,6 +308,58 @@ def test_an_attempt_without_an_answer_is_timed_and_not_counted():
     assert samples[keyed("commit_seconds_count")] == 1
     assert sum(value for (name, _), value in samples.items() if name == "commits_total") == 0
     assert keyed("snapshot_seconds_count") not in samples
+
+
+def test_point_18_the_age_of_a_snapshot_is_by_a_monotonic_clock(monkeypatch):
+    monkeypatch.setattr("time.time", lambda: 1e9)
+    listening, age = Listening(), keyed("snapshot_age_seconds")
+    listening.now = 7.0
+    listening.events.publishing(False)
+    assert age not in listening.samples()  # of a process that never was the publisher
+    listening.events.publishing(True)
+    listening.now = 37.0
+    listening.events.publishing(True)
+    assert listening.samples()[age] == 30  # since it took over, although it has not published yet
+    listening.events.checked(None)
+    listening.now = 50.0
+    assert listening.samples()[age] == 13
+    listening.events.publishing(False)
+    listening.events.publishing(True)
+    assert listening.samples()[age] == 13  # taking over again makes no snapshot newer
+
+
+def test_point_16_how_long_a_step_has_failed_is_exported_however_rare_its_attempts_are():
+    listening, failing = Listening(), keyed("step_failing_seconds", "step", "publish")
+    assert {dict(labels)["step"] for name, labels in listening.samples() if name == failing[0]} == {
+        step.name.lower() for step in Step
+    }
+    for _ in range(4):
+        listening.events.publish_failed(NO)
+        listening.events.ticked()
+        listening.now += 31
+    assert listening.samples()[failing] == 4 * 31
+    listening.events.ticked()
+    assert listening.samples()[failing] == 0
+
+
+def test_point_16_what_a_snapshot_lacks_is_exported_by_its_cause():
+    listening = Listening()
+    taken = take(STREAM, ESTIMATE, Cut({0: 7}, {0: [(2, 4)]}, [1, 2]), 6, [], methods=["base"])
+    listening.events.published(taken, 0.0)
+    samples = listening.samples()
+    assert samples[keyed("snapshot_incomplete_partitions", "cause", "gap")] == 1
+    assert samples[keyed("snapshot_incomplete_partitions", "cause", "uncounted")] == 2
+
+
+def test_point_16_every_partition_is_exported_whoever_owns_it():
+    listening = Listening()
+    listening.metrics.room({}, {"s": {0: (2, 9, 5), 1: (0, 4, 0)}})
+    samples = listening.samples()
+    for name, offsets in (("first", (2, 0)), ("end", (9, 4)), ("group", (5, 0))):
+        for partition, offset in enumerate(offsets):
+            assert samples[keyed(f"partition_{name}_offset", "partition", str(partition))] == offset
+    listening.metrics.room({}, {})
+    assert not any("_offset" in name and name != "partition_offset" for name, _ in listening.samples())
 
 
 def test_windows_that_are_no_more_are_not_shown():

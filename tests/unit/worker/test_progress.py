@@ -99,6 +99,10 @@ def test_point_8_the_patience_is_stated():
     ("error", "remedy"),
     [
         (kafka_errors.KafkaTimeoutError("no answer"), "start the brokers"),
+        (
+            kafka_errors.KafkaTimeoutError("Failed to update metadata after 10 secs."),
+            "if topic snapshots is missing",
+        ),
         (kafka_errors.ProducerFencedError(), "find the second publisher"),
         (kafka_errors.InvalidProducerEpochError(), "find the second publisher"),
         (kafka_errors.InvalidTimestampError(), "correct the clock of this machine"),
