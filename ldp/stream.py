@@ -64,13 +64,18 @@ class Stream:
         return document
 
     @cached_property
-    def fingerprint(self) -> bytes:
-        """The first four bytes of SHA-256 over the document in canonical form.
+    def hashed(self) -> bytes:
+        """The text that the fingerprint is the hash of: the document in canonical form.
 
         Canonical is JSON in UTF-8 with sorted keys and no spaces; labels are replaced by the SHA-256 (in
         hexadecimal) of their own canonical form. The name does not enter it.
         """
-        return fingerprint(self.document())
+        return _hashed(self.document())
+
+    @cached_property
+    def fingerprint(self) -> bytes:
+        """The first four bytes of SHA-256 over the document in canonical form; see `hashed`."""
+        return hashlib.sha256(self.hashed).digest()[:4]
 
     def where(self, *predicates: str | Callable[[str], object]) -> tuple[int, ...]:
         """The set of the values whose label satisfies at least one of some predicates, each value once.
@@ -154,10 +159,14 @@ class Stream:
 
 def fingerprint(document: Mapping[str, Any]) -> bytes:
     """Returns the fingerprint of a public document; see `Stream.fingerprint`."""
+    return hashlib.sha256(_hashed(document)).digest()[:4]
+
+
+def _hashed(document: Mapping[str, Any]) -> bytes:
     if "labels" in document:
         labels = hashlib.sha256(canonical(document["labels"])).hexdigest()
         document = {**document, "labels": labels}
-    return hashlib.sha256(canonical(document)).digest()[:4]
+    return canonical(document)
 
 
 def canonical(document: object) -> bytes:

@@ -289,7 +289,7 @@ def test_what_was_published_by_other_rules_is_not_imported() -> None:
     world.offsets.clear()
     assert refusal(world, batch(world, 0, 0, 10)) == (
         "partition 0: Redis has no counts, but snapshot 1 was published with those up to offset 10: they were lost."
-        " Restore Redis, or give the stream another name"
+        " Remedy: restore Redis, or give the stream another name: the worker then counts what its topic holds"
     )
 
 

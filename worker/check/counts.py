@@ -5,10 +5,11 @@ from collections.abc import Mapping
 from worker.check.finding import Finding, Level
 from worker.config import Config, Served
 from worker.counting import layout, rules
+from worker.counting.changed import NEW_NAME, changes, remedy
 from worker.counting.head import Head
-from worker.counting.lineage import differing, lineage_of, newer
+from worker.counting.lineage import differing, identity, lineage_of, newer
 from worker.counting.ports import CLAIMED, StateLost
-from worker.counting.rules import Configured, Older
+from worker.counting.rules import Older
 from worker.kafka.cluster import Cluster
 
 
@@ -35,8 +36,7 @@ def judge_counts(
     for partition in range(topic.partitions):
         metadata = fields.get(partition)
         offset_metadata = cluster.offset_metadata[served.topic].get(partition, CLAIMED)
-        published = head.offsets.get(partition, 0)
-        fault = _fault_of_counts(metadata, offset_metadata, published, log[partition], now, served.configured)
+        fault = _fault_of_counts(metadata, offset_metadata, head, partition, log[partition], now, served)
         if fault is not None:
             found.setdefault(fault, []).append(str(partition))
     if found:
@@ -51,13 +51,15 @@ def judge_counts(
 def _fault_of_counts(
     fields: Mapping[str, str] | None,
     offset_metadata: str,
-    published: int,
+    head: Head,
+    partition: int,
     log: tuple[int, int],
     lineage: str,
-    configured: Configured,
+    served: Served,
 ) -> tuple[Level, str, str] | None:
     """Returns what is wrong with the counts of a partition and what to do about it, or None."""
-    anew = "undo the change of the configuration, restore Redis, or begin anew under another stream name"
+    anew = f"undo a change of the configuration, restore Redis, or {NEW_NAME}"
+    published = head.offsets.get(partition, 0)
     if fields is None:
         if offset_metadata != CLAIMED:
             return Level.ERROR, "none in Redis, but Kafka's group has counted progress: they were lost", anew
@@ -75,7 +77,9 @@ def _fault_of_counts(
         return Level.ERROR, str(error), anew
     first, end = log
     if others := differing(metadata.lineage, lineage):
-        return Level.ERROR, f"of another history: {'; '.join(others)}", anew
+        fingerprint = identity(metadata.lineage)["fingerprint"]
+        what = "; ".join([*changes(served.stream, head.lineage, fingerprint), *others])
+        return Level.ERROR, f"of another history: {what}", remedy(served.stream, fingerprint)
     if metadata.offset > end:
         text = f"they reach offset {metadata.offset}, the log ends at {end}: it was truncated"
         return Level.ERROR, text, anew
@@ -92,7 +96,7 @@ def _fault_of_counts(
         text = f"the log lost {which} before counting"
         todo = "none: the gap will be recorded and snapshots say complete: false; lengthen retention.ms"
         return Level.WARNING, text, todo
-    match rules.decide(recorded, configured, metadata.offset):
+    match rules.decide(recorded, served.configured, metadata.offset):
         case Older(why, todo):
             return Level.WARNING, why, todo
     return None

@@ -8,7 +8,7 @@ from worker.check.finding import Finding, Level
 from worker.check.windows import judge_windows
 from worker.config import Config, Served
 from worker.counting import rejections
-from worker.counting.head import Head
+from worker.counting.head import Head, others_of
 from worker.counting.lineage import lineage_of
 from worker.counting.ports import StateLost, Unavailable
 from worker.kafka import cluster, seam
@@ -152,8 +152,8 @@ def judge_head(config: Config, served: Served, topic: Topic | None, head: Head) 
     topic_id = head.lineage.get("topic_id", "") if topic is None else topic.topic_id
     lineage = lineage_of(config.consumer_group(served.stream.name), served.stream, topic_id)
     if differing := head.foreign(lineage):
-        text += f", of other counts than this configuration's: {'; '.join(differing)}"
-        todo = "undo the change of the configuration, or give this stream another name or another snapshots.topic"
+        what, todo = others_of(served.stream, head, differing)
+        text += f", of other counts than this configuration's: {what}"
         return Finding(Level.ERROR, subject, text, todo)
     if head.uncounted:
         partitions = ", ".join(map(str, head.uncounted))

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import ldp
 from worker.counting import layout, rules
+from worker.counting.changed import NEW_NAME, changes, remedy
 from worker.counting.head import Head, foreign
-from worker.counting.lineage import carried_on, differing
+from worker.counting.lineage import carried_on, differing, identity
 from worker.counting.partition import PartitionState
 from worker.counting.ports import (
     CLAIMED,
@@ -24,11 +25,28 @@ from worker.counting.rules import Configured, Older, Rule
 
 
 def lost(stream: ldp.Stream, partition: int, why: str, more: str = "") -> StateLost:
-    """Returns the error that a partition's counts are lost, with what can be done."""
+    """Returns the error that a partition's counts are lost, with the remedy."""
     return StateLost(
-        f"stream {stream.name!r}, partition {partition}: {why}. Going on would lose or mix counts."
-        " Undo a change of the configuration, restore Redis, or give the stream another name in the configuration:"
-        f" it is then counted anew from what the topic holds.{more}"
+        f"stream {stream.name!r}, partition {partition}: {why}. Counting on would lose or mix counts."
+        f" Remedy: undo a change of the configuration, restore Redis, or {NEW_NAME}.{more}"
+    )
+
+
+def another(stream: ldp.Stream, partition: int, stored: str, ours: str, head: Head) -> StateLost:
+    """Returns the error that a partition's counts are of another lineage, with the remedy.
+
+    Args:
+        stream: as it is configured.
+        partition: whose counts.
+        stored: their lineage.
+        ours: that of the configured stream.
+        head: the newest one, which may have the document that they are of.
+    """
+    fingerprint = identity(stored)["fingerprint"]
+    what = [*changes(stream, head.lineage, fingerprint), *differing(stored, ours)]
+    return StateLost(
+        f"stream {stream.name!r}, partition {partition}: Redis has counts of another history: {'; '.join(what)}."
+        f" Counting on would mix counts. Remedy: {remedy(stream, fingerprint)}."
     )
 
 
@@ -84,9 +102,7 @@ class Claim:
         if metadata is not None:
             self._demand_readable(partition, metadata.lineage)
         if metadata is not None and differing(metadata.lineage, self.lineage):
-            raise self._lost(
-                partition, f"the stored counts are of {metadata.lineage}; this is {self.lineage}"
-            )
+            raise another(self.stream, partition, metadata.lineage, self.lineage, head)
         self._demand_ours(head)
         if metadata is not None:
             if committed is not None and counted:
@@ -197,7 +213,7 @@ class Claim:
 
     def _demand_ours(self, head: Head) -> None:
         if others := head.foreign(self.lineage):
-            raise StateLost(foreign(self.stream.name, head, others))
+            raise StateLost(foreign(self.stream, head, others))
 
     def _demand_readable(self, partition: int, lineage: str) -> None:
         try:

@@ -8,9 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import ldp
 from ldp.consistency import METHODS
 from ldp.snapshot import COMPACT, SCHEMA, Cut, Line, Rows, Snapshot, lines, rows_of
 from worker.counting import rules, windows
+from worker.counting.changed import changes, remedy
 from worker.counting.lineage import IDENTITY, identity
 from worker.counting.rules import Rule
 
@@ -143,28 +145,40 @@ class Head:
     def foreign(self, lineage: str) -> list[str]:
         """Names what differs between this head and a stored lineage; nothing for the same counts."""
         ours = identity(lineage)
-        why = {"fingerprint": ", for another protocol, ε, domain or labels"}
         return [
-            f"{name} {self.lineage[name]!r} there, {ours[name]!r} here{why.get(name, '')}"
+            f"{name} {self.lineage[name]!r} there, {ours[name]!r} here"
             for name in IDENTITY
             if name in self.lineage and self.lineage[name] != ours[name]
         ]
 
 
-def named(lineage: str) -> dict[str, str]:
-    """Returns what a head says of a lineage beside the fingerprint, which every message has.
+def named(stream: ldp.Stream, lineage: str) -> dict[str, str]:
+    """Returns what a head has of a lineage in addition to the fingerprint, which every message has.
 
     Example:
-        >>> named('{"fingerprint": "8e9f39d0", "group": "g-colours", "layout": 1, "topic_id": "Xk"}')
-        {'group': 'g-colours', 'topic_id': 'Xk'}
+        >>> named(
+        ...     ldp.Stream("colours", ldp.GRR("1", 3)),
+        ...     '{"fingerprint": "8e9f39d0", "group": "g-colours", "layout": 1, "topic_id": "Xk"}',
+        ... )
+        ... # doctest: +NORMALIZE_WHITESPACE
+        {'group': 'g-colours', 'topic_id': 'Xk',
+         'document': '{"domain_size":3,"epsilon":"1/1","protocol":"grr"}'}
     """
-    return {name: str(said) for name, said in identity(lineage).items() if name != "fingerprint"}
+    here = {name: str(said) for name, said in identity(lineage).items() if name != "fingerprint"}
+    return here | {"document": stream.hashed.decode()}
 
 
-def foreign(stream: str, head: Head, differing: Sequence[str]) -> str:
-    """Says that a stream's head is another deployment's, and what to do."""
+def others_of(stream: ldp.Stream, head: Head, differing: Sequence[str]) -> tuple[str, str]:
+    """Returns what differs between a configured stream and a head that is of other counts, and the remedy."""
+    theirs = head.lineage.get("fingerprint", stream.fingerprint.hex())
+    what = "; ".join([*changes(stream, head.lineage, theirs), *differing])
+    return what, f"{remedy(stream, theirs)}. A second deployment needs another snapshots.topic"
+
+
+def foreign(stream: ldp.Stream, head: Head, differing: Sequence[str]) -> str:
+    """Returns the message that a stream's head is another deployment's, with the remedy."""
+    what, todo = others_of(stream, head, differing)
     return (
-        f"stream {stream!r}: snapshot {head.sequence} in the snapshot topic is of other counts: {'; '.join(differing)}."
-        " Two deployments would publish under one name. Undo a change of the configuration, or give this stream another"
-        " name or another snapshots.topic."
+        f"stream {stream.name!r}: snapshot {head.sequence} in the snapshot topic is of other counts: {what}."
+        f" Two deployments would publish under one name. Remedy: {todo}."
     )

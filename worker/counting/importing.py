@@ -16,6 +16,7 @@ import ldp
 from ldp.state import State
 from ldp.stretch import Stretch
 from worker.counting import layout, rejections
+from worker.counting.changed import NEW_NAME
 from worker.counting.head import Head, foreign
 from worker.counting.lineage import differing, lineage_of
 from worker.counting.partition import Cell, PartitionState
@@ -225,7 +226,7 @@ class Import:
             Refused: one has, or had.
         """
         if others := head.foreign(lineage):
-            raise Refused(foreign(self.stream.name, head, others))
+            raise Refused(foreign(self.stream, head, others))
         faults = []
         for p, prefix in prefixes.items():
             there = found[p]
@@ -315,6 +316,6 @@ def _lost(
     if not again and (judged or head.offsets.get(partition, 0)):
         return (
             f"Redis has no counts, but snapshot {head.sequence} was published with those up to offset"
-            f" {head.offsets.get(partition, 0)}: they were lost. Restore Redis, or give the stream another name"
+            f" {head.offsets.get(partition, 0)}: they were lost. Remedy: restore Redis, or {NEW_NAME}"
         )
     return None

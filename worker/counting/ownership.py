@@ -18,7 +18,7 @@ from uuid import uuid4
 
 import ldp
 from worker.counting import layout
-from worker.counting.claim import Claim, lost
+from worker.counting.claim import Claim, another, lost
 from worker.counting.columns import Batch
 from worker.counting.head import Head, foreign
 from worker.counting.held import Flush, Held, Wait
@@ -380,8 +380,7 @@ class Ownership:
             lineage = lineage_of(self._group, self._stream, self._log.topic_id())
             for flush in due:
                 if differing(flush.before.lineage, lineage):
-                    why = f"the counts are of {flush.before.lineage}; this is {lineage}"
-                    raise lost(self._stream, flush.partition, why)
+                    raise another(self._stream, flush.partition, flush.before.lineage, lineage, Head())
             # Step 3.
             self._dead_letters.flush()
         except Unavailable as error:
@@ -491,7 +490,7 @@ class Ownership:
             self._heed_at = self._clock() + min(self._clock() - began, _LONGEST_READ) / _SHARE
         for partition, state in states.items():
             if others := decided.foreign(self._held[partition].metadata.lineage):
-                raise StateLost(foreign(self._stream.name, decided, others))
+                raise StateLost(foreign(self._stream, decided, others))
             if state.floor is None and (floor := decided.floors.get(partition)) is not None:
                 state.admit(floor)
                 self._events.admitted(partition, floor)

@@ -7,7 +7,8 @@ import numpy as np
 
 import ldp
 from worker.counting import layout
-from worker.counting.lineage import identity
+from worker.counting.changed import NEW_NAME
+from worker.counting.lineage import differing, identity
 from worker.counting.partition import Cell, PartitionState
 from worker.counting.ports import Cuts, StateLost, StoredPartition, Unavailable
 
@@ -81,7 +82,11 @@ def read(
             continue
         lineages.append(stored.metadata.lineage)
         if identity(lineages[-1]) != identity(lineages[0]):
-            raise StateLost(f"the partitions of stream {stream.name!r} are counted as {sorted({*lineages})}")
+            what = "; ".join(differing(lineages[0], lineages[-1]))
+            raise StateLost(
+                f"stream {stream.name!r}: partitions have counts of two histories: {what}. Remedy: restore Redis, or"
+                f" {NEW_NAME}."
+            )
         states[partition] = layout.load(stream, stored.metadata, stored.blobs)
         flushes[partition] = stored.metadata.blobs
     asked = uncounted(without) if without else []

@@ -18,6 +18,7 @@ from ldp import snapshot
 from ldp.consistency import METHODS
 from ldp.query import Query
 from ldp.snapshot import Cut, Line, Message, Period, Row, Snapshot
+from worker.counting.changed import NEW_NAME
 from worker.counting.head import Head, foreign, named
 from worker.counting.partition import Cell
 from worker.counting.ports import Cuts, Events, Outbox, StateLost, Unavailable
@@ -199,7 +200,7 @@ class Publisher:
     def _open(self, lineage: str) -> Head:
         head = self._outbox.open()
         if head.sequence and (differing := head.foreign(lineage)):
-            raise StateLost(foreign(self._stream.name, head, differing))
+            raise StateLost(foreign(self._stream, head, differing))
         self._events.opened(head.sequence)
         self._taken_over = self._clock()
         return head
@@ -215,12 +216,12 @@ class Publisher:
         if differing := head.contradicts(cut):
             raise StateLost(
                 f"stream {self._stream.name!r}: partition {', '.join(map(str, differing))} is counted in Redis by other"
-                f" rules than snapshot {head.sequence} says. Restore Redis, or give the stream another name."
+                f" rules than snapshot {head.sequence} says. Remedy: restore Redis, or {NEW_NAME}."
             )
         if reports < head.reports and cut.gaps == head.gaps:
             raise StateLost(
                 f"stream {self._stream.name!r}: Redis has {reports} reports, but snapshot {head.sequence} has"
-                f" {head.reports} and no more of the log is lost. Restore Redis, or give the stream another name."
+                f" {head.reports} and no more of the log is lost. Remedy: restore Redis, or {NEW_NAME}."
             )
         if not reports:
             return cut.floors.keys() > head.floors.keys()
@@ -305,7 +306,7 @@ class Publisher:
             queries=self._queries,
             level=self._level,
             methods=self._methods,
-            lineage=named(lineage),
+            lineage=named(self._stream, lineage),
             identity=unique,
         )
         # Step 5.
@@ -345,7 +346,8 @@ class Publisher:
         head = self._head
         rows, methods = self._rows.carried(head), _said(head.methods)
         cut = replace(cut, lines=head.lines, reached=head.reached, rows=rows, methods=methods)
-        taken = snapshot.announce(self._stream, cut, head.sequence + 1, named(lineage), uuid4().hex)
+        said = named(self._stream, lineage)
+        taken = snapshot.announce(self._stream, cut, head.sequence + 1, said, uuid4().hex)
         return self._send(lineage, taken, snapshot.encode(taken))
 
     def _taken(self, **given: Any) -> Snapshot:

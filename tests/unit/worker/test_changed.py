@@ -1,0 +1,65 @@
+"""What a worker prints of a document that changed; a head that another program wrote breaks nothing."""
+
+import hashlib
+
+import pytest
+
+import ldp
+from worker.counting.changed import changes, remedy
+
+BEFORE = ldp.Stream("s", ldp.GRR("3/2", 3), labels=["a", "b", "c"])
+
+
+def named(now, text=None):
+    text = BEFORE.hashed.decode() if text is None else text
+    return changes(now, {"document": text}, hashlib.sha256(text.encode()).hexdigest()[:8])
+
+
+@pytest.mark.parametrize(
+    ("now", "said"),
+    [
+        (ldp.Stream("other", BEFORE.oracle, BEFORE.labels), []),
+        (ldp.Stream("s", ldp.GRR("2", 3), BEFORE.labels), ['epsilon: "3/2" → "2"']),
+        (ldp.Stream("s", BEFORE.oracle), ["labels: SHA-256 fa1844c2… → none"]),
+        (
+            ldp.Stream("s", ldp.OLH("3/2", 4, g=4)),
+            [
+                "domain_size: 3 → 4",
+                "g: none → 4",
+                'hash: none → "mul32"',
+                "labels: SHA-256 fa1844c2… → none",
+                'protocol: "grr" → "olh"',
+            ],
+        ),
+    ],
+)
+def test_each_changed_field_is_named(now, said):
+    assert named(now) == said
+
+
+def test_without_the_old_document_nothing_is_named():
+    now = ldp.Stream("s", ldp.GRR("2", 3))
+    assert changes(now, {}, BEFORE.fingerprint.hex()) == []
+    assert changes(now, {"document": BEFORE.hashed.decode()}, "00c0ffee") == []
+
+
+@pytest.mark.parametrize("text", ["", "[]", "7", "[" * 100_000, '{"epsilon": NaN', "\x00"])
+def test_a_forged_document_names_nothing(text):
+    assert named(BEFORE, text) == []
+
+
+@pytest.mark.parametrize("text", [None, 7, ["x"], "\ud800"])
+def test_a_document_that_is_no_text_names_nothing(text):
+    assert changes(BEFORE, {"document": text}, "00c0ffee") == []
+
+
+def test_what_a_forged_document_has_is_cut_and_escaped():
+    text = BEFORE.hashed.decode().replace('"3/2"', '"\\u001b[31m' + "x" * 1000 + '"')
+    (line,) = named(BEFORE, text)
+    assert line.isprintable()
+    assert len(line) < 200
+
+
+def test_only_a_changed_document_needs_another_topic():
+    assert "another name and another topic" in remedy(BEFORE, "00c0ffee")
+    assert "another topic" not in remedy(BEFORE, BEFORE.fingerprint.hex())

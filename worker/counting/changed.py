@@ -1,0 +1,74 @@
+"""Names the fields of a stream's public document that changed, and the remedy.
+
+A lineage has the fingerprint of the document, a hash. Each head has the text that was hashed (`ldp.Stream.hashed`), so
+the newest head shows what the document was before a change.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import ldp
+
+NEW_NAME = "give the stream another name: the worker then counts what its topic holds"
+"""The remedy where the topic holds reports made with the configured document."""
+_NEW_TOPIC = (
+    "undo the change, or give the stream another name and another topic, and send it reports made with the new"
+    " document (ldp-worker document prints it). Reports made with the old document are rejected under any name"
+)
+_LONGEST = 60
+"""Characters of a value that are printed: a head can have any."""
+
+
+def changes(stream: ldp.Stream, before: Mapping[str, Any], fingerprint: object) -> list[str]:
+    """Names the fields of a stream's document that changed since counts of another fingerprint were made.
+
+    Args:
+        stream: as it is configured.
+        before: the lineage of the newest head.
+        fingerprint: of the document that the counts are of, in hexadecimal digits.
+
+    Returns:
+        One text for each field; nothing if the document is the same, or if the head does not have the old one.
+
+    Example:
+        >>> before, now = ldp.Stream("s", ldp.GRR("1", 3)), ldp.Stream("s", ldp.GRR("1/2", 3), ["a", "b", "c"])
+        >>> changes(now, {"document": before.hashed.decode()}, before.fingerprint.hex())
+        ['epsilon: "1" → "1/2"', 'labels: none → SHA-256 fa1844c2…']
+    """
+    text = before.get("document", "")
+    try:
+        if hashlib.sha256(text.encode()).hexdigest()[:8] != fingerprint:
+            return []
+        old, new = json.loads(text), json.loads(stream.hashed)
+        names = sorted(name for name in {*old, *new} if old.get(name) != new.get(name))
+        return [f"{_cut(ascii(name)[1:-1])}: {_shown(old, name)} → {_shown(new, name)}" for name in names]
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        return []  # another program wrote it
+
+
+def remedy(stream: ldp.Stream, fingerprint: object) -> str:
+    """Returns what to do where counts are of another history than the configured stream.
+
+    Args:
+        stream: as it is configured.
+        fingerprint: of the document that the counts are of, in hexadecimal digits.
+    """
+    if fingerprint != stream.fingerprint.hex():
+        return _NEW_TOPIC
+    return f"undo the change of the configuration, or {NEW_NAME}"
+
+
+def _shown(document: Mapping[str, Any], name: str) -> str:
+    """Returns a field's value as it is configured; of labels only the hash is known."""
+    if name not in document:
+        return "none"
+    value = document[name]
+    if name == "labels":
+        return f"SHA-256 {ascii(value)[1:9]}…"
+    return _cut(json.dumps(value.removesuffix("/1") if isinstance(value, str) else value))
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
