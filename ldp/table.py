@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ldp.snapshot import Snapshot
+from ldp.terminal import printable
 
 METHODS = ("norm-sub", "base-cut", "power-ns")
 """The methods that are shown beside Base unless others are asked for: one of each of the paper's families."""
@@ -31,7 +32,9 @@ def most_frequent(snapshot: Snapshot, methods: Sequence[str], top: int, width: i
     base = snapshot.bodies["base"]
     vectors = (base.frequencies, *snapshot.interval())
     values = np.argsort(-base.frequencies, kind="stable")[:top]
-    labels = [str(value) if snapshot.labels is None else snapshot.labels[value] for value in values]
+    labels = [
+        str(value) if snapshot.labels is None else printable(snapshot.labels[value]) for value in values
+    ]
     label_width = min(_LABEL, max(cell_len(label) for label in ["value", *labels]))
     each = max(1, (width - label_width - _BASE) // _METHOD)
     tables = []

@@ -7,17 +7,24 @@ read as another. Every command prints through `echo`, `screen` or `printable`.
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 import unicodedata
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+import click
+
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import Console, RenderableType
 
 _JOINERS = "\u200c\u200d"
 """Part of words in Persian and Hindi, and of emoji; they move nothing."""
 _SUSPECT = re.compile(r"[^ -~]")
 """Everything but printable ASCII, which is let through without a look."""
+_PIPED = 10_000
+"""Columns of a screen that a program reads."""
 
 
 def printable(text: str | bytes, *, lines: bool = False) -> str:
@@ -42,42 +49,73 @@ def printable(text: str | bytes, *, lines: bool = False) -> str:
 
 
 def printable_json(text: str) -> str:
-    r"""Returns a JSON text of one line that says the same, with the same characters escaped as by `printable`.
+    r"""Returns a JSON text that says the same, with the characters escaped that `printable` escapes; line feeds stay.
 
     Example:
         >>> printable_json('{"label":"a\u202eb"}')
         '{"label":"a\\u202eb"}'
     """
-    return _SUSPECT.sub(lambda found: found[0] if _is_shown(found[0]) else _in_json(found[0]), text)
+    return _SUSPECT.sub(
+        lambda found: found[0] if found[0] == "\n" or _is_shown(found[0]) else _in_json(found[0]), text
+    )
 
 
-def echo(text: str, *, err: bool = False, prefix: str = "") -> None:
-    """Prints lines of text to stdout or stderr, each behind a prefix, in `printable` form.
+def echo(text: str = "", *, err: bool = False, prefix: str = "") -> None:
+    """Prints text in `printable` form to stdout or stderr, each line behind a prefix."""
+    lines = printable(text, lines=True).split("\n")
+    click.echo("\n".join(prefix + line for line in lines), err=err)
 
-    Raises:
-        BrokenPipeError: the reader is gone; click ends quietly on it.
-    """
-    import click
 
-    for line in text.split("\n"):
-        click.echo(prefix + printable(line), err=err)
+def echo_json(text: str) -> None:
+    """Prints a JSON text in `printable_json` form to stdout."""
+    click.echo(printable_json(text))
 
 
 def screen(**options: Any) -> Console:
-    """Returns a console that shows tables and text in `printable` form, and takes no markup from strings."""
-    from rich.console import Console, RenderableType
+    """Returns a console that shows everything in `printable` form, and takes no markup from strings."""
+    from rich.console import Console
     from rich.segment import Segment
 
     class Screen(Console):
-        def render(self, renderable: RenderableType, options: Any = None) -> Any:
-            for segment in super().render(renderable, options):
-                yield (
-                    segment
-                    if segment.control
-                    else Segment(printable(segment.text, lines=True), segment.style)
-                )
+        def render(self, *args: Any, **more: Any) -> Iterator[Segment]:
+            for segment in super().render(*args, **more):
+                shown = segment.text if segment.control else printable(segment.text, lines=True)
+                yield segment if shown == segment.text else Segment(shown, segment.style)
 
     return Screen(markup=False, emoji=False, **options)
+
+
+def piped() -> bool:
+    """Returns whether stdout is read by a program, to which a line is a line; COLUMNS says that it has a width."""
+    return not sys.stdout.isatty() and "COLUMNS" not in os.environ
+
+
+def show(shown: RenderableType) -> None:
+    """Shows a screen on stdout; where that is no terminal nothing is broken to fit a width, unless COLUMNS says one."""
+    console = screen()
+    if not piped():
+        console.print(shown)
+        return
+    console.width = _PIPED
+    with console.capture() as capture:
+        console.print(shown)
+    click.echo("\n".join(line.rstrip() for line in capture.get().splitlines()))
+
+
+class Commands(click.Group):
+    """A group of commands whose errors are printed in `printable` form."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Runs a command.
+
+        Raises:
+            click.ClickException: the command failed.
+        """
+        try:
+            return super().invoke(ctx)
+        except click.ClickException as error:
+            error.message = printable(error.message, lines=True)  # type: ignore[misc]  # Final to type checkers
+            raise
 
 
 def _is_shown(character: str) -> bool:

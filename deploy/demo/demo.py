@@ -423,7 +423,7 @@ def main() -> int:
         return 1
     shutil.rmtree(folder, ignore_errors=True)
     if code == 0 and not keep:
-        console.print(f"\n[dim]{time.monotonic() - began:.0f} s[/]")
+        console.print(f"\n{time.monotonic() - began:.0f} s", style="dim")
     return code
 
 

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
@@ -15,6 +14,7 @@ from rich.text import Text
 from ldp.consistency import METHODS
 from ldp.snapshot import Snapshot
 from ldp.table import percent
+from ldp.terminal import screen
 from worker.simulation.crowd import Crowd
 
 LIVE = ("base", "norm-sub", "power-ns")  # the methods whose error is shown while reports arrive
@@ -22,7 +22,7 @@ TOP = 10
 
 Vector = npt.NDArray[np.float64]
 
-console = Console(highlight=False)
+console = screen(highlight=False)
 
 
 def step(text: str, commands: str = "") -> None:

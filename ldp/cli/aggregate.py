@@ -12,6 +12,7 @@ import click
 
 from ldp.cli.command import INPUT, OUTPUT, amount, cli, document_option, opened, output_path, write_state
 from ldp.cli.printing import Printing, printing_options
+from ldp.terminal import echo
 
 if TYPE_CHECKING:
     from ldp.files import Aggregator, Rejected
@@ -125,4 +126,4 @@ def _complain(aggregator: Aggregator, places: Mapping[str, Sequence[str]]) -> No
         lines.append(f"  {reason} {count:,}: {REASONS[reason]} ({where})")
     if Reason.FINGERPRINT in rejected:
         lines.append(f"the fingerprint of this document is {aggregator.stream.fingerprint.hex()}")
-    click.echo("\n".join(f"ldp: {line}" for line in lines), err=True)
+    echo("\n".join(f"ldp: {line}" for line in lines), err=True)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ldp.cli.command import cli, document_option
+from ldp.terminal import echo, echo_json
 
 if TYPE_CHECKING:
     from ldp.judging.verdict import Verdict
@@ -90,14 +91,15 @@ def audit_client(
     if vectors is not None:
         raise SystemExit(_compared(command, vectors, seconds, as_json))
     assert stream is not None
+    say = echo_json if as_json else echo
     own = [_index(stream, value) for value in values]
     try:
         with Command(command, stream, seconds) as client:
             found = judge(client, reports, alarm, own)
     except ClientError as error:
-        click.echo(json.dumps({"verdict": FAIL, "findings": [str(error)]}) if as_json else f"fail: {error}")
+        say(json.dumps({"verdict": FAIL, "findings": [str(error)]}) if as_json else f"fail: {error}")
         raise SystemExit(_FAILED) from None
-    click.echo(json.dumps(asdict(found), ensure_ascii=False) if as_json else _lines(stream, found))
+    say(json.dumps(asdict(found), ensure_ascii=False) if as_json else _lines(stream, found))
     raise SystemExit(0 if found.verdict == PASS else _FAILED if found.verdict == FAIL else _TOO_FEW)
 
 
@@ -113,11 +115,9 @@ def _compared(command: tuple[str, ...], path: Path, seconds: float, as_json: boo
         raise click.BadParameter(f"{path} has no vectors: {error!r}", param_hint="--vectors") from None
     verdict = "fail" if found else "pass"
     if as_json:
-        click.echo(
-            json.dumps({"verdict": verdict, "streams": streams, "findings": found}, ensure_ascii=False)
-        )
+        echo_json(json.dumps({"verdict": verdict, "streams": streams, "findings": found}, ensure_ascii=False))
     else:
-        click.echo(
+        echo(
             "\n".join(
                 [f"{verdict}: {len(found)} of {streams} streams differ", *(f"  {one}" for one in found)]
             )

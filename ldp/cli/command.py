@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
 import click
 
+from ldp.terminal import Commands, echo, screen
+
 if TYPE_CHECKING:
     from ldp.files import Readable
     from ldp.state import State
@@ -31,7 +33,7 @@ OUTPUT = click.Path(dir_okay=False, writable=True, path_type=Path)
 INPUT = click.Path(exists=True, dir_okay=False, allow_dash=True)
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(package_name="ldp-worker", prog_name="ldp")
 def cli() -> None:
     """Frequency estimation under local differential privacy."""
@@ -101,7 +103,6 @@ def opened(
 
     If stderr is a terminal, and unless quiet, it shows how much of them is read, and what ``told`` tells.
     """
-    from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, ProgressColumn, Task, TimeRemainingColumn
     from rich.text import Text
 
@@ -112,11 +113,11 @@ def opened(
     paths = paths or [_STDIN]
     stdin = sys.stdin.buffer
     if _STDIN in paths and stdin.isatty():
-        click.echo("ldp: reading from the terminal; Ctrl-D on a new line ends it", err=True)
+        echo("ldp: reading from the terminal; Ctrl-D on a new line ends it", err=True)
         quiet = True
     sizes = [file_size(stdin if path == _STDIN else path) for path in paths]
     known = [size for size in sizes if size is not None]
-    console = Console(stderr=True)
+    console = screen(stderr=True)
     columns = (BarColumn(), DownloadColumn(), TimeRemainingColumn(), Told())
     with Progress(
         *columns, console=console, transient=True, disable=quiet or not console.is_terminal

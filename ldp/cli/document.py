@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from ldp.cli.command import FILE, NAME, cli
+from ldp.terminal import echo, echo_json
 
 
 @cli.command("document")
@@ -83,5 +84,5 @@ def document(
     except (OSError, TypeError, ValueError) as error:
         raise click.UsageError(str(error)) from None
     if isinstance(stream.oracle, Given):
-        click.echo(f"ldp: of one report {stream.oracle.promise}", err=True)
-    click.echo(json.dumps(stream.document(), ensure_ascii=False))
+        echo(f"ldp: of one report {stream.oracle.promise}", err=True)
+    echo_json(json.dumps(stream.document(), ensure_ascii=False))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ldp.cli.command import INPUT, amount, cli, document_option, file_size, opened, write
+from ldp.terminal import echo
 
 if TYPE_CHECKING:
     from ldp.files import Readable
@@ -54,7 +55,7 @@ def perturb(stream: Stream, files: tuple[str, ...], form: str, insecure_seed: in
         import numpy as np
 
         rng = np.random.default_rng(insecure_seed)
-        click.echo(f"ldp: SIMULATION: who knows the seed {insecure_seed} can undo these reports", err=True)
+        echo(f"ldp: SIMULATION: who knows the seed {insecure_seed} can undo these reports", err=True)
     written = 0
 
     def parts(sources: Iterable[tuple[str, Readable]]) -> Iterator[bytes]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ldp.cli.command import NAME, cli
+from ldp.terminal import echo, echo_json
 
 if TYPE_CHECKING:
     from ldp.fake import Fake
@@ -65,9 +66,9 @@ def plan(epsilon: str, domain_size: int, reports: int, fakes: bool, as_json: boo
         document = made.document()
         for row, one in zip(document["protocols"], forged, strict=fakes):
             row["fake"] = dataclasses.asdict(one)
-        click.echo(json.dumps(document, ensure_ascii=False, indent=2))
+        echo_json(json.dumps(document, ensure_ascii=False, indent=2))
     else:
-        click.echo(_fakes(made, forged) if fakes else _table(made))
+        echo(_fakes(made, forged) if fakes else _table(made))
 
 
 def _table(made: Plan) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ldp.cli.command import NAME, amount, write
+from ldp.terminal import printable_json, screen
 
 if TYPE_CHECKING:
     from ldp.estimate import Estimate
@@ -52,17 +53,16 @@ class Printing:
         from ldp.snapshot import encode, take
 
         snapshot = take(stream, estimate, cut, 1, methods=self.methods or tuple(METHODS))
-        write(part.body + b"\n" for part in encode(snapshot, inline=stream.oracle.domain_size))
+        parts = encode(snapshot, inline=stream.oracle.domain_size)
+        write(printable_json(part.body.decode()).encode() + b"\n" for part in parts)
 
     def _table(self, stream: Stream, estimate: Estimate, cut: Cut, top: int) -> None:
-        from rich.console import Console
-
         from ldp import table
         from ldp.snapshot import take
 
         shown = [method for method in self.methods or table.METHODS if method != "base"]
         snapshot = take(stream, estimate, cut, 1, methods=("base", *shown))
-        console = Console()
+        console = screen()
         console.print(f"{stream.name}: {amount(estimate.n, 'report')}", style="bold", highlight=False)
         console.print(table.most_frequent(snapshot, shown, top, console.width))
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ldp.cli.command import cli
+from ldp.terminal import echo, screen
 
 if TYPE_CHECKING:
     from ldp.experiments.figures import Row
@@ -69,16 +70,16 @@ def reproduce(figures: tuple[str, ...], quick: bool, seed: int, out: Path) -> No
             raise click.ClickException(f"{error.filename or out}: {error.strerror}") from None
     _print_sums(made.rows)
     if any(row.figure == "choice" for row in made.rows):
-        click.echo("Choosing a method, by query, over all data (more in the report):\n")
-        click.echo(markdown(*choice.summary(made.rows), numbers=range(1, 7)) + "\n")
+        echo("Choosing a method, by query, over all data (more in the report):\n")
+        echo(markdown(*choice.summary(made.rows), numbers=range(1, 7)) + "\n")
     if made.findings:
-        click.echo(tally(made.findings))
+        echo(tally(made.findings))
     n = sum(path.suffix == ".csv" for path in made.written)
     plural = "s" if n > 1 else ""
     drawn = f", {n} picture{plural}" if made.pictures else ""
-    click.echo(f"{out}: {n} CSV{plural}{drawn}, and {made.written[-1].name}")
+    echo(f"{out}: {n} CSV{plural}{drawn}, and {made.written[-1].name}")
     if not made.pictures:
-        click.echo(
+        echo(
             "ldp: no pictures, matplotlib is missing or does not work: pip install 'ldp-worker[plots]'",
             err=True,
         )
@@ -92,13 +93,13 @@ def _print_sums(rows: Sequence[Row]) -> None:
     compared = sums(rows)
     if not compared:
         return
-    click.echo("Figure 2, mean error in counts summed over the domain:\n")
+    echo("Figure 2, mean error in counts summed over the domain:\n")
     head, lines = sums_table(compared)
     widths = [max(map(len, column)) for column in zip(head, *lines, strict=True)]
     for line in (head, *lines):
         name, *numbers, verdict = map(str.rjust, line, widths)
-        click.echo("  ".join((name.strip().ljust(widths[0]), *numbers, verdict.strip())))
-    click.echo()
+        echo("  ".join((name.strip().ljust(widths[0]), *numbers, verdict.strip())))
+    echo()
 
 
 @contextmanager
@@ -107,10 +108,9 @@ def _bars() -> Iterator[Callable[[str, int], Callable[[], object]]]:
 
     Where stderr is not a terminal there is none.
     """
-    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    console = Console(stderr=True)
+    console = screen(stderr=True)
     columns = (
         TextColumn("{task.description:12}"),
         BarColumn(),

@@ -4,9 +4,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import click
-
-from worker.cli.command import amount, bar, command, complain, json_option, reach, show, streams_option
+from ldp.terminal import echo, echo_json, printable, show
+from worker.cli.command import amount, bar, command, complain, json_option, reach, streams_option
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -63,7 +62,7 @@ def audit(config: "Config", stream: str | None, as_json: bool) -> int:
     if stream is not None or len(config.streams) == 1:
         verdict = _verdict(config, config.served(stream))
         if verdict is not None and as_json:
-            click.echo(json.dumps(in_json(verdict), indent=2))
+            echo_json(json.dumps(in_json(verdict), indent=2))
         elif verdict is not None:
             show(render(verdict))
         return _code([verdict])
@@ -71,9 +70,9 @@ def audit(config: "Config", stream: str | None, as_json: bool) -> int:
     for served in config.streams:
         verdicts.append(verdict := _verdict(config, served, f"{served.stream.name}: "))
         if verdict is not None and not as_json:
-            click.echo(f"{verdict.stream}: {outcome(verdict)}")
+            echo(f"{verdict.stream}: {outcome(verdict)}")
     if as_json:
-        click.echo(json.dumps([in_json(verdict) for verdict in verdicts if verdict is not None], indent=2))
+        echo_json(json.dumps([in_json(verdict) for verdict in verdicts if verdict is not None], indent=2))
     return _code(verdicts)
 
 
@@ -112,8 +111,12 @@ def render(verdict: "StreamVerdict") -> "RenderableType":
         numbers = (each.offset, each.lag, each.reports, each.malformed, *((each.late, each.panes) * windowed))
         style = _STYLES.get(each.verdict, "")
         table.add_row(str(each.partition), *(f"{n:,}" for n in numbers), Text(each.verdict, style=style))
-    said = [Text(f"partition {r.partition}: {r.difference}") for r in verdict.partitions if r.difference]
-    said += [Text(each) for each in (verdict.published, verdict.unknown) if each]
+    said = [
+        Text(f"partition {r.partition}: {printable(r.difference)}")
+        for r in verdict.partitions
+        if r.difference
+    ]
+    said += [Text(printable(each)) for each in (verdict.published, verdict.unknown) if each]
     reasons = [_reasons(verdict)] if verdict.malformed else []
     title = Text(f"audit of {verdict.stream}", style="bold")
     return Group(title, table, *reasons, *said, Text(outcome(verdict)))
@@ -132,7 +135,7 @@ def _reasons(verdict: "StreamVerdict") -> "Table":
     table.add_column("in partition")
     for reason, count in verdict.rejected.items():
         where = ", ".join(str(each.partition) for each in verdict.partitions if each.rejected.get(reason))
-        table.add_row(reason, f"{count:,}", where)
+        table.add_row(printable(reason), f"{count:,}", where)
     return table
 
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from worker.cli.command import command, complain, json_option, piped, show
+from ldp.terminal import echo_json, piped, printable, show
+from worker.cli.command import command, complain, json_option
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -37,7 +38,7 @@ def check(config: "Config", wait: float, as_json: bool) -> int:
     logs.silence()
     found = findings(config, wait, complain)
     if as_json:
-        click.echo(in_json(found))
+        echo_json(in_json(found))
     else:
         show(render(found, one_line=piped()))
     return int(any(finding.level is Level.ERROR for finding in found))
@@ -57,9 +58,9 @@ def render(findings: "Sequence[Finding]", *, one_line: bool = False) -> "Table":
     before = " " if one_line else "\n"
     for finding in findings:
         style = _STYLES[finding.level]
-        said = Text.assemble((finding.subject, "bold"), f": {finding.text}")
+        said = Text.assemble((printable(finding.subject), "bold"), f": {printable(finding.text)}")
         if finding.todo:
-            said.append(f"{before}-> {finding.todo}", style="italic")
+            said.append(f"{before}-> {printable(finding.todo)}", style="italic")
         table.add_row(Text(finding.level, style=style), said)
     return table
 

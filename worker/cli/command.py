@@ -4,7 +4,6 @@ What is heavy is imported inside the commands, so that help comes at once.
 """
 
 import functools
-import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -15,14 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-if TYPE_CHECKING:
-    from rich.console import RenderableType
+from ldp.terminal import Commands, echo, screen
 
+if TYPE_CHECKING:
     from worker.config import Config
     from worker.kafka.snapshots import SnapshotReader
 
 _CONFIG = "LDP_WORKER_CONFIG"
-_PIPED = 10_000
 _CHECK = "ldp-worker check says what is wrong"
 _EXTRA = {
     "crc32c": "crc32c",
@@ -40,7 +38,7 @@ _EXTRA = {
 _Command = Callable[..., int]
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(package_name="ldp-worker", prog_name="ldp-worker")
 def cli() -> None:
     """Count locally private reports from Kafka exactly once, and publish what the counts say."""
@@ -105,8 +103,7 @@ def _demand_extra() -> None:
 
 def complain(text: str) -> None:
     """Says what went wrong, or what is waited for, on stderr."""
-    for line in text.splitlines():
-        click.echo(f"ldp-worker: {line}", err=True)
+    echo(text.strip("\n"), err=True, prefix="ldp-worker: ")
 
 
 def reach(config: "Config", topic: str) -> None:
@@ -126,32 +123,12 @@ def read_all(readers: Sequence["SnapshotReader"], seconds: float) -> bool:
     return there
 
 
-def piped() -> bool:
-    """Returns whether stdout is read by a program, to which a line is a line; COLUMNS says that it has a width."""
-    return not sys.stdout.isatty() and "COLUMNS" not in os.environ
-
-
-def show(shown: "RenderableType") -> None:
-    """Shows a screen on stdout; where that is no terminal nothing is broken to fit a width, unless COLUMNS says one."""
-    from rich.console import Console
-
-    console = Console()
-    if not piped():
-        console.print(shown)
-        return
-    console.width = _PIPED
-    with console.capture() as capture:
-        console.print(shown)
-    click.echo("\n".join(line.rstrip() for line in capture.get().splitlines()))
-
-
 @contextmanager
 def bar(what: str, unit: str) -> Iterator[Callable[[int, int], None]]:
     """Shows a progress bar with its rate on stderr, if that is a terminal; yields what moves it: (done, of)."""
-    from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-    console = Console(stderr=True)
+    console = screen(stderr=True)
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from worker.cli.command import command, complain, json_option, show
+from ldp.terminal import echo_json, show
+from worker.cli.command import command, complain, json_option
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -61,7 +62,7 @@ def create_topics(
             }
             for creation in created
         ]
-        click.echo(json.dumps(rows, indent=2))
+        echo_json(json.dumps(rows, indent=2))
     else:
         show(render(created))
     return 0
@@ -70,13 +71,14 @@ def create_topics(
 def render(creations: "Iterable[Creation]") -> "Table":
     """Returns what became of the topics as a table."""
     from rich.table import Table
+    from rich.text import Text
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for heading in ("topic", "for", "partitions", "replicas", ""):
         justify: Literal["left", "right"] = "right" if heading in {"partitions", "replicas"} else "left"
         table.add_column(heading, justify=justify, overflow="fold")
     for creation in creations:
-        done = "[green]created[/]" if creation.created else "exists"
+        done = Text("created", style="green") if creation.created else Text("exists")
         table.add_row(
             creation.spec.name,
             creation.spec.role,

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from worker.cli.command import command, json_option, reach, show
+from ldp.terminal import echo_json, printable, show
+from worker.cli.command import command, json_option, reach
 from worker.observe.units import said_bytes
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def dead_letters(config: "Config", stream: str | None, last: int, value: bool, a
     reach(config, config.dead_letters.topic)
     found = newest_letters(config, stream)
     if as_json:
-        click.echo(in_json(found, last, value))
+        echo_json(in_json(found, last, value))
     else:
         show(render(found, last, value))
     return 0
@@ -68,8 +69,6 @@ def render(letters: "Sequence[Letter]", last: int, value: bool) -> "RenderableTy
     """
     from rich.console import Group
     from rich.text import Text
-
-    from worker.kafka.letters import printable
 
     if not letters:
         return Text("no dead letters")

@@ -3,8 +3,7 @@
 import json
 from typing import TYPE_CHECKING
 
-import click
-
+from ldp.terminal import echo_json
 from worker.cli.command import command, complain, stream_option
 
 if TYPE_CHECKING:
@@ -23,6 +22,6 @@ def document(config: "Config", stream: str | None) -> int:
     ldp-worker document --stream colours > colours.json
     """  # noqa: D301
     served = config.served(stream)
-    click.echo(json.dumps(served.stream.document(), ensure_ascii=False))
+    echo_json(json.dumps(served.stream.document(), ensure_ascii=False))
     complain(f"stream {served.stream.name}, fingerprint {served.stream.fingerprint.hex()}")
     return 0

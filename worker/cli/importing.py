@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ldp.terminal import echo
 from worker.cli.command import amount, command, complain, reach
 
 if TYPE_CHECKING:
@@ -80,4 +81,4 @@ def _say(prefix: "Prefix", before: bool) -> None:
     history, stretch = prefix.history, prefix.stretch
     counted = f"{amount(history.reports, 'report')} in {amount(history.records, 'record')}"
     said = "there already" if before else "imported"
-    click.echo(f"partition {stretch.partition}: {counted} up to offset {stretch.offset}, {said}")
+    echo(f"partition {stretch.partition}: {counted} up to offset {stretch.offset}, {said}")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from ldp.terminal import echo
 from worker.cli.command import cli, complain
 
 
@@ -27,6 +28,4 @@ def init(file: Path) -> None:
     except OSError as error:
         complain(f"{file}: cannot be written ({error.strerror})")
         sys.exit(2)
-    click.echo(
-        f"wrote {file}: say where Kafka and Redis are, and what your stream is; then: ldp-worker check"
-    )
+    echo(f"wrote {file}: say where Kafka and Redis are, and what your stream is; then: ldp-worker check")

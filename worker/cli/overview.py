@@ -5,8 +5,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-import click
-
+from ldp.terminal import echo, echo_json, printable, screen
 from worker.cli.command import amount, complain, reach, read_all
 from worker.cli.shown import document, foreign, wholeness
 from worker.observe.units import said_seconds
@@ -34,8 +33,6 @@ def follow(config: "Config", once: float | None, as_json: Sequence[str] | None) 
     Raises:
         NewerSchema: a newer version wrote one.
     """
-    from rich.console import Console
-
     from worker.kafka.snapshots import SnapshotReader
 
     streams = [served.stream for served in config.streams]
@@ -44,11 +41,11 @@ def follow(config: "Config", once: float | None, as_json: Sequence[str] | None) 
         readers = [stack.enter_context(SnapshotReader(config, stream.name)) for stream in streams]
         if once is not None:
             return _once(streams, readers, once, as_json)
-        if as_json is None and Console().is_terminal:
+        if as_json is None and screen().is_terminal:
             _live(streams, readers)
         while True:
             for reader, snapshot in _read(readers, 1.0):
-                click.echo(_line(reader, snapshot, as_json))
+                _say(reader, snapshot, as_json)
 
 
 def _read(
@@ -66,8 +63,6 @@ def _once(
     seconds: float,
     as_json: Sequence[str] | None,
 ) -> int:
-    from rich.console import Console
-
     deadline, newest = time.monotonic() + seconds, dict[str, "Snapshot"]()
     if not read_all(readers, seconds):
         return 1
@@ -75,11 +70,11 @@ def _once(
         for reader, snapshot in _read(waiting, 1.0):
             newest[reader.stream] = snapshot
             if as_json is not None:
-                click.echo(_line(reader, snapshot, as_json))
+                _say(reader, snapshot, as_json)
         if time.monotonic() >= deadline:
             break
     if as_json is None:
-        Console().print(render(streams, newest, [reader.age() for reader in readers]))
+        screen().print(render(streams, newest, [reader.age() for reader in readers]))
     if missing := [reader.stream for reader in waiting if reader.stream not in newest]:
         complain(f"no snapshot of {', '.join(missing)} after {seconds:g} s; watch --stream says why")
     return 1 if missing else 0
@@ -89,17 +84,19 @@ def _live(streams: Sequence["ldp.Stream"], readers: Sequence["SnapshotReader"]) 
     from rich.live import Live
 
     newest = dict[str, "Snapshot"]()
-    with Live(auto_refresh=False) as live:
+    with Live(console=screen(), auto_refresh=False) as live:
         while True:
             live.update(render(streams, newest, [reader.age() for reader in readers]), refresh=True)
             newest |= {reader.stream: snapshot for reader, snapshot in _read(readers, 1.0)}
 
 
-def _line(reader: "SnapshotReader", snapshot: "Snapshot", as_json: Sequence[str] | None) -> str:
+def _say(reader: "SnapshotReader", snapshot: "Snapshot", as_json: Sequence[str] | None) -> None:
+    """Prints a snapshot as a line."""
     if as_json is not None:
-        return document(snapshot, as_json, reader.head, reader.lines)
+        echo_json(document(snapshot, as_json, reader.head, reader.lines))
+        return
     number, reports = snapshot.sequence, amount(snapshot.reports, "report")
-    return f"{snapshot.stream}: snapshot {number}, {reports}, {wholeness(snapshot)}"
+    echo(f"{snapshot.stream}: snapshot {number}, {reports}, {wholeness(snapshot)}")
 
 
 def render(
@@ -132,7 +129,7 @@ def render(
             f"{snapshot.sequence:,}",
             f"{snapshot.reports:,}",
             said_seconds(age),
-            Text(_commonest(snapshot)),
+            Text(printable(_commonest(snapshot))),
             whole if warning is None else Text(warning, style="bold red"),
         )
     return table

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ldp.terminal import echo
 from worker.cli.command import amount, command, complain
 
 if TYPE_CHECKING:
@@ -39,15 +40,15 @@ def remove(config: "Config", stream: str, yes: bool) -> int:
             topics.require(admin, topic)
         keys, members = stored.keys_of(client, stream), removal.members(admin, group)
         messages = {name: len(found) for name, found in removal.keys_of(admin, config, stream).items()}
-        click.echo(f"Redis: {amount(len(keys), 'key')}")
+        echo(f"Redis: {amount(len(keys), 'key')}")
         for topic, found in messages.items():
-            click.echo(f"topic {topic}: {amount(found, 'message')}")
-        click.echo(f"group {group}: {'not there' if members is None else amount(members, 'member')}")
+            echo(f"topic {topic}: {amount(found, 'message')}")
+        echo(f"group {group}: {'not there' if members is None else amount(members, 'member')}")
         if not (keys or any(messages.values()) or members is not None):
-            click.echo(f"nothing is kept of {stream}")
+            echo(f"nothing is kept of {stream}")
             return 0
         if not yes:
-            click.echo("nothing was deleted; --yes does it")
+            echo("nothing was deleted; --yes does it")
             return 0
         if members:
             complain(
@@ -61,7 +62,5 @@ def remove(config: "Config", stream: str, yes: bool) -> int:
         stored.delete(client, keys)
         if members is not None:
             removal.delete_group(admin, group)
-    click.echo(
-        f"deleted: {amount(len(keys), 'key')}, {amount(sum(messages.values()), 'message')}, group {group}"
-    )
+    echo(f"deleted: {amount(len(keys), 'key')}, {amount(sum(messages.values()), 'message')}, group {group}")
     return 0

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ldp.terminal import echo, printable_json
+from ldp.terminal import echo, echo_json
 from worker.cli.command import amount, command, complain, reach
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def rows(config: "Config", connect: bool) -> int:
         except ValueError as error:
             others[str(error)] += 1
             continue
-        echo(printable_json(orjson.dumps(orjson.loads(value)).decode()))  # on one line, whoever wrote it
+        echo_json(orjson.dumps(orjson.loads(value)).decode())  # on one line, whoever wrote it
         printed += 1
     if others:
         complain(

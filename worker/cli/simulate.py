@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ldp.terminal import echo
 from worker.cli.command import amount, bar, command, complain, reach, stream_option
 
 if TYPE_CHECKING:
@@ -144,7 +145,7 @@ def simulate(
         return 1
     if truth is not None:
         truth.write_text(_truth(served, crowd, sent, seed), encoding="utf-8")
-    click.echo(_outcome(sent))
+    echo(_outcome(sent))
     return 0
 
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from worker.cli.command import command, complain, reach, read_all, show, streams_option
+from ldp.terminal import echo_json, screen, show
+from worker.cli.command import command, complain, reach, read_all, streams_option
 from worker.cli.shown import date, document, foreign, none_there, render, row, state
 
 _EPOCH = datetime.fromtimestamp(0, UTC)
@@ -163,22 +164,20 @@ def _follow(
         top: how many values these show.
         once: for how many seconds to wait for the first, if that is the only one; None to go on until interrupted.
     """
-    from rich.console import Console
+    console = screen()
 
-    console = Console()
-
-    def screen(snapshot: "Snapshot") -> "RenderableType":
-        seen = render(snapshot, shown, top, reader.age(), console.width, reader.lines)
-        return _warned(seen, foreign(snapshot, stream))
+    def seen(snapshot: "Snapshot") -> "RenderableType":
+        table = render(snapshot, shown, top, reader.age(), console.width, reader.lines)
+        return _warned(table, foreign(snapshot, stream))
 
     if console.is_terminal and once is None and as_json is None:
-        _live(reader, console, screen)
+        _live(reader, console, seen)
     say = None if as_json is None else _lines(reader, stream, as_json)
     while (snapshot := reader.latest(math.inf if once is None else once)) is not None:
         if say is not None:
             say(snapshot)
         else:
-            console.print(screen(snapshot))
+            console.print(seen(snapshot))
         if once is not None:
             return True
     return False
@@ -191,7 +190,7 @@ def _lines(
     warned = set[str]()
 
     def say(snapshot: "Snapshot") -> None:
-        click.echo(document(snapshot, methods, reader.head, reader.lines))
+        echo_json(document(snapshot, methods, reader.head, reader.lines))
         warning = foreign(snapshot, stream)
         if warning is not None and warning not in warned:
             warned.add(warning)
@@ -231,7 +230,7 @@ def _list(reader: "SnapshotReader", timeout: float, as_json: bool) -> int:
         return 1
     lines = reader.lines
     if as_json:
-        click.echo(json.dumps([row(window, lines) for window in reader.windows]))
+        echo_json(json.dumps([row(window, lines) for window in reader.windows]))
         return 0
     table = Table("window", "start", "end", "", box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for window in reader.windows:

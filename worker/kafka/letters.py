@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from ldp.terminal import printable
 from worker.config import Config
 from worker.kafka.dead_letters import ERRORS, LATE, LATE_HEADERS
 from worker.kafka.newest import newest_records
@@ -112,14 +113,3 @@ def _calendar(milliseconds: int) -> str:
         return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     except (OverflowError, ValueError):  # no time that a calendar has
         return f"{milliseconds} ms"
-
-
-def printable(raw: bytes) -> str:
-    r"""Returns bytes as text without control characters, whatever they are; only an escape begins with one backslash.
-
-    Example:
-        >>> printable(b"gr\xc3\xbcn\x1b[2J\xff\n")
-        'grün\\x1b[2J\\xff\\n'
-    """
-    text = raw.replace(b"\\", b"\\\\").decode(errors="backslashreplace")
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

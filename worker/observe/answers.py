@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from ldp.snapshot import Snapshot
+from ldp.terminal import printable
 from worker.observe.metrics import Metrics
 
 MOST_VALUES = 10
@@ -104,7 +105,7 @@ def _values(snapshot: Snapshot) -> Iterator[tuple[Series, float]]:
         ("value_anytime_high", base.anytime_high),
     )
     for value in snapshot.estimate().most_frequent(MOST_VALUES).tolist():
-        label = str(value) if snapshot.labels is None else snapshot.labels[value][:LONGEST_LABEL]
+        label = str(value) if snapshot.labels is None else printable(snapshot.labels[value])[:LONGEST_LABEL]
         # by the value's number, too: labels that are cut can be the same
         named = snapshot.stream, str(value), label
         for method, body in snapshot.bodies.items():
@@ -118,7 +119,7 @@ def _queries(snapshot: Snapshot) -> Iterator[tuple[Series, float]]:
     """The queries for sets: each method's answer, both intervals around Base's, and which method suits it best."""
     for method, body in snapshot.bodies.items():
         for answer in body.sets:
-            named = snapshot.stream, answer.query.name
+            named = snapshot.stream, printable(answer.query.name)
             yield ("query", (*named, method)), answer.frequency
             for gauge, end in (
                 ("query_low", answer.low),
@@ -129,4 +130,4 @@ def _queries(snapshot: Snapshot) -> Iterator[tuple[Series, float]]:
                 if end is not None:
                     yield (gauge, named), end
     for query, found in snapshot.recommended.items():
-        yield ("recommended", (snapshot.stream, query, found.method)), 1
+        yield ("recommended", (snapshot.stream, printable(query), found.method)), 1

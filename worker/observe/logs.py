@@ -1,11 +1,15 @@
 """Logs: structured, one line an event, to stderr: JSON for machines, readable where stderr is a terminal."""
 
+import io
 import logging
 import sys
 import time
 from collections.abc import Callable
+from typing import Any, TextIO
 
 import structlog
+
+from ldp.terminal import printable, printable_json
 
 _CONNECTIONS = "kafka.net"
 """Whose loggers say the same of each try to connect, several times a second."""
@@ -93,18 +97,40 @@ class _Thinned(logging.Filter):
 def _renderer(readable: bool) -> list[structlog.typing.Processor]:
     """Returns what writes an event: for people, or in JSON."""
     if not readable:
-        return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(ensure_ascii=False)]
+        return [
+            structlog.processors.format_exc_info,
+            structlog.processors.JSONRenderer(ensure_ascii=False),
+            _printable_line,
+        ]
     return [
         _without_own_name,
+        _printable,
         structlog.dev.ConsoleRenderer(
             timestamp_key="time",
             sort_keys=False,
             pad_event=18,
             pad_level=False,
             # rich would print every local variable beside the traceback, passwords included
-            exception_formatter=structlog.dev.plain_traceback,
+            exception_formatter=_traceback,
         ),
     ]
+
+
+def _printable_line(_: object, __: str, line: Any) -> str:
+    """Escapes what clients, brokers and records have put into a line of JSON, which says the same."""
+    return printable_json(line)
+
+
+def _printable(_: object, __: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
+    """Escapes what clients, brokers and records have put into an event; other values are shown by their repr."""
+    return {name: printable(fact) if isinstance(fact, str) else fact for name, fact in event.items()}
+
+
+def _traceback(out: TextIO, error: structlog.typing.ExcInfo) -> None:
+    """Writes a traceback, whose messages may quote records."""
+    plain = io.StringIO()
+    structlog.dev.plain_traceback(plain, error)
+    out.write(printable(plain.getvalue(), lines=True))
 
 
 def _without_own_name(_: object, __: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:

@@ -369,7 +369,7 @@ def test_a_document_or_vectors_are_given(tmp_path):
 
 
 def test_a_label_of_more_than_a_line_is_said():
-    stream = ldp.Stream("s", ldp.GRR("1", 2), labels=["one", "two\nlines"])
+    stream = ldp.Stream("s", ldp.GRR("1", 2), labels=["one", "two\u2028lines"])
     with (
         Command(faults.command("honest"), stream, 60) as command,
         pytest.raises(ClientError, match="label 1 has a line"),

@@ -12,6 +12,7 @@ import ldp
 from ldp import frames, kernels, snapshot
 from ldp.oracles import ORACLES
 from ldp.query import SetQuery, TopQuery
+from ldp.terminal import piped, show
 from tests.estimates import estimated
 from worker.check import Finding, Level
 from worker.check import kafka as check_kafka
@@ -36,7 +37,6 @@ from worker.check.redis import (
 )
 from worker.check.topics import judge_topics
 from worker.cli.check import in_json, render
-from worker.cli.command import piped, show
 from worker.config import parse
 from worker.counting import layout, rejections
 from worker.counting.columns import Columns
