@@ -9,6 +9,7 @@ import redis
 from click.testing import CliRunner
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
+from ldp import frames
 from tests.integration.harness import TIMEOUT_SECONDS
 from worker.cli import cli
 from worker.config import load
@@ -56,6 +57,19 @@ def test_topics_are_missing_then_made_then_left_alone(run):
     after = run("check", "--json")
     assert after.exit_code == 0, after.stdout
     assert "error" not in levels(after, "")
+
+
+def test_point_20_records_older_than_the_retention_by_their_own_time_are_warned_of(run, kafka):
+    run("create-topics", "--partitions", "2")
+    stream = load(run.path, {}).streams[0].stream
+    report, now = frames.encode(stream, stream.oracle.perturb([1])), round(1000 * time.time())
+    for days, warned in ((6, False), (30, True)):
+        with closing(KafkaProducer(bootstrap_servers=kafka)) as producer:
+            sent = producer.send(f"{run.name}-reports", report, timestamp_ms=now - days * 86_400_000)
+            sent.get(TIMEOUT_SECONDS)
+        found = json.loads(run("check", "--json").stdout)
+        texts = [row["text"] for row in found if row["subject"] == f"topic {run.name}-reports"]
+        assert any("goes by the producers' timestamps" in text for text in texts) == warned
 
 
 def test_simulate_sends_every_report_to_all_partitions(run, kafka, tmp_path):

@@ -7,6 +7,7 @@ from worker.config import Served
 from worker.config.windows import duration
 from worker.counting.windows import Windowing
 from worker.kafka.topics import APPEND_TIME, HOUR_MS, Topic
+from worker.observe.units import said_seconds
 
 
 def judge_clock(served: Served, topic: Topic) -> Iterator[Finding]:
@@ -26,6 +27,29 @@ def judge_clock(served: Served, topic: Topic) -> Iterator[Finding]:
             " watermark",
             f"set message.timestamp.after.max.ms={HOUR_MS}",
         )
+
+
+def judge_age(subject: str, topic: Topic, oldest: int | None, now: int) -> list[Finding]:
+    """Judges the timestamps of the newest records by the topic's retention, which goes by them.
+
+    Args:
+        subject: of the finding.
+        topic: the stream's.
+        oldest: the lowest timestamp of the newest records, in milliseconds; None if none has one.
+        now: the time, in milliseconds.
+    """
+    retention = topic.number("retention.ms")
+    if oldest is None or retention is None or retention < 0 or now - oldest <= retention or topic.append_time:
+        return []
+    text = (
+        f"retention.ms={retention} goes by the producers' timestamps, and some of the newest records are"
+        f" {said_seconds((now - oldest) / 1000)} old: the broker deletes them at its next look, counted or not"
+    )
+    todo = (
+        "before a backfill set retention.ms=-1, and set it back once the lag is 0; to refuse such records set"
+        f" message.timestamp.before.max.ms={retention}"
+    )
+    return [Finding(Level.WARNING, subject, text, todo)]
 
 
 def _of_windows(windowing: Windowing, subject: str, topic: Topic) -> Iterator[Finding]:

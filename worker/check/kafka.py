@@ -1,9 +1,11 @@
 """Kafka: brokers, open transactions, the newest snapshots and reports."""
 
+import time
 from collections.abc import Callable, Sequence
 
 from ldp import frames
 from worker.check import machine, topics
+from worker.check.clocks import judge_age
 from worker.check.finding import Finding, Level
 from worker.check.windows import judge_windows
 from worker.config import Config, Served
@@ -56,7 +58,7 @@ def look(
                         findings.append(judge_head(config, served, there.topics.get(served.topic), head))
             for served in config.streams:
                 if served.topic in there.topics:
-                    findings += _reports(config, served)
+                    findings += _reports(config, served, there.topics[served.topic])
     except Unreachable as error:
         findings.append(Finding(Level.ERROR, "brokers", str(error), error.advice))
     return findings, there, heads
@@ -163,7 +165,7 @@ def judge_head(config: Config, served: Served, topic: Topic | None, head: Head) 
     return Finding(Level.OK, subject, text)
 
 
-def _reports(config: Config, served: Served) -> list[Finding]:
+def _reports(config: Config, served: Served, topic: Topic) -> list[Finding]:
     """Judges the newest records of a stream's topic, if they can be read."""
     try:
         judged = newest_reports(config, served)
@@ -173,7 +175,7 @@ def _reports(config: Config, served: Served) -> list[Finding]:
     found = [judge_reports(served, judged)]
     if judged.keyed:
         found.append(judge_keyed(served, judged.keyed, judged.records))
-    return found
+    return found + judge_age(f"topic {served.topic}", topic, judged.oldest, round(1000 * time.time()))
 
 
 def judge_keyed(served: Served, keyed: int, looked_at: int) -> Finding:

@@ -6,7 +6,7 @@ each with an outcome. Nothing of what a record holds is kept.
 
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 
@@ -36,11 +36,18 @@ class Judged:
         records: how many were looked at; a record batch that cannot be read is one.
         keyed: how many of them have a key or headers.
         reasons: how many would be rejected, by reason.
+        oldest: the lowest of their timestamps, in milliseconds; None if none has one.
     """
 
     records: int = 0
     keyed: int = 0
     reasons: Counter[str] = field(default_factory=Counter)
+    oldest: int | None = None
+
+    def age(self, timestamps: Iterable[int]) -> None:
+        """Takes timestamps into account; a negative one is none."""
+        known = [time for time in timestamps if time >= 0]
+        self.oldest = min([*known, *([] if self.oldest is None else [self.oldest])], default=None)
 
 
 def newest_reports(config: Config, served: Served) -> Judged:
@@ -116,6 +123,7 @@ class _Reading:
             columns = stretch.columns.between(0, int((stretch.columns.offsets < end).sum()))
             self.judged.records += len(columns) + len(unreadable)
             self.judged.keyed += stretch.keyed
+            self.judged.age(columns.timestamps.tolist())
             self.judged.reasons += rejections.reasons(self._served.stream, terms, columns, len(unreadable))
             if stretch.end >= end:
                 behind = Reader(fetched.data, end, fetched.aborted, caps)
@@ -133,4 +141,6 @@ def _as_the_library_reads(config: Config, served: Served) -> Judged:
     columns = Columns.of(range(len(values)), [0] * len(values), values)
     reasons = rejections.reasons(served.stream, served.configured.terms, columns)
     keyed = sum(record.key is not None or bool(record.headers) for record in records)
-    return Judged(len(records), keyed, reasons)
+    judged = Judged(len(records), keyed, reasons)
+    judged.age(record.timestamp for record in records)
+    return judged
