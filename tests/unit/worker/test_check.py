@@ -467,7 +467,7 @@ def test_record_batches_that_cannot_be_read_are_warned_of():
 def test_keys_and_headers_among_the_newest_records_are_warned_of(monkeypatch):
     for keyed in (0, 3):
         monkeypatch.setattr(check_kafka, "newest_reports", lambda *_, keyed=keyed: Judged(4, keyed))
-        _, *found = check_kafka._reports(CONFIG, SERVED)
+        _, *found = check_kafka._reports(CONFIG, SERVED, topics.Topic("id-1", 1, 1, {}))
         assert len(found) == (keyed > 0)
         for finding in found:
             assert (finding.level, finding.subject) == (Level.WARNING, "keys of colours")
