@@ -19,6 +19,7 @@ from tests.faults.still import Still, alone, count_all, during, turn
 from worker.counting.columns import Batch, Columns
 from worker.counting.head import Head
 from worker.counting.ports import Answer, Events, NotOwner, Unavailable
+from worker.counting.rejections import GATHER_SECONDS
 from worker.counting.rules import Configured, Older, Rule, Terms
 from worker.counting.windows import Windowing
 
@@ -91,6 +92,7 @@ def usual() -> Iterator[list[Said]]:
     assert sum(said[3] for said in counted if said[0] == "counted") == 2
     yield [said for said in counted if said[0] != "counted"] + counted[-1:]
     process.ownership.commit()
+    world.clock += GATHER_SECONDS
     process.ownership.compare()
     yield told.new()
     for _ in range(2):
@@ -300,11 +302,13 @@ SCENES: dict[Callable[[], Iterator[list[Said]]], list[list[Said]]] = {
         [("claimed", 0, "fresh", 0, 1)],
         [
             ("malformed", {"version": 1, "batch": 1}, 0),
-            ("rejected", {"version": 1, "batch": 1}, 0, 2, 0, 2),
             ("keyed", 1),
             ("counted", 2, 2, 2),
         ],
-        [("commit_ended", Answer.DONE, "a number")],
+        [
+            ("commit_ended", Answer.DONE, "a number"),
+            ("rejected", {"version": 1, "batch": 1}, 0, 2, 0, 2),
+        ],
         [
             ("publishing", True),
             ("opened", 0),
@@ -457,11 +461,33 @@ def test_what_is_left_out_of_the_dead_letters_is_told() -> None:
     told.new()
     process.ownership._dead_letters.add = lambda *_: 2
     process.ownership.apply(Batch(0, 0, 4, Columns.of(range(4), [0] * 4, [b"\x07noise"] * 4)))
-    assert told.new() == [
-        ("malformed", {"version": 4}, 2),
-        ("rejected", {"version": 4}, 2, 0, 0, 0),
-        ("counted", 0, 4, 0),
-    ]
+    assert told.new() == [("malformed", {"version": 4}, 2), ("counted", 0, 4, 0)]
+    world.clock += GATHER_SECONDS
+    process.ownership.compare()
+    assert told.new() == [("rejected", {"version": 4}, 2, 0, 0, 0)]
+
+
+def test_point_21_counts_that_are_behind_are_told_once_then_once_a_minute() -> None:
+    world = Still()
+    world.send()
+    process, told = worker(world)
+    count_all(world, process)
+    before = world.stored[0]
+    world.send()
+    count_all(world, process)
+    process.publisher.tick()
+    world.stored[0] = before
+
+    def ticks(seconds: float) -> list[str]:
+        told.new()
+        for _ in range(5):  # as often as a publisher ticks that has just taken over
+            process.publisher.tick()
+            world.clock += seconds / 5
+        return [said[0] for said in told.new() if said[0] == "behind"]
+
+    assert ticks(1.0) == ["behind"]
+    assert ticks(58.0) == []
+    assert ticks(2.0) == ["behind"]
 
 
 @pytest.mark.parametrize("chosen", [True, False])

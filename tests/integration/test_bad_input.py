@@ -191,7 +191,7 @@ def test_of_a_flood_the_dead_letters_are_a_sample(kafka, redis_url, tmp_path):
         assert worker.metric("keyed_records_total") == 1
         found = dead_letters(world, int(sent))
         assert found.keys() >= {(0, offset) for offset in [*range(LETTERS_A_SECOND), flood]}
-        event, *_ = worker.events("records.rejected")
+        event, *_ = until(lambda: worker.events("records.rejected"), "the event")
         assert 0 < event["letters_left_out"] < sum(event["reasons"].values())
 
 

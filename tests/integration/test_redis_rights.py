@@ -357,3 +357,28 @@ def test_a_cluster_needs_three_things_more(redises):
             assert missing != "+cluster|slots" or "NoPermissionError" in said(refused.value)
     for node in nodes:
         node.close()
+
+
+def found_by_check(tmp_path, url):
+    """What `check` finds of a Redis, as subject and text."""
+    text = f'[[streams]]\nname = "{STREAM}"\ntopic = "t"\nprotocol = "grr"\nepsilon = "1"\ndomain_size = 3\n'
+    file = tmp_path / "worker.toml"
+    file.write_text(f'{text}\n[redis]\nurl = "{url}"\npassword = "{PASSWORD}"\n', encoding="utf-8")
+    found = check.redis.look(config.load(file, {}), 0.0, None, {})
+    return [(one.level, one.text) for one in found if one.level is not check.Level.OK]
+
+
+def test_point_17_a_redis_that_refuses_info_is_checked_without_it(admin, server, tmp_path):
+    url = f"redis://worker@127.0.0.1:{server.port}"
+    allow(admin, rules("check", but="+info"))
+    ((level, text),) = found_by_check(tmp_path, url)
+    assert level is check.Level.WARNING
+    assert text.startswith("it refuses INFO and CONFIG to this user")
+    allow(admin, rules("check"))
+    assert found_by_check(tmp_path, url) == []
+
+
+def test_point_17_a_password_that_redis_does_not_ask_for_is_named(redises, tmp_path):
+    url = f"redis://127.0.0.1:{redises.start().port}"
+    warnings = [text for _, text in found_by_check(tmp_path, url)]
+    assert any(text.startswith("redis.password is set, but it answers without one") for text in warnings)

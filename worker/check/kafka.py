@@ -42,6 +42,7 @@ def look(
         with cluster.connect(config, wait_seconds, on_waiting) as admin:
             found = cluster.describe_brokers(admin)
             findings.append(judge_brokers(found))
+            findings += judge_abilities(found)
             findings += judge_session(config.kafka.session_timeout_seconds, found.sessions)
             there = cluster.describe(admin, config)
             findings += topics.judge_topics(config, there.topics)
@@ -92,6 +93,18 @@ def judge_brokers(brokers: Brokers) -> Finding:
             "use Kafka 2.8 or newer; 4.x is tested",
         )
     return Finding(Level.OK, "brokers", text)
+
+
+def judge_abilities(brokers: Brokers) -> list[Finding]:
+    """Judges whether brokers can do what publishing needs: transactions and compaction; nothing if they can."""
+    findings = []
+    if not brokers.transactions:
+        text = "no transactions (ApiVersions lacks InitProducerId, AddPartitionsToTxn or EndTxn): nothing is published"
+        findings.append(Finding(Level.ERROR, "brokers", text, "use brokers with transactions"))
+    if not brokers.compacts:
+        text = "no compaction (log.cleaner.enable=false): the snapshot topic grows without bound"
+        findings.append(Finding(Level.ERROR, "brokers", text, "set log.cleaner.enable=true"))
+    return findings
 
 
 def judge_session(seconds: float, allowed: tuple[int, int] | None) -> list[Finding]:

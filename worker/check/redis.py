@@ -47,15 +47,19 @@ def look(
     """
     findings: list[Finding] = []
     try:
-        with closing(_connected(config.redis, deadline)) as client:
+        key = layout.meta_key(config.streams[0].stream.name, 0)
+        with closing(_connected(config.redis, key, deadline)) as client:
             infos, limit = [], None
             for node, server in servers(client):
-                infos.append(dict(server.info()))
+                info = _info(server)
+                infos.append(info or {})
                 fsync, limit = (
                     _setting(server, "appendfsync"),
                     limit or _setting(server, "proto-max-bulk-len"),
                 )
-                found = [*judge_redis(infos[-1], fsync, config.redis.address.kind), *judge_used(infos[-1])]
+                found = judge_refusals(info is None, fsync is None, _lets_in_anyone(server))
+                if info is not None:
+                    found += [*judge_redis(info, fsync, config.redis.address.kind), *judge_used(info)]
                 findings += [replace(each, subject=f"{each.subject} {node}".strip()) for each in found]
             findings += _judge_sentinels(client, config.redis.address.master)
             findings += judge_blobs(config, int(limit or STRING_LIMIT))
@@ -67,13 +71,13 @@ def look(
     return findings
 
 
-def _connected(table: RedisTable, deadline: float) -> Client:
-    """Returns a client that was answered; where nobody answers yet it tries until the deadline."""
+def _connected(table: RedisTable, key: str, deadline: float) -> Client:
+    """Returns a client that may read a key; asks until the deadline."""
     while True:
         client = None
         try:
             client = connect(table)
-            client.info()
+            client.hgetall(key)
             return client
         except ERRORS as error:  # BusyLoading, too
             if client is not None:
@@ -89,6 +93,57 @@ def together(infos: Sequence[Mapping[str, Any]]) -> dict[str, int]:
         [int(info.get(name, 0)) for info in infos] for name in ("maxmemory", "total_system_memory")
     )
     return {"maxmemory": sum(limits) if all(limits) else 0, "total_system_memory": sum(totals)}
+
+
+def _info(client: "redis.Redis") -> dict[str, Any] | None:
+    """Returns what INFO has, or None if it is refused, as in managed services."""
+    try:
+        return dict(client.info())
+    except redis.ResponseError:
+        return None
+
+
+def _lets_in_anyone(client: "redis.Redis") -> bool:
+    """Returns whether a server answers without the password that it was given."""
+    pool = client.connection_pool
+    if not pool.connection_kwargs.get("password") or isinstance(pool, SentinelConnectionPool):
+        return False
+    settings = {k: v for k, v in pool.connection_kwargs.items() if k not in ("username", "password")}
+    without = redis.ConnectionPool(connection_class=pool.connection_class, **settings)
+    try:
+        with closing(redis.Redis(connection_pool=without)) as anyone:
+            return bool(anyone.ping())
+    except ERRORS:
+        return False
+    finally:
+        without.disconnect()
+
+
+def judge_refusals(info: bool, settings: bool, anyone: bool) -> list[Finding]:
+    """Judges what Redis refuses to tell, and whom it lets in; nothing if all is well.
+
+    Args:
+        info: whether it refuses INFO.
+        settings: whether it refuses CONFIG.
+        anyone: whether it answers without the password that is configured.
+    """
+    findings = []
+    if info or settings:
+        refused = " and ".join(name for name, is_it in (("INFO", info), ("CONFIG", settings)) if is_it)
+        lacks = (
+            "version, memory, maxmemory-policy and appendonly"
+            if info
+            else "appendfsync and proto-max-bulk-len"
+        )
+        text = f"it refuses {refused} to this user, as managed services do: {lacks} are not checked"
+        todo = "allow this user INFO and CONFIG GET, or compare the service's settings with worker/README.md"
+        # appendfsync matters less than the rest, and a user with the listed rights lacks CONFIG
+        findings.append(Finding(Level.WARNING if info else Level.OK, "redis", text, todo))
+    if anyone:
+        text = "redis.password is set, but it answers without one: whoever reaches its port can change the counts"
+        todo = "set requirepass in Redis, or disable its default user; or remove redis.password"
+        findings.append(Finding(Level.WARNING, "redis", text, todo))
+    return findings
 
 
 def _setting(client: "redis.Redis", name: str) -> str | None:

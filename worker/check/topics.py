@@ -5,11 +5,14 @@ from collections.abc import Iterator, Mapping
 from worker.check.clocks import judge_clock
 from worker.check.finding import Finding, Level
 from worker.config import Config, Served
+from worker.config.windows import duration
 from worker.kafka import topics
 from worker.kafka.dead_letters import LEAST_ROOM
 from worker.kafka.topics import Topic
 
 DAY_MS = 24 * topics.HOUR_MS
+Fault = tuple[Level, str, str]
+"""What can be the same of many topics: level, text and remedy."""
 
 
 def judge_topics(config: Config, there: Mapping[str, Topic]) -> list[Finding]:
@@ -33,11 +36,19 @@ def judge_topics(config: Config, there: Mapping[str, Topic]) -> list[Finding]:
         faults.append((config.dead_letters.topic, _dead_letter_faults(config, topic, there)))
     if config.rows.topic is not None and (topic := there.get(config.rows.topic)) is not None:
         faults.append((config.rows.topic, _row_faults(config, topic)))
+    shared: dict[tuple[Level, str, str], list[str]] = {}
     for name, found in faults:
-        topic = there[name]
-        listed = [*found, *_replication_faults(name, topic)]
-        summary = f"{topic.partitions} partition(s), {topic.replicas} replica(s), {topic.settings['cleanup.policy']}"
-        findings += listed or [Finding(Level.OK, f"topic {name}", summary)]
+        topic, own = there[name], list(found)
+        written = [] if any(name == served.topic for served in config.streams) else _clock_faults(topic)
+        common = [*_replication_faults(topic), *written]
+        for fault in common:
+            shared.setdefault(fault, []).append(name)
+        policy = topic.settings.get("cleanup.policy", "unknown")
+        summary = f"{topic.partitions} partition(s), {topic.replicas} replica(s), {policy}"
+        findings += own or ([] if common else [Finding(Level.OK, f"topic {name}", summary)])
+    for (level, text, todo), names in shared.items():
+        subject = f"topic {names[0]}" if len(names) == 1 else f"topics {', '.join(names)}"
+        findings.append(Finding(level, subject, text, todo))
     return findings
 
 
@@ -53,12 +64,12 @@ def _closed(name: str) -> Finding:
 
 def _input_faults(served: Served, topic: Topic) -> Iterator[Finding]:
     subject = f"topic {served.topic}"
-    if "compact" in topic.settings["cleanup.policy"]:
+    if "compact" in (policy := topic.settings.get("cleanup.policy", "unknown")):
         yield Finding(
             Level.ERROR,
             subject,
-            f"cleanup.policy={topic.settings['cleanup.policy']}: compaction removes reports before or after they are"
-            " counted, and no recount is possible",
+            f"cleanup.policy={policy}: compaction removes reports before or after they are counted, and no recount is"
+            " possible",
             "set cleanup.policy=delete",
         )
     yield from judge_clock(served, topic)
@@ -113,13 +124,13 @@ def _batch_faults(served: Served, topic: Topic) -> Iterator[Finding]:
 
 def _snapshot_faults(config: Config, topic: Topic, there: Mapping[str, Topic]) -> Iterator[Finding]:
     subject = f"topic {config.snapshots.topic}"
-    policy = topic.settings["cleanup.policy"]
+    policy = topic.settings.get("cleanup.policy", "unknown")
     if policy != "compact":
         yield Finding(
             Level.ERROR,
             subject,
             f"cleanup.policy={policy}: the newest snapshot would be deleted with time, and its number forgotten",
-            "set cleanup.policy=compact",
+            "set cleanup.policy=compact, on brokers that support it",
         )
     need = max(
         topics.largest_of_snapshots(served, there[served.topic].partitions if served.topic in there else 1)
@@ -137,7 +148,7 @@ def _snapshot_faults(config: Config, topic: Topic, there: Mapping[str, Topic]) -
 
 def _row_faults(config: Config, topic: Topic) -> Iterator[Finding]:
     subject = f"topic {config.rows.topic}"
-    policy = topic.settings["cleanup.policy"]
+    policy = topic.settings.get("cleanup.policy", "unknown")
     if policy != "compact":
         yield Finding(
             Level.ERROR,
@@ -158,7 +169,7 @@ def _row_faults(config: Config, topic: Topic) -> Iterator[Finding]:
 
 def _dead_letter_faults(config: Config, topic: Topic, there: Mapping[str, Topic]) -> Iterator[Finding]:
     subject = f"topic {config.dead_letters.topic}"
-    policy = topic.settings["cleanup.policy"]
+    policy = topic.settings.get("cleanup.policy", "unknown")
     if policy != "delete":
         yield Finding(
             Level.WARNING,
@@ -191,41 +202,46 @@ def _dead_letter_faults(config: Config, topic: Topic, there: Mapping[str, Topic]
         )
 
 
-def _replication_faults(name: str, topic: Topic) -> Iterator[Finding]:
-    subject = f"topic {name}"
+def _clock_faults(topic: Topic) -> Iterator[Fault]:
+    """Yields what can go wrong by the clocks of the workers that write to a topic."""
+    if topic.ahead:
+        yield (
+            Level.WARNING,
+            f"message.timestamp.type=CreateTime: a worker whose clock is more than {duration(topic.ahead)} ahead of the"
+            " brokers' cannot write",
+            f"set message.timestamp.type={topics.APPEND_TIME}",
+        )
+
+
+def _replication_faults(topic: Topic) -> Iterator[Fault]:
     in_sync = topic.number("min.insync.replicas") or 1
     if in_sync > topic.replicas:
-        yield Finding(
+        yield (
             Level.ERROR,
-            subject,
             f"min.insync.replicas={in_sync} with {topic.replicas} replica(s): nothing can be written",
             "lower min.insync.replicas or add replicas",
         )
     elif topic.replicas == 1:
-        yield Finding(
+        yield (
             Level.WARNING,
-            subject,
             "one replica: a lost disk takes what it holds along",
             "beyond a trial: replication factor 3 with min.insync.replicas=2",
         )
     elif in_sync == 1:
-        yield Finding(
+        yield (
             Level.WARNING,
-            subject,
             f"{topic.replicas} replicas but min.insync.replicas=1: an acknowledged record can be lost with one broker",
             "set min.insync.replicas=2",
         )
     elif in_sync == topic.replicas:
-        yield Finding(
+        yield (
             Level.WARNING,
-            subject,
             f"min.insync.replicas={in_sync} of {topic.replicas} replicas: writes stop while any one broker is down",
             "one replica more than min.insync.replicas",
         )
     if topic.settings.get("unclean.leader.election.enable") == "true":
-        yield Finding(
+        yield (
             Level.WARNING,
-            subject,
             "unclean.leader.election.enable=true: the log may lose records that were acknowledged and counted",
             "set unclean.leader.election.enable=false",
         )

@@ -12,6 +12,8 @@ from worker.counting.columns import Batch, Columns
 from worker.counting.rules import Terms
 
 EVERY_SECONDS = 60.0
+GATHER_SECONDS = 2.0
+"""How long the first rejections are gathered before the event: one batch says little of how many there are."""
 UNREADABLE = "batch"
 """The reason of a record batch that cannot be read."""
 REASONS: Mapping[str, str] = {
@@ -72,7 +74,7 @@ def said(counts: Mapping[str, int]) -> str:
 
 
 class Rejections:
-    """Says that records of a stream are rejected: the first at once, then once a minute what came together.
+    """Emits one event for many rejected records: 2 s after the first one, then once a minute.
 
     Args:
         clock: seconds.
@@ -84,11 +86,10 @@ class Rejections:
         >>> rejections = Rejections(lambda: now[0], lambda *facts: print(*facts))
         >>> batch = Batch(3, 5, 8, Columns.of([5, 6, 7], [0, 0, 0], [b"good", b"noise", b"noise"]))
         >>> rejections.add(batch, np.array([0, 2, 2], np.uint8), left_out=0)
-        {'version': 2} 0 1 3 6
         >>> rejections.add(batch, np.array([0, 2, 2], np.uint8), left_out=1)
-        >>> now[0] = 60.0
+        >>> now[0] = 2.0
         >>> rejections.say()
-        {'version': 2} 1 1 3 6
+        {'version': 4} 1 2 3 6
     """
 
     def __init__(
@@ -101,7 +102,7 @@ class Rejections:
         self._due = clock()
 
     def add(self, batch: Batch, verdicts: npt.NDArray[np.uint8], left_out: int) -> None:
-        """Takes note of a counted batch and of the verdicts on its records; says what is due.
+        """Adds the verdicts on the records of a counted batch; emits the event if it is due.
 
         Of those that are rejected so many were left out of the dead letters.
         """
@@ -111,13 +112,14 @@ class Rejections:
                 return
             offsets = [int(batch.columns.offsets[i]) for i in np.flatnonzero(verdicts)[:1]]
             self._first = batch.partition, min(offsets + [bad.offset for bad in batch.unreadable])
+            self._due = max(self._due, self._clock() + GATHER_SECONDS)
         self._left_out += left_out
         self._accepted += len(verdicts) - int(np.count_nonzero(verdicts))
         self._reasons.update(reasons)
         self.say()
 
     def say(self) -> None:
-        """Says what was rejected since the last time, if anything was and a minute is over.
+        """Emits what was rejected since the last event, if anything was and the event is due.
 
         With the number of records left out of the dead letters and of those accepted meanwhile, and the partition and
         offset of the first that was not.

@@ -4,9 +4,11 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import kafka.errors
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
+from kafka.protocol.producer import AddPartitionsToTxnRequest, EndTxnRequest, InitProducerIdRequest
 
 from worker.config import Config, Served
 from worker.counting.head import Head
@@ -16,6 +18,8 @@ from worker.kafka.outbox import KafkaOutbox
 from worker.kafka.snapshot_topic import SnapshotTopic
 from worker.kafka.topics import Topic
 from worker.kafka.undecided import Undecided, find_undecided
+
+_TRANSACTION_APIS = {api.API_KEY for api in (InitProducerIdRequest, AddPartitionsToTxnRequest, EndTxnRequest)}
 
 
 @dataclass(frozen=True)
@@ -28,12 +32,16 @@ class Brokers:
         cluster_id: what the cluster calls itself.
         sessions: the shortest and the longest session time-out of a group's member that the first of them allows, in
             milliseconds; None if it does not tell this user.
+        transactions: whether the first of them supports transactions.
+        compacts: whether the first of them compacts topics.
     """
 
     count: int
     version: tuple[int, ...]
     cluster_id: str
     sessions: tuple[int, int] | None = None
+    transactions: bool = True
+    compacts: bool = True
 
 
 @dataclass(frozen=True)
@@ -79,14 +87,21 @@ def describe_brokers(admin: KafkaAdminClient) -> Brokers:
     cluster = admin.describe_cluster()
     there = cluster["brokers"]
     first = there[0]["broker_id"]
-    version = admin.get_broker_version_data(first).broker_version
-    return Brokers(len(there), tuple(version), cluster["cluster_id"], _sessions(admin, first))
+    data = admin.get_broker_version_data(first)
+    resource = ConfigResource(ConfigResourceType.BROKER, str(first))
+    settings = admin.describe_configs([resource], config_filter="all")["broker"][str(first)]
+    return Brokers(
+        len(there),
+        tuple(data.broker_version),
+        cluster["cluster_id"],
+        _sessions(settings),
+        data.api_versions.keys() >= _TRANSACTION_APIS,
+        settings.get("log.cleaner.enable", {}).get("value") != "false",
+    )
 
 
-def _sessions(admin: KafkaAdminClient, broker: int) -> tuple[int, int] | None:
-    """Asks a broker which session time-outs it allows; one that may not be asked has no settings to say."""
-    resource = ConfigResource(ConfigResourceType.BROKER, str(broker))
-    settings = admin.describe_configs([resource], config_filter="all")["broker"][str(broker)]
+def _sessions(settings: Mapping[str, Mapping[str, Any]]) -> tuple[int, int] | None:
+    """Returns which session time-outs a broker allows; None if it does not tell its settings to this user."""
     keys = [f"group.{bound}.session.timeout.ms" for bound in ("min", "max")]
     if not all(key in settings for key in keys):
         return None

@@ -56,6 +56,8 @@ _MOST_PENDING = 32 << 20
 """Bytes of letters that may wait for their acknowledgement, before counting waits for them."""
 
 _TOO_LARGE = (kafka_errors.MessageSizeTooLargeError, kafka_errors.RecordListTooLargeError)
+_CLOCK = (kafka_errors.InvalidTimestampError, kafka_errors.InvalidRecordError)
+"""How the brokers refuse a record whose producer's clock is ahead of theirs."""
 
 
 @dataclass(frozen=True)
@@ -239,7 +241,7 @@ class KafkaDeadLetters:
                         f" first {PREFIX_BYTES} bytes of a longer one: raise its max.message.bytes"
                     ) from None
                 self._send(letter.cut())
-            except (kafka_errors.RetriableError, kafka_errors.InvalidTimestampError) as error:
+            except (kafka_errors.RetriableError, *_CLOCK) as error:
                 if future.is_done:  # else it is still on its way
                     self._send(letter)
                     self._pop()

@@ -44,6 +44,7 @@ _PRODUCER = WAIT + "look at the brokers' logs. The worker starts a new producer"
 REMEDIES: Mapping[str, str] = {
     "AuthorizationFailed": _ACLS,
     "InvalidTimestamp": _CLOCK,
+    "The timestamp should be within": _CLOCK,
     "UnsupportedVersion": _TRANSACTIONS,
     "IncompatibleBrokerVersion": _TRANSACTIONS,
     "UnsupportedForMessageFormat": _TRANSACTIONS,

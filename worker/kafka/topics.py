@@ -21,6 +21,8 @@ from worker.config import Config, Served
 HOUR_MS = 3_600_000
 APPEND_TIME = "LogAppendTime"
 """The ``message.timestamp.type`` of a topic whose records have the broker's time."""
+_APPENDED = {"message.timestamp.type": APPEND_TIME}
+"""The brokers refuse a record whose producer's clock is ahead of theirs: what workers write has the brokers' time."""
 _ANY_MS = 1000 * 24 * HOUR_MS
 """A bound of timestamps beyond this is none; Kafka's own default is the largest number."""
 BROKERS_DEFAULT = -1
@@ -181,6 +183,7 @@ def specs(config: Config, partitions: int, event_time: bool = False) -> list[Top
             1,
             {
                 "cleanup.policy": "compact",
+                **_APPENDED,
                 "max.message.bytes": str(max(BROKER_LIMIT, 2 * largest)),
                 # only closed segments are compacted: close them early, so that a new reader reads little that is stale
                 "segment.ms": str(HOUR_MS // 6),
@@ -191,7 +194,9 @@ def specs(config: Config, partitions: int, event_time: bool = False) -> list[Top
     )
     if config.rows.topic is not None:
         needed.append(TopicSpec(config.rows.topic, "rows", 1, _of_rows(config)))
-    needed.append(TopicSpec(config.dead_letters.topic, "dead letters", 1, {"cleanup.policy": "delete"}))
+    needed.append(
+        TopicSpec(config.dead_letters.topic, "dead letters", 1, {"cleanup.policy": "delete", **_APPENDED})
+    )
     return needed
 
 
@@ -199,6 +204,7 @@ def _of_rows(config: Config) -> dict[str, str]:
     """Returns the settings of the topic of rows, which databases follow."""
     return {
         "cleanup.policy": "compact",
+        **_APPENDED,
         # who reads it may be away for a week and still learns what is deleted
         "delete.retention.ms": str(7 * 24 * HOUR_MS),
         "segment.ms": str(HOUR_MS // 6),

@@ -37,6 +37,8 @@ IDLE_SECONDS = 300.0
 """For how long a partition stands still before it is called idle, where the configuration does not say."""
 _SOON_SECONDS = 0.2
 """How often is looked whether this worker has become the publisher, and then, for a while, what is new."""
+_BEHIND_SECONDS = 60.0
+"""How often is said that the counts are behind what was published."""
 _HEARD_SECONDS = 10.0
 """How soon owners have taken from a head what they wait for; then it is looked for, and next after twice as long."""
 
@@ -97,6 +99,7 @@ class Publisher:
         self._head: Head | None = None
         self._taken_over: float | None = None
         self._warned: Sequence[int] = ()
+        self._behind_due: float | None = None
         self._recommended: Mapping[str, str] = {}
         self._methods, self._compact = tuple(methods), compact
         self._idle_after, self._retain, self._clock = idle_after, retain, clock
@@ -170,8 +173,9 @@ class Publisher:
             # Step 4.
             if self._head.behind(cut):
                 # the store went back: its owners notice, read the log again and catch up
-                self._events.behind(self._head, cut)
+                self._warn_behind(cut)
                 return
+            self._behind_due = None
             new, seconds = self._is_new(cut, reports), None
             admits = cut.floors.keys() > self._head.floors.keys()
             held_back = new and not admits and self._is_held_back(cut, stored, reports)
@@ -255,6 +259,13 @@ class Publisher:
             return False
         self._heard, self._patience = self._clock(), 2 * self._patience
         return self._outbox.head(decided=True).sequence < self._head.sequence
+
+    def _warn_behind(self, cut: Cut) -> None:
+        """Emits the event once, then once a minute: there are several ticks a second until the owners caught up."""
+        assert self._head is not None
+        if self._behind_due is None or self._clock() >= self._behind_due:
+            self._behind_due = self._clock() + _BEHIND_SECONDS
+            self._events.behind(self._head, cut)
 
     def _warn(self, uncounted: Sequence[int]) -> None:
         if uncounted != self._warned:

@@ -39,6 +39,7 @@ _REMEDIES = {
     "record layer failure": _PLAIN,
     "EOF occurred in violation": _CERTIFICATE,
     " alert ": _CERTIFICATE,
+    "without any password configured": "Redis asks for no password: remove redis.password",
     "invalid username-password": "correct redis.password, or the user in redis.url",
     "HELLO must be called": "Redis asks for a password: set redis.password",
     "Authentication required": "Redis asks for a password: set redis.password",

@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,7 @@ from worker.check import Finding, Level
 from worker.check import kafka as check_kafka
 from worker.check.counts import judge_counts
 from worker.check.kafka import (
+    judge_abilities,
     judge_brokers,
     judge_head,
     judge_ingest,
@@ -31,6 +33,7 @@ from worker.check.redis import (
     judge_blobs,
     judge_memory,
     judge_redis,
+    judge_refusals,
     judge_sentinels,
     judge_used,
     together,
@@ -80,11 +83,16 @@ def topic(replicas: int = 3, **changed: str) -> topics.Topic:
     return topics.Topic("id-1", 2, replicas, SOUND | {k.replace("_", "."): v for k, v in changed.items()})
 
 
+def ours(**changed: str) -> topics.Topic:
+    """One that workers write to."""
+    return topic(message_timestamp_type="LogAppendTime", **changed)
+
+
 def cluster(**changed: topics.Topic) -> dict[str, topics.Topic]:
     there = {
         "reports": topic(),
-        "ldp-snapshots": topic(cleanup_policy="compact"),
-        "ldp-dead-letters": topic(),
+        "ldp-snapshots": ours(cleanup_policy="compact"),
+        "ldp-dead-letters": ours(),
     }
     return there | {k.replace("_", "-"): v for k, v in changed.items()}
 
@@ -147,17 +155,79 @@ def test_settings_that_this_user_may_not_see_are_no_sound_ones(name):
         ("reports", topic(replicas=1, min_insync_replicas="2"), Level.ERROR),
         ("reports", topic(min_insync_replicas="1"), Level.WARNING),
         ("reports", topic(min_insync_replicas="3"), Level.WARNING),
-        ("ldp-snapshots", topic(), Level.ERROR),
-        ("ldp-snapshots", topic(cleanup_policy="compact", max_message_bytes="1000"), Level.ERROR),
-        ("ldp-dead-letters", topic(cleanup_policy="compact"), Level.WARNING),
-        ("ldp-dead-letters", topic(max_message_bytes="5000"), Level.WARNING),
-        ("ldp-dead-letters", topic(max_message_bytes="4095"), Level.ERROR),
+        ("ldp-snapshots", ours(), Level.ERROR),
+        ("ldp-snapshots", ours(cleanup_policy="compact", max_message_bytes="1000"), Level.ERROR),
+        ("ldp-dead-letters", ours(cleanup_policy="compact"), Level.WARNING),
+        ("ldp-dead-letters", ours(max_message_bytes="5000"), Level.WARNING),
+        ("ldp-dead-letters", ours(max_message_bytes="4095"), Level.ERROR),
+        ("ldp-dead-letters", topic(), Level.WARNING),
+        ("ldp-snapshots", topic(cleanup_policy="compact"), Level.WARNING),
     ],
 )
 def test_a_fault_of_a_topic_is_found_alone(name, found, level):
     findings = judge_topics(CONFIG, cluster() | {name: found})
     assert levels(findings, f"topic {name}") == [level]
     assert all(f.todo for f in findings if f.level is not Level.OK)
+
+
+def test_point_18_topics_that_workers_write_to_have_the_brokers_time():
+    made = {spec.name: spec.settings.get("message.timestamp.type") for spec in topics.specs(CONFIG, 1)}
+    assert (made["ldp-snapshots"], made["ldp-dead-letters"]) == ("LogAppendTime", "LogAppendTime")
+    there = cluster() | {"ldp-snapshots": topic(cleanup_policy="compact"), "ldp-dead-letters": topic()}
+    (found,) = [f for f in judge_topics(CONFIG, there) if f.level is not Level.OK]
+    assert found.subject == "topics ldp-snapshots, ldp-dead-letters"
+    assert "a worker whose clock is more than 1h ahead of the brokers' cannot write" in found.text
+    assert found.todo == "set message.timestamp.type=LogAppendTime"
+
+
+def test_point_21_what_is_the_same_of_many_topics_is_one_line():
+    there = {
+        name: replace(one, replicas=1) for name, one in cluster(reports=topic(retention_bytes="9")).items()
+    }
+    found = [f for f in judge_topics(CONFIG, there) if "nothing can be written" in f.text]
+    assert [f.subject for f in found] == ["topics reports, ldp-snapshots, ldp-dead-letters"]
+    there = {
+        name: replace(one, settings=dict(one.settings) | {"min.insync.replicas": "1"})
+        for name, one in there.items()
+    }
+    assert [f.subject for f in judge_topics(CONFIG, there) if "one replica" in f.text] == [found[0].subject]
+
+
+@pytest.mark.parametrize(
+    ("brokers", "said"),
+    [
+        ({}, []),
+        ({"transactions": False}, ["no transactions (ApiVersions"]),
+        ({"compacts": False}, ["no compaction (log.cleaner.enable=false)"]),
+    ],
+)
+def test_point_17_brokers_without_transactions_or_compaction_are_named(brokers, said):
+    found = judge_abilities(Brokers(1, (4, 0), "abc", **brokers))
+    assert [f.level for f in found] == [Level.ERROR] * len(said)
+    assert all(f.text.startswith(one) and f.todo for f, one in zip(found, said, strict=True))
+
+
+def test_point_17_a_topic_whose_cleanup_is_not_told_is_not_compacted():
+    unknown = {k: v for k, v in ours().settings.items() if k != "cleanup.policy"}
+    there = cluster() | {"ldp-snapshots": topics.Topic("id-1", 1, 3, unknown)}
+    assert levels(judge_topics(CONFIG, there), "topic ldp-snapshots") == [Level.ERROR]
+
+
+@pytest.mark.parametrize(
+    ("refusals", "said"),
+    [
+        ((False, False, False), []),
+        ((True, True, False), ["it refuses INFO and CONFIG to this user"]),
+        ((False, True, False), ["it refuses CONFIG to this user"]),
+        ((False, False, True), ["redis.password is set, but it answers without one"]),
+    ],
+)
+def test_point_17_what_redis_refuses_and_a_password_it_does_not_ask_for_are_a_line_each(refusals, said):
+    found = judge_refusals(*refusals)
+    assert [f.level for f in found] == [
+        Level.OK if refusals == (False, True, False) else Level.WARNING
+    ] * len(said)
+    assert all(f.text.startswith(one) and f.todo for f, one in zip(found, said, strict=True))
 
 
 def test_the_brokers_own_timestamps_need_no_limit():
@@ -359,7 +429,7 @@ def test_topics_are_made_with_room_for_the_largest_record():
 def test_dead_letters_need_no_more_room_than_the_largest_has(reports, letters, asked):
     there = {
         "reports": topic(max_message_bytes=str(reports)),
-        "ldp-dead-letters": topic(max_message_bytes=str(letters)),
+        "ldp-dead-letters": ours(max_message_bytes=str(letters)),
     }
     found = [f for f in judge_topics(CONFIG, cluster() | there) if f.subject == "topic ldp-dead-letters"]
     assert [f.todo for f in found] == [

@@ -143,7 +143,7 @@ def test_point_17_the_remedy_follows_a_cause_in_kafka_whatever_the_step(progress
 @pytest.mark.parametrize("step", [Step.CLAIM, Step.COMMIT, Step.PUBLISH])
 def test_point_17_the_remedy_follows_a_cause_in_redis_whatever_the_step(progress, now, step, error, remedy):
     class Failing:
-        def hgetall(self, _key):
+        def pipeline(self, **_settings):
             raise error
 
     with pytest.raises(Unavailable) as raised:

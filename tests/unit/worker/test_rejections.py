@@ -10,7 +10,7 @@ import ldp
 from ldp import frames
 from worker.cli import dead_letters
 from worker.counting.columns import Batch, Columns
-from worker.counting.rejections import EVERY_SECONDS, Rejections, reasons
+from worker.counting.rejections import EVERY_SECONDS, GATHER_SECONDS, Rejections, reasons
 from worker.counting.rules import MOST_REPORTS, Terms
 from worker.kafka import letters
 from worker.observe.events import StreamEvents
@@ -47,12 +47,27 @@ class Said:
         self.rejections.add(batch, verdicts, left_out)
 
 
-def test_point_11_the_first_rejection_is_said_at_once_the_others_once_a_minute():
+def test_point_21_the_first_rejections_are_gathered_for_two_seconds():
+    """300 malformed records come in batches of one: the first event has them all, where it said 1."""
+    said = Said()
+    for start in range(300):
+        said.add(*batch(0, start=start, size=1))
+        said.now += GATHER_SECONDS / 301
+    said.rejections.say()
+    assert said.events == []
+    said.now += GATHER_SECONDS
+    said.rejections.say()
+    assert [facts["reasons"] for _, facts in said.events] == [{"version": 300}]
+
+
+def test_point_11_rejections_are_said_soon_and_then_once_a_minute():
     said = Said()
     said.add(*batch())
     said.rejections.say()
     assert said.events == []
     said.add(*batch(7, 3, partition=2, start=100))
+    said.now += GATHER_SECONDS
+    said.rejections.say()
     facts = {"reasons": {"version": 2}, "letters_left_out": 0, "accepted": 8, "partition": 2, "offset": 103}
     assert said.events == [("records.rejected", facts)]
     # what comes within the minute is said together, with the first of it
@@ -72,6 +87,8 @@ def test_point_11_the_first_rejection_is_said_at_once_the_others_once_a_minute()
     assert len(said.events) == 2
     # what was accepted before is no part of it
     said.add(*batch(9, start=70))
+    said.now += GATHER_SECONDS
+    said.rejections.say()
     assert said.events[2][1] == {
         "reasons": {"version": 1},
         "letters_left_out": 0,
