@@ -40,8 +40,10 @@ UNIT ?= tests/unit tests/faults tests/simulation ldp worker
 unit: venv ## Run the tests that need no services and little time
 	@$(BIN)/python -m pytest -n 2 --dist worksteal -m "not integration and not slow and not long" $(UNIT)
 
-fuzz: venv ## Read record batches and JSON frames by the million, each by other code, too
-	@$(BIN)/python -m tests.fuzz
+SEED ?= 0
+
+fuzz: venv ## Read record batches and JSON frames by the million, each by other code, too, drawn from SEED=0
+	@$(BIN)/python -m tests.fuzz --seed $(SEED)
 
 kills: venv ## Kill workers at every numbered step of claim, commit and publish, on a real Kafka and a real Redis
 	@$(BIN)/python -m tests.kills
@@ -69,6 +71,7 @@ lint: venv ## Check style, formatting, types, the walls between rooms, and the f
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache
 	@$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	@$(BIN)/check-jsonschema --builtin-schema vendor.dependabot .github/dependabot.yml
 	@$(BIN)/check-jsonschema --builtin-schema vendor.citation-file-format .github/CITATION.cff
 
 format: venv ## Format the code, and mend what ruff can mend

@@ -9,6 +9,7 @@ import tomllib
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -565,6 +566,15 @@ def test_workers_reach_kafka_redis_and_dns_alone(overlay: str, tmp_path: Path) -
             assert rule["to"] == [
                 {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}}}
             ]
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_point_8_every_rule_of_egress_names_a_destination(overlay: str) -> None:
+    for rule in allowed(overlay, "egress"):
+        for to in rule["to"]:
+            assert {*to} in ({"ipBlock"}, {"podSelector"}, {"namespaceSelector"})
+            if "ipBlock" in to:
+                assert ip_network(to["ipBlock"]["cidr"]).prefixlen >= 24
 
 
 def test_only_prometheus_reaches_a_worker() -> None:

@@ -25,6 +25,7 @@ TOML: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encodin
 PROJECT: dict[str, Any] = TOML["project"]
 LEFT_OUT = [ROOT / path for path in TOML["tool"]["hatch"]["build"]["targets"]["wheel"]["exclude"]]
 EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
+WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yml"))
 WORKFLOW: dict[str, Any] = YAML(typ="safe").load(ROOT / ".github/workflows/ci.yml")
 CITATION: dict[str, Any] = YAML(typ="safe").load(ROOT / ".github/CITATION.cff")
 
@@ -202,7 +203,11 @@ def test_a_lock_has_what_the_project_wants(lock: str, wanted: list[str]) -> None
 
 @pytest.mark.parametrize(
     ("schema", "file"),
-    [("github-workflows", "workflows/ci.yml"), ("citation-file-format", "CITATION.cff")],
+    [
+        *(("github-workflows", f"workflows/{path.name}") for path in WORKFLOWS),
+        ("dependabot", "dependabot.yml"),
+        ("citation-file-format", "CITATION.cff"),
+    ],
 )
 def test_what_github_reads_is_valid(schema: str, file: str) -> None:
     check = [Path(sys.executable).with_name("check-jsonschema"), "--builtin-schema", f"vendor.{schema}"]
@@ -231,12 +236,37 @@ def test_the_workflow_runs_the_containers_on_the_images_python() -> None:
     assert f"ARG PYTHON=python:{python}." in (ROOT / "Dockerfile").read_text(encoding="utf-8")
 
 
-def test_every_action_has_a_version() -> None:
-    jobs = WORKFLOW["jobs"].values()
-    actions = [step["uses"] for job in jobs for step in job["steps"] if "uses" in step]
-    assert actions
-    for action in actions:
-        assert re.fullmatch(r"actions/[a-z-]+@v\d+(\.\d+)*", action)
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
+def test_point_8_every_action_is_pinned_by_its_commit_with_its_version_beside(path: Path) -> None:
+    used = re.findall(r"uses: (.+)", path.read_text(encoding="utf-8"))
+    assert used
+    for action in used:
+        assert re.fullmatch(r"(actions|github)/[a-z-]+(/[a-z]+)?@[0-9a-f]{40} # v\d+\.\d+\.\d+", action)
+
+
+def test_point_8_a_workflow_may_write_only_where_it_has_to() -> None:
+    writing = {
+        (path.stem, name): {key for key, said in job.get("permissions", {}).items() if said == "write"}
+        for path in WORKFLOWS
+        for name, job in YAML(typ="safe").load(path)["jobs"].items()
+        if "permissions" in job
+    }
+    assert writing == {
+        ("security", "codeql"): {"security-events"},
+        ("release", "build"): {"attestations", "id-token"},
+        ("release", "release"): {"contents"},
+        ("release", "publish"): {"id-token"},
+    }
+    for path in WORKFLOWS:
+        assert YAML(typ="safe").load(path)["permissions"] == {"contents": "read"}
+
+
+def test_point_8_a_release_attests_what_it_uploads() -> None:
+    jobs = YAML(typ="safe").load(ROOT / ".github/workflows/release.yml")["jobs"]
+    steps = {step.get("uses", "").partition("@")[0]: step for step in jobs["build"]["steps"]}
+    assert steps["actions/attest-build-provenance"]["with"]["subject-path"] == "dist/*"
+    assert steps["actions/upload-artifact"]["with"]["path"] == "dist/"
+    assert jobs["publish"]["needs"] == jobs["release"]["needs"] == "build"
 
 
 def test_one_version_is_said_everywhere() -> None:
