@@ -1,5 +1,7 @@
 /** What comes by itself: server-sent events, and where they cannot be had, asking every few seconds. */
 
+import { parse } from "./json.js";
+
 const AGAIN_MS = 3000;
 const ANSWER_MS = 10_000;
 const SILENT_MS = 25_000; // who has nothing to say says so every ten seconds
@@ -49,9 +51,9 @@ export class Live {
         tell(event);
       });
     hear("open", () => this.#on.state("live"));
-    hear("streams", (event) => this.#on.streams(JSON.parse(event.data)));
-    hear("snapshot", (event) => this.#on.snapshot(JSON.parse(event.data)));
-    hear("gone", (event) => this.#on.snapshot(JSON.parse(event.data)));
+    hear("streams", (event) => this.#on.streams(parse(event.data)));
+    hear("snapshot", (event) => this.#on.snapshot(parse(event.data)));
+    hear("gone", (event) => this.#on.snapshot(parse(event.data)));
     hear("alive", () => {});
     source.addEventListener("error", () => {
       // the browser tries a broken connection again by itself, but not one that was refused
@@ -76,7 +78,7 @@ export class Live {
     try {
       const answer = await fetch("streams", { signal: AbortSignal.timeout(ANSWER_MS) });
       answered = answer.ok;
-      if (answered && source === this.#source) this.#on.streams(await answer.json());
+      if (answered && source === this.#source) this.#on.streams(parse(await answer.text()));
     } catch {
       answered = false;
     }

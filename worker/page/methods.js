@@ -1,6 +1,7 @@
 /** What each method does, in a line: the README's table. f̃ is Base. */
 
 export const MEANS = {
+  __proto__: null,
   base: "unbiased, so that some values are below 0. The one whose interval is drawn, and the one for your own statistics.",
   "base-pos": "negative estimates become 0. For single values, where a positive bias does not matter.",
   "post-pos": "each answer below 0 becomes 0, not the values that it is added up from. For few fixed queries.",
