@@ -55,7 +55,7 @@ from ldp.snapshot.encoding import JSON, Message, delete_window, encode, encode_w
 from ldp.snapshot.largest import largest_message
 from ldp.snapshot.rounding import rounded
 from ldp.snapshot.rows import Row, RowKey, RowValue, delete_rows, encode_rows, slots
-from ldp.snapshot.taking import announce, take
+from ldp.snapshot.taking import announce, take, window_identity
 
 __all__ = [
     "ALL_TIME",
@@ -101,6 +101,7 @@ __all__ = [
     "rows_of",
     "slots",
     "take",
+    "window_identity",
     "window_of",
     "windows",
 ]

@@ -79,7 +79,7 @@ def take(
     """
     if window.start is not None:
         cut, lineage = Cut(cut.offsets, cut.gaps, cut.uncounted), None
-        identity = identity and _digest([identity, window.name, window.start])
+        identity = identity and window_identity(identity, window.name, window.start)
     bodies = _bodies(estimate, queries := tuple(queries), methods, level)
     asked = {query.name for query in queries}
     snapshot = replace(
@@ -130,6 +130,11 @@ def announce(
         bodies={},
         epsilon=stream.oracle.spent if isinstance(stream.oracle, Given) else None,
     )
+
+
+def window_identity(identity: str, name: str, start: int) -> str:
+    """Returns the identity of a window's snapshot, made of that of the head that is published with it."""
+    return _digest([identity, name, start])
 
 
 def _identity(snapshot: Snapshot) -> str:

@@ -8,7 +8,7 @@ from playwright.sync_api import expect
 
 from tests.chromium import tabs_of
 from tests.integration.harness import TIMEOUT_SECONDS, World, until
-from worker.http.server import MOST_LISTENERS
+from worker.http.server import MOST_OF_A_CLIENT
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("patient")]
 
@@ -27,7 +27,7 @@ def is_free(port):
 
 
 def test_a_hidden_tab_hears_no_events_and_is_up_to_date_when_it_is_seen(kafka, redis_url, tmp_path, chromium):
-    """All places but one are taken, so whether the last one is free is whether the page hears events."""
+    """All of its places but one are taken, so whether the last one is free is whether the page hears events."""
     with World(kafka, redis_url, tmp_path, partitions=1) as world, contextlib.ExitStack() as held:
         (worker,) = world.start()
         world.send(10)
@@ -39,7 +39,7 @@ def test_a_hidden_tab_hears_no_events_and_is_up_to_date_when_it_is_seen(kafka, r
         page.goto(f"http://127.0.0.1:{port}/#stream={world.name}")
         expect(page.locator("#reports")).to_have_text("10")
         expect(page.locator("#connection")).to_have_text("Live")
-        for _ in range(MOST_LISTENERS - 1):
+        for _ in range(MOST_OF_A_CLIENT - 1):
             assert held.enter_context(hear(port)).status == 200
         assert not is_free(port)
 

@@ -7,7 +7,7 @@ from http import HTTPStatus
 import pytest
 
 from ldp import frames, snapshot
-from ldp.snapshot import Cut, Period
+from ldp.snapshot import Cut, Line, Period
 from tests.integration.harness import TIMEOUT_SECONDS, World, foreign, until
 from worker.kafka.following import Follower
 from worker.kafka.snapshots import SnapshotReader
@@ -156,7 +156,8 @@ def publish(world, sequence, hours):
     estimate = world.stream.oracle.estimate([4, 3, 2, 1], 10)
     producer, topic = world.open_producer(), world.config.snapshots.topic
     for window in (snapshot.ALL_TIME, *(Period("1h", h * HOUR, (h + 1) * HOUR, True) for h in hours)):
-        one = snapshot.take(world.stream, estimate, Cut({0: 10}, {}), sequence, window=window)
+        cut, identity = Cut({0: 10}, {}, lines={"1h": Line(0, (), ())}), f"{sequence:032x}"
+        one = snapshot.take(world.stream, estimate, cut, sequence, window=window, identity=identity)
         for part in (snapshot.encode if window.start is None else snapshot.encode_window)(one):
             headers = part.headers(sequence)
             producer.send(topic, key=part.key.encode(), value=part.body, headers=headers, partition=0)

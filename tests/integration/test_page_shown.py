@@ -645,3 +645,42 @@ def test_it_is_small_and_needs_nothing_from_elsewhere(standin, chromium):
 def test_every_method_has_its_line():
     text = (PAGE / "methods.js").read_text(encoding="utf-8")
     assert re.findall(r'(?m)^  "?([a-z-]+)"?: "', text) == list(METHODS)
+
+
+@pytest.mark.parametrize("name", ["constructor", "__proto__", "toString"])
+def test_point_7_a_name_that_every_object_has_in_the_address_breaks_nothing(standin, chromium, name):
+    shown = collected()
+    standin.snapshots["colours", "all", ""] = shown
+    standin.streams[0]["windows"] = ["all", "1h"]
+    with page_of(chromium) as page:
+        open_at(page, standin, window=name)
+        expect(page.get_by_role("alert")).to_contain_text(f"There is no window of {name} yet.")
+        for key in ("stream", "method", "view", "sort", "find", "start"):
+            open_at(page, standin, **{key: name})
+        open_at(page, standin, method=name)
+        expect(page.locator("#reports")).to_have_text("10,000")
+        expect(page.locator("#method-means")).to_contain_text("base: unbiased")
+
+
+def test_point_7_a_method_with_a_name_that_every_object_has_is_a_method_like_another(standin, chromium):
+    whole = collected()
+    methods = {"constructor": whole.methods["base"], "__proto__": whole.methods["norm-sub"]}
+    standin.snapshots["colours", "all", ""] = Shown(methods, COLOURS, {}, whole.said)
+    with page_of(chromium) as page:
+        open_at(page, standin)
+        expect(page.locator("#method-means")).to_contain_text("constructor: as it is published.")
+        choose(page, "methods", "__proto__")
+        expect(page.locator("#method-means")).to_contain_text("__proto__: as it is published.")
+        error = whole.said["standard_error"]
+        numbers = [percent(value, error) for value in whole.methods["norm-sub"]]
+        expect(page.locator("#values tbody .number")).to_have_text(
+            [numbers[v] for v in np.argsort(-np.array(whole.methods["base"]), kind="stable")]
+        )
+
+
+def test_point_7_it_is_said_why_messages_for_which_the_head_does_not_vouch_are_not_shown(standin, chromium):
+    standin.unnamed = True
+    with page_of(chromium) as page:
+        open_at(page, standin)
+        expect(page.get_by_role("alert")).to_contain_text("Messages on the snapshot topic are not shown.")
+        expect(page.get_by_role("alert")).to_contain_text("Check who may write to the snapshot topic.")

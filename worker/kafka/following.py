@@ -124,11 +124,12 @@ class Follower:
             if not self._read:
                 raise NotRead(self._why)
             there = [whole for whole in self._wholes.of(stream).values() if whole.methods]
+            unnamed = self._wholes.unnamed(stream, window, start)
         found = [
             whole for whole in there if whole.window.name == window and start in (None, whole.window.start)
         ]
         if not found:
-            raise NotThere(stream)
+            raise NotThere(stream, unnamed=unnamed)
         return max(found, key=lambda whole: whole.window.start or 0)
 
     def read(self, stream: str, whole: Whole, seconds: float = WAIT_SECONDS) -> Snapshot:

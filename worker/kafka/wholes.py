@@ -10,12 +10,14 @@ from typing import Any
 
 import orjson
 
-from ldp.snapshot import ALL_TIME, Period, window_of
+from ldp.snapshot import ALL_TIME, Period, window_identity, window_of
 
 Key = tuple[str, int | None]
 """A window of a stream: by its name and its start; that of all time is ``("all", None)``."""
 _SHARED = ("sequence", "reports", "complete", "window")
 _SOMETIMES = ("snapshot", "standard_error")
+_MOST_UNNAMED = 100_000
+"""Windows of a stream that no head vouches for yet: those of before it, where the topic is read from its beginning."""
 
 
 class NotRead(Exception):  # noqa: N818  # an answer, not a fault: it is to be asked again
@@ -23,7 +25,15 @@ class NotRead(Exception):  # noqa: N818  # an answer, not a fault: it is to be a
 
 
 class NotThere(Exception):  # noqa: N818  # an answer, not a fault
-    """There is no such window on the topic."""
+    """There is no such window on the topic.
+
+    Args:
+        unnamed: whether there are messages of one that the stream's head does not vouch for.
+    """
+
+    def __init__(self, stream: str, *, unnamed: bool = False) -> None:
+        super().__init__(stream)
+        self.unnamed = unnamed
 
 
 @dataclass(frozen=True)
@@ -34,7 +44,7 @@ class Whole:
         window: of which.
         first: the offset of its first message.
         last: that of its last one.
-        said: what its head and all its bodies say.
+        said: what its head and all its bodies say; where they differ, what the head says.
         methods: whose bodies it has; none where the head is alone, as there are no reports yet, or only windows.
     """
 
@@ -63,7 +73,11 @@ class _Part:
 
 
 class Wholes:
-    """The newest whole snapshots of some streams.
+    """The newest whole snapshots of some streams, as far as the newest head of their stream vouches for them.
+
+    A head vouches for the snapshot of all time that it is a part of, and for windows with names that it lists, of no
+    higher number, and where it lists starts of these. A window of its own number is known by its identity, too. Other
+    messages, which somebody else wrote, take no snapshot's place.
 
     Args:
         streams: whose.
@@ -83,6 +97,7 @@ class Wholes:
 
     def __init__(self, streams: Iterable[str]) -> None:
         self._wholes: dict[str, dict[Key, Whole]] = {stream: {} for stream in streams}
+        self._unnamed: dict[str, dict[Key, Whole]] = {stream: {} for stream in self._wholes}
         self._parts: dict[tuple[str, Key], _Part] = {}
         self._labels: dict[str, tuple[int, int]] = {}
 
@@ -93,6 +108,13 @@ class Wholes:
     def of(self, stream: str) -> Mapping[Key, Whole]:
         """Returns the windows of a stream, with that of all time."""
         return self._wholes[stream]
+
+    def unnamed(self, stream: str, name: str, start: int | None = None) -> bool:
+        """Returns whether there are messages of a window, or of any of a name, that the head does not vouch for."""
+        if name == ALL_TIME.name:
+            part = self._parts.get((stream, (name, None)))
+            return part is not None and bool(part.methods) and f"{stream}/head" not in part.seen
+        return any(key[0] == name and start in (None, key[1]) for key in self._unnamed[stream])
 
     def take(self, key: str, headers: Mapping[str, bytes], value: bytes | None, offset: int) -> bool:
         """Takes a message in; returns whether a snapshot is whole with it, or gone.
@@ -122,14 +144,36 @@ class Wholes:
         if window.start is None and rest.startswith("domain"):
             first, _ = (offset, offset) if rest == "domain" else self._labels.get(stream, (offset, offset))
             self._labels[stream] = first, offset
-        elif rest == "head" or (name and not chunk):
+        elif rest == "head":
+            part.said |= _said(value, window)
+        elif name and not chunk:
             if not part.methods:  # the others say the same
-                part.said |= _said(value, window)
-            part.methods |= {name} if name else set()
+                part.said = _said(value, window) | part.said
+            part.methods.add(name)
         if len(part.seen) < int(headers.get("parts", b"0")) or not part.said:
             return False
+        if window.start is None and f"{stream}/head" not in part.seen:
+            return False
         del self._parts[which]
-        self._wholes[stream][which[1]] = Whole(window, part.first, offset, part.said, frozenset(part.methods))
+        return self._whole(
+            stream, which[1], Whole(window, part.first, offset, part.said, frozenset(part.methods))
+        )
+
+    def _whole(self, stream: str, key: Key, whole: Whole) -> bool:
+        """Takes a whole snapshot in, or sets it aside until a head vouches for it; returns whether it is taken."""
+        there, aside = self._wholes[stream], self._unnamed[stream]
+        if whole.window.start is None:
+            there[key] = whole
+            for other in [other for other, one in aside.items() if _vouches(whole, one)]:
+                there[other] = aside.pop(other)
+            return True
+        if (head := there.get(("all", None))) is None or not _vouches(head, whole):
+            aside[key] = whole
+            if len(aside) > _MOST_UNNAMED:
+                del aside[next(iter(aside))]
+            return False
+        aside.pop(key, None)
+        there[key] = whole
         return True
 
     def _forget(self, stream: str, rest: str) -> bool:
@@ -138,11 +182,25 @@ class Wholes:
         of, _, start = place.partition("/")
         which = of or "all", int(start) if start.isdecimal() else None
         self._parts.pop((stream, which), None)
+        self._unnamed[stream].pop(which, None)
         whole = self._wholes[stream].get(which)
         if whole is None or not (name in whole.methods or rest == "head"):
             return False
         del self._wholes[stream][which]
         return True
+
+
+def _vouches(head: Whole, whole: Whole) -> bool:
+    """Returns whether a head names a window with its number, and where the number is its own with its identity."""
+    name, start, said = whole.window.name, whole.window.start, head.said
+    starts = said.get("windows", {}).get(name)
+    if start is None or starts is None or whole.said["sequence"] > said["sequence"]:
+        return False
+    if starts and start not in starts:
+        return False
+    return whole.said["sequence"] < said["sequence"] or whole.identity == window_identity(
+        head.identity, name, start
+    )
 
 
 def _said(value: bytes, window: Period) -> dict[str, Any]:
@@ -151,4 +209,12 @@ def _said(value: bytes, window: Period) -> dict[str, Any]:
     names = (*_SHARED, "offsets") if window.start is None else _SHARED
     if window.start is None and not all(partition.isdecimal() for partition in body["offsets"]):
         raise ValueError("offsets are by partition")
-    return {name: body[name] for name in names} | {name: body[name] for name in _SOMETIMES if name in body}
+    if type(body["sequence"]) is not int:
+        raise ValueError("a sequence is a whole number")
+    lines = body.get("windows", {}).items()
+    starts = {"windows": {name: frozenset(line["starts"]) for name, line in lines}} if lines else {}
+    return (
+        starts
+        | {name: body[name] for name in names}
+        | {name: body[name] for name in _SOMETIMES if name in body}
+    )

@@ -3,6 +3,7 @@
 import { FIRST, href, read } from "./address.js";
 import { byId, keyed, make, reveal, write } from "./dom.js";
 import { PAGE, drawExcerpt, saidOf } from "./excerpt.js";
+import { parse } from "./json.js";
 import { Live } from "./live.js";
 import { drawAlarm, drawCounting, drawStreams, noteRates } from "./streams.js";
 import { shown } from "./text.js";
@@ -11,7 +12,7 @@ import { drawWindows } from "./windows.js";
 const SAID_EVERY_MS = 20_000;
 const TYPED_MS = 200;
 const WAIT_MS = 2000;
-const ANSWER_MS = 10_000; // a worker ends an answer after five seconds
+const ANSWER_MS = 10_000;
 
 let place = read();
 let streams = null;
@@ -125,7 +126,7 @@ async function load() {
   let said = null;
   try {
     answer = await fetch(source(), { signal: mine.control.signal });
-    said = await answer.json();
+    said = parse(await answer.text());
   } catch {
     answer = null; // cut off, or no longer wanted
   }
@@ -211,7 +212,9 @@ function noteGone(said) {
     ["All time", { ...newest, window: FIRST.window }],
   ].filter(([, to]) => stream.windows.includes(to.window) && href(to) !== href(place));
   const coming = "The first one appears here by itself, as soon as it is published.";
-  if (place.window === FIRST.window) note("There is no snapshot yet.", coming, ways);
+  const forged = "The stream’s head does not name them with their number. Check who may write to the snapshot topic.";
+  if (said.unnamed) note("Messages on the snapshot topic are not shown.", forged, ways);
+  else if (place.window === FIRST.window) note("There is no snapshot yet.", coming, ways);
   else if (place.start === "") note(`There is no window of ${shown(place.window)} yet.`, coming, ways);
   else note("This window is no longer on the topic.", "", ways);
 }

@@ -89,6 +89,7 @@ class Standin:
         asked: the paths of all requests.
         refusing: whether it refuses events, as a worker does that has enough listeners.
         unread: whether it cannot read its topic.
+        unnamed: whether there are messages of what is not there, for which the head does not vouch.
         answering: whether it answers what is asked of a snapshot; else it holds the connection, and says nothing.
     """
 
@@ -96,7 +97,7 @@ class Standin:
         self.streams = [self.stream(name) for name in names]
         self.snapshots: dict[tuple[str, str, str], Shown] = {}
         self.asked: list[str] = []
-        self.refusing, self.unread = False, False
+        self.refusing, self.unread, self.unnamed = False, False, False
         self.answering = threading.Event()
         self.answering.set()
         self._listeners: list[queue.Queue[bytes | None]] = []
@@ -201,9 +202,8 @@ class _Handler(BaseHTTPRequestHandler):
             case ["streams", name, "excerpt"]:
                 standin.answering.wait()
                 shown = standin.snapshots.get((name, asked.get("window", "all"), asked.get("start", "")))
-                said = (
-                    {"error": "no such window", "windows": ["all"]} if shown is None else shown.excerpt(asked)
-                )
+                missing = {"error": "no such window", "windows": ["all"], "unnamed": standin.unnamed}
+                said = missing if shown is None else shown.excerpt(asked)
                 body = json.dumps({"stream": name} | said).encode()
                 self._answer(404 if shown is None else 200, body, "application/json")
             case [""] | ["page", _]:
