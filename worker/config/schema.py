@@ -296,6 +296,16 @@ class Redis(Table):
         return self
 
 
+HostName = Annotated[
+    str,
+    _must(
+        lambda name: re.fullmatch(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*", name),
+        "allowed are host names without a port, such as ldp.example.org",
+    ),
+    AfterValidator(str.lower),
+]
+
+
 class Http(Table):
     """``[http]``: where ``/metrics``, ``/healthz``, ``/readyz`` and the page answer; port 0 takes a free one."""
 
@@ -307,6 +317,7 @@ class Http(Table):
     ] = "127.0.0.1"
     port: Annotated[StrictInt, _must(lambda port: 0 <= port <= 65535, "allowed is 0 to 65535")] = 9464
     page: StrictBool = True
+    names: Annotated[list[HostName], BeforeValidator(_split)] = []
 
 
 def _are_methods(names: list[str]) -> bool:

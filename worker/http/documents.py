@@ -14,6 +14,8 @@ FAKES = "fakes"
 MOST_ROWS = 500
 _MOST_NAMED = 20
 """How many values of a set are named."""
+_AT_ONCE = 1 << 14
+"""How many numbers of a vector are written at once."""
 _OF_A_BODY = (
     "schema",
     "stream",
@@ -44,7 +46,7 @@ def json(document: object) -> bytes:
 
 
 def whole(snapshot: Snapshot, methods: Sequence[str]) -> Iterator[bytes]:
-    """Yields a snapshot as one JSON document, a part at a time, so that other threads have their turns between.
+    """Yields a snapshot as one JSON document, in parts of bounded size, so that other threads have their turns between.
 
     Args:
         snapshot: which.
@@ -61,12 +63,33 @@ def whole(snapshot: Snapshot, methods: Sequence[str]) -> Iterator[bytes]:
         >>> said["sequence"], list(said["methods"]), len(said["methods"]["norm-sub"]["frequencies"])
         (3, ['norm-sub'], 2)
     """
-    yield json(_head(snapshot) | {"labels": snapshot.labels})[:-1] + b',"methods":{'
+    yield json(_head(snapshot))[:-1] + b',"labels":'
+    yield from _value(snapshot.labels)
+    yield b',"methods":{'
     for i, method in enumerate(methods):
         body = body_document(snapshot, method)
         own = {name: said for name, said in body.items() if name not in (*_OF_ALL_BODIES, "method")}
-        yield (b"," if i else b"") + json(method) + b":" + json(own)
+        yield (b"," if i else b"") + json(method)
+        for j, (name, said) in enumerate(own.items()):
+            yield (b"," if j else b":{") + json(name) + b":"
+            yield from _value(said)
+        yield b"}"
     yield b"}}"
+
+
+def _value(said: Any) -> Iterator[bytes]:
+    """Yields a value as JSON, a long vector some numbers at a time.
+
+    Example:
+        >>> b"".join(_value(np.arange(100_000))) == json(np.arange(100_000)), b"".join(_value(None))
+        (True, b'null')
+    """
+    if not isinstance(said, np.ndarray | tuple | list) or len(said) <= _AT_ONCE:
+        yield json(said)
+        return
+    for at in range(0, len(said), _AT_ONCE):
+        yield (b"," if at else b"[") + json(said[at : at + _AT_ONCE])[1:-1]
+    yield b"]"
 
 
 def _head(snapshot: Snapshot) -> dict[str, Any]:

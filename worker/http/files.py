@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
+from worker.http.answers import Packed
+
 TYPES = {
     "html": "text/html; charset=utf-8",
     "css": "text/css; charset=utf-8",
@@ -17,7 +19,7 @@ TYPES = {
 class File:
     """One of them: its bytes, what they are, and a tag that other bytes would not have."""
 
-    content: bytes
+    content: Packed
     content_type: str
     tag: str
 
@@ -36,5 +38,7 @@ def pages() -> dict[str, File]:
         content_type = TYPES.get(entry.name.rpartition(".")[2])
         if content_type is not None and entry.is_file():
             content = entry.read_bytes()
-            found[entry.name] = File(content, content_type, hashlib.sha256(content).hexdigest()[:32])
+            found[entry.name] = File(
+                Packed.of(content), content_type, hashlib.sha256(content).hexdigest()[:32]
+            )
     return found

@@ -15,18 +15,11 @@ from urllib.parse import parse_qs, unquote
 from ldp import __version__
 from ldp.snapshot import ALL_TIME, NewerSchema, Snapshot
 from worker.http import documents
+from worker.http.answers import Packed
 from worker.http.files import pages
 from worker.http.streams import Streams
 from worker.kafka.wholes import Key, NotRead, NotThere, Whole
 
-HEADERS = {
-    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:;"
-    " connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-    "Cross-Origin-Resource-Policy": "same-origin",
-}
-"""What goes with every answer to the page."""
 EVENTS = "/events"
 STREAMS_SECONDS = 2.0
 """How often the streams are said anew to whoever hears events, if they changed."""
@@ -34,7 +27,8 @@ KEEP_ALIVE_SECONDS = 10.0
 """How long nothing happens before that is said, so that who hears it knows that somebody is there."""
 MOST_WINDOWS = 200
 """Of each name, the newest, that the streams are said with to whoever hears events."""
-_TURN_SECONDS = 0.5
+TURN_SECONDS = 0.5
+"""How often it is looked what happened."""
 _MOST_PARAMETERS = 64
 _RESTRICTED = ("window", "start", "method")
 _ASKED = {"snapshot": _RESTRICTED, "excerpt": (*_RESTRICTED, "top", "offset", "sort", "find")}
@@ -60,12 +54,25 @@ class Snapshots(Protocol):
 
 
 @dataclass(frozen=True)
+class Question:
+    """What costs to answer, so that it is answered once for all who ask.
+
+    Attributes:
+        key: what no other answer has.
+        parts: yields the answer; raises `Refused`.
+    """
+
+    key: object
+    parts: Callable[[], Iterable[bytes]]
+
+
+@dataclass(frozen=True)
 class Answer:
-    """What is answered: a status, and a body that may be made while it is sent."""
+    """What is answered: a status, and a body that is there or is still to be made."""
 
     status: HTTPStatus
     content_type: str
-    body: Iterable[bytes]
+    body: Packed | Question
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -108,15 +115,14 @@ class Page:
             path, query = _split(target)
             file = pages().get("index.html" if path == "/" else path.removeprefix("/page/"))
             if file is not None and (path == "/" or path.startswith("/page/")):
-                return _unless_known(known, file.tag, lambda: (file.content_type, [file.content]))
+                return _unless_known(known, file.tag, file.content_type, file.content)
             if path == "/streams":
                 return _json(HTTPStatus.OK, self._streams.document())
             match path.split("/"):
                 case ["", "streams", stream, form] if form in _ASKED:
                     return self._snapshot(stream, form, query, known)
         except Refused as refused:
-            later = {"Retry-After": "1"} if refused.status == HTTPStatus.SERVICE_UNAVAILABLE else {}
-            return _json(refused.status, refused.said, later)
+            return refusal(refused)
         return None
 
     def _snapshot(self, stream: str, form: str, query: Mapping[str, list[str]], known: str) -> Answer:
@@ -130,23 +136,30 @@ class Page:
             restriction = sorted((name, values) for name, values in query.items() if name != "start")
             asked = repr((__version__, form, restriction))  # another version may write it otherwise
             tag = f"{there.identity}-{hashlib.sha256(asked.encode()).hexdigest()[:12]}"
-            if _knows(known, tag):
-                return _unless_known(known, tag, lambda: (_JSON, []))
-            snapshot = self._snapshots.read(stream, there)
-        except NotThere:
-            raise self._missing(stream, window, start) from None
-        except (NotRead, NewerSchema) as error:
-            raise Refused(HTTPStatus.SERVICE_UNAVAILABLE, f"the snapshot topic: {error}") from None
-        methods = _methods(query, list(snapshot.bodies))
-        if form == "snapshot":
-            return _unless_known(known, tag, lambda: (_JSON, documents.whole(snapshot, methods)))
-        said = documents.excerpt(snapshot, methods, *_rows(query))
-        return _unless_known(known, tag, lambda: (_JSON, [documents.json(said)]))
+        except NotThere as error:
+            raise self._missing(stream, window, start, unnamed=error.unnamed) from None
+        except NotRead as error:
+            raise _unread(error) from None
+
+        rows = _rows(query)
+
+        def parts() -> Iterable[bytes]:
+            try:
+                snapshot = self._snapshots.read(stream, there)
+            except (NotRead, NewerSchema) as error:
+                raise _unread(error) from None
+            methods = _methods(query, list(snapshot.bodies))
+            if form == "snapshot":
+                return documents.whole(snapshot, methods)
+            return [documents.json(documents.excerpt(snapshot, methods, *rows))]
+
+        return _unless_known(known, tag, _JSON, Question((stream, tag), parts))
 
     def events(self, target: str) -> Iterator[bytes]:
         """Yields what happens from now on, as server-sent events; nothing at a turn at which nothing did.
 
-        Of snapshots it says what is new and what is gone; where the topic is not read yet all that is there is new.
+        A turn is to be taken every `TURN_SECONDS`. Of snapshots it says what is new and what is gone; where the topic
+        is not read yet all that is there is new.
 
         Args:
             target: path and query, as they were sent.
@@ -179,7 +192,7 @@ class Page:
         spoke = looked = self._clock()
         while True:
             news = []
-            if self._snapshots.wait(_TURN_SECONDS):
+            if self._snapshots.wait(0):
                 there = self._there(names, window)
                 if self._snapshots.wait(0):  # it is not being read anew, of which nothing would be there
                     news = [
@@ -211,7 +224,7 @@ class Page:
         if start is not None and window == ALL_TIME.name:
             raise Refused(HTTPStatus.BAD_REQUEST, "start given; all time has no start, a window has")
 
-    def _missing(self, stream: str, window: str, start: int | None) -> Refused:
+    def _missing(self, stream: str, window: str, start: int | None, *, unnamed: bool) -> Refused:
         there = sorted({key[0] for key, whole in self._snapshots.newest(stream).items() if whole.methods})
         what = (
             f"no snapshot of {stream}"
@@ -219,7 +232,10 @@ class Page:
             else f"no window {_short(window)} of {stream}"
         )
         when = "" if start is None else f" that starts at {start}"
-        return Refused(HTTPStatus.NOT_FOUND, f"{what}{when} is on the topic", windows=there)
+        why = f"{what}{when} is on the topic"
+        if unnamed:
+            why += ", but messages of one that the stream's head does not name, with their number"
+        return Refused(HTTPStatus.NOT_FOUND, why, windows=there, unnamed=unnamed)
 
 
 def _split(target: str) -> tuple[str, dict[str, list[str]]]:
@@ -261,9 +277,18 @@ def _event(name: str, document: object) -> bytes:
 
 
 def _json(status: HTTPStatus, document: object, headers: Mapping[str, str] | None = None) -> Answer:
-    return Answer(
-        status, _JSON, [documents.json(document)], {"Cache-Control": "no-store"} | dict(headers or {})
-    )
+    said = Packed.of(documents.json(document))
+    return Answer(status, _JSON, said, {"Cache-Control": "no-store"} | dict(headers or {}))
+
+
+def refusal(refused: Refused) -> Answer:
+    """Returns the answer that says why there is none."""
+    later = {"Retry-After": "1"} if refused.status == HTTPStatus.SERVICE_UNAVAILABLE else {}
+    return _json(refused.status, refused.said, later)
+
+
+def _unread(error: Exception) -> Refused:
+    return Refused(HTTPStatus.SERVICE_UNAVAILABLE, f"the snapshot topic: {error}")
 
 
 def _knows(known: str, tag: str) -> bool:
@@ -272,11 +297,10 @@ def _knows(known: str, tag: str) -> bool:
     return tag in tags or "*" in tags
 
 
-def _unless_known(known: str, tag: str, make: Callable[[], tuple[str, Iterable[bytes]]]) -> Answer:
+def _unless_known(known: str, tag: str, content_type: str, body: Packed | Question) -> Answer:
     headers = {"ETag": f'"{tag}"', "Cache-Control": "no-cache"}
-    content_type, body = make()
     if _knows(known, tag):
-        return Answer(HTTPStatus.NOT_MODIFIED, content_type, [], headers)
+        return Answer(HTTPStatus.NOT_MODIFIED, content_type, Packed.of(), headers)
     return Answer(HTTPStatus.OK, content_type, body, headers)
 
 

@@ -1,248 +1,343 @@
-"""What the worker says over HTTP: ``/metrics`` for Prometheus, ``/healthz`` and ``/readyz`` for probes, and the page.
+"""HTTP endpoints of a worker: ``/metrics`` for Prometheus, ``/healthz`` and ``/readyz`` for probes, and the page.
 
-Whoever reaches the port can neither hold it nor fill the process: a connection is for one request, a request has
-seconds to come and a bounded head, and where there are too many connections the oldest makes room for the newest. So a
-probe, which asks at once, is answered while others only hold on. Who hears events may stay, but few may, and only as
-long as they take what they are sent.
+One port answers all of them. The thread that serves connections does nothing else: probes and metrics are taken on
+threads of their own, answers to the page are made on others. So the page delays no probe, however many read it, or hold
+its connections and do not read.
 """
 
+import asyncio
 import contextlib
-import io
+import ipaddress
 import json
 import re
-import select
-import socket
-import sys
-import threading
-import time
-import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from worker.config import PREFIX, Config, ConfigError
 from worker.http import page as pages
-from worker.http.page import Page
+from worker.http.answers import MOST_BYTES, Answers, Busy, Dropped, Packed, TooLarge
+from worker.http.connections import PIECE_BYTES, Connection, Server
+from worker.http.page import Answer, Page, Refused
 from worker.http.streams import Streams
 from worker.kafka.following import Follower
 
-MOST_CONNECTIONS = 64
-MOST_LISTENERS = 16
-"""Who hear events, beside those connections."""
-LISTENER_SECONDS = 20.0
-"""How long a piece of them may take one that hears events: a kernel says in large steps that there is room again."""
-_LISTENER_BYTES = 1 << 16
-"""What lies at most between us and one that hears events, on our side."""
-_PIECE_BYTES = 1 << 14
-REQUEST_SECONDS = 5.0
-"""How long a connection may last, from its beginning to the last byte of its answer."""
-MOST_HEAD_BYTES = 8192
-"""Of a request line and its headers."""
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:;"
+    " connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+"""What goes with every answer."""
+MOST_LISTENERS = 32
+"""Connections that hear events, beside the others."""
+MOST_OF_A_CLIENT = MOST_LISTENERS // 4
+"""Of these, one client's: an address, or the network of 64 bits that an address of IPv6 is of."""
+_METHODS = "GET, HEAD"
+_TEXT = "text/plain"
+_TOO_LARGE = f"more than {MOST_BYTES >> 20} MiB are asked for; ask for fewer methods: ?method=base"
+_LOCAL = frozenset({"localhost"})
 
 Facts = Mapping[str, object]
 Probe = Callable[[], tuple[bool, Facts]]
+T = TypeVar("T")
 
 
-class _Server(ThreadingHTTPServer):
-    """A server that ends connections that last too long, and the oldest where there are too many."""
+class HttpServer:
+    """Answers over HTTP, on threads of its own, until `shutdown`.
 
-    request_queue_size = 128
+    Args:
+        host: the address to listen at.
+        port: the port; 0 takes a free one.
+        registry: the metrics.
+        probes: path -> what a probe there is told.
+        page: what answers the page; None where there is none.
+        names: host names that the page answers to, beside localhost and addresses.
+
+    Attributes:
+        server_port: the port.
+
+    Raises:
+        OSError: the address cannot be listened on.
+    """
 
     def __init__(
         self,
-        address: tuple[str, int],
+        host: str,
+        port: int,
         registry: CollectorRegistry,
         probes: Mapping[str, Probe],
         page: Page | None,
+        names: frozenset[str],
     ) -> None:
-        self.registry, self.probes, self.page = registry, probes, page
-        self._since: dict[Any, float] = {}  # the open connections, the oldest first
-        self._listeners: set[Any] = set()
-        self._lock = threading.Lock()
-        super().__init__(address, _Handler)
+        self._registry, self._probes, self._page = registry, probes, page
+        self._probing = ThreadPoolExecutor(4, thread_name_prefix="probe")
+        self._asking = ThreadPoolExecutor(8, thread_name_prefix="ask")
+        self._hearing = ThreadPoolExecutor(2, thread_name_prefix="hear")
+        self.answers = Answers()
+        self.listeners: Counter[str] = Counter()
+        routes = [Route("/metrics", self._metrics), *(Route(path, self._probe) for path in probes)]
+        routes += [] if page is None else [Route(pages.EVENTS, self._listen)]
+        routes.append(Route("/{rest:path}", self._show))
+        application = Starlette(
+            routes=routes,
+            middleware=[Middleware(_Known, names=names, anywhere=frozenset({"/metrics", *probes}))],
+            exception_handlers={404: self._nowhere, 405: _refuse},
+        )
+        application.router.redirect_slashes = False
+        self._server = Server(host, port, application, HEADERS)
+        self.server_port = self._server.server_port
 
-    def process_request(self, request: Any, client_address: Any) -> None:
-        with self._lock:
-            self._since[request] = time.monotonic()
-            if len(self._since) > MOST_CONNECTIONS:
-                self._end(next(iter(self._since)))
-        super().process_request(request, client_address)
+    def shutdown(self) -> None:
+        """Ends all connections and threads."""
+        self.answers.end()
+        for pool in (self._probing, self._asking, self._hearing):
+            pool.shutdown(wait=False, cancel_futures=True)
+        self._server.shutdown()
 
-    def service_actions(self) -> None:
-        """Ends what lasts too long; called twice a second, and after each new connection."""
-        with self._lock:
-            began = time.monotonic() - REQUEST_SECONDS
-            for request in [request for request, since in self._since.items() if since < began]:
-                self._end(request)
+    async def _metrics(self, request: Request) -> Response:
+        encode, content_type = choose_encoder(request.headers.get("Accept", ""))
+        said = await _on(self._probing, lambda: encode(self._registry))
+        return Response(said, headers={"Content-Type": content_type})
 
-    def hears(self, request: Any) -> bool:
-        """Lets a connection last that is to hear events, if there are not too many; returns whether it may."""
-        with self._lock:
-            if len(self._listeners) >= MOST_LISTENERS or self._since.pop(request, None) is None:
-                return False
-            self._listeners.add(request)
-            return True
+    async def _probe(self, request: Request) -> Response:
+        good, facts = await _on(self._probing, self._probes[request.url.path])
+        status = HTTPStatus.OK if good else HTTPStatus.SERVICE_UNAVAILABLE
+        return Response(json.dumps(facts).encode() + b"\n", status, {"Content-Type": "application/json"})
 
-    def _end(self, request: Any) -> None:
-        """Wakes the thread that waits for a connection, which then closes it."""
-        del self._since[request]
-        with contextlib.suppress(OSError):
-            request.shutdown(socket.SHUT_RDWR)
+    async def _nowhere(self, request: Request, error: Exception) -> Response:  # noqa: ARG002  # Starlette's
+        shown = [] if self._page is None else ["/", "/streams", pages.EVENTS]
+        known = ", ".join([*shown, "/metrics", *self._probes])
+        return Response(f"not here; {known} are\n", HTTPStatus.NOT_FOUND, {"Content-Type": _TEXT})
 
-    def shutdown_request(self, request: Any) -> None:
-        with self._lock:
-            self._since.pop(request, None)
-            self._listeners.discard(request)
-            super().shutdown_request(request)
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        if not isinstance(sys.exc_info()[1], OSError):  # which is the other side's going away
-            super().handle_error(request, client_address)
-
-
-class _Handler(BaseHTTPRequestHandler):
-    """Reads one request and answers it."""
-
-    default_request_version = "HTTP/1.0"  # also what cannot be read gets a status
-    server: _Server
-
-    def handle(self) -> None:
-        head = b""
-        while not head.endswith((b"\r\n\r\n", b"\n\n")):
-            line = self.rfile.readline(MOST_HEAD_BYTES - len(head) + 1)
-            head += line
-            if len(head) > MOST_HEAD_BYTES:
-                self.requestline, self.request_version, self.command = "", self.protocol_version, ""
-                return self.send_error(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
-            if not line:
-                return None  # it hung up, or was told to
-        self.rfile = io.BytesIO(head)
-        return self.handle_one_request()
-
-    def do_HEAD(self) -> None:
-        """Answers as to GET, without the body."""
-        self.do_GET()
-
-    def do_GET(self) -> None:
-        """Answers a probe or a scrape."""
-        path = self.path.partition("?")[0]
-        if path == "/metrics":
-            encode, content_type = choose_encoder(self.headers.get("Accept", ""))
-            self._send(HTTPStatus.OK, content_type, encode(self.server.registry))
-        elif path in self.server.probes:
-            good, facts = self.server.probes[path]()
-            status = HTTPStatus.OK if good else HTTPStatus.SERVICE_UNAVAILABLE
-            self._send(status, "application/json", json.dumps(facts).encode() + b"\n")
-        elif self.server.page is None or not self._show(self.server.page):
-            shown = [] if self.server.page is None else ["/", "/streams", pages.EVENTS]
-            known = ", ".join([*shown, "/metrics", *self.server.probes])
-            self._send(HTTPStatus.NOT_FOUND, "text/plain", f"not here; {known} are\n".encode())
-
-    def _refuse(self) -> None:
-        """Answers what would change something."""
-        allowed = "GET, HEAD"
-        self._send(HTTPStatus.METHOD_NOT_ALLOWED, "text/plain", f"{allowed}\n".encode(), {"Allow": allowed})
-
-    do_POST = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = _refuse  # noqa: N815
-
-    def _show(self, page: Page) -> bool:
-        """Answers the page; returns whether what was asked for is there."""
-        if self.path.partition("?")[0] == pages.EVENTS:
-            self._listen(page)
-            return True
-        answer = page.answer(self.path, self.headers.get("If-None-Match", ""))
+    async def _show(self, request: Request) -> Response:
+        """Answers the page."""
+        target, known, page = _target(request), request.headers.get("If-None-Match", ""), self._page
+        answer = None if page is None else await _on(self._asking, lambda: page.answer(target, known))
         if answer is None:
-            return False
-        packed = answer.status == HTTPStatus.OK and _takes_gzip(self.headers.get("Accept-Encoding", ""))
-        headers = dict(answer.headers) | {"Vary": "Accept-Encoding"}
-        if packed:
+            raise HTTPException(404)
+        answer, packed = await self._made(answer)
+        headers = {"Content-Type": answer.content_type, "Vary": "Accept-Encoding", **answer.headers}
+        if answer.status == HTTPStatus.NOT_MODIFIED:
+            return Response(None, answer.status, headers)
+        zipped = answer.status == HTTPStatus.OK and _takes_gzip(request.headers.get("Accept-Encoding", ""))
+        headers["Content-Length"] = str(packed.size if zipped else packed.length)
+        if zipped:
             headers["Content-Encoding"] = "gzip"
-            headers = {
-                name: said.removesuffix('"') + '-gzip"' if name == "ETag" else said
-                for name, said in headers.items()
-            }
-        parts = _gzip(answer.body) if packed else answer.body
-        if self.request_version == "HTTP/1.1" and answer.status != HTTPStatus.NOT_MODIFIED:
-            # whoever gets a part of it sees that it is one
-            self.protocol_version = "HTTP/1.1"
-            headers |= {"Transfer-Encoding": "chunked", "Connection": "close"}
-            parts = _chunked(parts)
-        self._begin(answer.status, answer.content_type, headers)
-        if self.command != "HEAD":
-            for part in parts:
-                self.wfile.write(part)
-        return True
+            if (tag := headers.get("ETag")) is not None:
+                headers["ETag"] = tag.removesuffix('"') + '-gzip"'
+        return _Sent(answer.status, headers, packed.gzipped() if zipped else packed.plain())
 
-    def _listen(self, page: Page) -> None:
-        """Says what happens, until the other side hangs up or leaves it lying."""
+    async def _made(self, answer: Answer) -> tuple[Answer, Packed]:
+        """Returns an answer with its body, which is made if it is not there; or why it is not."""
+        if isinstance(answer.body, Packed):
+            return answer, answer.body
         try:
-            events = page.events(self.path)
-        except pages.Refused as refused:
-            return self._send(refused.status, "application/json", json.dumps(refused.said).encode())
-        headers = {"Cache-Control": "no-store"}
-        if self.command == "HEAD":
-            return self._begin(HTTPStatus.OK, "text/event-stream", headers)
-        if not self.server.hears(self.connection):
-            self._begin(HTTPStatus.SERVICE_UNAVAILABLE, "text/plain", headers | {"Retry-After": "5"})
-            self.wfile.write(f"{MOST_LISTENERS} hear events already\n".encode())
-            return None
-        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _LISTENER_BYTES)
-        self.connection.settimeout(LISTENER_SECONDS)
-        if hasattr(socket, "TCP_USER_TIMEOUT"):
-            # else one that is gone without a word keeps its place for minutes
-            gone = int(1000 * (LISTENER_SECONDS + pages.KEEP_ALIVE_SECONDS))
-            self.connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, gone)
-        self._begin(HTTPStatus.OK, "text/event-stream", headers)
-        for part in events:
-            # the time is for each piece: who is slow takes all, one after the other
-            for at in range(0, len(part), _PIECE_BYTES):
-                self.wfile.write(part[at : at + _PIECE_BYTES])
-            if not part and self._hung_up():
-                break
-        return None
+            return answer, await self.answers.get(answer.body.key, answer.body.parts)
+        except Refused as refused:
+            why = refused
+        except TooLarge:
+            why = Refused(HTTPStatus.BAD_REQUEST, _TOO_LARGE)
+        except Busy as busy:
+            why = Refused(HTTPStatus.SERVICE_UNAVAILABLE, str(busy))
+        return await self._made(pages.refusal(why))
 
-    def _hung_up(self) -> bool:
-        """Returns whether the other side is gone; one that hears events has nothing more to say."""
-        readable, _, _ = select.select([self.connection], [], [], 0)
-        return bool(readable) and not self.connection.recv(1024)
+    async def _listen(self, request: Request) -> Response:
+        """Says what happens, until the other side hangs up or leaves it lying."""
+        assert self._page is not None
+        page = self._page
+        try:
+            events = await _on(self._hearing, lambda: page.events(_target(request)))
+        except Refused as refused:
+            said = json.dumps(refused.said).encode()
+            return Response(said, refused.status, {"Content-Type": "application/json"})
+        headers = {
+            "Content-Type": "text/event-stream",
+            "Cache-Control": "no-store",
+            "X-Accel-Buffering": "no",
+        }
+        return _Heard(headers, events, self._hearing, self.listeners)
 
-    def _begin(self, status: HTTPStatus, content_type: str, headers: Mapping[str, str]) -> None:
-        """Sends the head of an answer to the page."""
-        self.send_response(status)
-        for name, said in {"Content-Type": content_type, **pages.HEADERS, **headers}.items():
-            self.send_header(name, said)
-        self.end_headers()
 
-    def send_response(self, code: int, message: str | None = None) -> None:
-        """Begins an answer, with no word about what runs here."""
-        self.send_response_only(code, message)
-        self.send_header("Date", self.date_time_string())
+class _Sent(Response):
+    """An answer that is sent in pieces, each when there is room for it."""
 
-    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:  # noqa: ARG002
-        """Says that a request cannot be answered, and nothing of what it was."""
-        self._send(HTTPStatus(code), "text/plain", f"{HTTPStatus(code).phrase}\n".encode())
+    def __init__(self, status: int, headers: Mapping[str, str], pieces: Iterator[bytes]) -> None:
+        super().__init__(None, status, headers)
+        self._pieces = pieces
 
-    def _send(
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
+        connection: Connection = scope["state"]["connection"]
+        await send(_start(self))
+        try:
+            for piece in self._pieces if scope["method"] != "HEAD" else ():
+                if connection.ending:
+                    break
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
+        except Dropped:
+            connection.abort()  # the length that was said shows that a part is missing
+        if connection.ending:
+            await connection.lost.wait()
+        else:
+            await send({"type": "http.response.body", "body": b""})
+
+
+class _Heard(Response):
+    """Events, as they come, in one of the places for those who hear them."""
+
+    def __init__(
         self,
-        status: HTTPStatus,
-        content_type: str,
-        body: bytes,
-        headers: Mapping[str, str] = MappingProxyType({}),
+        headers: Mapping[str, str],
+        events: Iterator[bytes],
+        hearing: ThreadPoolExecutor,
+        listeners: Counter[str],
     ) -> None:
-        self.send_response(status)
-        for name, said in {"Content-Type": content_type, "Content-Length": str(len(body)), **headers}.items():
-            self.send_header(name, said)
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(body)
+        super().__init__(None, HTTPStatus.OK, headers)
+        del self.headers["Content-Length"]
+        self._events, self._hearing, self._listeners = events, hearing, listeners
 
-    def log_message(self, *_: object) -> None:
-        """Says nothing: probes come every few seconds."""
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        client, listeners = _client(scope), self._listeners
+        if scope["method"] == "HEAD":
+            await send(_start(self))
+            return await send({"type": "http.response.body", "body": b""})
+        if listeners.total() >= MOST_LISTENERS or listeners[client] >= MOST_OF_A_CLIENT:
+            said = f"{listeners.total()} hear events already, {listeners[client]} of them at your address\n"
+            refused = Response(
+                said, HTTPStatus.SERVICE_UNAVAILABLE, {"Retry-After": "5", "Content-Type": _TEXT}
+            )
+            return await refused(scope, receive, send)
+        listeners[client] += 1
+        connection: Connection = scope["state"]["connection"]
+        connection.stay()
+        try:
+            await send(_start(self))
+            part = b":\n\n"  # at once, so that what is between us passes the head on
+            while not connection.ending:
+                for at in range(0, len(part), PIECE_BYTES):
+                    piece = part[at : at + PIECE_BYTES]
+                    await send({"type": "http.response.body", "body": piece, "more_body": True})
+                part = await _on(self._hearing, lambda: next(self._events))
+                if not part:
+                    with contextlib.suppress(TimeoutError):
+                        await asyncio.wait_for(connection.lost.wait(), pages.TURN_SECONDS)
+            await connection.lost.wait()
+        finally:
+            listeners[client] -= 1
+            if not listeners[client]:
+                del listeners[client]
+
+
+class _Known:
+    """Refuses requests that a browser sends for a page of elsewhere.
+
+    A page whose name is made to point here (DNS rebinding) names itself as host. Probes and metrics are for programs,
+    which name a worker by whatever name they know.
+
+    Args:
+        application: what answers what is let through.
+        names: host names that are ours, beside localhost and addresses.
+        anywhere: the paths that may be asked for by any host name.
+    """
+
+    def __init__(self, application: ASGIApp, names: frozenset[str], anywhere: frozenset[str]) -> None:
+        self._application, self._names, self._anywhere = application, names | _LOCAL, anywhere
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = dict(scope["headers"])
+        host, origin = headers.get(b"host", b"").decode("latin-1"), headers.get(b"origin")
+        answer = self._application
+        if origin is not None and not self._ours(origin.decode("latin-1"), host):
+            answer = Response("the origin is none of ours\n", HTTPStatus.FORBIDDEN, {"Content-Type": _TEXT})
+        elif scope["path"] not in self._anywhere and not self._named(_hostname(f"//{host}")):
+            said = f"the host is none of ours; add its name to http.names ({PREFIX}HTTP__NAMES) if it is\n"
+            answer = Response(said, HTTPStatus.MISDIRECTED_REQUEST, {"Content-Type": _TEXT})
+        await answer(scope, receive, send)
+
+    def _named(self, name: str) -> bool:
+        """Returns whether a host is ours: by a name, or by an address, which cannot be made to point elsewhere."""
+        return name in self._names or _is_address(name)
+
+    def _ours(self, origin: str, host: str) -> bool:
+        """Returns whether a page is ours: of the host that is asked, or of a name that is configured."""
+        with contextlib.suppress(ValueError):
+            return (
+                urlsplit(origin).netloc.lower() == host.lower() or _hostname(origin) in self._names - _LOCAL
+            )
+        return False
+
+
+def _hostname(url: str) -> str:
+    """Returns the host of a URL, in lower case; nothing where it has none.
+
+    Example:
+        >>> _hostname("//[::1]:9464"), _hostname("http://Worker.example.:80"), _hostname("//["), _hostname("null")
+        ('::1', 'worker.example', '', '')
+    """
+    try:
+        return (urlsplit(url).hostname or "").removesuffix(".")
+    except ValueError:
+        return ""
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def _client(scope: Scope) -> str:
+    """Returns who asks: an address, or of IPv6 the network that one client may have all addresses of.
+
+    Example:
+        >>> _client({"client": ("2001:db8::7", 1)}), _client({"client": ("::ffff:10.0.0.1", 1)})
+        ('2001:db8::/64', '10.0.0.1')
+    """
+    host, _ = scope["client"] or ("", 0)
+    if not _is_address(host):
+        return str(host)
+    address = ipaddress.ip_address(host)
+    if isinstance(address, ipaddress.IPv4Address):
+        return str(address)
+    mapped = address.ipv4_mapped
+    return str(mapped or ipaddress.ip_network((address, 64), strict=False))
+
+
+async def _refuse(request: Request, error: Exception) -> Response:  # noqa: ARG001  # Starlette's
+    """Answers what would change something."""
+    return Response(
+        f"{_METHODS}\n", HTTPStatus.METHOD_NOT_ALLOWED, {"Allow": _METHODS, "Content-Type": _TEXT}
+    )
+
+
+async def _on(pool: ThreadPoolExecutor, run: Callable[[], T]) -> T:
+    return await asyncio.get_running_loop().run_in_executor(pool, run)
+
+
+def _start(response: Response) -> dict[str, Any]:
+    return {"type": "http.response.start", "status": response.status_code, "headers": response.raw_headers}
+
+
+def _target(request: Request) -> str:
+    """Returns path and query, as they were sent."""
+    path, query = request.scope["raw_path"].decode(), request.scope["query_string"].decode("latin-1")
+    return f"{path}?{query}" if query else path
 
 
 def _takes_gzip(accepted: str) -> bool:
@@ -259,27 +354,6 @@ def _takes_gzip(accepted: str) -> bool:
     return False
 
 
-def _gzip(parts: Iterable[bytes]) -> Iterator[bytes]:
-    """Compresses parts as they come, fast rather than well."""
-    packing = zlib.compressobj(1, wbits=31)
-    for part in parts:
-        yield packing.compress(part)
-    yield packing.flush()
-
-
-def _chunked(parts: Iterable[bytes]) -> Iterator[bytes]:
-    """Writes parts as chunks, and that they are all.
-
-    Example:
-        >>> b"".join(_chunked([b"twelve-bytes", b"", b"!"])).split()
-        [b'c', b'twelve-bytes', b'1', b'!', b'0']
-    """
-    for part in parts:
-        if part:  # an empty one would be the end
-            yield b"%x\r\n%b\r\n" % (len(part), part)
-    yield b"0\r\n\r\n"
-
-
 def serve(
     host: str,
     port: int,
@@ -287,8 +361,9 @@ def serve(
     healthy: Probe,
     ready: Probe,
     page: Page | None = None,
-) -> ThreadingHTTPServer:
-    """Answers on a thread of its own until `shutdown` is called on what it returns.
+    names: frozenset[str] = frozenset(),
+) -> HttpServer:
+    """Answers on threads of its own until `shutdown` is called on what it returns.
 
     Args:
         host: the address to listen at.
@@ -297,13 +372,12 @@ def serve(
         healthy: whether the process lives as it should, and facts to show; false asks a supervisor to restart it.
         ready: whether every stream is served, and facts to show.
         page: what answers the page; None where there is none.
+        names: host names that the page answers to, beside localhost and addresses.
 
     Raises:
-        OSError: the port is taken.
+        OSError: the address cannot be listened on.
     """
-    server = _Server((host, port), registry, {"/healthz": healthy, "/readyz": ready}, page)
-    threading.Thread(target=server.serve_forever, name="http", daemon=True).start()
-    return server
+    return HttpServer(host, port, registry, {"/healthz": healthy, "/readyz": ready}, page, names)
 
 
 def page_of(config: Config, registry: CollectorRegistry, ready: Probe) -> Page:
@@ -313,17 +387,20 @@ def page_of(config: Config, registry: CollectorRegistry, ready: Probe) -> Page:
     return Page(streams, follower, [served.stream.name for served in config.streams])
 
 
-def listen(config: Config, registry: CollectorRegistry, healthy: Probe, ready: Probe) -> ThreadingHTTPServer:
+def listen(config: Config, registry: CollectorRegistry, healthy: Probe, ready: Probe) -> HttpServer:
     """Answers as `serve` does, where the configuration says.
 
     Raises:
         ConfigError: the configured address cannot be listened on.
     """
+    http = config.http
     try:
-        page = page_of(config, registry, ready) if config.http.page else None
-        return serve(config.http.host, config.http.port, registry, healthy, ready, page)
+        page = page_of(config, registry, ready) if http.page else None
+        return serve(
+            http.host, http.port, registry, healthy, ready, page, frozenset({http.host, *http.names})
+        )
     except OSError as error:
         raise ConfigError(
-            f"http.port: {config.http.host}:{config.http.port} cannot be listened on ({error.strerror}); if it is"
+            f"http.port: {http.host}:{http.port} cannot be listened on ({error.strerror}); if it is"
             f" another worker's, set {PREFIX}HTTP__PORT, 0 takes a free one"
         ) from None

@@ -6,7 +6,6 @@ import signal
 import threading
 import time
 from collections.abc import Sequence
-from http.server import ThreadingHTTPServer
 
 import structlog
 
@@ -113,7 +112,7 @@ class _Probes:
         return all(state == SERVING for state in states.values()), {"streams": states}
 
 
-def _stop(workers: Sequence[StreamWorker], server: ThreadingHTTPServer) -> int:
+def _stop(workers: Sequence[StreamWorker], server: health.HttpServer) -> int:
     """Lets the streams finish what they can in time; returns the exit code, or ends the process where one cannot."""
     deadline = time.monotonic() + STOP_SECONDS
     for worker in workers:

@@ -304,7 +304,6 @@ def test_probes_ask_what_the_worker_answers(overlay: str) -> None:
                 said[probe] = json.load(reply)["what"]
     finally:
         health.shutdown()
-        health.server_close()
     # readiness fails while a broker is away, which a restart does not mend
     assert said == {"startupProbe": "health", "livenessProbe": "health", "readinessProbe": "ready"}
 
@@ -665,4 +664,3 @@ def test_what_is_scraped_is_the_job_that_the_alerts_know() -> None:
             assert reply.headers["Content-Type"].startswith("text/plain")
     finally:
         health.shutdown()
-        health.server_close()

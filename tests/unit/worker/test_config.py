@@ -102,9 +102,9 @@ def test_a_members_name_is_one_that_kafka_takes(name):
         ("ssl_cafile = 'of whom?'" + STREAM, "ssl_cafile: no such key; there are group,"),
         (
             "[http]\nprot = 1" + STREAM,
-            "http.prot: no such key; did you mean port? there are host, port, page",
+            "http.prot: no such key; did you mean port? there are host, port, page, names",
         ),
-        ("[http]\nstr = 1" + STREAM, "http.str: no such key; there are host, port, page"),
+        ("[http]\nstr = 1" + STREAM, "http.str: no such key; there are host, port, page, names"),
         (STREAM.replace("domain_size", "size"), "streams[0].size: no such key; there are name, topic, "),
         (STREAM.replace("name", "# name"), "streams[0].name: nothing given; it is needed"),
         ("[http]\nport = 70000" + STREAM, "http.port: 70000 given; allowed is 0 to 65535"),
@@ -435,7 +435,7 @@ def test_the_environment_overrides():
         (
             "HTTP__PROT",
             "1",
-            "http.prot (LDP_WORKER_HTTP__PROT): no such key; did you mean port? there are host, port, page",
+            "http.prot (LDP_WORKER_HTTP__PROT): no such key; did you mean port? there are host, port, page, names",
         ),
         ("HTTP__PORT", "web", "http.port (LDP_WORKER_HTTP__PORT): a text given; a whole number is needed"),
         (

@@ -17,6 +17,7 @@ from kafka import TopicPartition
 
 from worker.config import ConfigError, parse
 from worker.counting.ports import Unavailable
+from worker.http import connections
 from worker.http import server as health
 from worker.kafka.log import KafkaLog
 from worker.observe.metrics import Metrics
@@ -38,7 +39,6 @@ def server():
     )
     yield f"http://127.0.0.1:{server.server_port}"
     server.shutdown()
-    server.server_close()
 
 
 def get(url):
@@ -110,8 +110,8 @@ def test_point_15_probes_are_answered_while_others_hold_1100_connections(alone, 
         for path in ("/healthz", "/readyz", "/metrics"):
             assert get(f"http://127.0.0.1:{port}{path}")[0] == 200
         files, threads = descriptors(process)
-        assert files < 2 * health.MOST_CONNECTIONS
-        assert threads < 2 * health.MOST_CONNECTIONS
+        assert files < 2 * connections.MOST_CONNECTIONS
+        assert threads < 20
         deadline = time.monotonic() + 60
         while max(descriptors(process)) > 20:  # nobody hung up: the server did
             assert time.monotonic() < deadline
@@ -140,8 +140,8 @@ def test_point_15_a_head_has_a_bound(alone):
     _, port = alone
     for request in (b"GET /" + b"x" * 9000, b"GET / HTTP/1.1\r\n" + b"X: y\r\n" * 2000):
         status, _, rest = raw(port, request + b"\r\n\r\n").partition(b"\r\n")
-        assert status == b"HTTP/1.0 431 Request Header Fields Too Large"
-        assert len(rest) < 300
+        assert status == b"HTTP/1.1 400 Bad Request"
+        assert len(rest) < 700
 
 
 def test_point_15_head_is_get_without_the_body(server):
@@ -162,19 +162,21 @@ def test_point_15_head_is_get_without_the_body(server):
         ("GET /<b>nonsense", 404),
         ("POST /metrics", 405),
         ("OPTIONS /", 405),
-        ("<b>nonsense /", 501),
+        ("<b>nonsense /", 400),
         ("G", 400),
     ],
 )
 def test_point_15_an_answer_says_nothing_of_what_runs_nor_of_what_was_asked(server, request_line, status):
-    said = raw(int(server.rpartition(":")[2]), f"{request_line} HTTP/1.1\r\n\r\n".encode()).decode()
+    said = raw(
+        int(server.rpartition(":")[2]), f"{request_line} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
+    ).decode()
     head, _, body = said.partition("\r\n\r\n")
     assert str(status) in head.splitlines()[0]
     assert "server:" not in head.lower()
     assert "Python" not in said
     assert "nonsense" not in said
     assert "text/plain" in head
-    assert ("\r\nAllow: GET, HEAD" in head) == (status == 405)
+    assert ("\r\nallow: get, head" in head.lower()) == (status == 405)
     assert "<" not in body
 
 
@@ -311,6 +313,6 @@ def test_point_8_what_is_undecided_is_what_the_last_fetch_heard_beyond_the_stabl
 def test_a_port_that_is_taken_is_a_fault_of_the_configuration():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        config = SimpleNamespace(http=SimpleNamespace(host="127.0.0.1", port=port, page=False))
+        config = SimpleNamespace(http=SimpleNamespace(host="127.0.0.1", port=port, page=False, names=[]))
         with pytest.raises(ConfigError, match=rf"^http\.port: 127\.0\.0\.1:{port} cannot be listened on"):
             health.listen(config, Metrics().registry, lambda: (True, {}), lambda: (True, {}))

@@ -17,9 +17,11 @@ import pytest
 
 import ldp
 from ldp import snapshot
-from ldp.snapshot import Cut, Period
+from ldp.snapshot import Cut, Line, Period
 from worker.config import parse
+from worker.http import answers, connections
 from worker.http import server as health
+from worker.http.answers import Packed
 from worker.http.files import File
 from worker.http.page import Page
 from worker.http.streams import Streams
@@ -40,6 +42,8 @@ CONFIG = parse(
 )
 S, T = (served.stream for served in CONFIG.streams)
 QUERIES = (ldp.query.SetQuery("two", (0, 2)), ldp.query.TopQuery("most", 2))
+LINES = {"1h": Line(0, (), ())}
+"""What a head says of windows that stay for ever."""
 Record = namedtuple("Record", "key value headers offset")
 WAIT = 60
 
@@ -60,9 +64,9 @@ def taken(stream=S, sequence=1, window=snapshot.ALL_TIME, first=40):
     counts = np.full(stream.oracle.domain_size, 10)
     counts[0] = first
     estimate = stream.oracle.estimate(counts, int(counts.sum()))
-    cut = Cut({0: sequence, 1: 7}, {})
+    cut = Cut({0: sequence, 1: 7}, {}, lines=LINES if stream is S else {})
     queries = QUERIES if stream is S else ()
-    return snapshot.take(stream, estimate, cut, sequence, queries, window=window)
+    return snapshot.take(stream, estimate, cut, sequence, queries, window=window, identity=f"{sequence:032x}")
 
 
 class Log:
@@ -143,8 +147,8 @@ def metrics():
 def served(log, metrics, monkeypatch):
     """A server of the page on the topic; gives its port."""
     files = {
-        "index.html": File(b"<!doctype html>", "text/html; charset=utf-8", "a" * 32),
-        "page.js": File(b"// no more", "text/javascript; charset=utf-8", "b" * 32),
+        "index.html": File(Packed.of(b"<!doctype html>"), "text/html; charset=utf-8", "a" * 32),
+        "page.js": File(Packed.of(b"// no more"), "text/javascript; charset=utf-8", "b" * 32),
     }
     monkeypatch.setattr("worker.http.page.pages", lambda: files)
     with serving(log, metrics) as (port, _):
@@ -154,7 +158,9 @@ def served(log, metrics, monkeypatch):
 @pytest.fixture(autouse=True)
 def patient(monkeypatch):
     """A request, and a snapshot that is read for it, may take as long as a test waits."""
-    monkeypatch.setattr(health, "REQUEST_SECONDS", 2.0 * WAIT)
+    monkeypatch.setattr(connections, "REQUEST_SECONDS", 2.0 * WAIT)
+    monkeypatch.setattr(answers, "MAKING_SECONDS", 2.0 * WAIT)
+    monkeypatch.setattr(answers, "_PAUSES", 0)
     monkeypatch.setattr("worker.kafka.following._READ_SECONDS", float(WAIT))
 
 
@@ -191,7 +197,6 @@ def serving(log, metrics, idle=300.0, kind=Patient):
             yield server.server_port, follower
         finally:
             server.shutdown()
-            server.server_close()
 
 
 Reply = namedtuple("Reply", "status headers body")
@@ -271,7 +276,7 @@ def test_probes_and_metrics_are_beside_it(served):
 
 @pytest.mark.parametrize("target", ["http://[/streams", "//[::1/streams", "http://x/streams", "x", "", "*"])
 def test_a_target_that_is_no_path_is_answered_without_a_word_on_stderr(served, target, capfd):
-    request = f"GET {target} HTTP/1.1\r\nHost: x\r\n\r\n".encode()
+    request = f"GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
     with socket.create_connection(("127.0.0.1", served), timeout=WAIT) as connection:
         connection.sendall(request)
         with connection.makefile("rb") as answer:
@@ -321,7 +326,9 @@ def test_streams_are_said_as_they_are_counted_here(served, log):
 
 def test_a_head_alone_says_the_partitions_and_no_snapshot(served, log):
     log.publish(
-        taken(), snapshot.announce(S, Cut({0: 5, 1: 7, 2: 0}, {}), 4, None, "0" * 32), taken(window=hour(1))
+        taken(),
+        snapshot.announce(S, Cut({0: 5, 1: 7, 2: 0}, {}, lines=LINES), 4, None, "0" * 32),
+        taken(window=hour(1)),
     )
     until(lambda: len(said(served, "/streams")[0]["partitions"]) == 3, "the head is read")
     stream = said(served, "/streams")[0]
@@ -390,25 +397,28 @@ def test_a_snapshot_is_what_is_on_the_topic(served, log):
     assert fewer["methods"]["base"] == got["methods"]["base"]
 
 
-def test_who_gets_a_part_of_a_snapshot_sees_that_it_is_one(served, log, monkeypatch):
-    log.publish(taken())
-
-    def cut(snapshot, methods):
-        yield b'{"sequence":1}'
-        raise ConnectionResetError
-
-    monkeypatch.setattr("worker.http.page.documents.whole", cut)
-    with pytest.raises(http.client.IncompleteRead):
-        ask(served, "/streams/s/snapshot")
+def test_a_reader_whose_answer_is_dropped_sees_that_a_part_is_missing(served, log, monkeypatch):
+    """Random digits do not compress, so that the answer is longer than what lies between the worker and its reader."""
+    digits = np.random.default_rng(1).integers(0, 10, 8 << 20).astype(np.uint8).tobytes()
+    monkeypatch.setattr("worker.http.page.documents.whole", lambda snapshot, methods: [digits])
+    monkeypatch.setattr(answers, "MOST_ANSWERS", 1)
+    log.publish(taken(), taken(T))
+    connection = http.client.HTTPConnection("127.0.0.1", served, timeout=WAIT)
+    with contextlib.closing(connection):
+        connection.request("GET", "/streams/s/snapshot", headers={"Accept-Encoding": "gzip"})
+        reply = connection.getresponse()
+        assert ask(served, "/streams/t.2/excerpt").status == 200  # takes its room
+        with pytest.raises(http.client.IncompleteRead):
+            reply.read()
 
 
 def test_who_speaks_an_older_http_gets_no_chunks(served, log):
     log.publish(taken())
     with socket.create_connection(("127.0.0.1", served), timeout=WAIT) as connection:
-        connection.sendall(b"GET /streams/s/snapshot HTTP/1.0\r\n\r\n")
+        connection.sendall(b"GET /streams/s/snapshot HTTP/1.0\r\nHost: localhost\r\n\r\n")
         with connection.makefile("rb") as answer:
             head, _, body = answer.read().partition(b"\r\n\r\n")
-    assert head.startswith(b"HTTP/1.0 200 OK\r\n")
+    assert head.startswith(b"HTTP/1.1 200 OK\r\n")
     assert b"chunked" not in head
     assert json.loads(body) == whole(taken())
 
@@ -597,9 +607,10 @@ def test_a_value_is_found_by_its_label_whatever_the_case(served, log):
 class Listener:
     """Hears events: a connection, and a thread that reads what comes."""
 
-    def __init__(self, port, path="/events"):
-        self._socket = socket.create_connection(("127.0.0.1", port), timeout=WAIT)
-        self._socket.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+    def __init__(self, port, path="/events", client=1):
+        here = f"127.0.0.{client}", 0
+        self._socket = socket.create_connection(("127.0.0.1", port), timeout=WAIT, source_address=here)
+        self._socket.sendall(f"GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n".encode())
         self._stream = self._socket.makefile("rb")
         self.status = int(self._stream.readline().split()[1])
         self.headers = http.client.parse_headers(self._stream)
@@ -611,6 +622,8 @@ class Listener:
         with contextlib.suppress(OSError, ValueError):
             for line in self._stream:
                 name, _, text = line.decode().rstrip("\n").partition(": ")
+                if name == ":":  # a comment
+                    continue
                 if name:
                     event[name] = text
                 elif event:
@@ -706,7 +719,7 @@ def test_events_say_the_newest_windows_of_many(served, listen, log, monkeypatch)
 
 def test_who_takes_slowly_what_is_said_is_not_dropped(log, metrics, monkeypatch):
     """Two megabytes for a line of 500 kB/s: all of it takes longer than a piece may."""
-    monkeypatch.setattr(health, "LISTENER_SECONDS", 2.0)
+    monkeypatch.setattr(connections, "STALLED_SECONDS", 2.0)
     monkeypatch.setattr(Streams, "document", lambda self: [{"text": "x" * 2_000_000, "available": {}}])
     with (
         serving(log, metrics) as (port, _),
@@ -715,7 +728,7 @@ def test_who_takes_slowly_what_is_said_is_not_dropped(log, metrics, monkeypatch)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 15)
         connection.settimeout(WAIT)
         connection.connect(("127.0.0.1", port))
-        connection.sendall(b"GET /events HTTP/1.1\r\n\r\n")
+        connection.sendall(b"GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n")
         taken = 0
         while taken < 2_000_000:
             came = len(connection.recv(1 << 14))
@@ -809,40 +822,48 @@ def test_labels_break_no_event_and_no_document(served, log):
     assert [row["label"] for row in json.loads(reply.body)["values"]] == [LABELS[0], *LABELS[1:]]
 
 
-def test_sixteen_hear_events_while_probes_are_answered(served, listen, log, monkeypatch):
+def test_many_hear_events_while_probes_are_answered_and_one_client_has_a_quarter_of_the_places(
+    served, log, monkeypatch
+):
     log.publish(taken())
-    listeners = [listen() for _ in range(health.MOST_LISTENERS)]
-    assert {listener.status for listener in listeners} == {200}
-    refused = ask(served, "/events")
-    assert refused.status == 503
-    assert int(refused.headers["Retry-After"]) > 0
-    with (
-        monkeypatch.context() as hasty,
-        socket.create_connection(("127.0.0.1", served), timeout=WAIT) as silent,
-    ):
-        hasty.setattr(health, "REQUEST_SECONDS", 0.5)
-        assert silent.recv(1) == b""  # it came after them, and its time is over, so theirs would be
-    with contextlib.ExitStack() as held:
-        for _ in range(2 * health.MOST_CONNECTIONS):
-            held.enter_context(socket.create_connection(("127.0.0.1", served), timeout=WAIT))
-        assert ask(served, "/healthz").status == 200
-    log.publish(taken(sequence=2))
-    for listener in listeners:
-        until(
-            lambda listener=listener: (
-                listener.of("snapshot")[-1:] and listener.of("snapshot")[-1]["sequence"] == 2
-            ),
-            "they still hear",
-        )
-    listeners[0].close()
-    until(lambda: ask(served, "/events", "HEAD").status == 200, "HEAD needs no place")
-    until(lambda: listen().status == 200, "its place is free")
+    quarter = health.MOST_LISTENERS // 4
+    with contextlib.ExitStack() as closing:
+
+        def listen(client=1):
+            return closing.enter_context(contextlib.closing(Listener(served, client=client)))
+
+        listeners = [listen(client) for client in (1, 2, 3) for _ in range(quarter)]
+        assert {listener.status for listener in listeners} == {200}
+        refused = ask(served, "/events")
+        assert (refused.status, int(refused.headers["Retry-After"]) > 0) == (503, True)
+        others = [listen(client) for client in range(4, 4 + quarter)]
+        assert {other.status for other in others} == {200}
+        assert listen(99).status == 503  # all places are taken
+        with monkeypatch.context() as hasty:
+            hasty.setattr(connections, "REQUEST_SECONDS", 0.5)
+            with socket.create_connection(("127.0.0.1", served), timeout=WAIT) as silent:
+                assert silent.recv(1) == b""  # it came after them, and its time is over, so theirs would be
+        with contextlib.ExitStack() as held:
+            for _ in range(connections.MOST_CONNECTIONS + 50):
+                held.enter_context(socket.create_connection(("127.0.0.1", served), timeout=WAIT))
+            assert ask(served, "/healthz").status == 200
+        log.publish(taken(sequence=2))
+        for listener in (*listeners, *others):
+            until(
+                lambda listener=listener: (
+                    listener.of("snapshot")[-1:] and listener.of("snapshot")[-1]["sequence"] == 2
+                ),
+                "they still hear",
+            )
+        listeners[0].close()
+        assert ask(served, "/events", "HEAD").status == 200  # needs no place
+        until(lambda: listen().status == 200, "its place is free")
 
 
 def test_who_leaves_events_lying_is_dropped(log, metrics, monkeypatch):
-    monkeypatch.setattr(health, "LISTENER_SECONDS", 0.2)
-    monkeypatch.setattr(health, "MOST_LISTENERS", 1)
-    monkeypatch.setattr("worker.http.page._TURN_SECONDS", 0.001)
+    monkeypatch.setattr(connections, "STALLED_SECONDS", 0.2)
+    monkeypatch.setattr(health, "MOST_OF_A_CLIENT", 1)
+    monkeypatch.setattr("worker.http.page.TURN_SECONDS", 0.001)
     monkeypatch.setattr("worker.http.page.STREAMS_SECONDS", 0.0)
     monkeypatch.setattr(
         Streams, "document", lambda self: [{"text": "x" * 100_000, "at": time.monotonic(), "available": {}}]
@@ -851,8 +872,8 @@ def test_who_leaves_events_lying_is_dropped(log, metrics, monkeypatch):
         serving(log, metrics) as (port, _),
         socket.create_connection(("127.0.0.1", port), timeout=WAIT) as connection,
     ):
-        connection.sendall(b"GET /events HTTP/1.1\r\n\r\n")
-        assert connection.recv(12) == b"HTTP/1.0 200"  # and no more of it
+        connection.sendall(b"GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert connection.recv(12) == b"HTTP/1.1 200"  # and no more of it
 
         def heard():
             with contextlib.closing(Listener(port)) as another:
@@ -860,6 +881,173 @@ def test_who_leaves_events_lying_is_dropped(log, metrics, monkeypatch):
 
         until(heard, "its place is free")
         assert ask(port, "/healthz").status == 200
+
+
+# --- who may ask, and what each answer says to a browser
+
+HARDENED = (
+    "Content-Security-Policy",
+    "X-Content-Type-Options",
+    "Referrer-Policy",
+    "Cross-Origin-Resource-Policy",
+)
+
+
+@pytest.mark.parametrize(
+    ("request_line", "status"),
+    [
+        ("GET /healthz", 200),
+        ("GET /readyz", 503),
+        ("GET /metrics", 200),
+        ("GET /", 200),
+        ("GET /streams", 200),
+        ("GET /nothing", 404),
+        ("GET /streams/none/snapshot", 404),
+        ("GET /streams/s/snapshot?x=1", 400),
+        ("GET /events?stream=none", 404),
+        ("HEAD /events", 200),
+        ("POST /", 405),
+        ("POST /metrics", 405),
+        ("<b>no request", 400),
+        ("GET http://[/streams", 404),
+    ],
+)
+def test_point_7_every_answer_has_the_headers_of_a_page(served, request_line, status):
+    with socket.create_connection(("127.0.0.1", served), timeout=WAIT) as connection:
+        connection.sendall(f"{request_line} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+        with connection.makefile("rb") as answer:
+            assert int(answer.readline().split()[1]) == status
+            headers = http.client.parse_headers(answer)
+    assert [name for name in HARDENED if headers[name] is None] == []
+    assert headers["Server"] is None
+
+
+@pytest.mark.parametrize(
+    ("headers", "allowed"),
+    [
+        ({}, True),
+        ({"Host": "localhost:9464"}, True),
+        ({"Host": "10.1.2.3:9464"}, True),  # a pod's; a name that points elsewhere is none
+        ({"Host": "[::1]:9464"}, True),
+        ({"Host": "ldp.example.org"}, True),
+        ({"Host": "LDP.example.org.:80"}, True),
+        ({"Host": "evil.example"}, False),
+        ({"Host": "localhost.evil.example"}, False),
+        ({"Host": "[::1"}, False),
+        ({"Host": ""}, False),
+        ({"Host": "localhost", "Origin": "http://localhost"}, True),
+        ({"Host": "localhost:1", "Origin": "http://localhost:2"}, False),
+        ({"Host": "localhost", "Origin": "http://evil.example"}, False),
+        ({"Host": "localhost", "Origin": "http://10.1.2.3"}, False),
+        ({"Host": "localhost", "Origin": "null"}, False),
+        ({"Host": "localhost", "Origin": "https://ldp.example.org"}, True),  # a proxy's own name
+        ({"Host": "localhost", "Origin": "http://["}, False),
+    ],
+)
+def test_point_7_host_and_origin_are_ours(log, metrics, headers, allowed):
+    with paged(log, metrics) as (page, _):
+        ok = lambda: (True, {})  # noqa: E731
+        names = frozenset({"ldp.example.org"})
+        server = health.serve("127.0.0.1", 0, metrics.registry, ok, ok, page, names)
+        try:
+            for path in ("/", "/streams", "/events", "/streams/s/excerpt"):
+                status = ask(server.server_port, path, "HEAD", **headers).status
+                assert (status not in (403, 421)) == allowed, path
+        finally:
+            server.shutdown()
+
+
+def test_point_7_probes_and_metrics_are_answered_by_whatever_name_a_worker_is_known(served):
+    for path, status in (("/healthz", 200), ("/readyz", 503), ("/metrics", 200)):
+        assert ask(served, path, Host="worker-1.ldp.svc:9464").status == status
+        assert ask(served, path, Host="worker-1", Origin="http://evil.example").status == 403
+    assert b"http.names" in ask(served, "/", Host="worker-1").body
+
+
+def test_point_7_events_are_not_held_back_by_a_proxy_and_begin_at_once(served, monkeypatch):
+    """nginx passes on what a head forbids it to gather; the first byte comes before anything is read."""
+    monkeypatch.setattr(Streams, "document", lambda self: time.sleep(WAIT))
+    with socket.create_connection(("127.0.0.1", served), timeout=WAIT / 2) as connection:
+        connection.sendall(b"GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        with connection.makefile("rb") as answer:
+            answer.readline()
+            assert http.client.parse_headers(answer)["X-Accel-Buffering"] == "no"
+            assert answer.readline() == b"3\r\n"
+            assert answer.readline() == b":\n"
+
+
+# --- what the head does not vouch for
+
+
+def said_of(log, at):
+    return json.loads(log.records[at].value)
+
+
+def forged(log, key, **changes):
+    """Writes messages as the newest of a prefix, changed, as somebody may who may write to the topic."""
+    newest = {record.key.decode(): record for record in log.records if record.key.startswith(key.encode())}
+    for name, record in newest.items():
+        headers = dict(record.headers) | {n: v.encode() for n, v in changes.items() if n != "reports"}
+        document = json.loads(record.value) | {
+            n: int(v) for n, v in changes.items() if n in ("sequence", "reports")
+        }
+        document |= {n: v for n, v in changes.items() if n == "snapshot"}
+        log.add(name, json.dumps(document).encode(), list(headers.items()))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"sequence": "9", "reports": "1000000"},
+        {"sequence": "1", "reports": "1000000", "snapshot": "f" * 32},
+    ],
+    ids=["a higher number", "the head's number, another identity"],
+)
+def test_point_7_a_window_that_the_head_does_not_name_takes_no_place(served, log, changes):
+    log.publish(taken(), taken(window=hour(1)))
+    forged(log, "s/1h/3600000/", **changes)
+    log.publish(taken(T))  # so that it is read
+    until(lambda: said(served, "/streams")[1]["newest"], "the topic is read")
+    (shown,) = said(served, "/streams")[0]["available"]["1h"]
+    assert shown["reports"] == 70
+    assert said(served, "/streams/s/snapshot?window=1h")["reports"] == 70
+
+
+def test_point_7_of_a_window_that_the_head_does_not_name_it_is_said_that_it_is_not_shown(served, log):
+    log.publish(taken(sequence=2), taken(window=hour(1), sequence=9), taken(T))
+    until(lambda: said(served, "/streams")[1]["newest"], "the topic is read")
+    assert said(served, "/streams")[0]["available"]["1h"] == []
+    for query in ("window=1h", "window=1h&start=3600000"):
+        reply = ask(served, f"/streams/s/excerpt?{query}")
+        assert (reply.status, json.loads(reply.body)["unnamed"]) == (404, True)
+    reply = ask(served, "/streams/s/excerpt?window=1h&start=7200000")
+    assert (reply.status, json.loads(reply.body)["unnamed"]) == (404, False)
+    log.publish(*(taken(sequence=n) for n in range(3, 9)))
+    log.publish(taken(sequence=9))  # its own head, which comes later only in this test
+    until(lambda: said(served, "/streams")[0]["available"]["1h"], "the head names it")
+
+
+def test_point_7_a_window_whose_start_the_head_does_not_list_is_not_shown(served, log):
+    one = taken()
+    lines = {"1h": Line(0, (), (HOUR,))}
+    log.publish(replace(one, cut=replace(one.cut, lines=lines)), taken(window=hour(1)), taken(window=hour(2)))
+    log.publish(taken(T))
+    until(lambda: said(served, "/streams")[1]["newest"], "the topic is read")
+    assert [window["start"] for window in said(served, "/streams")[0]["available"]["1h"]] == [HOUR]
+
+
+def test_point_7_bodies_without_a_head_are_no_snapshot(served, log):
+    for part in snapshot.encode(taken()):
+        if part.key == "s/all/base":
+            log.add(part.key, part.body, [*part.headers(1)[:3], ("parts", b"1"), ("snapshot", b"f" * 32)])
+    log.publish(taken(T))
+    until(lambda: said(served, "/streams")[1]["newest"], "the topic is read")
+    assert said(served, "/streams")[0]["newest"] is None
+    reply = ask(served, "/streams/s/snapshot")
+    assert (reply.status, json.loads(reply.body)["unnamed"]) == (404, True)
+    log.publish(taken(sequence=2))
+    until(lambda: said(served, "/streams")[0]["newest"], "the real one is read")
+    assert said(served, "/streams/s/snapshot")["sequence"] == 2
 
 
 # --- who looks pays, nobody else
@@ -911,4 +1099,3 @@ def test_without_the_page_there_is_none(metrics):
             assert ask(server.server_port, path).status == 404
     finally:
         server.shutdown()
-        server.server_close()

@@ -1,0 +1,267 @@
+"""What readers of the page can cost: bytes, connections and places are bounded, and probes are answered meanwhile."""
+
+import asyncio
+import contextlib
+import gzip
+import http.client
+import re
+import socket
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+WAIT = 60
+READERS = 150
+
+LARGE = """
+import sys
+from types import SimpleNamespace
+import numpy as np
+import ldp
+from ldp.snapshot import Cut, take
+from worker.http import server
+from worker.http.page import Page
+from worker.observe.metrics import Metrics
+d = 100_000
+stream = ldp.Stream("s", ldp.GRR("1", domain_size=d))
+counts = np.random.default_rng(1).integers(0, 100, d)
+taken = take(stream, stream.oracle.estimate(counts, int(counts.sum())), Cut({0: 1}, {}), 1, methods=["base"])
+there = SimpleNamespace(identity=taken.identity)
+snapshots = SimpleNamespace(find=lambda *a: there, read=lambda *a: taken, newest=lambda s: {}, wait=lambda s: True)
+page = Page(SimpleNamespace(document=list), snapshots, ["s"])
+ok = lambda: (True, {})
+print(server.serve("127.0.0.1", 0, Metrics().registry, ok, ok, page).server_port, flush=True)
+sys.stdin.read()
+"""
+"""A worker's server with a snapshot of ten megabytes."""
+
+
+@contextlib.contextmanager
+def process(code):
+    """A process that serves; gives it and its port."""
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as running:
+        try:
+            yield running, int(running.stdout.readline())
+        finally:
+            running.kill()
+
+
+def resident(running):
+    """How much memory it has, in MiB."""
+    status = Path(f"/proc/{running.pid}/status").read_text(encoding="ascii")
+    return int(re.search(r"VmRSS:\s+(\d+)", status)[1]) / 1024
+
+
+def asking(port, path="/streams/s/snapshot", more=""):
+    """A connection that asks and reads nothing."""
+    connection = socket.socket()
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    connection.settimeout(WAIT)
+    connection.connect(("127.0.0.1", port))
+    connection.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n{more}\r\n".encode())
+    return connection
+
+
+def get(port, path="/healthz", **headers):
+    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=WAIT)) as connection:
+        connection.request("GET", path, headers={n.replace("_", "-"): said for n, said in headers.items()})
+        reply = connection.getresponse()
+        return reply.status, reply.read()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("more", ["", "Accept-Encoding: gzip\r\n"], ids=["plain", "gzip"])
+def test_point_3_readers_that_read_nothing_take_little_memory_and_no_probe_its_answer(more):
+    with process(LARGE) as (running, port), contextlib.ExitStack() as held:
+        assert get(port, "/streams/s/snapshot")[0] == 200  # it is there, and what it takes is taken
+        before, most = resident(running), 0.0
+        for _ in range(READERS):
+            held.enter_context(asking(port, more=more))
+            assert get(port)[0] == 200
+            most = max(most, resident(running) - before)
+        deadline = time.monotonic() + 2.0  # for those that are only accepted yet
+        while time.monotonic() < deadline:
+            most = max(most, resident(running) - before)
+        assert get(port, "/metrics")[0] == 200
+        assert most < 100, f"{READERS} readers take {most:.0f} MiB"
+
+
+def test_point_3_an_answer_is_made_once_for_all_who_ask_and_is_the_same_for_all(served_whole):
+    port, made = served_whole
+    with ThreadPoolExecutor(20) as pool:
+        answers = list(
+            pool.map(lambda _: get(port, "/streams/s/snapshot", Accept_Encoding="gzip"), range(20))
+        )
+    assert {status for status, _ in answers} == {200}
+    assert len({gzip.decompress(body) for _, body in answers}) == 1
+    assert len(made) == 1
+
+
+@pytest.fixture
+def served_whole(monkeypatch):
+    """A server whose one snapshot takes a while to write; the port, and how often it was written."""
+    from types import SimpleNamespace
+
+    from worker.http import server
+    from worker.http.page import Page
+    from worker.observe.metrics import Metrics
+
+    made = []
+
+    def whole(snapshot, methods):
+        made.append(methods)
+        time.sleep(0.2)
+        return [b'{"digits":"', np.random.default_rng(1).bytes(4 << 20).hex().encode(), b'"}']
+
+    monkeypatch.setattr("worker.http.page.documents.whole", whole)
+    snapshots = SimpleNamespace(
+        find=lambda *_: SimpleNamespace(identity="1"),
+        read=lambda *_: SimpleNamespace(bodies={"base": None}),
+        newest=lambda _: {},
+        wait=lambda _: True,
+    )
+    page = Page(SimpleNamespace(document=list), snapshots, ["s"])
+    running = server.serve("127.0.0.1", 0, Metrics().registry, lambda: (True, {}), lambda: (True, {}), page)
+    yield running.server_port, made
+    running.shutdown()
+
+
+def test_point_3_a_request_whose_body_does_not_come_is_ended(served_whole, monkeypatch):
+    """Whatever waits for a body, as a gateway does: the deadline is the connection's."""
+    from worker.http import connections
+
+    monkeypatch.setattr(connections, "REQUEST_SECONDS", 0.2)
+    bodies = []
+
+    async def application(scope, receive, send):
+        while (message := await receive())["type"] == "http.request":
+            bodies.append(message["body"])
+
+    server = connections.Server("127.0.0.1", 0, application, {})
+    try:
+        with socket.create_connection(("127.0.0.1", server.server_port), timeout=WAIT) as connection:
+            connection.sendall(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nhal")
+            assert connection.recv(1) == b""
+        assert bodies == [b"hal"]
+    finally:
+        server.shutdown()
+
+
+@pytest.mark.parametrize("size", [1 << 20, 200], ids=["a long answer", "a short one"])
+def test_point_3_a_reader_that_stands_still_is_dropped(monkeypatch, size):
+    from worker.http import connections
+
+    monkeypatch.setattr(connections, "STALLED_SECONDS", 0.2)
+    monkeypatch.setattr(connections, "_KERNEL_BYTES", 4096)
+    lost = threading.Event()
+
+    async def application(scope, receive, send):
+        headers = [(b"content-length", b"%d" % (size * 100))]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        for _ in range(100):
+            await send({"type": "http.response.body", "body": b"x" * size, "more_body": True})
+        if size == 200:
+            await send({"type": "http.response.body", "body": b""})
+        await scope["state"]["connection"].lost.wait()
+        lost.set()
+
+    server = connections.Server("127.0.0.1", 0, application, {})
+    try:
+        with asking(server.server_port):
+            assert lost.wait(WAIT)
+    finally:
+        server.shutdown()
+
+
+def made(answers, sizes, key="answer"):
+    """Makes answers of such sizes, one after the other."""
+
+    async def make():
+        return [
+            await answers.get((key, at), lambda size=size: [np.random.default_rng(1).bytes(size)])
+            for at, size in enumerate(sizes)
+        ]
+
+    return asyncio.run(make())
+
+
+@pytest.fixture
+def answers(monkeypatch):
+    from worker.http import answers
+
+    monkeypatch.setattr(answers, "_PAUSES", 0)
+    return answers
+
+
+def test_point_3_answers_are_bounded_in_bytes_those_that_are_being_made_with_them(answers, monkeypatch):
+    monkeypatch.setattr(answers, "MOST_BYTES", 1_000_000)
+    kept = answers.Answers()
+    first, *_, last = made(kept, [300_000] * 10)
+    assert kept.bytes <= 1_000_000
+    assert len(kept) == 3
+    with pytest.raises(answers.Dropped):
+        next(first.gzipped())
+    assert len(b"".join(last.plain())) == 300_000
+    with pytest.raises(answers.TooLarge):
+        made(kept, [1_100_000], "another")
+    assert kept.bytes == len(kept) == 0  # it made all others go, and is gone itself
+    assert len(made(kept, [300_000], "third")) == 1
+
+
+def test_point_3_answers_are_bounded_in_number(answers, monkeypatch):
+    monkeypatch.setattr(answers, "MOST_ANSWERS", 5)
+    kept = answers.Answers()
+    made(kept, [10] * 20)
+    assert len(kept) == 5
+
+
+def test_point_3_no_more_than_some_wait_for_their_answers(answers, monkeypatch):
+    monkeypatch.setattr(answers, "MOST_WAITING", 3)
+    kept, go = answers.Answers(), threading.Event()
+
+    def parts():
+        go.wait(WAIT)
+        return [b"x"]
+
+    async def ask():
+        waiting = [asyncio.create_task(kept.get(key, parts)) for key in (1, 2, 3, 3, 3)]
+        await asyncio.sleep(0)
+        with pytest.raises(answers.Busy, match="3 answers wait to be made"):
+            await kept.get(4, parts)
+        go.set()
+        return await asyncio.gather(*waiting)
+
+    assert len({*asyncio.run(ask())}) == 3
+
+
+def test_point_3_what_cannot_be_made_takes_no_bytes_and_is_tried_again(answers):
+    kept = answers.Answers()
+
+    def failing():
+        yield b"x" * 100_000
+        raise ValueError
+
+    async def ask(parts):
+        return await kept.get("key", parts)
+
+    with pytest.raises(ValueError):
+        asyncio.run(ask(failing))
+    assert kept.bytes == 0
+    assert asyncio.run(ask(lambda: [b"y"])).length == 1
+
+
+@pytest.mark.slow
+def test_point_3_an_answer_that_is_too_large_says_what_to_ask_for(served_whole, monkeypatch):
+    port, _ = served_whole
+    monkeypatch.setattr("worker.http.answers.MOST_BYTES", 1 << 20)
+    status, body = get(port, "/streams/s/snapshot")
+    assert status == 400
+    assert b"?method=base" in body

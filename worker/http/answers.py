@@ -1,0 +1,222 @@
+"""Answers that are made once, compressed once and shared by all their readers; bounded in number and bytes."""
+
+import asyncio
+import threading
+import time
+import zlib
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from worker.http.connections import PIECE_BYTES
+
+MOST_BYTES = 96 << 20
+"""Of all answers that are kept or being made, compressed."""
+MOST_ANSWERS = 256
+MOST_WAITING = 32
+"""Answers that wait to be made."""
+MAKING_SECONDS = 30.0
+"""How long a reader waits for an answer to be made."""
+_CUT_BYTES = 1 << 18
+_PAUSES = 4
+"""The thread that makes answers pauses so many times as long as it worked, as counting comes first."""
+_LONGEST_PAUSE_SECONDS = 10.0
+
+Parts = Callable[[], Iterable[bytes]]
+
+
+class Dropped(Exception):  # noqa: N818  # an answer, not a fault
+    """An answer was dropped while it was read: newer ones needed its room."""
+
+
+class TooLarge(Exception):  # noqa: N818  # an answer, not a fault
+    """An answer takes more than `MOST_BYTES`."""
+
+
+class Busy(Exception):  # noqa: N818  # an answer, not a fault
+    """An answer cannot be made now: it is to be asked for again."""
+
+
+class Packed:
+    """Bytes, compressed by gzip, fast rather than well.
+
+    Attributes:
+        size: the number of bytes, compressed.
+        length: the number of bytes, not compressed.
+
+    Example:
+        >>> packed = Packed()
+        >>> sum(packed.add(part) for part in (b"a" * 50_000, b"b")) + packed.end() == packed.size < 500
+        True
+        >>> packed.length, b"".join(packed.plain()) == b"a" * 50_000 + b"b"
+        (50001, True)
+    """
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] | None = []
+        self._packing: Any = zlib.compressobj(1, wbits=31)
+        self._rest = bytearray()
+        self.size = self.length = 0
+
+    @classmethod
+    def of(cls, *parts: bytes) -> "Packed":
+        """Returns parts, compressed."""
+        packed = cls()
+        for part in parts:
+            packed.add(part)
+        packed.end()
+        return packed
+
+    def add(self, part: bytes) -> int:
+        """Adds a part; returns how many bytes that takes."""
+        self.length += len(part)
+        return self._take(self._packing.compress(part))
+
+    def end(self) -> int:
+        """Says that there are no more parts; returns how many bytes that takes."""
+        taken = self._take(self._packing.flush())
+        if self._rest and self._pieces is not None:
+            self._pieces.append(bytes(self._rest))
+        self._packing, self._rest = None, bytearray()
+        return taken
+
+    def _take(self, data: bytes) -> int:
+        self.size += len(data)
+        self._rest += data
+        while len(self._rest) >= PIECE_BYTES and self._pieces is not None:
+            self._pieces.append(bytes(self._rest[:PIECE_BYTES]))
+            del self._rest[:PIECE_BYTES]
+        return len(data)
+
+    def drop(self) -> None:
+        """Gives the bytes back, whoever reads them."""
+        self._pieces = None
+
+    def gzipped(self) -> Iterator[bytes]:
+        """Yields the compressed bytes in pieces that all readers share.
+
+        Raises:
+            Dropped: the rest is not there any more.
+        """
+        at = 0
+        while (piece := self._piece(at)) is not None:
+            yield piece
+            at += 1
+
+    def plain(self) -> Iterator[bytes]:
+        """Yields the bytes as they were before, in pieces.
+
+        Raises:
+            Dropped: the rest is not there any more.
+        """
+        unpacking = zlib.decompressobj(31)
+        for piece in self.gzipped():
+            data = piece
+            while data:
+                yield unpacking.decompress(data, PIECE_BYTES)
+                data = unpacking.unconsumed_tail
+        yield unpacking.flush()
+
+    def _piece(self, at: int) -> bytes | None:
+        if self._pieces is None:
+            raise Dropped
+        return self._pieces[at] if at < len(self._pieces) else None
+
+
+class Answers:
+    """Makes answers on one thread, one after the other, and keeps the newest of them.
+
+    Used by one event loop. What is asked for by several at once is made once for all.
+    """
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[object, Packed] = OrderedDict()
+        self._waiting: dict[object, asyncio.Future[Packed]] = {}
+        self._lock = threading.Lock()
+        self._bytes = 0
+        self._begins = 0.0
+        self._ended = threading.Event()
+        self._maker = ThreadPoolExecutor(1, thread_name_prefix="make")
+
+    @property
+    def bytes(self) -> int:
+        """How many bytes are kept or being made."""
+        return self._bytes
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    async def get(self, key: object, parts: Parts) -> Packed:
+        """Returns an answer, made if it is not there.
+
+        Args:
+            key: what no other answer has.
+            parts: yields it, on another thread; what it raises is raised here.
+
+        Raises:
+            TooLarge: it takes too many bytes.
+            Busy: too many wait for theirs, or it takes too long; it may be there when it is asked for again.
+        """
+        with self._lock:
+            if (kept := self._kept.get(key)) is not None:
+                self._kept.move_to_end(key)
+                return kept
+        making = self._waiting.get(key)
+        if making is None:
+            if len(self._waiting) >= MOST_WAITING:
+                raise Busy(f"{MOST_WAITING} answers wait to be made")
+            made = self._maker.submit(self._make, key, parts)
+            making = self._waiting[key] = asyncio.wrap_future(made)
+            making.add_done_callback(lambda done: self._waited(key, done))
+        try:
+            return await asyncio.wait_for(asyncio.shield(making), MAKING_SECONDS)
+        except TimeoutError:
+            raise Busy("the answer is not made yet") from None
+
+    def _waited(self, key: object, made: "asyncio.Future[Packed]") -> None:
+        del self._waiting[key]
+        if not made.cancelled():
+            made.exception()  # who waited for it may be gone
+
+    def _make(self, key: object, parts: Parts) -> Packed:
+        self._ended.wait(max(0.0, self._begins - time.monotonic()))
+        packed, began = Packed(), time.monotonic()
+        try:
+            for part in parts():
+                for at in range(0, len(part), _CUT_BYTES):
+                    self._count(packed.add(part[at : at + _CUT_BYTES]))
+            self._count(packed.end())
+        except BaseException:
+            with self._lock:
+                self._bytes -= packed.size
+            raise
+        finally:
+            ended = time.monotonic()
+            self._begins = ended + min(_PAUSES * (ended - began), _LONGEST_PAUSE_SECONDS)
+        with self._lock:
+            self._kept[key] = packed
+            if len(self._kept) > MOST_ANSWERS:
+                self._drop()
+        return packed
+
+    def _count(self, more: int) -> None:
+        """Counts bytes of the answer that is being made; the oldest others make room for them."""
+        if self._ended.is_set():
+            raise Busy("the worker ends")
+        with self._lock:
+            self._bytes += more
+            while self._bytes > MOST_BYTES:
+                if not self._kept:
+                    raise TooLarge
+                self._drop()
+
+    def _drop(self) -> None:
+        _, packed = self._kept.popitem(last=False)
+        self._bytes -= packed.size
+        packed.drop()
+
+    def end(self) -> None:
+        """Makes no more."""
+        self._ended.set()
+        self._maker.shutdown(wait=False, cancel_futures=True)

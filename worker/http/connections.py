@@ -1,0 +1,213 @@
+"""HTTP server on a thread: uvicorn, with deadlines and bounds for its connections.
+
+uvicorn 0.54 has no deadline for a request's head, none for an answer that its reader does not take, and where there are
+too many connections it refuses the newest. `Connection` adds these through uvicorn's own extension point, a protocol
+class. granian 2.8 has a deadline for the head, but ends no connection whose reader stands still: 20 of them filled its
+20 places for good and kept its embedded server from stopping; and no header can be added to its own errors.
+"""
+
+import asyncio
+import logging
+import socket
+import threading
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, cast
+
+import h11
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.server import ServerState
+
+MOST_CONNECTIONS = 256
+REQUEST_SECONDS = 5.0
+"""Deadline for a request, head and body, from the start of its connection."""
+STALLED_SECONDS = 20.0
+"""How long a reader may take nothing of an answer that waits for it."""
+MOST_HEAD_BYTES = 8192
+"""Of a request line and its headers."""
+PIECE_BYTES = 1 << 14
+"""In pieces of this size an answer is sent: what waits for a reader is at most about three of them."""
+_KERNEL_BYTES = 1 << 16
+_BACKLOG = 128
+_LOG = "uvicorn.error"
+
+
+class Connection(H11Protocol):
+    """A connection for one request.
+
+    The oldest connection makes room for the newest, so a probe, which asks at once, is answered while others hold on.
+
+    Args:
+        opened: all connections of the server that may have to make room, the oldest first.
+        config: uvicorn's.
+        server_state: uvicorn's.
+        app_state: uvicorn's; an application finds the connection in ``scope["state"]["connection"]`` instead.
+
+    Attributes:
+        lost: set once the connection has ended.
+    """
+
+    def __init__(
+        self,
+        opened: dict["Connection", None],
+        config: uvicorn.Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],  # noqa: ARG002
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        super().__init__(config, server_state, {"connection": self}, _loop)
+        self._opened = opened
+        self._timer: asyncio.TimerHandle | None = None
+        self.lost = asyncio.Event()
+
+    @property
+    def ending(self) -> bool:
+        """Whether the connection has ended or is about to."""
+        return self.transport.is_closing()
+
+    def abort(self) -> None:
+        """Ends the connection at once; what was not sent is dropped."""
+        self._opened.pop(self, None)
+        self.transport.abort()
+
+    def stay(self) -> None:
+        """Exempts the connection from making room for others."""
+        self._opened.pop(self, None)
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begins: the oldest connection may have to make room."""
+        super().connection_made(transport)
+        transport.set_write_buffer_limits(high=PIECE_BYTES)
+        self._opened[self] = None
+        if len(self._opened) > MOST_CONNECTIONS:
+            next(iter(self._opened)).abort()
+        self._within(REQUEST_SECONDS)
+
+    def data_received(self, data: bytes) -> None:
+        """Takes a part of the request; once it is whole it has no deadline."""
+        super().data_received(data)
+        if self.cycle is not None and not self.cycle.more_body and not self.flow.write_paused:
+            self._within(None)
+
+    def pause_writing(self) -> None:
+        """Begins to wait for a reader."""
+        super().pause_writing()
+        self._within(STALLED_SECONDS)
+
+    def resume_writing(self) -> None:
+        """Goes on, as the reader has taken something."""
+        super().resume_writing()
+        self._within(STALLED_SECONDS if self.ending else None)
+
+    def on_response_complete(self) -> None:
+        """Begins to wait for a reader to take the rest."""
+        super().on_response_complete()
+        self._within(STALLED_SECONDS)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Ends."""
+        self._within(None)
+        self._opened.pop(self, None)
+        super().connection_lost(exc)
+        self.lost.set()
+
+    def send_400_response(self, msg: str) -> None:  # noqa: ARG002  # it says nothing of the request
+        """Answers what is no request, with the headers of every answer."""
+        if self.conn.our_state is not h11.IDLE:  # an answer is under way
+            return self.abort()
+        said = b"Bad Request\n"
+        headers = [
+            *self.config.encoded_headers,
+            (b"content-type", b"text/plain"),
+            (b"content-length", b"%d" % len(said)),
+        ]
+        for event in (
+            h11.Response(status_code=400, headers=headers, reason=b"Bad Request"),
+            h11.Data(data=said),
+            h11.EndOfMessage(),
+        ):
+            self.transport.write(self.conn.send(event) or b"")
+        return self.transport.close()
+
+    def _within(self, seconds: float | None) -> None:
+        """Sets the deadline of what is awaited now; None where nothing is."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = None if seconds is None else self.loop.call_later(seconds, self.abort)
+
+
+class Server:
+    """Serves an ASGI application on a thread of its own until `shutdown`.
+
+    Args:
+        host: the address to listen at.
+        port: the port; 0 takes a free one.
+        application: what answers.
+        headers: what goes with every answer, also with one that the application does not make.
+
+    Attributes:
+        server_port: the port.
+
+    Raises:
+        OSError: the address cannot be listened on.
+    """
+
+    def __init__(self, host: str, port: int, application: Any, headers: Mapping[str, str]) -> None:
+        self._socket = _listening(host, port)
+        self.server_port: int = self._socket.getsockname()[1]
+        self._opened: dict[Connection, None] = {}
+        self._loop = asyncio.new_event_loop()
+        self._server = uvicorn.Server(
+            uvicorn.Config(
+                application,
+                http=cast(type[asyncio.Protocol], partial(Connection, self._opened)),
+                ws="none",
+                lifespan="off",
+                interface="asgi3",
+                log_config=None,
+                log_level="error",
+                access_log=False,
+                proxy_headers=False,
+                server_header=False,
+                headers=[*headers.items(), ("Connection", "close")],
+                h11_max_incomplete_event_size=MOST_HEAD_BYTES,
+                backlog=_BACKLOG,
+                timeout_graceful_shutdown=1,
+            )
+        )
+        self._thread = threading.Thread(target=self._run, name="http", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+            runner.run(self._server.serve([self._socket]))
+
+    def shutdown(self) -> None:
+        """Ends all connections and the thread."""
+        logging.getLogger(_LOG).setLevel(logging.CRITICAL)  # it would report each answer that is cut off
+        self._server.should_exit = True
+        self._loop.call_soon_threadsafe(self._end)
+        self._thread.join()
+
+    def _end(self) -> None:
+        for connection in list(self._server.server_state.connections):
+            cast(Connection, connection).abort()
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    """Returns a socket that listens; what it is set to, its connections are."""
+    listening = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        # what a reader leaves lying is the kernel's memory, too, which counts for a container
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _KERNEL_BYTES)
+        if hasattr(socket, "TCP_USER_TIMEOUT"):
+            # else a reader that is gone without a word keeps its place for minutes
+            listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(2000 * STALLED_SECONDS))
+        listening.bind((host, port))
+        listening.listen(_BACKLOG)
+    except OSError:
+        listening.close()
+        raise
+    return listening
