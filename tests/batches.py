@@ -244,6 +244,22 @@ def drain(fetched, start=0, aborted=None, caps=((0, None),), arena=None):
     return records, bad, end, keyed
 
 
+def drain_keyed(fetched, start, aborted, caps, arena):
+    """The same as `drain` returns, by the reading of our own topics."""
+    reader, every = (
+        Reader(np.frombuffer(fetched, np.uint8), start, aborted, caps),
+        np.frombuffer(b"", np.uint8),
+    )
+    records, bad, end, keyed = [], [], start, 0
+    while (part := reader.read_keyed(arena or Arena(), every)) is not None:
+        for one in part.records:
+            records.append((one.offset, one.timestamp, one.value or b""))
+            keyed += one.key is not None or bool(one.headers)
+        bad += part.unreadable
+        end = part.end
+    return records, bad, end, keyed
+
+
 def by_kafka_python(fetched, start, aborted):
     """Records, as the library's own fetcher gives them, and the offset that it fetches next."""
     found = Fetcher.PartitionRecords(
@@ -266,4 +282,5 @@ def same_as_slowly(fetched, start, aborted, caps, arena):
     assert [(one.offset, one.end, one.size, one.sha256) for one in bad] == [one[:4] for one in want.bad]
     assert [one.why for one, (*_, reasons) in zip(bad, want.bad, strict=True) if one.why not in reasons] == []
     assert (end, keyed) == (want.end, want.keyed)
+    assert drain_keyed(fetched, start, aborted, caps, arena) == (read, bad, end, keyed)
     return read, bad

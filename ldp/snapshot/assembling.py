@@ -8,8 +8,9 @@ import orjson
 
 from ldp.query import SetQuery, TopQuery
 from ldp.snapshot import chunks
+from ldp.snapshot.checking import MOST_BYTES, check_body, check_domain, check_head
 from ldp.snapshot.contents import Body, Cut, Period, Recommended, SetAnswer, Snapshot, TopAnswer, Vector
-from ldp.snapshot.documents import BESIDE, COMPACT, SCHEMA, VECTORS, lines, period, rows_of
+from ldp.snapshot.documents import BESIDE, COMPACT, VECTORS, lines, period, rows_of
 from ldp.stream import fingerprint
 
 Received = Mapping[str, tuple[Mapping[str, bytes], bytes]]
@@ -50,8 +51,9 @@ def assemble(stream: str, received: Received) -> Snapshot:
     headers, value = received.get(f"{stream}/head", ({}, b""))
     if not value:
         raise Incomplete(f"the message '{stream}/head' is missing")
-    head, mark = orjson.loads(value), _mark(headers)
+    head, mark = _parse(value), _mark(headers)
     _check_schema(stream, head)
+    check_head(head)
     ours = [key for key, (said, _) in received.items() if _mark(said) == mark and _of_all_time(stream, key)]
     if len(ours) != (parts := int(headers["parts"])):
         raise Incomplete(
@@ -71,7 +73,8 @@ def assemble(stream: str, received: Received) -> Snapshot:
                 raise Incomplete(
                     f"the message '{stream}/all/{method}' is of another snapshot: {shared} is not the head's"
                 )
-    return _snapshot(head, _labels(stream, received, mark), bodies)
+    labels = None if _is_without_labels(next(iter(bodies.values()))) else _labels(stream, received, mark)
+    return _snapshot(head, labels, bodies)
 
 
 def assemble_window(stream: str, received: Received, name: str, start: int) -> Snapshot:
@@ -178,8 +181,22 @@ def _of_all_time(stream: str, key: str) -> bool:
     return key.startswith((f"{stream}/all/", f"{stream}/domain")) or key == f"{stream}/head"
 
 
+def _parse(value: bytes, kind: type = dict) -> Any:
+    """Parses JSON, of a size and a depth within bounds.
+
+    Raises:
+        ValueError: it is none, or is over them, or of another kind.
+    """
+    if len(value) > MOST_BYTES:
+        raise ValueError(f"{len(value)} bytes of JSON given; allowed are up to {MOST_BYTES}")
+    document = orjson.loads(value)
+    if type(document) is not kind:
+        raise ValueError(f"JSON of another kind than {kind.__name__}")
+    return document
+
+
 def _check_schema(stream: str, document: Mapping[str, Any]) -> None:
-    if (schema := document.get("schema", SCHEMA)) > COMPACT:
+    if type(schema := document.get("schema")) is int and schema > COMPACT:
         raise NewerSchema(
             f"snapshot {document.get('sequence')} of {stream!r} is of schema {schema}, where this version reads up to"
             f" {COMPACT}: a newer version wrote it"
@@ -193,8 +210,9 @@ def _bodies(received: Received, prefix: str, ours: Iterable[str], mark: Mark) ->
         method = key.removeprefix(prefix)
         if method == key or "/" in method:
             continue
-        body = orjson.loads(_part(received, key, mark))
+        body = _parse(_part(received, key, mark))
         _check_schema(key.partition("/")[0], body)
+        check_body(body)
         for vector in VECTORS:
             if vector in body or vector in body.get("vectors", ()):
                 body[vector] = _vector(received, f"{key}/{vector}", body.get(vector), body["chunks"], mark)
@@ -230,24 +248,28 @@ def _chunk(received: Received, key: str, mark: Mark) -> Vector:
         ) from None
 
 
-def _labels(stream: str, received: Received, mark: Mark) -> tuple[str, ...] | None:
-    if f"{stream}/domain" not in received:
-        return None
-    domain = orjson.loads(_part(received, f"{stream}/domain", mark))
+def _is_without_labels(body: Mapping[str, Any]) -> bool:
+    """Returns whether a body is of a stream without labels, whatever stands at the key of the domain."""
+    return bool(fingerprint(body["document"]).hex() == body["fingerprint"])
+
+
+def _labels(stream: str, received: Received, mark: Mark) -> tuple[str, ...]:
+    domain = _parse(_part(received, f"{stream}/domain", mark))
+    check_domain(domain)
     if domain["labels"] is not None:
         return tuple(domain["labels"])
     chunks = (_part(received, f"{stream}/domain/labels/{i}", mark) for i in range(domain["chunks"]))
-    return tuple(label for chunk in chunks for label in orjson.loads(chunk))
+    return tuple(label for chunk in chunks for label in _parse(chunk, list))
 
 
 def _known_labels(stream: str, received: Received, said: Mapping[str, Any]) -> tuple[str, ...] | None:
     """Returns the labels that a window's body has its fingerprint with, out of whatever snapshot's messages."""
+    if _is_without_labels(said):
+        return None
     headers, value = received.get(f"{stream}/domain", ({}, b""))
     if not value:
-        if fingerprint(said["document"]).hex() != said["fingerprint"]:
-            raise Incomplete(f"the message '{stream}/domain' is missing")
-        return None
-    if orjson.loads(value)["fingerprint"] != said["fingerprint"]:
+        raise Incomplete(f"the message '{stream}/domain' is missing")
+    if _parse(value)["fingerprint"] != said["fingerprint"]:
         raise Incomplete(f"the message '{stream}/domain' has the labels of another stream")
     return _labels(stream, received, _mark(headers))
 
@@ -257,6 +279,7 @@ def _snapshot(
 ) -> Snapshot:
     """Returns what the documents say, whose vectors are arrays; an earlier version left some of it out."""
     one = next(iter(bodies.values()))
+    _expect_fit(labels, bodies)
     queries: dict[str, SetQuery] = {}
     return Snapshot(
         stream=head["stream"],
@@ -290,6 +313,29 @@ def _snapshot(
         window=period(head["window"]),
         epsilon=head.get("epsilon"),
     )
+
+
+def _expect_fit(labels: tuple[str, ...] | None, bodies: Mapping[str, Mapping[str, Any]]) -> None:
+    """Sees that all vectors, labels and values are of one domain.
+
+    Raises:
+        Incomplete: they are not.
+    """
+    sizes = {len(body[vector]) for body in bodies.values() for vector in VECTORS if vector in body}
+    size = next(iter(sizes), 0)
+    highest = max(
+        (
+            max(said["values"], default=0)
+            for body in bodies.values()
+            for part in ("queries", "top")
+            for said in body.get(part, ())
+        ),
+        default=0,
+    )
+    if len(sizes) != 1 or highest >= size or (labels is not None and len(labels) != size):
+        raise Incomplete("the messages are of domains of different sizes")
+    if labels is not None and not {*map(type, labels)} <= {str}:
+        raise Incomplete("a label is no text")
 
 
 def _body(body: Mapping[str, Any], queries: dict[str, SetQuery]) -> Body:

@@ -297,6 +297,18 @@ def uncounted() -> Iterator[list[Said]]:
     yield [said for said in told.new() if said[0] == "uncounted"]
 
 
+def renumbered() -> Iterator[list[Said]]:
+    world = Still()
+    world.send()
+    first, _ = worker(world)
+    count_all(world, first)
+    second, told = worker(world, 2)
+    count_all(world, second)
+    for _ in range(2):
+        second.publisher.tick()
+    yield [said for said in told.new() if said[0] == "renumbered"]
+
+
 SCENES: dict[Callable[[], Iterator[list[Said]]], list[list[Said]]] = {
     usual: [
         [("claimed", 0, "fresh", 0, 1)],
@@ -361,6 +373,7 @@ SCENES: dict[Callable[[], Iterator[list[Said]]], list[list[Said]]] = {
         [("refused", 0, Answer.FORKED), ("dropped", 0)],
     ],
     uncounted: [[("uncounted", [1])]],
+    renumbered: [[("renumbered", 5)]],
 }
 
 

@@ -157,7 +157,7 @@ def test_point_11_the_newest_records_are_read_within_bounds(kafka, redis_url, tm
         put(world, *(os.urandom(5000) for _ in range(100)), partition=1)
         put(world, *(os.urandom(60_000) for _ in range(60)), *(b"x" for _ in range(8)), partition=2)
         found = newest.newest_records(world.config, world.topic)
-        by_partition = {p: [r.offset for r in found if r.partition == p] for p in range(4)}
+        by_partition = {p: [record.offset for record in found[p]] for p in range(4)}
         assert by_partition[0] == list(range(150, 200))
         assert by_partition[1] == list(range(94, 100))  # 4 and what fits into half of 25,000 bytes
         assert by_partition[2] == list(range(64, 68))  # the older ones turn out to be too large

@@ -615,7 +615,9 @@ class Administrator:
 
         return self.world.call("group offsets", effect, TIMED_OUT, writes=False)
 
-    def list_partition_offsets(self, asked: Mapping[TopicPartition, Any]) -> dict[TopicPartition, Any]:
+    def list_partition_offsets(
+        self, asked: Mapping[TopicPartition, Any], isolation_level: Any = None
+    ) -> dict[TopicPartition, Any]:
         def effect() -> dict[TopicPartition, Any]:
             return {
                 tp: SimpleNamespace(

@@ -182,7 +182,7 @@ class Topic:
     def admin(self) -> Administrator:
         return Administrator(self)
 
-    def consumer(self, level: str) -> Consumer:
+    def consumer(self, level: str, begins: bytes, on_passed: object) -> Consumer:
         return Consumer(self.log, level)
 
 

@@ -266,7 +266,39 @@ def _laid_out(group: _Group) -> Records:
     good &= offsets < of_its_batch(one.end for one in sections)
     created = of_its_batch(one.created for one in sections)
     timestamps = timestamps * created + of_its_batch(one.timestamp for one in sections)
-    return Records(offsets[good], timestamps[good], data, first[good], last[good], unreadable)
+    starts = np.array(begins, np.int64)
+    return Records(offsets[good], timestamps[good], data, first[good], last[good], unreadable, starts[good])
+
+
+_MOST_HEADERS = 64
+Keyed = tuple[int, bytes, bytes | None, dict[str, bytes]]
+"""A record with a key: offset, key, value and headers."""
+
+
+def keyed(records: Records, prefix: bytes) -> Iterator[Keyed]:
+    """Yields the records whose key starts with a prefix, with their first headers; the names need not be text."""
+    assert records.starts is not None
+    data = records.data.tobytes()
+    for offset, start in zip(records.offsets.tolist(), records.starts.tolist(), strict=True):
+        _, at = _varint(data, start + 1, len(data), 10)  # behind the record's attributes
+        _, at = _varint(data, at, len(data), 5)
+        key, at = _bytes(data, at)
+        if key is None or not key.startswith(prefix):
+            continue
+        value, at = _bytes(data, at)
+        count, at = _varint(data, at, len(data), 5)
+        headers = dict[str, bytes]()
+        for _ in range(min(count, _MOST_HEADERS)):
+            name, at = _bytes(data, at)
+            said, at = _bytes(data, at)
+            headers[(name or b"").decode(errors="replace")] = said or b""
+        yield offset, key, value, headers
+
+
+def _bytes(data: bytes, at: int) -> tuple[bytes | None, int]:
+    """Returns bytes that follow their length, None where that is negative, and the place behind them."""
+    size, at = _varint(data, at, len(data), 5)
+    return (None, at) if size < 0 else (data[at : at + size], at + size)
 
 
 def _cut(data: bytearray, section: _Section, begins: list[int], ends: list[int]) -> bool:

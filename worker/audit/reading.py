@@ -14,8 +14,9 @@ from kafka.net.sasl.oauth import AbstractTokenProvider
 
 from worker.audit import batches
 from worker.audit.errors import AuditError
+from worker.audit.heads import Head
 from worker.audit.records import Caps, Deleted, Records
-from worker.audit.snapshots import Message
+from worker.audit.snapshots import UNREADABLE, Message
 from worker.audit.stored import StoredCut
 from worker.config import Config
 from worker.login import Tokens
@@ -26,13 +27,20 @@ AbstractTokenProvider.register(Tokens)  # what the client demands of whoever giv
 _STALL_SECONDS = 60.0
 _COORDINATOR_SECONDS = 10.0
 _BOUNDS_MS = 30_000
+_LARGEST = 64 << 20
+"""Bytes of a record batch on the topics of snapshots and rows after decompression: no producer of ours sends more."""
 
 
-def connect_kafka(config: Config, most_records: int = 5000) -> KafkaConsumer:
-    """Connects a consumer that reads committed records and neither joins a group nor makes up for lost offsets."""
-    return KafkaConsumer(
-        max_poll_records=most_records,
+def connect_kafka(config: Config) -> KafkaConsumer:
+    """Connects a consumer that reads what is committed and neither joins a group nor makes up for lost offsets.
+
+    What it polls are record batches as they were fetched. Its `nothing` says of each partition whose last fetch brought
+    nothing at which offset that was, and the last stable offset that the broker named with it.
+    """
+    consumer = KafkaConsumer(
         **config.kafka.client(),
+        max_poll_records=1,  # a fetch, so that what follows it can be fetched again
+        enable_incremental_fetch_sessions=False,  # in one a broker leaves out of whom it has nothing new
         group_id=None,
         enable_auto_commit=False,
         auto_offset_reset="none",
@@ -40,12 +48,18 @@ def connect_kafka(config: Config, most_records: int = 5000) -> KafkaConsumer:
         allow_auto_create_topics=False,
         max_partition_fetch_bytes=8 << 20,
     )
-
-
-def connect_log(config: Config) -> KafkaConsumer:
-    """Connects a consumer for `read`: what it polls are record batches as they were fetched."""
-    consumer = connect_kafka(config, most_records=1)  # a fetch, so that what follows it can be fetched again
+    consumer.nothing = {}
     consumer._fetcher.PartitionRecords = _AsFetched
+    parse = consumer._fetcher._parse_fetched_data
+
+    def parse_noting(fetch: Any) -> Any:
+        parsed, said = parse(fetch), fetch.partition_data
+        consumer.nothing.pop(fetch.topic_partition, None)
+        if parsed is not None and not said.records:
+            consumer.nothing[fetch.topic_partition] = fetch.fetched_offset, said.last_stable_offset
+        return parsed
+
+    consumer._fetcher._parse_fetched_data = parse_noting
     return consumer
 
 
@@ -156,7 +170,7 @@ def read(
     A batch whose checksum is wrong is fetched a second time; one that comes with the same bytes again was written so.
 
     Args:
-        consumer: from `connect_log`.
+        consumer: from `connect_kafka`.
         tp: whose log.
         on_advance: told the offset that is reached.
         begin: the first offset.
@@ -179,7 +193,10 @@ def read(
 def _polled(
     consumer: KafkaConsumer, tp: TopicPartition, on_advance: Callable[[int], None], begin: int, end: int
 ) -> Iterator[Any]:
-    """Yields what is polled of [begin, end), until its end is reached.
+    """Yields what is polled of [begin, end), until its end is reached, or nothing more comes below it.
+
+    Nothing more comes where a fetch at the position brought nothing and the last stable offset is not below the end:
+    the last batch may be a control batch that compaction has removed.
 
     Where records are deleted while they are read, it says which offsets and goes on behind them.
     """
@@ -204,10 +221,19 @@ def _polled(
         if (now := consumer.position(tp)) > position:
             position, moved = now, time.monotonic()
             on_advance(min(position, end))
+        elif _is_nothing_left(consumer.nothing.get(tp, (-1, -1)), position, end):
+            on_advance(end)
+            return
         elif time.monotonic() - moved > _STALL_SECONDS:
             raise AuditError(
                 f"{tp.topic}-{tp.partition}: no progress at offset {position} in {_STALL_SECONDS:.0f} s"
             )
+
+
+def _is_nothing_left(nothing: tuple[int, int], position: int, end: int) -> bool:
+    """Returns whether a fetch at the position brought nothing, though all up to the end could have come."""
+    at, stable = nothing
+    return at == position and stable >= end
 
 
 def topic_id(settings: dict[str, Any], topic: str) -> str:
@@ -233,39 +259,46 @@ def offset_metadata(settings: dict[str, Any], group: str, topic: str) -> dict[in
 
 
 def newest_head(consumer: KafkaConsumer, topic: str, stream: str) -> tuple[dict[str, Any], int]:
-    """Returns the head of the newest snapshot of a stream and its offset; an empty document if there is none."""
+    """Returns the newest head of a stream and its offset; an empty document if there is none.
+
+    A record of its key that is no head is passed over: what is published is judged elsewhere.
+    """
     if not consumer.partitions_for_topic(topic):
         return {}, 0
-    tp = TopicPartition(topic, 0)
+    tp, key = TopicPartition(topic, 0), f"{stream}/head".encode()
     (first, end), step = bounds_of(consumer, [tp])[tp], 100
     while first < end:
         begin = max(first, end - step)
         newest = None
-        for record in _polled(consumer, tp, lambda _: None, begin, end):
-            if (
-                not isinstance(record, Deleted)
-                and record.offset < end
-                and record.key == f"{stream}/head".encode()
-            ):
-                newest = record
+        for offset, found, value, _ in _keyed(consumer, tp, begin, end, key):
+            if found == key and (head := _head(value)) is not None:
+                newest = head, offset
         if newest is not None:
-            return dict(json.loads(newest.value)) if newest.value else {}, newest.offset
+            return newest
         end, step = begin, 2 * step
     return {}, 0
+
+
+def _head(value: bytes | None) -> dict[str, Any] | None:
+    """Returns the document of a head, an empty one for a tombstone; None for what is no head."""
+    if not value:
+        return {}
+    try:
+        document = json.loads(value)
+        Head.of(document)
+    except UNREADABLE:
+        return None
+    return dict(document)
 
 
 def published(consumer: KafkaConsumer, topic: str, stream: str, begin: int = 0) -> Iterator[Message]:
     """Yields the messages of a stream on the snapshot topic, from an offset on up to its end."""
     if not consumer.partitions_for_topic(topic):
         return
-    tp = TopicPartition(topic, 0)
+    tp, prefix = TopicPartition(topic, 0), f"{stream}/".encode()
     first, end = bounds_of(consumer, [tp])[tp]
-    for record in _polled(consumer, tp, lambda _: None, max(begin, first), end):
-        if isinstance(record, Deleted) or record.offset >= end or record.key is None:
-            continue
-        owner, _, key = record.key.decode(errors="replace").partition("/")
-        if owner == stream:
-            yield Message(key, dict(record.headers), record.value or b"")
+    for _, key, value, headers in _keyed(consumer, tp, max(begin, first), end, prefix):
+        yield Message(key[len(prefix) :].decode(errors="replace"), headers, value or b"")
 
 
 def rows(consumer: KafkaConsumer, topic: str, stream: str) -> dict[bytes, bytes]:
@@ -274,10 +307,14 @@ def rows(consumer: KafkaConsumer, topic: str, stream: str) -> dict[bytes, bytes]
         return {}
     tp, begins = TopicPartition(topic, 0), json.dumps({"stream": stream}, separators=(",", ":"))[:-1] + ","
     first, end = bounds_of(consumer, [tp])[tp]
-    found: dict[bytes, bytes] = {}
-    for record in _polled(consumer, tp, lambda _: None, first, end):
-        if isinstance(record, Deleted) or record.offset >= end or record.key is None:
-            continue
-        if record.key.startswith(begins.encode()):
-            found[record.key] = record.value or b""
+    found = {key: value or b"" for _, key, value, _ in _keyed(consumer, tp, first, end, begins.encode())}
     return {key: value for key, value in found.items() if value}
+
+
+def _keyed(
+    consumer: KafkaConsumer, tp: TopicPartition, begin: int, end: int, prefix: bytes
+) -> Iterator[batches.Keyed]:
+    """Yields the committed records of [begin, end) whose key starts with a prefix, past what cannot be read."""
+    for item in read(consumer, tp, lambda _: None, begin, end, [(0, _LARGEST)]):
+        if not isinstance(item, Deleted):
+            yield from batches.keyed(item, prefix)

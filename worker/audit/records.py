@@ -27,6 +27,7 @@ class Records:
         begins: (m,); the value of record i is ``data[begins[i]:ends[i]]``, an empty one if it has none.
         ends: (m,).
         unreadable: how many record batches among them cannot be read; each is rejected as one record.
+        starts: (m,) where in the data each record begins, behind its length; None where it was laid out by hand.
     """
 
     offsets: Ints
@@ -35,6 +36,7 @@ class Records:
     begins: Ints
     ends: Ints
     unreadable: int = 0
+    starts: Ints | None = None
 
     @classmethod
     def of(cls, records: Iterable[Record], start: int = 0) -> "Records":

@@ -33,6 +33,8 @@ from worker.audit.windows import ends_of, shape_of
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ALL = "all"
+UNREADABLE = (LookupError, ValueError, TypeError, AttributeError, OverflowError, RecursionError)
+"""What reading a message raises that another program wrote."""
 _SHARED = (
     "schema",
     "stream",
@@ -161,7 +163,7 @@ class Snapshots:
         """
         try:
             self._take(message)
-        except (KeyError, ValueError, TypeError, AttributeError) as error:
+        except UNREADABLE as error:
             raise Difference(f"{message.key}: what is published cannot be read ({error!r})") from None
 
     def _take(self, message: Message) -> None:
@@ -230,7 +232,7 @@ class Snapshots:
                 whole.said = _said(of, whole, base, self._document)
         except Difference as difference:
             raise Difference(f"{_named(of)}: {difference}") from None
-        except (KeyError, ValueError, TypeError, IndexError) as error:
+        except UNREADABLE as error:
             raise Difference(f"{_named(of)}: what is published cannot be read ({error!r})") from None
         whole.messages = {}
         if whole.said is None:
@@ -260,7 +262,7 @@ class Snapshots:
                     raise Difference(f"{_named(of)}: {left[0]} of a snapshot before it was not deleted")
                 if whole.said is None and whole.live != {"head"}:
                     self._read(of, whole)
-        except (KeyError, ValueError, TypeError) as error:
+        except UNREADABLE as error:
             raise Difference(f"what is published cannot be read ({error!r})") from None
         said = [whole.said for whole in self._wholes.values() if whole.said is not None]
         if self.head is not None:

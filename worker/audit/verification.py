@@ -37,7 +37,7 @@ def verify(
     group = config.consumer_group(name)
     with (
         reading.connect_kafka(config) as consumer,
-        reading.connect_log(config) as log,
+        reading.connect_kafka(config) as log,
         reading.connect_redis(config) as client,
     ):
         topic = reading.partitions_of(consumer, served.topic, config)

@@ -17,6 +17,7 @@ from worker.kafka import cluster, seam
 from worker.kafka.brokers import Unreachable
 from worker.kafka.cluster import Brokers, Cluster
 from worker.kafka.errors import BrokerError
+from worker.kafka.reading import Passed
 from worker.kafka.reports import Judged, newest_reports
 from worker.kafka.topics import Topic
 from worker.kafka.undecided import LONG_SECONDS, Undecided
@@ -50,13 +51,16 @@ def look(
             for topic, held in there.undecided.items():
                 findings += judge_undecided(topic, held)
             if config.snapshots.topic in there.topics:
+                passed = dict[Passed, None]()  # by each stream's look, in their order
                 for served in config.streams:
                     try:
-                        head = heads[served.stream.name] = cluster.head(config, served)
+                        head = cluster.head(config, served, lambda one: passed.update({one: None}))
+                        heads[served.stream.name] = head
                     except (StateLost, Unavailable) as error:
                         findings.append(_unread(served, error))
                     else:
                         findings.append(judge_head(config, served, there.topics.get(served.topic), head))
+                findings += judge_passed(config.snapshots.topic, [*passed])
             for served in config.streams:
                 if served.topic in there.topics:
                     findings += _reports(config, served, there.topics[served.topic])
@@ -141,6 +145,22 @@ def judge_undecided(topic: str, held: Sequence[Undecided]) -> list[Finding]:
         )
         findings.append(Finding(level, f"topic {topic}", text, todo))
     return findings
+
+
+def judge_passed(topic: str, passed: Sequence[Passed]) -> list[Finding]:
+    """Judges what the search for the heads passed over on the snapshot topic.
+
+    Args:
+        topic: the snapshot topic.
+        passed: each record and record batch, once.
+    """
+    if not passed:
+        return []
+    first = passed[0]
+    found = f"{len(passed)} records or record batches near its end are passed over"
+    text = f"{found}, one at offset {first.offset} ({first.why})"
+    todo = "another program wrote them: let the brokers' ACLs allow only the workers to WRITE to this topic"
+    return [Finding(Level.WARNING, f"topic {topic}", text, todo)]
 
 
 def _unread(served: Served, error: StateLost | Unavailable) -> Finding:

@@ -106,6 +106,11 @@ def complain(text: str) -> None:
     echo(text.strip("\n"), err=True, prefix="ldp-worker: ")
 
 
+def complain_of(passed: object) -> None:
+    """Says on stderr what a reader of a topic passed over, see `worker.kafka.reading.Passed`."""
+    complain(str(passed))
+
+
 def reach(config: "Config", topic: str) -> None:
     """Sees that the brokers answer and have a topic, so that no command waits in silence for either."""
     from worker.kafka import brokers, topics

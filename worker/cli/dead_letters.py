@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ldp.terminal import echo_json, printable, show
-from worker.cli.command import command, json_option, reach
+from worker.cli.command import command, complain_of, json_option, reach
 from worker.observe.units import said_bytes
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def dead_letters(config: "Config", stream: str | None, last: int, value: bool, a
     if stream is not None:
         config.served(stream)
     reach(config, config.dead_letters.topic)
-    found = newest_letters(config, stream)
+    found = newest_letters(config, stream, complain_of)
     if as_json:
         echo_json(in_json(found, last, value))
     else:

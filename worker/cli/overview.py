@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ldp.terminal import echo, echo_json, printable, screen
-from worker.cli.command import amount, complain, reach, read_all
+from worker.cli.command import amount, complain, complain_of, reach, read_all
 from worker.cli.shown import document, foreign, wholeness
 from worker.observe.units import said_seconds
 
@@ -38,7 +38,10 @@ def follow(config: "Config", once: float | None, as_json: Sequence[str] | None) 
     streams = [served.stream for served in config.streams]
     reach(config, config.snapshots.topic)
     with contextlib.ExitStack() as stack:
-        readers = [stack.enter_context(SnapshotReader(config, stream.name)) for stream in streams]
+        readers = [
+            stack.enter_context(SnapshotReader(config, stream.name, on_passed=complain_of))
+            for stream in streams
+        ]
         if once is not None:
             return _once(streams, readers, once, as_json)
         if as_json is None and screen().is_terminal:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ldp.terminal import echo
-from worker.cli.command import amount, command, complain
+from worker.cli.command import amount, command, complain, complain_of
 
 if TYPE_CHECKING:
     from worker.config import Config
@@ -39,7 +39,8 @@ def remove(config: "Config", stream: str, yes: bool) -> int:
         for topic in filter(None, (config.snapshots.topic, config.rows.topic)):
             topics.require(admin, topic)
         keys, members = stored.keys_of(client, stream), removal.members(admin, group)
-        messages = {name: len(found) for name, found in removal.keys_of(admin, config, stream).items()}
+        there = removal.keys_of(admin, config, stream, complain_of)
+        messages = {name: len(found) for name, found in there.items()}
         echo(f"Redis: {amount(len(keys), 'key')}")
         for topic, found in messages.items():
             echo(f"topic {topic}: {amount(found, 'message')}")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ldp.terminal import echo, echo_json
-from worker.cli.command import amount, command, complain, reach
+from worker.cli.command import amount, command, complain, complain_of, reach
 
 if TYPE_CHECKING:
     from worker.config import Config
@@ -45,7 +45,7 @@ def rows(config: "Config", connect: bool) -> int:
     logs.silence()
     if config.rows.topic is not None:
         reach(config, config.rows.topic)
-    with RowReader(config) as reader:
+    with RowReader(config, on_passed=complain_of) as reader:
         newest = reader.read()
     printed, others = 0, Counter[str]()
     for key, value in newest.items():

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ldp.terminal import echo_json, screen, show
-from worker.cli.command import command, complain, reach, read_all, streams_option
+from worker.cli.command import command, complain, complain_of, reach, read_all, streams_option
 from worker.cli.shown import date, document, foreign, none_there, render, row, state
 
 _EPOCH = datetime.fromtimestamp(0, UTC)
@@ -90,7 +90,7 @@ def watch(
         served = config.served(stream)
         shown = tuple(m for m in (METHODS if every else methods or table.METHODS) if m != "base")
         reach(config, config.snapshots.topic)
-        with SnapshotReader(config, served.stream.name, window, begin) as reader:
+        with SnapshotReader(config, served.stream.name, window, begin, complain_of) as reader:
             if listed:
                 return _list(reader, timeout, as_json)
             began = time.monotonic()

@@ -8,13 +8,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import orjson
+
 import ldp
 from ldp.consistency import METHODS
-from ldp.snapshot import COMPACT, SCHEMA, Cut, Line, Rows, Snapshot, lines, rows_of
+from ldp.snapshot import COMPACT, Cut, Line, Rows, Snapshot, lines, rows_of
+from ldp.snapshot.checking import MOST_BYTES, check_head
 from worker.counting import rules, windows
 from worker.counting.changed import changes, remedy
 from worker.counting.lineage import IDENTITY, identity
 from worker.counting.rules import Rule
+
+
+class NewerHead(ValueError):  # noqa: N818  # named for what was found
+    """A head that a newer version of the worker wrote."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +43,7 @@ class Head:
         reached: how far some windows were really closed; None where the head does not say it.
 
     Example:
-        >>> head = Head.parse({"sequence": 3, "offsets": {"0": 7}, "reports": 5, "gaps": {}, "fingerprint": "8e9f39d0"})
+        >>> head = Head(3, {0: 7}, 5, lineage={"fingerprint": "8e9f39d0"})
         >>> head.behind(Cut({0: 6}, {})), head.behind(Cut({0: 7, 1: 2}, {}))
         (True, False)
         >>> head.foreign('{"group": "ldp-worker-colours", "topic_id": "Xk", "fingerprint": "8e9f39d0"}')
@@ -57,14 +64,49 @@ class Head:
     reached: int | None = None
 
     @classmethod
+    def read(cls, value: bytes, stream: str) -> "Head":
+        """Reads the record of a stream's head.
+
+        A record of the head's key that is no head is not ours: readers pass it over and go on to an older one. That is
+        no guess, as compaction removes the older records of a key first, so the newest readable head that is there is
+        the newest that was published. A head of a newer version is ours, and is never passed over: what an older one
+        says may no longer hold.
+
+        Args:
+            value: of the record.
+            stream: whose head it has to be.
+
+        Raises:
+            NewerHead: a newer version wrote it.
+            ValueError: it is no head of the stream.
+        """
+        if len(value) > MOST_BYTES:
+            raise ValueError(f"{len(value)} bytes given; allowed are up to {MOST_BYTES}")
+        body = orjson.loads(value)
+        if type(body) is not dict or body.get("stream") != stream:
+            raise ValueError(f"it is no document of stream {stream!r}")
+        return cls.parse(body)
+
+    @classmethod
     def parse(cls, body: Mapping[str, Any]) -> "Head":
         """Reads a head's document, of this schema version or an older one.
 
         Raises:
-            KeyError, TypeError, ValueError: it is no head, or a newer version's.
+            NewerHead: a newer version wrote it: its schema is newer, or rules have fields that this one does not know.
+            ValueError: it is no head.
         """
-        if (schema := body.get("schema", SCHEMA)) > COMPACT:
-            raise ValueError(f"schema {schema}, where this version reads up to {COMPACT}")
+        if type(schema := body.get("schema")) is int and schema > COMPACT:
+            raise NewerHead(f"schema {schema}, where this version reads up to {COMPACT}")
+        check_head(body)
+        for name in body.get("windows", {}):
+            windows.parse(name)
+        for listed in filter(None, body.get("rules", {}).values()):
+            if unknown := {field for rule in listed for field in rule} - rules.FIELDS:
+                raise NewerHead(f"rules with {min(unknown)!r}, which this version does not know")
+            try:
+                rules.parse(listed, listed[0]["offset"])
+            except (KeyError, TypeError) as error:
+                raise ValueError(f"rules that cannot be read ({error!r})") from None
         return cls(
             body["sequence"],
             {int(partition): offset for partition, offset in body["offsets"].items()},
@@ -72,7 +114,7 @@ class Head:
             {int(p): [(begin, end) for begin, end in gaps] for p, gaps in body["gaps"].items()},
             tuple(body.get("uncounted", ())),
             {int(partition): said for partition, said in body.get("rules", {}).items()},
-            {"fingerprint": body["fingerprint"]} | body.get("lineage", {}),
+            {"fingerprint": body["fingerprint"]} | (body.get("lineage") or {}),
             {int(partition): floor for partition, floor in body.get("floors", {}).items()},
             lines(body),
             rows_of(body),

@@ -366,6 +366,9 @@ class Events(Protocol):
     def uncounted(self, partitions: Sequence[int]) -> None:
         """Partitions that ought to have counts have none."""
 
+    def renumbered(self, reports: int) -> None:
+        """No head is on the topic, though an earlier owner of partition 0 counted reports: numbers restart at 1."""
+
     def published(self, snapshot: Snapshot, sum_deviation: float) -> None:
         """A snapshot is published; the deviation is that of Base's sum, see `ldp.query.sum_deviation`."""
 

@@ -17,6 +17,11 @@ MOST_REPORTS = 10_000
 MAX_BATCH_BYTES = 16 << 20
 """How many bytes a record batch may have after decompression where the configuration does not say."""
 
+FIELDS = frozenset(
+    ("offset", "revision", "most_reports", "ones", "max_batch_bytes", "windows", "grace", "out_of_order")
+)
+"""What a recorded rule can have."""
+
 
 @dataclass(frozen=True)
 class Terms:

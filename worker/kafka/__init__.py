@@ -5,6 +5,7 @@ What a worker needs, each the Kafka of a port or of a part of one:
 - `log`: reports in, as a member of a consumer group, and the offsets that mirror what was counted.
 - `seam`: a fetch's bytes as they came; `intake`: what waits of them, decoded ahead.
 - `records`: record batches to columns, by `batches`, `crc32c`, `blocks`, `streams`, and `memory` below them.
+- `reading`: our own topics (snapshots, rows, dead letters), past what cannot be read; every reader of them uses it.
 - `dead_letters`: malformed records out; `sampling`: which of them, where they are many.
 - `outbox`: snapshots out, a transaction each, and the head of the newest.
 - `group`: what the group knows of partitions without counts.

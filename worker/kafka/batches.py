@@ -1,8 +1,8 @@
 """Compiled loops over record batches: headers become rows, and records become columns.
 
-A kernel here knows the layout that heads `worker.kafka.records`, and nothing of codecs or checksums. None reads or
-writes outside its arrays, whatever the bytes are: what a header claims is compared with the bytes that there are before
-anything is done by it.
+A kernel here knows the layout that heads `worker.kafka.records`, and nothing of codecs or checksums; all that know it
+stand together, that is why it is longer than others. None reads or writes outside its arrays, whatever the bytes are:
+what a header claims is compared with the bytes that there are before anything is done by it.
 """
 
 from __future__ import annotations
@@ -376,3 +376,82 @@ def _behind_headers(records: Window, at: int, end: int, headers: int) -> int:
         if at > end:
             return at
     return at
+
+
+@njit(cache=True, nogil=True)
+def pick(
+    data: npt.NDArray[np.uint8],
+    rows: Any,
+    first: int,
+    last: int,
+    begins: npt.NDArray[np.uint8],
+    picked: npt.NDArray[np.int64],
+) -> int:
+    """Finds the records whose key starts with a prefix, each batch whole or not at all; O(bytes).
+
+    Args:
+        data: (b,) uint8, decompressed records; a row's are those from ``begin`` to ``stop``, `AHEAD` of ``b``.
+        rows: from `judge`; one whose records are damaged becomes LENGTH.
+        first: the first row.
+        last: the row behind the last one.
+        begins: (k,) uint8, the prefix. An empty one picks records without a key, too.
+        picked: (n, 8) int64, filled: offset, timestamp, begin and end of the key, begin and end of the value, begin of
+            the headers, end of the record. The begin of a key or value that is null is −1.
+
+    Returns:
+        How many records there are; of more than n, the first n are filled in.
+    """
+    records, prefix, m = window(data), window(begins), 0
+    for i in range(first, last):
+        row = rows[i]
+        if row.state != State.READ:
+            continue
+        if not _is_whole(records, row):
+            row.state = State.LENGTH
+            continue
+        created, at = 0 if row.attributes & APPEND_TIME else 1, row.begin
+        for _ in range(row.count):
+            length, at = _next_varint(records, at, row.stop, 5)
+            stop = at + length
+            timestamp, at = _next_varint(records, at + 1, stop, 10)
+            delta, at = _next_varint(records, at, stop, 5)
+            key, at = _next_varint(records, at, stop, 5)
+            key_begin = at if key >= 0 else -1
+            key_end = at + max(key, 0)
+            value, at = _next_varint(records, key_end, stop, 5)
+            offset = row.base + delta
+            if row.start <= offset < row.end and _starts_with(records, key_begin, key_end, prefix):
+                if m < len(picked):
+                    to = picked[m]
+                    to[0], to[1] = offset, row.timestamp + created * timestamp
+                    to[2], to[3] = key_begin, key_end
+                    to[4], to[5] = at if value >= 0 else -1, at + max(value, 0)
+                    to[6], to[7] = at + max(value, 0), stop
+                m += 1
+            at = stop
+    return m
+
+
+@njit(cache=True, nogil=True)
+def _is_whole(records: Window, row: Any) -> bool:
+    """Whether a batch holds just the records that it claims, as `lay_out` demands."""
+    at, previous = row.begin, -1
+    left = row.count if row.count <= (row.stop - at) // LEAST_RECORD else -1
+    while left > 0:
+        at, _, delta, _, _, _ = _record(records, at, row.stop)
+        if at < 0 or delta <= previous or delta > row.last:
+            break
+        previous = delta
+        left -= 1
+    return left == 0 and at == row.stop
+
+
+@njit(cache=True, nogil=True)
+def _starts_with(of: Window, at: int, end: int, prefix: Window) -> bool:
+    """Whether bytes start with a prefix; without bytes, whether that is empty."""
+    size, same = prefix[1], 0
+    if size > (end - at if at >= 0 else 0):
+        return False
+    while same < size and byte_at(of, at + same) == byte_at(prefix, same):
+        same += 1
+    return same == size

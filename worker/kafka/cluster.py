@@ -15,6 +15,7 @@ from worker.counting.head import Head
 from worker.kafka import brokers, topics
 from worker.kafka.errors import remedy
 from worker.kafka.outbox import KafkaOutbox
+from worker.kafka.reading import OnPassed
 from worker.kafka.snapshot_topic import SnapshotTopic
 from worker.kafka.topics import Topic
 from worker.kafka.undecided import Undecided, find_undecided
@@ -130,8 +131,13 @@ def describe(admin: KafkaAdminClient, config: Config) -> Cluster:
     return Cluster(there, logs, metadata, held)
 
 
-def head(config: Config, served: Served) -> Head:
+def head(config: Config, served: Served, on_passed: OnPassed) -> Head:
     """Returns the head of a stream's newest published snapshot.
+
+    Args:
+        config: where the topic is.
+        served: the stream.
+        on_passed: receives what is passed over on the way to it.
 
     Raises:
         StateLost: it cannot be read.
@@ -139,4 +145,5 @@ def head(config: Config, served: Served) -> Head:
     """
     identity = config.transactional_id(served.stream.name)
     topic = SnapshotTopic(config.kafka.client(), identity, config.snapshots.topic)
-    return KafkaOutbox(topic, served.stream).head(decided=True, wait_seconds=brokers.TIMEOUT_SECONDS)
+    outbox = KafkaOutbox(topic, served.stream, on_passed=on_passed)
+    return outbox.head(decided=True, wait_seconds=brokers.TIMEOUT_SECONDS)

@@ -15,11 +15,12 @@ from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import dataclass
 from typing import Any
 
-from kafka import KafkaConsumer, TopicPartition
-from kafka.errors import KafkaError, OffsetOutOfRangeError
+from kafka import TopicPartition
+from kafka.errors import KafkaError, KafkaTimeoutError, OffsetOutOfRangeError
 
 from ldp.snapshot import ALL_TIME, Incomplete, NewerSchema, Snapshot, assemble, assemble_window
 from worker.config import Config
+from worker.kafka import reading
 from worker.kafka.snapshot_topic import PARTITION, UNREADABLE
 from worker.kafka.wholes import Key, NotRead, NotThere, Whole, Wholes
 
@@ -53,6 +54,7 @@ class Follower:
         config: where the topic is, and whose snapshots are followed.
         consumer: connects a reader of what is committed; by the configuration unless another is given.
         idle_seconds: how long nobody asks before the thread ends.
+        on_passed: receives each record batch that cannot be read.
     """
 
     def __init__(
@@ -60,11 +62,12 @@ class Follower:
         config: Config,
         consumer: Callable[[], Any] | None = None,
         idle_seconds: float = IDLE_SECONDS,
+        on_passed: reading.OnPassed = reading.ignore,
     ) -> None:
         self._partition = TopicPartition(config.snapshots.topic, PARTITION)
         self._streams = [served.stream.name for served in config.streams]
         self._settings, self._idle_seconds = config.kafka.client(), idle_seconds
-        self._connect = consumer or self._consumer
+        self._connect, self._on_passed = consumer or self._consumer, on_passed
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
         self._asked = 0.0
@@ -232,7 +235,9 @@ class Follower:
         whole, received = wanted.whole, dict[str, tuple[Mapping[str, bytes], bytes]]()
         try:
             for first, last in self._stretches(wanted):
-                for record in self._records(consumer, first, last):
+                for record in reading.records(
+                    consumer, self._partition, first, last + 1, stall_seconds=_READ_SECONDS
+                ):
                     if record.value and (record.key or b"").startswith(f"{wanted.stream}/".encode()):
                         received[record.key.decode()] = dict(record.headers), record.value
             snapshot = _assembled(wanted.stream, whole, received)
@@ -242,6 +247,8 @@ class Follower:
             wanted.answer.set_exception(Incomplete(f"the snapshot cannot be read: {type(error).__name__}"))
         except OffsetOutOfRangeError:  # the topic was made again, which is seen when it is followed on
             wanted.answer.set_exception(Incomplete("the snapshot is no longer where it stood"))
+        except KafkaTimeoutError:
+            wanted.answer.set_exception(Incomplete("the snapshot does not come"))
         except KafkaError:
             wanted.answer.set_exception(Incomplete("the brokers do not answer"))
             raise
@@ -259,18 +266,6 @@ class Follower:
             yield labels
         yield wanted.whole.first, wanted.whole.last
 
-    def _records(self, consumer: Any, first: int, last: int) -> Iterator[Any]:
-        consumer.seek(self._partition, first)
-        before, deadline = first, time.monotonic() + _READ_SECONDS
-        while (position := consumer.position(self._partition)) <= last:
-            if position > before:
-                before, deadline = position, time.monotonic() + _READ_SECONDS
-            if time.monotonic() > deadline:
-                raise Incomplete("the snapshot does not come")
-            for record in consumer.poll(timeout_ms=_POLL_MS).get(self._partition, []):
-                if record.offset <= last:
-                    yield record
-
     def _keep(self, stream: str, whole: Whole, snapshot: Snapshot) -> None:
         """Keeps a snapshot for the next question, and no more of others than there is room for."""
         with self._changed:
@@ -279,13 +274,10 @@ class Follower:
                 self._kept.popitem(last=False)
 
     def _consumer(self) -> Any:
-        return KafkaConsumer(
-            **self._settings,
-            group_id=None,
-            enable_auto_commit=False,
-            isolation_level="read_committed",
-            auto_offset_reset="none",  # of a topic that was made again nothing is known: it is read anew
-            allow_auto_create_topics=False,
+        # without a reset: of a topic that was made again nothing is known, it is read anew
+        return reading.connect(
+            self._settings,
+            on_passed=self._on_passed,
             max_partition_fetch_bytes=_FETCH_BYTES,
             fetch_max_bytes=_FETCH_BYTES,
         )

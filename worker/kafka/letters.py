@@ -13,6 +13,7 @@ from ldp.terminal import printable
 from worker.config import Config
 from worker.kafka.dead_letters import ERRORS, LATE, LATE_HEADERS
 from worker.kafka.newest import newest_records
+from worker.kafka.reading import OnPassed, ignore
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ class Letter:
         return _calendar(self.written)
 
 
-def newest_letters(config: Config, stream: str | None = None) -> list[Letter]:
+def newest_letters(config: Config, stream: str | None = None, on_passed: OnPassed = ignore) -> list[Letter]:
     """Returns the newest dead letters of each partition of their topic, the newest of all first.
 
     Of many records they are a sample, see `worker.kafka.sampling`.
@@ -69,11 +70,13 @@ def newest_letters(config: Config, stream: str | None = None) -> list[Letter]:
     Args:
         config: where they are.
         stream: whose letters; None for all.
+        on_passed: receives each record batch that cannot be read.
 
     Raises:
         kafka.errors.KafkaError: the brokers do not answer.
     """
-    found = [_letter(record) for record in newest_records(config, config.dead_letters.topic)]
+    newest = newest_records(config, config.dead_letters.topic, on_passed)
+    found = [_letter(record) for records in newest.values() for record in records]
     found.sort(key=lambda letter: letter.written)
     return [letter for letter in reversed(found) if stream in (None, letter.stream)]
 

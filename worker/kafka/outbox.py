@@ -5,7 +5,6 @@ committed records: who starts to publish waits until everything below the topic'
 """
 
 import contextlib
-import json
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -18,11 +17,12 @@ from kafka.protocol.consumer.offsets import IsolationLevel
 
 import ldp
 from ldp.snapshot import Message, Row
-from worker.counting.head import Head
+from worker.counting.head import Head, NewerHead
 from worker.counting.ports import StateLost, Unavailable
-from worker.kafka import compacted, quirks
+from worker.kafka import compacted, quirks, reading
 from worker.kafka.errors import OPEN, WAIT
 from worker.kafka.failures import unavailable
+from worker.kafka.reading import Passed
 from worker.kafka.snapshot_topic import PARTITION, TIMEOUT_SECONDS
 
 _CLAIM_SECONDS = 2.0
@@ -47,8 +47,8 @@ class Topic(Protocol):
     def admin(self) -> Any:
         """Connects a client that can ask where the topic begins and ends."""
 
-    def consumer(self, level: str) -> Any:
-        """Connects a reader of one isolation level."""
+    def consumer(self, level: str, begins: bytes, on_passed: reading.OnPassed) -> Any:
+        """Connects a reader of one isolation level; see `worker.kafka.reading.connect`."""
 
 
 class KafkaOutbox:
@@ -64,6 +64,7 @@ class KafkaOutbox:
         sleep: waits so many seconds.
         rows: the topic of rows, which the same transactions write to; None for none.
         on_alive: called again and again while the head or rows are read, or a snapshot is sent, which may take minutes.
+        on_passed: receives each record batch that cannot be read, and each record of the head's key that is no head.
     """
 
     def __init__(
@@ -74,8 +75,9 @@ class KafkaOutbox:
         sleep: Callable[[float], object] = time.sleep,
         rows: str | None = None,
         on_alive: Callable[[], object] = lambda: None,
+        on_passed: reading.OnPassed = reading.ignore,
     ) -> None:
-        self._rows, self._on_alive = rows, on_alive
+        self._rows, self._on_alive, self._on_passed = rows, on_alive, on_passed
         self._topic, self._stream, self._clock, self._sleep = topic, stream, clock, sleep
         self._producer: Any = None
 
@@ -140,7 +142,8 @@ class KafkaOutbox:
             with contextlib.closing(self._topic.admin()) as admin:
                 bounds = self._bounds(admin, self._rows, decided=True, wait_seconds=TIMEOUT_SECONDS)
             begins = compacted.of_rows(self._stream.name)
-            return compacted.keys(self._topic.consumer, self._rows, begins, *bounds, self._on_alive)
+            consumer = self._topic.consumer("read_committed", begins, self._on_passed)
+            return compacted.keys(consumer, self._rows, begins, *bounds, self._on_alive)
         except kafka_errors.KafkaError as error:
             raise unavailable(error, "reading the keys of", self._rows) from error
 
@@ -155,20 +158,25 @@ class KafkaOutbox:
 
         Clients of its own do it, so any thread may ask.
 
+        The newest record of the key that is a head is the head, see `worker.counting.head.Head.read`. Passed over are
+        records of other programs, and record batches that cannot be read: no client can send one of ours that way, and
+        the store and the group's offsets are asked, too, before anything permanent follows from a head.
+
         Args:
             decided: see `worker.counting.ports.Witness`.
             wait_seconds: how long to wait for that.
 
         Raises:
             Unavailable: see `worker.counting.ports.Witness`.
-            StateLost: it is no head.
+            StateLost: a newer version wrote it; or records of its key are there, and none is a head.
         """
-        level, record = "read_committed" if decided else "read_uncommitted", None
+        level, found = "read_committed" if decided else "read_uncommitted", None
+        unreadable = list[int]()
         try:
             with contextlib.closing(self._topic.admin()) as admin:
                 begin, end = self._bounds(admin, self._topic.name, decided=decided, wait_seconds=wait_seconds)
             for _ in range(_LOOKS):
-                if begin >= end or (record := self._last(begin, end, level)) is not None:
+                if begin >= end or (found := self._last(begin, end, level, unreadable)) is not None:
                     break
                 with contextlib.closing(self._topic.admin()) as admin:
                     begin, end = end, _offset(admin, self._topic.name, OffsetSpec.LATEST, _COMMITTED)
@@ -180,17 +188,22 @@ class KafkaOutbox:
                     )
         except kafka_errors.KafkaError as error:
             raise unavailable(error, "reading the newest head of", self._topic.name) from error
-        if record is None or not record.value:  # deleted on purpose: the sequence begins anew
-            return Head()
-        try:
-            return Head.parse(json.loads(record.value))
-        except (ValueError, KeyError, TypeError) as error:
+        except NewerHead as error:
             if not decided:
                 return self.head(decided=True)
             raise StateLost(
-                f"topic {self._topic.name!r}: the head of stream {self._stream.name!r} at offset {record.offset} cannot"
-                f" be read ({error!r}): another program wrote it, or a newer version"
+                f"topic {self._topic.name!r}: a newer version wrote the head of stream {self._stream.name!r} ({error})"
             ) from None
+        if found is None and unreadable:
+            if not decided:
+                return self.head(decided=True)
+            raise StateLost(
+                f"topic {self._topic.name!r}: the record at the key of the head of stream {self._stream.name!r} (offset"
+                f" {max(unreadable)}) is no head, and no older one is there: another program wrote it. Allow only the"
+                " workers to write to this topic. Then write a record with this key and no value; a stream of windows"
+                " needs another name."
+            )
+        return found or Head()
 
     def _bounds(self, admin: Any, topic: str, *, decided: bool, wait_seconds: float) -> tuple[int, int]:
         """Returns a topic's first offset and its end, up to which all is decided if it is to be."""
@@ -205,41 +218,43 @@ class KafkaOutbox:
             self._sleep(_DECIDED_SECONDS)
         return first, end
 
-    def _last(self, first: int, end: int, level: str) -> Any:
-        """Returns the newest record of the stream's head in [first, end), or None."""
-        consumer = self._topic.consumer(level)
-        try:
-            tp = TopicPartition(self._topic.name, PARTITION)
-            consumer.assign([tp])
-            key = f"{self._stream.name}/head".encode()
-            step, upper = 64, end
-            while upper > first:
-                lower = max(first, upper - step)
-                if (record := self._newest(consumer, tp, lower, upper, key)) is not None:
-                    return record
-                upper, step = lower, 4 * step
-            return None
-        finally:
-            consumer.close(autocommit=False)
+    def _last(self, first: int, end: int, level: str, unreadable: list[int]) -> Head | None:
+        """Returns the newest head of the stream in [first, end), number 0 where it is deleted, or None.
 
-    def _newest(self, consumer: Any, tp: TopicPartition, lower: int, upper: int, key: bytes) -> Any:
-        """Returns the last record with a key in [lower, upper), or None.
+        Records of its key that are no head are passed over, see `Head.read`; their offsets are noted.
 
         Raises:
-            KafkaTimeoutError: the records do not come.
+            NewerHead: a newer version wrote it.
         """
-        consumer.seek(tp, lower)
-        before, deadline, newest = lower, self._clock() + TIMEOUT_SECONDS, None
-        while (position := consumer.position(tp)) < upper:
-            if position > before:  # it may take long where other streams keep much on the topic
-                before, deadline = position, self._clock() + TIMEOUT_SECONDS
-            elif self._clock() > deadline:
-                raise kafka_errors.KafkaTimeoutError(f"{tp}: records before offset {upper} do not come")
-            self._on_alive()
-            for record in consumer.poll(100).get(tp, []):
-                if record.key == key and record.offset < upper:
-                    newest = record
+        key, newest = f"{self._stream.name}/head".encode(), None
+        consumer = self._topic.consumer(level, key, self._on_passed)
+        try:
+            tp = TopicPartition(self._topic.name, PARTITION)
+            step, upper = 64, end
+            while upper > first and newest is None:
+                lower = max(first, upper - step)
+                between = lower, upper, self._on_alive, TIMEOUT_SECONDS, self._clock
+                for record in reading.records(consumer, tp, *between):
+                    if record.key == key:
+                        newest = self._head_of(record, unreadable) or newest
+                upper, step = lower, 4 * step
+        finally:
+            consumer.close(autocommit=False)
+        if isinstance(newest, NewerHead):
+            raise newest
         return newest
+
+    def _head_of(self, record: Any, unreadable: list[int]) -> Head | NewerHead | None:
+        """Returns the head that a record is, or None."""
+        try:
+            # deleted on purpose: the sequence begins anew
+            return Head.read(record.value, self._stream.name) if record.value else Head()
+        except NewerHead as error:
+            return error
+        except ValueError as error:
+            unreadable.append(record.offset)
+            self._on_passed(Passed(self._topic.name, PARTITION, record.offset, f"no head: {error}"))
+            return None
 
 
 def _offset(admin: Any, topic: str, spec: OffsetSpec, level: IsolationLevel) -> int:

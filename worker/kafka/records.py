@@ -45,7 +45,7 @@ the fetch offset, or below the end of a batch before: records are left out, a ba
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,12 +54,12 @@ import numpy.typing as npt
 import zstandard
 
 from worker.counting.columns import Columns, Unreadable
-from worker.kafka.batches import CODEC, HEADER, LEAST_RECORD, ROW, State, judge, lay_out, scan, walk
+from worker.kafka.batches import CODEC, HEADER, LEAST_RECORD, ROW, State, judge, lay_out, pick, scan, walk
 from worker.kafka.blocks import DAMAGED, FULL, GZIP, SLACK, ZSTD, unpack
 from worker.kafka.crc32c import check
 from worker.kafka.streams import unpack_gzip, unpack_zstd
 
-__all__ = ["Arena", "Reader", "Stretch", "walk", "warm"]
+__all__ = ["Arena", "Keyed", "Reader", "Record", "Stretch", "walk", "warm"]
 
 GROUP = 512 << 10
 """Decompressed bytes after which a stretch ends."""
@@ -69,6 +69,10 @@ ROOM = 1 << 20
 
 _GROWTH = 4
 _ROWS = 4096
+_PICKED = 256
+"""Records that are picked at once; where there are more they are counted first."""
+MOST_HEADERS = 64
+"""Headers of a record that are looked at: none of ours has so many."""
 _NO_CAP = 2**63 - 1
 
 
@@ -99,6 +103,65 @@ class Stretch:
     columns: Columns
     unreadable: tuple[Unreadable, ...]
     keyed: int
+
+
+@dataclass(frozen=True)
+class Record:
+    """A record with its key and headers; the names are those of kafka-python's own records.
+
+    Attributes:
+        offset: where it stands.
+        timestamp: milliseconds since the epoch.
+        key: None for none.
+        value: None for a tombstone.
+        raw_headers: the headers as they are in the batch.
+    """
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    raw_headers: bytes = b"\0"
+
+    @property
+    def headers(self) -> list[tuple[str, bytes | None]]:
+        """The first `MOST_HEADERS` headers; the bytes of a name that are not UTF-8 are escaped."""
+        raw, found = self.raw_headers, list[tuple[str, bytes | None]]()
+        n, at = _varint(raw, 0)
+        for _ in range(min(n, MOST_HEADERS)):
+            size, at = _varint(raw, at)
+            name, at = raw[at : at + size].decode(errors="backslashreplace"), at + size
+            size, at = _varint(raw, at)
+            found.append((name, None if size < 0 else raw[at : at + size]))
+            at += max(size, 0)
+        return found
+
+
+def _varint(raw: bytes, at: int) -> tuple[int, int]:
+    """Returns the zigzag varint at a place, and the place behind it."""
+    number = shift = 0
+    while raw[at] & 0x80:
+        number |= (raw[at] & 0x7F) << shift
+        shift, at = shift + 7, at + 1
+    number |= raw[at] << shift
+    return number >> 1 ^ -(number & 1), at + 1
+
+
+@dataclass(frozen=True)
+class Keyed:
+    """Some of what was fetched, decoded to records with keys and headers.
+
+    Attributes:
+        start: the offset before it.
+        end: the offset behind it.
+        records: made as they are asked for, before the next part of the fetch is read.
+        unreadable: see `Stretch`.
+    """
+
+    start: int
+    end: int
+    records: Iterator[Record]
+    unreadable: tuple[Unreadable, ...]
 
 
 class Reader:
@@ -161,6 +224,33 @@ class Reader:
             columns=Columns(offsets, timestamps, data, begins, ends),
             unreadable=tuple(self._unreadable(row) for row in rows[rows["state"] > State.PASSED]),
             keyed=keyed,
+        )
+
+    def read_keyed(self, arena: Arena, begins: npt.NDArray[np.uint8]) -> Keyed | None:
+        """Decodes the next batches as `read` does, to those records whose key starts with a prefix.
+
+        Args:
+            arena: see `read`.
+            begins: (k,) uint8, the prefix; an empty one for all records.
+
+        Raises:
+            MemoryError: see `read`.
+        """
+        if self._next == self._last and not self._scan():
+            return None
+        first = self._next
+        data, _, last = self._unpack(arena)
+        picked = np.empty((_PICKED, 8), np.int64)
+        if (m := pick(data, self._rows, first, last, begins, picked)) > _PICKED:
+            picked = np.empty((m, 8), np.int64)
+            pick(data, self._rows, first, last, begins, picked)
+        self._next = last
+        rows = self._rows[first:last]
+        return Keyed(
+            start=int(rows["start"][0]),
+            end=max(int(rows["start"][-1]), int(rows["end"][-1])),
+            records=(_record(data, found) for found in picked[:m]),
+            unreadable=tuple(self._unreadable(row) for row in rows[rows["state"] > State.PASSED]),
         )
 
     def _scan(self) -> bool:
@@ -233,6 +323,18 @@ class Reader:
         )
 
 
+def _record(data: npt.NDArray[np.uint8], found: npt.NDArray[np.int64]) -> Record:
+    """Makes a record of what `pick` found of it."""
+    offset, timestamp, key, key_end, value, value_end, headers, end = found.tolist()
+    return Record(
+        offset,
+        timestamp,
+        None if key < 0 else data[key:key_end].tobytes(),
+        None if value < 0 else data[value:value_end].tobytes(),
+        data[headers:end].tobytes(),
+    )
+
+
 def _data(room: int) -> npt.NDArray[np.uint8]:
     """An array to decompress so many bytes into."""
     return np.empty(room + SLACK, np.uint8)
@@ -253,4 +355,5 @@ def warm() -> None:
     fetched[11], fetched[16] = HEADER - 12, 2
     walk(fetched)
     Reader(fetched, 0, [(1, 1)], [(0, None)]).read(Arena())
+    Reader(fetched, 0, [(1, 1)], [(0, None)]).read_keyed(Arena(), fetched)
     unpack_zstd(fetched, fetched, zstandard.ZstdDecompressor())

@@ -5,11 +5,20 @@ from kafka.errors import GroupIdNotFoundError, KafkaError
 
 from worker.config import Config
 from worker.kafka import compacted, quirks, topics
+from worker.kafka.reading import OnPassed, ignore
 from worker.kafka.snapshot_topic import PARTITION, TIMEOUT_SECONDS, SnapshotTopic
 
 
-def keys_of(admin: KafkaAdminClient, config: Config, stream: str) -> dict[str, list[bytes]]:
+def keys_of(
+    admin: KafkaAdminClient, config: Config, stream: str, on_passed: OnPassed = ignore
+) -> dict[str, list[bytes]]:
     """Returns the keys of a stream on the topic of snapshots and on that of rows, by topic; O(records of both).
+
+    Args:
+        admin: a client of the brokers.
+        config: which topics.
+        stream: whose keys.
+        on_passed: receives each record batch that cannot be read.
 
     Raises:
         KafkaError: the brokers do not answer, or a transaction stays open.
@@ -19,7 +28,12 @@ def keys_of(admin: KafkaAdminClient, config: Config, stream: str) -> dict[str, l
     if config.rows.topic is not None:
         begins[config.rows.topic] = compacted.of_rows(stream)
     return {
-        name: compacted.keys(topic.consumer, name, start, *topics.bounds(admin, name, [PARTITION])[PARTITION])
+        name: compacted.keys(
+            topic.consumer("read_committed", start, on_passed),
+            name,
+            start,
+            *topics.bounds(admin, name, [PARTITION])[PARTITION],
+        )
         for name, start in begins.items()
     }
 

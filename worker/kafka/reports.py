@@ -17,7 +17,7 @@ from worker.config import Config, Served
 from worker.counting import rejections
 from worker.counting.columns import Columns
 from worker.kafka import quirks, seam
-from worker.kafka.newest import MOST, newest_records, reader
+from worker.kafka.newest import MOST, newest_records
 from worker.kafka.records import Arena, Reader
 
 _FIRST = 4
@@ -62,8 +62,7 @@ def newest_reports(config: Config, served: Served) -> Judged:
     """
     if seam.unknown() is not None or config.kafka.ingest == "stock":
         return _as_the_library_reads(config, served)
-    fetches = {"fetch_max_bytes": _FETCH_BYTES, "max_partition_fetch_bytes": _FETCH_BYTES}
-    with closing(reader(config, **fetches)) as consumer:
+    with closing(_connect(config)) as consumer:
         seam.install(consumer)
         partitions = [
             TopicPartition(served.topic, p) for p in consumer.partitions_for_topic(served.topic) or ()
@@ -83,6 +82,20 @@ def newest_reports(config: Config, served: Served) -> Judged:
             before[tp] = (max(bounds[tp][0], last[tp][0] - more), last[tp][0])
         reading.read(before, room)
     return reading.judged
+
+
+def _connect(config: Config) -> KafkaConsumer:
+    """Connects a consumer that reads what is committed, joins no group and commits nothing."""
+    return KafkaConsumer(
+        **config.kafka.client(),
+        fetch_max_bytes=_FETCH_BYTES,
+        max_partition_fetch_bytes=_FETCH_BYTES,
+        group_id=None,
+        enable_auto_commit=False,
+        auto_offset_reset="earliest",  # where retention passes meanwhile
+        isolation_level="read_committed",
+        allow_auto_create_topics=False,
+    )
 
 
 class _Reading:
@@ -136,7 +149,7 @@ class _Reading:
 
 
 def _as_the_library_reads(config: Config, served: Served) -> Judged:
-    records = newest_records(config, served.topic)
+    records = [record for some in newest_records(config, served.topic).values() for record in some]
     values = [record.value for record in records]
     columns = Columns.of(range(len(values)), [0] * len(values), values)
     reasons = rejections.reasons(served.stream, served.configured.terms, columns)

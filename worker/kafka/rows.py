@@ -7,7 +7,7 @@ from kafka.admin import OffsetSpec
 from kafka.protocol.consumer.offsets import IsolationLevel
 
 from worker.config import Config, ConfigError
-from worker.kafka import compacted
+from worker.kafka import reading
 from worker.kafka.snapshot_topic import PARTITION, SnapshotTopic
 from worker.kafka.topics import TopicError, bounds, require
 
@@ -18,6 +18,7 @@ class RowReader:
     Args:
         config: where they are.
         offset: from where on to read; None for all that there is.
+        on_passed: receives each record batch that cannot be read.
 
     Attributes:
         offset: up to where they were read.
@@ -27,7 +28,9 @@ class RowReader:
         TopicError: it is missing.
     """
 
-    def __init__(self, config: Config, offset: int | None = None) -> None:
+    def __init__(
+        self, config: Config, offset: int | None = None, on_passed: reading.OnPassed = reading.ignore
+    ) -> None:
         if config.rows.topic is None:
             raise ConfigError('rows.topic: nothing given; a topic is needed, such as "ldp-rows"')
         self._topic = config.rows.topic
@@ -37,7 +40,7 @@ class RowReader:
             require(self._admin, self._topic)
             first = bounds(self._admin, self._topic, [PARTITION])[PARTITION][0]
             self.offset = first if offset is None else max(first, offset)
-            self._consumer = clients.consumer("read_committed")
+            self._consumer = clients.consumer("read_committed", b"", on_passed)
         except BaseException:
             self._admin.close()
             raise
@@ -69,8 +72,8 @@ class RowReader:
                 " anew, so what was made of it has to be made anew, too"
             )
         newest: dict[bytes, bytes | None] = {}
-        for record in compacted.records(self._consumer, self._topic, self.offset, end):
-            if record.offset < end and record.key is not None:
+        for record in reading.records(self._consumer, tp, self.offset, end):
+            if record.key is not None:
                 newest[record.key] = record.value
         self.offset = max(self.offset, end)
         return newest

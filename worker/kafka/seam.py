@@ -7,10 +7,12 @@ first whether the library is the one that this was written for; where it is not,
 What is replaced runs inside the library's poll, which an exception would leave in pieces: nothing here raises.
 """
 
+import contextlib
 import hashlib
 import inspect
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import kafka
@@ -58,15 +60,52 @@ class Fetched:
 class _Bytes(Fetcher.PartitionRecords):  # type: ignore[misc]  # kafka-python carries no types
     """The records of one partition's fetch, as one `Fetched` or, of an empty one, as nothing."""
 
-    def _unpack_records(self, _tp: Any, records: Any, *_deserializers: Any) -> Iterator[Fetched]:
+    def _unpack_records(self, _tp: Any, records: Any, *_deserializers: Any) -> Iterator[Any]:
+        if (fetched := self._fetched(records)) is not None:
+            self.next_fetch_offset = fetched.end
+            yield fetched
+        self.drain()
+
+    def _fetched(self, records: Any) -> Fetched | None:
+        """Returns what was fetched; None for nothing."""
         data = np.frombuffer(records._buffer, np.uint8)
         size, end, epoch = walk(data)
-        if size:
-            aborted = [(said.producer_id, said.first_offset) for said in self.aborted_transactions]
-            self.bytes_read = size  # more than none: the next fetch begins with another partition
-            self.leader_epoch = epoch
-            self.next_fetch_offset = max(end, self.fetch_offset)
-            yield Fetched(self.fetch_offset, self.next_fetch_offset, data[:size], aborted)
+        if not size:
+            return None
+        aborted = [(said.producer_id, said.first_offset) for said in self.aborted_transactions]
+        self.bytes_read = size  # more than none: the next fetch begins with another partition
+        self.leader_epoch = epoch
+        return Fetched(self.fetch_offset, max(end, self.fetch_offset), data[:size], aborted)
+
+
+Decode = Callable[[str, int, Fetched], Iterator[tuple[int, Any]]]
+"""Given a topic, a partition and what was fetched: yields positions, each with the record before it or None."""
+
+
+class _Decoded(_Bytes):
+    """The records of one partition's fetch, as a function decodes them.
+
+    Where it is empty, the position moves to the offset below which the broker says that all could be read: none of the
+    offsets before it has a record. Without that, a position never reaches the end of a log whose last batch compaction
+    has removed.
+    """
+
+    bound = 0
+    """The last stable offset that came with the fetch, or the high watermark for a reader of all that is written."""
+
+    def __init__(self, decode: Decode, *given: Any, **named: Any) -> None:
+        self._decode = decode
+        super().__init__(*given, **named)
+
+    def _unpack_records(self, tp: Any, records: Any, *_deserializers: Any) -> Iterator[Any]:
+        if (fetched := self._fetched(records)) is None:
+            self.next_fetch_offset = max(self.fetch_offset, self.bound)
+        else:
+            with contextlib.suppress(MemoryError):  # then it is fetched again
+                for position, record in self._decode(tp.topic, tp.partition, fetched):
+                    self.next_fetch_offset = position
+                    if record is not None:
+                        yield record
         self.drain()
 
 
@@ -96,3 +135,22 @@ def fingerprint(what: Any) -> str:
 def install(consumer: KafkaConsumer) -> None:
     """Has the `poll` of a consumer of what is committed return one `Fetched` for a fetch of a partition."""
     consumer._fetcher.PartitionRecords = _Bytes
+
+
+def install_decoder(consumer: KafkaConsumer, decode: Decode) -> None:
+    """Has the `poll` of a consumer return what a function makes of each fetch.
+
+    The consumer has one partition assigned at a time, and no incremental fetch sessions: a broker leaves a partition
+    without records out of an answer where the answer is full, or where the session has nothing new of it.
+    """
+    fetcher = consumer._fetcher
+    fetcher.PartitionRecords, parse = partial(_Decoded, decode), fetcher._parse_fetched_data
+    committed = consumer.config["isolation_level"] == "read_committed"
+
+    def parse_with_bound(fetch: Any) -> Any:
+        if (parsed := parse(fetch)) is not None:
+            data = fetch.partition_data
+            parsed.bound = data.last_stable_offset if committed else data.high_watermark
+        return parsed
+
+    fetcher._parse_fetched_data = parse_with_bound

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-from kafka import KafkaConsumer, KafkaProducer
+from kafka import KafkaProducer
 from kafka.admin import KafkaAdminClient
 
-from worker.kafka import quirks
+from worker.kafka import quirks, reading
 
 PARTITION = 0
 """All of a stream's snapshots go to this partition, so that a `read_committed` reader sees all of one or none."""
@@ -14,10 +14,9 @@ PARTITION = 0
 TIMEOUT_SECONDS = 30
 """How long an answer is waited for, and a transaction may stay open that has no more than that takes."""
 
-UNREADABLE = ValueError, LookupError, TypeError, AttributeError
+UNREADABLE = ValueError, LookupError, TypeError, AttributeError, OverflowError
 """What reading a message raises that is no snapshot's, or one of a snapshot that cannot be read."""
 
-_LARGEST_REQUEST = 64 << 20
 _BYTES_PER_SECOND = 16 << 20
 """What a publisher sends in a second, at the least: a quarter of what one does on two cores beside its broker."""
 
@@ -64,7 +63,7 @@ class SnapshotTopic:
             max_block_ms=TIMEOUT_SECONDS * 1000,
             compression_type="lz4",
             linger_ms=5,
-            max_request_size=_LARGEST_REQUEST,
+            max_request_size=reading.LARGEST,
             allow_auto_create_topics=False,
         )
         quirks.ask_again(producer)
@@ -75,14 +74,8 @@ class SnapshotTopic:
         """Connects a client that can ask where the topic begins and ends."""
         return KafkaAdminClient(**self._settings)
 
-    def consumer(self, level: str) -> Any:
-        """Connects a reader of one isolation level, which joins no group and commits nothing."""
-        return KafkaConsumer(
-            **self._settings,
-            group_id=None,
-            auto_offset_reset="none",
-            enable_auto_commit=False,
-            isolation_level=level,
-            allow_auto_create_topics=False,
-            max_partition_fetch_bytes=_LARGEST_REQUEST,
+    def consumer(self, level: str, begins: bytes, on_passed: reading.OnPassed) -> Any:
+        """Connects a reader of one isolation level; see `worker.kafka.reading.connect`."""
+        return reading.connect(
+            self._settings, level, begins, on_passed, max_partition_fetch_bytes=reading.LARGEST
         )

@@ -1,12 +1,12 @@
 """The snapshot topic, read as any consumer would: the latest complete snapshot of a stream or of one of its windows."""
 
 import contextlib
-import json
 import time
 from collections.abc import Mapping
 from typing import Any
 
-from kafka import KafkaConsumer, TopicPartition
+import orjson
+from kafka import TopicPartition
 from kafka.errors import LogTruncationError, OffsetOutOfRangeError
 
 from ldp.snapshot import (
@@ -21,7 +21,9 @@ from ldp.snapshot import (
     lines,
     window_of,
 )
+from ldp.snapshot.checking import MOST_BYTES, check_head
 from worker.config import Config
+from worker.kafka import reading
 from worker.kafka.snapshot_topic import PARTITION, UNREADABLE
 
 _POLL_MS = 200
@@ -39,23 +41,24 @@ class SnapshotReader:
         stream: the stream's name.
         window: whose; the name of the windows as they are configured.
         start: the first millisecond of the window; None for the newest that there is.
+        on_passed: receives each record batch that cannot be read.
     """
 
     def __init__(
-        self, config: Config, stream: str, window: str = ALL_TIME.name, start: int | None = None
+        self,
+        config: Config,
+        stream: str,
+        window: str = ALL_TIME.name,
+        start: int | None = None,
+        on_passed: reading.OnPassed = reading.ignore,
     ) -> None:
         self.stream, self._window, self._start = stream, window, start
         self._shown: tuple[int | None, int, str | None] | None = None
         self.published = 0.0
         """When the latest snapshot was published, by its message's timestamp, in seconds since the epoch."""
         self._partition = TopicPartition(config.snapshots.topic, PARTITION)
-        self._consumer = KafkaConsumer(
-            **config.kafka.client(),
-            group_id=None,
-            enable_auto_commit=False,
-            isolation_level="read_committed",
-            auto_offset_reset="none",
-            allow_auto_create_topics=False,
+        self._consumer = reading.connect(
+            config.kafka.client(), begins=f"{stream}/".encode(), on_passed=on_passed
         )
         self._consumer.assign([self._partition])
         self._begin()
@@ -116,8 +119,9 @@ class SnapshotReader:
         """What the newest head says, as far as the topic was read; None for none, or one that cannot be read."""
         _, value = self._newest.get(f"{self.stream}/head", ({}, b""))
         with contextlib.suppress(ValueError):
-            said = json.loads(value) if value else None
-            return said if isinstance(said, dict) else None
+            if 0 < len(value) <= MOST_BYTES:
+                check_head(said := orjson.loads(value))
+                return dict(said)
         return None
 
     @property

@@ -1,6 +1,5 @@
 """A stream's topic and its group as who is no member of it sees them, as `ports.Standalone` describes it."""
 
-import time
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Any, TypeVar
@@ -9,8 +8,8 @@ from kafka import KafkaConsumer, OffsetAndMetadata, TopicPartition
 from kafka import errors as kafka_errors
 
 from worker.counting.ports import Unavailable
-from worker.kafka import quirks
-from worker.kafka.errors import CHECK, START
+from worker.kafka import quirks, reading
+from worker.kafka.errors import START
 from worker.kafka.failures import unavailable
 
 _TIMEOUT_MS = 10_000
@@ -36,6 +35,7 @@ class KafkaStandalone:
 
     def __init__(self, consumer: Any, topic: str) -> None:
         self._consumer, self._topic = consumer, topic
+        self._passed = list[reading.Passed]()
 
     @classmethod
     def connect(cls, settings: Mapping[str, Any], group: str, topic: str) -> "KafkaStandalone":
@@ -59,10 +59,13 @@ class KafkaStandalone:
                 enable_auto_commit=False,
                 isolation_level="read_committed",
                 allow_auto_create_topics=False,
+                enable_incremental_fetch_sessions=False,
                 max_poll_records=1,
             ),
         )
-        return cls(consumer, topic)
+        log = cls(consumer, topic)
+        reading.install(consumer, on_passed=log._passed.append)
+        return log
 
     def topic_id(self) -> str:
         """Returns the id of the topic, another one if it was created again."""
@@ -103,23 +106,10 @@ class KafkaStandalone:
 
     def has_records(self, partition: int, begin: int, end: int) -> bool:
         """Returns whether there are committed records in [begin, end) of a partition's log, readable or not."""
-        tp = self._tp(partition)
-        self._consumer.assign([tp])
-        self._consumer.seek(tp, begin)
-        deadline = time.monotonic() + _STALL_SECONDS
-        position = partial(self._consumer.position, tp, timeout_ms=_TIMEOUT_MS)
-        while _ask("reading", position, self._topic) < end:
-            if time.monotonic() > deadline:
-                raise Unavailable(
-                    f"Kafka: topic {self._topic!r}, partition {partition}: no record from {begin} on", CHECK
-                )
-            try:
-                polled = _ask("reading", lambda: self._consumer.poll(200), self._topic)
-            except kafka_errors.CorruptRecordError:
-                return True
-            if records := polled.get(tp):
-                return bool(records[0].offset < end)
-        return False
+        self._passed.clear()
+        found = reading.records(self._consumer, self._tp(partition), begin, end, stall_seconds=_STALL_SECONDS)
+        there = _ask("reading", lambda: next(found, None), self._topic) is not None
+        return there or any(bad.offset < end for bad in self._passed)
 
     def mirror(self, offsets: Mapping[int, tuple[int, str]]) -> None:
         """Commits offsets, unless the group has members: they commit what they count themselves."""
@@ -142,7 +132,7 @@ def _ask(operation: str, step: Callable[[], _T], topic: str = "") -> _T:
     """Runs a step that talks to Kafka; what may pass, or the brokers' ACLs forbid, is `Unavailable`."""
     try:
         return step()
-    except (kafka_errors.CorruptRecordError, *_MEMBERS):
+    except _MEMBERS:
         raise
     except kafka_errors.KafkaError as error:
         raise unavailable(error, operation, topic) from error

@@ -4,6 +4,7 @@ Four kinds: a topic of reports per stream, the compacted topic of snapshots, tha
 topic of dead letters. An existing topic is never changed here; `worker.check.topics` says what is off about it.
 """
 
+import contextlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -240,6 +241,20 @@ def describe(admin: KafkaAdminClient, names: Iterable[str]) -> dict[str, Topic]:
     resources = [ConfigResource(ConfigResourceType.TOPIC, name) for name in found]
     settings = admin.describe_configs(resources, config_filter="all")["topic"]
     return {name: _topic(topic, settings[name]) for name, topic in found.items()}
+
+
+def cleanup_policy(settings: Mapping[str, Any], name: str) -> str | None:
+    """Returns the ``cleanup.policy`` of a topic; None where the brokers do not say it.
+
+    Args:
+        settings: keyword arguments for every Kafka client.
+        name: the topic's name.
+    """
+    try:
+        with contextlib.closing(connect(settings)) as admin:
+            return describe(admin, [name])[name].settings.get("cleanup.policy")
+    except (kafka.errors.KafkaError, OSError, KeyError):
+        return None
 
 
 def _found(admin: KafkaAdminClient, names: Iterable[str]) -> dict[str, Mapping[str, Any]]:

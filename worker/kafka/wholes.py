@@ -11,6 +11,7 @@ from typing import Any
 import orjson
 
 from ldp.snapshot import ALL_TIME, Period, window_identity, window_of
+from ldp.snapshot.checking import MOST_BYTES, check_shared
 
 Key = tuple[str, int | None]
 """A window of a stream: by its name and its start; that of all time is ``("all", None)``."""
@@ -205,12 +206,10 @@ def _vouches(head: Whole, whole: Whole) -> bool:
 
 def _said(value: bytes, window: Period) -> dict[str, Any]:
     """Returns what a head or a body says of the whole; the offsets of all time alone, as windows can be many."""
-    body = orjson.loads(value)
+    if len(value) > MOST_BYTES:
+        raise ValueError(f"{len(value)} bytes of JSON; allowed are up to {MOST_BYTES}")
+    check_shared(body := orjson.loads(value))
     names = (*_SHARED, "offsets") if window.start is None else _SHARED
-    if window.start is None and not all(partition.isdecimal() for partition in body["offsets"]):
-        raise ValueError("offsets are by partition")
-    if type(body["sequence"]) is not int:
-        raise ValueError("a sequence is a whole number")
     lines = body.get("windows", {}).items()
     starts = {"windows": {name: frozenset(line["starts"]) for name, line in lines}} if lines else {}
     return (

@@ -14,9 +14,13 @@ from worker.counting.head import Head
 from worker.counting.partition import PartitionState
 from worker.counting.ports import Answer, Unavailable
 from worker.counting.rules import Older, Rule
+from worker.kafka.reading import Passed
 from worker.observe.answers import Answers, Shown
 from worker.observe.metrics import Metrics
 from worker.observe.progress import Progress, Step
+
+_MOST_PASSED = 1000
+"""Records that are passed over and named, of one stream."""
 
 
 class Logger(Protocol):
@@ -61,6 +65,7 @@ class StreamEvents:
     ) -> None:
         self._stream, self._metrics, self._progress, self._logger = stream, metrics, progress, logger
         self._answers, self._windows, self._clock = Answers(metrics), set[str](), clock
+        self._passed = set[Passed]()
         self._covered: float | None = None
         for step in Step:
             metrics.failing.labels(stream, step.name.lower()).set_function(partial(progress.failing, step))
@@ -218,6 +223,22 @@ class StreamEvents:
         self._logger.info("partition.released", partition=partition)
         self._progress.over(Step.LETTERS)
 
+    # the snapshot topic
+
+    def passed_over(self, passed: Passed) -> None:
+        """Counts a record or batch of the snapshot topic or the rows' topic that is passed over, and logs it once."""
+        if passed not in self._passed and len(self._passed) < _MOST_PASSED:
+            self._passed.add(passed)
+            self._metrics.passed_over.labels(self._stream).inc()
+            self._logger.warning(
+                "record.passed_over",
+                topic=passed.topic,
+                partition=passed.partition,
+                offset=passed.offset,
+                why=passed.why,
+                todo="let only the workers write to this topic",
+            )
+
     # publishing
 
     def apart(self, pid: int) -> None:
@@ -241,6 +262,24 @@ class StreamEvents:
     def uncounted(self, partitions: Sequence[int]) -> None:
         """Says which."""
         self._logger.warning("snapshot.uncounted", partitions=partitions)
+
+    def renumbered(self, reports: int) -> None:
+        """Logs that snapshot numbers restart at 1, and why."""
+        self._logger.warning(
+            "snapshot.renumbered",
+            reports=reports,
+            why="no head of the stream is on the snapshot topic: deleted, or none was published; numbers restart at 1",
+            todo="set cleanup.policy=compact on the snapshot topic",
+        )
+
+    def snapshots_expire(self, topic: str, policy: str) -> None:
+        """Logs that the brokers delete the newest snapshot with time."""
+        self._logger.warning(
+            "snapshot.expires",
+            topic=topic,
+            policy=policy,
+            todo=f"set cleanup.policy=compact on topic {topic}",
+        )
 
     def published(self, snapshot: Snapshot, sum_deviation: float) -> None:
         """Shows what the snapshot says."""

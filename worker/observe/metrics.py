@@ -55,6 +55,9 @@ class Metrics:
         self.records = counter("records_total", "Records read, by outcome.", ("stream", "outcome"))
         self.reports = counter("reports_total", "Reports counted by this process.")
         self.rejected = counter("rejected_total", "Malformed records, by reason.", ("stream", "reason"))
+        self.passed_over = counter(
+            "passed_over_total", "Records and batches of the snapshot topic and the rows' topic passed over."
+        )
         self.dead_letters = counter("dead_letters_total", "Records sent to the dead-letter topic.")
         self.left_out = counter(
             "dead_letters_left_out_total",
@@ -285,6 +288,7 @@ class Metrics:
         for counted in (
             self.undated,
             self.reports,
+            self.passed_over,
             self.dead_letters,
             self.left_out,
             self.keyed,

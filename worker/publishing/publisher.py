@@ -160,7 +160,7 @@ class Publisher:
                 self._let_go()
                 return
             # Step 2.
-            if self._head is None:
+            if opens := self._head is None:
                 self._head = self._open(lineage)
             began = time.perf_counter()
             # Step 3.
@@ -170,6 +170,7 @@ class Publisher:
             still = self._still(stored, partitions)
             planned = lines.decide(self._head, stored.states, partitions, still)
             cut, reports = _cut(stored, planned), sum(state.reports for state in stored.states.values())
+            self._warn_of_numbers(reports, opens=opens)
             # Step 4.
             if self._head.behind(cut):
                 # the store went back: its owners notice, read the log again and catch up
@@ -272,6 +273,17 @@ class Publisher:
             self._warned = uncounted
             if uncounted:
                 self._events.uncounted(uncounted)
+
+    def _warn_of_numbers(self, reports: int, *, opens: bool) -> None:
+        """Warns if numbers restart at 1, though an owner before this one had reports enough for a snapshot."""
+        assert self._head is not None
+        if (
+            opens
+            and not self._head.sequence
+            and reports >= max(1, self._fewest_new)
+            and (self._epoch() or 0) > 1
+        ):
+            self._events.renumbered(reports)
 
     def _tell(self, stored: StoredCut) -> None:
         """Tells how far the windows are closed that every partition counts."""

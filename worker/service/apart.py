@@ -190,7 +190,8 @@ def main(descriptor: int) -> None:
 
 def _publish(config: Config, served: Served, every: float, line: _Line) -> None:
     client, on_alive = connect(config.redis), partial(line.tell, "alive")
-    outbox = publishing.outbox_of(config, served, on_alive)
+    events = _Telling(line.tell)
+    outbox = publishing.outbox_of(config, served, on_alive, events.passed_over)
     with closing(client), closing(outbox), closing(publishing.group_of(config, served)) as group:
         publisher = publishing.publisher(
             config,
@@ -200,7 +201,7 @@ def _publish(config: Config, served: Served, every: float, line: _Line) -> None:
             group,
             lambda: line.partitions,
             lambda: line.epoch,
-            cast(Events, _Telling(line.tell)),
+            cast(Events, events),
         )
         publisher.run(line.stopping, every, on_alive)
 

@@ -9,6 +9,7 @@ from worker.counting.ports import Cuts, Events, Outbox
 from worker.kafka import topics
 from worker.kafka.group import KafkaGroup
 from worker.kafka.outbox import KafkaOutbox
+from worker.kafka.reading import OnPassed
 from worker.kafka.snapshot_topic import SnapshotTopic
 from worker.publishing.comparing import Comparer
 from worker.publishing.publisher import Publisher
@@ -35,12 +36,14 @@ def group_of(config: Config, served: Served) -> KafkaGroup:
     return KafkaGroup(connect, config.consumer_group(served.stream.name), served.topic)
 
 
-def outbox_of(config: Config, served: Served, on_alive: Callable[[], object]) -> KafkaOutbox:
+def outbox_of(
+    config: Config, served: Served, on_alive: Callable[[], object], on_passed: OnPassed
+) -> KafkaOutbox:
     """Returns where a stream's snapshots go; reading and sending may take minutes, and say that they are alive."""
     stream, most_bytes = served.stream, snapshot_cost(config.snapshots, served).size
     identity = config.transactional_id(stream.name)
     topic = SnapshotTopic(config.kafka.client(), identity, config.snapshots.topic, most_bytes)
-    return KafkaOutbox(topic, stream, rows=config.rows.topic, on_alive=on_alive)
+    return KafkaOutbox(topic, stream, rows=config.rows.topic, on_alive=on_alive, on_passed=on_passed)
 
 
 def publisher(

@@ -13,7 +13,7 @@ from worker.config import Config, Served
 from worker.counting import layout
 from worker.counting.ownership import Ownership
 from worker.counting.ports import Displaced, StateLost, Unavailable
-from worker.kafka import brokers, seam
+from worker.kafka import brokers, seam, topics
 from worker.kafka.dead_letters import KafkaDeadLetters
 from worker.kafka.errors import BrokerError, remedy
 from worker.kafka.group import KafkaGroup
@@ -122,8 +122,8 @@ class StreamWorker:
         log, dead_letters = connected
         kafka_group = publishing.group_of(config, self._served)
         # each thread that reads heads says by its own that it is alive
-        witness = publishing.outbox_of(config, self._served, self.progress.beat)
-        outbox = publishing.outbox_of(config, self._served, self.progress.tick)
+        witness = publishing.outbox_of(config, self._served, self.progress.beat, self._events.passed_over)
+        outbox = publishing.outbox_of(config, self._served, self.progress.tick, self._events.passed_over)
         with contextlib.ExitStack() as ending:
             # the last is closed first
             for close in (log.close, dead_letters.close, kafka_group.close, outbox.close):
@@ -152,6 +152,7 @@ class StreamWorker:
 
             def publish() -> None:
                 try:
+                    self._warn_of_policy(settings)
                     publisher.run(ended, config.snapshots.every_seconds, self.progress.tick)
                 except Exception as error:
                     errors.append(error)
@@ -168,6 +169,13 @@ class StreamWorker:
                 self._forget(ownership)
         if errors:
             raise errors[0]
+
+    def _warn_of_policy(self, settings: dict[str, object]) -> None:
+        """Warns if the brokers delete the newest snapshot with time."""
+        topic = self._config.snapshots.topic
+        policy = topics.cleanup_policy(settings, topic)
+        if policy not in (None, "compact"):
+            self._events.snapshots_expire(topic, policy)
 
     def _publisher(
         self, store: RedisStore, outbox: KafkaOutbox, kafka_group: KafkaGroup, ownership: Ownership

@@ -200,7 +200,7 @@ class Topic:
 
     head, lines, windows, is_there = None, {}, [], True
 
-    def __init__(self, stream, config, name, window, start):
+    def __init__(self, stream, config, name, window, start, on_passed):
         estimate = stream.oracle.estimate(stream.oracle.zeros() + 5, 15)
         self._snapshots = [snapshot.take(stream, estimate, snapshot.Cut({0: 9}, {}), sequence=4)]
 

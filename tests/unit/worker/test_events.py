@@ -135,6 +135,20 @@ CASES = {
         {},
     ),
     "uncounted": (([1],), ("warning", "snapshot.uncounted", {"partitions": [1]}), {}),
+    "renumbered": (
+        (40,),
+        (
+            "warning",
+            "snapshot.renumbered",
+            {
+                "reports": 40,
+                "why": "no head of the stream is on the snapshot topic: deleted, or none was published; numbers restart"
+                " at 1",
+                "todo": "set cleanup.policy=compact on the snapshot topic",
+            },
+        ),
+        {},
+    ),
     "published": (
         (TAKEN, 1.5),
         ("info", "snapshot.published", {"sequence": 6, "reports": 40, "complete": False}),

@@ -11,8 +11,8 @@ import ldp
 from ldp import snapshot
 from ldp.snapshot import Cut, Message
 from worker.config import parse
-from worker.counting.ports import Unavailable
-from worker.kafka import snapshot_topic
+from worker.counting.ports import StateLost, Unavailable
+from worker.kafka import reading, snapshot_topic
 from worker.kafka.outbox import KafkaOutbox
 from worker.kafka.snapshot_topic import TIMEOUT_SECONDS
 from worker.service import publishing
@@ -45,7 +45,7 @@ class Compacted:
 
         return SimpleNamespace(list_partition_offsets=asked, close=lambda: None)
 
-    def consumer(self, level):
+    def consumer(self, level, begins, on_passed):
         at = [0]
 
         def seek(_tp, offset):
@@ -114,8 +114,8 @@ class Far(Compacted):
         super().__init__({0: (b"s/head", head(5))}, records, ())
         self.now, self.stops = 0.0, stops
 
-    def consumer(self, level):
-        consumer, at = super().consumer(level), [0]
+    def consumer(self, level, begins, on_passed):
+        consumer, at = super().consumer(level, begins, on_passed), [0]
 
         def poll(_ms):
             self.now += 0.1
@@ -142,7 +142,7 @@ def test_a_head_is_found_however_much_lies_behind_it_as_long_as_records_come():
     assert KafkaOutbox(topic, STREAM, lambda: topic.now).head(decided=False).sequence == 5
     assert topic.now > 45
     topic = Far(300_000, stops=290_000)
-    with pytest.raises(Unavailable, match="records before offset 300000 do not come"):
+    with pytest.raises(Unavailable, match="and 300000 do not come"):
         KafkaOutbox(topic, STREAM, lambda: topic.now).head(decided=False)
     assert topic.now < 2 * TIMEOUT_SECONDS
 
@@ -220,7 +220,7 @@ def test_the_brokers_leave_a_transaction_open_as_long_as_its_snapshot_may_take(
     monkeypatch.setattr(snapshot_topic, "KafkaProducer", lambda **settings: given.update(settings))
     for quirk in ("ask_again", "end_once"):
         monkeypatch.setattr(snapshot_topic.quirks, quirk, lambda producer: None)
-    outbox = publishing.outbox_of(config, config.streams[0], lambda: None)
+    outbox = publishing.outbox_of(config, config.streams[0], lambda: None, reading.ignore)
     with pytest.raises(AttributeError):  # there is no producer behind it
         outbox.open()
     assert given["transaction_timeout_ms"] == seconds * 1000
@@ -234,3 +234,33 @@ def test_where_there_is_none_nothing_is_read_for_ever():
 
 def test_a_head_that_is_deleted_on_purpose_is_not_looked_for_behind():
     assert looked([], {3: (b"s/head", head(4)), 5: (b"s/head", b"")}) == (0, [0])
+
+
+NEWER = b'{"stream": "s", "schema": 3}'
+
+
+@pytest.mark.parametrize(
+    "forged", [b"no JSON", b"[" * 100_000, b"{}", NEWER.replace(b"s", b"t"), head(9)[:-9]]
+)
+@pytest.mark.parametrize("decided", [False, True])
+def test_a_record_that_is_no_head_is_passed_over_for_the_newest_that_is_one(forged, decided):
+    records = {3: (b"s/head", head(4)), 90: (b"s/head", head(5)), 200: (b"s/head", forged)}
+    passed = []
+    outbox = KafkaOutbox(Compacted(records, 300, []), STREAM, on_passed=passed.append)
+    assert outbox.head(decided=decided).sequence == 5
+    assert [(one.topic, one.offset, one.why[:8]) for one in passed] == [("snapshots", 200, "no head:")]
+
+
+@pytest.mark.parametrize("decided", [False, True])
+def test_where_only_what_is_no_head_is_left_no_number_is_guessed(decided):
+    """The head that was published may have been compacted away: what it said is not known, and it said something."""
+    topic = Compacted({3: (b"s/head", b"forged"), 5: (b"t/head", head(9))}, 40, [])
+    with pytest.raises(StateLost, match="no head, and no older one is there"):
+        KafkaOutbox(topic, STREAM).head(decided=decided)
+
+
+def test_a_newer_versions_head_is_never_passed_over():
+    with pytest.raises(StateLost, match=r"a newer version wrote the head of stream 's' \(schema 3"):
+        looked([], {3: (b"s/head", head(4)), 5: (b"s/head", NEWER)})
+    assert looked([], {3: (b"s/head", NEWER), 5: (b"s/head", head(4))}) == (4, [0])
+    assert looked([], {3: (b"s/head", NEWER), 5: (b"s/head", None)}) == (0, [0])

@@ -39,8 +39,7 @@ def taken(window=snapshot.ALL_TIME, sequence=1, lines=None, n=15, stream=STREAM)
 class Topic:
     """The consumer of a topic, whose records come a few a poll."""
 
-    def __init__(self, **settings):
-        assert settings["isolation_level"] == "read_committed"
+    def __init__(self, settings, begins, on_passed):
         self._at, self.records, self.a_poll = 0, Topic.log, Topic.a_poll
 
     def assign(self, partitions):
@@ -70,7 +69,7 @@ class Topic:
 @pytest.fixture
 def log(monkeypatch):
     """What the topic has, in its order."""
-    monkeypatch.setattr(snapshots, "KafkaConsumer", Topic)
+    monkeypatch.setattr(snapshots.reading, "connect", Topic)
     monkeypatch.setattr(Topic, "log", [], raising=False)
     monkeypatch.setattr(Topic, "a_poll", 5, raising=False)
     return Topic.log

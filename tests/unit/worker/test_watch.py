@@ -135,7 +135,9 @@ def several(monkeypatch, second):
     """Returns a configuration of two streams, whose snapshots are one and what is given."""
     readers = {"colours": Reading("colours", taken()), "shapes": Reading("shapes", *second)}
     monkeypatch.setattr("worker.cli.overview.reach", lambda config, topic: None)
-    monkeypatch.setattr("worker.kafka.snapshots.SnapshotReader", lambda config, name: readers[name])
+    monkeypatch.setattr(
+        "worker.kafka.snapshots.SnapshotReader", lambda config, name, on_passed: readers[name]
+    )
     labels = ["red", "[green]", "blue"]
     stream = (
         f'[[streams]]\nname = "{{}}"\ntopic = "{{}}"\nprotocol = "grr"\nepsilon = "1"\nlabels = {labels}\n'

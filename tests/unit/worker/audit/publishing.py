@@ -102,6 +102,9 @@ class World:
     def cut(self, partition):
         return StoredPartition(self.partitions[partition].metadata, dict(self.partitions[partition].blobs))
 
+    def cut_all(self, partitions):
+        return {partition: self.cut(partition) for partition in partitions}
+
     def open(self):
         return Head.parse(head) if (head := self.head()) else Head()
 

@@ -1,5 +1,6 @@
 """The audit's way to a log: what a fetch brings is handed on as it came, once more if a checksum is wrong."""
 
+import json
 import re
 from types import SimpleNamespace
 
@@ -18,7 +19,7 @@ TP = TopicPartition("reports", 3)
 
 
 class Consumer:
-    """A consumer as `connect_log` makes it, of a log that a test changes between two fetches.
+    """A consumer as `connect_kafka` makes it, of a log that a test changes between two fetches.
 
     Args:
         answers: what a fetch brings, by turns, the last one for ever: the log's batches, or an error.
@@ -27,7 +28,7 @@ class Consumer:
 
     def __init__(self, *answers, aborted=(), fetch=1 << 20):
         self.answers, self.aborted, self.fetch = list(answers), aborted, fetch
-        self.asked, self.at = [], 0
+        self.asked, self.at, self.nothing = [], 0, {}
 
     def assign(self, partitions):
         assert partitions == [TP]
@@ -148,11 +149,18 @@ def test_timestamps_are_kept():
     assert item.timestamps.tolist() == [NOW] * 5
 
 
+FIRST, NEWEST = (
+    b'{"sequence": %d, "reports": 1, "offsets": {"0": %d}}' % numbers for numbers in ((6, 1), (7, 5))
+)
+HEADERS = {"\ufffd\ufffd": b"no text", "parts": b"2"}
+
+
 class Topic:
     """A consumer of the snapshot topic, which gives its records a few at a time."""
 
-    def __init__(self, *records):
-        self.records, self.at = records, 0
+    def __init__(self, *records, end=None):
+        self.records, self.at, self.nothing = records, 0, {}
+        self.end = len(records) if end is None else end
 
     def partitions_for_topic(self, topic):
         return {0}
@@ -161,7 +169,7 @@ class Topic:
         return dict.fromkeys(partitions, 0)
 
     def end_offsets(self, partitions, timeout_ms):
-        return {tp: len(self.records) for tp in partitions}
+        return dict.fromkeys(partitions, self.end)
 
     def assign(self, partitions):
         (self.tp,) = partitions
@@ -174,34 +182,61 @@ class Topic:
 
     def poll(self, timeout_ms):
         begin, self.at = self.at, min(self.at + 3, len(self.records))
-        return {
-            self.tp: [
-                SimpleNamespace(offset=i, key=key and key.encode(), value=value, headers=[("parts", b"2")])
-                for i, (key, value) in [*enumerate(self.records)][begin : self.at]
-            ]
-        }
+        if begin == self.at:
+            self.nothing[self.tp] = begin, self.end
+            return {}
+        made = b"".join(
+            record(i, value, key=key and key.encode(), headers=[(b"\xff\xfe", b"no text"), (b"parts", b"2")])
+            for i, (key, value) in enumerate(self.records[begin : self.at])
+        )
+        data = batch(begin, made, self.at - begin)
+        return {self.tp: [reading._Fetched(begin, data, self.at - 1, [])]}
 
 
 def test_what_is_published_is_read_from_an_offset_on():
     topic = Topic(
-        ("s/head", b'{"offsets": {"0": 1}}'),
+        ("s/head", FIRST),
         ("s/1h/0/base", b"provisional"),
         ("other/1h/0/base", b"another stream"),
         (None, b"no key"),
-        ("s/head", b'{"offsets": {"0": 5}}'),
+        ("s/head", NEWEST),
         ("s/24h every 1h/3600000/base", b"hopping"),
         ("s/1h/3600000/base", None),
     )
     newest = [
-        Message("head", {"parts": b"2"}, b'{"offsets": {"0": 5}}'),
-        Message("24h every 1h/3600000/base", {"parts": b"2"}, b"hopping"),
-        Message("1h/3600000/base", {"parts": b"2"}, b""),
+        Message("head", HEADERS, NEWEST),
+        Message("24h every 1h/3600000/base", HEADERS, b"hopping"),
+        Message("1h/3600000/base", HEADERS, b""),
     ]
     every = [*reading.published(topic, "snapshots", "s")]
     assert [each.key for each in every[:2]] == ["head", "1h/0/base"]
     assert every[2:] == newest == [*reading.published(topic, "snapshots", "s", 4)]
-    assert reading.newest_head(topic, "snapshots", "s") == ({"offsets": {"0": 5}}, 4)
+    assert reading.newest_head(topic, "snapshots", "s") == (json.loads(NEWEST), 4)
     assert reading.newest_head(topic, "snapshots", "none") == ({}, 0)
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        b"no JSON",
+        b"[]",
+        b"{}",
+        b"[" * 100_000,
+        NEWEST.replace(b"7", b"1e400"),
+        NEWEST.replace(b'{"0": 5}', b"null"),
+    ],
+)
+def test_a_forged_head_is_passed_over(forged):
+    topic = Topic(("s/head", FIRST), ("s/head", NEWEST), ("s/head", forged))
+    assert reading.newest_head(topic, "snapshots", "s") == (json.loads(NEWEST), 1)
+    assert reading.newest_head(Topic(("s/head", forged)), "snapshots", "s") == ({}, 0)
+
+
+def test_the_end_of_a_topic_whose_last_batch_is_gone_is_reached():
+    """Compaction removes a control batch, and it was the last one: no position reaches the end."""
+    topic = Topic(("s/head", FIRST), ("s/head", NEWEST), end=3)
+    assert reading.newest_head(topic, "snapshots", "s") == (json.loads(NEWEST), 1)
+    assert len([*reading.published(topic, "snapshots", "s")]) == 2
 
 
 class Leaderless(Topic):

@@ -1,0 +1,282 @@
+"""Checks of a snapshot's documents against ``snapshot.schema.json``, with bounds: anybody may write to a topic.
+
+What passes has the types that the schema says, numbers that 64 bits hold, and no more of anything than a stream can
+have. A field that the schema does not name is ignored.
+"""
+
+import math
+import re
+import reprlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ldp.snapshot.documents import BESIDE, COMPACT, SCHEMA, VECTORS
+
+MOST_BYTES = 16 << 20
+"""Bytes of a head or a body that are parsed."""
+_MOST = 2**63 - 1
+_LAST_SEQUENCE = 2**53 - 1
+"""The highest number of a snapshot: every JSON reader holds it exactly."""
+_MOST_KEYS = 200_000
+_MOST_ITEMS = 1 << 22
+_DEEPEST = 5
+"""How deep the public document of a stream may be nested."""
+
+Check = Callable[[str, Any], None]
+"""Given the name of a field and its value; raises ValueError."""
+
+
+def _wrong(at: str, said: object, allowed: str) -> ValueError:
+    return ValueError(f"{at}: {reprlib.repr(said)} given; allowed is {allowed}")
+
+
+def _integer(low: int = -_MOST, high: int = _MOST) -> Check:
+    def check(at: str, said: Any) -> None:
+        if type(said) is not int or not low <= said <= high:
+            raise _wrong(at, said, f"a whole number from {low} to {high}")
+
+    return check
+
+
+def _number(at: str, said: Any) -> None:
+    if type(said) not in (int, float) or not math.isfinite(said):
+        raise _wrong(at, said, "a finite number")
+
+
+def _flag(at: str, said: Any) -> None:
+    if type(said) is not bool:
+        raise _wrong(at, said, "true or false")
+
+
+def _text(pattern: str, what: str) -> Check:
+    compiled = re.compile(pattern, re.ASCII | re.DOTALL)
+
+    def check(at: str, said: Any) -> None:
+        if type(said) is not str or not compiled.fullmatch(said):
+            raise _wrong(at, said, what)
+
+    return check
+
+
+def _or_null(other: Check) -> Check:
+    def check(at: str, said: Any) -> None:
+        if said is not None:
+            other(at, said)
+
+    return check
+
+
+def _list(each: Check, most: int = _MOST_ITEMS) -> Check:
+    def check(at: str, said: Any) -> None:
+        if type(said) is not list or len(said) > most:
+            raise _wrong(at, said, f"a list of up to {most}")
+        for one in said:
+            each(at, one)
+
+    return check
+
+
+def _integers(low: int) -> Check:
+    """A list of whole numbers; O(list), and quick."""
+
+    def check(at: str, said: Any) -> None:
+        if type(said) is not list or len(said) > _MOST_ITEMS or not {*map(type, said)} <= {int}:
+            raise _wrong(at, said, f"a list of up to {_MOST_ITEMS} whole numbers")
+        if said and not low <= min(said) <= max(said) <= _MOST:
+            raise _wrong(at, said, f"whole numbers from {low} to {_MOST}")
+
+    return check
+
+
+def _numbers(at: str, said: Any) -> None:
+    """A list of finite numbers; O(list), and quick."""
+    if type(said) is not list or len(said) > _MOST_ITEMS or not {*map(type, said)} <= {int, float}:
+        raise _wrong(at, said, f"a list of up to {_MOST_ITEMS} numbers")
+    if not all(map(math.isfinite, said)):
+        raise _wrong(at, said, "finite numbers")
+
+
+def _stretch(at: str, said: Any) -> None:
+    _integers(-_MOST)(at, said)
+    if len(said) != 2 or said[0] > said[1]:
+        raise _wrong(at, said, "a begin and an end")
+
+
+def _mapping(key: Check, each: Check) -> Check:
+    def check(at: str, said: Any) -> None:
+        if type(said) is not dict or len(said) > _MOST_KEYS:
+            raise _wrong(at, said, f"an object of up to {_MOST_KEYS} keys")
+        for name, one in said.items():
+            key(at, name)
+            each(at, one)
+
+    return check
+
+
+def _fields(required: Mapping[str, Check], optional: Mapping[str, Check] | None = None) -> Check:
+    known = {**required, **(optional or {})}
+
+    def check(at: str, said: Any) -> None:
+        if type(said) is not dict or len(said) > _MOST_KEYS:
+            raise _wrong(at, said, "an object")
+        if missing := sorted(required.keys() - said.keys()):
+            raise _wrong(at, sorted(said)[:20], f"one with {missing[0]!r}")
+        for name, one in known.items():
+            if name in said:
+                one(f"{at}.{name}", said[name])
+
+    return check
+
+
+def _tree(at: str, said: Any, depth: int = _DEEPEST) -> None:
+    """JSON that is not nested deeply."""
+    if not depth:
+        raise _wrong(at, said, f"JSON nested up to {_DEEPEST} deep")
+    if isinstance(said, dict | list):
+        for one in said.values() if isinstance(said, dict) else said:
+            _tree(at, one, depth - 1)
+
+
+def _period(at: str, said: Any) -> None:
+    _fields({"name": _NAME, "start": _or_null(_TIME), "end": _or_null(_TIME), "final": _flag})(at, said)
+    if {said["start"] is None, said["end"] is None} != {said["name"] == "all"}:
+        raise _wrong(at, said, "start and end of a window, and neither of all time")
+
+
+_NAME = _text(".{1,1000}", "a text of up to 1000 characters")
+_METHOD = _text("[a-z-]{1,40}", "a method's name")
+_TIME = _text(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", "a time in UTC, to the millisecond")
+_FINGERPRINT = _text("[0-9a-f]{8}", "a fingerprint")
+_PARTITION = _text("0|[1-9][0-9]{0,9}", "a partition")
+_STREAM = _text("[A-Za-z0-9._-]{1,200}", "a stream's name")
+_COUNT = _integer(0)
+_OFFSETS = _mapping(_PARTITION, _COUNT)
+_SHARED = {
+    "schema": _integer(SCHEMA, COMPACT),
+    "stream": _STREAM,
+    "fingerprint": _FINGERPRINT,
+    "window": _period,
+    "sequence": _integer(1, _LAST_SEQUENCE),
+    "reports": _COUNT,
+    "offsets": _OFFSETS,
+    "complete": _flag,
+    "gaps": _mapping(_PARTITION, _list(_stretch)),
+}
+_SOMETIMES = {
+    "snapshot": _text("[0-9a-f]{32}", "32 hexadecimal digits"),
+    "uncounted": _integers(0),
+    "epsilon": _text("[0-9]{1,200}/[0-9]{1,200}|infinite", "a rational"),
+}
+_RULE = _fields(
+    {"offset": _COUNT, "revision": _COUNT},
+    {
+        "most_reports": _or_null(_COUNT),
+        "ones": _flag,
+        "max_batch_bytes": _COUNT,
+        "windows": _list(_NAME, 1000),
+        "grace": _COUNT,
+        "out_of_order": _COUNT,
+    },
+)
+_SLOTS = {
+    "methods": _list(_METHOD, 100),
+    "ranks": _mapping(_text(".{0,1000}", "a query's name"), _integer(1)),
+}
+_ROWS = {"topic": _NAME, "older": _or_null(_fields(_SLOTS | {"until": _integer()}))}
+_LINE = {"closed": _integer(), "bounded": _list(_stretch), "starts": _integers(0)}
+_ANY = _fields(
+    _SHARED | {"schema": _integer(SCHEMA)},
+    _SOMETIMES | {"standard_error": _number, "windows": _mapping(_NAME, _fields(_LINE))},
+)
+_HEAD = _fields(
+    _SHARED,
+    _SOMETIMES
+    | {
+        "rules": _mapping(_PARTITION, _list(_RULE, 100_000)),
+        "methods": _list(_METHOD, 100),
+        "rows": _or_null(_fields(_SLOTS | _ROWS)),
+        "floors": _mapping(_PARTITION, _integer()),
+        "windows": _mapping(_NAME, _fields(_LINE)),
+        "reached": _or_null(_integer()),
+        "lineage": _or_null(_mapping(_NAME, _NAME)),
+    },
+)
+_RECOMMENDED = _or_null(_fields({"method": _METHOD, "sequence": _integer(0, _LAST_SEQUENCE)}))
+_ONE = dict.fromkeys(BESIDE, _number) | {"standard_error": _number, "recommended": _RECOMMENDED}
+_SET = _fields({"name": _NAME, "values": _integers(0), "frequency": _number}, _ONE)
+_TOP = _fields(
+    {"name": _NAME, "values": _integers(0), "frequencies": _numbers},
+    dict.fromkeys(BESIDE, _numbers) | {"recommended": _RECOMMENDED},
+)
+_BODY = _fields(
+    _SHARED
+    | {
+        "document": _tree,
+        "sum": _number,
+        "standard_error": _number,
+        "level": _number,
+        "queries": _list(_SET),
+        "chunks": _integer(0, 1 << 20),
+    },
+    _SOMETIMES
+    | dict.fromkeys(VECTORS, _or_null(_numbers))
+    | {
+        "method": _METHOD,
+        "top": _list(_TOP),
+        "vectors": _list(_NAME, 100),
+        "rates": _list(_fields({"rate": _NAME, "reports": _COUNT, "counts": _integers(0)}), 1000),
+    },
+)
+_DOMAIN = _fields(
+    {
+        "fingerprint": _FINGERPRINT,
+        "chunks": _integer(0, 1 << 20),
+        "labels": _or_null(_list(_text(".*", "a text"))),
+    }
+)
+
+
+def check_head(document: Any) -> None:
+    """Sees that a document is a head of a schema that can be read.
+
+    Raises:
+        ValueError: it is not.
+
+    Example:
+        >>> check_head([])
+        Traceback (most recent call last):
+        ValueError: head: [] given; allowed is an object
+    """
+    _HEAD("head", document)
+
+
+def check_shared(document: Any) -> None:
+    """Sees that a document has what the head and every body say, whatever its schema.
+
+    Raises:
+        ValueError: it has not.
+    """
+    _ANY("document", document)
+
+
+def check_body(document: Any) -> None:
+    """Sees that a document is the body of a method.
+
+    Raises:
+        ValueError: it is not.
+    """
+    _BODY("body", document)
+    if type(document["document"]) is not dict:
+        raise _wrong("body.document", document["document"], "an object")
+    for most in document.get("top", ()):
+        if {len(most[name]) for name in ("frequencies", *BESIDE) if name in most} != {len(most["values"])}:
+            raise _wrong("body.top", most, "as many numbers as values")
+
+
+def check_domain(document: Any) -> None:
+    """Sees that a document has the labels of a stream, or says in how many messages they follow.
+
+    Raises:
+        ValueError: it is not so.
+    """
+    _DOMAIN("domain", document)

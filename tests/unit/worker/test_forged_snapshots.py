@@ -1,0 +1,191 @@
+"""Documents that another program wrote: each is refused as unreadable, and none breaks who reads it."""
+
+import copy
+import json
+
+import numpy as np
+import orjson
+import pytest
+
+import ldp
+from ldp import snapshot
+from ldp.snapshot import Cut, Line, Period
+from worker.counting.head import Head, NewerHead
+from worker.kafka.snapshot_topic import UNREADABLE
+from worker.kafka.wholes import Wholes
+
+STREAM = ldp.Stream("s", ldp.GRR("1", 3), ["red", "green", "blue"])
+RULE = {
+    "offset": 0,
+    "revision": 1,
+    "most_reports": 100,
+    "ones": True,
+    "windows": ["1h"],
+    "grace": 0,
+    "out_of_order": 0,
+}
+CUT = Cut(
+    {0: 12, 1: 5},
+    {0: [(2, 5)]},
+    rules={0: [RULE]},
+    floors={0: 0},
+    lines={"1h": Line(3_600_000, ((0, 1),), (0,))},
+    reached=5,
+)
+HOUR = Period("1h", 3_600_000, 7_200_000, final=True)
+STRANGE = (
+    *(
+        None,
+        True,
+        -1,
+        0.5,
+        2**63,
+        2**64,
+        10**30,
+        1e300,
+        "",
+        "x",
+        "\ud800x".encode("utf-8", "replace").decode(),
+    ),
+    *([], [None], [[]], [1, 2, 3], {}, {"": None}, {"0": None}, {"-1": 1}, {"0": "1"}, {"٣": 1}),
+)
+
+
+def taken(window=snapshot.ALL_TIME):
+    estimate = STREAM.oracle.estimate(np.array([5, 5, 5]), 15)
+    return snapshot.take(STREAM, estimate, CUT, 3, lineage={"group": "g", "topic_id": "t"}, window=window)
+
+
+def messages(window=snapshot.ALL_TIME):
+    parts = (snapshot.encode if window.start is None else snapshot.encode_window)(taken(window))
+    return {part.key: (dict(part.headers(3)), part.body) for part in parts}
+
+
+def forged(document):
+    """The document with each of its fields, and those inside, taken away or made strange, one at a time."""
+
+    def places(said, path):
+        if isinstance(said, dict):
+            for name in said:
+                yield (*path, name)
+                yield from places(said[name], (*path, name))
+        elif isinstance(said, list) and said:
+            yield (*path, 0)
+            yield from places(said[0], (*path, 0))
+
+    for path in places(document, ()):
+        for strange in (KeyError, *STRANGE):
+            made = copy.deepcopy(document)
+            inner = made
+            for step in path[:-1]:
+                inner = inner[step]
+            if strange is KeyError:
+                del inner[path[-1]]
+            else:
+                inner[path[-1]] = strange
+            yield path, strange, json.dumps(made).encode()
+
+
+DEEP = b'{"stream": "s", "a": ' + b"[" * 100_000
+WIDE = b'{"stream": "s", "offsets": {' + b",".join(b'"%d": 1' % i for i in range(10**6)) + b"}}"
+ODD = (
+    b"",
+    b"\xff",
+    b"null",
+    b"[]",
+    b"{}",
+    b'"s"',
+    DEEP,
+    WIDE,
+    b'{"stream": "s", "schema": 1e400}',
+    b" " * (17 << 20),
+)
+
+
+def is_sane(head):
+    """Whether a head has the types that those who go on from it count on."""
+    json.dumps([head.offsets, head.reports, head.sequence, head.floors])
+    assert all(type(number) is int for number in (head.sequence, head.reports, *head.offsets.values()))
+    assert 0 < head.sequence < 2**53
+    for partition in head.rules:
+        head.judged(partition)
+    head.needed_from({"1h": 0})
+    head.foreign('{"group": "g", "topic_id": "t", "fingerprint": "8e9f39d0"}')
+    return head.behind(CUT) in (True, False)
+
+
+def test_a_head_that_is_ours_is_read():
+    value = messages()["s/head"][1]
+    assert Head.read(value, "s") == Head.of(taken())
+    with pytest.raises(ValueError, match="no document of stream 't'"):
+        Head.read(value, "t")
+
+
+@pytest.mark.parametrize("value", ODD)
+def test_what_is_no_head_is_refused(value):
+    with pytest.raises(ValueError):  # each for its own reason
+        Head.read(value, "s")
+
+
+def test_a_head_with_a_strange_field_is_refused_or_sane():
+    document, refused = orjson.loads(messages()["s/head"][1]), 0
+    for path, strange, value in forged(document):
+        try:
+            head = Head.read(value, "s")
+        except ValueError:
+            refused += 1
+        else:
+            assert is_sane(head), (path, strange)
+    assert refused > 500
+
+
+@pytest.mark.parametrize(
+    "number", ["true", "-1", "0", "9223372036854775808", "1.5", "NaN", "Infinity", "1e400", '"3"']
+)
+def test_a_sequence_that_is_none_is_refused(number):
+    value = messages()["s/head"][1].replace(b'"sequence":3', b'"sequence":' + number.encode())
+    with pytest.raises(ValueError):
+        Head.read(value, "s")
+
+
+def test_a_head_of_a_newer_version_is_told_from_what_is_no_head():
+    document = orjson.loads(messages()["s/head"][1])
+    with pytest.raises(NewerHead, match="schema 3, where this version reads up to 2"):
+        Head.read(orjson.dumps(document | {"schema": 3}), "s")
+    rule = {"offset": 0, "revision": 1, "most_reports": 1, "ones": True, "salt": 1}
+    with pytest.raises(NewerHead, match="rules with 'salt', which this version does not know"):
+        Head.read(orjson.dumps(document | {"rules": {"0": [rule]}}), "s")
+
+
+@pytest.mark.parametrize("window", [snapshot.ALL_TIME, HOUR])
+def test_a_snapshot_with_a_strange_field_is_incomplete_or_sane(window):
+    there = messages(window) | {"s/domain": messages()["s/domain"]}
+    base = next(key for key in there if key.endswith("/base"))
+    for key in (base, "s/domain", *(["s/head"] if window.start is None else [])):
+        headers, body = there[key]
+        for value in (*ODD, *(value for _, _, value in forged(orjson.loads(body)))):
+            wholes, received = Wholes(["s"]), there | {key: (headers, value)}
+            for offset, (name, (said, part)) in enumerate(received.items()):
+                try:
+                    wholes.take(name, said, part, offset)
+                except UNREADABLE:
+                    continue
+            try:
+                if window.start is None:
+                    found = snapshot.assemble("s", received)
+                else:
+                    found = snapshot.assemble_window("s", received, window.name, window.start)
+            except UNREADABLE:
+                continue
+            assert all(isinstance(label, str) for label in found.labels)
+            assert {len(body.frequencies) for body in found.bodies.values()} == {3}
+            assert type(found.reports) is int
+            for body in found.bodies.values():
+                f"{body.sum:.3f} {[(answer.frequency, answer.std_error) for answer in body.sets]}"
+
+
+def test_a_domain_that_another_program_wrote_hides_no_snapshot_without_labels():
+    plain = ldp.Stream("s", ldp.GRR("1", 3))
+    made = snapshot.take(plain, plain.oracle.estimate(np.array([5, 5, 5]), 15), Cut({0: 15}, {}), 3)
+    there = {part.key: (dict(part.headers(3)), part.body) for part in snapshot.encode(made)}
+    assert snapshot.assemble("s", there | {"s/domain": ({"parts": b"x"}, b"forged")}) == made
