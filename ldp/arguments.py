@@ -5,9 +5,10 @@ numpy is imported where a vector is looked at, so that a client needs none.
 
 from __future__ import annotations
 
+import json
 import operator
 import re
-from typing import TYPE_CHECKING, SupportsIndex
+from typing import TYPE_CHECKING, Any, SupportsIndex
 
 if TYPE_CHECKING:
     import numpy as np
@@ -39,6 +40,25 @@ def as_integer(name: str, value: SupportsIndex, low: int, high: int) -> int:
     if not low <= number <= high:
         raise ValueError(f"{name} is {number}; allowed is {low} to {high}")
     return number
+
+
+def as_json(text: bytes) -> Any:
+    """What JSON of a file says.
+
+    Raises:
+        ValueError: bytes that are not JSON, are nested too deeply, or have a number of thousands of digits.
+
+    Example:
+        >>> as_json(b"[" * 100_000)
+        Traceback (most recent call last):
+        ValueError: not JSON: nested too deeply
+    """
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("not JSON: nested too deeply") from None
+    except ValueError as error:
+        raise ValueError(f"not JSON: {error}") from None
 
 
 def as_text(name: str, text: object) -> str:

@@ -18,7 +18,6 @@ equal states are equal files.
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import re
 import secrets
@@ -32,7 +31,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from ldp.arguments import as_integer
+from ldp.arguments import as_integer, as_json
 from ldp.counts import checked_state
 from ldp.estimate import Estimate, Window, joined_windows
 from ldp.stream import Stream, canonical
@@ -263,7 +262,7 @@ class State:
         body = data[_PREFIX.size : -_SHA256_BYTES]
         try:
             state = _read(body[:length], body[length:], name)
-        except (TypeError, ValueError, RecursionError) as error:
+        except (TypeError, ValueError) as error:
             raise ValueError(f"it says what cannot be: {error}") from None
         if state.to_bytes() != data:
             raise ValueError("it is not in canonical form, in which there is one file for each state")
@@ -333,7 +332,7 @@ def _checked_reasons(rejected: Mapping[str, int]) -> dict[str, int]:
 
 def _read(header: bytes, counters: bytes, name: str) -> State:
     """The state of a header and of the counters behind it."""
-    said = json.loads(header)
+    said = as_json(header)
     if not isinstance(said, dict) or sorted(said) != list(_KEYS):
         raise ValueError(f"the header has other keys than {', '.join(_KEYS)}")
     stream = Stream.from_document(name, said["document"])

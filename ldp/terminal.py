@@ -23,6 +23,8 @@ _JOINERS = "\u200c\u200d"
 """Part of words in Persian and Hindi, and of emoji; they move nothing."""
 _SUSPECT = re.compile(r"[^ -~]")
 """Everything but printable ASCII, which is let through without a look."""
+_LONGEST = 1000
+"""Characters of a line of an error that are printed."""
 _PIPED = 10_000
 """Columns of a screen that a program reads."""
 
@@ -114,8 +116,15 @@ class Commands(click.Group):
         try:
             return super().invoke(ctx)
         except click.ClickException as error:
-            error.message = printable(error.message, lines=True)  # type: ignore[misc]  # Final to type checkers
+            lines = printable(error.message, lines=True).split("\n")
+            error.message = "\n".join(map(_cut, lines))  # type: ignore[misc]  # Final to type checkers
             raise
+
+
+def _cut(line: str) -> str:
+    return (
+        line if len(line) <= _LONGEST else f"{line[:_LONGEST]} … ({len(line) - _LONGEST:,} more characters)"
+    )
 
 
 def _is_shown(character: str) -> bool:

@@ -5,7 +5,6 @@ What is heavy is imported inside the commands, so that help comes at once.
 
 from __future__ import annotations
 
-import json
 import os
 import stat
 import sys
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
 import click
 
+from ldp.arguments import as_json
 from ldp.terminal import Commands, echo, screen
 
 if TYPE_CHECKING:
@@ -45,12 +45,8 @@ def _read_document(_context: click.Context, _option: click.Parameter, path: Path
     if path is None:
         return None
     try:
-        document = json.loads(path.read_bytes())
-    except (OSError, ValueError) as error:
-        raise click.BadParameter(f"{path} is not JSON: {error}") from None
-    try:
-        return Stream.from_document(NAME, document)
-    except (TypeError, ValueError) as error:
+        return Stream.from_document(NAME, as_json(path.read_bytes()))
+    except (OSError, TypeError, ValueError) as error:
         raise click.BadParameter(f"{path}: {error}") from None
 
 

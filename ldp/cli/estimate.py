@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -69,6 +68,7 @@ def _of_state(data: bytes, stream: Stream | None) -> Found:
 
 def _of_counts(data: bytes, stream: Stream) -> Found:
     """What counts say; how many records they are of is not known."""
+    from ldp.arguments import as_json
     from ldp.counts import read_counts
 
-    return stream, read_counts(stream, json.loads(data)), {}
+    return stream, read_counts(stream, as_json(data)), {}

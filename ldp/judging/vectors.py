@@ -6,12 +6,12 @@ client that reports has no switch for them: the command is one that was made for
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ldp import frames
+from ldp.arguments import as_json
 from ldp.judging.running import ClientError, Command, decoded
 from ldp.stream import Stream
 
@@ -31,7 +31,7 @@ def read(path: Path) -> dict[str, list[Any]]:
         raise ValueError("a folder without *.json")
     streams: list[Any] = []
     for file in files:
-        said = json.loads(file.read_bytes())
+        said = as_json(file.read_bytes())
         streams += said.get("streams", [said])
     return {"streams": streams}
 

@@ -55,7 +55,7 @@ def override(tree: dict[str, Any], environ: Mapping[str, str], folder: Path) -> 
                 raise ConfigError(f"{variable}: give it or {without}, not both")
             key, value = key.removesuffix(_OF_A_FILE), _secret_in(folder / text, variable)
         elif not _is_text(tables, key):
-            with contextlib.suppress(tomllib.TOMLDecodeError):
+            with contextlib.suppress(ValueError, RecursionError):  # it stays a text, which its key refuses
                 value = tomllib.loads(f"value = {text}")["value"]
         table = tree
         for name in tables:

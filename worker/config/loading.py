@@ -97,11 +97,13 @@ def load(path: Path, environ: Mapping[str, str] | None = None) -> Config:
     """
     try:
         text = path.read_text(encoding="utf-8")
-        tree = tomllib.loads(text)
+        tree = _tree(text)
     except FileNotFoundError:
         raise ConfigError(
             f"{shown_path(path)}: there is no such file; name one by --config or {FILE_VARIABLE}"
         ) from None
+    except ConfigError as error:
+        raise ConfigError(f"{shown_path(path)}: {error}") from None
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{shown_path(path)}: cannot be read ({reason(error)})") from None
     except tomllib.TOMLDecodeError as error:
@@ -123,10 +125,27 @@ def parse(text: str, environ: Mapping[str, str] | None = None) -> Config:
         ConfigError: the text is not TOML or says something that is not allowed; all faults are named at once.
     """
     try:
-        tree = tomllib.loads(text)
+        tree = _tree(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"not valid TOML{position(error)}") from None
     return _checked(tree, Path(), environ or {}, str)
+
+
+def _tree(text: str) -> dict[str, Any]:
+    """Returns what TOML says.
+
+    Raises:
+        TOMLDecodeError: the text is not TOML.
+        ConfigError: the text is nested too deeply, or has a number of thousands of digits.
+    """
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError:
+        raise
+    except RecursionError:
+        raise ConfigError("not valid TOML: nested too deeply") from None
+    except ValueError:
+        raise ConfigError("not valid TOML: a number has too many digits") from None
 
 
 def _checked(

@@ -113,6 +113,44 @@ def test_usage_errors_exit_2(args, says):
     assert result.stdout == ""
 
 
+DEEP, HUGE = "[" * 100_000, "9" * 5000
+GRR = '{"protocol":"grr","epsilon":"1/1","domain_size":3}'
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (DEEP, "not JSON: nested too deeply"),
+        ('{"a":' * 100_000, "not JSON: nested too deeply"),
+        (HUGE, "not JSON: Exceeds the limit"),
+        (f'{{"domain_size":{HUGE}}}', "not JSON: Exceeds the limit"),
+        ("\0", "not JSON: "),
+        (GRR.replace("3", "9" * 4000), "more characters)"),
+        (GRR.replace("}", f',"{"x" * 9000}":1}}'), "more characters)"),
+    ],
+    ids=["list", "object", "number", "integer", "NUL", "parameter", "key"],
+)
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("perturb", "--document", "{file}"),
+        ("estimate", "--document", "{good}", "{file}"),
+        ("audit-client", "--vectors", "{file}", "--", "cat"),
+    ],
+)
+def test_a_file_of_deep_or_huge_json_is_refused_in_a_line(args, text, says, tmp_path):
+    """A RecursionError was a traceback."""
+    file, good = tmp_path / "file.json", tmp_path / "good.json"
+    file.write_text(text)
+    good.write_text(GRR)
+    result = run(*(arg.format(file=file, good=good) for arg in args))
+    assert isinstance(result.exception, SystemExit)
+    assert result.exit_code == 2
+    (line,) = [line for line in result.stderr.splitlines() if line.startswith("Error: ")]
+    assert len(line) < 1100
+    assert says in line or (says.startswith("more") and args[0] != "perturb")
+
+
 @pytest.mark.parametrize("args", [("plan",), ("nothing",)])
 def test_what_is_missing_exits_2(args):
     assert run(*args).exit_code == 2

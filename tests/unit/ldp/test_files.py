@@ -529,8 +529,8 @@ def test_usage_errors_exit_2(colours, args, says):
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        (b"red", "is not JSON"),
-        (b"\xff", "is not JSON"),
+        (b"red", "not JSON"),
+        (b"\xff", "not JSON"),
         (b"[]", "must be a JSON object"),
         (b'{"protocol": "grr", "epsilon": "1/1"}', "grr has exactly"),
         (b'{"protocol": "grr", "epsilon": 1.0, "domain_size": 3}', "epsilon is 1.0"),

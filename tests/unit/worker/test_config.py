@@ -437,6 +437,18 @@ def test_the_environment_overrides():
             "1",
             "http.prot (LDP_WORKER_HTTP__PROT): no such key; did you mean port? there are host, port, page, names",
         ),
+        pytest.param(
+            "HTTP__PORT",
+            "[" * 100_000,
+            "http.port (LDP_WORKER_HTTP__PORT): a text given; a whole number is needed",
+            id="deep",
+        ),
+        pytest.param(
+            "HTTP__PORT",
+            "9" * 5000,
+            "http.port (LDP_WORKER_HTTP__PORT): a text given; a whole number is needed",
+            id="huge",
+        ),
         ("HTTP__PORT", "web", "http.port (LDP_WORKER_HTTP__PORT): a text given; a whole number is needed"),
         (
             "KAFKA__BOOTSTRAP_SERVERS",
@@ -584,6 +596,15 @@ def test_a_missing_file():
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
+        pytest.param(b"a = " + b"[" * 100_000, "worker.toml: not valid TOML: nested too deeply", id="deep"),
+        pytest.param(
+            b"a = " + b"{a=" * 9000 + b"1" + b"}" * 9000,
+            "worker.toml: not valid TOML: nested too deeply",
+            id="deep tables",
+        ),
+        pytest.param(
+            b"a = " + b"9" * 5000, "worker.toml: not valid TOML: a number has too many digits", id="huge"
+        ),
         (b"group = ", "worker.toml:1: not valid TOML: "),
         (b"[kafka]\ngroup = [1\n2]\n", "worker.toml:3: not valid TOML: "),
         (b"group = '\xff'", "worker.toml: cannot be read ('utf-8' codec can't decode byte 0xff"),
