@@ -438,7 +438,7 @@ def test_commit_step_5_an_attempt_whose_outcome_is_unknown_is_timed_and_told() -
 
     during(process.ownership._store, "promote", refuse)
     process.ownership.commit()
-    assert said == [("commit.retry", {"error": "Redis: no"})]
+    assert said == [("commit.retry", {"error": "Redis: no", "remedy": ""})]
     seen = metrics.registry.get_sample_value
     assert seen("ldp_worker_commit_seconds_count", {"stream": STREAM.name}) == 1
     assert seen("ldp_worker_commits_total", {"stream": STREAM.name, "verdict": "done"}) is None

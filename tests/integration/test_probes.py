@@ -216,7 +216,12 @@ def test_point_10_a_stopped_stream_stays_to_be_seen(world):
         assert worker.get("/healthz")[0] == 200
         assert worker.get("/readyz")[0] == 503
         assert worker.metric("stream_up") == 0
-    assert worker.says().startswith("StateLost: ")
+    # the remedy comes first: the line has hundreds of characters
+    assert worker.says().startswith(
+        "StateLost: Remedy: undo a change of the configuration, restore Redis, or "
+    )
+    assert f". Cause: stream {world.name!r}, partition " in worker.says()
+    assert worker.events("stream.stopped")[0]["remedy"].startswith("undo a change of the configuration")
     assert worker.owned() == set()
     assert worker.metric("publisher") == 0
     assert worker.terminate() == 1

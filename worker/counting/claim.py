@@ -3,12 +3,13 @@
 Nothing here writes anywhere. `worker.counting.ownership` asks and acts, in the order that its claim states.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import ldp
 from worker.counting import layout, rules
 from worker.counting.changed import NEW_NAME, changes, remedy
-from worker.counting.head import Head, foreign
+from worker.counting.head import Head, others_of
 from worker.counting.lineage import carried_on, differing, identity
 from worker.counting.partition import PartitionState
 from worker.counting.ports import (
@@ -27,8 +28,8 @@ from worker.counting.rules import Configured, Older, Rule
 def lost(stream: ldp.Stream, partition: int, why: str, more: str = "") -> StateLost:
     """Returns the error that a partition's counts are lost, with the remedy."""
     return StateLost(
-        f"stream {stream.name!r}, partition {partition}: {why}. Counting on would lose or mix counts."
-        f" Remedy: undo a change of the configuration, restore Redis, or {NEW_NAME}.{more}"
+        f"stream {stream.name!r}, partition {partition}: {why}. Counting on would lose or mix counts.",
+        f"undo a change of the configuration, restore Redis, or {NEW_NAME}{more}",
     )
 
 
@@ -46,7 +47,18 @@ def another(stream: ldp.Stream, partition: int, stored: str, ours: str, head: He
     what = [*changes(stream, head.lineage, fingerprint), *differing(stored, ours)]
     return StateLost(
         f"stream {stream.name!r}, partition {partition}: Redis has counts of another history: {'; '.join(what)}."
-        f" Counting on would mix counts. Remedy: {remedy(stream, fingerprint)}."
+        " Counting on would mix counts.",
+        remedy(stream, fingerprint),
+    )
+
+
+def foreign(stream: ldp.Stream, head: Head, differing: Sequence[str]) -> StateLost:
+    """Returns the error that a stream's head is another deployment's, with the remedy."""
+    what, todo = others_of(stream, head, differing)
+    return StateLost(
+        f"stream {stream.name!r}: snapshot {head.sequence} in the snapshot topic is of other counts: {what}."
+        " Two deployments would publish under one name.",
+        todo,
     )
 
 
@@ -213,7 +225,7 @@ class Claim:
 
     def _demand_ours(self, head: Head) -> None:
         if others := head.foreign(self.lineage):
-            raise StateLost(foreign(self.stream, head, others))
+            raise foreign(self.stream, head, others)
 
     def _demand_readable(self, partition: int, lineage: str) -> None:
         try:
@@ -227,8 +239,8 @@ class Claim:
             raise self._lost(
                 partition,
                 why,
-                f" To go on without them, set recount_after = {head.sequence} for the stream: what the topic still"
-                " holds is counted again, and the rest is recorded as a gap.",
+                f". To go on without them, set recount_after = {head.sequence} for the stream: what the topic still"
+                " holds is counted again, and the rest is recorded as a gap",
             )
         self.events.given_up(partition, why)
 

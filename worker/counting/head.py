@@ -215,12 +215,3 @@ def others_of(stream: ldp.Stream, head: Head, differing: Sequence[str]) -> tuple
     theirs = head.lineage.get("fingerprint", stream.fingerprint.hex())
     what = "; ".join([*changes(stream, head.lineage, theirs), *differing])
     return what, f"{remedy(stream, theirs)}. A second deployment needs another snapshots.topic"
-
-
-def foreign(stream: ldp.Stream, head: Head, differing: Sequence[str]) -> str:
-    """Returns the message that a stream's head is another deployment's, with the remedy."""
-    what, todo = others_of(stream, head, differing)
-    return (
-        f"stream {stream.name!r}: snapshot {head.sequence} in the snapshot topic is of other counts: {what}."
-        f" Two deployments would publish under one name. Remedy: {todo}."
-    )

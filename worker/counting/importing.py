@@ -17,7 +17,8 @@ from ldp.state import State
 from ldp.stretch import Stretch
 from worker.counting import layout, rejections
 from worker.counting.changed import NEW_NAME
-from worker.counting.head import Head, foreign
+from worker.counting.claim import foreign
+from worker.counting.head import Head
 from worker.counting.lineage import differing, lineage_of
 from worker.counting.partition import Cell, PartitionState
 from worker.counting.ports import CLAIMED, COUNTED, Answer, Metadata, Standalone, Store, Unavailable, Witness
@@ -226,7 +227,7 @@ class Import:
             Refused: one has, or had.
         """
         if others := head.foreign(lineage):
-            raise Refused(foreign(self.stream, head, others))
+            raise Refused(str(foreign(self.stream, head, others)))
         faults = []
         for p, prefix in prefixes.items():
             there = found[p]
@@ -251,7 +252,7 @@ class Import:
         answer = self.store.install(partition, attempt, metadata)
         if answer is Answer.UNSTAGED:
             raise Unavailable(
-                f"Redis: the staged counts of partition {partition} are gone", "import them again"
+                f"Redis: the staged counts of partition {partition} are gone; import them again"
             )
         if answer is not Answer.DONE:
             raise Refused(f"partition {partition}: a worker has claimed it just now; {_NEVER}")

@@ -18,9 +18,9 @@ from uuid import uuid4
 
 import ldp
 from worker.counting import layout
-from worker.counting.claim import Claim, another, lost
+from worker.counting.claim import Claim, another, foreign, lost
 from worker.counting.columns import Batch
-from worker.counting.head import Head, foreign
+from worker.counting.head import Head
 from worker.counting.held import Flush, Held, Wait
 from worker.counting.lateness import Late
 from worker.counting.lineage import differing, lineage_of
@@ -490,7 +490,7 @@ class Ownership:
             self._heed_at = self._clock() + min(self._clock() - began, _LONGEST_READ) / _SHARE
         for partition, state in states.items():
             if others := decided.foreign(self._held[partition].metadata.lineage):
-                raise StateLost(foreign(self._stream, decided, others))
+                raise foreign(self._stream, decided, others)
             if state.floor is None and (floor := decided.floors.get(partition)) is not None:
                 state.admit(floor)
                 self._events.admitted(partition, floor)

@@ -35,7 +35,7 @@ class Unavailable(Exception):  # noqa: N818  # a state of the other side, not a 
         remedy: see above.
     """
 
-    def __init__(self, cause: str, remedy: str = "") -> None:
+    def __init__(self, cause: str = "", remedy: str = "") -> None:
         super().__init__(cause)
         self.remedy = remedy
 
@@ -49,7 +49,19 @@ class Displaced(Exception):  # noqa: N818
 
 
 class StateLost(RuntimeError):  # noqa: N818  # named for what happened, as its message is read
-    """Stored counts are missing, damaged or of another lineage: the stream stops, as going on would lose reports."""
+    """Stored counts are missing, damaged or of another lineage: the stream stops, as going on would lose reports.
+
+    Attributes:
+        cause: what was found.
+        remedy: what an operator can do; empty if the caller adds one.
+    """
+
+    def __init__(self, cause: str, remedy: str = "") -> None:
+        super().__init__(cause, remedy)
+        self.cause, self.remedy = cause, remedy
+
+    def __str__(self) -> str:
+        return f"{self.cause} Remedy: {self.remedy}." if self.remedy else self.cause
 
 
 class NewerState(StateLost):

@@ -84,8 +84,8 @@ def read(
         if identity(lineages[-1]) != identity(lineages[0]):
             what = "; ".join(differing(lineages[0], lineages[-1]))
             raise StateLost(
-                f"stream {stream.name!r}: partitions have counts of two histories: {what}. Remedy: restore Redis, or"
-                f" {NEW_NAME}."
+                f"stream {stream.name!r}: partitions have counts of two histories: {what}.",
+                f"restore Redis, or {NEW_NAME}",
             )
         states[partition] = layout.load(stream, stored.metadata, stored.blobs)
         flushes[partition] = stored.metadata.blobs

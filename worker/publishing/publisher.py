@@ -19,7 +19,8 @@ from ldp.consistency import METHODS
 from ldp.query import Query
 from ldp.snapshot import Cut, Line, Message, Period, Row, Snapshot
 from worker.counting.changed import NEW_NAME
-from worker.counting.head import Head, foreign, named
+from worker.counting.claim import foreign
+from worker.counting.head import Head, named
 from worker.counting.partition import Cell
 from worker.counting.ports import Cuts, Events, Outbox, StateLost, Unavailable
 from worker.publishing import cuts, lines
@@ -205,7 +206,7 @@ class Publisher:
     def _open(self, lineage: str) -> Head:
         head = self._outbox.open()
         if head.sequence and (differing := head.foreign(lineage)):
-            raise StateLost(foreign(self._stream, head, differing))
+            raise foreign(self._stream, head, differing)
         self._events.opened(head.sequence)
         self._taken_over = self._clock()
         return head
@@ -221,12 +222,14 @@ class Publisher:
         if differing := head.contradicts(cut):
             raise StateLost(
                 f"stream {self._stream.name!r}: partition {', '.join(map(str, differing))} is counted in Redis by other"
-                f" rules than snapshot {head.sequence} says. Remedy: restore Redis, or {NEW_NAME}."
+                f" rules than snapshot {head.sequence} says.",
+                f"restore Redis, or {NEW_NAME}",
             )
         if reports < head.reports and cut.gaps == head.gaps:
             raise StateLost(
                 f"stream {self._stream.name!r}: Redis has {reports} reports, but snapshot {head.sequence} has"
-                f" {head.reports} and no more of the log is lost. Remedy: restore Redis, or {NEW_NAME}."
+                f" {head.reports} and no more of the log is lost.",
+                f"restore Redis, or {NEW_NAME}",
             )
         if not reports:
             return cut.floors.keys() > head.floors.keys()

@@ -80,9 +80,7 @@ class StreamWorker:
                 try:
                     self._serve()
                 except (StateLost, Displaced) as error:
-                    self.progress.error = f"{type(error).__name__}: {error}"
-                    self._metrics.up.labels(self.name).set(0)
-                    self._logger.error("stream.stopped", error=str(error))
+                    self._stop(error)
                     return
                 except Exception as error:
                     if time.monotonic() - began > _LONGEST_RETRY:
@@ -94,6 +92,17 @@ class StreamWorker:
                     wait = min(2 * wait, _LONGEST_RETRY)
         finally:
             self.progress.ended = True
+
+    def _stop(self, error: StateLost | Displaced) -> None:
+        """Shows that the stream stopped: the remedy first, as the cause can be long."""
+        self._metrics.up.labels(self.name).set(0)
+        name = type(error).__name__
+        if isinstance(error, StateLost) and error.remedy:
+            self.progress.error = f"{name}: Remedy: {error.remedy}. Cause: {error.cause}"
+            self._logger.error("stream.stopped", remedy=error.remedy, error=error.cause)
+        else:
+            self.progress.error = f"{name}: {error}"
+            self._logger.error("stream.stopped", error=str(error))
 
     def _pause(self, seconds: float) -> bool:
         """Waits, alive, with nothing to do; returns whether to stop."""

@@ -140,3 +140,9 @@ def test_the_configuration_goes_to_the_other_process_as_it_is():
     config = configured(1000, windows=["1h"])
     assert pickle.loads(pickle.dumps(config)) == config
     assert config.redis.password.get_secret_value() == "secret"
+
+
+def test_point_21_lost_counts_keep_their_remedy_on_the_line_to_the_parent():
+    told = pickle.loads(pickle.dumps(StateLost("the counts are gone.", "restore Redis")))
+    assert (told.cause, told.remedy) == ("the counts are gone.", "restore Redis")
+    assert str(told) == "the counts are gone. Remedy: restore Redis."
