@@ -1,0 +1,38 @@
+"""Each line of the threat model names tests that there are, or says that it trusts."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs/explanation/threat-model.md").read_text(encoding="utf-8")
+HEADING = "| asset | access | what that access allows | control | evidence |"
+ROWS = [
+    [cell.strip() for cell in line.strip("|").split(" | ")]
+    for table in PAGE.split(HEADING)[1:]
+    for line in table.split("\n\n")[0].splitlines()[2:]
+]
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row[0])
+def test_point_8_every_line_names_a_test_that_there_is_or_says_trusted(row):
+    *_, evidence = row
+    assert len(row) == 5
+    if evidence.startswith("trusted: "):
+        return
+    named = re.findall(r"`([^`]+)`", evidence)
+    assert ", ".join(f"`{name}`" for name in named) == evidence
+    for name in named:
+        path, _, test = name.partition("::")
+        tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
+        tests = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+        assert test in tests, name
+
+
+def test_point_8_every_kind_of_asset_has_its_table():
+    assert re.findall(r"^## (.+)", PAGE, re.MULTILINE) == [
+        *("Actors", "Topics", "Keys in Redis", "Ports", "Files", "Processes")
+    ]
+    assert PAGE.count(HEADING) == 5
