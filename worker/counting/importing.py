@@ -115,6 +115,64 @@ def prefix_of(stream: ldp.Stream, topic: str, history: State) -> Prefix:
     return Prefix(history, stretch)
 
 
+def mirrored(
+    stream: ldp.Stream, partition: int, counted: PartitionState | None, end: int, topic: str, mirror_end: int
+) -> State | None:
+    """Returns the counts of a whole partition as the history of its mirror, which has the same records.
+
+    Args:
+        stream: whose.
+        partition: its number, the same in the mirror.
+        counted: its state; None if nothing was claimed.
+        end: of its log.
+        topic: the mirror's.
+        mirror_end: of the mirror's log.
+
+    Returns:
+        The history; None where the mirror has no record and nothing was counted.
+
+    Raises:
+        Refused: the counts are not those of the whole log, or not by one rule; or the mirror lacks the beginning.
+
+    Example:
+        >>> stream = ldp.Stream("colours", ldp.GRR("1", domain_size=3))
+        >>> counted = PartitionState.fresh(stream, 40)
+        >>> mirrored(stream, 0, counted, end=41, topic="there.reports", mirror_end=7)
+        Traceback (most recent call last):
+        worker.counting.importing.Refused: partition 0: 1 offset is not counted yet
+    """
+    offset = 0 if counted is None else counted.offset
+    if left := end - offset:
+        raise Refused(f"partition {partition}: {left} offset{'s are' if left > 1 else ' is'} not counted yet")
+    if counted is None or not mirror_end:
+        if counted is not None and counted.total().reports:
+            raise Refused(f"partition {partition}: the mirror is empty")
+        return None
+    if counted.gaps:
+        raise Refused(
+            f"partition {partition}: its counts lack lost records, and the mirror would call them complete"
+        )
+    if len(most := {rule.terms.most_reports for rule in counted.rules}) > 1:
+        raise Refused(
+            f"partition {partition}: records were judged by several bounds, {most}; import one rule's counts"
+        )
+    total, (most_reports,) = counted.total(), most
+    read = counted.accepted + sum(counted.rejected.values())
+    if read > mirror_end:
+        raise Refused(
+            f"partition {partition}: {read} records were counted, and the mirror has {mirror_end} offsets: it does not"
+            " begin with the first record"
+        )
+    return State(
+        stream,
+        total.reports,
+        total.state,
+        counted.accepted,
+        counted.rejected,
+        log=(Stretch(topic, partition, 0, mirror_end, counted.watermark, most_reports),),
+    )
+
+
 @dataclass(frozen=True)
 class Import:
     """The import of histories into one stream.
