@@ -87,6 +87,8 @@ class RowKey(NamedTuple):
         )
         if parsed.method not in METHODS:
             raise ValueError(f"method is {parsed.method!r}; allowed are {', '.join(METHODS)}")
+        if parsed.encode() != key:  # else one row would have several keys, which compaction tells apart
+            raise ValueError("the key is written otherwise than a row's key is")
         return parsed
 
 

@@ -247,6 +247,7 @@ NO_ROWS = [
     record(16, n=-1),
     record(17, estimate=float("nan")),
     record(1 << 40),
+    (record(1)[0].replace(b":", b": "), record(1)[1]),  # a second key of a row of the same snapshot
 ]
 
 

@@ -247,6 +247,13 @@ def test_a_key_that_the_worker_cannot_have_written_is_refused(change, says):
         RowKey.parse(changed(PLACE._asdict(), **change))
 
 
+def test_point_1_a_row_has_one_key_however_else_it_could_be_written():
+    key = PLACE.encode()
+    for other in (key.replace(b":", b": "), key.replace(b'{"', b'{"stream":"x","', 1), key + b" "):
+        with pytest.raises(ValueError, match="written otherwise"):
+            RowKey.parse(other)
+
+
 GOOD = PLACE._asdict() | {
     "value": 3, "label": "grün", "estimate": -0.25, "low": None, "high": 1, "window_end": 10_800_000,
     "n": 5, "sequence": 7, "final": True, "complete": False,
