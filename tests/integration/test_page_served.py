@@ -16,7 +16,7 @@ pytestmark = pytest.mark.integration
 
 HOUR = 3_600_000
 FIRST = 1_700_000_000_000 // HOUR * HOUR
-LABELS = ["red", "green", "blue", "<b>\u202e\u0001"]
+LABELS = ["red", "green", "blue", "<b>\u202e"]
 TABLE = {"labels": LABELS, "domain_size": 4, "windows": ["all", "1h"], "grace": "0s", "out_of_order": "0s"}
 SETTINGS = {"message.timestamp.type": "CreateTime", "retention.ms": "-1"}
 
