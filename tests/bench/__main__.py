@@ -4,8 +4,9 @@ A line's ``ours`` and ``peer`` are medians in ``unit``, and ``ratio`` is ours / 
 than the peer, for seconds (s) below 1 is. A line about growth has ``costs`` in ``unit`` by the size of the domain, and
 the ``exponent`` of the power of the size that fits them best. A line about what must not depend on the value has
 ``costs`` by the value, and the ``ratio`` of the largest to the least. A line with ``bar`` has no peer but a bound that
-``ours`` is to keep. A line with ``skipped`` says what is missing. Everything but `readers` runs on one core, servers that a benchmark starts included; but `ingest` has its servers on another core. It
-is the short version of ``python -m tests.bench.ingest``, which says what its columns are.
+``ours`` is to keep. A line with ``skipped`` says what is missing. Everything runs on one core, servers that a benchmark
+starts included; but `ingest` has its servers on another core, and `readers` has all cores. `ingest` is the short
+version of ``python -m tests.bench.ingest``, which says what its columns are.
 """
 
 import json
