@@ -11,7 +11,7 @@ from typing import Any
 
 from worker.http.connections import PIECE_BYTES
 
-MOST_BYTES = 96 << 20
+MOST_BYTES = 48 << 20
 """Of all answers that are kept or being made, compressed."""
 MOST_ANSWERS = 256
 MOST_WAITING = 32
@@ -19,9 +19,9 @@ MOST_WAITING = 32
 MAKING_SECONDS = 30.0
 """How long a reader waits for an answer to be made."""
 _CUT_BYTES = 1 << 18
-_PAUSES = 4
+_PAUSES = 9
 """The thread that makes answers pauses so many times as long as it worked, as counting comes first."""
-_LONGEST_PAUSE_SECONDS = 10.0
+_LONGEST_PAUSE_SECONDS = 30.0
 
 Parts = Callable[[], Iterable[bytes]]
 
@@ -182,6 +182,11 @@ class Answers:
     def _make(self, key: object, parts: Parts) -> Packed:
         self._ended.wait(max(0.0, self._begins - time.monotonic()))
         packed, began = Packed(), time.monotonic()
+        with self._lock:
+            while (
+                self._bytes > MOST_BYTES // 2
+            ):  # large ones are not to be there together with what this is made of
+                self._drop()
         try:
             for part in parts():
                 for at in range(0, len(part), _CUT_BYTES):

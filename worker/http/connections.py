@@ -19,14 +19,14 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
-MOST_CONNECTIONS = 256
+MOST_CONNECTIONS = 512
 REQUEST_SECONDS = 5.0
 """Deadline for a request, head and body, from the start of its connection."""
 STALLED_SECONDS = 20.0
 """How long a reader may take nothing of an answer that waits for it."""
 MOST_HEAD_BYTES = 8192
 """Of a request line and its headers."""
-PIECE_BYTES = 1 << 14
+PIECE_BYTES = 1 << 13
 """In pieces of this size an answer is sent: what waits for a reader is at most about three of them."""
 _KERNEL_BYTES = 1 << 16
 _BACKLOG = 128

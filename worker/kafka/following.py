@@ -229,6 +229,8 @@ class Follower:
             return None  # nobody waits any more
         with self._changed:
             kept = self._kept.get((wanted.stream, wanted.whole.identity))
+            if kept is None and sum(map(_numbers, self._kept.values())) > _KEPT_NUMBERS // 2:
+                self._kept.clear()  # large ones are not to be there together with what the next is made of
         if kept is not None:
             return wanted.answer.set_result(kept)
         position = consumer.position(self._partition)

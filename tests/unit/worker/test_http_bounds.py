@@ -206,7 +206,7 @@ def test_point_3_answers_are_bounded_in_bytes_those_that_are_being_made_with_the
     kept = answers.Answers()
     first, *_, last = made(kept, [300_000] * 10)
     assert kept.bytes <= 1_000_000
-    assert len(kept) == 3
+    assert 2 <= len(kept) <= 3
     with pytest.raises(answers.Dropped):
         next(first.gzipped())
     assert len(b"".join(last.plain())) == 300_000
