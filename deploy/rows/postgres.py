@@ -203,7 +203,7 @@ def follow(config: Config, database: str, stopping: threading.Event, once: bool)
         ConfigError, TopicError, KafkaError, RefusedError: the message has the cause.
     """
     topic = config.rows.topic or ""
-    with RowReader(config) as reader:
+    with RowReader(config, on_passed=_complain) as reader:
         table = Table(database, topic)
         reader.offset = max(reader.offset, table.offset)
         while not stopping.is_set():
@@ -211,10 +211,14 @@ def follow(config: Config, database: str, stopping: threading.Event, once: bool)
                 applied = table.apply(rows, reader.offset)
                 print(f"{applied.written} rows of {topic} up to offset {reader.offset}", flush=True)
                 for reason, count in applied.skipped.most_common():
-                    print(f"skipped {count}: {printable(reason)}", file=sys.stderr, flush=True)
+                    _complain(f"skipped {count}: {reason}")
             if once:
                 return
             stopping.wait(_AGAIN_SECONDS)
+
+
+def _complain(what: object) -> None:
+    print(printable(str(what)), file=sys.stderr, flush=True)
 
 
 def main() -> int:

@@ -54,7 +54,7 @@ from ldp.snapshot.documents import (
 from ldp.snapshot.encoding import JSON, Message, delete_window, encode, encode_window
 from ldp.snapshot.largest import largest_message
 from ldp.snapshot.rounding import rounded
-from ldp.snapshot.rows import Row, RowKey, RowValue, delete_rows, encode_rows, slots
+from ldp.snapshot.rows import MOST_RANK, Row, RowKey, RowValue, delete_rows, encode_rows, slots
 from ldp.snapshot.taking import announce, take, window_identity
 
 __all__ = [
@@ -65,6 +65,7 @@ __all__ = [
     "FLOAT64",
     "INLINE",
     "JSON",
+    "MOST_RANK",
     "SCHEMA",
     "SPARSE32",
     "SPARSE64",

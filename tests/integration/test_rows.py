@@ -277,7 +277,7 @@ def test_a_row_that_postgres_refuses_is_skipped_and_all_others_are_written(postg
     from deploy.rows.postgres import Table
 
     url = postgres.database("refusing")
-    table = Table(url, "it's a topic")
+    table = Table(url, "rows")
     table.apply(dict([record(5, sequence=1)]), 1)
     execute(url, "ALTER TABLE ldp_rows ADD CONSTRAINT few CHECK (rank <> 5 OR sequence = 1)")
     applied = table.apply(dict(record(rank) for rank in range(1, 12)), 12)
@@ -285,7 +285,7 @@ def test_a_row_that_postgres_refuses_is_skipped_and_all_others_are_written(postg
     ((reason, count),) = applied.skipped.items()
     assert (count, "few" in reason) == (1, True)
     assert {key[-1] for key in in_postgres(url)} == {*range(1, 12)} - {5}, "nor an old row in its place"
-    assert Table(url, "it's a topic").offset == table.offset == 12
+    assert Table(url, "rows").offset == table.offset == 12
     gone = dict.fromkeys((record(1)[0], record(2)[0]))
     assert table.apply(gone, 14).written == 2
     assert len(in_postgres(url)) == 8

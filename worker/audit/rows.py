@@ -17,6 +17,7 @@ from worker.audit.snapshots import UNREADABLE, Message
 from worker.audit.vectors import Vector, read
 
 _KEY = ("stream", "window_name", "window_start", "method", "query", "rank")
+_TYPES = (str, str, int, str, str, int)
 _GONE = 1 << 63
 """The number of what is deleted."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -77,9 +78,7 @@ class Rows:
         for key, value in rows.items():
             if (place := _place(key)) is None:
                 continue  # another program wrote it, and no reader of rows takes it for one
-            row = json.loads(value)
-            if not place.items() <= row.items():
-                raise Difference(f"{key.decode()}: its value is of another place")
+            row = _row(key, place, value)
             name, start = place["window_name"], place["window_start"]
             window = name if name == "all" else f"{name}/{start}"
             self._rows.setdefault(window, []).append(row)
@@ -121,6 +120,10 @@ class Rows:
                 continue  # a newer one took its place meanwhile, or it was deleted
             if len(self._sequences[window]) > 1:
                 raise Difference(f"{window}: has rows of snapshots {sorted(self._sequences[window])}")
+            if newest[window] < sequence:
+                raise Difference(
+                    f"{window}: has rows of snapshot {sequence}, and the newest is {newest[window]}"
+                )
             self._expect_window(window, rows, bodies[window], labels or None)
 
     def _expect_window(
@@ -141,6 +144,10 @@ class Rows:
         }:  # else it may have been another configuration's
             methods, ranks = {*self._head["rows"]["methods"]}, self._head["rows"]["ranks"][""]
         for method in methods:
+            if method not in parts.messages:
+                raise Difference(
+                    f"{window}: has rows of method {method!r}, and its snapshot has no such body"
+                )
             for (query, rank), row in _due(method, parts, order[:ranks], labels).items():
                 due[method, query, rank] = row
         if said.keys() != due.keys():
@@ -148,7 +155,9 @@ class Rows:
             there = "is there" if (method, query, rank) in said else "is not there"
             raise Difference(f"{window}: the row of {method}, query {query!r}, rank {rank} {there}")
         for place, row in due.items():
-            if wrong := [column for column in row if said[place][column] != row[column]]:
+            if wrong := [
+                column for column in row if column not in said[place] or said[place][column] != row[column]
+            ]:
                 raise Difference(
                     f"{window}: the row of {place[0]}, query {place[1]!r}, rank {place[2]} has another {wrong[0]} than"
                     f" snapshot {row['sequence']}"
@@ -162,7 +171,25 @@ def _place(key: bytes) -> dict[str, Any] | None:
         place = json.loads(key)
     except (ValueError, RecursionError):
         return None
-    return place if type(place) is dict and tuple(place) == _KEY else None
+    good = type(place) is dict and tuple(place) == _KEY and tuple(map(type, place.values())) == _TYPES
+    return place if good else None
+
+
+def _row(key: bytes, place: Mapping[str, Any], value: bytes) -> dict[str, Any]:
+    """Returns what stands at a place.
+
+    Raises:
+        Difference: it is no row, or one of another place.
+    """
+    try:
+        row = json.loads(value)
+    except (ValueError, RecursionError):
+        row = None
+    if type(row) is not dict or type(row.get("sequence")) is not int:
+        raise Difference(f"{key.decode()}: its value is no row")
+    if not place.items() <= row.items():
+        raise Difference(f"{key.decode()}: its value is of another place")
+    return row
 
 
 def _split(key: str) -> tuple[str, str, str]:

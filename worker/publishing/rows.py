@@ -7,10 +7,20 @@ rows are new or were not written for a while, the topic itself is read once.
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
-from operator import or_
 
-from ldp.snapshot import ALL_TIME, Line, Period, Row, RowKey, Rows, Slots, Snapshot, delete_rows, encode_rows
+from ldp.snapshot import (
+    ALL_TIME,
+    MOST_RANK,
+    Line,
+    Period,
+    Row,
+    RowKey,
+    Rows,
+    Slots,
+    Snapshot,
+    delete_rows,
+    encode_rows,
+)
 from worker.counting import windows
 from worker.counting.head import Head
 
@@ -135,19 +145,25 @@ class RowTopic:
 
     def _found(self, there: Iterable[bytes], listed: Collection[Period], gone: int, ends: int) -> Plan:
         """Returns a plan that goes by what is on the topic: windows that end up to ``gone`` and are not listed, go."""
-        of_all_time, of_windows, stale = list[Slots](), list[Slots](), list[Row]()
+        leaving, older, stale = None, None, list[Row]()
         for encoded in there:
             try:
                 key = RowKey.parse(encoded)
                 length = 0 if key.window_name == ALL_TIME.name else windows.parse(key.window_name).length
-            except (TypeError, ValueError):
+            except ValueError:
                 continue  # another program's: it is left alone
             end = key.window_start + length
             if not length:
-                of_all_time.append(Slots((key.method,), {key.query: key.rank}))
+                leaving = _with(leaving, key)
             elif end <= gone and Period(key.window_name, key.window_start, end) not in listed:
                 stale.append(Row(encoded, b""))
             else:
-                of_windows.append(Slots((key.method,), {key.query: key.rank}))
-        leaving, older = (reduce(or_, set_) if set_ else None for set_ in (of_all_time, of_windows))
+                older = _with(older, key)
         return Plan(self._stream, self._slots, None, leaving, older, ends, stale)
+
+
+def _with(places: Slots | None, key: RowKey) -> Slots | None:
+    """Adds a row's place; a place that makes them more than any configuration writes is another program's."""
+    row = Slots((key.method,), {key.query: key.rank})
+    more = row if places is None else places | row
+    return more if len(more.methods) * sum(more.ranks.values()) <= MOST_RANK else places

@@ -137,12 +137,39 @@ def test_the_topic_is_read_only_where_the_head_says_nothing_of_it():
 
 
 def test_what_another_program_wrote_there_is_left_alone():
-    foreign = {b'{"stream":"s","other":1}': b"x", b'{"stream":"s",': b"x"}
+    place = {"stream": "s", "window_name": "all", "window_start": 0, "method": "base", "query": "", "rank": 1}
+    changes = [
+        {"query": ["a"]},
+        {"query": {}},
+        {"rank": 1 << 40},
+        {"rank": "1"},
+        {"rank": True},
+        {"method": "bass"},
+    ]
+    changes += [{"method": ["base"]}, {"window_name": 5}, {"window_name": "1x"}, {"window_start": "0"}]
+    changes += [{"window_name": "10s", "window_start": 10**400}, {"window_name": "9" * 5000 + "s"}]
+    foreign = {
+        b'{"stream":"s","other":1}': b"x",
+        b'{"stream":"s",': b"x",
+        b'{"stream":"s",' + b"[" * 9999: b"x",
+    }
+    foreign |= {json.dumps(place | change, separators=(",", ":")).encode(): b"x" for change in changes}
     there = world(1)
     there.rows_there |= foreign
     there.publisher = there.publisher_of(RETAIN, topic(there, ["base"], 2))
     there.run(to=60)
     assert foreign.items() <= there.rows_there.items()
+
+
+def test_forged_keys_delete_no_more_rows_than_a_snapshot_may_have():
+    """A key of a billionth rank made the publisher write a billion tombstones, again and again."""
+    there = world(1)
+    for i in range(30):
+        there.rows_there[RowKey("s", "all", 0, "base", f"q{i}", 100_000).encode()] = b"x"
+        there.rows_there[RowKey("s", "10s", 10**13, "norm", f"q{i}", 100_000).encode()] = b"x"
+    plan = topic(there, ["base"], 2).plan(Head(5), LINES, (), RETAIN, 100_000, lambda: there.rows_there)
+    assert sum(plan.leaving.ranks.values()) <= 100_000
+    assert sum(plan.older.ranks.values()) <= 100_000
 
 
 def test_very_many_rows_of_windows_that_are_gone_go_in_parts(monkeypatch):

@@ -102,6 +102,32 @@ def test_rows_of_a_window_that_is_not_there_and_none_of_all_time_are_found(there
     assert "all: has no rows, and by head" in verdict(there, without)
 
 
+def test_a_record_that_another_program_wrote_is_a_difference_and_no_traceback(there):
+    key = next(key for place, key in places(there) if place["window_name"] == "all")
+    row = json.loads(there.rows_there[key])
+    for value in (
+        b"",
+        b"x",
+        b"[" * 100_000,
+        b"[]",
+        b"null",
+        b"9" * 5000,
+        json.dumps(row | {"sequence": "7"}).encode(),
+    ):
+        assert "its value is no row" in verdict(there, there.rows_there | {key: value})
+    for other in (b"{}", b'{"stream":"s",', b'{"stream":"s",\xff', key.replace(b'"rank":1', b'"rank":"1"')):
+        assert verdict(there, there.rows_there | {other: there.rows_there[key]}) is None, (
+            "no reader takes it for a row"
+        )
+    without = {name: said for name, said in row.items() if name != "estimate"}
+    assert "another estimate" in verdict(there, there.rows_there | {key: json.dumps(without).encode()})
+    alone = {key: json.dumps(row | {"sequence": 10**30}).encode()}
+    assert "has rows of snapshot" in verdict(there, alone)
+    place = {name: row[name] for name in json.loads(key)} | {"method": "bass"}
+    forged = row | place | {"sequence": 10**30}
+    assert verdict(there, {json.dumps(place).encode(): json.dumps(forged).encode()}) is not None
+
+
 def test_of_what_is_published_meanwhile_nothing_is_said():
     there = written(4, to=60)
     head, rows = there.head(), dict(there.rows_there)
