@@ -60,7 +60,8 @@ def _export(config: "Config", there: "Config", name: str, folder: Path) -> None:
         group, settings = each.consumer_group(name), each.kafka.client()
         with contextlib.closing(KafkaStandalone.connect(settings, group, topic)) as log:
             ends.append({p: end for p, (_, end) in log.bounds(log.partitions()).items()})
-        newest.append({r.partition: (r.timestamp, r.value) for r in newest_records(each, topic)})
+        last = newest_records(each, topic).items()
+        newest.append({p: (of[-1].timestamp, of[-1].value) for p, of in last if of})
     if ends[0].keys() != ends[1].keys():
         raise Refused(f"the topic has {len(ends[0])} partitions, its mirror {len(ends[1])}")
     if behind := sorted(p for p, last in newest[0].items() if newest[1].get(p) != last):
