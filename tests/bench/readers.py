@@ -55,6 +55,7 @@ def _measured(services: Services, folder: Path, readers: int, d: int, methods: l
     toml = folder / "worker.toml"
     toml.write_text(
         f'kafka.bootstrap_servers = "{services.kafka.address}"\nredis.url = "{services.redis.address}"\n'
+        "kafka.max_batch_bytes = 1048576\nkafka.memory_bytes = 16777216\n"  # it fills slowly, and is none of readers
         f"http.port = 0\nsnapshots.methods = {json.dumps(methods)}\n"
         '[[streams]]\nname = "readers"\ntopic = "readers"\nprotocol = "olh"\nepsilon = "1"\n'
         f"domain_size = {d}\n",
