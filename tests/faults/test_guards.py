@@ -11,7 +11,7 @@ import pytest
 
 from ldp import frames
 from tests.faults.memory import Crash, Faults, MemoryLog, Process, rules_of
-from tests.faults.still import STREAM, Still, alone, count_all, during, turn
+from tests.faults.still import STREAM, Still, alone, count_all, during, look_twice, turn
 from worker.counting import layout
 from worker.counting.ports import CLAIMED, COUNTED, NewerState, NotOwner, StateLost, Unavailable
 from worker.counting.rules import MAX_BATCH_BYTES, Configured, Terms
@@ -166,7 +166,7 @@ def test_counts_lost_after_they_were_counted_stop_the_stream() -> None:
     del world.stored[0]
     process = alone(world, 2)
     with pytest.raises(StateLost, match="no counts"):
-        turn(process)
+        look_twice(process)
     assert not world.stored
 
 
@@ -180,7 +180,7 @@ def test_commit_step_6_the_next_owner_tells_kafka_of_counts_whose_own_word_never
     assert world.offsets[0] == (5, COUNTED)
     del world.stored[0]
     with pytest.raises(StateLost, match="no counts"):
-        turn(alone(world, 3))
+        look_twice(alone(world, 3))
 
 
 def test_a_claim_lost_before_anything_was_counted_is_made_again_from_the_same_start() -> None:
@@ -203,7 +203,7 @@ def test_an_offset_that_another_program_committed_is_not_taken_for_ours() -> Non
     world.send()
     world.offsets[0] = (3, "")
     with pytest.raises(StateLost, match="by another program"):
-        turn(world.member(1))
+        look_twice(world.member(1))
 
 
 def test_commit_step_2_a_topic_made_anew_stops_the_stream(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -217,7 +217,7 @@ def test_commit_step_2_a_topic_made_anew_stops_the_stream(monkeypatch: pytest.Mo
     with pytest.raises(StateLost, match="topic-2"):
         count_all(world, process)
     with pytest.raises(StateLost, match="topic-2"):
-        turn(alone(world, 2))
+        look_twice(alone(world, 2))
     assert world.stored[0] == stored
 
 
@@ -227,7 +227,7 @@ def test_claim_step_9_a_log_that_ends_before_the_counts_stops_the_stream() -> No
     count_all(world, world.member(1))
     del world.logs[0][3:]
     with pytest.raises(StateLost, match="offset 5, but the log ends at 3"):
-        turn(alone(world, 2))
+        look_twice(alone(world, 2))
 
 
 def test_claim_step_9_one_that_another_overtakes_and_publishes_is_no_state_loss() -> None:
@@ -266,7 +266,7 @@ def test_claim_step_9_counts_that_are_lost_stop_the_stream_once_the_store_answer
     process.ownership._store.compare = silent
     turn(process)
     with pytest.raises(StateLost, match="offset 5, but the log ends at 3"):
-        turn(process)
+        look_twice(process)
 
 
 # --- counting and committing
@@ -868,7 +868,7 @@ def test_point_3_a_first_head_of_another_deployment_is_refused_in_the_middle_of_
     third = deployment(world, 3, "other-group")
     during(third.log, "confirm", lambda: world.heads.extend(heads))
     with pytest.raises(StateLost, match="of other counts: group 'group' there, 'other-group' here"):
-        turn(third)
+        look_twice(third)
 
 
 def test_point_4_a_fresh_start_of_what_was_published_is_state_loss() -> None:
@@ -882,7 +882,7 @@ def test_point_4_a_fresh_start_of_what_was_published_is_state_loss() -> None:
     world.offsets.clear()  # a week off: the group is forgotten
     world.firsts[:] = [3, 3]
     with pytest.raises(StateLost, match="snapshot 1 was published with those up to offset 5"):
-        turn(alone(world, 2))
+        look_twice(alone(world, 2))
     assert not world.stored
 
 
@@ -912,7 +912,7 @@ def test_point_4_the_operator_can_say_that_counts_are_given_up(began: int) -> No
     for word in (None, 0):
         world.recount_after = word
         with pytest.raises(StateLost, match="set recount_after = 1 for the stream"):
-            turn(alone(world, 2))
+            look_twice(alone(world, 2))
     world.recount_after = 1
     process = alone(world, 3)
     count_all(world, process)
@@ -993,9 +993,9 @@ def test_point_6_set_back_beyond_the_logs_start_is_state_loss(witness: str) -> N
     world.stored[0] = next(past for past in world.past[0] if 0 < past.metadata.offset < 8)
     world.firsts[0] = 8
     with pytest.raises(StateLost, match="those up to 10 were there once"):
-        turn(alone(world, 2))
+        look_twice(alone(world, 2))
     with pytest.raises(StateLost):  # nor later, by a worker that looks again
-        turn(alone(world, 3))
+        look_twice(alone(world, 3))
     world.recount_after = len(world.heads)
     count_all(world, alone(world, 4))
     assert layout.load(STREAM, world.stored[0].metadata, world.stored[0].blobs).gaps
@@ -1156,7 +1156,7 @@ def test_point_16_a_rule_that_counts_are_without_is_not_taken_over() -> None:
     rules = [*world.heads[-1].rules[0], {"offset": 5, "revision": 2, "most_reports": 1, "ones": True}]
     world.heads[-1] = world.said = replace(world.heads[-1], rules={0: rules})
     with pytest.raises(StateLost, match="was published with counts by"):
-        turn(alone(world, 2))
+        look_twice(alone(world, 2))
 
 
 def test_partitions_that_are_counted_as_different_histories_are_not_published() -> None:

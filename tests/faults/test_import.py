@@ -15,7 +15,7 @@ from ldp.state import State
 from ldp.stretch import Stretch
 from tests.faults.memory import Crash
 from tests.faults.memory.standalone import Importer, batch
-from tests.faults.still import Still, alone, count_all, during, turn
+from tests.faults.still import Still, alone, count_all, during, look_twice, turn
 from tests.kills.steps import IMPORTING
 from worker.counting import layout
 from worker.counting.head import Head
@@ -260,7 +260,7 @@ def test_an_import_goes_on_where_the_store_lost_it_and_nothing_else() -> None:
     del world.stored[0]
     world.offsets[0] = (6, COUNTED)
     with pytest.raises(StateLost, match="has offset 6 committed in Kafka"):
-        turn(process)
+        look_twice(process)
     assert imported(world, history) == [(0, False)]
     process = alone(world, 2)
     count_all(world, process)

@@ -39,13 +39,14 @@ def joined(partitions: int = MANY) -> tuple[Still, Process]:
 
 def test_a_turn_claims_a_hundred_partitions_with_one_request_a_step_and_the_next_turn_the_next_ones() -> None:
     _, process = joined()
-    kafka = counting_calls(process.log, "committed", "bounds", "confirm")
+    kafka = counting_calls(process.log, "committed", "bounds", "firsts", "confirm")
     redis = counting_calls(process.ownership._store, "peek_all", "claim_all")
     beats = list[int]()
     for turn in (1, 2, 3):
         process.ownership.claim(lambda: beats.append(turn))  # noqa: B023
         assert len(process.ownership.counted()) == min(turn * MOST, MANY)
-        assert kafka == {"committed": turn, "bounds": 2 * turn, "confirm": turn}
+        # what the store has nothing of is asked for twice
+        assert kafka == {"committed": 2 * turn, "bounds": 2 * turn, "firsts": turn, "confirm": turn}
         # a fresh claim needs a decided head, and the metadata once more
         assert redis == {"peek_all": 2 * turn, "claim_all": turn}
         assert turn in beats

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from kafka import OffsetAndMetadata, TopicPartition
 from kafka import errors as kafka_errors
+from kafka.protocol.consumer import FetchRequest
 from kafka.structs import ConsumerGroupMetadata, MemberState
 
 from tests.batches import ABORT, APPEND_TIME, COMMIT, CONTROL, TRANSACTIONAL, batch, record
@@ -293,9 +294,26 @@ class Consumer:
     def _answer(self, request: Any) -> Any:
         if request is None:  # what it asks for when it looks for leaders
             return self.world.call("metadata", lambda: None, TIMED_OUT, writes=False)
+        if isinstance(request, FetchRequest):
+            return self.world.call("fetch", lambda: self._answer_fetch(request), TIMED_OUT, writes=False)
         said = told_id(self.world, self.reports, self.known_id is not None)
         self.asked_id = said.topics[0].topic_id
         return said
+
+    def _answer_fetch(self, request: FetchRequest) -> Any:
+        """Answers a fetch at given offsets: whether they are in range."""
+
+        def answer(number: int, offset: int) -> Any:
+            led, log = self.reports.led(number), self.reports.partitions[number]
+            error = 1 if not log.first <= offset <= log.end else 0
+            return SimpleNamespace(partition_index=number, error_code=error if led else 6)
+
+        (topic,) = request.topics
+        partitions = [answer(one.partition, one.fetch_offset) for one in topic.partitions]
+        return SimpleNamespace(responses=[SimpleNamespace(topic=topic.topic, partitions=partitions)])
+
+    def leader_epoch_for_partition(self, _tp: TopicPartition) -> int:
+        return 0
 
     def _refresh(self) -> None:
         """Hears of the topic, sooner or later; of one that was just created again not at once."""

@@ -8,6 +8,9 @@ Why it is exactly once: a partition's state is a pure function of the log's pref
 atomic step as its counts, and a commit is let in only if the stored (offset, flush) is the one that its writer started
 from. The epoch, raised by every claim, is for liveness: it tells an old owner early that it is one.
 
+One answer of a broker can be wrong. So nothing final follows from one: counts are lost if two claims, with a pause
+between them, both find so; a partition begins where two answers agree; and a gap is recorded if `Log.firsts` proves it.
+
 What a claim and a commit do to what is held can be followed on one page; that is why it is longer than others.
 """
 
@@ -18,7 +21,7 @@ from uuid import uuid4
 
 import ldp
 from worker.counting import layout
-from worker.counting.claim import Claim, another, foreign, lost
+from worker.counting.claim import Claim, lost
 from worker.counting.columns import Batch
 from worker.counting.head import Head
 from worker.counting.held import Flush, Held, Wait
@@ -33,6 +36,7 @@ from worker.counting.ports import (
     Failure,
     Log,
     Metadata,
+    NewerState,
     NotOwner,
     StateLost,
     Store,
@@ -46,6 +50,8 @@ from worker.counting.watching import Watching
 
 _MOST, _MOST_BYTES = 100, 32 << 20
 """How many partitions, and how many bytes of their states, are sent to or asked of the store together."""
+_LOOK_AGAIN_SECONDS = 1.0
+"""The pause between two claims that both have to find counts lost before the stream stops."""
 _SHARE, _LONGEST_READ = 0.1, 2.0
 """What part of the time reading heads may take; and how long one takes at most: what took longer hung."""
 _NO_LEADER = "Kafka: no leader", "start the broker that leads the partition"
@@ -97,6 +103,8 @@ class Ownership:
         """Partition -> when an attempt on it failed last, where one did: the others come first."""
         self._heed_at = 0.0
         self._cell_bytes = stream.oracle.zeros().nbytes
+        self._doubted: dict[int, float] = {}
+        """Partition -> when its counts, or those of one claimed with it, first seemed lost; until it is held."""
 
     def epoch(self, partition: int) -> int | None:
         """Returns the epoch under which this worker holds a partition, as far as it knows; safe from any thread."""
@@ -122,12 +130,14 @@ class Ownership:
         """Claims the first `_MOST` assigned partitions that are not held; the next call claims the next ones.
 
         One that cannot be claimed now is tried again later. ``on_alive`` is called again and again meanwhile.
+
         The steps, in the only safe order. Whatever becomes of one, what is stored is whole, and the next claim begins
         again at the first:
 
         1. The membership is noted: its generation, what it assigns, and the topic's id.
         2. Kafka's offsets are read: they follow the store, so counts that they speak of must be found after them.
-        3. The store's metadata are read.
+        3. The store's metadata are read. Where it has nothing, the topic's id and Kafka's offset are read once more:
+           the partition begins by them.
         4. The head of what was published is read; where it could contradict them, one that is decided, and then the
            metadata once more: counts that it speaks of must be found after it, too.
         5. The logs' beginnings are read, and where each partition goes on is decided.
@@ -136,7 +146,7 @@ class Ownership:
         8. The store raises each partition's epoch, has it go on in this worker's layout if it was of an older one, and
            loads it, in one script a partition: no older owner can commit any more.
         9. The log's bounds are read, and what was loaded is judged by them and by the head; what seems lost is so only
-            if the store still has what was loaded.
+            if the store still has what was loaded. A partition waits until a gap is proven.
         10. The partition is held, and read from where the loaded state ends; with windows, once a head names it.
 
         Raises:
@@ -147,23 +157,13 @@ class Ownership:
         if generation is None or not (wanted := self._wanted()[:_MOST]):
             return
         try:
-            lineage = lineage_of(self._group, self._stream, self._log.topic_id())
+            topic = self._log.topic_id()
+            lineage = lineage_of(self._group, self._stream, topic)
             told = self._configured, self._recount_after, self._witness, self._events
             claim = Claim(self._group, self._stream, *told, lineage)
-            # Step 2.
-            committed = self._log.committed(wanted)
-            # Step 3.
-            if not (wanted := list(found := self._came(claim, self._store.peek_all(wanted)))):
+            found, starts, head = self._decide(claim, wanted, topic)
+            if not (wanted := list(starts)):
                 return
-            # Step 4.
-            head = self._witness.head(decided=False)
-            if any(claim.doubtful(p, found[p], head) for p in wanted):
-                head = self._witness.head(decided=True)
-                wanted = list(found := self._came(claim, self._store.peek_all(wanted)))
-            # Step 5.
-            if not (wanted := list(bounds := self._bounds(wanted))):
-                return
-            starts = {p: claim.decide(p, found[p], committed.get(p), bounds[p][0], head) for p in wanted}
             # Step 6.
             self._log.confirm(starts)
             # Step 7.
@@ -177,6 +177,47 @@ class Ownership:
             self._postpone(wanted)
         except Unavailable as error:
             self._put_off([p for p in wanted if self._is_due(p)], error)
+        except StateLost as error:
+            self._demand_doubted([p for p in wanted if self._is_due(p)], error)
+
+    def _decide(
+        self, claim: Claim, wanted: Sequence[int], topic: str
+    ) -> tuple[dict[int, Metadata | None], dict[int, tuple[int, str]], Head]:
+        """Returns what the store has of partitions, where each goes on, and the head; see `claim`."""
+        # Step 2.
+        committed = self._log.committed(wanted)
+        # Step 3.
+        if not (wanted := list(found := self._came(claim, self._store.peek_all(wanted)))):
+            return found, {}, Head()
+        fresh = [p for p in wanted if found[p] is None]
+        if fresh and (self._log.topic_id() != topic or self._differing(committed, fresh)):
+            raise Unavailable("Kafka: two answers about a partition that is to begin do not agree")
+        # Step 4.
+        head = self._witness.head(decided=False)
+        if any(p in self._doubted or claim.doubtful(p, found[p], head) for p in wanted):
+            head = self._witness.head(decided=True)
+            wanted = list(found := self._came(claim, self._store.peek_all(wanted)))
+        # Step 5.
+        bounds = self._bounds(wanted)
+        new = [p for p in bounds if found[p] is None and p not in committed]
+        bounds = self._proven(bounds, dict.fromkeys(new, 0))
+        return (
+            found,
+            {p: claim.decide(p, found[p], committed.get(p), bounds[p][0], head) for p in bounds},
+            head,
+        )
+
+    def _demand_doubted(self, partitions: Sequence[int], error: StateLost) -> None:
+        """Has partitions wait for a second claim that finds the same.
+
+        Raises:
+            StateLost: this is the second one.
+        """
+        now = self._clock()
+        since = [self._doubted.setdefault(p, now) for p in partitions]
+        if isinstance(error, NewerState) or all(now - first >= _LOOK_AGAIN_SECONDS for first in since):
+            raise error
+        self._put_off(partitions, Unavailable(f"{error} A second look follows."))
 
     def _wanted(self) -> list[int]:
         """Returns the assigned partitions that are to be claimed, in the order of their turns."""
@@ -245,6 +286,20 @@ class Ownership:
             self._put_off(missing, Unavailable(*_NO_LEADER))
         return {p: bounds[p] for p in wanted if p in bounds}
 
+    def _proven(
+        self, bounds: Mapping[int, tuple[int, int]], begins: Mapping[int, int]
+    ) -> dict[int, tuple[int, int]]:
+        """Returns bounds with proven first offsets where one of ``begins`` is to be counted from; the others wait."""
+        firsts = self._log.firsts(begins) if begins else {}
+        if missing := [p for p in begins if p not in firsts]:
+            self._put_off(missing, Unavailable("Kafka: that the log lost records is not confirmed yet"))
+        return {p: (firsts.get(p, bounds[p][0]), bounds[p][1]) for p in bounds if p not in missing}
+
+    def _differing(self, committed: Mapping[int, tuple[int, str]], partitions: Sequence[int]) -> bool:
+        """Returns whether Kafka's offsets of partitions are other ones than they were."""
+        again = self._log.committed(partitions)
+        return any(again.get(p) != committed.get(p) for p in partitions)
+
     def _came(self, claim: Claim, outcomes: Mapping[int, _T | Failure]) -> dict[int, _T]:
         """Returns what came of each partition's step in a claim; those of which nothing did wait.
 
@@ -277,6 +332,9 @@ class Ownership:
         states = {p: claim.load(p, stored) for p, stored in ours.items()}
         # Step 9. Asked again, as until the epoch was raised another owner may have counted on.
         bounds = self._bounds(states)
+        bounds = self._proven(
+            bounds, {p: states[p].offset for p in bounds if bounds[p][0] > states[p].offset}
+        )
         for p in bounds:
             known = confirmed[p][0] if confirmed[p][1] == COUNTED else 0
             try:
@@ -303,6 +361,7 @@ class Ownership:
         waiting = state.waits_at == state.offset
         self._held[partition] = Held(stored.metadata, state, waiting=waiting)
         self._waits.pop(partition, None)
+        self._doubted.pop(partition, None)
         if not waiting:
             self._log.start(partition, state.offset, state.rules)
         self._events.claimed(partition, how, state.offset, stored.metadata.epoch)
@@ -345,7 +404,8 @@ class Ownership:
         the next commit begins again at the first with the same flush:
 
         1. What is counted becomes a flush, which stays the same until its outcome is known.
-        2. The topic's id is asked for, now that all of it was polled: a topic made anew is another history.
+        2. The topic's id is asked for, now that all of it was polled: a topic made anew is another history, and what
+           was counted of it is forgotten. The claim that follows stops the stream if the id is still another one.
         3. The dead letters are safe.
         4. The changed blobs are staged under keys of this attempt, those of many partitions together.
         5. One script a partition compares what is stored with what the flush started from, and puts it in its place.
@@ -354,16 +414,12 @@ class Ownership:
         `prepare`, `write` and `settle` are these steps for who counts on while they are written.
 
         Raises:
-            StateLost: the store no longer holds this partition, or of another lineage, or the topic was created again.
+            StateLost: the store no longer holds this partition, or of another lineage.
         """
         self.settle(self.write(self.prepare(partitions), on_alive))
 
     def prepare(self, partitions: Iterable[int] | None = None) -> list[Flush]:
-        """Returns what is to be written: steps 1 to 3 of a commit.
-
-        Raises:
-            StateLost: the topic was created again.
-        """
+        """Returns what is to be written: steps 1 to 3 of a commit."""
         named = self._in_turn(self._held if partitions is None else partitions)
         chosen = {p: self._held[p] for p in named if p in self._held}
         # Step 1.
@@ -378,9 +434,9 @@ class Ownership:
         try:
             # Step 2.
             lineage = lineage_of(self._group, self._stream, self._log.topic_id())
-            for flush in due:
-                if differing(flush.before.lineage, lineage):
-                    raise another(self._stream, flush.partition, flush.before.lineage, lineage, Head())
+            foreign = {flush.partition for flush in due if differing(flush.before.lineage, lineage)}
+            self._doubt(foreign)
+            due = [flush for flush in due if flush.partition not in foreign]
             # Step 3.
             self._dead_letters.flush()
         except Unavailable as error:
@@ -469,10 +525,8 @@ class Ownership:
         """Takes from the decided head what it says of partitions of a stream of windows; asks only where that matters.
 
         One that it names for the first time begins with the floor that it states. Panes that no window needs any more
-        are let go of. Who waited for either goes on.
-
-        Raises:
-            StateLost: it is another deployment's, or does not name a partition that an earlier one did.
+        are let go of. Who waited for either goes on. A partition is claimed again if the head is another deployment's,
+        or does not name a partition that an earlier one did: the claim looks again, and stops the stream if that is so.
         """
         named = {p: self._held[p] for p in partitions if p in self._held}
         states = {p: held.state for p, held in named.items() if held.state.windowing or held.waiting}
@@ -489,16 +543,17 @@ class Ownership:
             # of many heads most say nothing new of these partitions
             self._heed_at = self._clock() + min(self._clock() - began, _LONGEST_READ) / _SHARE
         for partition, state in states.items():
-            if others := decided.foreign(self._held[partition].metadata.lineage):
-                raise foreign(self._stream, decided, others)
+            if decided.foreign(self._held[partition].metadata.lineage):
+                self._doubt([partition])
+                continue
             if state.floor is None and (floor := decided.floors.get(partition)) is not None:
                 state.admit(floor)
                 self._events.admitted(partition, floor)
             if state.floor is None:
                 continue
             if partition not in decided.floors:
-                why = f"snapshot {decided.sequence} does not name it, though an earlier one did: heads were deleted"
-                raise lost(self._stream, partition, why)
+                self._doubt([partition])
+                continue
             state.drop(min(state.closed, decided.needed_from(state.since)))
             held = self._held[partition]
             if held.waiting and not state.full:
@@ -544,6 +599,7 @@ class Ownership:
                 self._events.released(partition)
             self._waits.pop(partition, None)
             self._failed.pop(partition, None)
+            self._doubted.pop(partition, None)
 
     def rewind(self) -> None:
         """Has the log go on where counting stopped: what a failed step had polled may not have been counted."""
@@ -558,6 +614,13 @@ class Ownership:
                 self._log.stop(partition)
                 self._events.dropped(partition)
         self._postpone(partitions)
+
+    def _doubt(self, partitions: Collection[int]) -> None:
+        """Drops partitions whose counts seem lost: the claim that follows looks again, and stops if that is so."""
+        now = self._clock()
+        self.drop(partitions)
+        for partition in partitions:
+            self._doubted.setdefault(partition, now)
 
     def _wait(self, partition: int) -> Wait:
         return self._waits.setdefault(partition, Wait())

@@ -130,6 +130,14 @@ class Log(Protocol):
     def bounds(self, partitions: Collection[int]) -> Mapping[int, tuple[int, int]]:
         """Returns each log's (first offset, last stable offset), of those that can be asked now."""
 
+    def firsts(self, offsets: Mapping[int, int]) -> Mapping[int, int]:
+        """Returns where each log goes on at an offset or behind it.
+
+        The result is the offset itself if the leader answers a fetch there. It is the log's first offset if two looks,
+        with a pause between them, agree: the leader refuses a fetch at the offset and one just before the first offset,
+        and answers one at the first offset. A partition is left out while that is not proven: ask again later.
+        """
+
     def confirm(self, offsets: Mapping[int, tuple[int, str]]) -> None:
         """Commits offsets as a member of the current generation; raises `NotOwner` if that is over."""
 

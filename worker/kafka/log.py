@@ -25,6 +25,7 @@ from worker.counting.rules import Rule
 from worker.kafka import quirks, seam
 from worker.kafka.errors import START
 from worker.kafka.failures import unavailable
+from worker.kafka.firsts import Firsts
 from worker.kafka.intake import Intake
 from worker.kafka.records import Arena, Reader, Stretch
 
@@ -81,6 +82,7 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
         self._positions: dict[int, int] = {}
         self._caps: dict[int, list[tuple[int, int | None]]] = {}
         self._suspects: dict[int, dict[tuple[int, int], Unreadable]] = defaultdict(dict)
+        self._firsts = Firsts(consumer, _TIMEOUT_MS, clock)
         self._membership: object = None
         self._intake = Intake(memory // _WAITING, decoding)
         self._asked = 0.0
@@ -358,6 +360,12 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
         firsts = self._bound(self._consumer.beginning_offsets, partitions)
         ends = self._bound(self._consumer.end_offsets, partitions)
         return {p: (firsts[p], ends[p]) for p in partitions if p in firsts and p in ends}
+
+    def firsts(self, offsets: Mapping[int, int]) -> dict[int, int]:
+        """Returns where each log goes on at an offset or behind it, by fetches; see `worker.counting.ports.Log`."""
+        asked = {self._tp(partition): offset for partition, offset in offsets.items()}
+        found = _ask("asking for records of", partial(self._firsts.of, asked), self._topic)
+        return {tp.partition: first for tp, first in found.items()}
 
     def confirm(self, offsets: Mapping[int, tuple[int, str]]) -> None:
         """Commits offsets as a member of the current generation; raises `NotOwner` if that is over."""

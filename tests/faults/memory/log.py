@@ -89,6 +89,16 @@ class MemoryLog:
         world = self.world
         return world.call(effect)
 
+    def firsts(self, offsets: Mapping[int, int]) -> Mapping[int, int]:
+        world = self.world
+
+        def effect() -> Mapping[int, int]:
+            return {
+                p: max(world.firsts[p], offset) for p, offset in offsets.items() if p not in world.leaderless
+            }
+
+        return world.call(effect)
+
     def confirm(self, offsets: Mapping[int, tuple[int, str]]) -> None:
         self.world.call(self._commit(offsets), remote=True)
 
