@@ -261,7 +261,7 @@ def test_claim_step_9_counts_that_are_lost_stop_the_stream_once_the_store_answer
 
     def silent(*_: object) -> None:
         del process.ownership._store.compare
-        raise Unavailable
+        raise Unavailable("no answer")
 
     process.ownership._store.compare = silent
     turn(process)
@@ -298,7 +298,7 @@ def test_commit_step_3_a_record_whose_letter_cannot_be_sent_is_counted_again() -
     def refuse_the_second(*args: Any) -> None:
         letters.append(args)
         if len(letters) == 2:
-            raise Unavailable
+            raise Unavailable("no answer")
         add(*args)
 
     process.ownership._dead_letters.send = refuse_the_second
@@ -319,7 +319,7 @@ def test_what_was_polled_in_a_failed_step_is_counted_though_nothing_follows() ->
     def fail_once(batch: Any) -> None:
         if not failed:
             failed.append(batch)
-            raise Unavailable
+            raise Unavailable("no answer")
         apply(batch)
 
     ownership.apply = fail_once
@@ -339,7 +339,7 @@ def test_a_release_that_fails_leaves_no_partition_behind() -> None:
 
     def unknown() -> str:
         del process.log.topic_id
-        raise Unavailable
+        raise Unavailable("no answer")
 
     process.log.topic_id = unknown
     process.log.revoked = {0}
@@ -379,7 +379,7 @@ def test_a_release_tries_a_store_that_does_not_answer_once() -> None:
 
     def silent(*_: Any) -> None:
         asked.append(None)
-        raise Unavailable
+        raise Unavailable("no answer")
 
     process.ownership._store.stage = silent
     process.ownership.release([0])
@@ -412,7 +412,7 @@ def test_commit_step_6_kafka_hears_of_what_was_stored_before_another_partition_f
 
     def second_fails(partition: int, *rest: Any) -> Any:
         if partition == 1:
-            raise Unavailable
+            raise Unavailable("no answer")
         return promote(partition, *rest)
 
     process.ownership._store.promote = second_fails
@@ -637,7 +637,7 @@ def test_an_owner_whose_store_went_back_to_an_older_layout_of_the_same_epoch_cla
     def peeked(partition: int) -> Any:
         if not silent:
             silent.append(partition)
-            raise Unavailable
+            raise Unavailable("no answer")
         return peek(partition)
 
     process.ownership._store.peek = peeked  # type: ignore[method-assign]
