@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from ldp.arguments import as_counts, as_integer, exact_total
+from ldp.arguments import as_integer
 
 if TYPE_CHECKING:
     from ldp.estimate import Estimate
@@ -107,11 +107,8 @@ def checked_state(oracle: Oracle, n: int, counters: npt.ArrayLike | None) -> npt
         raise ValueError(
             f"counters have the shape {state.shape}; the state of {oracle} is ({oracle.state_size},)"
         )
-    state = np.ascontiguousarray(as_counts(state, n, oracle.state_size))
-    # a report of these is one of its messages; what others add up is judged as supports
-    if oracle.state_size != oracle.domain_size and (total := exact_total(state)) != n:
-        raise ValueError(f"counters sum to {total}; each report is counted once, so allowed is n = {n}")
-    return state
+    oracle.check_state(state, n)
+    return np.ascontiguousarray(state, np.int64)
 
 
 def _of_list(which: str, sums: Any) -> npt.NDArray[np.int64]:

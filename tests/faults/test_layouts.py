@@ -54,11 +54,11 @@ def test_what_an_older_layout_stored_is_taken_over_where_it_is_claimed(layout: i
     world.verify(0)
     world.send()
     count_all(world, new)
-    assert layouts(world) == [(3, b"LDP2")]
+    assert layouts(world) == [(3, b"LDP3")]
     assert world.stored[0].metadata.epoch == 2
     world.verify(0)
     count_all(world, alone(world, 3))  # and the next owner goes on with that
-    assert (layouts(world), world.stored[0].metadata.epoch) == ([(3, b"LDP2")], 3)
+    assert (layouts(world), world.stored[0].metadata.epoch) == ([(3, b"LDP3")], 3)
 
 
 def test_what_each_layout_stored_is_taken_over_by_the_next() -> None:
@@ -73,7 +73,7 @@ def test_what_each_layout_stored_is_taken_over_by_the_next() -> None:
     assert layouts(world) == [(3, b"LDP1")]
     world.send()
     count_all(world, alone(world, 4))
-    assert layouts(world) == [(3, b"LDP2")]
+    assert layouts(world) == [(3, b"LDP3")]
     world.verify(0)
 
 
@@ -159,7 +159,7 @@ def test_a_store_that_goes_back_over_the_claim_to_an_older_layout_is_taken_over_
     new.ownership.compare()
     assert new.ownership.counted() == {}  # fenced, by an epoch that is lower: dropped, not stopped
     count_all(world, new)
-    assert layouts(world) == [(3, b"LDP2")]
+    assert layouts(world) == [(3, b"LDP3")]
     world.verify(0)
 
 
@@ -173,7 +173,7 @@ def test_partitions_of_both_layouts_are_published_side_by_side(layout: int) -> N
     world.send()
     count_on(new)
     new.ownership.commit([0])
-    assert layouts(world) == [(3, b"LDP2"), (3, MAGIC[layout])]
+    assert layouts(world) == [(3, b"LDP3"), (3, MAGIC[layout])]
     new.publisher.tick()
     assert world.snapshots[-1][1] == {0: 10, 1: 5}
     # partition 1 is still the old owner's
@@ -183,7 +183,7 @@ def test_partitions_of_both_layouts_are_published_side_by_side(layout: int) -> N
     world.send()
     count_on(new)
     new.ownership.commit([0])
-    assert layouts(world) == [(3, b"LDP2"), (layout, MAGIC[layout])]
+    assert layouts(world) == [(3, b"LDP3"), (layout, MAGIC[layout])]
     new.publisher.tick()
     assert world.snapshots[-1][1] == {0: 15, 1: 5}
 

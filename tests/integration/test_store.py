@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -126,8 +126,9 @@ def test_cells_that_a_claim_or_a_cut_did_not_know_of_are_asked_for_again(
     blobs = {cell: f"{cell} 3 {FLUSHES[1]}".encode() for cell in held.blobs}
     other = Singly(client, stream)
     assert other.cut(0) == counts.cut(0) == StoredPartition(held, blobs)
-    # by what it found it knows of no cell; what it then is told was not written yet
-    assert counts.claim(0, replace(held, blobs={}), fresh()) == StoredPartition(replace(held, epoch=2), blobs)
+    # a commit came between: the claimer is told of it, and claims what there is then
+    assert counts.claim(0, early, fresh()) == StoredPartition(replace(held, epoch=2), blobs)
+    assert counts.peek(0) == replace(held, epoch=2)
     following_one, more = following(replace(held, epoch=2), 5, FLUSHES[2], "60000+60000")
     after = without(following_one, "0+60000")
     counts.stage(0, "attempt", more)
@@ -527,6 +528,7 @@ def test_a_lost_blob_is_noticed(client: "redis.Redis", stream: str, counts: Sing
     served = ldp.Stream(stream, ldp.GRR(epsilon="1", domain_size=3))
     state = PartitionState.fresh(served, 0)
     state.offset, state.cells["all"] = 4, Cell(4, np.array([1, 1, 2], np.int64))
+    state.accepted, state.watermark = 4, 1009
     base = layout.initial(LINEAGE, PartitionState.fresh(served, 0))
     assert counts.claim(0, None, base) == StoredPartition(base, {})
     after, blobs = layout.dump(state, base, FLUSHES[1])
@@ -548,6 +550,40 @@ def test_a_lost_blob_is_noticed(client: "redis.Redis", stream: str, counts: Sing
         assert loaded is not None
         with pytest.raises(StateLost, match=complaint):
             layout.load(served, loaded.metadata, loaded.blobs)
+
+
+def test_a_changed_byte_of_any_stored_value_is_noticed_by_each_reader(
+    client: "redis.Redis", stream: str, counts: Singly
+) -> None:
+    served = ldp.Stream(stream, ldp.GRR(epsilon="1", domain_size=3))
+    state = PartitionState.fresh(served, 0)
+    state.offset, state.cells["all"] = 4, Cell(4, np.array([1, 1, 2], np.int64))
+    state.accepted, state.watermark = 4, 1009
+    base = layout.initial(LINEAGE, PartitionState.fresh(served, 0))
+    assert counts.claim(0, None, base) == StoredPartition(base, {})
+    after, blobs = layout.dump(state, base, FLUSHES[1])
+    counts.stage(0, "attempt", blobs)
+    assert counts.promote(0, "attempt", base, after) is Answer.DONE
+    meta, key = layout.meta_key(stream, 0), layout.cell_key(stream, 0, "all")
+    for name, whole in cast(dict[bytes, bytes], client.hgetall(meta)).items():
+        for place in (0, len(whole) // 2, len(whole) - 1):
+            for flip in (1, 0x80):
+                damaged = whole[:place] + bytes([whole[place] ^ flip]) + whole[place + 1 :]
+                client.hset(meta, name.decode(), cast(Any, damaged))
+                for read in (counts.peek, Singly(client, stream).peek, counts.cut):
+                    with pytest.raises(StateLost):
+                        read(0)
+                with contextlib.suppress(StateLost):
+                    counts.claim(0, after, base)  # by what it found before, whole
+        client.hset(meta, mapping=cast(Any, layout.fields(after)))
+    whole = blobs["all"]
+    for place in range(len(whole)):
+        client.setrange(key, place, bytes([whole[place] ^ 1]))
+        loaded = counts.cut(0)
+        assert loaded is not None
+        with pytest.raises(StateLost):
+            layout.load(served, loaded.metadata, loaded.blobs)
+        client.setrange(key, place, whole[place : place + 1])
 
 
 def test_all_keys_of_a_partition_share_a_slot(client: "redis.Redis", stream: str, counts: Singly) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import struct
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 from kafka import TopicPartition
 
 from tests.integration.harness import TIMEOUT_SECONDS, World, until
+from worker.counting import layout
 from worker.kafka import topics
 
 pytestmark = pytest.mark.integration
@@ -43,7 +45,8 @@ def put(world, vector):
     assert lineage["fingerprint"] == world.stream.fingerprint.hex()
     stored = json.dumps(lineage | {"group": world.group, "topic_id": topic_id}, sort_keys=True)
     tag = f"{{{world.name}:0}}"
-    world.redis.hset(f"{tag}:meta", mapping=vector["fields"] | {"lineage": stored})
+    metadata = layout.parse(vector["fields"])
+    world.redis.hset(f"{tag}:meta", mapping=layout.fields(replace(metadata, lineage=stored)))
     for window, blob in vector["blobs"].items():
         world.redis.set(f"{tag}:window:{window}", bytes.fromhex(blob))
     lineage = json.loads(stored)
@@ -86,9 +89,9 @@ def test_a_worker_of_today_goes_on_with_it(name, kafka, redis_url, tmp_path):
         assert totals["rules"][: len(counted["rules"])] == counted["rules"]
         blob = world.redis.get(f"{{{world.name}:0}}:window:all")
         width = 1 if max(counted["state"]) < 200 else 2
-        form = f"<4sIq16sqQ3{' BH'[width]}"
-        magic, entries, offset, flush, reports, each, *state = struct.unpack(form, blob)
-        assert (magic, entries, offset, flush.hex(), each) == (b"LDP2", 3, 15, meta["flush"], width)
+        form = f"<4sIq16sqII3{' BH'[width]}"
+        magic, entries, offset, flush, reports, each, _, *state = struct.unpack(form, blob)
+        assert (magic, entries, offset, flush.hex(), each) == (b"LDP3", 3, 15, meta["flush"], width)
         sent = np.bincount(world.sent.whole(world.stream)["index"], minlength=3).tolist()
         assert state == [a + b + c for a, b, c in zip(counted["state"], left, sent, strict=True)]
         assert reports == sum(state) == counted["reports"] + sum(left) + 15

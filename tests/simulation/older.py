@@ -45,9 +45,8 @@ class OlderStore(RedisStore):
         return self._readable((yield from super()._claiming(partition, found, begin)))
 
     def _staging(self, partition: int, attempt: str, blobs: Mapping[str, bytes]) -> Any:
-        if self.layout == 1:
-            blobs = {cell: _blob(blob) for cell, blob in blobs.items()}
-        return super()._staging(partition, attempt, blobs)
+        older = {cell: _blob(blob, self.layout) for cell, blob in blobs.items()}
+        return super()._staging(partition, attempt, older)
 
     def _promoting(self, partition: int, attempt: str, before: Metadata, after: Metadata) -> Any:
         return super()._promoting(partition, attempt, before, replace(after, totals=_totals(after.totals)))
@@ -92,8 +91,10 @@ def _totals(totals: str) -> str:
     return json.dumps(said | {"late": 0}, sort_keys=True)
 
 
-def _blob(blob: bytes) -> bytes:
-    magic, entries, offset, flush, reports, width = struct.unpack_from("<4sIq16sqQ", blob)
-    assert magic == b"LDP2"
+def _blob(blob: bytes, layout: int) -> bytes:
+    magic, entries, offset, flush, reports, width, _ = struct.unpack_from("<4sIq16sqII", blob)
+    assert magic == b"LDP3"
+    if layout == 2:
+        return struct.pack("<4sIq16sqQ", b"LDP2", entries, offset, flush, reports, width) + blob[48:]
     state = struct.unpack_from(f"<{entries}{' BH I   Q'[width]}", blob, 48)
     return struct.pack(f"<4sIq16sq{entries}q", b"LDP1", entries, offset, flush, reports, *state)

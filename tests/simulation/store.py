@@ -131,7 +131,7 @@ class MemoryRedis:
             return {b"done"}
         if stands != (offset, flush):
             return {b"forked"}
-        needed = keys[1 : 1 + 2 * int(args[8]) : 2] if commits else keys[1:]
+        needed = keys[1 : 1 + 2 * int(args[9]) : 2] if commits else keys[1:]
         if all(self.exists(key) for key in needed):
             return {b"done"}
         return {b"unstaged"} if commits else {b"lineage"}

@@ -125,7 +125,7 @@ def cut_of(client: Client, prefix: str) -> StoredCut:
         fields = dict(zip(said[::2], said[1::2], strict=True))
         try:
             named = sorted(json.loads(fields["blobs"])) or ["all"]
-        except (KeyError, ValueError, TypeError):
+        except (KeyError, ValueError, TypeError, RecursionError):
             named = ["all"]  # nothing is named yet or the names are damaged, which is judged later
         if names == named:
             return fields, dict(zip(names, blobs, strict=True))

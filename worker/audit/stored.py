@@ -4,9 +4,11 @@ import json
 import struct
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from hashlib import blake2b
 from itertools import pairwise
 from typing import Any
 
+import crc32c
 import numpy as np
 import numpy.typing as npt
 
@@ -101,7 +103,9 @@ StoredCut = tuple[Mapping[str, str], Mapping[str, bytes | None]]
 _LAYOUT = 3
 """The newest layout of what is stored, which its lineage names; the older ones are read, too."""
 _BLOBS = {
-    # magic, state entries, offset, flush id, reports, and the bytes of an entry; then the entries
+    # magic, state entries, offset, flush id, reports, the bytes of an entry, and a checksum; then the entries
+    b"LDP3": (3, struct.Struct("<4sIq16sqII")),
+    # in layout 2 there is no checksum
     b"LDP2": (2, struct.Struct("<4sIq16sqQ")),
     # in layout 1 entries have 8 bytes
     b"LDP1": (1, struct.Struct("<4sIq16sq")),
@@ -140,6 +144,7 @@ def decode(
         lineage, named, totals = (json.loads(fields[key]) for key in ("lineage", "blobs", "totals"))
         offset, flush = int(fields["offset"]), fields["flush"]
         layout = _demand_lineage(lineage, group, topic_id, fingerprint)
+        _demand_checksum(fields, layout)
         gaps = [(begin, end) for begin, end in totals["gaps"]]
         return Stored(
             start=int(totals["start"]),
@@ -159,7 +164,7 @@ def decode(
             rules=_rules(totals),
             cells=_cells(named, blobs, offset, flush, size, layout),
         )
-    except (KeyError, ValueError, TypeError) as error:
+    except (KeyError, ValueError, TypeError, AttributeError, RecursionError) as error:
         raise Difference(f"metadata: {dict(fields)} cannot be read ({error!r})") from None
 
 
@@ -186,6 +191,22 @@ def _demand_lineage(lineage: Mapping[str, Any], group: str, topic_id: str | None
             f"lineage: the counts are of topic {theirs}, and this one is {topic_id}: it was deleted and made anew"
         )
     return layout
+
+
+def _demand_checksum(fields: Mapping[str, str], layout: int) -> None:
+    """Sees that metadata are as they were written; before layout 3 they have no checksum.
+
+    Raises:
+        Difference: a byte of them was changed.
+    """
+    due = ""
+    if layout >= 3:
+        digest = blake2b(digest_size=16)
+        for i, name in enumerate(("lineage", "epoch", "offset", "flush", "blobs", "totals")):
+            digest.update(b"\n" * bool(i) + fields[name].encode())
+        due = digest.hexdigest()
+    if (said := fields.get("checksum", "")) != due:
+        raise Difference(f"metadata: damaged, their checksum is {due}, {said or 'none'} in Redis")
 
 
 def _rules(totals: Mapping[str, Any]) -> list[tuple[int, Limits]]:
@@ -240,7 +261,7 @@ def _cells(
     for name, by in named.items():
         where = "counts" if name == "all" else f"counts of pane {name}"
         try:
-            blob, cells[name] = _decode_blob(blobs.get(name), by, offset, flush, size)
+            blob, cells[name] = _decode_blob(name, blobs.get(name), by, offset, flush, size)
         except Difference as difference:
             raise Difference(f"{where}: {difference}") from None
         if blob > layout:
@@ -249,22 +270,27 @@ def _cells(
 
 
 def _decode_blob(
-    blob: bytes | None, named: str, offset: int, flush: str, size: int
+    cell: str, blob: bytes | None, named: str, offset: int, flush: str, size: int
 ) -> tuple[int, StoredCell]:
     """Returns the layout and the counts of a live blob that is the one which the metadata name."""
     if blob is None:
         raise Difference("the blob that the metadata name is missing")
     if blob[:4] not in _BLOBS:
-        raise Difference(f"the blob begins with {blob[:4]!r}; b'LDP1' or b'LDP2' is due")
+        raise Difference(f"the blob begins with {blob[:4]!r}; b'LDP1', b'LDP2' or b'LDP3' is due")
     layout, header = _BLOBS[blob[:4]]
     if len(blob) < header.size:
         raise Difference(f"the blob has {len(blob)} bytes, its header {header.size}")
     _, entries, written_at, written_by, reports, *narrow = header.unpack_from(blob)
-    width = narrow[0] if narrow else 8
+    width, *checksum = narrow or [8]
     if entries != size or width not in (1, 2, 4, 8):
         raise Difference(f"the blob says {entries} entries of {width} bytes; {size} are due")
     if len(blob) != header.size + width * size:
         raise Difference(f"the blob has {len(blob)} bytes, {header.size + width * size} are due")
+    if checksum:
+        # of the cell's name and of all but the checksum itself, the last four bytes of the header
+        due = crc32c.crc32c(b"".join((cell.encode(), blob[:44], blob[48:])))
+        if checksum != [due]:
+            raise Difference(f"the blob is damaged: its checksum is {due:08x}, it says {checksum[0]:08x}")
     if written_by.hex() != named:
         raise Difference(f"the blob is of flush {written_by.hex()}, the metadata name {named}")
     if written_at > offset or (named == flush and written_at != offset):

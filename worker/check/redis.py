@@ -314,4 +314,4 @@ def _metadata(client: Client, served: Served, partitions: int) -> dict[int, dict
     for partition in range(partitions):
         pipeline.hgetall(layout.meta_key(served.stream.name, partition))
     found = enumerate(pipeline.execute())
-    return {p: {k.decode(): v.decode() for k, v in fields.items()} for p, fields in found if fields}
+    return {p: layout.decoded(fields) for p, fields in found if fields}

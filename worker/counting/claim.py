@@ -62,6 +62,13 @@ def foreign(stream: ldp.Stream, head: Head, differing: Sequence[str]) -> StateLo
     )
 
 
+def unreadable(stream: ldp.Stream, partition: int, error: StateLost) -> StateLost:
+    """Returns the error that what is stored of a partition cannot be read, with what can be done."""
+    if isinstance(error, NewerState):
+        return NewerState(f"stream {stream.name!r}, partition {partition}: {error}")
+    return lost(stream, partition, str(error))
+
+
 @dataclass(frozen=True)
 class Claim:
     """One round of claiming.
@@ -159,9 +166,7 @@ class Claim:
 
     def unreadable(self, partition: int, error: StateLost) -> StateLost:
         """Returns the error that what is stored of a partition cannot be read, with what can be done."""
-        if isinstance(error, NewerState):
-            return NewerState(f"stream {self.stream.name!r}, partition {partition}: {error}")
-        return self._lost(partition, str(error))
+        return unreadable(self.stream, partition, error)
 
     def resume(
         self,

@@ -2,47 +2,58 @@
 
 All keys of a partition share the hash tag ``{stream:partition}``, so one script may touch them all on a cluster too:
 
-- ``{stream:partition}:meta``: a hash with the fields of `Metadata`;
+- ``{stream:partition}:meta``: a hash with the fields of `Metadata`, and their ``checksum``: the BLAKE2b digest, 16
+  bytes in hexadecimal, of the stored values of lineage, epoch, offset, flush, blobs and totals, joined by newlines;
 - ``{stream:partition}:window:<cell>``: one blob a cell;
 - ``{stream:partition}:staged:<attempt>:<cell>``: a blob on its way in, gone by itself if its writer is.
 
-A blob is little-endian: the magic ``LDP2``, a u32 count of state entries, the i64 offset and the 16 bytes of the flush
-that wrote it, the i64 number of reports, the u64 width of an entry, then the state as unsigned integers of that width:
-the narrowest of 1, 2, 4 and 8 bytes that holds every one of them. Metadata name the flush that wrote each live blob, so
-a blob that is missing or of another flush is noticed.
+A blob is little-endian: the magic ``LDP3``, a u32 count of state entries, the i64 offset and the 16 bytes of the flush
+that wrote it, the i64 number of reports, the u32 width of an entry, a u32 checksum, then the state as unsigned integers
+of that width: the narrowest of 1, 2, 4 and 8 bytes that holds every one of them. The checksum is the CRC-32C of the
+cell's name and of all other bytes of the blob. Metadata name the flush that wrote each live blob. So a blob that is
+missing, damaged, or of another flush or cell is noticed.
 
-All this is layout 3, as what is stored says in its lineage. In layout 2 there is one cell, `all`, and totals say
-nothing of windows. In layout 1, too, a blob has the magic ``LDP1`` and no width, and its state is i64; and a rule has
-no limit for batches. A layout is never changed. Another one has the next number; `parse` and `load` then read all of
-them, and a partition is rewritten where it is claimed, in the script that raises its epoch, so that no owner of before
-is left that could write the old one. What is rewritten there is the lineage: it names the newest layout that any part
-of the partition is of. A blob of an older one is read as it is, and is written anew by the next commit that changes its
-cell.
+All this is layout 3, as what is stored says in its lineage. Layout 2 has no checksums: metadata have one field less,
+and a blob has the magic ``LDP2`` and a u64 width. There is one cell, `all`, and totals say nothing of windows. In
+layout 1, too, a blob has the magic ``LDP1`` and no width, and its state is i64; and a rule has no limit for batches. A
+layout is never changed. Another one has the next number; `parse` and `load` then read all of them, and a partition is
+rewritten where it is claimed, in the script that raises its epoch, so that no owner of before is left that could write
+the old one. What is rewritten there is the lineage: it names the newest layout that any part of the partition is of. A
+blob of an older one is read as it is, and is written anew by the next commit that changes its cell.
 """
 
+import hashlib
 import json
 import struct
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
+import crc32c
 import numpy as np
+import numpy.typing as npt
 
 import ldp
 from ldp.state import narrowest
-from worker.counting import rules
-from worker.counting.lineage import newer
+from worker.counting import invariants, rules
+from worker.counting.lineage import layout_of, newer
 from worker.counting.partition import Cell, PartitionState
 from worker.counting.ports import Metadata, NewerState, StateLost
 from worker.counting.rules import Rule
-from worker.counting.windows import pane_of
 
-_HEADER = struct.Struct("<4sIq16sqQ")
-_MAGIC = b"LDP2"
-_HEADER_1 = struct.Struct("<4sIq16sq")
-_MAGIC_1 = b"LDP1"
+_HEADER = struct.Struct("<4sIq16sqII")
+_MAGIC = b"LDP3"
+_OLDER = {b"LDP2": struct.Struct("<4sIq16sqQ"), b"LDP1": struct.Struct("<4sIq16sq")}
+_CHECKSUM_BYTES = 4
+_CHECKED = ("lineage", "epoch", "offset", "flush", "blobs", "totals")
+_CHECKED_SINCE = 3
+"""The first layout that has checksums."""
 _WIDTHS = (1, 2, 4, 8)
 _EVER = (0, (1 << 63) - 1)
 """The times around a gap of before there were windows: any."""
+
+_MALFORMED = (KeyError, ValueError, TypeError, AttributeError, RecursionError)
+"""What reading a field raises whose value is not the one that was written."""
 
 HEADER_BYTES = _HEADER.size
 """What a blob has before its state."""
@@ -63,7 +74,7 @@ def demand_readable(lineage: str) -> None:
 
 def fields(metadata: Metadata) -> dict[str, str]:
     """Returns the fields of a partition's hash in Redis."""
-    return {
+    fields = {
         "lineage": metadata.lineage,
         "epoch": str(metadata.epoch),
         "offset": str(metadata.offset),
@@ -71,6 +82,19 @@ def fields(metadata: Metadata) -> dict[str, str]:
         "blobs": json.dumps(dict(metadata.blobs), sort_keys=True),
         "totals": metadata.totals,
     }
+    if layout_of(metadata.lineage) >= _CHECKED_SINCE:
+        fields["checksum"] = _checksum(fields)
+    return fields
+
+
+def _checksum(fields: Mapping[str, str]) -> str:
+    text = "\n".join(fields[name] for name in _CHECKED)
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def decoded(fields: Mapping[bytes, bytes]) -> dict[str, str]:
+    """Decodes the fields of a hash; bytes that are not UTF-8 are replaced, which changes the checksum."""
+    return {name.decode(errors="replace"): value.decode(errors="replace") for name, value in fields.items()}
 
 
 def parse(fields: Mapping[str, str]) -> Metadata:
@@ -78,19 +102,25 @@ def parse(fields: Mapping[str, str]) -> Metadata:
 
     Raises:
         NewerState: a newer version wrote them.
-        StateLost: a field is missing or malformed.
+        StateLost: a field is missing, malformed, or changed since it was written.
     """
     demand_readable(fields.get("lineage", ""))
     try:
+        due = _checksum(fields) if layout_of(fields["lineage"]) >= _CHECKED_SINCE else ""
+        if fields.get("checksum", "") != due:
+            raise StateLost("the metadata in Redis are damaged: their checksum is another one")
+        blobs = dict(json.loads(fields["blobs"]))
+        if not all(isinstance(said, str) for said in (*blobs, *blobs.values())):
+            raise TypeError("blobs name something else than commits")
         return Metadata(
             lineage=fields["lineage"],
             epoch=int(fields["epoch"]),
             offset=int(fields["offset"]),
             flush=fields["flush"],
-            blobs=dict(json.loads(fields["blobs"])),
+            blobs=blobs,
             totals=fields["totals"],
         )
-    except (KeyError, ValueError, TypeError) as error:
+    except _MALFORMED as error:
         raise StateLost(f"metadata with fields {sorted(fields)} cannot be read ({error!r})") from None
 
 
@@ -132,7 +162,9 @@ def dump(state: PartitionState, before: Metadata, flush: str) -> tuple[Metadata,
         cell = state.cells[name]
         counts = narrowest(cell.state)
         said = (len(counts), state.offset, bytes.fromhex(flush), cell.reports, counts.itemsize)
-        blobs[name] = _HEADER.pack(_MAGIC, *said) + counts.tobytes()
+        header = _HEADER.pack(_MAGIC, *said, 0)[:-_CHECKSUM_BYTES]
+        checksum = _crc(name, header, counts)
+        blobs[name] = header + checksum.to_bytes(_CHECKSUM_BYTES, "little") + counts.tobytes()
     written = {name: flush if name in state.changed else before.blobs[name] for name in state.cells}
     after = replace(before, offset=state.offset, flush=flush, blobs=written, totals=totals(state))
     return after, blobs
@@ -142,7 +174,8 @@ def load(stream: ldp.Stream, metadata: Metadata, blobs: Mapping[str, bytes]) -> 
     """Decodes what `dump` encoded, in this layout or an older one; O(state).
 
     Raises:
-        StateLost: a blob is missing, of another commit than the metadata name, or of another size.
+        StateLost: a blob is missing, damaged, of another commit than the metadata name, or of another size; or counting
+            cannot reach what is stored (`worker.counting.invariants`).
     """
     try:
         said = json.loads(metadata.totals)
@@ -151,47 +184,56 @@ def load(stream: ldp.Stream, metadata: Metadata, blobs: Mapping[str, bytes]) -> 
             offset=metadata.offset,
             rules=recorded(metadata),
             accepted=said["accepted"],
-            rejected=said["rejected"],
-            late=said["late"] or {},
+            rejected=dict(said["rejected"]),
+            late=dict(said["late"] or {}),
             undated=said.get("undated", 0),
             watermark=said["watermark"],
             closed=said.get("closed", 0),
             floor=said.get("floor"),
             dropped=said.get("dropped", 0),
             readmitted=[(at, floor) for at, floor in said.get("readmitted", ())],
-            since=said.get("since", {}),
+            since=dict(said.get("since", {})),
             gaps=[(begin, end) for begin, end in said["gaps"]],
             around=[(line, first) for line, first in said.get("around", [_EVER] * len(said["gaps"]))],
         )
-    except (KeyError, ValueError, TypeError) as error:
-        raise StateLost(f"totals {metadata.totals!r} cannot be read ({error!r})") from None
+    except _MALFORMED as error:
+        raise _unreadable(metadata, error) from None
     if not metadata.flush:
         fresh = PartitionState.fresh(stream, state.start)
         state.cells, state.changed = fresh.cells, fresh.changed
-        return state
+        if metadata.blobs or metadata.offset != state.start:
+            raise StateLost("the metadata are of before the first commit, and name counts")
     for name, flush in metadata.blobs.items():
-        try:
-            pane_of(name)
-        except ValueError as error:
-            raise StateLost(f"the metadata name the counts of {name!r} ({error})") from None
-        state.cells[name] = _cell(stream, name, flush, blobs.get(name))
+        state.cells[name] = _cell(stream, metadata, name, flush, blobs.get(name))
+    invariants.demand_state(stream, state)
     return state
 
 
-def _cell(stream: ldp.Stream, name: str, flush: str, blob: bytes | None) -> Cell:
+def _cell(stream: ldp.Stream, metadata: Metadata, name: str, flush: str, blob: bytes | None) -> Cell:
+    where = f"the counts of {name!r}"
     if blob is None:
-        raise StateLost(f"the counts of {name!r} are missing")
-    size = stream.oracle.state_size
-    header = _HEADER_1 if blob[:4] == _MAGIC_1 else _HEADER
+        raise StateLost(f"{where} are missing")
+    size, magic = stream.oracle.state_size, blob[:4]
+    header = _OLDER.get(magic, _HEADER)
     if len(blob) < header.size:
-        raise StateLost(f"the counts of {name!r} have {len(blob)} bytes; {header.size} and more are due")
-    magic, entries, _, written, reports, *narrow = header.unpack_from(blob)
-    if magic not in (_MAGIC, _MAGIC_1) or (entries, written.hex()) != (size, flush):
-        raise StateLost(f"the counts of {name!r} are of another commit than the metadata say")
-    (width,) = narrow or (8,)
+        raise StateLost(f"{where} have {len(blob)} bytes; {header.size} and more are due")
+    _, entries, offset, written, reports, *rest = header.unpack_from(blob)
+    if (magic != _MAGIC and magic not in _OLDER) or (entries, written.hex()) != (size, flush):
+        raise StateLost(f"{where} are of another commit than the metadata say")
+    width = rest[0] if rest else 8
     if width not in _WIDTHS or len(blob) != header.size + width * size:
-        raise StateLost(f"the counts of {name!r} have {len(blob)} bytes for {size} entries of {width}")
-    return Cell(reports, np.frombuffer(blob, f"<u{width}", offset=header.size).astype(np.int64))
+        raise StateLost(f"{where} have {len(blob)} bytes for {size} entries of {width}")
+    counts = np.frombuffer(blob, f"<u{width}", offset=header.size)
+    if magic == _MAGIC and rest[1] != _crc(name, blob[: header.size - _CHECKSUM_BYTES], counts):
+        raise StateLost(f"{where} are damaged: their checksum is another one")
+    if offset > metadata.offset or (flush == metadata.flush and offset != metadata.offset):
+        raise StateLost(f"{where} are of offset {offset}, the metadata of {metadata.offset}")
+    return Cell(reports, counts.astype(np.int64))
+
+
+def _crc(name: str, header: bytes, counts: npt.NDArray[np.unsignedinteger[Any]]) -> int:
+    """Returns the checksum of a blob: of its cell's name, its header and its counts."""
+    return crc32c.crc32c(counts.data, crc32c.crc32c(name.encode() + header))
 
 
 def recorded(metadata: Metadata) -> list[Rule]:
@@ -204,8 +246,12 @@ def recorded(metadata: Metadata) -> list[Rule]:
         said = json.loads(metadata.totals)
         start = said["start"]
         return rules.parse(said["rules"], start) if "rules" in said else [rules.before(start)]
-    except (KeyError, ValueError, TypeError) as error:
-        raise StateLost(f"totals {metadata.totals!r} cannot be read ({error!r})") from None
+    except _MALFORMED as error:
+        raise _unreadable(metadata, error) from None
+
+
+def _unreadable(metadata: Metadata, error: Exception) -> StateLost:
+    return StateLost(f"totals {metadata.totals[:200]!r} cannot be read ({error!r})")
 
 
 def totals(state: PartitionState) -> str:

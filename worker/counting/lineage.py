@@ -78,6 +78,17 @@ def carried_on(stored: str, ours: str) -> str:
     return ours if _said(stored)["layout"] < _said(ours)["layout"] else stored
 
 
+def layout_of(stored: str) -> int:
+    """Returns the layout that a stored lineage names; this version's where it names none.
+
+    Example:
+        >>> layout_of('{"layout": 2}'), layout_of("damaged")
+        (2, 3)
+    """
+    named = _said(stored).get("layout")
+    return named if isinstance(named, int) else LAYOUT
+
+
 def newer(stored: str) -> str | None:
     """Says what of a stored lineage only a newer version of the worker can have written, or None.
 
@@ -100,6 +111,6 @@ def _said(stored: str) -> Mapping[str, Any]:
     """Returns what a stored lineage says; nothing for what is none."""
     try:
         said = json.loads(stored)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return said if isinstance(said, dict) else {}

@@ -146,11 +146,23 @@ def parse(listed: Sequence[Mapping[str, Any]], start: int) -> list[Rule]:
         if "windows" in terms:
             windows = tuple(terms.pop("windows"))
             terms["windowing"] = Windowing(windows, terms.pop("grace"), terms.pop("out_of_order"))
-        rules.append(Rule(int(terms.pop("offset")), int(terms.pop("revision")), Terms(**terms)))
+        rules.append(Rule(terms.pop("offset"), terms.pop("revision"), Terms(**terms)))
+    if not all(map(_typed, rules)):
+        raise TypeError(f"rules {listed} are not of the types that they are written in")
     offsets, revisions = [rule.offset for rule in rules], [rule.revision for rule in rules]
     if not rules or offsets[0] > start or offsets != sorted(offsets) or revisions != sorted({*revisions}):
         raise ValueError(f"rules {listed} do not ascend from offset {start} on")
     return rules
+
+
+def _typed(rule: Rule) -> bool:
+    """Returns whether the numbers of a rule that was read are numbers."""
+    terms = rule.terms
+    numbers: list[object] = [rule.offset, rule.revision]
+    numbers += [n for n in (terms.most_reports, terms.max_batch_bytes) if n is not None]
+    if terms.windowing is not None:
+        numbers += [terms.windowing.grace, terms.windowing.out_of_order]
+    return isinstance(terms.ones, bool) and all(type(n) is int and n >= 0 for n in numbers)
 
 
 def decide(recorded: Sequence[Rule], configured: Configured, offset: int) -> Rule | Older | None:

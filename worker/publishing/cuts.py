@@ -8,6 +8,7 @@ import numpy as np
 import ldp
 from worker.counting import layout
 from worker.counting.changed import NEW_NAME
+from worker.counting.claim import unreadable
 from worker.counting.lineage import differing, identity
 from worker.counting.partition import Cell, PartitionState
 from worker.counting.ports import Cuts, StateLost, StoredPartition, Unavailable
@@ -87,7 +88,10 @@ def read(
                 f"stream {stream.name!r}: partitions have counts of two histories: {what}.",
                 f"restore Redis, or {NEW_NAME}",
             )
-        states[partition] = layout.load(stream, stored.metadata, stored.blobs)
+        try:
+            states[partition] = layout.load(stream, stored.metadata, stored.blobs)
+        except StateLost as error:
+            raise unreadable(stream, partition, error) from None
         flushes[partition] = stored.metadata.blobs
     asked = uncounted(without) if without else []
     # one that was committed meanwhile is no longer without
@@ -103,6 +107,8 @@ def _cuts(
     for first in range(0, len(partitions), most):
         on_alive()
         for partition, stored in cuts.cut_all(partitions[first : first + most]).items():
-            if isinstance(stored, Unavailable | StateLost):
+            if isinstance(stored, StateLost):
+                raise unreadable(stream, partition, stored)
+            if isinstance(stored, Unavailable):
                 raise stored
             yield partition, stored

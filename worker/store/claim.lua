@@ -1,6 +1,7 @@
 -- Raises a partition's epoch if it is still the expected one, and returns the partition as it stands.
--- KEYS: metadata, then the live keys of the cells that were found. ARGV: how many these are, expected epoch and lineage
--- ('' for none), lineage to go on under, then the names of the cells, then fields and values to begin with.
+-- KEYS: metadata, then the live keys of the cells that were found. ARGV: how many these are; expected epoch, lineage and
+-- flush ('' for none); epoch, lineage and checksum to go on under; then the names of the cells, then fields and values
+-- to begin with.
 local stored, at = redis.call('HGETALL', KEYS[1]), {}
 for i = 1, #stored, 2 do
   at[stored[i]] = i + 1
@@ -12,26 +13,27 @@ end
 if epoch == '' and #stored > 0 then
   return redis.error_reply('metadata without an epoch: ' .. KEYS[1])
 end
-local fields, live = 5 + tonumber(ARGV[1]), {}
-for i = 5, fields - 1 do
-  live[ARGV[i]] = KEYS[i - 3]
-end
-local names, blobs = {}, {}
-for cell in pairs(cjson.decode(stored[at.blobs] or '{}')) do
-  if not live[cell] then
-    return {stored} -- a commit came between: who claims names these, too, and nothing is written
-  end
-  names[#names + 1] = cell
-  blobs[#blobs + 1] = redis.call('GET', live[cell])
-end
+local fields, names, blobs = 8 + tonumber(ARGV[1]), {}, {}
 if epoch == '' then
   stored = {unpack(ARGV, fields)}
   redis.call('HSET', KEYS[1], unpack(stored))
-elseif stored[at.lineage] ~= ARGV[3] then
+  return {stored, names, blobs}
+end
+if stored[at.lineage] ~= ARGV[3] then
   return false
-else
-  -- together: who was the owner before is fenced off from the moment on that the layout may be another
-  stored[at.epoch], stored[at.lineage] = string.format('%d', epoch + 1), ARGV[4]
-  redis.call('HSET', KEYS[1], 'epoch', stored[at.epoch], 'lineage', ARGV[4])
+end
+if stored[at.flush] ~= ARGV[4] then
+  return {stored} -- a commit came between: the claimer computes the checksum of these, and nothing is written
+end
+for i = 8, fields - 1 do
+  names[#names + 1] = ARGV[i]
+  blobs[#blobs + 1] = redis.call('GET', KEYS[i - 6])
+end
+-- together: the previous owner is fenced off from the moment on that the layout may be another
+local changed = {'epoch', ARGV[5], 'lineage', ARGV[6], 'checksum', ARGV[7]}
+redis.call('HSET', KEYS[1], unpack(changed))
+for i = 1, #changed, 2 do
+  local place = at[changed[i]] or #stored + 2
+  stored[place - 1], stored[place] = changed[i], changed[i + 1]
 end
 return {stored, names, blobs}

@@ -9,7 +9,11 @@ for i = 1, #ARGV do
   live[ARGV[i]] = KEYS[i + 1]
 end
 local names, blobs = {}, {}
-for cell in pairs(cjson.decode(redis.call('HGET', KEYS[1], 'blobs') or '{}')) do
+local readable, cells = pcall(cjson.decode, redis.call('HGET', KEYS[1], 'blobs') or '{}')
+if not readable or type(cells) ~= 'table' then
+  return {fields} -- damaged: the reader finds that by the checksum
+end
+for cell in pairs(cells) do
   if not live[cell] then
     return {fields} -- who reads names these, too
   end

@@ -1,7 +1,7 @@
 -- Commits: puts staged blobs and new metadata in the place of what the writer started from, or changes nothing.
 -- KEYS: metadata, then for each changed cell the staged key and the live key, then the live keys of cells that are gone.
--- ARGV: lineage, epoch, offset and flush that the writer started from; new offset, flush, blobs, totals; how many cells
--- are changed.
+-- ARGV: lineage, epoch, offset and flush that the writer started from; new offset, flush, blobs, totals, checksum; how
+-- many cells are changed.
 local stored = redis.call('HMGET', KEYS[1], 'lineage', 'epoch', 'offset', 'flush')
 if not stored[1] then
   return 'lineage'
@@ -19,7 +19,7 @@ end
 if stored[3] ~= ARGV[3] or stored[4] ~= ARGV[4] then
   return 'forked'
 end
-local last = 1 + 2 * tonumber(ARGV[9])
+local last = 1 + 2 * tonumber(ARGV[10])
 for i = 2, last, 2 do
   if redis.call('EXISTS', KEYS[i]) == 0 then
     return 'unstaged'
@@ -37,5 +37,7 @@ for i = 2, last, 2 do
   redis.call('PERSIST', KEYS[i + 1])
 end
 -- last: they say that all is done, so that a retry completes whatever else failed half-way
-redis.call('HSET', KEYS[1], 'offset', ARGV[5], 'flush', ARGV[6], 'blobs', ARGV[7], 'totals', ARGV[8])
+redis.call(
+  'HSET', KEYS[1], 'offset', ARGV[5], 'flush', ARGV[6], 'blobs', ARGV[7], 'totals', ARGV[8], 'checksum', ARGV[9]
+)
 return 'done'

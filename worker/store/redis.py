@@ -4,6 +4,7 @@ Steps of many partitions are sent together, without MULTI: each partition's is a
 """
 
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -38,7 +39,7 @@ class RedisStore:
         self._claim, self._promote, self._install, self._compare, self._cut = (
             Script(client, text) for text in _TEXTS
         )
-        self._cells: dict[int, list[str]] = {}
+        self._cut_before: dict[int, Metadata] = {}
 
     def peek(self, partition: int) -> Metadata | None:
         """Returns a partition's metadata, or None."""
@@ -90,13 +91,15 @@ class RedisStore:
     def _claiming(
         self, partition: int, found: Metadata | None, initial: Metadata
     ) -> _Step[StoredPartition | StateLost | None]:
-        expected = ["", ""] if found is None else [str(found.epoch), found.lineage]
-        fields = [item for pair in layout.fields(initial).items() for item in pair]
+        def args(found: Metadata | None) -> list[Any]:
+            if found is None:
+                return [0, *[""] * 6, *(item for pair in layout.fields(initial).items() for item in pair)]
+            expected = [found.epoch, found.lineage, found.flush]
+            raised = layout.fields(replace(found, epoch=found.epoch + 1, lineage=initial.lineage))
+            after = [raised["epoch"], raised["lineage"], raised.get("checksum", "")]
+            return [len(found.blobs), *expected, *after, *found.blobs]
 
-        def args(cells: list[str]) -> list[Any]:
-            return [len(cells), *expected, initial.lineage, *cells, *fields]
-
-        return self._loading(partition, self._claim, args, [] if found is None else list(found.blobs))
+        return self._loading(partition, self._claim, args, found)
 
     def _staging(self, partition: int, attempt: str, blobs: Mapping[str, bytes]) -> _Step[None]:
         keys = {layout.staged_key(self._stream, partition, attempt, cell): blobs[cell] for cell in blobs}
@@ -108,7 +111,7 @@ class RedisStore:
         keys += self._live(partition, before.blobs.keys() - after.blobs.keys())
         args = [before.lineage, before.epoch, before.offset, before.flush]
         fields = layout.fields(after)
-        new = [fields[name] for name in ("offset", "flush", "blobs", "totals")]
+        new = [fields.get(name, "") for name in ("offset", "flush", "blobs", "totals", "checksum")]
         return self._answering(self._promote, partition, keys, [*args, *new, len(changed)])
 
     def _installing(self, partition: int, attempt: str, metadata: Metadata) -> _Step[Answer]:
@@ -125,25 +128,35 @@ class RedisStore:
         return self._answering(self._compare, partition, self._live(partition, held.blobs), args)
 
     def _cutting(self, partition: int) -> _Step[StoredPartition | StateLost | None]:
-        return self._loading(partition, self._cut, lambda cells: cells, self._cells.get(partition, []))
+        def args(before: Metadata | None) -> list[str]:
+            return [] if before is None else list(before.blobs)
+
+        stored = yield from self._loading(partition, self._cut, args, self._cut_before.get(partition))
+        if isinstance(stored, StoredPartition):
+            self._cut_before[partition] = stored.metadata
+        return stored
 
     def _answering(self, script: Script, partition: int, keys: list[str], args: list[Any]) -> _Step[Answer]:
         (answer,) = yield [script.on([self._meta(partition), *keys], args)]
         return Answer(answer.decode())
 
     def _loading(
-        self, partition: int, script: Script, args: Callable[[list[str]], list[Any]], cells: list[str]
+        self,
+        partition: int,
+        script: Script,
+        args: Callable[[Metadata | None], list[Any]],
+        known: Metadata | None,
     ) -> _Step[StoredPartition | StateLost | None]:
-        """Loads a partition by a script that says which cells there are, where others are named than there are."""
+        """Loads a partition by a script that answers with other metadata where those that it is given are no longer."""
         while True:
-            keys = [self._meta(partition), *self._live(partition, cells)]
-            (reply,) = yield [script.on(keys, args(cells))]
+            keys = [self._meta(partition), *self._live(partition, [] if known is None else known.blobs)]
+            (reply,) = yield [script.on(keys, args(known))]
             if reply is None:
                 return None
             metadata = _metadata(dict(zip(reply[0][::2], reply[0][1::2], strict=True)))
             if isinstance(metadata, StateLost):
                 return metadata
-            self._cells[partition] = cells = list(metadata.blobs)
+            known = metadata
             if len(reply) == 3:
                 found = zip(*reply[1:], strict=True)
                 return StoredPartition(metadata, {name.decode(): blob for name, blob in found if blob})
@@ -207,6 +220,6 @@ def _unavailable(error: Exception) -> Unavailable:
 
 def _metadata(fields: Mapping[bytes, bytes]) -> Metadata | StateLost:
     try:
-        return layout.parse({name.decode(): value.decode() for name, value in fields.items()})
+        return layout.parse(layout.decoded(fields))
     except StateLost as error:
         return error

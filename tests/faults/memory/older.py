@@ -36,9 +36,7 @@ class OlderStore(MemoryStore):
         return None if loaded is None else replace(loaded, metadata=self._readable(loaded.metadata))
 
     def stage(self, partition: int, attempt: str, blobs: Mapping[str, bytes]) -> None:
-        if self.layout == 1:
-            blobs = {cell: _blob(blob) for cell, blob in blobs.items()}
-        super().stage(partition, attempt, blobs)
+        super().stage(partition, attempt, {cell: _blob(blob, self.layout) for cell, blob in blobs.items()})
 
     def promote(self, partition: int, attempt: str, before: Metadata, after: Metadata) -> Answer:
         if self.layout == 1 and self._replaced(partition, before):
@@ -70,8 +68,10 @@ def _totals(totals: str) -> str:
     return json.dumps(said | {"late": 0}, sort_keys=True)
 
 
-def _blob(blob: bytes) -> bytes:
-    magic, entries, offset, flush, reports, width = struct.unpack_from("<4sIq16sqQ", blob)
-    assert magic == b"LDP2"
+def _blob(blob: bytes, layout: int) -> bytes:
+    magic, entries, offset, flush, reports, width, _ = struct.unpack_from("<4sIq16sqII", blob)
+    assert magic == b"LDP3"
+    if layout == 2:
+        return struct.pack("<4sIq16sqQ", b"LDP2", entries, offset, flush, reports, width) + blob[48:]
     state = struct.unpack_from(f"<{entries}{' BH I   Q'[width]}", blob, 48)
     return struct.pack(f"<4sIq16sq{entries}q", b"LDP1", entries, offset, flush, reports, *state)

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from tests.faults.memory.world import World
+from worker.counting import layout
 from worker.counting.head import Head
 from worker.counting.ports import (
     CLAIMED,
@@ -55,14 +56,14 @@ class MemoryStore:
 
     def peek(self, partition: int) -> Metadata | None:
         def effect() -> Metadata | None:
-            stored = self.world.stored.get(partition)
+            stored = self._stored(partition)
             return None if stored is None else stored.metadata
 
         return self.world.call(effect)
 
     def claim(self, partition: int, found: Metadata | None, initial: Metadata) -> StoredPartition | None:
         def effect() -> StoredPartition | None:
-            stored = self.world.stored.get(partition)
+            stored = self._stored(partition)
             expected = None if found is None else (found.epoch, found.lineage)
             if (None if stored is None else (stored.metadata.epoch, stored.metadata.lineage)) != expected:
                 return None
@@ -175,7 +176,14 @@ class MemoryStore:
         return self.world.call(effect)
 
     def cut(self, partition: int) -> StoredPartition | None:
-        return self.world.call(lambda: self.world.stored.get(partition))
+        return self.world.call(lambda: self._stored(partition))
+
+    def _stored(self, partition: int) -> StoredPartition | None:
+        """Returns what is stored, its metadata read from the fields of a hash as those of Redis are."""
+        if (stored := self.world.stored.get(partition)) is None:
+            return None
+        fields = layout.fields(stored.metadata) | self.world.damage.get(partition, {})
+        return replace(stored, metadata=layout.parse(fields))
 
 
 def _outcome(step: Callable[..., T], *args: object) -> T | Failure:

@@ -14,7 +14,7 @@ from kafka import KafkaConsumer, TopicPartition
 from tests.integration.harness.waiting import until
 from tests.integration.harness.world import World
 
-_BLOB = struct.Struct("<4sIq16sqQ")
+_BLOB = struct.Struct("<4sIq16sqII")
 
 
 @dataclass(frozen=True)
@@ -48,8 +48,8 @@ def stored(world: World, partition: int) -> Stored:
     cells = {}
     for name in json.loads(meta[b"blobs"]):
         blob: Any = world.redis.get(f"{tag}:window:{name}")
-        magic, entries, _, _, reports, width = _BLOB.unpack_from(blob)
-        assert magic == b"LDP2"
+        magic, entries, _, _, reports, width, _ = _BLOB.unpack_from(blob)
+        assert magic == b"LDP3"
         assert len(blob) == _BLOB.size + entries * width
         cells[name] = Cell(reports, width, blob[_BLOB.size :])
     return Stored(int(meta[b"offset"]), json.loads(meta[b"totals"]), cells)

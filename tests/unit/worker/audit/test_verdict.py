@@ -1,6 +1,7 @@
 """The verdict on what is stored: each difference is named, and none where there is none."""
 
 import dataclasses
+import hashlib
 import json
 import random
 import struct
@@ -157,6 +158,15 @@ def test_reports_of_one_record_exchanged_for_others_are_noticed():
     assert row.difference.startswith("state[")
 
 
+def checked(fields):
+    """The fields with the checksum that they have, if all that it is of are there."""
+    names = ("lineage", "epoch", "offset", "flush", "blobs", "totals")
+    if not fields.keys() >= {*names}:
+        return fields
+    text = "\n".join(fields[name] for name in names)
+    return fields | {"checksum": hashlib.blake2b(text.encode(), digest_size=16).hexdigest()}
+
+
 def test_metadata_and_counts_must_belong_together():
     records = log()
     fields, blobs = stored(counted_by_worker(STREAM, records, START))
@@ -164,29 +174,46 @@ def test_metadata_and_counts_must_belong_together():
     blob = blobs["all"]
 
     def difference(fields=fields, blob=blob):
-        return verify((fields, {"all": blob}), records).difference
+        return verify((checked(fields), {"all": blob}), records).difference
 
     assert difference({}) == "metadata: missing, but there are counts"
     assert difference(blob=None) == "counts: the blob that the metadata name is missing"
     assert difference(blob=blob[:-8]) == f"counts: the blob has {len(blob) - 8} bytes, {len(blob)} are due"
     assert difference(blob=blob[:47]) == "counts: the blob has 47 bytes, its header 48"
     assert (
-        difference(blob=b"LDP3" + blob[4:])
-        == "counts: the blob begins with b'LDP3'; b'LDP1' or b'LDP2' is due"
+        difference(blob=b"LDP4" + blob[4:])
+        == "counts: the blob begins with b'LDP4'; b'LDP1', b'LDP2' or b'LDP3' is due"
     )
     assert difference(blob=b"LDP1" + blob[4:]).startswith(f"counts: the blob has {len(blob)} bytes, ")
     few = blob[:4] + struct.pack("<I", 119) + blob[8:]
     assert difference(blob=few) == "counts: the blob says 119 entries of 1 bytes; 120 are due"
-    odd = blob[:40] + struct.pack("<Q", 3) + blob[48:]
+    odd = blob[:40] + struct.pack("<I", 3) + blob[44:]
     assert difference(blob=odd) == "counts: the blob says 120 entries of 3 bytes; 120 are due"
     other = fields | {"blobs": json.dumps({"all": "f" * 32})}
     assert difference(other) == f"counts: the blob is of flush {FLUSH}, the metadata name {'f' * 32}"
     assert difference(fields | {"offset": "149"}) == "counts: the blob is of offset 150, the metadata of 149"
     assert difference(fields | {"flush": ""}) == "metadata: of before the first commit, but there are counts"
     assert difference(fields | {"blobs": "{}"}).startswith("metadata: the blobs named are []")
-    for key in fields.keys() - {"epoch", "flush"}:
+    for key in fields.keys() - {"epoch", "flush", "checksum"}:
         assert difference(fields | {key: "?"}).startswith("metadata: "), key
         assert difference({k: v for k, v in fields.items() if k != key}).startswith("metadata: "), key
+
+
+def test_each_byte_of_metadata_and_counts_is_checked():
+    fields, blobs = stored(counted_by_worker(STREAM, log(), START))
+    assert verify((fields, blobs), log()).difference is None
+    for name, value in fields.items():
+        for i in range(len(value)):
+            said = verify(
+                (fields | {name: value[:i] + chr(ord(value[i]) ^ 1) + value[i + 1 :]}, blobs), log()
+            )
+            assert said.difference.startswith(("metadata: ", "lineage: ")), (name, i)
+    blob = blobs["all"]
+    for i in range(len(blob)):
+        flipped = blob[:i] + bytes([blob[i] ^ 4]) + blob[i + 1 :]
+        assert verify((fields, {"all": flipped}), log()).difference.startswith("counts: the blob "), i
+    nested = "[" * 100_000
+    assert verify((fields | {"totals": nested}, blobs), log()).difference.startswith("metadata: ")
 
 
 def test_a_blob_may_be_older_than_the_metadata():
@@ -469,7 +496,7 @@ def test_point_16_old_counts_have_no_rules_and_everything_counted():
     fields, blobs = stored(state, stream=UNARY)
     totals = json.loads(fields["totals"])
     assert totals.pop("rules") == [{"offset": START, "revision": 0, "most_reports": None, "ones": False}]
-    cut = fields | {"totals": json.dumps(totals)}, blobs
+    cut = checked(fields | {"totals": json.dumps(totals)}), blobs
     row = verify(cut, records, stream=UNARY)
     assert (row.verdict, row.records, row.malformed) == ("equal", 50, 0)
     assert layout.recorded(layout.parse(cut[0])) == [rules.before(START)]
@@ -490,7 +517,7 @@ def test_point_16_old_counts_have_no_rules_and_everything_counted():
 def test_point_16_rules_that_cannot_be_followed_are_named(said):
     fields, blobs = stored(counted_by_worker(STREAM, log(), START))
     totals = json.loads(fields["totals"]) | {"rules": said}
-    fields |= {"totals": json.dumps(totals)}
+    fields = checked(fields | {"totals": json.dumps(totals)})
     assert verify((fields, blobs), log()).difference.startswith("metadata: ")
     with pytest.raises(StateLost, match="cannot be read"):
         layout.recorded(layout.parse(fields))
