@@ -230,4 +230,6 @@ def check_counting(state: npt.NDArray[np.int64], size: int) -> None:
 
 def exact_total(counts: npt.NDArray[np.int64]) -> int:
     """Σ counts, also where it is above what int64 holds; none is below 0."""
+    if counts.size * int(counts.max(initial=0)) < 1 << 63:
+        return int(counts.sum())
     return (int((counts >> 32).sum()) << 32) + int((counts & 0xFFFFFFFF).sum())

@@ -23,12 +23,12 @@ from worker.service.publishing import MOST_VALUES
 RECORD_BYTES, BATCH_BYTES = 8, 61
 """What a record of the topic has of its own, beside its frame: six numbers of a byte, and a byte or two of time; and
 what a record batch has."""
-COMMIT, COMMIT_CHANGED, COMMIT_NAMED = 565, 235, 60
+COMMIT, COMMIT_CHANGED, COMMIT_NAMED = 603, 235, 60
 """What a commit sends for a partition beside its blobs: the script's call and the totals; for each blob its keys; for
 each cell its name and the commit that wrote it."""
-CUT, CUT_NAMED = 534, 86
+CUT, CUT_NAMED = 586, 86
 """What a cut returns for a partition beside its blobs, and for each cell."""
-KEYS, CELL_KEY = 880, 120
+KEYS, CELL_KEY = 970, 120
 """What Redis keeps of a partition beside its blobs, metadata and keys; and for each cell."""
 SDS, OBJECT = 10, 16
 """What Redis puts around a blob in one allocation, and the object that it is."""

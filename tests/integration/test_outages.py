@@ -211,6 +211,21 @@ def test_a_lost_blob_is_state_loss(world):
     assert "missing" in why
 
 
+def test_a_changed_byte_of_the_counts_stops_the_stream(world):
+    """At the next snapshot's reading, without another record; and a restart does not go on with it, either."""
+    (worker,) = world.start()
+    world.send(40)
+    world.covered()
+    key = f"{{{world.name}:2}}:window:all"
+    last = world.redis.strlen(key) - 1
+    world.redis.setrange(key, last, bytes([world.redis.getrange(key, last, last)[0] ^ 1]))
+    for why in (worker.stopped_for(), world.launch().stopped_for()):
+        assert why.startswith(
+            f"StateLost: stream {world.name!r}, partition 2: the counts of 'all' are damaged"
+        )
+        assert "restore Redis" in why
+
+
 # --- what Kafka held is lost ------------------------------------------------------------------------------------------
 
 

@@ -15,10 +15,12 @@ from worker.counting.partition import PartitionState
 from worker.counting.ports import (
     CLAIMED,
     COUNTED,
+    Cuts,
     Events,
     Metadata,
     NewerState,
     StateLost,
+    Store,
     StoredPartition,
     Witness,
 )
@@ -67,6 +69,19 @@ def unreadable(stream: ldp.Stream, partition: int, error: StateLost) -> StateLos
     if isinstance(error, NewerState):
         return NewerState(f"stream {stream.name!r}, partition {partition}: {error}")
     return lost(stream, partition, str(error))
+
+
+def peek(stream: ldp.Stream, cuts: Cuts | Store, partition: int) -> Metadata | None:
+    """Returns a partition's metadata, or None.
+
+    Raises:
+        StateLost: they cannot be read.
+        Unavailable: they cannot be read now.
+    """
+    try:
+        return cuts.peek(partition)
+    except StateLost as error:
+        raise unreadable(stream, partition, error) from None
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from ldp.state import State
 from ldp.stretch import Stretch
 from worker.counting import layout, rejections
 from worker.counting.changed import NEW_NAME
-from worker.counting.claim import foreign
+from worker.counting.claim import foreign, peek
 from worker.counting.head import Head
 from worker.counting.lineage import differing, lineage_of
 from worker.counting.partition import Cell, PartitionState
@@ -236,7 +236,7 @@ class Import:
         bounds = self.log.bounds(prefixes)
         starts = {p: self._start(prefix, bounds[p]) for p, prefix in prefixes.items()}
         # Step 6.
-        found = {p: self.store.peek(p) for p in prefixes}
+        found = {p: peek(self.stream, self.store, p) for p in prefixes}
         self._demand_free(prefixes, lineage, starts, bounds, committed, head, found)
         for p, prefix in prefixes.items():
             if (there := found[p]) is None:

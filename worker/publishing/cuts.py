@@ -8,7 +8,7 @@ import numpy as np
 import ldp
 from worker.counting import layout
 from worker.counting.changed import NEW_NAME
-from worker.counting.claim import unreadable
+from worker.counting.claim import peek, unreadable
 from worker.counting.lineage import differing, identity
 from worker.counting.partition import Cell, PartitionState
 from worker.counting.ports import Cuts, StateLost, StoredPartition, Unavailable
@@ -95,7 +95,7 @@ def read(
         flushes[partition] = stored.metadata.blobs
     asked = uncounted(without) if without else []
     # one that was committed meanwhile is no longer without
-    missing = [p for p in asked if (found := cuts.peek(p)) is None or not found.flush]
+    missing = [p for p in asked if (found := peek(stream, cuts, p)) is None or not found.flush]
     return StoredCut(states, flushes, missing)
 
 

@@ -19,7 +19,7 @@ from ldp.consistency import METHODS
 from ldp.query import Query
 from ldp.snapshot import Cut, Line, Message, Period, Row, Snapshot
 from worker.counting.changed import NEW_NAME
-from worker.counting.claim import foreign
+from worker.counting.claim import foreign, peek
 from worker.counting.head import Head, named
 from worker.counting.partition import Cell
 from worker.counting.ports import Cuts, Events, Outbox, StateLost, Unavailable
@@ -200,7 +200,7 @@ class Publisher:
         epoch = self._epoch()
         if epoch is None:
             return None
-        metadata = self._cuts.peek(PARTITION)
+        metadata = peek(self._stream, self._cuts, PARTITION)
         return metadata.lineage if metadata is not None and metadata.epoch == epoch else None
 
     def _open(self, lineage: str) -> Head:

@@ -193,9 +193,9 @@ def test_the_formulas_are_those_of_the_code():
         assert layout.HEADER_BYTES == 48
         blob = 48 + w * K
         a = sizing.allocated(blob + 10)
-        assert given.redis_bytes == P * (880 + C * (16 + 120 + a))
-        assert given.commit_bytes(1) == P * (565 + 60 * C + c * (235 + blob))
-        assert given.cut_bytes == P * (534 + C * (86 + blob))
+        assert given.redis_bytes == P * (970 + C * (16 + 120 + a))
+        assert given.commit_bytes(1) == P * (603 + 60 * C + c * (235 + blob))
+        assert given.cut_bytes == P * (586 + C * (86 + blob))
         assert given.commit_seconds(1) == pytest.approx(
             P * (0.3e-3 + c * (25e-6 + K * (1 + 0.7 * w) * 1e-9)), rel=1e-3
         )
