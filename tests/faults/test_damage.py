@@ -24,12 +24,12 @@ def flip_blob(world: Still) -> None:
 
 
 def flip_offset(world: Still) -> None:
-    world.damage[0] = {"offset": str(world.stored[0].metadata.offset ^ 1)}
+    world.changed_fields[0] = {"offset": str(world.stored[0].metadata.offset ^ 1)}
 
 
 def flip_totals(world: Still) -> None:
     said = layout.fields(world.stored[0].metadata)["totals"]
-    world.damage[0] = {"totals": said.replace('"accepted": ', '"accepted": 1', 1)}
+    world.changed_fields[0] = {"totals": said.replace('"accepted": ', '"accepted": 1', 1)}
 
 
 def more_than_was_sent(world: Still) -> None:

@@ -182,7 +182,7 @@ class MemoryStore:
         """Returns what is stored, its metadata read from the fields of a hash as those of Redis are."""
         if (stored := self.world.stored.get(partition)) is None:
             return None
-        fields = layout.fields(stored.metadata) | self.world.damage.get(partition, {})
+        fields = layout.fields(stored.metadata) | self.world.changed_fields.get(partition, {})
         return replace(stored, metadata=layout.parse(fields))
 
 

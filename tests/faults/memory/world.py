@@ -91,7 +91,7 @@ class World(Scheduler):
         self.assignment: dict[int, set[int]] = {}
         self.offsets: dict[int, tuple[int, str]] = {}
         self.stored: dict[int, StoredPartition] = {}
-        self.damage: dict[int, dict[str, str]] = {}  # what fields have in place of what was written
+        self.changed_fields: dict[int, dict[str, str]] = {}  # what fields have in place of what was written
         self.past: dict[int, list[StoredPartition]] = {}
         self.staged: dict[tuple[int, str], dict[str, bytes]] = {}
         self.starts: dict[int, int] = {}
