@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from ldp.arguments import as_integer
+from ldp.arguments import as_counts, as_integer, exact_total
+from ldp.oracles.preferred import PreferredMessages
 
 if TYPE_CHECKING:
     from ldp.estimate import Estimate
@@ -107,8 +108,12 @@ def checked_state(oracle: Oracle, n: int, counters: npt.ArrayLike | None) -> npt
         raise ValueError(
             f"counters have the shape {state.shape}; the state of {oracle} is ({oracle.state_size},)"
         )
-    oracle.check_state(state, n)
-    return np.ascontiguousarray(state, np.int64)
+    state = np.ascontiguousarray(as_counts(state, n, oracle.state_size))
+    if not isinstance(oracle, PreferredMessages):
+        oracle._check_sums(state, n)  # noqa: SLF001  # what a report adds is what it supports
+    elif (total := exact_total(state)) != n:
+        raise ValueError(f"counters sum to {total}; each report is counted once, so allowed is n = {n}")
+    return state
 
 
 def _of_list(which: str, sums: Any) -> npt.NDArray[np.int64]:

@@ -416,29 +416,6 @@ class Oracle(Described, ABC):
     def _check_sums(self, counts: npt.NDArray[np.int64], n: int) -> None:
         """Refuses counts in 0..n whose sums no n reports have; here each report may support any of the values."""
 
-    def check_state(self, state: npt.NDArray[np.int64], n: int) -> None:
-        """Refuses a state whose counters n reports cannot have; O(state).
-
-        Args:
-            state: (state_size,) integers.
-            n: the number of reports, n ≥ 0.
-
-        Raises:
-            TypeError: a state that is not integers.
-            ValueError: a state of another shape, a counter outside 0..n, or a sum that no n reports have.
-
-        Example:
-            >>> import ldp, numpy as np
-            >>> ldp.GRR("1", domain_size=3).check_state(np.array([1, 0, 2]), n=4)
-            Traceback (most recent call last):
-            ValueError: counts sum to 3; each report supports one value, so allowed is n = 4
-        """
-        self._check_counters(arguments.as_counts(state, n, self.state_size), n)
-
-    def _check_counters(self, state: npt.NDArray[np.int64], n: int) -> None:
-        """Refuses counters in 0..n whose sum no n reports have; here they are the counts."""
-        self._check_sums(state, n)
-
     def _well_formed(self, reports: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
         """Integers below their bounds; a report that is a vector has a rule of its own instead."""
         import numpy as np

@@ -94,10 +94,6 @@ class PreferredMessages(Oracle):
         mean = float(self.p + (self.domain_size - 1) * self.q)
         return float(self._set_variances(everything).max()), float(np.abs(supported - mean).max())
 
-    def _check_counters(self, state: npt.NDArray[np.int64], n: int) -> None:
-        if (total := exact_total(state)) != n:
-            raise ValueError(f"counters sum to {total}; each report is counted once, so allowed is n = {n}")
-
     def _check_sums(self, counts: npt.NDArray[np.int64], n: int) -> None:
         """O(d). What it lets pass may still be no reports' counts: that takes all of the transform."""
         some, block, more = 0, 1, 1  # values of the smaller subspace, of this one, and their difference

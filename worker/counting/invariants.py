@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 import ldp
+from ldp.counts import checked_state
 from worker.counting.lateness import AGES, OLDER
 from worker.counting.partition import PartitionState
 from worker.counting.ports import StateLost
@@ -91,7 +92,7 @@ def _cells(stream: ldp.Stream, state: PartitionState) -> Iterator[str]:
             pane = pane_of(name)
             if not _whole(cell.reports):
                 yield f"{name!r}: it has {cell.reports} reports"
-            stream.oracle.check_state(cell.state, cell.reports)
+            checked_state(stream.oracle, cell.reports, cell.state)
         except ValueError as error:
             yield f"{name!r}: {error}"
             continue
