@@ -221,6 +221,71 @@ def damaged(whole, rng):
     return bytes(made)
 
 
+def spoilt(whole, rng):
+    """A batch with anything wrong that a fetch can bring: in its records, its codec, or what no checksum covers."""
+    made = bytearray(strange(whole, rng) if rng.random() < 0.4 else damaged(whole, rng))
+    if rng.random() < 0.3:
+        size, any_of = len(made) - 12, (0, 8, 12, 16)[int(rng.integers(4))]
+        form, values = {
+            0: (">q", (-1, -(2**63), 2**63 - 1, 2**63 - 2**31, 2**63 - 1 - 2**31, int(rng.integers(2_000)))),
+            8: (">i", (-1, -(2**31), -size, 0, 4, 5, 9, 11, 48, 49, 2**31 - 1, size - 1, size + 1)),
+            12: (">i", (-1, -(2**31), 7)),
+            16: (">b", (0, 1, 3, 127, -1, -128)),
+        }[any_of]
+        struct.pack_into(form, made, any_of, values[int(rng.integers(len(values)))])
+    return bytes(made)
+
+
+def strange(whole, rng):
+    """The header of a batch over records of which some are written as no producer writes them."""
+
+    def odd(p=0.04):
+        return rng.random() < p
+
+    def number(n, most=5):
+        """A varint, perhaps another number, or in more bytes than it takes."""
+        if odd():
+            n = (-1, -2, 0, 1, 2**31 - 1, -(2**31), 2**31, 2**35, 2**63 - 1, -(2**63))[int(rng.integers(10))]
+        made = bytearray(varint(n) if n >= 0 else varint(n & 2**64 - 1) if n < -(2**62) else varint(n))
+        if odd():
+            made[-1] |= 0x80
+            made += bytes([0x80] * int(rng.integers(most)) + [int(rng.integers(4)) * int(rng.integers(40))])
+        return bytes(made)
+
+    def text(value):
+        return number(-1) if value is None else number(len(value)) + value
+
+    records, delta = [], 0
+    for _ in range(int(rng.integers(1, 5))):
+        headers = [
+            (rng.bytes(int(rng.integers(3))), b"x" if odd(0.5) else None) for _ in range(int(odd(0.3)) * 2)
+        ]
+        body = bytes([int(odd()) * 255]) + number(int(rng.integers(-9, 99)), 10) + number(delta)
+        body += text(b"key" if odd(0.2) else None) + text(rng.bytes(int(rng.integers(9))))
+        body += number(len(headers)) + b"".join(text(name) + text(held) for name, held in headers)
+        body += b"\0" * odd()
+        records.append(number(len(body)) + body)
+        delta += int(rng.integers(-1, 3)) if odd(0.1) else 1
+    fields = list(HEADER.unpack_from(whole))
+    codec = int(rng.integers(5)) if odd(0.5) else 0
+    attributes = fields[5] & ~7 | (codec if not odd() else int(rng.integers(8)))
+    if odd(0.1):
+        attributes ^= (APPEND_TIME, TRANSACTIONAL, CONTROL)[int(rng.integers(3))]
+    counts = len(records) + int(odd(0.1)) * int(rng.integers(-6, 3))
+    last = max(fields[6], delta) + int(odd(0.1)) * int(rng.integers(-6, 3))
+    times = [(-1, -(2**63), 2**63 - 1, 0)[int(rng.integers(4))] if odd() else fields[k] for k in (7, 8)]
+    return batch(
+        fields[0],
+        compressed(b"".join(records), codec, rng),
+        counts,
+        last=last,
+        attributes=attributes,
+        producer=fields[9] if not odd() else (-1, -2, 2**63 - 1)[int(rng.integers(3))],
+        first=times[0],
+        highest=times[1],
+    )
+
+
 def drain(fetched, start=0, aborted=None, caps=((0, None),), arena=None):
     """All that our reader reads: records, what cannot be read, the end, and how many had a key."""
     reader = Reader(np.frombuffer(fetched, np.uint8), start, aborted, caps)

@@ -15,7 +15,7 @@ def main() -> None:
     parser.add_argument("--whole", type=int, default=1_000_000, help="how many whole batches")
     parser.add_argument("--damaged", type=int, default=1_000_000, help="how many damaged ones")
     parser.add_argument(
-        "--audited", type=int, default=3_000, help="how many logs of damaged ones for the audit"
+        "--audited", type=int, default=125_000, help="how many logs of eight, some damaged, for the audit"
     )
     parser.add_argument("--texts", type=int, default=1_000_000, help="how many JSON frames")
     parser.add_argument("--seed", type=int, default=0)

@@ -5,7 +5,7 @@ from collections import Counter
 import numpy as np
 
 from tests import decoding
-from tests.batches import Maker, by_kafka_python, damaged, drain, same_as_slowly
+from tests.batches import Maker, by_kafka_python, damaged, drain, same_as_slowly, spoilt
 from worker.kafka.records import Arena
 
 LOG = 50  # batches of a log
@@ -28,7 +28,8 @@ def whole(rng, arena):
 def harmed(rng, arena):
     """One log of which most batches are damaged, read by the same words slowly; the outcomes."""
     maker = Maker(rng, most=4)
-    log = [damaged(one, rng) for one in maker.log(LOG)]
+    harm = spoilt if rng.random() < 0.5 else damaged
+    log = [harm(one, rng) for one in maker.log(LOG)]
     start = int(rng.integers(maker.first, maker.offset)) if rng.random() < 0.1 else 0
     aborted = [one[:2] for one in maker.aborted] if rng.random() < 0.5 else None
     caps = [(0, CAPS[int(rng.integers(4))]), (int(rng.integers(maker.offset)), CAPS[int(rng.integers(4))])]

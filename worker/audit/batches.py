@@ -47,7 +47,8 @@ def whole(fetched: bytes) -> list[Batch]:
     """Cuts what was fetched into batches; one that is cut off at the end is left out. O(bytes)."""
     found = []
     for data, base, end in _cut_out(fetched):
-        due = len(data) >= _HEADER.size and data[16] == 2
+        # a negative length takes all that is left, which may look like one batch with the right checksum
+        due = len(data) >= _HEADER.size and data[16] == 2 and data[8] < 0x80
         intact = due and crc32c.crc32c(data[21:]) == int.from_bytes(data[17:21], "big")
         found.append(Batch(data, base, end, intact, due and not intact))
     return found

@@ -55,8 +55,19 @@ def test_both_readings_agree_on_whole_batches():
     assert records > 20_000
 
 
+@pytest.mark.parametrize("length", [-1, -89, -(2**31)])
+def test_a_negative_length_is_unreadable_though_the_checksum_is_right(length):
+    """It takes all that is left; the bytes behind the first offset and the length may be those of one whole batch."""
+    good = batch(40, record(0, b"\x01frame"), 1)
+    negative = good[:8] + struct.pack(">i", length) + good[12:]
+    assert ours(good) == ([(NOW, b"\x01frame")], 0)
+    assert ours(negative) == theirs(negative) == ([], 1)
+    (one,) = batches.whole(negative)
+    assert (one.sound, one.corrupt) == (False, False)  # another fetch brings the same
+
+
 def test_both_readings_agree_on_damaged_batches():
-    """`make fuzz` compares twenty times as many."""
+    """`make fuzz` compares a million batches."""
     told = audited.fuzz(150, 0)
     assert min(told["unreadable"], told["readable"]) > 100
 
