@@ -44,6 +44,32 @@ def _has_blobs(world: World, worker: Any, partition: int) -> bool:
     return len(worker.deployment.server.of(tag_of(worker, partition))) > 1
 
 
+def _rot(world: World, worker: Any, partition: int) -> None:
+    """Counts of a partition take each other's places, so their sum stays; where all are equal, one of them changes."""
+    server, tag = worker.deployment.server, tag_of(worker, partition)
+    for key in [key for key in server.of(tag) if b":window:" in key]:
+        header, counts = server.keys[key][:48], server.keys[key][48:]
+        other = counts[1:] + counts[:1]
+        server.keys[key] = header + (other if other != counts else bytes([counts[0] ^ 1]) + counts[1:])
+    _damaged(world, server, tag)
+
+
+def _misread(world: World, worker: Any, partition: int) -> None:
+    """A digit of a partition's metadata is another one than was written."""
+    server, tag = worker.deployment.server, tag_of(worker, partition)
+    fields = server.keys[tag + b":meta"]
+    number = json.loads(fields[b"totals"])["accepted"]
+    totals = fields[b"totals"].replace(b'"accepted": %d' % number, b'"accepted": %d' % (number ^ 1))
+    server.keys[tag + b":meta"] = fields | {b"totals": totals}
+    _damaged(world, server, tag)
+
+
+def _damaged(world: World, server: Any, tag: bytes) -> None:
+    server.past.pop(tag, None)
+    world.lossy.add("store")
+    world.vanished = True
+
+
 def _kill(world: World, worker: Any, _partition: int) -> None:
     world.kill(worker)
 
@@ -367,6 +393,8 @@ _OVERRULED = (
 
 SCRIPTS: dict[str, tuple[Step, ...]] = {
     "blobs": (Step("before", "Says whether", _has_blobs, _lose_blobs),),
+    "rotten": (Step("before", "Raises", _has_blobs, _rot),),
+    "misread": (Step("before", "hgetall", _has_blobs, _misread, "poll"),),
     "lineage": (
         Step("after", "Raises", _any, _kill),
         Step("before", "Raises", _found, _anew),

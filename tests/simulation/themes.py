@@ -377,6 +377,9 @@ DIRECTED = {
     "unwindowed": Theme(
         **_LONG, windows=(*_TIGHT[:2], None), changes=3, stops=0.05, partitions=(1, 2), times={"step": 800}
     ),
+    # a byte of what is stored is another one than was written
+    "rotten": Theme({"rebalance": 0.01, "crash": 0.002}, **_LONG, partitions=(1, 2)),
+    "misread": Theme({"rebalance": 0.01, "crash": 0.002}, **_LONG, partitions=(1, 2)),
 }
 """Directed histories: what each has otherwise, beside its script."""
 AFTER, EACH = 20_000, 50

@@ -26,7 +26,7 @@ from tests.simulation.recount import (
 from tests.simulation.windows import NO_LINE, Windows
 from worker.counting import layout
 from worker.counting.partition import PartitionState
-from worker.counting.ports import COUNTED
+from worker.counting.ports import COUNTED, StateLost
 from worker.counting.windows import ALL
 
 if TYPE_CHECKING:
@@ -293,7 +293,11 @@ class Truth:
             before, cells, state = self._loaded[partition]
             if fields is before and all(server.live(key) is blob for key, blob in cells.items()):
                 return state
-        metadata = layout.parse({name.decode(): said.decode() for name, said in fields.items()})
+        try:
+            metadata = layout.parse(layout.decoded(fields))
+        except StateLost:
+            assert "store" in self.world.lossy
+            return None
         blobs = {
             cell: blob
             for cell in metadata.blobs
@@ -302,7 +306,11 @@ class Truth:
         if len(blobs) < len(metadata.blobs):
             assert "store" in self.world.lossy
             return None
-        state = layout.load(stream, metadata, blobs)
+        try:
+            state = layout.load(stream, metadata, blobs)
+        except StateLost:
+            assert "store" in self.world.lossy
+            return None
         cells = {layout.cell_key(stream.name, partition, cell).encode(): blob for cell, blob in blobs.items()}
         self._loaded[partition] = fields, cells, state
         return state
