@@ -31,8 +31,10 @@ _LEADER = (
     "start the broker that leads the partition: kafka-topics.sh --describe --unavailable-partitions names it"
 )
 _COORDINATOR = (
-    WAIT + "see that the brokers can create their internal topics: offsets.topic.replication.factor and"
-    " transaction.state.log.replication.factor must not exceed the number of brokers"
+    WAIT
+    + "see that the brokers support transactions (ldp-worker check says so) and can create their internal topics:"
+    " offsets.topic.replication.factor and transaction.state.log.replication.factor must not exceed the number of"
+    " brokers"
 )
 _TOO_LARGE = "raise max.message.bytes of topic {topic}: ldp-worker check says to how many bytes"
 OPEN = (
