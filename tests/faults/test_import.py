@@ -430,6 +430,10 @@ def test_what_is_no_history_of_the_stream_is_refused() -> None:
             replace(history, rejected={"boredom": 1}, log=(Stretch("reports", 0, 0, 9, 5),)),
             "boredom, which workers",
         ),
+        (
+            moved(replace(history, reports=18, counters=3 * history.counters), most_reports=2),
+            "no records of reports, partition 0, offsets 0 to 5 count so: 6 accepted records have 18 reports",
+        ),
     ):
         assert why in refusal(world, other)
 

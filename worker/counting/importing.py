@@ -15,7 +15,7 @@ from uuid import uuid4
 import ldp
 from ldp.state import State
 from ldp.stretch import Stretch
-from worker.counting import layout, rejections
+from worker.counting import invariants, layout, rejections
 from worker.counting.changed import NEW_NAME
 from worker.counting.claim import foreign, peek
 from worker.counting.head import Head
@@ -112,7 +112,10 @@ def prefix_of(stream: ldp.Stream, topic: str, history: State) -> Prefix:
         )
     if unknown := sorted(history.rejected.keys() - rejections.REASONS.keys()):
         raise Refused(f"records were rejected for {', '.join(unknown)}, which workers do not know")
-    return Prefix(history, stretch)
+    prefix = Prefix(history, stretch)
+    if (why := next(invariants.impossible(stream, prefix.state(stretch.start)), None)) is not None:
+        raise Refused(f"no records of {stretch} count so: {why}")
+    return prefix
 
 
 def mirrored(
