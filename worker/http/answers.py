@@ -1,6 +1,7 @@
 """Answers that are made once, compressed once and shared by all their readers; bounded in number and bytes."""
 
 import asyncio
+import ctypes
 import threading
 import time
 import zlib
@@ -19,6 +20,7 @@ MOST_WAITING = 32
 MAKING_SECONDS = 30.0
 """How long a reader waits for an answer to be made."""
 _CUT_BYTES = 1 << 18
+_LARGE_BYTES = 1 << 20
 _PAUSES = 9
 """The thread that makes answers pauses so many times as long as it worked, as counting comes first."""
 _LONGEST_PAUSE_SECONDS = 30.0
@@ -198,6 +200,8 @@ class Answers:
             raise
         finally:
             ended = time.monotonic()
+            if packed.size > _LARGE_BYTES:
+                _give_back()
             self._begins = ended + min(_PAUSES * (ended - began), _LONGEST_PAUSE_SECONDS)
         with self._lock:
             self._kept[key] = packed
@@ -225,3 +229,9 @@ class Answers:
         """Makes no more."""
         self._ended.set()
         self._maker.shutdown(wait=False, cancel_futures=True)
+
+
+def _give_back() -> None:
+    """Gives freed memory back to the system; glibc alone keeps what a large snapshot took while it was read."""
+    if (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)) is not None:
+        trim(0)
