@@ -244,12 +244,20 @@ class Consumer:
     def __init__(self, world: World, group: Group, worker: Any) -> None:
         self.world, self.group, self.reports, self.worker = world, group, group.reports, worker
         self.name = worker.name
-        self._fetcher = SimpleNamespace(PartitionRecords=None)
+        self._fetcher = SimpleNamespace(
+            PartitionRecords=None,
+            _parse_fetched_data=None,
+            _handle_fetch_response=None,
+            _handle_list_offsets_response=None,
+        )
         self._coordinator = SimpleNamespace(
-            request_rejoin=self._request_rejoin, fetch_committed_offsets=self._committed
+            request_rejoin=self._request_rejoin,
+            fetch_committed_offsets=self._committed,
+            _handle_offset_fetch_response=None,
+            _handle_offset_commit_response=None,
         )
         self._cluster, self.unauthorized_topics = self, frozenset[str]()
-        self._last_successful_refresh_ms = 0.0
+        self._last_successful_refresh_ms, self.update_metadata = 0.0, None
         self._manager = Manager(self._answer)
         self.state, self.generation, self.rejoining = MemberState.UNJOINED, -1, False
         self.mine: set[int] = set()

@@ -255,11 +255,11 @@ class Log(KafkaLog):
         self.unsaid = set[int]()
         """Those without a leader of which no claim has said yet that they have to wait."""
 
-    def bounds(self, partitions: Collection[int]) -> dict[int, tuple[int, int]]:
+    def bounds(self, partitions: Collection[int]) -> dict[int, tuple[int, int] | Unavailable]:
         again = self.unsaid & {*partitions}
         assert not again, f"partitions {again} had no leader, and do not wait"
         found = super().bounds(partitions)
-        self.unsaid |= {*partitions} - found.keys()
+        self.unsaid |= {p for p, bounds in found.items() if isinstance(bounds, Unavailable)}
         return found
 
 

@@ -54,8 +54,6 @@ _LOOK_AGAIN_SECONDS = 1.0
 """The pause between two claims that both have to find counts lost before the stream stops."""
 _SHARE, _LONGEST_READ = 0.1, 2.0
 """What part of the time reading heads may take; and how long one takes at most: what took longer hung."""
-_NO_LEADER = "Kafka: no leader", "start the broker that leads the partition"
-"""Cause and remedy where a partition's log cannot be asked."""
 
 _T = TypeVar("_T")
 
@@ -165,7 +163,7 @@ class Ownership:
             if not (wanted := list(starts)):
                 return
             # Step 6.
-            self._log.confirm(starts)
+            wanted = list(self._came(claim, self._log.confirm(starts)))
             # Step 7.
             if self._log.generation() != generation or not self._log.assigned() >= set(wanted):
                 return
@@ -185,25 +183,27 @@ class Ownership:
     ) -> tuple[dict[int, Metadata | None], dict[int, tuple[int, str]], Head]:
         """Returns what the store has of partitions, where each goes on, and the head; see `claim`."""
         # Step 2.
-        committed = self._log.committed(wanted)
+        committed = self._came(claim, self._log.committed(wanted))
         # Step 3.
-        if not (wanted := list(found := self._came(claim, self._store.peek_all(wanted)))):
+        if not (wanted := list(found := self._came(claim, self._store.peek_all(committed)))):
             return found, {}, Head()
-        fresh = [p for p in wanted if found[p] is None]
-        if fresh and (self._log.topic_id() != topic or self._differing(committed, fresh)):
-            raise Unavailable("Kafka: two answers about a partition that is to begin do not agree")
+        if fresh := [p for p in wanted if found[p] is None]:
+            again = self._came(claim, self._log.committed(fresh))
+            if self._log.topic_id() != topic or any(again[p] != committed[p] for p in again):
+                raise Unavailable("Kafka: two answers about a partition that is to begin do not agree")
+            wanted = [p for p in wanted if found[p] is not None or p in again]
         # Step 4.
         head = self._witness.head(decided=False)
         if any(p in self._doubted or claim.doubtful(p, found[p], head) for p in wanted):
             head = self._witness.head(decided=True)
             wanted = list(found := self._came(claim, self._store.peek_all(wanted)))
         # Step 5.
-        bounds = self._bounds(wanted)
-        new = [p for p in bounds if found[p] is None and p not in committed]
+        bounds = self._came(claim, self._log.bounds(wanted))
+        new = [p for p in bounds if found[p] is None and committed[p] is None]
         bounds = self._proven(bounds, dict.fromkeys(new, 0))
         return (
             found,
-            {p: claim.decide(p, found[p], committed.get(p), bounds[p][0], head) for p in bounds},
+            {p: claim.decide(p, found[p], committed[p], bounds[p][0], head) for p in bounds},
             head,
         )
 
@@ -279,13 +279,6 @@ class Ownership:
         self._events.claim_failed(partitions, error)
         self._postpone(partitions)
 
-    def _bounds(self, wanted: Collection[int]) -> dict[int, tuple[int, int]]:
-        """Returns where the logs begin and end; those without a leader wait."""
-        bounds = self._log.bounds(wanted) if wanted else {}
-        if missing := [p for p in wanted if p not in bounds]:
-            self._put_off(missing, Unavailable(*_NO_LEADER))
-        return {p: bounds[p] for p in wanted if p in bounds}
-
     def _proven(
         self, bounds: Mapping[int, tuple[int, int]], begins: Mapping[int, int]
     ) -> dict[int, tuple[int, int]]:
@@ -294,11 +287,6 @@ class Ownership:
         if missing := [p for p in begins if p not in firsts]:
             self._put_off(missing, Unavailable("Kafka: that the log lost records is not confirmed yet"))
         return {p: (firsts.get(p, bounds[p][0]), bounds[p][1]) for p in bounds if p not in missing}
-
-    def _differing(self, committed: Mapping[int, tuple[int, str]], partitions: Sequence[int]) -> bool:
-        """Returns whether Kafka's offsets of partitions are other ones than they were."""
-        again = self._log.committed(partitions)
-        return any(again.get(p) != committed.get(p) for p in partitions)
 
     def _came(self, claim: Claim, outcomes: Mapping[int, _T | Failure]) -> dict[int, _T]:
         """Returns what came of each partition's step in a claim; those of which nothing did wait.
@@ -331,7 +319,7 @@ class Ownership:
         self._postpone(loaded.keys() - ours.keys())
         states = {p: claim.load(p, stored) for p, stored in ours.items()}
         # Step 9. Asked again, as until the epoch was raised another owner may have counted on.
-        bounds = self._bounds(states)
+        bounds = self._came(claim, self._log.bounds(states))
         bounds = self._proven(
             bounds, {p: states[p].offset for p in bounds if bounds[p][0] > states[p].offset}
         )

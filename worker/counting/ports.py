@@ -113,7 +113,10 @@ class StoredPartition:
 
 
 class Log(Protocol):
-    """What a worker needs of one topic's log and of its consumer group; called from one thread."""
+    """What a worker needs of one topic's log and of its consumer group; called from one thread.
+
+    What the brokers refuse of one partition is returned in the place of its answer.
+    """
 
     def topic_id(self) -> str:
         """Asks for the id of the topic, another one if it was created again: what was polled before is of this one."""
@@ -124,11 +127,11 @@ class Log(Protocol):
     def assigned(self) -> Set[int]:
         """Returns the partitions that the group assigns to this worker."""
 
-    def committed(self, partitions: Collection[int]) -> Mapping[int, tuple[int, str]]:
-        """Returns the group's committed (offset, metadata) of the partitions that have one."""
+    def committed(self, partitions: Collection[int]) -> Mapping[int, tuple[int, str] | Unavailable | None]:
+        """Returns the group's committed (offset, metadata) of each partition, None if there is none."""
 
-    def bounds(self, partitions: Collection[int]) -> Mapping[int, tuple[int, int]]:
-        """Returns each log's (first offset, last stable offset), of those that can be asked now."""
+    def bounds(self, partitions: Collection[int]) -> Mapping[int, tuple[int, int] | Unavailable]:
+        """Returns each log's (first offset, last stable offset)."""
 
     def firsts(self, offsets: Mapping[int, int]) -> Mapping[int, int]:
         """Returns where each log goes on at an offset or behind it.
@@ -138,7 +141,7 @@ class Log(Protocol):
         and answers one at the first offset. A partition is left out while that is not proven: ask again later.
         """
 
-    def confirm(self, offsets: Mapping[int, tuple[int, str]]) -> None:
+    def confirm(self, offsets: Mapping[int, tuple[int, str]]) -> Mapping[int, Unavailable | None]:
         """Commits offsets as a member of the current generation; raises `NotOwner` if that is over."""
 
     def mirror(self, offsets: Mapping[int, tuple[int, str]]) -> None:

@@ -14,7 +14,7 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import partial
 from typing import Any, TypeVar
 
-from kafka import ConsumerRebalanceListener, KafkaConsumer, OffsetAndMetadata, TopicPartition
+from kafka import ConsumerRebalanceListener, KafkaConsumer, TopicPartition
 from kafka import errors as kafka_errors
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kafka.structs import MemberState
@@ -27,7 +27,9 @@ from worker.kafka.errors import START
 from worker.kafka.failures import unavailable
 from worker.kafka.firsts import Firsts
 from worker.kafka.intake import Intake
+from worker.kafka.offsets import Offsets, ask
 from worker.kafka.records import Arena, Reader, Stretch
+from worker.kafka.refusals import Answers, Refusals
 
 _FETCHED, _WAITING = 64, 8
 """What parts of the memory that a stream may use a fetch may have, and the fetches that wait to be decoded.
@@ -85,6 +87,8 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
         self._firsts = Firsts(consumer, _TIMEOUT_MS, clock)
         self._membership: object = None
         self._intake = Intake(memory // _WAITING, decoding)
+        self._answers, self._refusals = Answers(consumer), Refusals(clock)
+        self._offsets = Offsets(consumer, topic, self._answers)
         self._asked = 0.0
         if not stock:
             seam.install(self._consumer)
@@ -109,7 +113,7 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
         Raises:
             Unavailable: the brokers do not answer.
         """
-        consumer = _ask(
+        consumer = ask(
             "connecting",
             lambda: KafkaConsumer(
                 **settings,
@@ -158,6 +162,7 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
         if self._intake.full:
             self.keep()
         elif self._intake.empty or self._clock() - self._asked >= _FETCH_SECONDS:
+            self._consumer.resume(*self._reading())  # those too whose wait after a refusal is over
             self._fetch(timeout_ms if self._intake.empty else 0)
         if (taken := self._intake.next()) is None:
             return []
@@ -190,6 +195,7 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
                 self._look_after_name()
             polled = self._consumer.poll(timeout_ms)
             self._asked = self._clock()
+            self._put_off_refused()
             if not self._moved():
                 self._take_in(polled)
         except kafka_errors.OffsetOutOfRangeError as error:
@@ -247,6 +253,13 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
             self._consumer.resume(self._tp(partition))
         return True
 
+    def _put_off_refused(self) -> None:
+        """Has partitions whose fetches were refused wait, so that the others are read."""
+        for partition, error in self._answers.fetched():
+            if partition in self._positions and partition in self.assigned():
+                self._refusals.add(partition, error)
+                self._consumer.pause(self._tp(partition))
+
     def _take_in(self, polled: Mapping[TopicPartition, Sequence[Any]]) -> None:
         """Has what was fetched decoded."""
         assigned = self.assigned()
@@ -261,6 +274,8 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
                     size = sum(_LEAST_STOCK + len(record.value or b"") for record in records)
                     self._intake.add(partition, _Stock(end, records), max(size, _LEAST_FETCH))
                 continue
+            if tp in polled:
+                self._refusals.forget([partition])
             for fetched in polled.get(tp, ()):
                 reader = Reader(fetched.data, fetched.start, fetched.aborted, self._caps[partition])
                 self._intake.add(partition, reader, max(fetched.data.size, _LEAST_FETCH))
@@ -286,8 +301,20 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
         self._suspects[partition] = {at: bad for at, bad in suspects.items() if bad.offset >= stretch.end}
 
     def _reading(self) -> list[TopicPartition]:
-        """Returns the started partitions that are still assigned."""
-        return [self._tp(partition) for partition in self._positions.keys() & self.assigned()]
+        """Returns the started partitions that are still assigned, without those that wait after a refusal."""
+        waiting = self._refusals.waiting()
+        return [self._tp(p) for p in self._positions.keys() & self.assigned() if p not in waiting]
+
+    def take_refused(self) -> dict[int, tuple[Unavailable, float]]:
+        """Returns the partitions whose fetches were refused since the last call: why, and for how many seconds now."""
+        return {
+            partition: (unavailable(error, f"reading partition {partition} of", self._topic), seconds)
+            for partition, (error, seconds) in self._refusals.take_new().items()
+        }
+
+    def reads_all(self) -> bool:
+        """Returns whether no partition's last fetch was refused, as far as is known."""
+        return not self._refusals.lasting()
 
     def take_revoked(self) -> set[int]:
         """Returns the partitions taken away since the last call."""
@@ -296,6 +323,7 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
         for partition in revoked:
             self._positions.pop(partition, None)
         self._intake.forget(revoked)
+        self._refusals.forget(revoked)
         return revoked
 
     def partitions(self) -> set[int] | None:
@@ -304,6 +332,8 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
         Raises:
             Unavailable: the brokers do not say it to this client.
         """
+        if (error := self._answers.undescribed(self._topic)) is not None:
+            raise unavailable(error, "asking for the partitions of", self._topic)
         try:
             return quirks.known_partitions(self._consumer, self._topic, self._subscribed_ms)
         except kafka_errors.TopicAuthorizationFailedError as error:
@@ -312,16 +342,19 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
                 "let the brokers' ACLs allow it to READ",
             ) from error
 
-    def ends(self, partitions: Collection[int]) -> dict[int, tuple[int, int]]:
+    def ends(self, partitions: Collection[int]) -> dict[int, tuple[int, int] | Unavailable]:
         """Returns each log's last stable offset and its high watermark, as the last fetch heard that.
 
         Between them lies what no transaction has decided yet. The watermark is taken first, so that what was only just
-        written does not look undecided. A log without a leader is left out.
+        written does not look undecided.
         """
         assigned = self.assigned()
         high = {p: self._consumer.highwater(self._tp(p)) or 0 for p in partitions if p in assigned}
-        stable = self._bound(self._consumer.end_offsets, partitions)
-        return {p: (end, max(end, high.get(p, 0))) for p, end in stable.items()}
+        stable = self._offsets.ends(partitions)
+        return {
+            p: end if isinstance(end, Unavailable) else (end, max(end, high.get(p, 0)))
+            for p, end in stable.items()
+        }
 
     def close(self) -> None:
         """Leaves the group."""
@@ -332,8 +365,8 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
 
     def topic_id(self) -> str:
         """Asks for the id of the topic, another one if it was created again: what was fetched before is of this one."""
-        ask = partial(quirks.topic_id, self._consumer, self._topic, _ID_MS)
-        if (topic_id := _ask("asking for the id of", ask, self._topic)) is None:
+        step = partial(quirks.topic_id, self._consumer, self._topic, _ID_MS)
+        if (topic_id := ask("asking for the id of", step, self._topic)) is None:
             raise Unavailable(f"Kafka: the id of topic {self._topic!r} is not known (yet)", START)
         return topic_id
 
@@ -348,40 +381,35 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
         """Returns the partitions that the group assigns to this worker."""
         return {tp.partition for tp in self._consumer.assignment()}
 
-    def committed(self, partitions: Collection[int]) -> dict[int, tuple[int, str]]:
-        """Returns the group's committed (offset, metadata) of the partitions that have one."""
-        tps = [self._tp(partition) for partition in partitions]
-        ask = partial(quirks.committed, self._consumer, tps, _TIMEOUT_MS)
-        found = _ask("asking for the group's offsets of", ask, self._topic)
-        return {tp.partition: (each.offset, each.metadata) for tp, each in found.items() if each.offset >= 0}
+    def committed(self, partitions: Collection[int]) -> dict[int, tuple[int, str] | Unavailable | None]:
+        """Returns the group's committed (offset, metadata) of each partition, None if there is none."""
+        return self._offsets.committed(partitions)
 
-    def bounds(self, partitions: Collection[int]) -> dict[int, tuple[int, int]]:
-        """Returns each log's (first offset, last stable offset), of those that have a leader."""
-        firsts = self._bound(self._consumer.beginning_offsets, partitions)
-        ends = self._bound(self._consumer.end_offsets, partitions)
-        return {p: (firsts[p], ends[p]) for p in partitions if p in firsts and p in ends}
+    def bounds(self, partitions: Collection[int]) -> dict[int, tuple[int, int] | Unavailable]:
+        """Returns each log's (first offset, last stable offset)."""
+        return self._offsets.bounds(partitions)
 
     def firsts(self, offsets: Mapping[int, int]) -> dict[int, int]:
         """Returns where each log goes on at an offset or behind it, by fetches; see `worker.counting.ports.Log`."""
         asked = {self._tp(partition): offset for partition, offset in offsets.items()}
-        found = _ask("asking for records of", partial(self._firsts.of, asked), self._topic)
+        found = ask("asking for records of", partial(self._firsts.of, asked), self._topic)
         return {tp.partition: first for tp, first in found.items()}
 
-    def confirm(self, offsets: Mapping[int, tuple[int, str]]) -> None:
+    def confirm(self, offsets: Mapping[int, tuple[int, str]]) -> dict[int, Unavailable | None]:
         """Commits offsets as a member of the current generation; raises `NotOwner` if that is over."""
         if self.generation() is None:
             raise NotOwner
-        commit = partial(self._consumer.commit, self._offsets(offsets), timeout_ms=_TIMEOUT_MS)
-        _ask("committing the group's offsets of", commit, self._topic)
+        return self._offsets.confirm(offsets)
 
     def mirror(self, offsets: Mapping[int, tuple[int, str]]) -> None:
         """Commits offsets without waiting; who lost its name hears of it at the next poll."""
         with contextlib.suppress(kafka_errors.FencedInstanceIdError):
-            self._consumer.commit_async(self._offsets(offsets))
+            self._offsets.mirror(offsets)
 
     def start(self, partition: int, offset: int, rules: Sequence[Rule]) -> None:
         """Lets `poll` return the partition's records from an offset on, its batches read as the rules demand."""
         tp = self._tp(partition)
+        self._refusals.forget([partition])
         self._intake.forget([partition])
         self._caps[partition] = [(rule.offset, rule.terms.max_batch_bytes) for rule in rules]
         if partition in self.assigned():
@@ -391,6 +419,7 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
 
     def stop(self, partition: int) -> None:
         """Lets `poll` return no more of the partition's records."""
+        self._refusals.forget([partition])
         self._positions.pop(partition, None)
         self._intake.forget([partition])
         if partition in self.assigned():
@@ -398,21 +427,6 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
 
     def _tp(self, partition: int) -> TopicPartition:
         return TopicPartition(self._topic, partition)
-
-    def _offsets(self, offsets: Mapping[int, tuple[int, str]]) -> dict[TopicPartition, OffsetAndMetadata]:
-        return {
-            self._tp(p): OffsetAndMetadata(offset, metadata, -1) for p, (offset, metadata) in offsets.items()
-        }
-
-    def _bound(
-        self, ask: Callable[..., Mapping[TopicPartition, int]], partitions: Iterable[int]
-    ) -> dict[int, int]:
-        tps = [self._tp(partition) for partition in partitions]
-        if not tps:
-            return {}
-        bounds = partial(quirks.bounds, self._consumer, ask, tps, _TIMEOUT_MS)
-        found = _ask("asking for the beginning and end of", bounds, self._topic)
-        return {tp.partition: offset for tp, offset in found.items()}
 
 
 class _Stock:
@@ -430,19 +444,3 @@ class _Stock:
             [r.offset for r in records], [r.timestamp for r in records], [r.value for r in records]
         )
         return Stretch(self._end, columns, (), sum(bool(r.key is not None or r.headers) for r in records))
-
-
-def _ask(operation: str, step: Callable[[], _T], topic: str = "") -> _T:
-    """Runs a step that talks to Kafka; a lost membership is `NotOwner`, anything that may pass is `Unavailable`."""
-    try:
-        return step()
-    except (
-        kafka_errors.CommitFailedError,
-        kafka_errors.RebalanceInProgressError,
-        kafka_errors.IllegalGenerationError,
-        kafka_errors.UnknownMemberIdError,
-        kafka_errors.FencedInstanceIdError,
-    ) as error:
-        raise NotOwner(str(error)) from error
-    except kafka_errors.RetriableError as error:
-        raise unavailable(error, operation, topic) from error

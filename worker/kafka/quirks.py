@@ -384,6 +384,7 @@ def bounds(
     ask: Callable[..., Mapping[TopicPartition, int]],
     tps: Collection[TopicPartition],
     ms: int,
+    refused: Collection[TopicPartition] = (),
 ) -> Mapping[TopicPartition, int]:
     """Returns the beginnings or ends of those of some partitions that have a leader.
 
@@ -395,6 +396,7 @@ def bounds(
         ask: its `beginning_offsets` or `end_offsets`.
         tps: which partitions.
         ms: for how long the brokers are asked.
+        refused: filled meanwhile with the partitions that were refused, see `worker.kafka.refusals`; they are left out.
 
     Raises:
         KafkaError: the brokers do not answer.
@@ -408,7 +410,11 @@ def bounds(
         cluster.request_update()
     try:
         return ask(led, timeout_ms=ms) if led else {}
-    except KeyError:  # one more has none by now
+    except KeyError:  # one more has none by now, or was refused
+        led = [tp for tp in _led(cluster, tps) if tp not in refused]
+    try:
+        return ask(led, timeout_ms=ms) if led and refused else {}
+    except KeyError:
         return {}
 
 

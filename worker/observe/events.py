@@ -21,6 +21,8 @@ from worker.observe.progress import Progress, Step
 
 _MOST_PASSED = 1000
 """Records that are passed over and named, of one stream."""
+_LASTING_SECONDS, _SAID_SECONDS = 5.0, 60.0
+"""After how long a partition that cannot be read is logged, and how often again."""
 
 
 class Logger(Protocol):
@@ -67,8 +69,28 @@ class StreamEvents:
         self._answers, self._windows, self._clock = Answers(metrics), set[str](), clock
         self._passed = set[Passed]()
         self._covered: float | None = None
+        self._said_refused: dict[int, float] = {}
+        """Partition -> after how many seconds of refusals they were last logged."""
         for step in Step:
             metrics.failing.labels(stream, step.name.lower()).set_function(partial(progress.failing, step))
+
+    # reading
+
+    def fetch_refused(self, partition: int, error: Unavailable, seconds: float) -> None:
+        """Counts it; says it once it lasts, and again every minute. Readiness hears of it, too."""
+        self._failed("fetch", Step.FETCH, error)
+        due = self._said_refused.get(partition, -_SAID_SECONDS) + _SAID_SECONDS
+        if seconds < _LASTING_SECONDS:
+            self._said_refused.pop(partition, None)
+        elif seconds >= due:
+            self._said_refused[partition] = seconds
+            self._logger.warning(
+                "partition.unreadable",
+                partition=partition,
+                seconds=round(seconds),
+                error=str(error),
+                remedy=error.remedy,
+            )
 
     # a claim
 

@@ -30,6 +30,7 @@ class Step(Enum):
     REACH = "reaching Redis"
     CONNECT = "reaching the brokers"
     POLL = "reading the topic"
+    FETCH = "reading each partition"
     LOOK = "asking the brokers where the log ends"
     CLAIM = "claiming partitions"
     COMMIT = "committing counts"

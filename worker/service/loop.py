@@ -43,8 +43,14 @@ class Polled(Log, Protocol):
     def partitions(self) -> set[int] | None:
         """Returns all partitions of the topic, none if it is missing, or None while that is not known."""
 
-    def ends(self, partitions: Collection[int]) -> Mapping[int, tuple[int, int]]:
-        """Returns each log's last stable offset and its high watermark, of those that can be asked now."""
+    def ends(self, partitions: Collection[int]) -> Mapping[int, tuple[int, int] | Unavailable]:
+        """Returns each log's last stable offset and its high watermark."""
+
+    def take_refused(self) -> Mapping[int, tuple[Unavailable, float]]:
+        """Returns the partitions whose fetches were refused since the last call: why, and for how many seconds now."""
+
+    def reads_all(self) -> bool:
+        """Returns whether no partition's last fetch was refused."""
 
 
 class Stopping(Protocol):
@@ -117,6 +123,7 @@ class Loop:
                         log.keep()
                     else:
                         polled.extend(log.poll(_POLL_MS))
+                self._tell_refused()
                 ownership.release(log.take_revoked(), progress.beat)
                 commits.counted(self._count(polled))
                 ownership.claim(progress.beat)
@@ -182,6 +189,13 @@ class Loop:
             return "joining"
         return SERVING if self._log.assigned() <= self._ownership.counted().keys() else "claiming"
 
+    def _tell_refused(self) -> None:
+        """Tells which partitions cannot be read; the others are."""
+        for partition, (error, seconds) in self._log.take_refused().items():
+            self._events.fetch_refused(partition, error, seconds)
+        if self._log.reads_all():
+            self._progress.over(Step.FETCH)
+
     def _look(self) -> None:
         """Brings the gauges up to date."""
         partitions = self._log.partitions()
@@ -192,7 +206,9 @@ class Loop:
         # one that counts nothing asks, too: it is to know whether the brokers would answer
         ends = self._log.ends(stored.keys() or sorted(partitions or ())[:1])
         for partition, offset in stored.items():
-            if partition in ends:  # of one without a leader the brokers say nothing
-                self._events.looked(partition, offset, *ends[partition], states[partition].watermark)
+            if isinstance(end := ends[partition], Unavailable):
+                self._progress.failed(Step.LOOK, str(end), end.remedy)
+            else:
+                self._events.looked(partition, offset, *end, states[partition].watermark)
             if states[partition].windowing is not None:
                 self._events.panes(partition, states[partition])

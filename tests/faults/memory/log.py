@@ -77,14 +77,16 @@ class MemoryLog:
     def assigned(self) -> set[int]:
         return set(self.mine)
 
-    def committed(self, partitions: Collection[int]) -> Mapping[int, tuple[int, str]]:
-        offsets = self.world.offsets
-        return self.world.call(lambda: {p: offsets[p] for p in partitions if p in offsets})
+    def committed(self, partitions: Collection[int]) -> Mapping[int, tuple[int, str] | None]:
+        return self.world.call(lambda: {p: self.world.offsets.get(p) for p in partitions})
 
-    def bounds(self, partitions: Collection[int]) -> Mapping[int, tuple[int, int]]:
-        def effect() -> Mapping[int, tuple[int, int]]:
-            led = [p for p in partitions if p not in world.leaderless]
-            return {p: (world.firsts[p], len(world.logs[p])) for p in led}
+    def bounds(self, partitions: Collection[int]) -> Mapping[int, tuple[int, int] | Unavailable]:
+        def effect() -> Mapping[int, tuple[int, int] | Unavailable]:
+            none = Unavailable("Kafka: no leader")
+            return {
+                p: none if p in world.leaderless else (world.firsts[p], len(world.logs[p]))
+                for p in partitions
+            }
 
         world = self.world
         return world.call(effect)
@@ -99,8 +101,9 @@ class MemoryLog:
 
         return world.call(effect)
 
-    def confirm(self, offsets: Mapping[int, tuple[int, str]]) -> None:
+    def confirm(self, offsets: Mapping[int, tuple[int, str]]) -> Mapping[int, Unavailable | None]:
         self.world.call(self._commit(offsets), remote=True)
+        return dict.fromkeys(offsets)
 
     def mirror(self, offsets: Mapping[int, tuple[int, str]]) -> None:
         if self.world.rng.random() >= self.world.faults.lost_mirror:

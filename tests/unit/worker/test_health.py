@@ -20,6 +20,7 @@ from worker.counting.ports import Unavailable
 from worker.http import connections
 from worker.http import server as health
 from worker.kafka.log import KafkaLog
+from worker.kafka.offsets import Offsets
 from worker.observe.metrics import Metrics
 from worker.service.stream import StreamWorker
 
@@ -216,6 +217,8 @@ def log_that(partitions, heard_ms, subscribed_ms=1000.0):
         assignment=set,
         group_metadata=lambda: SimpleNamespace(state=None),
     )
+    log._answers = SimpleNamespace(errors=lambda: contextlib.nullcontext({}), undescribed=lambda _topic: None)
+    log._offsets = Offsets(log._consumer, "t", log._answers)
     return log
 
 
@@ -282,6 +285,8 @@ def test_brokers_that_do_not_say_where_the_log_ends_leave_time_to_count(monkeypa
     log = SimpleNamespace(
         poll=lambda timeout_ms: polls.append(clock[0]) or [],
         take_revoked=set,
+        take_refused=dict,
+        reads_all=lambda: True,
         generation=lambda: 1,
         assigned=set,
     )

@@ -23,11 +23,18 @@ MOST = BUDGET // kafka_log._LEAST_FETCH
 """How many small fetches may wait."""
 
 
+class Handlers(SimpleNamespace):
+    """What of the client handles answers; there are none here."""
+
+    def __getattr__(self, name):
+        return None
+
+
 class Consumer:
     """A member that is assigned partitions 0 to 9; unless all are paused, a poll brings what is made ready."""
 
     def __init__(self):
-        self._fetcher, self.name = SimpleNamespace(), None
+        self._fetcher, self._coordinator, self._cluster, self.name = Handlers(), Handlers(), Handlers(), None
         self.ready, self.paused, self.positions = deque(), set(), {}
 
     def subscribe(self, topics, listener):

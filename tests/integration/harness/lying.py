@@ -1,0 +1,170 @@
+"""A proxy in front of one broker, which changes the error codes in its answers."""
+
+import contextlib
+import socket
+import struct
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any, Self
+
+from kafka.protocol.api_header import ResponseClassRegistry
+
+FETCH, LIST_OFFSETS, METADATA, OFFSET_COMMIT, OFFSET_FETCH, FIND_COORDINATOR = 1, 2, 3, 8, 9, 10
+INIT_PRODUCER_ID, ADD_PARTITIONS_TO_TXN, END_TXN, DESCRIBE_CLUSTER = 22, 24, 26, 60
+_ADDRESSES = METADATA, FIND_COORDINATOR, DESCRIBE_CLUSTER
+
+
+class Lying:
+    """Listens in the place of a broker, so that clients meet no other; a context manager.
+
+    Args:
+        broker: the bootstrap string of a cluster of one broker.
+
+    Attributes:
+        address: the bootstrap string that clients are given.
+        told: how many answers were changed.
+    """
+
+    def __init__(self, broker: str) -> None:
+        host, _, port = broker.rpartition(":")
+        self._broker = host, int(port)
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+        self.address = f"127.0.0.1:{self.port}"
+        self.told = 0
+        self._lie: Callable[[int, Any], bool] = lambda *_: False
+        self._sockets = set[socket.socket]()
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self._accept, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for each in (self._listener, *self._sockets):
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+            each.close()
+
+    @contextlib.contextmanager
+    def lies(
+        self,
+        api: int,
+        code: int,
+        *,
+        topic: str | None = None,
+        partition: int | None = None,
+        times: int | None = None,
+    ) -> Iterator[None]:
+        """Has answers of one kind carry an error code meanwhile.
+
+        Args:
+            api: the kind of request.
+            code: of the error.
+            topic: of whose partition; None for all.
+            partition: of which; None for the answer as a whole.
+            times: how many answers at most; None for all.
+        """
+        left = [1 << 30 if times is None else times]
+
+        def lie(key: int, response: Any) -> bool:
+            if key != api or not left[0]:
+                return False
+            found = list(_codes(key, response, topic, partition))
+            for part, name in found:
+                setattr(part, name, code)
+            left[0] -= bool(found)
+            self.told += bool(found)
+            return bool(found)
+
+        self.told, self._lie = 0, lie
+        try:
+            yield
+        finally:
+            self._lie = lambda *_: False
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                near, _ = self._listener.accept()
+                far = socket.create_connection(self._broker)
+                self._sockets |= {near, far}
+                sent = deque[tuple[int, int]]()
+                for target, args in ((self._ask, (near, far, sent)), (self._answer, (far, near, sent))):
+                    threading.Thread(target=target, args=args, daemon=True).start()
+
+    def _ask(self, near: socket.socket, far: socket.socket, sent: deque[tuple[int, int]]) -> None:
+        for frame in _frames(near):
+            key, version = struct.unpack_from(">hh", frame)
+            sent.append((key, version))
+            far.sendall(struct.pack(">i", len(frame)) + frame)
+        _close(near, far)
+
+    def _answer(self, far: socket.socket, near: socket.socket, sent: deque[tuple[int, int]]) -> None:
+        for frame in _frames(far):
+            near.sendall(self._changed(*sent.popleft(), frame))
+        _close(near, far)
+
+    def _changed(self, key: int, version: int, frame: bytes) -> bytes:
+        """Returns an answer as it is passed on: with this proxy's address in the place of the broker's, and the lie."""
+        whole = struct.pack(">i", len(frame)) + frame
+        kind = ResponseClassRegistry._response_class_registry.get(key)
+        if kind is None or key not in (*_ADDRESSES, *_CODES):
+            return whole
+        response = kind[version].decode(frame, header=True)
+        response._version = version
+        lied = self._lie(key, response)
+        if key in _ADDRESSES:
+            for broker in [*_listed(response, "brokers"), *_listed(response, "coordinators"), response]:
+                if getattr(broker, "port", None) == self._broker[1]:
+                    broker.host, broker.port = "127.0.0.1", self.port
+        elif not lied:
+            return whole
+        return bytes(response.encode(header=True, framed=True))
+
+
+def _listed(part: Any, name: str) -> list[Any]:
+    return list(getattr(part, name, None) or ())
+
+
+_CODES: dict[int, tuple[str, ...]] = {
+    FETCH: ("responses",),
+    LIST_OFFSETS: ("topics",),
+    METADATA: ("topics",),
+    OFFSET_COMMIT: ("topics",),
+    OFFSET_FETCH: ("topics", "groups"),
+    INIT_PRODUCER_ID: (),
+    ADD_PARTITIONS_TO_TXN: ("results_by_topic_v3_and_below",),
+    END_TXN: (),
+}
+"""Kind of request -> where its answer lists topics."""
+
+
+def _codes(key: int, response: Any, topic: str | None, partition: int | None) -> Iterator[tuple[Any, str]]:
+    """Returns what has an error code in an answer: of a partition, or of the whole."""
+    if partition is None:
+        groups = _listed(response, "groups") if key == OFFSET_FETCH else []
+        for part in groups or [response]:
+            yield part, "error_code"
+        return
+    tops = [top for name in _CODES[key] for top in _listed(response, name)]
+    if key == OFFSET_FETCH:
+        tops = [inner for top in tops for inner in (_listed(top, "topics") or [top])]
+    for top in tops:
+        named = getattr(top, "name", None) or getattr(top, "topic", None)
+        for part in [*_listed(top, "partitions"), *_listed(top, "results_by_partition")]:
+            name = "partition_error_code" if key == ADD_PARTITIONS_TO_TXN else "error_code"
+            if topic in (None, named) and part.partition_index == partition:
+                yield part, name
+
+
+def _frames(source: socket.socket) -> Iterator[bytes]:
+    with contextlib.suppress(OSError), source.makefile("rb") as reading:
+        while len(size := reading.read(4)) == 4:
+            yield reading.read(struct.unpack(">i", size)[0])
+
+
+def _close(*sockets: socket.socket) -> None:
+    for each in sockets:
+        with contextlib.suppress(OSError):
+            each.shutdown(socket.SHUT_RDWR)

@@ -1,0 +1,95 @@
+"""Error codes in a broker's answers: an error of one partition is that partition's, and the others go on.
+
+A proxy changes the codes in the answers of a real broker. `tests/unit/worker/test_refusals.py` has every code.
+"""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.integration.harness import World, lying, until
+from tests.integration.harness.lying import Lying
+from tests.integration.harness.processes import Worker
+
+pytestmark = pytest.mark.integration
+
+UNKNOWN_SERVER_ERROR = -1
+PARTITIONS, BAD = 3, 1
+
+
+@pytest.fixture
+def lied_to(kafka: str, redis_url: str, tmp_path: Path) -> Iterator[tuple[World, Lying]]:
+    """A stream of three partitions, whose workers meet the broker only by a proxy that lies."""
+    with (
+        Lying(kafka) as proxy,
+        World(kafka, redis_url, tmp_path, partitions=PARTITIONS, brokers=proxy.address) as world,
+    ):
+        yield world, proxy
+
+
+def counted(world: World) -> dict[int, int]:
+    """How many records of each partition are stored."""
+    found = {}
+    for partition in range(PARTITIONS):
+        meta = world.redis.hgetall(f"{{{world.name}:{partition}}}:meta")
+        found[partition] = json.loads(meta[b"totals"])["accepted"] if meta else 0
+    return found
+
+
+def others_count(world: World, worker: Worker, more: int) -> None:
+    """Waits until the others have stored so many records more, and the stream has not begun again."""
+    before = counted(world)
+    for partition in range(PARTITIONS):
+        world.send(more, partition=partition)
+    wanted = {p: before[p] + more for p in range(PARTITIONS) if p != BAD}
+    until(lambda: wanted.items() <= counted(world).items(), f"the others have {wanted}")
+    assert counted(world)[BAD] == before[BAD]
+    assert not worker.events("serve.retry")
+
+
+def test_a_partition_whose_fetch_is_refused_stops_no_other_and_is_named_by_readiness_metric_and_log(
+    lied_to: tuple[World, Lying],
+) -> None:
+    world, proxy = lied_to
+    (worker,) = world.start()
+    with proxy.lies(lying.FETCH, UNKNOWN_SERVER_ERROR, topic=world.topic, partition=BAD):
+        others_count(world, worker, 20)
+        others_count(world, worker, 20)
+        why = f"Kafka: reading partition {BAD} of topic {world.topic!r}: UnknownError"
+        until(lambda: why in worker.says(), "readiness says why", 60)
+        assert worker.get("/readyz")[0] == 503
+        assert worker.metric("errors_total", step="fetch") > 0
+        (said,) = worker.events("partition.unreadable")[:1]
+        assert said["partition"] == BAD and said["error"].startswith(why)
+        assert worker.metric("errors_total", step="serve") == 0
+        others_count(world, worker, 20)
+    until(lambda: worker.says() == "serving", "it serves again", 60)
+    world.assert_right(world.covered())
+
+
+@pytest.mark.parametrize(
+    ("api", "asked"),
+    [
+        (lying.LIST_OFFSETS, "asking for the offsets of"),
+        (lying.OFFSET_FETCH, "asking for the group's offsets of"),
+        (lying.OFFSET_COMMIT, "committing the group's offsets of"),
+    ],
+    ids=["ListOffsets", "OffsetFetch", "OffsetCommit"],
+)
+def test_a_partition_that_is_refused_in_a_claim_waits_alone(
+    lied_to: tuple[World, Lying], api: int, asked: str
+) -> None:
+    world, proxy = lied_to
+    with proxy.lies(api, UNKNOWN_SERVER_ERROR, topic=world.topic, partition=BAD):
+        worker = world.launch()
+        until(lambda: worker.owned() == {0, 2}, "the others are claimed")
+        others_count(world, worker, 20)
+        said = worker.events("claim.retry")[-1]
+        assert said["partitions"] == [BAD]
+        assert said["error"].startswith(
+            f"Kafka: {asked} topic '{world.topic}, partition {BAD}': UnknownError"
+        )
+    until(lambda: worker.owned() == {0, 1, 2}, "all are claimed", 60)
+    world.assert_right(world.covered())

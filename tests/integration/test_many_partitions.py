@@ -1,0 +1,52 @@
+"""Many partitions and a Redis that answers late: they are claimed and committed together, not one after the other."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlparse
+
+import pytest
+
+from tests.integration.harness import World, until
+from tests.integration.harness.proxy import Proxy
+
+pytestmark = pytest.mark.integration
+
+PARTITIONS = 48
+DELAY_SECONDS = 0.25
+"""Of each direction: one after the other, a claim takes two round trips a partition, and a commit two."""
+
+
+@pytest.fixture
+def late(kafka: str, redis_url: str, tmp_path: Path) -> Iterator[tuple[World, Proxy]]:
+    at = urlparse(redis_url)
+    with Proxy((at.hostname or "127.0.0.1", at.port or 6379)) as proxy:
+        late_url = f"redis://127.0.0.1:{proxy.port}/0"
+        with World(kafka, redis_url, tmp_path, partitions=PARTITIONS) as world:
+            world.toml = world.configure("late", redis_url=late_url, store={"timeout_seconds": 20})
+            yield world, proxy
+
+
+def test_a_claim_of_many_partitions_is_alive_meanwhile_and_a_commit_waits_for_redis_once(
+    late: tuple[World, Proxy],
+) -> None:
+    world, proxy = late
+    proxy.delay = DELAY_SECONDS
+    worker = world.launch()
+    said = set[str]()
+
+    def claimed() -> bool:
+        if not worker.alive():
+            raise AssertionError(f"it ended with {worker.process.returncode}")
+        said.add(worker.says())
+        return worker.owned() == set(range(PARTITIONS))
+
+    until(claimed, "all are claimed", 120)
+    assert not [one for one in said if "no step has come to its end" in one]
+
+    world.send(PARTITIONS)
+    world.settle()
+    began = time.monotonic()
+    until(lambda: world.totals()["accepted"] == PARTITIONS, "all are stored", 120)
+    trips = (time.monotonic() - began) / (2 * DELAY_SECONDS)
+    assert trips < PARTITIONS, "a round trip of Redis for each partition"

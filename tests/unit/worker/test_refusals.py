@@ -1,0 +1,269 @@
+"""Every error code of the answers that a worker acts on, and what follows: an error of one partition is its own.
+
+`OUTCOMES` is the table of worker/README.md as data: the codes with an outcome of their own, and that of all others.
+The answers are injected where the client's own handlers take them.
+"""
+
+import contextlib
+import re
+import socket
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from kafka import KafkaConsumer, TopicPartition
+from kafka import errors as kafka_errors
+from kafka.consumer.fetcher import CompletedFetch
+from kafka.errors import for_code
+from kafka.protocol.consumer import ListOffsetsResponse, OffsetCommitResponse, OffsetFetchResponse
+from kafka.protocol.metadata import MetadataResponse
+from kafka.structs import OffsetAndMetadata
+
+from worker.counting.ports import NotOwner, Unavailable
+from worker.kafka.offsets import Offsets
+from worker.kafka.refusals import Answers, Refusals
+
+TOPIC, BAD, GOOD = "t", 1, 2
+TPS = [TopicPartition(TOPIC, partition) for partition in (BAD, GOOD)]
+CODES = {code: error.__name__ for code, error in kafka_errors.kafka_errors.items() if code}
+OTHERS = None
+"""Every code that has no line of its own."""
+
+WAITS = "the partition waits and is asked again, the others go on"
+CLAIMED = "the partition is let go of and claimed again"
+ALL_WAIT = "the partitions that were asked about wait and are asked again"
+SESSION = "the client begins another fetch session"
+RETRIED = "the claim is retried"
+NOT_OWNER = "the claim is given up: this worker is no member any more"
+KEPT = "what was known of the topic holds, it is asked again, and readiness says why"
+MISSING = "the topic is missing until an answer has it"
+CLOSED = "the topic is closed to this client, and readiness says so"
+
+_GROUP = {14: RETRIED, 15: RETRIED, 16: RETRIED, 24: RETRIED, 30: RETRIED, 69: RETRIED}
+_MEMBER = {22: NOT_OWNER, 25: NOT_OWNER, 27: NOT_OWNER, 82: NOT_OWNER, 110: RETRIED, 113: RETRIED}
+OUTCOMES = {
+    "Fetch, of a partition": {1: CLAIMED, OTHERS: WAITS},
+    "Fetch, as a whole": {70: SESSION, 71: SESSION, 106: SESSION, OTHERS: ALL_WAIT},
+    "ListOffsets": {OTHERS: WAITS},
+    "OffsetFetch, of a partition": {**_GROUP, **_MEMBER, OTHERS: WAITS},
+    "OffsetFetch, as a whole": {**_MEMBER, 110: RETRIED, 113: RETRIED, OTHERS: RETRIED},
+    "OffsetCommit": {**_GROUP, **_MEMBER, OTHERS: WAITS},
+    "Metadata, of a topic": {3: MISSING, 29: CLOSED, OTHERS: KEPT},
+}
+
+AGAIN = "the snapshot is published again with a new producer"
+PUBLISHING = {
+    "InitProducerId": {OTHERS: AGAIN},
+    "AddPartitionsToTxn": {OTHERS: AGAIN},
+    "EndTxn": {OTHERS: AGAIN},
+}
+"""Those of a publisher; tests/integration/test_error_codes.py injects each."""
+
+
+@pytest.fixture(scope="module")
+def consumer():
+    """A consumer that no broker answers; what is answered the tests say."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        consumer = KafkaConsumer(
+            bootstrap_servers=address,
+            group_id="g",
+            api_version=(3, 0),
+            bootstrap_timeout_ms=300,
+            auto_offset_reset="none",
+        )
+        consumer.assign(TPS)
+        for tp in TPS:
+            consumer.seek(tp, 7)
+        yield consumer, Answers(consumer)
+        consumer.close(autocommit=False, timeout_ms=0)
+
+
+def fetch_of_a_partition(consumer, answers, code):
+    tp = TPS[0]
+    data = SimpleNamespace(error_code=code, high_watermark=9, current_leader=None, diverging_epoch=None)
+    try:
+        assert consumer._fetcher._parse_fetched_data(CompletedFetch(tp, 7, 12, data, None)) is None
+    except kafka_errors.OffsetOutOfRangeError as error:
+        assert error.args == ({tp: 7},)
+        return CLAIMED
+    ((partition, error),) = answers.fetched()
+    assert (partition, type(error)) == (BAD, for_code(code))
+    return WAITS
+
+
+def fetch_as_a_whole(consumer, answers, code):
+    response = SimpleNamespace(API_VERSION=12, error_code=code, session_id=1, responses=[])
+    consumer._fetcher._session_handlers[1] = SimpleNamespace(handle_response=lambda _: False)
+    consumer._fetcher._handle_fetch_response(1, dict.fromkeys(TPS, 7), 0.0, response)
+    if not (found := answers.fetched()):
+        return SESSION
+    assert [(partition, type(error)) for partition, error in found] == [
+        (p, for_code(code)) for p in (BAD, GOOD)
+    ]
+    return ALL_WAIT
+
+
+def list_offsets(consumer, answers, code):
+    topic = ListOffsetsResponse.ListOffsetsTopicResponse
+    of = topic.ListOffsetsPartitionResponse
+    partitions = [
+        of(partition_index=p, error_code=c, offset=5, timestamp=-1, leader_epoch=-1)
+        for p, c in ((BAD, code), (GOOD, 0))
+    ]
+    response = ListOffsetsResponse(version=6, topics=[topic(name=TOPIC, partitions=partitions)])
+    with answers.errors() as errors:
+        found, again = consumer._fetcher._handle_list_offsets_response(response)
+    assert (found.keys(), again) == ({TPS[1]}, set())
+    assert {tp: type(error) for tp, error in errors.items()} == {TPS[0]: for_code(code)}
+    return WAITS
+
+
+def asked(consumer, answers, handle):
+    """What a claim makes of an answer: see `worker.kafka.offsets`."""
+    offsets = Offsets(SimpleNamespace(commit=lambda *_, **__: handle()), TOPIC, answers)
+    try:
+        confirmed = offsets.confirm({BAD: (7, ""), GOOD: (7, "")})
+    except NotOwner:
+        return NOT_OWNER
+    except Unavailable:
+        return RETRIED
+    assert confirmed[GOOD] is None
+    assert isinstance(confirmed[BAD], Unavailable)
+    return WAITS
+
+
+def offset_fetch(consumer, answers, whole, code):
+    topic = OffsetFetchResponse.OffsetFetchResponseTopic
+    of = topic.OffsetFetchResponsePartition
+    partitions = [
+        of(partition_index=p, committed_offset=5, committed_leader_epoch=-1, metadata="m", error_code=c)
+        for p, c in ((BAD, code), (GOOD, 0))
+    ]
+    response = OffsetFetchResponse(
+        version=7, topics=[topic(name=TOPIC, partitions=partitions)], error_code=whole, throttle_time_ms=0
+    )
+
+    def handle():
+        found = consumer._coordinator._handle_offset_fetch_response(response)
+        assert found == {TPS[1]: OffsetAndMetadata(5, "m", -1)}
+
+    return asked(consumer, answers, handle)
+
+
+def offset_commit(consumer, answers, code):
+    topic = OffsetCommitResponse.OffsetCommitResponseTopic
+    of = topic.OffsetCommitResponsePartition
+    partitions = [of(partition_index=p, error_code=c) for p, c in ((BAD, code), (GOOD, 0))]
+    said = OffsetCommitResponse[8](topics=[topic(name=TOPIC, partitions=partitions)], throttle_time_ms=0)
+    response = OffsetCommitResponse[8].decode(said.encode())
+    offsets = dict.fromkeys(TPS, OffsetAndMetadata(7, "", -1))
+    return asked(
+        consumer,
+        answers,
+        lambda: consumer._coordinator._handle_offset_commit_response(offsets, 0.0, response),
+    )
+
+
+def described(topic):
+    broker = MetadataResponse.MetadataResponseBroker(node_id=1, host="127.0.0.1", port=1, rack=None)
+    answer = MetadataResponse[7](brokers=[broker], cluster_id="c", controller_id=1, topics=[topic])
+    return MetadataResponse[7].decode(answer.encode())
+
+
+def metadata(consumer, answers, code):
+    """A topic that is known, and then answered for with an error."""
+    cluster, topic = consumer._cluster, MetadataResponse.MetadataResponseTopic
+    of = topic.MetadataResponsePartition
+    for error_code in (0, code):
+        partitions = [
+            of(
+                partition_index=p,
+                leader_id=1,
+                leader_epoch=1,
+                replica_nodes=[],
+                isr_nodes=[],
+                offline_replicas=[],
+            )
+            for p in (BAD, GOOD)
+        ]
+        said = topic(
+            error_code=error_code, name=TOPIC, is_internal=False, partitions=[] if error_code else partitions
+        )
+        cluster._topics = {TOPIC}
+        with contextlib.suppress(kafka_errors.TopicAuthorizationFailedError):
+            cluster.update_metadata(described(said))
+    if TOPIC in cluster.unauthorized_topics:
+        return CLOSED
+    if cluster.partitions_for_topic(TOPIC) is None:
+        return MISSING
+    assert cluster.partitions_for_topic(TOPIC) == {BAD, GOOD}
+    assert cluster._topics == {TOPIC}
+    assert type(answers.undescribed(TOPIC)) is for_code(code)
+    return KEPT
+
+
+ANSWERED = {
+    "Fetch, of a partition": fetch_of_a_partition,
+    "Fetch, as a whole": fetch_as_a_whole,
+    "ListOffsets": list_offsets,
+    "OffsetFetch, of a partition": lambda c, a, code: offset_fetch(c, a, 0, code),
+    "OffsetFetch, as a whole": lambda c, a, code: offset_fetch(c, a, code, 0),
+    "OffsetCommit": offset_commit,
+    "Metadata, of a topic": metadata,
+}
+
+
+@pytest.mark.parametrize("answer", OUTCOMES)
+def test_each_error_code_has_the_outcome_of_the_table(consumer, answer):
+    expected = {code: OUTCOMES[answer].get(code, OUTCOMES[answer][OTHERS]) for code in CODES}
+    found = {code: ANSWERED[answer](*consumer, code) for code in CODES}
+    assert {CODES[c]: one for c, one in found.items()} == {CODES[c]: one for c, one in expected.items()}
+
+
+def test_a_topic_that_nothing_is_known_of_is_asked_for_again_whatever_the_error(consumer):
+    consumer, _ = consumer
+    consumer._cluster._partitions.clear()
+    consumer._cluster._topics = {TOPIC}
+    said = MetadataResponse.MetadataResponseTopic(error_code=17, name=TOPIC, is_internal=False, partitions=[])
+    consumer._cluster.update_metadata(described(said))
+    assert consumer._cluster._topics == {TOPIC}
+    assert consumer._cluster._need_update
+
+
+def test_a_partition_that_is_refused_waits_longer_each_time_and_is_well_once_it_is_not_refused_again():
+    now = [100.0]
+    refusals, error = Refusals(lambda: now[0]), kafka_errors.UnknownError()
+    waits = []
+    for _ in range(9):
+        refusals.add(3, error)
+        began = now[0]
+        while refusals.waiting() == {3}:
+            now[0] += 0.05
+        waits.append(round(now[0] - began, 1))
+    assert waits == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0, 5.0]
+    ((found, seconds),) = refusals.take_new().values()
+    assert found is error and seconds > 10
+    assert refusals.take_new() == {}
+    assert refusals.lasting() == {3}
+    now[0] += 10.1
+    assert refusals.lasting() == set()
+    refusals.add(3, error)
+    refusals.forget([3])
+    assert (refusals.lasting(), refusals.take_new()) == (set(), {})
+
+
+def test_the_table_of_the_readme_is_that_of_the_tests():
+    readme = (Path(__file__).parents[3] / "worker" / "README.md").read_text(encoding="utf-8")
+    section = readme.split("### Error codes of the brokers\n")[1].split("\n#")[0]
+    rows = [
+        tuple(cell.strip() for cell in row.split("|")[1:-1]) for row in re.findall(r"^\|.*\|$", section, re.M)
+    ]
+    said = {(answer, code, outcome) for answer, codes, outcome in rows[2:] for code in codes.split(", ")}
+    due = set()
+    for answer, outcomes in {**OUTCOMES, **PUBLISHING}.items():
+        for code, outcome in outcomes.items():
+            if code is OTHERS or outcome != outcomes[OTHERS]:
+                others = "every other" if len({*outcomes.values()}) > 1 else "all"
+                due.add((answer, others if code is OTHERS else str(code), outcome))
+    assert said == due
