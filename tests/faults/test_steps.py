@@ -201,7 +201,13 @@ COMMITTING = (Ownership.commit, Ownership.prepare, Ownership.write, Ownership._p
 @pytest.mark.parametrize(
     ("turn", "body", "first", "title", "steps"),
     [
-        ("claim", (Ownership.claim, Ownership._decide, Ownership._adopt), Ownership.claim, "The claim", CLAIM),
+        (
+            "claim",
+            (Ownership.claim, Ownership._decide, Ownership._adopt),
+            Ownership.claim,
+            "The claim",
+            CLAIM,
+        ),
         ("commit", COMMITTING, Ownership.commit, "The commit", COMMIT),
         ("publish", PUBLISHING, Publisher.tick, "Snapshots and the head", None),
     ],
