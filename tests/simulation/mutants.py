@@ -40,7 +40,7 @@ UNCHANGED = (
     ),
     *("redis", "tests.batches", "tests.decoding", "tests.simulation.recount", "tests.simulation.store"),
     *("tests.simulation.windows", "unittest.mock", "worker.counting.columns", "worker.counting.lineage"),
-    *("worker.counting.windows", "worker.kafka.intake", "worker.kafka.quirks", "worker.kafka.snapshot_topic"),
+    *("worker.counting.windows", "worker.kafka.intake", "worker.kafka.quirks", "worker.kafka.seam"),
 )
 """What no mutant is in, nor what it imports: read once for all of them."""
 HISTORIES = 2000
