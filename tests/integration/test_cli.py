@@ -9,7 +9,8 @@ import redis
 from click.testing import CliRunner
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
-from ldp import frames
+import ldp
+from ldp import frames, snapshot
 from tests.integration.harness import TIMEOUT_SECONDS
 from worker.cli import cli
 from worker.config import load
@@ -185,11 +186,18 @@ def test_check_sees_snapshots_and_counts_of_another_stream(run, kafka, redis_url
     stream = config.streams[0].stream
     assert levels(run("check", "--json"), "snapshots of") == {"ok"}
     # a worker of another epsilon has been here
-    other = f"{stream.name}/head"
-    body = {"sequence": 12, "offsets": {"0": 5}, "reports": 5, "gaps": {}, "fingerprint": "00c0ffee"}
+    other, lineage = ldp.Stream(stream.name, ldp.GRR("2", 3)), {"group": "g", "topic_id": "t"}
+    announced = snapshot.announce(other, snapshot.Cut({0: 5}, {}), 12, lineage, "ab" * 16, reports=5)
     with closing(KafkaProducer(bootstrap_servers=kafka)) as producer:
-        sent = producer.send(f"{run.name}-snapshots", json.dumps(body).encode(), other.encode(), partition=0)
-        sent.get(TIMEOUT_SECONDS)
+        for message in snapshot.encode(announced):
+            sent = producer.send(
+                f"{run.name}-snapshots",
+                message.body,
+                message.key.encode(),
+                headers=list(message.headers(1)),
+                partition=0,
+            )
+            sent.get(TIMEOUT_SECONDS)
     with redis.Redis.from_url(redis_url) as client:
         lineage = json.dumps({"fingerprint": "00c0ffee"})
         fields = layout.fields(layout.initial(lineage, PartitionState(0, 0)))
@@ -198,10 +206,9 @@ def test_check_sees_snapshots_and_counts_of_another_stream(run, kafka, redis_url
     assert result.exit_code == 1
     found = {row["subject"]: row for row in json.loads(result.stdout)}
     assert found[f"snapshots of {stream.name}"]["level"] == "error"
-    assert (
-        "number 12, of other counts than this configuration's: fingerprint '00c0ffee' there"
-        in found[f"snapshots of {stream.name}"]["text"]
-    )
+    text = found[f"snapshots of {stream.name}"]["text"]
+    assert "number 12, of other counts than this configuration's: " in text
+    assert f"fingerprint '{other.fingerprint.hex()}' there" in text
     assert found[f"counts of {stream.name}"]["level"] == "error"
 
 
