@@ -532,12 +532,20 @@ class Consumer:
     def end_offsets(self, tps: Sequence[TopicPartition], timeout_ms: int) -> dict[TopicPartition, int]:
         return self._ask("end offsets", tps, "stable")
 
+    def _told(self, number: int, name: str) -> int:
+        """Returns where a log begins or ends; sometimes what is not so, too high or too low."""
+        offset, rng = int(getattr(self.reports.partitions[number], name)), self.world.rng
+        if self.world.faults.lied and rng.random() < self.world.faults.lied:
+            self.world.note("a broker lies", f"{number}: {name}")
+            return max(0, offset + rng.choice([-20, -5, -1, 1, 5, 20]))
+        return offset
+
     def _ask(self, what: str, tps: Sequence[TopicPartition], name: str) -> dict[TopicPartition, int]:
         led = [tp for tp in tps if self.reports.led(tp.partition)]
         assert led, f"it waits for a leader of {tps}, and counts no other meanwhile"
 
         def effect() -> dict[TopicPartition, int]:
-            return {tp: getattr(self.reports.partitions[tp.partition], name) for tp in led}
+            return {tp: self._told(tp.partition, name) for tp in led}
 
         found = self.world.call(what, effect, TIMED_OUT, writes=False)
         return {tp: found[tp] for tp in tps}  # the quirk: of one without a leader a KeyError

@@ -334,6 +334,8 @@ class Listener:
         epoch = truth.epoch(partition)
         if epoch is not None and not truth.has_claimed(self.worker, partition, epoch):
             return  # another one has claimed it meanwhile: nothing of this is ever stored
+        log = self.worker.deployment.reports.partitions[partition]
+        assert lost_to <= log.first, f"it calls a gap what the log has from {log.first} on"
         fetched = self.worker.consumer.overtaken.pop(partition, 0)
         assert lost_from >= fetched, f"what was fetched up to {fetched} is called a gap"
         offset, word = self.worker.consumer.confirmed_as[partition]

@@ -380,6 +380,20 @@ DIRECTED = {
     # a byte of what is stored is another one than was written
     "rotten": Theme({"rebalance": 0.01, "crash": 0.002}, **_LONG, partitions=(1, 2)),
     "misread": Theme({"rebalance": 0.01, "crash": 0.002}, **_LONG, partitions=(1, 2)),
+    # brokers answer wrongly where logs begin and end
+    "lied": Theme(
+        {
+            "lied": 0.2,
+            "rebalance": 0.03,
+            "crash": 0.003,
+            "lost_mirror": (0.0, 0.9),
+            "retention": (0.0, 0.002),
+            "slow": 0.01,
+        },
+        **_LONG | {"turns": (40,)},
+        windows=(*_CHANGING[:3], None),
+        partitions=(1, 4),
+    ),
 }
 """Directed histories: what each has otherwise, beside its script."""
 AFTER, EACH = 20_000, 50

@@ -77,6 +77,8 @@ class Faults:
     unreadable: float = 0.0
     leaderless: float = 0.0
     refused: float = 0.0
+    # of an answer about a log
+    lied: float = 0.0
     # of a member that joins
     silent: float = 0.0
     slow_join: float = 0.0

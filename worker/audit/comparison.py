@@ -45,7 +45,7 @@ def judge(
     bounds: tuple[int, int],
     read: _Read,
     topic_id: str | None = None,
-    offset_metadata: str = "",
+    committed: tuple[int, str] = (0, ""),
     newest: Newest = Newest(),  # frozen
     published: Published | None = None,
 ) -> PartitionVerdict:
@@ -60,8 +60,8 @@ def judge(
         read: the committed records of [from, to), and what of it was deleted while it was read; a batch that is over
             the cap at its first offset is unreadable.
         topic_id: the id that Kafka has of the topic, where it was asked.
-        offset_metadata: the metadata of the offset that the group has committed; other than "claimed", progress was
-            counted.
+        committed: the offset that the group has committed and its metadata, read before the cut; other than "claimed",
+            progress was counted.
         newest: what the newest snapshot says of it.
         published: what is published of the stream, which is told what this partition has of it.
     """
@@ -71,9 +71,10 @@ def judge(
         protocol = protocol_of(document)
         stored = decode(*cut, group, topic_id, fingerprint_of(document), protocol.entries)
         if stored is None:
-            _expect_uncounted(offset_metadata, newest.offset)
+            _expect_uncounted(committed[1], newest.offset)
             return verdict
         verdict = replace(verdict, start=stored.start, offset=stored.offset, lag=max(0, end - stored.offset))
+        _expect_committed(stored, committed)
         _expect_published(stored, begin, newest)
         published = published or Published(document, (), 0)
         counted, history, deleted = _recounted(document, partition, stored, bounds, read, published)
@@ -106,6 +107,20 @@ def _expect_uncounted(offset_metadata: str, published: int) -> None:
     if published:
         raise Difference(
             f"nothing in Redis, but a snapshot was published of offsets up to {published}: the counts were lost"
+        )
+
+
+def _expect_committed(stored: Stored, committed: tuple[int, str]) -> None:
+    """Sees that the group has not counted more than is stored: else another Redis has the rest.
+
+    Raises:
+        Difference: it has.
+    """
+    offset, metadata = committed
+    if metadata == "counted" and stored.offset < offset:
+        raise Difference(
+            f"offset: {stored.offset} in Redis, {offset} counted by Kafka's group: another Redis has the rest, or this"
+            " one was set back and is not counted on yet"
         )
 
 

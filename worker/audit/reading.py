@@ -243,8 +243,8 @@ def topic_id(settings: dict[str, Any], topic: str) -> str:
     return str(found["topic_id"])
 
 
-def offset_metadata(settings: dict[str, Any], group: str, topic: str) -> dict[int, str]:
-    """Returns the metadata of the offsets that a group has committed for a topic."""
+def committed(settings: dict[str, Any], group: str, topic: str) -> dict[int, tuple[int, str]]:
+    """Returns the offsets that a group has committed for a topic, each with its metadata."""
     deadline = time.monotonic() + _COORDINATOR_SECONDS
     with closing(KafkaAdminClient(**settings)) as admin:
         while True:
@@ -255,7 +255,7 @@ def offset_metadata(settings: dict[str, Any], group: str, topic: str) -> dict[in
                 if time.monotonic() >= deadline:
                     raise
                 time.sleep(0.2)
-    return {tp.partition: committed.metadata for tp, committed in offsets.items() if tp.topic == topic}
+    return {tp.partition: (one.offset, one.metadata) for tp, one in offsets.items() if tp.topic == topic}
 
 
 def newest_head(consumer: KafkaConsumer, topic: str, stream: str) -> tuple[dict[str, Any], int]:

@@ -42,7 +42,7 @@ def verify(
     ):
         topic = reading.partitions_of(consumer, served.topic, config)
         topic_id = reading.topic_id(config.kafka.client(), served.topic)
-        metadata = reading.offset_metadata(config.kafka.client(), group, served.topic)
+        committed = reading.committed(config.kafka.client(), group, served.topic)
         head, at = reading.newest_head(consumer, config.snapshots.topic, name)
         begin = 0 if _windowed(head) or served.configured.terms.windowing else at
         messages = partial(reading.published, consumer, config.snapshots.topic, name, begin)
@@ -63,7 +63,7 @@ def verify(
                     bounds=bounds,
                     read=partial(reading.read, log, tp, partial(passed.to, tp)),
                     topic_id=topic_id,
-                    offset_metadata=metadata.get(tp.partition, ""),
+                    committed=committed.get(tp.partition, (0, "")),
                     newest=facts.get(tp.partition, Newest()),
                     published=published,
                 )

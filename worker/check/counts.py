@@ -37,6 +37,7 @@ def judge_counts(
         metadata = fields.get(partition)
         offset_metadata = cluster.offset_metadata[served.topic].get(partition, CLAIMED)
         fault = _fault_of_counts(metadata, offset_metadata, head, partition, log[partition], now, served)
+        fault = fault or _behind(metadata, cluster.counted.get(served.topic, {}).get(partition, 0))
         if fault is not None:
             found.setdefault(fault, []).append(str(partition))
     if found:
@@ -46,6 +47,18 @@ def judge_counts(
         ]
     text = f"in {len(fields)} of {topic.partitions} partition(s), ready to go on" if fields else "none yet"
     return [Finding(Level.OK, subject, text)]
+
+
+def _behind(fields: Mapping[str, str] | None, counted: int) -> tuple[Level, str, str] | None:
+    """Returns what is wrong with counts that are behind what the group says was counted, or None."""
+    if fields is None or (offset := layout.parse(fields).offset) >= counted:
+        return None
+    return (
+        Level.ERROR,
+        f"they reach offset {offset} in this Redis, Kafka's group has counted up to {counted}: another Redis has counts"
+        " of the group, or this one was set back",
+        "let all workers of the group use one Redis; after a restore, let them count what is missing, then check again",
+    )
 
 
 def _fault_of_counts(

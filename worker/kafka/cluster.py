@@ -12,6 +12,7 @@ from kafka.protocol.producer import AddPartitionsToTxnRequest, EndTxnRequest, In
 
 from worker.config import Config, Served
 from worker.counting.head import Head
+from worker.counting.ports import COUNTED
 from worker.kafka import brokers, topics
 from worker.kafka.errors import remedy
 from worker.kafka.outbox import KafkaOutbox
@@ -54,12 +55,14 @@ class Cluster:
         logs: input topic -> partition -> (first offset, end).
         offset_metadata: input topic -> partition -> the metadata of its group's committed offset.
         undecided: input topic -> what transactions hold back.
+        counted: input topic -> partition -> the offset up to which its group says that records were counted.
     """
 
     topics: Mapping[str, Topic]
     logs: Mapping[str, Mapping[int, tuple[int, int]]]
     offset_metadata: Mapping[str, Mapping[int, str]]
     undecided: Mapping[str, Sequence[Undecided]] = field(default_factory=dict)
+    counted: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
 
 
 @contextmanager
@@ -117,9 +120,8 @@ def describe(admin: KafkaAdminClient, config: Config) -> Cluster:
     deadline = time.monotonic() + brokers.TIMEOUT_SECONDS
     while True:
         try:
-            metadata = {
-                s.topic: topics.offset_metadata(admin, config.consumer_group(s.stream.name), s.topic)
-                for s in known
+            committed = {
+                s.topic: topics.committed(admin, config.consumer_group(s.stream.name), s.topic) for s in known
             }
             break
         except kafka.errors.RetriableError:
@@ -128,7 +130,12 @@ def describe(admin: KafkaAdminClient, config: Config) -> Cluster:
             time.sleep(0.2)
     logs = {s.topic: topics.bounds(admin, s.topic, range(there[s.topic].partitions)) for s in known}
     held = {s.topic: find_undecided(admin, s.topic, range(there[s.topic].partitions)) for s in known}
-    return Cluster(there, logs, metadata, held)
+    metadata = {topic: {p: one.metadata for p, one in said.items()} for topic, said in committed.items()}
+    counted = {
+        topic: {p: one.offset for p, one in said.items() if one.metadata == COUNTED}
+        for topic, said in committed.items()
+    }
+    return Cluster(there, logs, metadata, held, counted)
 
 
 def head(config: Config, served: Served, on_passed: OnPassed) -> Head:

@@ -595,9 +595,15 @@ def test_for_a_program_a_finding_is_a_line(monkeypatch, capsys):
     assert second == "ok       redis: fine"
 
 
-def counts(fields, offset_metadata=None, log=(0, 10), topic_id="id-1", published=0):
+def counts(fields, offset_metadata=None, log=(0, 10), topic_id="id-1", published=0, counted=()):
     there = cluster(reports=topics.Topic(topic_id, 2, 3, SOUND))
-    known = Cluster(there, {"reports": {0: log, 1: log}}, {"reports": offset_metadata or {}})
+    known = Cluster(
+        there,
+        {"reports": {0: log, 1: log}},
+        {"reports": offset_metadata or {}},
+        {},
+        {"reports": dict(counted)},
+    )
     return judge_counts(CONFIG, SERVED, known, fields, Head(4, {0: published}, 1))
 
 
@@ -635,6 +641,7 @@ def test_counts_that_can_be_gone_on_with():
         ({"fields": {}, "published": 3}, Level.ERROR, "published with those up to offset 3"),
         ({"fields": {0: stored(3)}, "log": (4, 10), "published": 4}, Level.ERROR, "set back"),
         ({"fields": {0: {"offset": "5"}}}, Level.ERROR, "cannot be read"),
+        ({"fields": {0: stored(5), 1: stored(0)}, "counted": {0: 5, 1: 6}}, Level.ERROR, "another Redis"),
     ],
 )
 def test_counts_that_cannot(found, level, said):

@@ -51,13 +51,14 @@ def stored(state, group=GROUP, stream=STREAM):
     return layout.fields(metadata), dict(blobs)
 
 
-def verify(cut, records, begin=START, end=None, stream=STREAM, read=None):
+def verify(cut, records, begin=START, end=None, stream=STREAM, read=None, committed=(0, "")):
     def there(first, last, caps):
         assert begin <= first <= last
         return [Records.of(records[first - START : last - START])]
 
     bounds = (begin, START + len(records) if end is None else end)
-    return judge(stream.document(), 0, group=GROUP, cut=cut, bounds=bounds, read=read or there)
+    facts = {"cut": cut, "bounds": bounds, "read": read or there, "committed": committed}
+    return judge(stream.document(), 0, group=GROUP, **facts)
 
 
 def test_counts_of_a_topic_that_was_made_anew_are_of_another_one():
@@ -536,7 +537,17 @@ def test_counts_that_were_lost_are_a_difference():
     document = ldp.Stream("s", ldp.GRR("1", 3)).document()
     facts = {"group": "g", "cut": ({}, {}), "bounds": (0, 7), "read": lambda begin, end: []}
     assert judge(document, 0, **facts).difference is None
-    assert judge(document, 0, **facts, offset_metadata="claimed").difference is None
-    assert "were lost" in judge(document, 0, **facts, offset_metadata="counted").difference
+    assert judge(document, 0, **facts, committed=(7, "claimed")).difference is None
+    assert "were lost" in judge(document, 0, **facts, committed=(7, "counted")).difference
     published = judge(document, 0, **facts, newest=Newest(offset=5)).difference
     assert published.endswith("a snapshot was published of offsets up to 5: the counts were lost")
+
+
+def test_point_15_counts_of_another_redis_are_never_equal():
+    """The group counts from two stores: this one has nothing of what the other one counted."""
+    good = stored(counted_by_worker(STREAM, log(), START))
+    offset = int(good[0]["offset"])
+    assert verify(good, log(), committed=(offset, "counted")).difference is None
+    difference = verify(good, log(), committed=(offset + 1, "counted")).difference
+    assert difference.startswith(f"offset: {offset} in Redis, {offset + 1} counted by Kafka's group")
+    assert verify(good, log(), committed=(offset + 1, "claimed")).difference is None
