@@ -3,15 +3,20 @@
 A proxy changes the codes in the answers of a real broker. `tests/unit/worker/test_refusals.py` has every code.
 """
 
+import contextlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from ldp import snapshot
+from ldp.snapshot import Cut
 from tests.integration.harness import World, lying, until
 from tests.integration.harness.lying import Lying
 from tests.integration.harness.processes import Worker
+from worker.counting.ports import Unavailable
+from worker.service import publishing
 
 pytestmark = pytest.mark.integration
 
@@ -93,3 +98,37 @@ def test_a_partition_that_is_refused_in_a_claim_waits_alone(
         )
     until(lambda: worker.owned() == {0, 1, 2}, "all are claimed", 60)
     world.assert_right(world.covered())
+
+
+def publishes_again(world: World, proxy: Lying, api: int, codes: list[int]) -> None:
+    """Publishes a snapshot for each code, which one answer has, with a new producer after each failure."""
+    partition = 0 if api == lying.ADD_PARTITIONS_TO_TXN else None
+    outbox = publishing.outbox_of(world.config, world.served, lambda: None, lambda *_: None)
+    outbox.open()
+    try:
+        for sequence, code in enumerate(codes, 1):
+            taken = snapshot.announce(world.stream, Cut({0: sequence}, {}), sequence, {}, "0" * 32)
+            if api == lying.INIT_PRODUCER_ID:
+                outbox.close()  # the next producer asks for its number
+            with proxy.lies(api, code, partition=partition, times=1):
+                for _ in range(3):
+                    with contextlib.suppress(Unavailable):
+                        if outbox._producer is None:
+                            outbox.open()
+                        outbox.publish(sequence, snapshot.encode(taken))
+                        break
+            assert proxy.told == 1, code
+            assert outbox.head(decided=True).sequence == sequence, code
+    finally:
+        outbox.close()
+
+
+@pytest.mark.parametrize(
+    "api",
+    [lying.INIT_PRODUCER_ID, lying.ADD_PARTITIONS_TO_TXN, lying.END_TXN],
+    ids=["InitProducerId", "AddPartitionsToTxn", "EndTxn"],
+)
+def test_a_publisher_that_is_refused_publishes_again_with_a_new_producer(
+    lied_to: tuple[World, Lying], api: int
+) -> None:
+    publishes_again(*lied_to, api, [UNKNOWN_SERVER_ERROR, 47, 51])
