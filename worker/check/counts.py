@@ -72,13 +72,18 @@ def _fault_of_counts(
 ) -> tuple[Level, str, str] | None:
     """Returns what is wrong with the counts of a partition and what to do about it, or None."""
     anew = f"undo a change of the configuration, restore Redis, or {NEW_NAME}"
+    again = (
+        f"set recount_after = {head.sequence} for the stream: what the topic still holds is counted again, and the rest"
+        " is recorded as a gap"
+    )
     published = head.offsets.get(partition, 0)
     if fields is None:
         if offset_metadata != CLAIMED:
-            return Level.ERROR, "none in Redis, but Kafka's group has counted progress: they were lost", anew
+            text = "none in Redis, but Kafka's group has counted progress: they were lost"
+            return Level.ERROR, text, f"{anew}; or {again}"
         if published:
             text = f"none in Redis, but a snapshot was published with those up to offset {published}: they were lost"
-            return Level.ERROR, text, anew
+            return Level.ERROR, text, f"{anew}; or {again}"
         return None
     if (said := newer(fields.get("lineage", ""))) is not None:
         text = f"of {said}: a newer version of ldp-worker wrote them"

@@ -134,8 +134,8 @@ class Ownership:
 
         1. The membership is noted: its generation, what it assigns, and the topic's id.
         2. Kafka's offsets are read: they follow the store, so counts that they speak of must be found after them.
-        3. The store's metadata are read. Where it has nothing, the topic's id and Kafka's offset are read once more:
-           the partition begins by them.
+        3. The store's metadata are read. Where it has nothing, or less than Kafka's offset says, the topic's id and
+           Kafka's offset are read once more: the next steps record what they say.
         4. The head of what was published is read; where it could contradict them, one that is decided, and then the
            metadata once more: counts that it speaks of must be found after it, too.
         5. The logs' beginnings are read, and where each partition goes on is decided.
@@ -187,10 +187,15 @@ class Ownership:
         # Step 3.
         if not (wanted := list(found := self._came(claim, self._store.peek_all(committed)))):
             return found, {}, Head()
-        if fresh := [p for p in wanted if found[p] is None]:
-            again = self._came(claim, self._log.committed(fresh))
+        # Kafka's offset decides where the store has nothing or less, and step 6 records it
+        if by_kafka := [
+            p for p in wanted if (at := found[p]) is None or (committed[p] or (0, ""))[0] > at.offset
+        ]:
+            again = self._came(claim, self._log.committed(by_kafka))
             if self._log.topic_id() != topic or any(again[p] != committed[p] for p in again):
-                raise Unavailable("Kafka: two answers about a partition that is to begin do not agree")
+                raise Unavailable(
+                    "Kafka: two answers about the group's offsets or the topic's id do not agree"
+                )
             wanted = [p for p in wanted if found[p] is not None or p in again]
         # Step 4.
         head = self._witness.head(decided=False)

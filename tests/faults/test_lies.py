@@ -1,0 +1,87 @@
+"""One wrong answer of a broker, in both directions: nothing final follows from it."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.faults.memory import Process
+from tests.faults.still import STREAM, Still, alone, count_all
+from worker.counting import layout
+from worker.counting.ports import CLAIMED, COUNTED
+
+
+def lie_once(side: Any, name: str, lie: Callable[[Any], Any]) -> None:
+    """Lets one answer be what ``lie`` makes of the true one."""
+    ask = getattr(side, name)
+
+    def asked(*args: Any) -> Any:
+        delattr(side, name)
+        return lie(ask(*args))
+
+    setattr(side, name, asked)
+
+
+def shifted(first: int, end: int) -> Callable[[Any], Any]:
+    return lambda bounds: {p: (max(0, a + first), max(0, b + end)) for p, (a, b) in bounds.items()}
+
+
+LIES: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "ListOffsets: the log begins too late": ("bounds", shifted(7, 0)),
+    "ListOffsets: the log begins beyond its end": ("bounds", shifted(100, 0)),
+    "ListOffsets: the log begins too early": ("bounds", shifted(-7, 0)),
+    "ListOffsets: the log ends too early": ("bounds", shifted(0, -7)),
+    "ListOffsets: the log ends too late": ("bounds", shifted(0, 100)),
+    "ListOffsets: no leader": ("bounds", lambda _: {}),
+    "Metadata: another topic id": ("topic_id", lambda _: "topic-2"),
+    "OffsetFetch: no offset": ("committed", lambda _: {}),
+    "OffsetFetch: an offset too high": ("committed", lambda said: dict.fromkeys(said or [0], (100, COUNTED))),
+    "OffsetFetch: an offset too low": ("committed", lambda said: dict.fromkeys(said or [0], (0, CLAIMED))),
+    "Fetch: out of range, by a proof that never ends": ("firsts", lambda _: {}),
+}
+"""What one answer says -> the method of the log that says it, and what it makes of the true answer."""
+
+
+def resuming(world: Still) -> Process:
+    """Returns a worker that is about to claim what another one counted in part."""
+    world.send()
+    count_all(world, world.member(1))
+    world.deliver()
+    world.send()
+    return alone(world, 2)
+
+
+def beginning(world: Still) -> Process:
+    """Returns a worker that is about to claim what nobody has counted."""
+    world.send(10)
+    return world.member(1)
+
+
+@pytest.mark.parametrize("lie", LIES)
+@pytest.mark.parametrize("nth", [1, 2])
+@pytest.mark.parametrize("at", [resuming, beginning])
+def test_point_9_one_wrong_answer_at_a_claim_loses_nothing(
+    at: Callable[[Still], Process], lie: str, nth: int
+) -> None:
+    """It is the first or the second answer of its kind. All is counted, without a gap, and nothing stops."""
+    world = Still()
+    process = at(world)
+    name, change = LIES[lie]
+    if nth == 2:
+        lie_once(process.log, name, lambda said: (lie_once(process.log, name, change), said)[1])
+    else:
+        lie_once(process.log, name, change)
+    count_all(world, process)
+    state = layout.load(STREAM, world.stored[0].metadata, world.stored[0].blobs)
+    assert (state.start, state.offset, state.gaps) == (0, 10, [])
+    world.verify(0)
+
+
+def test_point_9_one_wrong_topic_id_while_counting_stops_nothing() -> None:
+    world = Still()
+    process = beginning(world)
+    count_all(world, process)
+    world.send()
+    lie_once(process.log, "topic_id", lambda _: "topic-2")
+    count_all(world, process)
+    world.verify(0)
