@@ -24,6 +24,7 @@ _CONFIG = "LDP_WORKER_CONFIG"
 _CHECK = "ldp-worker check says what is wrong"
 _EXTRA = {
     "crc32c": "crc32c",
+    "h11": "h11",
     "kafka-python": "kafka",
     "llvmlite": "llvmlite",
     "lz4": "lz4",
@@ -31,7 +32,9 @@ _EXTRA = {
     "pydantic": "pydantic",
     "python-snappy": "snappy",
     "redis": "redis",
+    "starlette": "starlette",
     "structlog": "structlog",
+    "uvicorn": "uvicorn",
     "zstandard": "zstandard",
 }
 """What a command needs of the extra `worker`: package -> the module that is imported."""

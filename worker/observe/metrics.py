@@ -278,7 +278,7 @@ class Metrics:
             (
                 self.errors,
                 (
-                    *("reach", "connect", "poll", "claim", "commit"),
+                    *("reach", "connect", "poll", "fetch", "claim", "commit"),
                     *("compare", "publish", "recommend", "serve"),
                 ),
             ),

@@ -148,6 +148,7 @@ def test_without_the_extra_a_command_is_one_line_and_exit_2(
         "simulate": ["--counts", str(tmp_path / "counts.csv"), "--column", "c", "--users", "1"],
         "remove": ["colours"],
         "import": ["colours", str(tmp_path / "counts.csv")],
+        "export": ["colours", str(tmp_path / "counts.csv"), str(tmp_path / "states")],
     }
     monkeypatch.setattr(command, "find_spec", find_spec)
     result = CliRunner().invoke(worker.cli.cli, [name, *needed.get(name, [])])

@@ -124,7 +124,15 @@ def test_two_snapshots_of_a_window_are_never_mixed():
         ("sequence", 5),
         ("reports", 99),
         ("offsets", {"0": 1}),
-        ("window", {"name": "1h", "start": "1970-01-01T02:00:00.000Z", "end": None, "final": False}),
+        (
+            "window",
+            {
+                "name": "1h",
+                "start": "1970-01-01T02:00:00.000Z",
+                "end": "1970-01-01T03:00:00.000Z",
+                "final": False,
+            },
+        ),
     ],
 )
 def test_a_body_must_say_what_its_headers_and_the_others_say(field, wrong):

@@ -220,8 +220,8 @@ class Counted:
     def peek(self, _):
         return self.metadata
 
-    def cut(self, _):
-        return StoredPartition(*layout.dump(self.state, self.metadata, "ab" * 16))
+    def cut_all(self, _):
+        return {0: StoredPartition(*layout.dump(self.state, self.metadata, "ab" * 16))}
 
 
 class Published:

@@ -255,7 +255,7 @@ def test_a_partition_that_is_refused_waits_longer_each_time_and_is_well_once_it_
 
 def test_the_table_of_the_readme_is_that_of_the_tests():
     readme = (Path(__file__).parents[3] / "worker" / "README.md").read_text(encoding="utf-8")
-    section = readme.split("### Error codes of the brokers\n")[1].split("\n#")[0]
+    section = readme.split("## Error codes of the brokers\n")[1].split("\n#")[0]
     rows = [
         tuple(cell.strip() for cell in row.split("|")[1:-1]) for row in re.findall(r"^\|.*\|$", section, re.M)
     ]
