@@ -110,14 +110,14 @@ def publishes_again(world: World, proxy: Lying, api: int, codes: list[int]) -> N
             taken = snapshot.announce(world.stream, Cut({0: sequence}, {}), sequence, {}, "0" * 32)
             if api == lying.INIT_PRODUCER_ID:
                 outbox.close()  # the next producer asks for its number
-            with proxy.lies(api, code, partition=partition, times=1):
+            with proxy.lies(api, code, partition=partition, times=1) as lie:
                 for _ in range(3):
                     with contextlib.suppress(Unavailable):
                         if outbox._producer is None:
                             outbox.open()
                         outbox.publish(sequence, snapshot.encode(taken))
                         break
-            assert proxy.told == 1, code
+            assert lie.told == 1, code
             assert outbox.head(decided=True).sequence == sequence, code
     finally:
         outbox.close()

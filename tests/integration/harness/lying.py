@@ -1,4 +1,4 @@
-"""A proxy in front of one broker, which changes the error codes in its answers."""
+"""A proxy in front of one broker, which changes its answers: error codes, and where a log begins."""
 
 import contextlib
 import socket
@@ -9,10 +9,47 @@ from collections.abc import Callable, Iterator
 from typing import Any, Self
 
 from kafka.protocol.api_header import ResponseClassRegistry
+from kafka.protocol.consumer import ListOffsetsRequest
 
 FETCH, LIST_OFFSETS, METADATA, OFFSET_COMMIT, OFFSET_FETCH, FIND_COORDINATOR = 1, 2, 3, 8, 9, 10
 INIT_PRODUCER_ID, ADD_PARTITIONS_TO_TXN, END_TXN, DESCRIBE_CLUSTER = 22, 24, 26, 60
 _ADDRESSES = METADATA, FIND_COORDINATOR, DESCRIBE_CLUSTER
+_EARLIEST = -2
+
+_Found = list[tuple[Any, str]]
+"""The fields of an answer that a lie changes: what has them, and their names."""
+
+
+class Lie:
+    """A change of a proxy's answers.
+
+    Args:
+        find: returns the fields to change, from the kind of request, the request and the answer.
+        value: what the fields say instead.
+        after: how many such answers stay true before the first lie.
+        times: how many answers are changed at most; None for all.
+
+    Attributes:
+        told: how many answers were changed.
+    """
+
+    def __init__(
+        self, find: Callable[[int, bytes, Any], _Found], value: int, after: int, times: int | None
+    ) -> None:
+        self._find, self._value, self._after, self._times = find, value, after, times
+        self._seen = self.told = 0
+
+    def tell(self, key: int, request: bytes, answer: Any) -> bool:
+        """Changes an answer, if it is one of those; returns whether it did."""
+        if self.told == self._times or not (found := self._find(key, request, answer)):
+            return False
+        self._seen += 1
+        if self._seen <= self._after:
+            return False
+        for part, name in found:
+            setattr(part, name, self._value)
+        self.told += 1
+        return True
 
 
 class Lying:
@@ -23,7 +60,6 @@ class Lying:
 
     Attributes:
         address: the bootstrap string that clients are given.
-        told: how many answers were changed.
     """
 
     def __init__(self, broker: str) -> None:
@@ -32,8 +68,7 @@ class Lying:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
         self.address = f"127.0.0.1:{self.port}"
-        self.told = 0
-        self._lie: Callable[[int, Any], bool] = lambda *_: False
+        self._lies = list[Lie]()
         self._sockets = set[socket.socket]()
 
     def __enter__(self) -> Self:
@@ -46,7 +81,6 @@ class Lying:
                 each.shutdown(socket.SHUT_RDWR)
             each.close()
 
-    @contextlib.contextmanager
     def lies(
         self,
         api: int,
@@ -55,7 +89,7 @@ class Lying:
         topic: str | None = None,
         partition: int | None = None,
         times: int | None = None,
-    ) -> Iterator[None]:
+    ) -> contextlib.AbstractContextManager[Lie]:
         """Has answers of one kind carry an error code meanwhile.
 
         Args:
@@ -65,23 +99,38 @@ class Lying:
             partition: of which; None for the answer as a whole.
             times: how many answers at most; None for all.
         """
-        left = [1 << 30 if times is None else times]
 
-        def lie(key: int, response: Any) -> bool:
-            if key != api or not left[0]:
-                return False
-            found = list(_codes(key, response, topic, partition))
-            for part, name in found:
-                setattr(part, name, code)
-            left[0] -= bool(found)
-            self.told += bool(found)
-            return bool(found)
+        def find(key: int, _: bytes, answer: Any) -> _Found:
+            return list(_codes(key, answer, topic, partition)) if key == api else []
 
-        self.told, self._lie = 0, lie
+        return self._telling(Lie(find, code, 0, times))
+
+    def begins(
+        self, topic: str, partition: int, offset: int, *, after: int = 0
+    ) -> contextlib.AbstractContextManager[Lie]:
+        """Has one answer name another offset as the first one of a partition's log.
+
+        Args:
+            topic: the topic.
+            partition: the partition.
+            offset: what the answer says.
+            after: how many true answers come first.
+        """
+
+        def find(key: int, request: bytes, answer: Any) -> _Found:
+            if key != LIST_OFFSETS or not _asks_for_beginnings(request):
+                return []
+            return [(part, "offset") for part, _ in _codes(key, answer, topic, partition)]
+
+        return self._telling(Lie(find, offset, after, 1))
+
+    @contextlib.contextmanager
+    def _telling(self, lie: Lie) -> Iterator[Lie]:
+        self._lies.append(lie)
         try:
-            yield
+            yield lie
         finally:
-            self._lie = lambda *_: False
+            self._lies.remove(lie)
 
     def _accept(self) -> None:
         with contextlib.suppress(OSError):
@@ -89,31 +138,31 @@ class Lying:
                 near, _ = self._listener.accept()
                 far = socket.create_connection(self._broker)
                 self._sockets |= {near, far}
-                sent = deque[tuple[int, int]]()
+                sent = deque[bytes]()
                 for target, args in ((self._ask, (near, far, sent)), (self._answer, (far, near, sent))):
                     threading.Thread(target=target, args=args, daemon=True).start()
 
-    def _ask(self, near: socket.socket, far: socket.socket, sent: deque[tuple[int, int]]) -> None:
+    def _ask(self, near: socket.socket, far: socket.socket, sent: deque[bytes]) -> None:
         for frame in _frames(near):
-            key, version = struct.unpack_from(">hh", frame)
-            sent.append((key, version))
+            sent.append(frame)
             far.sendall(struct.pack(">i", len(frame)) + frame)
         _close(near, far)
 
-    def _answer(self, far: socket.socket, near: socket.socket, sent: deque[tuple[int, int]]) -> None:
+    def _answer(self, far: socket.socket, near: socket.socket, sent: deque[bytes]) -> None:
         for frame in _frames(far):
-            near.sendall(self._changed(*sent.popleft(), frame))
+            near.sendall(self._changed(sent.popleft(), frame))
         _close(near, far)
 
-    def _changed(self, key: int, version: int, frame: bytes) -> bytes:
-        """Returns an answer as it is passed on: with this proxy's address in the place of the broker's, and the lie."""
+    def _changed(self, request: bytes, frame: bytes) -> bytes:
+        """Returns an answer as it is passed on: with this proxy's address in the place of the broker's, and the lies."""
+        key, version = struct.unpack_from(">hh", request)
         whole = struct.pack(">i", len(frame)) + frame
         kind = ResponseClassRegistry._response_class_registry.get(key)
         if kind is None or key not in (*_ADDRESSES, *_CODES):
             return whole
         response = kind[version].decode(frame, header=True)
         response._version = version
-        lied = self._lie(key, response)
+        lied = any([lie.tell(key, request, response) for lie in self._lies])
         if key in _ADDRESSES:
             for broker in [*_listed(response, "brokers"), *_listed(response, "coordinators"), response]:
                 if getattr(broker, "port", None) == self._broker[1]:
@@ -138,6 +187,13 @@ _CODES: dict[int, tuple[str, ...]] = {
     END_TXN: (),
 }
 """Kind of request -> where its answer lists topics."""
+
+
+def _asks_for_beginnings(request: bytes) -> bool:
+    """Returns whether a ListOffsets request asks for the first offsets of logs."""
+    (version,) = struct.unpack_from(">h", request, 2)
+    asked = ListOffsetsRequest[version].decode(request, header=True)
+    return all(part.timestamp == _EARLIEST for topic in asked.topics for part in topic.partitions)
 
 
 def _codes(key: int, response: Any, topic: str | None, partition: int | None) -> Iterator[tuple[Any, str]]:
