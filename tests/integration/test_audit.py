@@ -1,12 +1,14 @@
 """The audit on real services: after retention, and while it passes."""
 
 import json
+import secrets
 
 import pytest
 from click.testing import CliRunner
 from kafka import TopicPartition
 
-from tests.integration.harness import World
+from tests.integration.harness import World, until
+from tests.integration.harness.redises import Redises
 from worker import audit
 from worker.cli import cli
 
@@ -100,3 +102,44 @@ def test_point_2_a_batch_over_the_limit_is_one_rejected_record_for_the_audit_too
         assert verdict.difference is None
         assert verdict.rejected == {"batch": 5, "version": 5}
         assert verdict.reports == world.n
+
+
+def test_point_15_reports_that_another_redis_counts_are_an_error_of_check_and_never_equal(
+    kafka, redis_url, own_services, tmp_path
+):
+    with (
+        Redises(own_services.folder, f"another-{secrets.token_hex(3)}") as redises,
+        World(kafka, redis_url, tmp_path, partitions=2) as world,
+    ):
+        port = redises.start().port
+        another = world.configure("another", redis_url=f"redis://127.0.0.1:{port}/0")
+        world.start()
+        world.launch(another)
+        until(world.balanced, "each of two workers owns a partition")
+        world.send(40)
+        world.settle()
+        tps = {TopicPartition(world.topic, partition): end for partition, end in world.ends().items()}
+
+        def committed():
+            found = world.admin.list_group_offsets(world.group)[world.group]
+            return {tp: at.offset for tp, at in found.items() if at.metadata == "counted"} == tps
+
+        until(committed, "the group has counted all")
+        for worker in world.workers:
+            assert worker.get("/readyz")[0] == 200
+        counted_progress = "but Kafka's group has counted progress"
+        said = {  # the first worker claimed both partitions before they were shared
+            world.toml: ("another Redis has counts of the group", "another Redis has the rest"),
+            another: (f"none in Redis, {counted_progress}", f"nothing in Redis, {counted_progress}"),
+        }
+        for toml, (fault, difference) in said.items():
+            checked = CliRunner().invoke(cli, ["check", "--config", str(toml), "--json"])
+            assert checked.exit_code == 1, checked.output
+            (wrong,) = [row for row in json.loads(checked.stdout) if row["level"] == "error"]
+            assert wrong["subject"] == f"counts of {world.name}"
+            assert fault in wrong["text"]
+            audited = CliRunner().invoke(cli, ["audit", "--config", str(toml), "--json"])
+            assert audited.exit_code == 1, audited.output
+            tree = json.loads(audited.stdout)
+            assert (tree["verdict"], tree["equal"]) == ("different", False)
+            assert difference in tree["difference"]

@@ -106,23 +106,25 @@ class Lying:
         return self._telling(Lie(find, code, 0, times))
 
     def begins(
-        self, topic: str, partition: int, offset: int, *, after: int = 0
+        self, client: str, topic: str, partition: int, offset: int, *, after: int = 0, times: int | None = 1
     ) -> contextlib.AbstractContextManager[Lie]:
-        """Has one answer name another offset as the first one of a partition's log.
+        """Has answers name another offset meanwhile as the first one of a partition's log.
 
         Args:
+            client: the client's id; others are told the truth.
             topic: the topic.
             partition: the partition.
-            offset: what the answer says.
+            offset: what they say.
             after: how many true answers come first.
+            times: how many answers at most; None for all.
         """
 
         def find(key: int, request: bytes, answer: Any) -> _Found:
-            if key != LIST_OFFSETS or not _asks_for_beginnings(request):
+            if key != LIST_OFFSETS or not _asks_for_beginnings(request, client):
                 return []
             return [(part, "offset") for part, _ in _codes(key, answer, topic, partition)]
 
-        return self._telling(Lie(find, offset, after, 1))
+        return self._telling(Lie(find, offset, after, times))
 
     @contextlib.contextmanager
     def _telling(self, lie: Lie) -> Iterator[Lie]:
@@ -154,7 +156,7 @@ class Lying:
         _close(near, far)
 
     def _changed(self, request: bytes, frame: bytes) -> bytes:
-        """Returns an answer as it is passed on: with this proxy's address in the place of the broker's, and the lies."""
+        """Returns an answer as it is passed on: with this proxy's address instead of the broker's, and the lies."""
         key, version = struct.unpack_from(">hh", request)
         whole = struct.pack(">i", len(frame)) + frame
         kind = ResponseClassRegistry._response_class_registry.get(key)
@@ -162,12 +164,12 @@ class Lying:
             return whole
         response = kind[version].decode(frame, header=True)
         response._version = version
-        lied = any([lie.tell(key, request, response) for lie in self._lies])
+        lied = [lie.tell(key, request, response) for lie in self._lies]
         if key in _ADDRESSES:
             for broker in [*_listed(response, "brokers"), *_listed(response, "coordinators"), response]:
                 if getattr(broker, "port", None) == self._broker[1]:
                     broker.host, broker.port = "127.0.0.1", self.port
-        elif not lied:
+        elif not any(lied):
             return whole
         return bytes(response.encode(header=True, framed=True))
 
@@ -189,11 +191,12 @@ _CODES: dict[int, tuple[str, ...]] = {
 """Kind of request -> where its answer lists topics."""
 
 
-def _asks_for_beginnings(request: bytes) -> bool:
-    """Returns whether a ListOffsets request asks for the first offsets of logs."""
+def _asks_for_beginnings(request: bytes, client: str) -> bool:
+    """Returns whether a ListOffsets request is one of a client for the first offsets of logs."""
     (version,) = struct.unpack_from(">h", request, 2)
     asked = ListOffsetsRequest[version].decode(request, header=True)
-    return all(part.timestamp == _EARLIEST for topic in asked.topics for part in topic.partitions)
+    earliest = all(part.timestamp == _EARLIEST for topic in asked.topics for part in topic.partitions)
+    return earliest and asked.header.client_id == client
 
 
 def _codes(key: int, response: Any, topic: str | None, partition: int | None) -> Iterator[tuple[Any, str]]:
