@@ -12,7 +12,7 @@ from worker.kafka.firsts import Firsts
 TP, OTHER = TopicPartition("t", 0), TopicPartition("t", 1)
 AT = 10
 """The stored offset."""
-OUT_OF_RANGE, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH = 1, 74, 76
+OUT_OF_RANGE, NOT_LEADER, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH = 1, 6, 74, 75
 PAUSE = firsts._LOOK_AGAIN_SECONDS
 
 
@@ -147,6 +147,19 @@ def test_a_fetch_that_is_refused_once_proves_nothing(whole):
     whole.brokers.lie = refuse_once
     assert whole.look() == {}
     assert whole.look() == {TP: AT}
+
+
+def test_a_fetch_that_is_always_refused_proves_nothing_where_the_log_begins_before_it():
+    looks = Looks(Brokers({TP: Log(5)}))
+    looks.brokers.lie = lambda _, answer: OUT_OF_RANGE if looks.brokers.asked[-1] == AT else answer
+    assert [looks.look(PAUSE) for _ in range(3)] == [{}] * 3
+
+
+@pytest.mark.parametrize("code", [-1, NOT_LEADER, FENCED_LEADER_EPOCH])
+def test_an_error_other_than_out_of_range_is_no_refusal(whole, code):
+    said = {AT: code, "first": 17, 16: code}
+    whole.brokers.lie = lambda _, answer: said.get(whole.brokers.asked[-1], answer)
+    assert [whole.look(PAUSE) for _ in range(3)] == [{}] * 3
 
 
 def test_a_look_that_disagrees_has_the_pause_begin_again(lost):
