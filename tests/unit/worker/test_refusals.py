@@ -15,11 +15,18 @@ from kafka import KafkaConsumer, TopicPartition
 from kafka import errors as kafka_errors
 from kafka.consumer.fetcher import CompletedFetch
 from kafka.errors import for_code
+from kafka.producer.transaction_manager import (
+    EndTxnHandler,
+    ProducerIdAndEpoch,
+    TransactionManager,
+    TransactionState,
+)
 from kafka.protocol.consumer import ListOffsetsResponse, OffsetCommitResponse, OffsetFetchResponse
 from kafka.protocol.metadata import MetadataResponse
 from kafka.structs import OffsetAndMetadata
 
 from worker.counting.ports import NotOwner, Unavailable
+from worker.kafka import quirks
 from worker.kafka.offsets import Offsets
 from worker.kafka.refusals import Answers, Refusals
 
@@ -57,7 +64,7 @@ PUBLISHING = {
     "AddPartitionsToTxn": {OTHERS: AGAIN},
     "EndTxn": {OTHERS: AGAIN},
 }
-"""Those of a publisher; tests/integration/test_error_codes.py injects each."""
+"""Those of a publisher; tests/integration/test_error_codes.py injects some codes of each at a real client."""
 
 
 @pytest.fixture(scope="module")
@@ -219,6 +226,43 @@ def test_each_error_code_has_the_outcome_of_the_table(consumer, answer):
     expected = {code: OUTCOMES[answer].get(code, OUTCOMES[answer][OTHERS]) for code in CODES}
     found = {code: ANSWERED[answer](*consumer, code) for code in CODES}
     assert {CODES[c]: one for c, one in found.items()} == {CODES[c]: one for c, one in expected.items()}
+
+
+class Committing:
+    """A producer whose transaction holds acknowledged records; its coordinator's answers to EndTxn are given."""
+
+    def __init__(self, *codes):
+        self._transaction_manager, self.codes = TransactionManager("t", 1000), list(codes)
+        self._transaction_manager.set_producer_id_and_epoch(ProducerIdAndEpoch(7, 1))
+        self._transaction_manager._current_state = TransactionState.IN_TRANSACTION
+        self._transaction_manager._transaction_started = True
+
+    def flush(self, _seconds):
+        pass
+
+    def commit_transaction(self):
+        result = self._transaction_manager.begin_commit()
+        while (
+            handler := self._transaction_manager.next_request_handler(has_incomplete_batches=False)
+        ) is not None:
+            if isinstance(handler, EndTxnHandler):  # and not one that asks for the coordinator
+                handler.handle_response(SimpleNamespace(error_code=self.codes.pop(0)))
+        assert result.wait(0)
+
+
+def test_each_error_code_of_endtxn_ends_the_producer_even_if_the_next_answer_is_none():
+    """A publisher that commits by a producer with an error begins again with a new one; see `KafkaOutbox.publish`."""
+    committed = []
+    for code, error in CODES.items():
+        producer = Committing(code, 0)
+        quirks.end_once(producer)
+        with contextlib.suppress(kafka_errors.KafkaError):
+            quirks.commit_transaction(producer, [], 1.0)
+            committed.append(error)
+    assert committed == []
+    producer = Committing(0)
+    quirks.end_once(producer)
+    quirks.commit_transaction(producer, [], 1.0)
 
 
 def test_a_topic_that_nothing_is_known_of_is_asked_for_again_whatever_the_error(consumer):
