@@ -2,6 +2,7 @@
 
 import json
 import secrets
+from dataclasses import replace
 
 import pytest
 from click.testing import CliRunner
@@ -11,6 +12,7 @@ from tests.integration.harness import World, until
 from tests.integration.harness.redises import Redises
 from worker import audit
 from worker.cli import cli
+from worker.counting import layout
 
 pytestmark = pytest.mark.integration
 
@@ -55,8 +57,9 @@ def test_point_7_a_loss_among_what_remains_is_still_found(kafka, redis_url, tmp_
         counted(world)
         delete(world, {0: 5})
         key = f"{{{world.name}:0}}:meta"
-        totals = json.loads(world.redis.hget(key, "totals"))
-        world.redis.hset(key, "totals", json.dumps(totals | {"accepted": 34}))
+        stored = layout.parse(layout.decoded(world.redis.hgetall(key)))
+        totals = json.dumps(json.loads(stored.totals) | {"accepted": 34})
+        world.redis.hset(key, mapping=layout.fields(replace(stored, totals=totals)))
         result = run(world)
         assert result.exit_code == 1
         assert "accepted: 34 in Redis, 35 recounted of what remains" in " ".join(result.stdout.split())
