@@ -90,7 +90,7 @@ def _fault_of_counts(
         return Level.ERROR, text, "run that version, or a newer one: it goes on with them"
     try:
         metadata = layout.parse(fields)
-        recorded = layout.recorded(metadata)
+        recorded, gaps = layout.recorded(metadata), layout.gaps(metadata)
     except StateLost as error:
         return Level.ERROR, str(error), anew
     first, end = log
@@ -109,12 +109,19 @@ def _fault_of_counts(
             anew,
         )
     if metadata.offset < first:
-        lost = range(metadata.offset, first)
-        which = f"offset {lost[0]}" if len(lost) == 1 else f"offsets {lost[0]} to {lost[-1]}"
-        text = f"the log lost {which} before counting"
+        text = f"the log lost {_offsets(metadata.offset, first)} before counting"
         todo = "none: the gap will be recorded and snapshots say complete: false; lengthen retention.ms"
+        return Level.WARNING, text, todo
+    if held := [_offsets(max(begin, first), to) for begin, to in gaps if first < to]:
+        text = f"recorded as a gap: {', '.join(held)}; the log begins at offset {first} and still has these records"
+        todo = f"to have them counted, {NEW_NAME}; this stream's snapshots stay complete: false"
         return Level.WARNING, text, todo
     match rules.decide(recorded, served.configured, metadata.offset):
         case Older(why, todo):
             return Level.WARNING, why, todo
     return None
+
+
+def _offsets(begin: int, end: int) -> str:
+    """Names the offsets [begin, end)."""
+    return f"offset {begin}" if end - begin == 1 else f"offsets {begin} to {end - 1}"

@@ -250,6 +250,18 @@ def recorded(metadata: Metadata) -> list[Rule]:
         raise _unreadable(metadata, error) from None
 
 
+def gaps(metadata: Metadata) -> list[tuple[int, int]]:
+    """Returns the recorded gaps of a partition, [from, to), in ascending order.
+
+    Raises:
+        StateLost: they cannot be read.
+    """
+    try:
+        return [(int(begin), int(end)) for begin, end in json.loads(metadata.totals)["gaps"]]
+    except _MALFORMED as error:
+        raise _unreadable(metadata, error) from None
+
+
 def _unreadable(metadata: Metadata, error: Exception) -> StateLost:
     return StateLost(f"totals {metadata.totals[:200]!r} cannot be read ({error!r})")
 

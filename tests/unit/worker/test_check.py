@@ -690,6 +690,21 @@ def test_what_partitions_have_in_common_is_said_once():
     assert lost.text == "partition 0: the log lost offsets 3 to 4 before counting"
 
 
+def test_point_9_a_recorded_gap_that_the_log_still_has_is_named():
+    state = PartitionState(0, 3)
+    state.skip(7)
+    gap = layout.fields(layout.initial(lineage_of("g-colours", SERVED.stream, "id-1"), state))
+    assert [f.level for f in counts({0: gap, 1: stored(7)}, log=(7, 10))] == [Level.OK]
+    (finding,) = counts({0: gap, 1: stored(7)}, log=(2, 10))
+    assert finding.level is Level.WARNING
+    assert finding.text == (
+        "partition 0: recorded as a gap: offsets 3 to 6; the log begins at offset 2 and still has these records"
+    )
+    assert "another name" in finding.todo
+    (finding,) = counts({0: gap, 1: stored(7)}, log=(6, 10))
+    assert finding.text.startswith("partition 0: recorded as a gap: offset 6;")
+
+
 @pytest.mark.parametrize("protocol", ["olh", "pgr"])
 @pytest.mark.parametrize("d", [3, 845, snapshot.INLINE, snapshot.INLINE + 1, 70_000])
 def test_no_message_of_a_snapshot_is_larger_than_said(d, protocol):
