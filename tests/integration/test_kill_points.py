@@ -10,7 +10,7 @@ from tests.kills.steps import ALONE, DELETED, FINAL
 pytestmark = pytest.mark.integration
 
 CHOSEN = [
-    Point("fresh", Aim("claim", 8, "after", 3)),
+    Point("fresh", Aim("claim", 8, "after")),
     Point("runs", Aim("commit", 5, "during", 3, 0.001)),
     Point("runs", Aim("publish", 9, "before", of=FINAL)),
     Point("runs", Aim("publish", 9, "after", of=DELETED)),

@@ -110,7 +110,10 @@ class HttpServer:
         self._server.shutdown()
 
     async def _metrics(self, request: Request) -> Response:
-        encode, content_type = choose_encoder(request.headers.get("Accept", ""))
+        try:
+            encode, content_type = choose_encoder(request.headers.get("Accept", ""))
+        except (TypeError, ValueError):  # the library's parser of versions: version=1e9
+            encode, content_type = choose_encoder("")
         said = await _on(self._probing, lambda: encode(self._registry))
         return Response(said, headers={"Content-Type": content_type})
 

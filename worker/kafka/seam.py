@@ -10,9 +10,10 @@ What is replaced runs inside the library's poll, which an exception would leave 
 import contextlib
 import hashlib
 import inspect
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import kafka
@@ -33,6 +34,7 @@ _TRUSTED = {
     "MemoryRecords": (MemoryRecords, "7d13ee2c94696380"),
 }
 """What the seam relies on, each with the SHA-256 of its source, cut to 16 digits."""
+_READING = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -124,11 +126,19 @@ def unknown() -> str | None:
 
 
 def fingerprint(what: Any) -> str:
-    """Returns what stands for the source of a class or a function.
+    """Returns what stands for the source of a class or a function; reads each source once.
+
+    One thread at a time: in CPython 3.11 several that parse sources at once can raise SystemError.
 
     Raises:
         OSError: there is no source.
     """
+    with _READING:
+        return _fingerprint(what)
+
+
+@cache
+def _fingerprint(what: Any) -> str:
     return hashlib.sha256(inspect.getsource(what).encode()).hexdigest()[:16]
 
 
