@@ -2,7 +2,6 @@
 
 import json
 import secrets
-from dataclasses import replace
 
 import pytest
 from click.testing import CliRunner
@@ -12,7 +11,6 @@ from tests.integration.harness import World, until
 from tests.integration.harness.redises import Redises
 from worker import audit
 from worker.cli import cli
-from worker.counting import layout
 
 pytestmark = pytest.mark.integration
 
@@ -56,10 +54,7 @@ def test_point_7_a_loss_among_what_remains_is_still_found(kafka, redis_url, tmp_
     with World(kafka, redis_url, tmp_path, partitions=1) as world:
         counted(world)
         delete(world, {0: 5})
-        key = f"{{{world.name}:0}}:meta"
-        stored = layout.parse(layout.decoded(world.redis.hgetall(key)))
-        totals = json.dumps(json.loads(stored.totals) | {"accepted": 34})
-        world.redis.hset(key, mapping=layout.fields(replace(stored, totals=totals)))
+        world.change_totals(0, lambda totals: totals.update(accepted=34))
         result = run(world)
         assert result.exit_code == 1
         assert "accepted: 34 in Redis, 35 recounted of what remains" in " ".join(result.stdout.split())

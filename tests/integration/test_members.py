@@ -117,6 +117,6 @@ def test_a_session_that_the_brokers_do_not_allow_is_said_by_check_and_by_the_wor
     assert found.level is check.Level.ERROR
     assert "kafka.session_timeout_seconds=1: they allow 6 to 1800" in found.text
     said = until(lambda: worker.events("poll.retry"), "the worker says that it is not let in")
-    assert "do not allow kafka.session_timeout_seconds" in said[0]["error"]
+    assert "set kafka.session_timeout_seconds to what the brokers allow" in said[0]["remedy"]
     assert not worker.ready()
     assert worker.terminate() == 0

@@ -114,10 +114,7 @@ def test_point_16_and_19_counts_of_before_there_were_rules_go_on(kafka, redis_ur
         counted(world, accepted=10, rejected={})
         assert world.workers[0].terminate() == 0
         # as 942af5d stored it
-        meta = f"{{{world.name}:0}}:meta"
-        totals = json.loads(world.redis.hget(meta, "totals"))
-        del totals["rules"]
-        world.redis.hset(meta, "totals", json.dumps(totals, sort_keys=True))
+        world.change_totals(0, lambda totals: totals.pop("rules"))
         until(world.snapshots.newest, "a snapshot")
         later = ("rules", "lineage", "snapshot", "uncounted")
         for key, (headers, value) in world.snapshots.messages().items():

@@ -74,8 +74,8 @@ def judge(
             _expect_uncounted(committed[1], newest.offset)
             return verdict
         verdict = replace(verdict, start=stored.start, offset=stored.offset, lag=max(0, end - stored.offset))
-        _expect_committed(stored, committed)
         _expect_published(stored, begin, newest)
+        _expect_committed(stored, committed)
         published = published or Published(document, (), 0)
         counted, history, deleted = _recounted(document, partition, stored, bounds, read, published)
         verdict = replace(

@@ -24,6 +24,7 @@ from tests.integration.harness.reader import Snapshots
 from tests.integration.harness.truth import METHODS, Reports, base
 from tests.integration.harness.waiting import TIMEOUT_SECONDS, until
 from worker import audit, config
+from worker.counting import layout
 from worker.kafka import topics
 from worker.redis.connecting import connect
 from worker.store.redis import STAGED_SECONDS
@@ -304,6 +305,16 @@ class World:
                 return {}
 
         return {tp.partition: end.offset for tp, end in until(said, "the ends of the log").items()}
+
+    def change_totals(self, partition: int, change: Callable[[dict[str, Any]], object]) -> None:
+        """Changes a partition's stored totals in place, with the checksum that a worker would write."""
+        meta = layout.meta_key(self.name, partition)
+        found = cast(dict[bytes, bytes], self.redis.hgetall(meta))
+        stored = layout.parse({name.decode(): value.decode() for name, value in found.items()})
+        totals = json.loads(stored.totals)
+        change(totals)
+        fields = layout.fields(replace(stored, totals=json.dumps(totals, sort_keys=True)))
+        self.redis.hset(meta, mapping=cast(Any, fields))
 
     def totals(self) -> dict[str, Any]:
         """What Redis says of all partitions together: accepted, rejected by reason, offsets, flushes."""
