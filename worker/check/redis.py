@@ -2,11 +2,12 @@
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from typing import Any
 
 import redis
+from redis.exceptions import MovedError
 from redis.sentinel import SentinelConnectionPool
 
 from worker.check.counts import judge_counts
@@ -77,7 +78,8 @@ def _connected(table: RedisTable, key: str, deadline: float) -> Client:
         client = None
         try:
             client = connect(table)
-            client.hgetall(key)
+            with suppress(MovedError):  # a cluster's node that does not have the key answers, too
+                client.hgetall(key)
             return client
         except ERRORS as error:  # BusyLoading, too
             if client is not None:
