@@ -27,8 +27,23 @@ def flip_offset(world: Still) -> None:
     world.changed_fields[0] = {"offset": str(world.stored[0].metadata.offset ^ 1)}
 
 
+def of_another_partition(world: Still, partition: int, stream: str = "") -> None:
+    """Metadata that are whole, and under the key of another partition or stream."""
+    key = layout.meta_key(stream or world.stream.name, partition)
+    world.changed_fields[0] = layout.fields(world.stored[0].metadata, key)
+
+
+def swap_partitions(world: Still) -> None:
+    """Both keys."""
+    of_another_partition(world, 1)
+
+
+def swap_streams(world: Still) -> None:
+    of_another_partition(world, 0, "another")
+
+
 def flip_totals(world: Still) -> None:
-    said = layout.fields(world.stored[0].metadata)["totals"]
+    said = layout.fields(world.stored[0].metadata, layout.meta_key(world.stream.name, 0))["totals"]
     world.changed_fields[0] = {"totals": said.replace('"accepted": ', '"accepted": 1', 1)}
 
 
@@ -43,7 +58,10 @@ def more_than_was_sent(world: Still) -> None:
     world.stored[0] = replace(stored, metadata=metadata, blobs=blobs)
 
 
-@pytest.mark.parametrize("damage", [flip_blob, flip_offset, flip_totals, more_than_was_sent])
+DAMAGES = [flip_blob, flip_offset, flip_totals, more_than_was_sent, swap_partitions, swap_streams]
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
 def test_damaged_counts_stop_the_next_owner_before_kafka_is_told(damage) -> None:
     world = counted()
     world.send()
@@ -58,7 +76,7 @@ def test_damaged_counts_stop_the_next_owner_before_kafka_is_told(damage) -> None
     assert new.ownership.counted() == {}
 
 
-@pytest.mark.parametrize("damage", [flip_blob, flip_offset, flip_totals, more_than_was_sent])
+@pytest.mark.parametrize("damage", DAMAGES)
 def test_damaged_counts_are_not_published(damage) -> None:
     world = Still()
     world.send()

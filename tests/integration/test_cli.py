@@ -200,8 +200,9 @@ def test_check_sees_snapshots_and_counts_of_another_stream(run, kafka, redis_url
             sent.get(TIMEOUT_SECONDS)
     with redis.Redis.from_url(redis_url) as client:
         lineage = json.dumps({"fingerprint": "00c0ffee"})
-        fields = layout.fields(layout.initial(lineage, PartitionState(0, 0)))
-        client.hset(layout.meta_key(stream.name, 0), mapping=fields)
+        key = layout.meta_key(stream.name, 0)
+        fields = layout.fields(layout.initial(lineage, PartitionState(0, 0)), key)
+        client.hset(key, mapping=fields)
     result = run("check", "--json")
     assert result.exit_code == 1
     found = {row["subject"]: row for row in json.loads(result.stdout)}

@@ -33,6 +33,7 @@ from worker.store.redis import STAGED_SECONDS
 pytestmark = pytest.mark.integration
 
 LINEAGE = '{"group": "g"}'
+LINEAGE_3 = '{"group": "g", "layout": 3}'
 FLUSHES = [character * 32 for character in "0123456789abcdef"]
 
 
@@ -575,7 +576,7 @@ def test_a_changed_byte_of_any_stored_value_is_noticed_by_each_reader(
                         read(0)
                 with contextlib.suppress(StateLost):
                     counts.claim(0, after, base)  # by what it found before, whole
-        client.hset(meta, mapping=cast(Any, layout.fields(after)))
+        client.hset(meta, mapping=cast(Any, layout.fields(after, meta)))
     whole = blobs["all"]
     for place in range(len(whole)):
         client.setrange(key, place, bytes([whole[place] ^ 1]))
@@ -584,6 +585,51 @@ def test_a_changed_byte_of_any_stored_value_is_noticed_by_each_reader(
         with pytest.raises(StateLost):
             layout.load(served, loaded.metadata, loaded.blobs)
         client.setrange(key, place, whole[place : place + 1])
+
+
+def _two_counted(counts: Singly, stream: str) -> tuple[ldp.Stream, Metadata, dict[int, Metadata]]:
+    """Partitions 0 and 1 with the same counts of the same offset, each by a commit of its own."""
+    served = ldp.Stream(stream, ldp.GRR(epsilon="1", domain_size=3))
+    base, held = layout.initial(LINEAGE_3, PartitionState.fresh(served, 0)), {}
+    for partition in (0, 1):
+        state = PartitionState.fresh(served, 0)
+        state.offset, state.cells["all"] = 4, Cell(4, np.array([1, 1, 2], np.int64))
+        state.accepted, state.watermark = 4, 1009
+        assert counts.claim(partition, None, base) == StoredPartition(base, {})
+        held[partition], blobs = layout.dump(state, base, FLUSHES[1 + partition])
+        counts.stage(partition, "attempt", blobs)
+        assert counts.promote(partition, "attempt", base, held[partition]) is Answer.DONE
+    return served, base, held
+
+
+@pytest.mark.parametrize("swapped", ["both", "metadata", "blob"])
+def test_partitions_that_are_swapped_are_lost_state_to_each_reader(
+    client: "redis.Redis", stream: str, counts: Singly, swapped: str
+) -> None:
+    served, base, held = _two_counted(counts, stream)
+    keys = {
+        "metadata": [layout.meta_key(stream, p) for p in (0, 1)],
+        "blob": [layout.cell_key(stream, p, "all") for p in (0, 1)],
+    }
+    for one, other in keys.values() if swapped == "both" else [keys[swapped]]:
+        client.rename(one, "swap")
+        client.rename(other, one)
+        client.rename("swap", other)
+
+    def load(stored: StoredPartition | None) -> None:
+        assert stored is not None
+        layout.load(served, stored.metadata, stored.blobs)
+
+    for partition in (0, 1):
+        if swapped != "blob":
+            with pytest.raises(StateLost, match="of another partition"):
+                counts.peek(partition)
+        with pytest.raises(StateLost, match="of another"):
+            load(counts.cut(partition))
+        found = held[partition if swapped == "blob" else 1 - partition]  # read before the swap
+        with pytest.raises(StateLost, match="of another"):
+            load(counts.claim(partition, replace(found, totals=found.totals + " "), base))
+            load(counts.cut(partition))
 
 
 def test_all_keys_of_a_partition_share_a_slot(client: "redis.Redis", stream: str, counts: Singly) -> None:

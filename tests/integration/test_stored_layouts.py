@@ -45,8 +45,9 @@ def put(world, vector):
     assert lineage["fingerprint"] == world.stream.fingerprint.hex()
     stored = json.dumps(lineage | {"group": world.group, "topic_id": topic_id}, sort_keys=True)
     tag = f"{{{world.name}:0}}"
-    metadata = layout.parse(vector["fields"])
-    world.redis.hset(f"{tag}:meta", mapping=layout.fields(replace(metadata, lineage=stored)))
+    metadata = layout.parse(vector["fields"], "{colours:0}:meta")
+    key = f"{tag}:meta"
+    world.redis.hset(key, mapping=layout.fields(replace(metadata, lineage=stored), key))
     for window, blob in vector["blobs"].items():
         world.redis.set(f"{tag}:window:{window}", bytes.fromhex(blob))
     lineage = json.loads(stored)

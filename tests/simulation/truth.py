@@ -286,7 +286,8 @@ class Truth:
     def load(self, partition: int) -> PartitionState | None:
         """Returns what is stored of a partition, unless it was lost."""
         server, stream = self.deployment.server, self.deployment.stream
-        fields = server.live(layout.meta_key(stream.name, partition).encode())
+        key = layout.meta_key(stream.name, partition)
+        fields = server.live(key.encode())
         if not fields:
             return None
         if partition in self._loaded:  # as before, if it is the very same
@@ -294,7 +295,7 @@ class Truth:
             if fields is before and all(server.live(key) is blob for key, blob in cells.items()):
                 return state
         try:
-            metadata = layout.parse(layout.decoded(fields))
+            metadata = layout.parse(layout.decoded(fields), key)
         except StateLost:
             assert "store" in self.world.lossy
             return None

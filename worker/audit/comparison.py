@@ -40,6 +40,7 @@ def judge(
     document: Mapping[str, Any],
     partition: int,
     *,
+    stream: str,
     group: str,
     cut: StoredCut,
     bounds: tuple[int, int],
@@ -54,6 +55,7 @@ def judge(
     Args:
         document: the stream's public document.
         partition: its number.
+        stream: the stream's name.
         group: the consumer group that counts the stream.
         cut: the metadata's fields and the blobs by window, as stored together.
         bounds: the log's first offset and its last stable one, read after the cut.
@@ -69,7 +71,8 @@ def judge(
     verdict = PartitionVerdict(partition, None, 0, end - begin)
     try:
         protocol = protocol_of(document)
-        stored = decode(*cut, group, topic_id, fingerprint_of(document), protocol.entries)
+        place = f"{stream}:{partition}"
+        stored = decode(*cut, place, group, topic_id, fingerprint_of(document), protocol.entries)
         if stored is None:
             _expect_uncounted(committed[1], newest.offset)
             return verdict

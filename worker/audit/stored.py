@@ -118,6 +118,7 @@ _OF_WINDOWS = {"windows", "grace", "out_of_order"}
 def decode(
     fields: Mapping[str, str],
     blobs: Mapping[str, bytes | None],
+    place: str,
     group: str,
     topic_id: str | None,
     fingerprint: bytes,
@@ -128,6 +129,7 @@ def decode(
     Args:
         fields: of the metadata.
         blobs: by their names.
+        place: the stream and the partition that they are stored under, as ``stream:partition``.
         group: the consumer group that counts the stream.
         topic_id: what Kafka says of its topic, where it was asked.
         fingerprint: of the stream's document.
@@ -144,7 +146,7 @@ def decode(
         lineage, named, totals = (json.loads(fields[key]) for key in ("lineage", "blobs", "totals"))
         offset, flush = int(fields["offset"]), fields["flush"]
         layout = _demand_lineage(lineage, group, topic_id, fingerprint)
-        _demand_checksum(fields, layout)
+        _demand_checksum(fields, layout, place)
         gaps = [(begin, end) for begin, end in totals["gaps"]]
         return Stored(
             start=int(totals["start"]),
@@ -193,20 +195,22 @@ def _demand_lineage(lineage: Mapping[str, Any], group: str, topic_id: str | None
     return layout
 
 
-def _demand_checksum(fields: Mapping[str, str], layout: int) -> None:
-    """Sees that metadata are as they were written; before layout 3 they have no checksum.
+def _demand_checksum(fields: Mapping[str, str], layout: int, place: str) -> None:
+    """Sees that metadata are as and where they were written; before layout 3 they have no checksum.
 
     Raises:
-        Difference: a byte of them was changed.
+        Difference: a byte of them was changed, or they are of another partition.
     """
     due = ""
     if layout >= 3:
-        digest = blake2b(digest_size=16)
-        for i, name in enumerate(("lineage", "epoch", "offset", "flush", "blobs", "totals")):
-            digest.update(b"\n" * bool(i) + fields[name].encode())
+        digest = blake2b(f"{{{place}}}:meta".encode(), digest_size=16)
+        for name in ("lineage", "epoch", "offset", "flush", "blobs", "totals"):
+            digest.update(b"\n" + fields[name].encode())
         due = digest.hexdigest()
     if (said := fields.get("checksum", "")) != due:
-        raise Difference(f"metadata: damaged, their checksum is {due}, {said or 'none'} in Redis")
+        raise Difference(
+            f"metadata: damaged, or of another partition: their checksum is {due}, {said or 'none'} in Redis"
+        )
 
 
 def _rules(totals: Mapping[str, Any]) -> list[tuple[int, Limits]]:

@@ -58,6 +58,7 @@ def verify(
                 judge(
                     document,
                     tp.partition,
+                    stream=name,
                     group=group,
                     cut=cut,
                     bounds=bounds,

@@ -37,7 +37,11 @@ def judge_counts(
         metadata = fields.get(partition)
         offset_metadata = cluster.offset_metadata[served.topic].get(partition, CLAIMED)
         fault = _fault_of_counts(metadata, offset_metadata, head, partition, log[partition], now, served)
-        fault = fault or _behind(metadata, cluster.counted.get(served.topic, {}).get(partition, 0))
+        fault = fault or _behind(
+            metadata,
+            layout.meta_key(served.stream.name, partition),
+            cluster.counted.get(served.topic, {}).get(partition, 0),
+        )
         if fault is not None:
             found.setdefault(fault, []).append(str(partition))
     if found:
@@ -49,9 +53,9 @@ def judge_counts(
     return [Finding(Level.OK, subject, text)]
 
 
-def _behind(fields: Mapping[str, str] | None, counted: int) -> tuple[Level, str, str] | None:
+def _behind(fields: Mapping[str, str] | None, key: str, counted: int) -> tuple[Level, str, str] | None:
     """Returns what is wrong with counts that are behind what the group says was counted, or None."""
-    if fields is None or (offset := layout.parse(fields).offset) >= counted:
+    if fields is None or (offset := layout.parse(fields, key).offset) >= counted:
         return None
     return (
         Level.ERROR,
@@ -89,7 +93,7 @@ def _fault_of_counts(
         text = f"of {said}: a newer version of ldp-worker wrote them"
         return Level.ERROR, text, "run that version, or a newer one: it goes on with them"
     try:
-        metadata = layout.parse(fields)
+        metadata = layout.parse(fields, layout.meta_key(served.stream.name, partition))
         recorded, gaps = layout.recorded(metadata), layout.gaps(metadata)
     except StateLost as error:
         return Level.ERROR, str(error), anew

@@ -3,7 +3,8 @@
 All keys of a partition share the hash tag ``{stream:partition}``, so one script may touch them all on a cluster too:
 
 - ``{stream:partition}:meta``: a hash with the fields of `Metadata`, and their ``checksum``: the BLAKE2b digest, 16
-  bytes in hexadecimal, of the stored values of lineage, epoch, offset, flush, blobs and totals, joined by newlines;
+  bytes in hexadecimal, of this key and the stored values of lineage, epoch, offset, flush, blobs and totals, joined by
+  newlines. So metadata under the key of another partition or stream are noticed;
 - ``{stream:partition}:window:<cell>``: one blob a cell;
 - ``{stream:partition}:staged:<attempt>:<cell>``: a blob on its way in, gone by itself if its writer is.
 
@@ -11,7 +12,9 @@ A blob is little-endian: the magic ``LDP3``, a u32 count of state entries, the i
 that wrote it, the i64 number of reports, the u32 width of an entry, a u32 checksum, then the state as unsigned integers
 of that width: the narrowest of 1, 2, 4 and 8 bytes that holds every one of them. The checksum is the CRC-32C of the
 cell's name and of all other bytes of the blob. Metadata name the flush that wrote each live blob. So a blob that is
-missing, damaged, or of another flush or cell is noticed.
+missing, damaged, or of another flush or cell is noticed. One of another partition or stream is of another flush: each
+commit of each partition has a random id, and that of an import is a digest of what it imports, its topic and partition
+among that. So the place of a blob needs no checksum of its own.
 
 All this is layout 3, as what is stored says in its lineage. Layout 2 has no checksums: metadata have one field less,
 and a blob has the magic ``LDP2`` and a u64 width. There is one cell, `all`, and totals say nothing of windows. In
@@ -72,8 +75,13 @@ def demand_readable(lineage: str) -> None:
         )
 
 
-def fields(metadata: Metadata) -> dict[str, str]:
-    """Returns the fields of a partition's hash in Redis."""
+def fields(metadata: Metadata, key: str) -> dict[str, str]:
+    """Returns the fields of a partition's hash in Redis.
+
+    Args:
+        metadata: what to store.
+        key: where, as `meta_key` has it.
+    """
     fields = {
         "lineage": metadata.lineage,
         "epoch": str(metadata.epoch),
@@ -83,12 +91,12 @@ def fields(metadata: Metadata) -> dict[str, str]:
         "totals": metadata.totals,
     }
     if layout_of(metadata.lineage) >= _CHECKED_SINCE:
-        fields["checksum"] = _checksum(fields)
+        fields["checksum"] = _checksum(fields, key)
     return fields
 
 
-def _checksum(fields: Mapping[str, str]) -> str:
-    text = "\n".join(fields[name] for name in _CHECKED)
+def _checksum(fields: Mapping[str, str], key: str) -> str:
+    text = "\n".join([key, *(fields[name] for name in _CHECKED)])
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
@@ -97,18 +105,24 @@ def decoded(fields: Mapping[bytes, bytes]) -> dict[str, str]:
     return {name.decode(errors="replace"): value.decode(errors="replace") for name, value in fields.items()}
 
 
-def parse(fields: Mapping[str, str]) -> Metadata:
+def parse(fields: Mapping[str, str], key: str) -> Metadata:
     """Reads the fields of a partition's hash in Redis.
+
+    Args:
+        fields: as they are stored.
+        key: under which, as `meta_key` has it.
 
     Raises:
         NewerState: a newer version wrote them.
-        StateLost: a field is missing, malformed, or changed since it was written.
+        StateLost: a field is missing, malformed, or changed since it was written; or they were written elsewhere.
     """
     demand_readable(fields.get("lineage", ""))
     try:
-        due = _checksum(fields) if layout_of(fields["lineage"]) >= _CHECKED_SINCE else ""
+        due = _checksum(fields, key) if layout_of(fields["lineage"]) >= _CHECKED_SINCE else ""
         if fields.get("checksum", "") != due:
-            raise StateLost("the metadata in Redis are damaged: their checksum is another one")
+            raise StateLost(
+                "the metadata in Redis are damaged, or of another partition: their checksum is another one"
+            )
         blobs = dict(json.loads(fields["blobs"]))
         if not all(isinstance(said, str) for said in (*blobs, *blobs.values())):
             raise TypeError("blobs name something else than commits")

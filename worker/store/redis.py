@@ -86,16 +86,22 @@ class RedisStore:
     def _peeking(self, partition: int) -> _Step[Metadata | StateLost | None]:
         key = self._meta(partition)
         (fields,) = yield [Command.plain(key, lambda client: client.hgetall(key))]
-        return _metadata(fields) if fields else None
+        return _metadata(fields, key) if fields else None
 
     def _claiming(
         self, partition: int, found: Metadata | None, initial: Metadata
     ) -> _Step[StoredPartition | StateLost | None]:
+        key = self._meta(partition)
+
         def args(found: Metadata | None) -> list[Any]:
             if found is None:
-                return [0, *[""] * 6, *(item for pair in layout.fields(initial).items() for item in pair)]
+                return [
+                    0,
+                    *[""] * 6,
+                    *(item for pair in layout.fields(initial, key).items() for item in pair),
+                ]
             expected = [found.epoch, found.lineage, found.flush]
-            raised = layout.fields(replace(found, epoch=found.epoch + 1, lineage=initial.lineage))
+            raised = layout.fields(replace(found, epoch=found.epoch + 1, lineage=initial.lineage), key)
             after = [raised["epoch"], raised["lineage"], raised.get("checksum", "")]
             return [len(found.blobs), *expected, *after, *found.blobs]
 
@@ -110,12 +116,12 @@ class RedisStore:
         keys = self._both(partition, attempt, changed)
         keys += self._live(partition, before.blobs.keys() - after.blobs.keys())
         args = [before.lineage, before.epoch, before.offset, before.flush]
-        fields = layout.fields(after)
+        fields = layout.fields(after, self._meta(partition))
         new = [fields.get(name, "") for name in ("offset", "flush", "blobs", "totals", "checksum")]
         return self._answering(self._promote, partition, keys, [*args, *new, len(changed)])
 
     def _installing(self, partition: int, attempt: str, metadata: Metadata) -> _Step[Answer]:
-        fields = layout.fields(metadata)
+        fields = layout.fields(metadata, self._meta(partition))
         compared = {
             name: fields[name] for name in ("lineage", "offset", "flush")
         }  # which the script reads first
@@ -153,7 +159,7 @@ class RedisStore:
             (reply,) = yield [script.on(keys, args(known))]
             if reply is None:
                 return None
-            metadata = _metadata(dict(zip(reply[0][::2], reply[0][1::2], strict=True)))
+            metadata = _metadata(dict(zip(reply[0][::2], reply[0][1::2], strict=True)), keys[0])
             if isinstance(metadata, StateLost):
                 return metadata
             known = metadata
@@ -218,8 +224,8 @@ def _unavailable(error: Exception) -> Unavailable:
     return unavailable
 
 
-def _metadata(fields: Mapping[bytes, bytes]) -> Metadata | StateLost:
+def _metadata(fields: Mapping[bytes, bytes], key: str) -> Metadata | StateLost:
     try:
-        return layout.parse(layout.decoded(fields))
+        return layout.parse(layout.decoded(fields), key)
     except StateLost as error:
         return error

@@ -182,8 +182,9 @@ class MemoryStore:
         """Returns what is stored, its metadata read from the fields of a hash as those of Redis are."""
         if (stored := self.world.stored.get(partition)) is None:
             return None
-        fields = layout.fields(stored.metadata) | self.world.changed_fields.get(partition, {})
-        return replace(stored, metadata=layout.parse(fields))
+        key = layout.meta_key(self.world.stream.name, partition)
+        fields = layout.fields(stored.metadata, key) | self.world.changed_fields.get(partition, {})
+        return replace(stored, metadata=layout.parse(fields, key))
 
 
 def _outcome(step: Callable[..., T], *args: object) -> T | Failure:

@@ -607,27 +607,42 @@ def counts(fields, offset_metadata=None, log=(0, 10), topic_id="id-1", published
     return judge_counts(CONFIG, SERVED, known, fields, Head(4, {0: published}, 1))
 
 
-def stored(offset: int, group: str = "g-colours") -> dict[str, str]:
-    state = PartitionState(0, offset)
-    return layout.fields(layout.initial(lineage_of(group, SERVED.stream, "id-1"), state))
+def written(partition: int, state: PartitionState, group: str = "g-colours") -> dict[str, str]:
+    metadata = layout.initial(lineage_of(group, SERVED.stream, "id-1"), state)
+    return layout.fields(metadata, layout.meta_key(SERVED.stream.name, partition))
+
+
+def stored(offset: int, group: str = "g-colours", partition: int = 0) -> dict[str, str]:
+    return written(partition, PartitionState(0, offset), group)
 
 
 def test_counts_of_a_newer_version_are_named_as_such():
     fields = stored(3)
     newer = fields | {"lineage": json.dumps(json.loads(fields["lineage"]) | {"layout": 4})}
-    (finding,) = counts({0: newer, 1: fields})
+    (finding,) = counts({0: newer, 1: stored(3, partition=1)})
     assert finding.level is Level.ERROR
     assert finding.text == (
         "partition 0: of layout 4, where this version reads up to 3: a newer version of ldp-worker wrote them"
     )
     assert finding.todo == "run that version, or a newer one: it goes on with them"
     spaced = json.dumps(json.loads(fields["lineage"]), indent=1)
-    whole = layout.fields(replace(layout.parse(fields), lineage=spaced))
-    assert [one.level for one in counts({0: whole, 1: fields})] == [Level.OK]
+    key = layout.meta_key(SERVED.stream.name, 0)
+    whole = layout.fields(replace(layout.parse(fields, key), lineage=spaced), key)
+    assert [one.level for one in counts({0: whole, 1: stored(3, partition=1)})] == [Level.OK]
+
+
+def test_counts_under_the_key_of_another_partition_are_an_error():
+    """Both are whole, and each would go on where the other has to."""
+    swapped = {0: stored(10, partition=1), 1: stored(2)}
+    (finding,) = counts(swapped)
+    assert finding.level is Level.ERROR
+    assert finding.text.startswith(
+        "partition 0, 1: the metadata in Redis are damaged, or of another partition"
+    )
 
 
 def test_counts_that_can_be_gone_on_with():
-    assert [f.level for f in counts({0: stored(10), 1: stored(0)})] == [Level.OK]
+    assert [f.level for f in counts({0: stored(10), 1: stored(0, partition=1)})] == [Level.OK]
     assert [f.level for f in counts({}, offset_metadata={0: "claimed"})] == [Level.OK]
 
 
@@ -642,7 +657,11 @@ def test_counts_that_can_be_gone_on_with():
         ({"fields": {}, "published": 3}, Level.ERROR, "published with those up to offset 3"),
         ({"fields": {0: stored(3)}, "log": (4, 10), "published": 4}, Level.ERROR, "set back"),
         ({"fields": {0: {"offset": "5"}}}, Level.ERROR, "cannot be read"),
-        ({"fields": {0: stored(5), 1: stored(0)}, "counted": {0: 5, 1: 6}}, Level.ERROR, "another Redis"),
+        (
+            {"fields": {0: stored(5), 1: stored(0, partition=1)}, "counted": {0: 5, 1: 6}},
+            Level.ERROR,
+            "another Redis",
+        ),
     ],
 )
 def test_counts_that_cannot(found, level, said):
@@ -667,9 +686,9 @@ def test_point_16_an_older_rule_than_the_recorded_one_is_a_warning(table, said, 
     config = parse(CONFIG_TEXT.replace("[[streams.queries]]", table + "\n[[streams.queries]]"))
     state = PartitionState.fresh(SERVED.stream, 0, Configured(1, Terms(100, True, 16 << 20)))
     state.rules.append(Rule(5, 2, Terms(50, True, 16 << 20)))
-    fields = layout.fields(layout.initial(lineage_of("g-colours", SERVED.stream, "id-1"), state))
+    fields = {partition: written(partition, state) for partition in (0, 1)}
     known = Cluster(cluster(), {"reports": {0: (0, 10), 1: (0, 10)}}, {"reports": {}})
-    (finding,) = judge_counts(config, config.streams[0], known, {0: fields, 1: fields}, Head())
+    (finding,) = judge_counts(config, config.streams[0], known, fields, Head())
     if said is None:
         assert finding.level is Level.OK
     else:
@@ -680,28 +699,28 @@ def test_point_16_an_older_rule_than_the_recorded_one_is_a_warning(table, said, 
 
 
 def test_what_partitions_have_in_common_is_said_once():
-    alike = counts({0: stored(5, group="other"), 1: stored(7, group="other")})
+    alike = counts({0: stored(5, group="other"), 1: stored(7, group="other", partition=1)})
     assert [f.text.split(": ")[0] for f in alike] == ["partition 0, 1"]
-    different = counts({0: stored(5, group="other"), 1: stored(11)})
+    different = counts({0: stored(5, group="other"), 1: stored(11, partition=1)})
     assert [f.text.split(": ")[0] for f in different] == ["partition 0", "partition 1"]
-    (lost,) = counts({0: stored(3), 1: stored(10)}, log=(4, 10))
+    (lost,) = counts({0: stored(3), 1: stored(10, partition=1)}, log=(4, 10))
     assert lost.text == "partition 0: the log lost offset 3 before counting"
-    (lost,) = counts({0: stored(3), 1: stored(10)}, log=(5, 10))
+    (lost,) = counts({0: stored(3), 1: stored(10, partition=1)}, log=(5, 10))
     assert lost.text == "partition 0: the log lost offsets 3 to 4 before counting"
 
 
 def test_point_9_a_recorded_gap_that_the_log_still_has_is_named():
     state = PartitionState(0, 3)
     state.skip(7)
-    gap = layout.fields(layout.initial(lineage_of("g-colours", SERVED.stream, "id-1"), state))
-    assert [f.level for f in counts({0: gap, 1: stored(7)}, log=(7, 10))] == [Level.OK]
-    (finding,) = counts({0: gap, 1: stored(7)}, log=(2, 10))
+    gap = written(0, state)
+    assert [f.level for f in counts({0: gap, 1: stored(7, partition=1)}, log=(7, 10))] == [Level.OK]
+    (finding,) = counts({0: gap, 1: stored(7, partition=1)}, log=(2, 10))
     assert finding.level is Level.WARNING
     assert finding.text == (
         "partition 0: recorded as a gap: offsets 3 to 6; the log begins at offset 2 and still has these records"
     )
     assert "another name" in finding.todo
-    (finding,) = counts({0: gap, 1: stored(7)}, log=(6, 10))
+    (finding,) = counts({0: gap, 1: stored(7, partition=1)}, log=(6, 10))
     assert finding.text.startswith("partition 0: recorded as a gap: offset 6;")
 
 

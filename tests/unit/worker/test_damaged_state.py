@@ -19,6 +19,7 @@ from worker.counting.windows import Windowing
 
 STREAM = ldp.Stream("colours", ldp.GRR("1", 3))
 LINEAGE = lineage_of("group", STREAM, "topic")
+KEY = layout.meta_key("colours", 0)
 FIRST, SECOND = "ab" * 16, "cd" * 16
 HOURLY = Configured(terms=Terms(10, ones=True, windowing=Windowing(("all", "1h"), 0, 0)))
 HOUR = 3_600_000
@@ -43,7 +44,7 @@ def stored(stream=STREAM, configured=HOURLY):
     state.changed.clear()
     state.apply(stream, batch(state, [7 * HOUR, 5 * HOUR, -1], stream))
     metadata, changed = layout.dump(state, metadata, SECOND)
-    return layout.fields(metadata), blobs | changed
+    return layout.fields(metadata, KEY), blobs | changed
 
 
 def load(fields, blobs, stream=STREAM):
@@ -51,7 +52,7 @@ def load(fields, blobs, stream=STREAM):
         name if isinstance(name, bytes) else name.encode(): said if isinstance(said, bytes) else said.encode()
         for name, said in fields.items()
     }
-    return layout.load(stream, layout.parse(layout.decoded(raw)), blobs)
+    return layout.load(stream, layout.parse(layout.decoded(raw), KEY), blobs)
 
 
 def test_what_is_stored_is_loaded():
@@ -99,18 +100,18 @@ def test_counts_of_another_cell_of_the_same_commit_are_noticed():
 @pytest.mark.parametrize("text", ["[" * 100_000, '{"a":' * 100_000, "NaN", "7", "[]", '{"all": [1]}'])
 def test_fields_that_are_not_what_is_written_there_are_lost_state(name, text):
     fields, blobs = stored()
-    metadata = layout.parse(fields)
+    metadata = layout.parse(fields, KEY)
     with pytest.raises(StateLost):
         load(fields | {name: text}, blobs)
     if name == "totals":  # with a checksum of their own, too
         with pytest.raises(StateLost):
-            load(layout.fields(replace(metadata, **{name: text})), blobs)
+            load(layout.fields(replace(metadata, **{name: text}), KEY), blobs)
 
 
 def rewritten(totals=None, offset=None, cells=None):
     """What is stored after a change that came with the right checksums."""
     fields, blobs = stored()
-    metadata = layout.parse(fields)
+    metadata = layout.parse(fields, KEY)
     state = layout.load(STREAM, metadata, blobs)
     cells = cells or {}
     for name, change in cells.items():
@@ -119,7 +120,7 @@ def rewritten(totals=None, offset=None, cells=None):
     after, changed = layout.dump(state, metadata, SECOND)
     said = json.loads(after.totals) | (totals or {})
     after = replace(after, totals=json.dumps(said), offset=state.offset if offset is None else offset)
-    return layout.fields(after), blobs | changed
+    return layout.fields(after, KEY), blobs | changed
 
 
 LATE = f"{7 * HOUR}+{HOUR}"
@@ -206,14 +207,16 @@ def test_each_protocol_has_its_sums(name):
     cell = state.cells["all"]
     assert cell.reports == 40
     metadata, blobs = layout.dump(state, layout.initial(lineage_of("g", stream, "t"), state), FIRST)
-    assert load(layout.fields(metadata), blobs, stream).cells["all"].state.tolist() == cell.state.tolist()
+    assert (
+        load(layout.fields(metadata, KEY), blobs, stream).cells["all"].state.tolist() == cell.state.tolist()
+    )
 
     def refused(counters):
         changed = replace(cell, state=np.array(counters))
         damaged = dataclasses.replace(state, cells={"all": changed}, changed={"all"})
         metadata, blobs = layout.dump(damaged, layout.initial(lineage_of("g", stream, "t"), state), FIRST)
         with pytest.raises(StateLost, match="counting cannot reach"):
-            load(layout.fields(metadata), blobs, stream)
+            load(layout.fields(metadata, KEY), blobs, stream)
 
     more = cell.state.copy()
     more[0] = 41

@@ -16,6 +16,7 @@ from worker.counting.ports import StateLost
 
 STREAM = ldp.Stream("colours", ldp.GRR(epsilon="1", domain_size=3))
 FLUSH, OTHER = "ab" * 16, "cd" * 16
+KEY = layout.meta_key("colours", 0)
 
 
 def committed():
@@ -29,7 +30,7 @@ def committed():
 
 def test_round_trip():
     state, metadata, blobs = committed()
-    again = layout.load(STREAM, layout.parse(layout.fields(metadata)), blobs)
+    again = layout.load(STREAM, layout.parse(layout.fields(metadata, KEY), KEY), blobs)
     assert dataclasses.replace(again, cells={}) == dataclasses.replace(state, cells={}, changed=set())
     assert again.cells["all"].reports == 6
     assert again.cells["all"].state.tolist() == [2, 0, 4]
@@ -120,10 +121,10 @@ def test_damage_is_state_loss(damage, why):
 @pytest.mark.parametrize("field", ["lineage", "epoch", "offset", "flush", "blobs", "totals", "checksum"])
 def test_a_missing_field_is_state_loss(field):
     _, metadata, _ = committed()
-    fields = layout.fields(metadata)
+    fields = layout.fields(metadata, KEY)
     del fields[field]
     with pytest.raises(StateLost, match=r"cannot be read|damaged"):
-        layout.parse(fields)
+        layout.parse(fields, KEY)
 
 
 def test_lineage_tells_histories_apart():
@@ -146,3 +147,20 @@ def test_all_keys_of_a_partition_share_a_hash_tag():
     ]
     assert {key[: key.index("}") + 1] for key in keys} == {"{s:3}"}
     assert len(set(keys)) == 3
+
+
+@pytest.mark.parametrize("place", [("colours", 1), ("colours", 10), ("colour", 0), ("shapes", 0)])
+def test_metadata_of_another_partition_or_stream_are_lost_state(place):
+    _, metadata, _ = committed()
+    fields = layout.fields(metadata, layout.meta_key(*place))
+    with pytest.raises(StateLost, match="damaged, or of another partition"):
+        layout.parse(fields, KEY)
+
+
+def test_a_blob_of_another_partition_is_of_another_commit():
+    _, metadata, _ = committed()
+    state, before, _ = committed()
+    state.changed = {"all"}
+    _, blobs = layout.dump(state, before, OTHER)  # the same counts of the same offset
+    with pytest.raises(StateLost, match="of another commit than the metadata say"):
+        layout.load(STREAM, metadata, blobs)

@@ -202,7 +202,7 @@ def stored_and_loaded(state):
     """The state as the next owner has it."""
     state = dataclasses.replace(state, changed=set(state.cells))
     metadata, blobs = layout.dump(state, layout.initial(LINEAGE, state), "ab" * 16)
-    again = layout.load(STREAM, layout.parse(layout.fields(metadata)), blobs)
+    again = layout.load(STREAM, layout.parse(layout.fields(metadata, "k"), "k"), blobs)
     assert said(again) == said(state)
     return again
 

@@ -28,6 +28,7 @@ STORED = {
     for path in (VECTORS / f"redis-layout-{layout}").glob("*.json")
 }
 GROUP, TOPIC_ID = "ldp-worker-colours", "J9XkU2mHRxq0bVtnYd3Qpw"
+KEY = layout.meta_key("colours", 0)
 STREAM = ldp.Stream("colours", ldp.GRR("1", 3))
 OURS = lineage_of(GROUP, STREAM, TOPIC_ID)
 LAYOUT_1, LAYOUT_2 = (
@@ -47,7 +48,7 @@ def vector(request):
 
 def read(vector):
     """What this version makes of a stored partition."""
-    metadata = layout.parse(vector["fields"])
+    metadata = layout.parse(vector["fields"], KEY)
     return metadata, layout.load(
         STREAM, metadata, {name: bytes.fromhex(blob) for name, blob in vector["blobs"].items()}
     )
@@ -235,7 +236,7 @@ def counts_of(blob):
 def test_what_is_carried_on_is_stored_as_today(vector):
     """Nothing is rewritten that need not be: the fields come out as they went in, the lineage's text above all."""
     metadata, state = read(vector)
-    assert layout.fields(metadata) == vector["fields"]
+    assert layout.fields(metadata, KEY) == vector["fields"]
     state.apply(STREAM, Batch(0, state.offset, state.offset + 1, Columns.of([], [], [])))
     if vector["fields"]["flush"]:
         assert state.changed == set()
@@ -278,8 +279,8 @@ def test_a_lineage_is_compared_by_what_it_says_not_by_its_text():
     assert spaced != OURS
     assert differing(spaced, OURS) == []
     vector = STORED["3/counted"]
-    metadata = dataclasses.replace(layout.parse(vector["fields"]), lineage=spaced)
-    assert layout.parse(layout.fields(metadata)) == metadata
+    metadata = dataclasses.replace(layout.parse(vector["fields"], KEY), lineage=spaced)
+    assert layout.parse(layout.fields(metadata, KEY), KEY) == metadata
     state = PartitionState.fresh(STREAM, 0)
     assert layout.dump(state, metadata, "ab" * 16)[0].lineage == spaced  # the store compares texts
 
@@ -326,7 +327,7 @@ def test_what_a_newer_version_wrote_is_refused_whatever_its_other_fields_are(cha
     stored = json.dumps(json.loads(OURS) | change)
     for fields in ({"lineage": stored}, STORED["3/counted"]["fields"] | {"lineage": stored}):
         with pytest.raises(NewerState) as refused:
-            layout.parse(fields)
+            layout.parse(fields, KEY)
         assert str(refused.value).startswith(f"the counts in Redis are of {why}: a newer version")
         assert "Run that version" in str(refused.value)
     assert issubclass(NewerState, StateLost)
@@ -364,6 +365,7 @@ def test_the_audit_which_shares_no_code_reads_them_too(name, outcome):
     row = judge(
         STREAM.document(),
         0,
+        stream="colours",
         group=GROUP,
         cut=(vector["fields"], blobs),
         bounds=(vector["log_begins"], len(log)),
@@ -374,6 +376,7 @@ def test_the_audit_which_shares_no_code_reads_them_too(name, outcome):
     row = judge(
         STREAM.document(),
         0,
+        stream="colours",
         group=GROUP,
         cut=(vector["fields"] | {"lineage": newer}, blobs),
         bounds=(vector["log_begins"], len(log)),
@@ -388,7 +391,15 @@ def test_the_audit_which_shares_no_code_reads_them_too(name, outcome):
 def test_the_audit_sees_a_blob_of_a_newer_layout_than_the_lineage_says():
     vector = STORED["2/counted"]
     cut = vector["fields"] | {"lineage": LAYOUT_1}, {"all": bytes.fromhex(vector["blobs"]["all"])}
-    row = judge(STREAM.document(), 0, group=GROUP, cut=cut, bounds=(4, 10), read=lambda first, last, caps: [])
+    row = judge(
+        STREAM.document(),
+        0,
+        stream="colours",
+        group=GROUP,
+        cut=cut,
+        bounds=(4, 10),
+        read=lambda first, last, caps: [],
+    )
     assert row.difference == "counts: the blob is of layout 2, the lineage says 1"
 
 

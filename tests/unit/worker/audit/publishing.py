@@ -167,8 +167,9 @@ class World:
                 judge(
                     document,
                     p,
+                    stream="s",
                     group=GROUP,
-                    cut=(layout.fields(each.metadata), dict(each.blobs)),
+                    cut=(layout.fields(each.metadata, layout.meta_key("s", p)), dict(each.blobs)),
                     bounds=((begins or {}).get(p, begin), START + LENGTH),
                     read=read,
                     newest=newest.get(p, Newest()),

@@ -33,6 +33,7 @@ GROUP = "ldp-worker-s"
 STREAM = STREAMS["olh-mul32"]
 START = 100
 FLUSH = "0123456789abcdef" * 2
+KEY = layout.meta_key("s", 0)
 
 
 def log(n=50, seed=1):
@@ -48,7 +49,7 @@ def stored(state, group=GROUP, stream=STREAM):
     """What a commit of a state leaves in the store."""
     before = layout.initial(lineage_of(group, stream, "topic-id"), PartitionState.fresh(stream, state.start))
     metadata, blobs = layout.dump(state, before, FLUSH)
-    return layout.fields(metadata), dict(blobs)
+    return layout.fields(metadata, KEY), dict(blobs)
 
 
 def verify(cut, records, begin=START, end=None, stream=STREAM, read=None, committed=(0, "")):
@@ -58,12 +59,13 @@ def verify(cut, records, begin=START, end=None, stream=STREAM, read=None, commit
 
     bounds = (begin, START + len(records) if end is None else end)
     facts = {"cut": cut, "bounds": bounds, "read": read or there, "committed": committed}
-    return judge(stream.document(), 0, group=GROUP, **facts)
+    return judge(stream.document(), 0, stream="s", group=GROUP, **facts)
 
 
 def test_counts_of_a_topic_that_was_made_anew_are_of_another_one():
     records = log()
     facts = {
+        "stream": "s",
         "group": GROUP,
         "cut": stored(counted_by_worker(STREAM, records, START)),
         "bounds": (START, START + 50),
@@ -92,7 +94,7 @@ def test_nothing_counted_yet_is_no_difference():
     empty = ({}, {"all": None})
     assert verify(empty, log()) == PartitionVerdict(0, None, 0, lag=50)
     claimed = layout.fields(
-        layout.initial(lineage_of(GROUP, STREAM, "t"), PartitionState.fresh(STREAM, START))
+        layout.initial(lineage_of(GROUP, STREAM, "t"), PartitionState.fresh(STREAM, START)), KEY
     )
     assert verify((claimed, {"all": None}), log()) == PartitionVerdict(0, START, START, lag=50)
 
@@ -164,7 +166,7 @@ def checked(fields):
     names = ("lineage", "epoch", "offset", "flush", "blobs", "totals")
     if not fields.keys() >= {*names}:
         return fields
-    text = "\n".join(fields[name] for name in names)
+    text = "\n".join([KEY, *(fields[name] for name in names)])
     return fields | {"checksum": hashlib.blake2b(text.encode(), digest_size=16).hexdigest()}
 
 
@@ -227,7 +229,26 @@ def test_a_blob_may_be_older_than_the_metadata():
     )  # a transaction marker
     after, none = layout.dump(state, before, "f" * 32)
     assert none == {}
-    assert verify((layout.fields(after), blobs), [*records], end=state.offset + 1).difference is None
+    assert verify((layout.fields(after, KEY), blobs), [*records], end=state.offset + 1).difference is None
+
+
+def test_metadata_and_counts_of_another_partition_are_a_difference():
+    records = log()
+    fields, blobs = stored(counted_by_worker(STREAM, records, START))
+    facts = {"group": GROUP, "bounds": (START, START + 50), "read": lambda *_: [Records.of(records)]}
+    row = judge(STREAM.document(), 0, stream="s", cut=(fields, blobs), **facts)
+    assert row.difference is None
+    for stream, partition in (("s", 1), ("s2", 0)):  # both keys, and the metadata alone
+        for there in (blobs, {"all": blobs["all"].replace(bytes.fromhex(FLUSH), bytes(16))}):
+            row = judge(STREAM.document(), partition, stream=stream, cut=(fields, there), **facts)
+            assert row.difference.startswith("metadata: damaged, or of another partition")
+    other = counted_by_worker(STREAM, records, START)
+    before = layout.initial(lineage_of(GROUP, STREAM, "topic-id"), PartitionState.fresh(STREAM, START))
+    _, moved = layout.dump(
+        other, before, "f" * 32
+    )  # the blob alone: each commit of each partition has another id
+    row = judge(STREAM.document(), 0, stream="s", cut=(fields, moved), **facts)
+    assert row.difference == f"counts: the blob is of flush {'f' * 32}, the metadata name {FLUSH}"
 
 
 def test_counts_of_another_stream_or_group_are_refused():
@@ -452,6 +473,7 @@ def test_point_16_and_19_the_audit_follows_the_rule_recorded_for_each_offset(str
         row = judge(
             stream.document(),
             0,
+            stream="s",
             group=GROUP,
             cut=stored(encoded, stream=stream),
             bounds=(START + 5 if encoded.gaps else START, START + 50),
@@ -500,7 +522,7 @@ def test_point_16_old_counts_have_no_rules_and_everything_counted():
     cut = checked(fields | {"totals": json.dumps(totals)}), blobs
     row = verify(cut, records, stream=UNARY)
     assert (row.verdict, row.records, row.malformed) == ("equal", 50, 0)
-    assert layout.recorded(layout.parse(cut[0])) == [rules.before(START)]
+    assert layout.recorded(layout.parse(cut[0], KEY)) == [rules.before(START)]
 
 
 @pytest.mark.parametrize(
@@ -521,7 +543,7 @@ def test_point_16_rules_that_cannot_be_followed_are_named(said):
     fields = checked(fields | {"totals": json.dumps(totals)})
     assert verify((fields, blobs), log()).difference.startswith("metadata: ")
     with pytest.raises(StateLost, match="cannot be read"):
-        layout.recorded(layout.parse(fields))
+        layout.recorded(layout.parse(fields, KEY))
 
 
 @pytest.mark.parametrize("oracle", [ldp.OUE, ldp.SUE])
@@ -535,7 +557,7 @@ def test_point_19_the_audit_finds_the_same_unlikely_ones_by_itself(oracle):
 
 def test_counts_that_were_lost_are_a_difference():
     document = ldp.Stream("s", ldp.GRR("1", 3)).document()
-    facts = {"group": "g", "cut": ({}, {}), "bounds": (0, 7), "read": lambda begin, end: []}
+    facts = {"stream": "s", "group": "g", "cut": ({}, {}), "bounds": (0, 7), "read": lambda begin, end: []}
     assert judge(document, 0, **facts).difference is None
     assert judge(document, 0, **facts, committed=(7, "claimed")).difference is None
     assert "were lost" in judge(document, 0, **facts, committed=(7, "counted")).difference

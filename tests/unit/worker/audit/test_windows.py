@@ -68,7 +68,7 @@ def stored(state, stream=STREAM):
     before = layout.initial(lineage_of(GROUP, stream, "t"), PartitionState.fresh(stream, state.start))
     state.changed = {*state.cells}
     metadata, blobs = layout.dump(state, before, FLUSH)
-    return layout.fields(metadata), dict(blobs)
+    return layout.fields(metadata, layout.meta_key("s", 0)), dict(blobs)
 
 
 def verify(state, records, begin=START, stream=STREAM):
@@ -76,7 +76,9 @@ def verify(state, records, begin=START, stream=STREAM):
         return [Records.of(records[at - START : at + 7 - START][: last - at]) for at in range(first, last, 7)]
 
     bounds = (begin, START + len(records))
-    return judge(stream.document(), 0, group=GROUP, cut=stored(state, stream), bounds=bounds, read=there)
+    return judge(
+        stream.document(), 0, stream="s", group=GROUP, cut=stored(state, stream), bounds=bounds, read=there
+    )
 
 
 def histories(seeds, *salt):
