@@ -23,6 +23,8 @@ from tests.faults.memory import Faults, MemoryStore, World
 from tests.integration.harness.proxy import Proxy
 from tests.stores import Singly
 from worker import config, store
+from worker.audit import reading
+from worker.audit.errors import Difference
 from worker.counting import layout
 from worker.counting.partition import Cell, PartitionState
 from worker.counting.ports import Answer, Metadata, StateLost, StoredPartition, Unavailable
@@ -626,10 +628,44 @@ def test_partitions_that_are_swapped_are_lost_state_to_each_reader(
                 counts.peek(partition)
         with pytest.raises(StateLost, match="of another"):
             load(counts.cut(partition))
-        found = held[partition if swapped == "blob" else 1 - partition]  # read before the swap
         with pytest.raises(StateLost, match="of another"):
-            load(counts.claim(partition, replace(found, totals=found.totals + " "), base))
-            load(counts.cut(partition))
+            load(counts.claim(partition, held[partition], base))  # by what it found before
+
+
+@pytest.mark.parametrize("wrong", ["metadata", "blob"])
+def test_a_key_of_another_type_is_lost_state_to_each_reader(
+    client: "redis.Redis", stream: str, counts: Singly, wrong: str
+) -> None:
+    _, base, held = _two_counted(counts, stream)
+    key = layout.meta_key(stream, 0) if wrong == "metadata" else layout.cell_key(stream, 0, "all")
+    for make in (lambda: client.rpush(key, "x"), lambda: client.sadd(key, "x")):
+        client.delete(key)
+        make()
+        readers: list[Callable[[], object]] = [
+            lambda: counts.claim(0, held[0], base),
+            lambda: counts.cut(0),
+            lambda: Singly(client, stream).cut(0),
+        ]
+        for read in [lambda: counts.peek(0), *readers] if wrong == "metadata" else readers:
+            with pytest.raises(StateLost, match="of another type"):
+                read()
+        if wrong == "metadata":
+            assert counts.compare(0, held[0]) is Answer.LINEAGE
+        else:
+            assert counts.peek(0) == held[0]  # the claim raised no epoch
+        with pytest.raises(Difference, match="of another type"):
+            reading.cut_of(client, f"{{{stream}:0}}:")
+        assert isinstance(counts.cut_all([0, 1])[1], StoredPartition)
+
+
+def test_a_field_that_nobody_writes_is_lost_state_to_each_reader(
+    client: "redis.Redis", stream: str, counts: Singly
+) -> None:
+    _, base, held = _two_counted(counts, stream)
+    client.hset(layout.meta_key(stream, 0), "shard", "3")
+    for read in (counts.peek, counts.cut, lambda p: counts.claim(p, held[p], base)):
+        with pytest.raises(StateLost, match="shard"):
+            read(0)
 
 
 def test_all_keys_of_a_partition_share_a_slot(client: "redis.Redis", stream: str, counts: Singly) -> None:

@@ -13,7 +13,7 @@ from kafka.errors import KafkaTimeoutError, OffsetOutOfRangeError, RetriableErro
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
 from worker.audit import batches
-from worker.audit.errors import AuditError
+from worker.audit.errors import AuditError, Difference
 from worker.audit.heads import Head
 from worker.audit.records import Caps, Deleted, Records
 from worker.audit.snapshots import UNREADABLE, Message
@@ -21,6 +21,7 @@ from worker.audit.stored import StoredCut
 from worker.config import Config
 from worker.login import Tokens
 from worker.redis.connecting import Client, connect
+from worker.redis.errors import ERRORS
 from worker.redis.script import Script
 
 AbstractTokenProvider.register(Tokens)  # what the client demands of whoever gives it tokens
@@ -116,11 +117,20 @@ return found
 
 
 def cut_of(client: Client, prefix: str) -> StoredCut:
-    """Reads a partition's metadata and the blobs that they name, in one script."""
+    """Reads a partition's metadata and the blobs that they name, in one script.
+
+    Raises:
+        Difference: a key is neither missing nor of the type that is due.
+    """
     together = Script(client, _TOGETHER)
     names = ["all"]
     while True:
-        flat, *blobs = together(keys=[f"{prefix}meta", *(f"{prefix}window:{name}" for name in names)])
+        try:
+            flat, *blobs = together(keys=[f"{prefix}meta", *(f"{prefix}window:{name}" for name in names)])
+        except ERRORS as error:
+            if "WRONGTYPE" not in str(error):
+                raise
+            raise Difference(f"a key in Redis is of another type than was written: {error}") from None
         said = [item.decode(errors="replace") for item in flat]
         fields = dict(zip(said[::2], said[1::2], strict=True))
         try:

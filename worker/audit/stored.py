@@ -211,6 +211,9 @@ def _demand_checksum(fields: Mapping[str, str], layout: int, place: str) -> None
         raise Difference(
             f"metadata: damaged, or of another partition: their checksum is {due}, {said or 'none'} in Redis"
         )
+    known = {"lineage", "epoch", "offset", "flush", "blobs", "totals", "checksum"}
+    if layout >= 3 and (unknown := fields.keys() - known):
+        raise Difference(f"metadata: fields that layout {layout} does not have: {sorted(unknown)}")
 
 
 def _rules(totals: Mapping[str, Any]) -> list[tuple[int, Limits]]:

@@ -114,7 +114,8 @@ def parse(fields: Mapping[str, str], key: str) -> Metadata:
 
     Raises:
         NewerState: a newer version wrote them.
-        StateLost: a field is missing, malformed, or changed since it was written; or they were written elsewhere.
+        StateLost: a field is missing, malformed, unknown, or changed since it was written; or they were written
+            elsewhere.
     """
     demand_readable(fields.get("lineage", ""))
     try:
@@ -122,6 +123,10 @@ def parse(fields: Mapping[str, str], key: str) -> Metadata:
         if fields.get("checksum", "") != due:
             raise StateLost(
                 "the metadata in Redis are damaged, or of another partition: their checksum is another one"
+            )
+        if due and (unknown := fields.keys() - {*_CHECKED, "checksum"}):
+            raise StateLost(
+                f"the metadata in Redis have fields that their layout does not: {sorted(unknown)}"
             )
         blobs = dict(json.loads(fields["blobs"]))
         if not all(isinstance(said, str) for said in (*blobs, *blobs.values())):

@@ -23,7 +23,12 @@ _TEXTS = tuple((Path(__file__).parent / f"{name}.lua").read_text() for name in _
 
 _T = TypeVar("_T")
 _Step = Generator[list[Command], list[Any], _T]
-"""A step of one partition: yields commands, is sent their replies, and returns what came of it."""
+"""A step of one partition: yields commands, is sent their replies, and returns what came of it.
+
+A reply may be the error that a key is of another type: that is something about the partition, as other errors are about
+Redis, which end the step.
+"""
+_WRONG_TYPE = "WRONGTYPE"
 
 
 class RedisStore:
@@ -86,6 +91,8 @@ class RedisStore:
     def _peeking(self, partition: int) -> _Step[Metadata | StateLost | None]:
         key = self._meta(partition)
         (fields,) = yield [Command.plain(key, lambda client: client.hgetall(key))]
+        if isinstance(fields, Exception):
+            return _mistyped(fields)
         return _metadata(fields, key) if fields else None
 
     def _claiming(
@@ -144,7 +151,7 @@ class RedisStore:
 
     def _answering(self, script: Script, partition: int, keys: list[str], args: list[Any]) -> _Step[Answer]:
         (answer,) = yield [script.on([self._meta(partition), *keys], args)]
-        return Answer(answer.decode())
+        return Answer.LINEAGE if isinstance(answer, Exception) else Answer(answer.decode())
 
     def _loading(
         self,
@@ -159,6 +166,8 @@ class RedisStore:
             (reply,) = yield [script.on(keys, args(known))]
             if reply is None:
                 return None
+            if isinstance(reply, Exception):
+                return _mistyped(reply)
             metadata = _metadata(dict(zip(reply[0][::2], reply[0][1::2], strict=True)), keys[0])
             if isinstance(metadata, StateLost):
                 return metadata
@@ -200,7 +209,7 @@ class RedisStore:
             replies = {}
             for partition, commands in due.items():
                 got = [next(answers) for _ in commands]
-                if failed := [one for one in got if isinstance(one, ERRORS)]:
+                if failed := [one for one in got if isinstance(one, ERRORS) and _WRONG_TYPE not in str(one)]:
                     outcomes[partition] = _unavailable(failed[0])
                 else:
                     replies[partition] = got
@@ -222,6 +231,10 @@ def _unavailable(error: Exception) -> Unavailable:
     unavailable = Unavailable(f"Redis: {said(error)}", remedy(error))
     unavailable.__cause__ = error
     return unavailable
+
+
+def _mistyped(error: Exception) -> StateLost:
+    return StateLost(f"a key in Redis is of another type than was written ({said(error)})")
 
 
 def _metadata(fields: Mapping[bytes, bytes], key: str) -> Metadata | StateLost:

@@ -164,3 +164,9 @@ def test_a_blob_of_another_partition_is_of_another_commit():
     _, blobs = layout.dump(state, before, OTHER)  # the same counts of the same offset
     with pytest.raises(StateLost, match="of another commit than the metadata say"):
         layout.load(STREAM, metadata, blobs)
+
+
+def test_an_unknown_field_of_metadata_is_lost_state():
+    _, metadata, _ = committed()
+    with pytest.raises(StateLost, match=r"fields that their layout does not: \['shard'\]"):
+        layout.parse(layout.fields(metadata, KEY) | {"shard": "3"}, KEY)

@@ -251,6 +251,12 @@ def test_metadata_and_counts_of_another_partition_are_a_difference():
     assert row.difference == f"counts: the blob is of flush {'f' * 32}, the metadata name {FLUSH}"
 
 
+def test_an_unknown_field_of_metadata_is_a_difference():
+    fields, blobs = stored(counted_by_worker(STREAM, log(), START))
+    row = verify((fields | {"shard": "3"}, blobs), log())
+    assert row.difference == "metadata: fields that layout 3 does not have: ['shard']"
+
+
 def test_counts_of_another_stream_or_group_are_refused():
     records = log()
     state = counted_by_worker(STREAM, records, START)
