@@ -48,6 +48,10 @@ def forge(world, topic, keys):
     for codec in (GZIP, ZSTD):
         bomb = compressed(codec, [record(bytes(65 << 20), key=keys[0])])
         produce(world.kafka, topic, 0, batch(bomb, codec=codec))
+    long_key = compressed(ZSTD, [record(b"x", key=keys[0] + bytes(60 << 20))])
+    large = compressed(ZSTD, [record(b" " * (60 << 20), key=keys[0])])
+    for bomb in (long_key, large):
+        produce(world.kafka, topic, 0, batch(bomb, codec=ZSTD))
 
 
 def test_hostile_records_on_our_topics_stop_nobody(world):
@@ -71,7 +75,10 @@ def test_hostile_records_on_our_topics_stop_nobody(world):
     assert not worker.events("stream.stopped")
     assert not worker.events("serve.retry")
     assert worker.metric("passed_over_total") >= 2
-    assert {event["why"] for event in worker.events("record.passed_over")} >= {"record batch: size"}
+    assert {event["why"] for event in worker.events("record.passed_over")} >= {
+        "record batch: size",
+        "key: more than 4096 bytes",
+    }
     until(lambda: worker.get(f"/streams/{world.name}/snapshot")[0] == 200, "the page has it")
     watched = run(world, "watch", "--once")
     assert watched.exit_code == 0, watched.stderr

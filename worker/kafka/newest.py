@@ -17,7 +17,9 @@ MOST = 1000
 _FIRST = 4
 """Records of a partition that are read first, to learn how large they are."""
 _BYTES = 16 << 20
-"""Bytes of values that are read of a topic, but for the first records of each partition."""
+"""Bytes that are read of a topic, but for the first records of each partition."""
+_LARGEST = 2 << 20
+"""Bytes of the largest of these: the workers write no larger dead letter."""
 _SECONDS = 10.0
 
 
@@ -26,7 +28,7 @@ def newest_records(
 ) -> dict[int, list[Any]]:
     """Returns the newest committed records of each partition of a topic, in the order of their offsets.
 
-    At most `MOST` of a partition, and fewer where they are large or do not come in time.
+    At most `MOST` of a partition, and fewer where they are large or do not come in time; none larger than any of ours.
 
     Args:
         config: where the brokers are.
@@ -55,7 +57,7 @@ def newest_records(
                 return reading.records(consumer, tp, begin, end, stall_seconds=left)
 
             begin = max(first, end - _FIRST)
-            newest = list(read(begin, end))
+            newest = [record for record in read(begin, end) if _size(record) <= _LARGEST]
             size = sum(map(_size, newest)) / max(1, len(newest))
             more = min(MOST - _FIRST, int(room / max(1.0, 2 * size)))  # older ones may be larger
             found[tp.partition] = _within(room, read(max(first, begin - more), begin)) + newest
@@ -76,4 +78,5 @@ def _within(room: int, records: Iterable[Any]) -> list[Any]:
 
 
 def _size(record: Any) -> int:
-    return len(record.value or b"")
+    headers = sum(len(name) + len(said or b"") for name, said in record.headers)
+    return len(record.key or b"") + len(record.value or b"") + headers

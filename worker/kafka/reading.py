@@ -2,8 +2,9 @@
 
 Anybody with access may write to these topics, and compaction keeps a record for ever, so they are decoded as the topic
 of reports is (`worker.kafka.records`): within a cap, and each record batch with an outcome. One that cannot be read is
-reported and passed over. A batch whose checksum fails is fetched twice: only the same bytes again are what the log
-holds.
+reported and passed over, and so is a record whose key is longer than any of ours. A poll holds few bytes, see
+`worker.kafka.seam.MOST_POLLED`. A batch whose checksum fails is fetched twice: only the same bytes again are what the
+log holds.
 """
 
 import functools
@@ -17,7 +18,7 @@ from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaTimeoutError
 
 from worker.kafka import seam
-from worker.kafka.records import Arena, Reader, Record, warm
+from worker.kafka.records import MOST_KEY, Arena, Reader, Record, warm
 from worker.kafka.seam import Fetched
 
 LARGEST = 64 << 20
@@ -129,6 +130,8 @@ class _Decoder:
             self._suspects -= failing
             for batch in part.unreadable:
                 self._on_passed(Passed(topic, partition, batch.offset, f"record batch: {batch.why}"))
+            for offset in part.long_keys:
+                self._on_passed(Passed(topic, partition, offset, f"key: more than {MOST_KEY} bytes"))
             for record in part.records:
                 yield record.offset + 1, record
             yield part.end, None

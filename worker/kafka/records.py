@@ -44,6 +44,7 @@ the fetch offset, or below the end of a batch before: records are left out, a ba
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -73,6 +74,14 @@ _PICKED = 256
 """Records that are picked at once; where there are more they are counted first."""
 MOST_HEADERS = 64
 """Headers of a record that are looked at: none of ours has so many."""
+MOST_HEADER_BYTES = 64 << 10
+"""Bytes of a record's headers that are kept: none of ours has so many."""
+MOST_KEY = 4096
+"""Bytes of the longest key of a record that is made: the longest of ours, a row's, is shorter."""
+MOST_VALUE = (16 << 20) + 1
+"""Bytes of a value that are kept: more than any of ours has, so that whoever parses it sees that it is too large."""
+_OVERHEAD = 256
+"""Bytes of memory that a record takes beside those of its fields, about."""
 _NO_CAP = 2**63 - 1
 
 
@@ -113,8 +122,8 @@ class Record:
         offset: where it stands.
         timestamp: milliseconds since the epoch.
         key: None for none.
-        value: None for a tombstone.
-        raw_headers: the headers as they are in the batch.
+        value: None for a tombstone; at most the first `MOST_VALUE` bytes.
+        raw_headers: the headers as they are in the batch; at most the first `MOST_HEADER_BYTES`.
     """
 
     offset: int
@@ -124,16 +133,22 @@ class Record:
     raw_headers: bytes = b"\0"
 
     @property
+    def size(self) -> int:
+        """The bytes of memory that it takes, about."""
+        return _OVERHEAD + len(self.key or b"") + len(self.value or b"") + len(self.raw_headers)
+
+    @property
     def headers(self) -> list[tuple[str, bytes | None]]:
         """The first `MOST_HEADERS` headers; the bytes of a name that are not UTF-8 are escaped."""
         raw, found = self.raw_headers, list[tuple[str, bytes | None]]()
         n, at = _varint(raw, 0)
-        for _ in range(min(n, MOST_HEADERS)):
-            size, at = _varint(raw, at)
-            name, at = raw[at : at + size].decode(errors="backslashreplace"), at + size
-            size, at = _varint(raw, at)
-            found.append((name, None if size < 0 else raw[at : at + size]))
-            at += max(size, 0)
+        with contextlib.suppress(IndexError):  # the rest is not kept
+            for _ in range(min(n, MOST_HEADERS)):
+                size, at = _varint(raw, at)
+                name, at = raw[at : at + size].decode(errors="backslashreplace"), at + size
+                size, at = _varint(raw, at)
+                found.append((name, None if size < 0 else raw[at : at + size]))
+                at += max(size, 0)
         return found
 
 
@@ -155,12 +170,14 @@ class Keyed:
         start: the offset before it.
         end: the offset behind it.
         records: made as they are asked for, before the next part of the fetch is read.
+        long_keys: the offsets of records that are not made, as their keys have more than `MOST_KEY` bytes.
         unreadable: see `Stretch`.
     """
 
     start: int
     end: int
     records: Iterator[Record]
+    long_keys: tuple[int, ...]
     unreadable: tuple[Unreadable, ...]
 
 
@@ -244,12 +261,14 @@ class Reader:
         if (m := pick(data, self._rows, first, last, begins, picked)) > _PICKED:
             picked = np.empty((m, 8), np.int64)
             pick(data, self._rows, first, last, begins, picked)
+        picked, long_keys = _bounded(picked[:m])
         self._next = last
         rows = self._rows[first:last]
         return Keyed(
             start=int(rows["start"][0]),
             end=max(int(rows["start"][-1]), int(rows["end"][-1])),
-            records=(_record(data, found) for found in picked[:m]),
+            records=(_record(data, found) for found in picked),
+            long_keys=long_keys,
             unreadable=tuple(self._unreadable(row) for row in rows[rows["state"] > State.PASSED]),
         )
 
@@ -321,6 +340,16 @@ class Reader:
             sha256=hashlib.sha256(self._fetched[place : place + size].data).hexdigest(),
             why=State(int(row["state"])).name.lower(),
         )
+
+
+def _bounded(picked: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], tuple[int, ...]]:
+    """Cuts values and headers to what is kept of them; returns the rows to make, and the offsets of the others."""
+    np.minimum(picked[:, 5], picked[:, 4] + MOST_VALUE, out=picked[:, 5])
+    np.minimum(picked[:, 7], picked[:, 6] + MOST_HEADER_BYTES, out=picked[:, 7])
+    is_long = (picked[:, 2] >= 0) & (picked[:, 3] - picked[:, 2] > MOST_KEY)
+    if not is_long.any():
+        return picked, ()
+    return picked[~is_long], tuple(picked[is_long, 0].tolist())
 
 
 def _record(data: npt.NDArray[np.uint8], found: npt.NDArray[np.int64]) -> Record:

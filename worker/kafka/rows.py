@@ -11,6 +11,9 @@ from worker.kafka import reading
 from worker.kafka.snapshot_topic import PARTITION, SnapshotTopic
 from worker.kafka.topics import TopicError, bounds, require
 
+_MOST_BYTES = 64 << 10
+"""Bytes of the largest value of a row; most of them are its label's."""
+
 
 class RowReader:
     """The rows of all streams of a configuration's topic; a context manager.
@@ -18,7 +21,7 @@ class RowReader:
     Args:
         config: where they are.
         offset: from where on to read; None for all that there is.
-        on_passed: receives each record batch that cannot be read.
+        on_passed: receives each record batch that cannot be read, and each record that is larger than a row.
 
     Attributes:
         offset: up to where they were read.
@@ -33,7 +36,7 @@ class RowReader:
     ) -> None:
         if config.rows.topic is None:
             raise ConfigError('rows.topic: nothing given; a topic is needed, such as "ldp-rows"')
-        self._topic = config.rows.topic
+        self._topic, self._on_passed = config.rows.topic, on_passed
         clients = SnapshotTopic(config.kafka.client(), "", self._topic)
         self._admin = clients.admin()
         try:
@@ -73,7 +76,10 @@ class RowReader:
             )
         newest: dict[bytes, bytes | None] = {}
         for record in reading.records(self._consumer, tp, self.offset, end):
-            if record.key is not None:
+            if len(record.value or b"") > _MOST_BYTES:
+                why = f"no row: more than {_MOST_BYTES} bytes"
+                self._on_passed(reading.Passed(self._topic, PARTITION, record.offset, why))
+            elif record.key is not None:
                 newest[record.key] = record.value
         self.offset = max(self.offset, end)
         return newest

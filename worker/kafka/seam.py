@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache, partial
+from itertools import islice
 from typing import Any
 
 import kafka
@@ -25,6 +26,8 @@ from kafka.record.memory_records import MemoryRecords
 
 from worker.kafka.batches import walk
 
+MOST_POLLED = 4 << 20
+"""Bytes of decoded records after which a poll takes no more: it holds so many, and one record."""
 _VERSION = "3.0.12"
 _TRUSTED = {
     "PartitionRecords": (Fetcher.PartitionRecords, "cf2214c6a21884be"),
@@ -81,7 +84,10 @@ class _Bytes(Fetcher.PartitionRecords):  # type: ignore[misc]  # kafka-python ca
 
 
 Decode = Callable[[str, int, Fetched], Iterator[tuple[int, Any]]]
-"""Given a topic, a partition and what was fetched: yields positions, each with the record before it or None."""
+"""Given a topic, a partition and what was fetched: yields positions, each with the record before it or None.
+
+A record has a ``size``: the bytes that it takes.
+"""
 
 
 class _Decoded(_Bytes):
@@ -92,12 +98,25 @@ class _Decoded(_Bytes):
     has removed.
     """
 
+    is_full = False
+    """Whether the last records that were taken have `MOST_POLLED` bytes."""
     bound = 0
     """The last stable offset that came with the fetch, or the high watermark for a reader of all that is written."""
 
     def __init__(self, decode: Decode, *given: Any, **named: Any) -> None:
         self._decode = decode
         super().__init__(*given, **named)
+
+    def take(self, n: int | None = None) -> list[Any]:
+        """Returns the next records: n, or fewer where these have many bytes."""
+        taken, room = [], MOST_POLLED
+        for record in islice(self.record_iterator, n):
+            taken.append(record)
+            room -= record.size
+            if room <= 0:
+                break
+        self.is_full = room <= 0
+        return taken
 
     def _unpack_records(self, tp: Any, records: Any, *_deserializers: Any) -> Iterator[Any]:
         if (fetched := self._fetched(records)) is None:
@@ -155,6 +174,7 @@ def install_decoder(consumer: KafkaConsumer, decode: Decode) -> None:
     """
     fetcher = consumer._fetcher
     fetcher.PartitionRecords, parse = partial(_Decoded, decode), fetcher._parse_fetched_data
+    append = fetcher._append
     committed = consumer.config["isolation_level"] == "read_committed"
 
     def parse_with_bound(fetch: Any) -> Any:
@@ -163,4 +183,10 @@ def install_decoder(consumer: KafkaConsumer, decode: Decode) -> None:
             parsed.bound = data.last_stable_offset if committed else data.high_watermark
         return parsed
 
-    fetcher._parse_fetched_data = parse_with_bound
+    def append_bounded(drained: Any, part: Any, most: int, update: bool) -> int:
+        taken: int = append(drained, part, most, update)
+        return (
+            most if taken and part.is_full else taken
+        )  # as if it were all that was asked for: the poll ends
+
+    fetcher._parse_fetched_data, fetcher._append = parse_with_bound, append_bounded

@@ -4,6 +4,7 @@ A snapshot's messages stand together, in one transaction. So it is enough to kno
 one reads it there. What is kept are some words a window, however many values a domain has.
 """
 
+from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,6 +20,14 @@ _SHARED = ("sequence", "reports", "complete", "window")
 _SOMETIMES = ("snapshot", "standard_error")
 _MOST_UNNAMED = 100_000
 """Windows of a stream that no head vouches for yet: those of before it, where the topic is read from its beginning."""
+_MOST_PARTS = 32 << 20
+"""Bytes of what is kept of windows' snapshots of which some messages were seen; a publisher sends one at a time."""
+_MOST_PART = 16 << 20
+"""Bytes of what is kept of one such snapshot: the largest has some thousands of messages."""
+_PART, _SEEN = 4096, 160
+"""Bytes of memory that such a snapshot takes by itself, and each of its keys beside its text, about."""
+_LONGEST_KEY, _LONGEST_NAME = 1000, 40
+_MOST_METHODS = 64
 
 
 class NotRead(Exception):  # noqa: N818  # an answer, not a fault: it is to be asked again
@@ -63,7 +72,7 @@ class Whole:
 
 @dataclass
 class _Part:
-    """A snapshot of which some messages were seen."""
+    """A snapshot of which some messages were seen; `size` is how many bytes are kept of it, about."""
 
     mark: tuple[bytes | None, bytes | None]
     window: Period
@@ -71,6 +80,14 @@ class _Part:
     seen: set[str] = field(default_factory=set)
     said: dict[str, Any] = field(default_factory=dict)
     methods: set[str] = field(default_factory=set)
+    size: int = _PART
+
+    def add(self, key: str) -> int:
+        """Notes that a message was seen; returns how many bytes more are kept."""
+        more = 0 if key in self.seen else _SEEN + len(key)
+        self.seen.add(key)
+        self.size += more
+        return more
 
 
 class Wholes:
@@ -99,7 +116,8 @@ class Wholes:
     def __init__(self, streams: Iterable[str]) -> None:
         self._wholes: dict[str, dict[Key, Whole]] = {stream: {} for stream in streams}
         self._unnamed: dict[str, dict[Key, Whole]] = {stream: {} for stream in self._wholes}
-        self._parts: dict[tuple[str, Key], _Part] = {}
+        self._parts: OrderedDict[tuple[str, Key], _Part] = OrderedDict()  # that with the newest message last
+        self._parts_size = 0
         self._labels: dict[str, tuple[int, int]] = {}
 
     def labels(self, stream: str) -> tuple[int, int] | None:
@@ -132,22 +150,21 @@ class Wholes:
         stream, _, rest = key.partition("/")
         if stream not in self._wholes:
             return False
+        if len(key) > _LONGEST_KEY:
+            raise ValueError(f"a key of {len(key)} characters; allowed are up to {_LONGEST_KEY}")
         window = window_of(key, headers) or ALL_TIME
         if value is None:
             return self._forget(stream, rest)
         which = stream, (window.name, window.start)
         mark = headers.get("sequence"), headers.get("snapshot")
-        part = self._parts.get(which)
-        if part is None or part.mark != mark:
-            part = self._parts[which] = _Part(mark, window, offset)
-        part.seen.add(key)
+        part = self._part(which, mark, window, key, offset)
         name, *chunk = rest.split("/")[1 if window.start is None else 2 :] or [""]
         if window.start is None and rest.startswith("domain"):
             first, _ = (offset, offset) if rest == "domain" else self._labels.get(stream, (offset, offset))
             self._labels[stream] = first, offset
         elif rest == "head":
             part.said |= _said(value, window)
-        elif name and not chunk:
+        elif 0 < len(name) <= _LONGEST_NAME and not chunk and len(part.methods) < _MOST_METHODS:
             if not part.methods:  # the others say the same
                 part.said = _said(value, window) | part.said
             part.methods.add(name)
@@ -155,10 +172,43 @@ class Wholes:
             return False
         if window.start is None and f"{stream}/head" not in part.seen:
             return False
-        del self._parts[which]
+        self._drop(which)
         return self._whole(
             stream, which[1], Whole(window, part.first, offset, part.said, frozenset(part.methods))
         )
+
+    def _part(
+        self,
+        which: tuple[str, Key],
+        mark: tuple[bytes | None, bytes | None],
+        window: Period,
+        key: str,
+        offset: int,
+    ) -> _Part:
+        """Returns the snapshot that a message is of, with its key noted; others are dropped where there is no room.
+
+        Those go first whose last message is the longest ago. That of all time stays: each stream has one.
+        """
+        part = self._parts.get(which)
+        if part is None or part.mark != mark or part.size > _MOST_PART:
+            self._drop(which)
+            if sum(len(said or b"") for said in mark) > _LONGEST_KEY:
+                raise ValueError("a mark that is no snapshot's")
+            part = self._parts[which] = _Part(mark, window, offset)
+            self._parts_size += part.size if window.start is not None else 0
+        self._parts.move_to_end(which)
+        more = part.add(key)
+        if window.start is not None:
+            self._parts_size += more
+            while self._parts_size > _MOST_PARTS:
+                self._drop(next(other for other in self._parts if other[1][1] is not None))
+        return part
+
+    def _drop(self, which: tuple[str, Key]) -> None:
+        """Forgets what was seen of a snapshot."""
+        part = self._parts.pop(which, None)
+        if part is not None and which[1][1] is not None:
+            self._parts_size -= part.size
 
     def _whole(self, stream: str, key: Key, whole: Whole) -> bool:
         """Takes a whole snapshot in, or sets it aside until a head vouches for it; returns whether it is taken."""
@@ -182,7 +232,7 @@ class Wholes:
         place, _, name = rest.rpartition("/")
         of, _, start = place.partition("/")
         which = of or "all", int(start) if start.isdecimal() else None
-        self._parts.pop((stream, which), None)
+        self._drop((stream, which))
         self._unnamed[stream].pop(which, None)
         whole = self._wholes[stream].get(which)
         if whole is None or not (name in whole.methods or rest == "head"):
@@ -210,7 +260,7 @@ def _said(value: bytes, window: Period) -> dict[str, Any]:
         raise ValueError(f"{len(value)} bytes of JSON; allowed are up to {MOST_BYTES}")
     check_shared(body := orjson.loads(value))
     names = (*_SHARED, "offsets") if window.start is None else _SHARED
-    lines = body.get("windows", {}).items()
+    lines = body.get("windows", {}).items() if window.start is None else ()
     starts = {"windows": {name: frozenset(line["starts"]) for name, line in lines}} if lines else {}
     return (
         starts

@@ -310,10 +310,10 @@ class World:
         """Changes a partition's stored totals in place, with the checksum that a worker would write."""
         meta = layout.meta_key(self.name, partition)
         found = cast(dict[bytes, bytes], self.redis.hgetall(meta))
-        stored = layout.parse({name.decode(): value.decode() for name, value in found.items()})
+        stored = layout.parse(layout.decoded(found), meta)
         totals = json.loads(stored.totals)
         change(totals)
-        fields = layout.fields(replace(stored, totals=json.dumps(totals, sort_keys=True)))
+        fields = layout.fields(replace(stored, totals=json.dumps(totals, sort_keys=True)), meta)
         self.redis.hset(meta, mapping=cast(Any, fields))
 
     def totals(self) -> dict[str, Any]:

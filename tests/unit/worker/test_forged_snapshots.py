@@ -1,5 +1,6 @@
 """Documents that another program wrote: each is refused as unreadable, and none breaks who reads it."""
 
+import contextlib
 import copy
 import json
 
@@ -11,6 +12,7 @@ import ldp
 from ldp import snapshot
 from ldp.snapshot import Cut, Line, Period
 from worker.counting.head import Head, NewerHead
+from worker.kafka import wholes as of_wholes
 from worker.kafka.snapshot_topic import UNREADABLE
 from worker.kafka.wholes import Wholes
 
@@ -182,6 +184,50 @@ def test_a_snapshot_with_a_strange_field_is_incomplete_or_sane(window):
             assert type(found.reports) is int
             for body in found.bodies.values():
                 f"{body.sum:.3f} {[(answer.frequency, answer.std_error) for answer in body.sets]}"
+
+
+def forged_part(wholes, i, offset, key=None):
+    """Takes a message in of a window that never becomes whole."""
+    start = 3_600_000 * (i + 10)
+    key, said = key or f"s/1h/{start}/base", {"parts": b"999999", "sequence": b"1", "snapshot": b"q"}
+    if not key.startswith("s/all"):
+        said |= {"end": b"%d" % (start + 3_600_000), "final": b"true"}
+    wholes.take(key, said, b"x", offset)
+
+
+def test_forged_windows_push_each_other_out_and_no_real_snapshot(monkeypatch):
+    monkeypatch.setattr(of_wholes, "_MOST_PARTS", 1 << 20)
+    wholes, window, everything = Wholes(["s"]), messages(HOUR), messages()
+    offset = 0
+    for there in (window, everything):
+        for key, (headers, body) in there.items():
+            for i in range(100):  # between any two messages
+                with contextlib.suppress(*UNREADABLE):
+                    forged_part(wholes, 100 * offset + i, offset)
+            wholes.take(key, headers, body, offset)
+            offset += 1
+    assert ("all", None) in wholes.of("s")
+    assert wholes.unnamed("s", "1h", 3_600_000)  # whole, and of another snapshot than the head's
+    for i in range(10_000):
+        with contextlib.suppress(*UNREADABLE):
+            forged_part(wholes, 10**6 + i, offset)
+    assert len(wholes._parts) < 300
+    assert wholes._parts_size == sum(part.size for part in wholes._parts.values()) <= 1 << 20
+    assert ("all", None) in wholes.of("s")
+    assert wholes.unnamed("s", "1h", 3_600_000)
+
+
+@pytest.mark.parametrize("place", ["s/all/x{}", "s/1h/36000000/x{}"])
+def test_a_forged_snapshot_of_very_many_messages_is_kept_within_bounds(monkeypatch, place):
+    monkeypatch.setattr(of_wholes, "_MOST_PART", 100_000)
+    wholes = Wholes(["s"])
+    for i in range(5000):
+        with contextlib.suppress(*UNREADABLE):
+            forged_part(wholes, 0, i, place.format(i))
+    (part,) = wholes._parts.values()
+    assert len(part.seen) < 1000
+    with pytest.raises(ValueError, match="a key of 5002 characters"):
+        wholes.take("s/" + "x" * 5000, {}, b"x", 0)
 
 
 def test_a_domain_that_another_program_wrote_hides_no_snapshot_without_labels():

@@ -6,10 +6,11 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from kafka import TopicPartition
+from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaTimeoutError
 from kafka.record.memory_records import MemoryRecords
 
+from ldp.snapshot.checking import MOST_BYTES
 from tests.batches import (
     ABORT,
     GZIP,
@@ -151,10 +152,60 @@ def test_a_position_is_behind_the_last_record_that_was_taken():
     assert ([r.offset for r in made.take(2)], made.next_fetch_offset) == ([2], 3)
 
 
+def test_a_poll_takes_no_more_records_than_have_so_many_bytes():
+    """A bomb of 60 MiB is a few KiB: a poll of 500 of them took 29 GiB."""
+    decode = reading._Decoder(b"", lambda passed: None)
+    size = seam.MOST_POLLED // 4
+    large = [
+        batch(i, compressed(record(0, bytes(size), key=b"s/head"), ZSTD), 1, attributes=ZSTD)
+        for i in range(10)
+    ]
+    data = b"".join(large) + good(10, *[b"s/a"] * 600)
+    consumer = KafkaConsumer(
+        enable_incremental_fetch_sessions=False, bootstrap_servers=[], api_version=(4, 0)
+    )
+    consumer.assign([TP])
+    consumer.seek(TP, 0)
+    seam.install_decoder(consumer, decode)
+    fetcher, counts, position = consumer._fetcher, [], 0
+    fetcher._next_partition_records = fetcher.PartitionRecords(
+        0, TP, MemoryRecords(data), aborted_transactions=[]
+    )
+    while position < 610:
+        polled, _ = fetcher.fetched_records(500)
+        counts.append(len(polled[TP]))
+        position = consumer._subscription.assignment[TP].position.offset
+        assert position == polled[TP][-1].offset + 1
+    assert counts == [4, 4, 500, 102]
+    consumer.close()
+
+
+def test_a_key_longer_than_any_of_ours_is_passed_over_and_named():
+    section = (
+        record(0, b"v", key=b"s/" + bytes(4095)) + record(1, b"v", key=b"s/a") + record(2, b"v", key=None)
+    )
+    records, positions, passed = decoded(batch(0, section, 3))
+    assert [r.offset for r in records] == [1, 2]
+    assert positions[-1] == 3
+    assert passed == [Passed("snapshots", 0, 0, "key: more than 4096 bytes")]
+    (longest,), _, passed = decoded(batch(0, record(0, b"v", key=bytes(4096)), 1))
+    assert (len(longest.key), passed) == (4096, [])
+
+
+def test_of_a_value_and_headers_larger_than_any_of_ours_the_first_bytes_are_kept():
+    """The value stays too large for whoever parses it, so what stands at the head's key is still seen to be no head."""
+    headers = [(b"parts", b"1"), (b"a", bytes(1 << 20)), (b"b", b"2")]
+    made = record(0, bytes(20 << 20), key=b"s/head", headers=headers)
+    (found,), _, passed = decoded(batch(0, compressed(made, ZSTD), 1, attributes=ZSTD))
+    assert (found.key, len(found.value), passed) == (b"s/head", MOST_BYTES + 1, [])
+    assert found.headers[0] == ("parts", b"1")
+    assert found.size < MOST_BYTES + (1 << 17)
+
+
 @pytest.mark.parametrize(("level", "bound"), [("read_committed", 40), ("read_uncommitted", 50)])
 def test_up_to_where_all_could_be_read_depends_on_the_isolation_level(level, bound):
     parsed = SimpleNamespace(bound=0)
-    fetcher = SimpleNamespace(_parse_fetched_data=lambda fetch: parsed)
+    fetcher = SimpleNamespace(_parse_fetched_data=lambda fetch: parsed, _append=None)
     consumer = SimpleNamespace(_fetcher=fetcher, config={"isolation_level": level})
     seam.install_decoder(consumer, lambda *fetch: iter(()))
     data = SimpleNamespace(last_stable_offset=40, high_watermark=50)
