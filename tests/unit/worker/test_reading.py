@@ -153,7 +153,7 @@ def test_a_position_is_behind_the_last_record_that_was_taken():
 
 
 def test_a_poll_takes_no_more_records_than_have_so_many_bytes():
-    """A bomb of 60 MiB is a few KiB: a poll of 500 of them took 29 GiB."""
+    """A bomb of 60 MiB is a few KiB: 500 of them in a poll would be 29 GiB."""
     decode = reading._Decoder(b"", lambda passed: None)
     size = seam.MOST_POLLED // 4
     large = [
