@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
@@ -78,8 +78,7 @@ def _connected(table: RedisTable, key: str, deadline: float) -> Client:
         client = None
         try:
             client = connect(table)
-            with suppress(MovedError):  # a cluster's node that does not have the key answers, too
-                client.hgetall(key)
+            _ask_for(client, key)
             return client
         except ERRORS as error:  # BusyLoading, too
             if client is not None:
@@ -87,6 +86,15 @@ def _connected(table: RedisTable, key: str, deadline: float) -> Client:
             if time.monotonic() >= deadline or remedy(error, table.address) != START:
                 raise
             time.sleep(0.2)
+
+
+def _ask_for(client: Client, key: str) -> None:
+    """Reads a key; a cluster's node that does not have it and a Sentinel answer, too, and are named later."""
+    try:
+        client.hgetall(key)
+    except redis.ResponseError as error:
+        if not isinstance(error, MovedError) and "unknown command" not in str(error):
+            raise
 
 
 def together(infos: Sequence[Mapping[str, Any]]) -> dict[str, int]:
