@@ -11,6 +11,7 @@ from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 from kafka.consumer.fetcher import Fetcher
 from kafka.errors import KafkaTimeoutError, OffsetOutOfRangeError, RetriableError
 from kafka.net.sasl.oauth import AbstractTokenProvider
+from redis import ResponseError
 
 from worker.audit import batches
 from worker.audit.errors import AuditError, Difference
@@ -21,7 +22,6 @@ from worker.audit.stored import StoredCut
 from worker.config import Config
 from worker.login import Tokens
 from worker.redis.connecting import Client, connect
-from worker.redis.errors import ERRORS
 from worker.redis.script import Script
 
 AbstractTokenProvider.register(Tokens)  # what the client demands of whoever gives it tokens
@@ -127,7 +127,7 @@ def cut_of(client: Client, prefix: str) -> StoredCut:
     while True:
         try:
             flat, *blobs = together(keys=[f"{prefix}meta", *(f"{prefix}window:{name}" for name in names)])
-        except ERRORS as error:
+        except ResponseError as error:
             if "WRONGTYPE" not in str(error):
                 raise
             raise Difference(f"a key in Redis is of another type than was written: {error}") from None
