@@ -71,8 +71,9 @@ def judge(
     verdict = PartitionVerdict(partition, None, 0, end - begin)
     try:
         protocol = protocol_of(document)
-        place = f"{stream}:{partition}"
-        stored = decode(*cut, place, group, topic_id, fingerprint_of(document), protocol.entries)
+        stored = decode(
+            *cut, f"{stream}:{partition}", group, topic_id, fingerprint_of(document), protocol.entries
+        )
         if stored is None:
             _expect_uncounted(committed[1], newest.offset)
             return verdict

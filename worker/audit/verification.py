@@ -17,6 +17,8 @@ from worker.config import Config, Served
 _MOST_BYTES = 1 << 30
 """What windows are recounted in and compared with, in bytes: of more, those that end last."""
 
+_NO_PARTITION = "counted in Redis, but the topic has no such partition"
+
 
 def verify(
     served: Served, config: Config, on_progress: Callable[[int, int], None] | None = None
@@ -30,17 +32,15 @@ def verify(
 
     Raises:
         AuditError: the topic is missing, a protocol is unknown, or the log stands still.
-        kafka.errors.KafkaError: the brokers do not answer.
-        redis.RedisError: Redis does not answer.
+        KafkaError, RedisError: the brokers or Redis do not answer.
     """
     name, document = served.stream.name, served.stream.document()
-    group = config.consumer_group(name)
     with (
         reading.connect_kafka(config) as consumer,
         reading.connect_kafka(config) as log,
         reading.connect_redis(config) as client,
     ):
-        topic = reading.partitions_of(consumer, served.topic, config)
+        topic, group = reading.partitions_of(consumer, served.topic, config), config.consumer_group(name)
         topic_id = reading.topic_id(config.kafka.client(), served.topic)
         committed = reading.committed(config.kafka.client(), group, served.topic)
         head, at = reading.newest_head(consumer, config.snapshots.topic, name)
@@ -76,8 +76,7 @@ def verify(
             )
             passed.whole(tp)
         if client.exists(f"{{{name}:{len(topic)}}}:meta"):
-            said = "counted in Redis, but the topic has no such partition"
-            verdicts.append(PartitionVerdict(len(topic), None, 0, 0, difference=said))
+            verdicts.append(PartitionVerdict(len(topic), None, 0, 0, difference=_NO_PARTITION))
     there = _partitions(published, {tp.partition for tp in topic}, served, config)
     compared = published.compare(there) if differing is None else Compared(difference=differing)
     return verdict_of(name, verdicts, published, replace(compared, difference=compared.difference or wrong))
