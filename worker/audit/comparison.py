@@ -71,9 +71,8 @@ def judge(
     verdict = PartitionVerdict(partition, None, 0, end - begin)
     try:
         protocol = protocol_of(document)
-        stored = decode(
-            *cut, f"{stream}:{partition}", group, topic_id, fingerprint_of(document), protocol.entries
-        )
+        entries, place = protocol.entries, f"{stream}:{partition}"
+        stored = decode(*cut, place, group, topic_id, fingerprint_of(document), entries)
         if stored is None:
             _expect_uncounted(committed[1], newest.offset)
             return verdict
@@ -82,14 +81,7 @@ def judge(
         _expect_committed(stored, committed)
         published = published or Published(document, (), 0)
         counted, history, deleted = _recounted(document, partition, stored, bounds, read, published)
-        verdict = replace(
-            verdict,
-            records=counted.accepted + counted.rejected.total(),
-            reports=counted.reports,
-            rejected=dict(sorted(counted.rejected.items())),
-            late=counted.late.total(),
-            panes=len(stored.cells) - 1,
-        )
+        verdict = _with_counts(verdict, counted, len(stored.cells) - 1)
         if deleted:
             compare_partly(stored, counted, history, deleted, protocol.ones)
         else:
@@ -98,6 +90,18 @@ def judge(
         return replace(verdict, gaps=tuple(stored.gaps), deleted=tuple(deleted), difference=said)
     except Difference as difference:
         return replace(verdict, difference=str(difference))
+
+
+def _with_counts(verdict: PartitionVerdict, counted: Recount, panes: int) -> PartitionVerdict:
+    """Adds what was recounted to a verdict."""
+    return replace(
+        verdict,
+        records=counted.accepted + counted.rejected.total(),
+        reports=counted.reports,
+        rejected=dict(sorted(counted.rejected.items())),
+        late=counted.late.total(),
+        panes=panes,
+    )
 
 
 def _expect_uncounted(offset_metadata: str, published: int) -> None:

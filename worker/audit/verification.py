@@ -57,8 +57,7 @@ def verify(
                 verdicts.append(PartitionVerdict(tp.partition, None, 0, 0, difference=str(difference)))
                 passed.whole(tp)
                 continue
-            # after the cut, so that a worker which counts on is never ahead of the log that we know
-            bounds = reading.bounds_of(consumer, [tp])[tp]
+            bounds = reading.bounds_of(consumer, [tp])[tp]  # after the cut: workers count on
             verdicts.append(
                 judge(
                     document,
