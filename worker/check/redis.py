@@ -93,7 +93,7 @@ def _ask_for(client: Client, key: str) -> None:
     try:
         client.hgetall(key)
     except redis.ResponseError as error:
-        if not isinstance(error, MovedError) and "unknown command" not in str(error):
+        if not isinstance(error, MovedError) and "unknown command 'HGETALL'" not in str(error):
             raise
 
 

@@ -30,7 +30,7 @@ DOUBLES = (
 
 @st.composite
 def cuts(draw):
-    gap = st.tuples(OFFSET, OFFSET)
+    gap = st.tuples(OFFSET, OFFSET).map(sorted).map(tuple)
     rule = st.fixed_dictionaries(
         {
             "offset": OFFSET,
@@ -43,7 +43,7 @@ def cuts(draw):
     lines = st.builds(
         snapshot.Line,
         TIMES,
-        st.lists(st.tuples(TIMES, TIMES), max_size=2).map(tuple),
+        st.lists(st.tuples(TIMES, TIMES).map(sorted).map(tuple), max_size=2).map(tuple),
         st.lists(TIMES, max_size=3).map(tuple),
     )
     return snapshot.Cut(
