@@ -237,7 +237,7 @@ def spoilt(whole, rng):
 
 
 def strange(whole, rng):
-    """The header of a batch over records of which some are written as no producer writes them."""
+    """Returns the header of a batch with some malformed records."""
 
     def odd(p=0.04):
         return rng.random() < p

@@ -275,8 +275,8 @@ def _published() -> list[Json]:
         ),
         timeseries(
             "Partitions that lack reports",
-            "Partitions of which the newest snapshot lacks reports. Gap: the log lost reports before they were counted."
-            " Uncounted: this Redis has no counts of the partition. LdpSnapshotIncomplete.",
+            "Partitions with reports that the newest snapshot lacks. Gap: the log lost reports before they were"
+            " counted. Uncounted: this Redis has no counts of the partition. LdpSnapshotIncomplete.",
             {"{{cause}}": f"max by (cause) ({said('ldp_worker_snapshot_incomplete_partitions')})"},
             width=6,
             decimals=0,

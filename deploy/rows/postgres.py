@@ -150,7 +150,7 @@ class Table:
         return applied
 
     def _connected(self) -> psycopg.Connection:
-        """Connects anew, as a connection that waits for the next snapshot may break; leaving the block commits."""
+        """Opens a connection for one batch: an idle one may break. Leaving the block commits."""
         return psycopg.connect(self._database, client_encoding="utf8", application_name="ldp-rows")
 
 

@@ -1,7 +1,7 @@
 """Checks of a snapshot's documents against ``snapshot.schema.json``, with bounds: anybody may write to a topic.
 
-What passes has the types that the schema says, numbers that 64 bits hold, and no more of anything than a stream can
-have. A field that the schema does not name is ignored.
+An accepted document has the types of the schema, numbers that fit 64 bits, and no more entries than a stream can have.
+Fields that the schema does not name are ignored.
 """
 
 import math

@@ -52,7 +52,7 @@ def resuming(world: Still) -> Process:
 
 
 def beginning(world: Still) -> Process:
-    """Returns a worker that is about to claim what nobody has counted."""
+    """Returns a worker that is about to claim uncounted partitions."""
     world.send(10)
     return world.member(1)
 

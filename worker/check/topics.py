@@ -36,7 +36,7 @@ def judge_topics(config: Config, there: Mapping[str, Topic]) -> list[Finding]:
         faults.append((config.dead_letters.topic, _dead_letter_faults(config, topic, there)))
     if config.rows.topic is not None and (topic := there.get(config.rows.topic)) is not None:
         faults.append((config.rows.topic, _row_faults(config, topic)))
-    shared: dict[tuple[Level, str, str], list[str]] = {}
+    shared: dict[Fault, list[str]] = {}
     for name, found in faults:
         topic, own = there[name], list(found)
         written = [] if any(name == served.topic for served in config.streams) else _clock_faults(topic)

@@ -5,14 +5,13 @@ counted, the client's own is ahead of it by what waits. Where the library is not
 configuration says so, the library decodes: slower, and a record batch that cannot be read then stops the stream.
 """
 
-import contextlib
 import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 from kafka import ConsumerRebalanceListener, KafkaConsumer, TopicPartition
 from kafka import errors as kafka_errors
@@ -48,7 +47,6 @@ _TIMEOUT_MS = 10_000
 _JOIN_MS = 200
 _ID_MS = 2_000
 """How long a commit waits for the topic's id at most: while it waits nothing is polled."""
-_T = TypeVar("_T")
 
 
 class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python carries no types
@@ -402,9 +400,8 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
         return self._offsets.confirm(offsets)
 
     def mirror(self, offsets: Mapping[int, tuple[int, str]]) -> None:
-        """Commits offsets without waiting; who lost its name hears of it at the next poll."""
-        with contextlib.suppress(kafka_errors.FencedInstanceIdError):
-            self._offsets.mirror(offsets)
+        """Commits offsets without waiting; a member that lost its name notices at the next poll."""
+        self._offsets.mirror(offsets)
 
     def start(self, partition: int, offset: int, rules: Sequence[Rule]) -> None:
         """Lets `poll` return the partition's records from an offset on, its batches read as the rules demand."""

@@ -11,12 +11,12 @@ from kafka.errors import KafkaError
 
 from worker.counting.ports import NotOwner, Unavailable
 from worker.kafka import quirks
+from worker.kafka.errors import remedy
 from worker.kafka.failures import unavailable
 from worker.kafka.refusals import Answers
 
 _TIMEOUT_MS = 10_000
-_NO_LEADER = "Kafka: no leader", "start the broker that leads the partition"
-"""Cause and remedy where a partition's log cannot be asked."""
+_NO_LEADER = "Kafka: no leader"
 _T = TypeVar("_T")
 
 
@@ -76,7 +76,7 @@ class Offsets:
         }
 
     def mirror(self, offsets: Mapping[int, tuple[int, str]]) -> None:
-        """Commits offsets without waiting; who lost its name hears of it at the next poll."""
+        """Commits offsets without waiting; a member that lost its name notices at the next poll."""
         with contextlib.suppress(kafka_errors.FencedInstanceIdError):
             self._consumer.commit_async(self._offsets(offsets))
 
@@ -103,7 +103,9 @@ class Offsets:
             found = ask(operation, bounds, self._topic)
         refused = self._refused(operation, tps, errors)
         return {
-            tp.partition: refused.get(tp.partition, found[tp] if tp in found else Unavailable(*_NO_LEADER))
+            tp.partition: refused.get(
+                tp.partition, found[tp] if tp in found else Unavailable(_NO_LEADER, remedy(_NO_LEADER))
+            )
             for tp in tps
         }
 

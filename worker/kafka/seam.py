@@ -185,8 +185,7 @@ def install_decoder(consumer: KafkaConsumer, decode: Decode) -> None:
 
     def append_bounded(drained: Any, part: Any, most: int, update: bool) -> int:
         taken: int = append(drained, part, most, update)
-        return (
-            most if taken and part.is_full else taken
-        )  # as if it were all that was asked for: the poll ends
+        # as many as the poll may take end it
+        return most if taken and part.is_full else taken
 
     fetcher._parse_fetched_data, fetcher._append = parse_with_bound, append_bounded

@@ -258,7 +258,7 @@ class StreamEvents:
                 partition=passed.partition,
                 offset=passed.offset,
                 why=passed.why,
-                todo="let only the workers write to this topic",
+                remedy="let only the workers write to this topic",
             )
 
     # publishing
@@ -291,7 +291,7 @@ class StreamEvents:
             "snapshot.renumbered",
             reports=reports,
             why="no head of the stream is on the snapshot topic: deleted, or none was published; numbers restart at 1",
-            todo="set cleanup.policy=compact on the snapshot topic",
+            remedy="set cleanup.policy=compact on the snapshot topic",
         )
 
     def snapshots_expire(self, topic: str, policy: str) -> None:
@@ -300,7 +300,7 @@ class StreamEvents:
             "snapshot.expires",
             topic=topic,
             policy=policy,
-            todo=f"set cleanup.policy=compact on topic {topic}",
+            remedy=f"set cleanup.policy=compact on topic {topic}",
         )
 
     def published(self, snapshot: Snapshot, sum_deviation: float) -> None:

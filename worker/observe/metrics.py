@@ -146,7 +146,7 @@ class Metrics:
         self.complete = gauge("snapshot_complete", "0 if the newest snapshot lacks reports, else 1.")
         self.incomplete = gauge(
             "snapshot_incomplete_partitions",
-            "Partitions of which the newest snapshot lacks reports, by cause: gap (the log lost reports before they"
+            "Partitions with reports that the newest snapshot lacks, by cause: gap (the log lost reports before they"
             " were counted) or uncounted (this Redis has no counts of the partition).",
             ("stream", "cause"),
         )

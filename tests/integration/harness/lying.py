@@ -96,7 +96,7 @@ class Lying:
             api: the kind of request.
             code: of the error.
             topic: of whose partition; None for all.
-            partition: of which; None for the answer as a whole.
+            partition: its number; None for the whole answer.
             times: how many answers at most; None for all.
         """
 

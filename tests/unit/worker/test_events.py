@@ -144,7 +144,7 @@ CASES = {
                 "reports": 40,
                 "why": "no head of the stream is on the snapshot topic: deleted, or none was published; numbers restart"
                 " at 1",
-                "todo": "set cleanup.policy=compact on the snapshot topic",
+                "remedy": "set cleanup.policy=compact on the snapshot topic",
             },
         ),
         {},
