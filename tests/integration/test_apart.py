@@ -89,7 +89,7 @@ def test_who_is_asked_to_stop_publishes_what_it_counted_and_who_asks_a_whole_gro
     (worker,) = world.start()
     world.send(20)
     world.covered()  # it has opened the topic: one snapshot is left for the four seconds that an end may take
-    *_, pid = publishers(worker)
+    (pid,) = publishers(worker)
     for number in (signal.SIGTERM, signal.SIGINT):  # as an init system does that knows no parents
         os.kill(pid, number)
     world.send(20)

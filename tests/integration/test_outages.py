@@ -99,7 +99,7 @@ def test_redis_is_emptied_while_workers_count(world):
         world.redis.flushall()
         for worker in workers:
             why = worker.stopped_for()
-            assert f"stream {world.name!r}, partition " in why
+            assert f". Cause: stream {world.name!r}, partition " in why
             assert "Redis" in why
         sending.more()
     world.settle()
@@ -107,7 +107,7 @@ def test_redis_is_emptied_while_workers_count(world):
 
     # nor does any other worker count from the middle, or from the beginning
     why = world.launch().stopped_for()
-    assert f"stream {world.name!r}, partition " in why
+    assert f". Cause: stream {world.name!r}, partition " in why
     assert "Redis has no counts" in why
     assert world.group in why
     # all that is left is what attempts staged that were then refused, and that goes by itself
@@ -332,7 +332,7 @@ def test_a_topic_created_again_is_refused(world, records):
     world.send(records, counted=False)
     world.settle()
     why = world.launch().stopped_for()
-    assert f"stream {world.name!r}, partition " in why
+    assert f". Cause: stream {world.name!r}, partition " in why
     assert "topic_id" in why
     assert world.totals()["accepted"] == 100
 
