@@ -1,10 +1,12 @@
 """Our own topics, with what anybody may have written to them: no reader of them stops, and each ends where they do."""
 
 import struct
+import threading
+from contextlib import closing
 
 import pytest
 from click.testing import CliRunner
-from kafka import KafkaConsumer
+from kafka import KafkaConsumer, KafkaProducer
 from kafka.admin import ConfigResource, ConfigResourceType
 
 from tests.integration.harness import World, until
@@ -93,6 +95,34 @@ def test_hostile_records_on_our_topics_stop_nobody(world):
     ):
         said = run(world, command, *options)
         assert said.exit_code == 0, (command, said.output)
+
+
+@pytest.fixture
+def busy(world):
+    """Other programs write to the snapshot topic without a pause."""
+    ended = threading.Event()
+    writing = threading.Thread(target=write_until, args=(world, ended))
+    writing.start()
+    yield
+    ended.set()
+    writing.join()
+
+
+def write_until(world, ended):
+    with closing(KafkaProducer(bootstrap_servers=world.kafka, linger_ms=1)) as producer:
+        while not ended.is_set():
+            producer.send(world.config.snapshots.topic, key=b"others/head", value=b"{}", partition=0)
+            ended.wait(0.002)
+
+
+def test_a_stream_without_a_head_is_counted_while_others_write_the_snapshot_topic(world, busy):
+    topic = SnapshotTopic(world.config.kafka.client(), world.name, world.config.snapshots.topic)
+    heads = outbox.KafkaOutbox(topic, world.stream)
+    for decided in (True, False):
+        assert heads.head(decided=decided).sequence == 0
+    world.send(40)
+    world.start()
+    world.covered()
 
 
 def without_last_marker(data):

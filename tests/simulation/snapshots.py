@@ -330,6 +330,7 @@ class Consumer:
     def __init__(self, log: Snapshots, level: str) -> None:
         self.log, self.committed = log, level == "read_committed"
         self.at, self.moved = -1, log.world.now
+        self.bound = -1
         self.of_rows = False
 
     def assign(self, tps: Sequence[TopicPartition]) -> None:
@@ -362,9 +363,8 @@ class Consumer:
         return {TopicPartition(self.log.name, 0): found} if found else {}
 
     def _read(self) -> list[Any]:
-        to = min(
-            self.log.stable if self.committed else self.log.end, self.at + self.log.world.rng.randint(1, 40)
-        )
+        self.bound = self.log.stable if self.committed else self.log.end
+        to = min(self.bound, self.at + self.log.world.rng.randint(1, 40))
         found = [
             record
             for record, one in self.log.records

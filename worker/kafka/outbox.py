@@ -7,7 +7,7 @@ committed records: who starts to publish waits until everything below the topic'
 import contextlib
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 from kafka import TopicPartition
@@ -20,7 +20,7 @@ from ldp.snapshot import Message, Row
 from worker.counting.head import Head, NewerHead
 from worker.counting.ports import StateLost, Unavailable
 from worker.kafka import compacted, quirks, reading
-from worker.kafka.errors import OPEN, WAIT
+from worker.kafka.errors import OPEN
 from worker.kafka.failures import unavailable
 from worker.kafka.reading import Passed
 from worker.kafka.snapshot_topic import PARTITION, TIMEOUT_SECONDS
@@ -32,8 +32,6 @@ _DECIDED_SECONDS = 0.05
 _COMMITTED, _UNCOMMITTED = IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED
 _MOST_WAITING = 32 << 20
 """Bytes of messages that wait for their acknowledgement."""
-_LOOKS = 3
-"""How often is looked further where no head is before the end: compaction takes one when a newer one stands behind."""
 
 
 class Topic(Protocol):
@@ -175,17 +173,17 @@ class KafkaOutbox:
         try:
             with contextlib.closing(self._topic.admin()) as admin:
                 begin, end = self._bounds(admin, self._topic.name, decided=decided, wait_seconds=wait_seconds)
-            for _ in range(_LOOKS):
-                if begin >= end or (found := self._last(begin, end, level, unreadable)) is not None:
-                    break
+            if begin < end:
+                found = self._newest(_backwards(begin, end), level, unreadable)
+            if begin < end and found is None:
                 with contextlib.closing(self._topic.admin()) as admin:
-                    begin, end = end, _offset(admin, self._topic.name, OffsetSpec.LATEST, _COMMITTED)
-            else:
-                if begin < end:  # each look came too late: that proves nothing
-                    raise Unavailable(
-                        "Kafka: heads are published and compacted faster than they are looked for",
-                        WAIT + "publish less often: raise snapshots.every_seconds",
-                    )
+                    now = _offset(admin, self._topic.name, OffsetSpec.LATEST, _COMMITTED)
+                if now > end:
+                    # Compaction never removes the newest head of a moment, so the look above missed one only if a newer
+                    # one was written behind the end. This look ends with a fetch that reaches the end which the log has
+                    # at that fetch: the newest head of that moment stands where this look read, or has stood all along
+                    # where the first one read. So nothing found proves that there is none, whatever others write.
+                    found = self._newest([(end, None)], level, unreadable)
         except kafka_errors.KafkaError as error:
             raise unavailable(error, "reading the newest head of", self._topic.name) from error
         except NewerHead as error:
@@ -218,10 +216,18 @@ class KafkaOutbox:
             self._sleep(_DECIDED_SECONDS)
         return first, end
 
-    def _last(self, first: int, end: int, level: str, unreadable: list[int]) -> Head | None:
-        """Returns the newest head of the stream in [first, end), number 0 where it is deleted, or None.
+    def _newest(
+        self, stretches: Iterable[tuple[int, int | None]], level: str, unreadable: list[int]
+    ) -> Head | None:
+        """Returns the newest head of the stream in the first stretch that has one, or None.
 
-        Records of its key that are no head are passed over, see `Head.read`; their offsets are noted.
+        It has number 0 where it is deleted. Records of its key that are no head are passed over, see `Head.read`; their
+        offsets are noted.
+
+        Args:
+            stretches: [first, end), see `worker.kafka.reading.records`.
+            level: the isolation level.
+            unreadable: filled with the offsets.
 
         Raises:
             NewerHead: a newer version wrote it.
@@ -230,14 +236,14 @@ class KafkaOutbox:
         consumer = self._topic.consumer(level, key, self._on_passed)
         try:
             tp = TopicPartition(self._topic.name, PARTITION)
-            step, upper = 64, end
-            while upper > first and newest is None:
-                lower = max(first, upper - step)
-                between = lower, upper, self._on_alive, TIMEOUT_SECONDS, self._clock
-                for record in reading.records(consumer, tp, *between):
+            for stretch in stretches:
+                for record in reading.records(
+                    consumer, tp, *stretch, self._on_alive, TIMEOUT_SECONDS, self._clock
+                ):
                     if record.key == key:
                         newest = self._head_of(record, unreadable) or newest
-                upper, step = lower, 4 * step
+                if newest is not None:
+                    break
         finally:
             consumer.close(autocommit=False)
         if isinstance(newest, NewerHead):
@@ -255,6 +261,15 @@ class KafkaOutbox:
             unreadable.append(record.offset)
             self._on_passed(Passed(self._topic.name, PARTITION, record.offset, f"no head: {error}"))
             return None
+
+
+def _backwards(first: int, end: int) -> Iterator[tuple[int, int]]:
+    """Yields growing stretches of [first, end), the last one first."""
+    step, upper = 64, end
+    while upper > first:
+        lower = max(first, upper - step)
+        yield lower, upper
+        upper, step = lower, 4 * step
 
 
 def _offset(admin: Any, topic: str, spec: OffsetSpec, level: IsolationLevel) -> int:

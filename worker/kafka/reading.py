@@ -26,6 +26,8 @@ LARGEST = 64 << 20
 STALL_SECONDS = 60.0
 """How long the next record may take to come: twice as long as a transaction with little in it may stay open."""
 _POLL_MS = 200
+_NOT_FETCHED = 1 << 63
+"""The end of a log of which nothing was fetched yet."""
 
 
 @dataclass(frozen=True)
@@ -141,7 +143,7 @@ def records(
     consumer: Any,
     tp: TopicPartition,
     first: int,
-    end: int,
+    end: int | None,
     on_poll: Callable[[], object] = lambda: None,
     stall_seconds: float = STALL_SECONDS,
     clock: Callable[[], float] = time.monotonic,
@@ -155,7 +157,7 @@ def records(
         consumer: from `connect`.
         tp: which partition.
         first: the first offset.
-        end: the offset behind the last one.
+        end: the offset behind the last one; None for the end that the log has at the fetch which reaches it.
         on_poll: called again and again, as it may take minutes.
         stall_seconds: how long the position may stand still.
         clock: seconds.
@@ -166,13 +168,13 @@ def records(
     """
     consumer.assign([tp])
     consumer.seek(tp, first)
-    before, deadline = -1, 0.0
-    while (position := consumer.position(tp)) < end:
+    before, deadline, consumer.bound = -1, 0.0, _NOT_FETCHED
+    while (position := consumer.position(tp)) < (bound := consumer.bound if end is None else end):
         if position > before:
             before, deadline = position, clock() + stall_seconds
         elif clock() > deadline:
-            raise KafkaTimeoutError(f"{tp}: records between {position} and {end} do not come")
+            raise KafkaTimeoutError(f"{tp}: records between {position} and {bound} do not come")
         on_poll()
         for record in consumer.poll(_POLL_MS).get(tp, ()):
-            if record.offset < end:
+            if end is None or record.offset < end:
                 yield record

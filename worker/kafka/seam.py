@@ -171,6 +171,8 @@ def install_decoder(consumer: KafkaConsumer, decode: Decode) -> None:
 
     The consumer has one partition assigned at a time, and no incremental fetch sessions: a broker leaves a partition
     without records out of an answer where the answer is full, or where the session has nothing new of it.
+
+    Its attribute ``bound`` is the `_Decoded.bound` of the newest fetch that `poll` took records from.
     """
     fetcher = consumer._fetcher
     fetcher.PartitionRecords, parse = partial(_Decoded, decode), fetcher._parse_fetched_data
@@ -181,6 +183,7 @@ def install_decoder(consumer: KafkaConsumer, decode: Decode) -> None:
         if (parsed := parse(fetch)) is not None:
             data = fetch.partition_data
             parsed.bound = data.last_stable_offset if committed else data.high_watermark
+            consumer.bound = parsed.bound
         return parsed
 
     def append_bounded(drained: Any, part: Any, most: int, update: bool) -> int:
