@@ -55,7 +55,7 @@ def assemble(stream: str, received: Received) -> Snapshot:
     _check_schema(stream, head)
     check_head(head)
     ours = [key for key, (said, _) in received.items() if _mark(said) == mark and _of_all_time(stream, key)]
-    if len(ours) != (parts := int(headers["parts"])):
+    if len(ours) < (parts := int(headers["parts"])):
         raise Incomplete(
             f"snapshot {head['sequence']} of {stream!r} has {parts} messages; {len(ours)} are here"
         )
@@ -111,7 +111,7 @@ def assemble_window(stream: str, received: Received, name: str, start: int) -> S
     newest = _newest(there.values())
     mark = _mark(newest)
     ours = [key for key, headers in there.items() if _mark(headers) == mark]
-    if len(ours) != (parts := int(newest["parts"])):
+    if len(ours) < (parts := int(newest["parts"])):
         raise Incomplete(f"the {what} has {parts} messages; {len(ours)} are here")
     bodies = _bodies(received, prefix, ours, mark)
     if not bodies:

@@ -103,12 +103,14 @@ def watch(
                 return 0
             missing = none_there(served.stream.name, window, begin, reader.windows)
             known = reader.head is not None and window != "all"
+            is_there = reader.is_there or (window == "all" and (reader.head or {}).get("reports"))
+            broken = reader.why_not if is_there else None
     except NewerSchema as error:
         complain(str(error))
         return 1
     except KeyboardInterrupt:
         return 0
-    why = "" if known else f"; {why_none(config, served)}"
+    why = f"; {broken}" if broken else "" if known else f"; {why_none(config, served)}"
     complain(f"{missing} in topic {config.snapshots.topic} after {timeout:g} s{why}")
     return 1
 

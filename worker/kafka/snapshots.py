@@ -11,6 +11,7 @@ from kafka.errors import LogTruncationError, OffsetOutOfRangeError
 
 from ldp.snapshot import (
     ALL_TIME,
+    COMPACT,
     Incomplete,
     Line,
     NewerSchema,
@@ -21,9 +22,10 @@ from ldp.snapshot import (
     lines,
     window_of,
 )
-from ldp.snapshot.checking import MOST_BYTES, check_head
+from ldp.snapshot.checking import MOST_BYTES, check_body, check_domain, check_head
 from worker.config import Config
 from worker.kafka import reading
+from worker.kafka.reading import Passed
 from worker.kafka.snapshot_topic import PARTITION, UNREADABLE
 
 _POLL_MS = 200
@@ -41,7 +43,7 @@ class SnapshotReader:
         stream: the stream's name.
         window: whose; the name of the windows as they are configured.
         start: the first millisecond of the window; None for the newest that there is.
-        on_passed: receives each record batch that cannot be read.
+        on_passed: receives each record batch that cannot be read, and each message that no worker wrote.
     """
 
     def __init__(
@@ -56,6 +58,9 @@ class SnapshotReader:
         self._shown: tuple[int | None, int, str | None] | None = None
         self.published = 0.0
         """When the latest snapshot was published, by its message's timestamp, in seconds since the epoch."""
+        self.why_not: str | None = None
+        """Why the newest messages are no snapshot; None if they are one, or there are none."""
+        self._on_passed = on_passed
         self._partition = TopicPartition(config.snapshots.topic, PARTITION)
         self._consumer = reading.connect(
             config.kafka.client(), begins=f"{stream}/".encode(), on_passed=on_passed
@@ -144,8 +149,11 @@ class SnapshotReader:
             for record in records:
                 key = (record.key or b"").decode(errors="replace")
                 if key.startswith(f"{self.stream}/"):
-                    with contextlib.suppress(*UNREADABLE):  # it is no snapshot's
+                    try:
                         self._take(key, dict(record.headers), record.value, record.timestamp)
+                    except UNREADABLE as error:
+                        why = f"no message of a snapshot: {error}"
+                        self._on_passed(Passed(self._partition.topic, PARTITION, record.offset, why))
         return bool(polled)
 
     def _take(self, key: str, headers: dict[str, bytes], value: bytes | None, timestamp: int) -> None:
@@ -161,11 +169,32 @@ class SnapshotReader:
             if window.name == self._window and self._start is None:
                 self._follow_newest()
         mine = self._followed is not None and key.startswith(self._followed)
-        if mine:
-            self.published = timestamp / 1000
-        if mine or kind in ("head", "domain"):
+        if (mine or kind in ("head", "domain")) and self._is_newest(key, headers, value):
+            if mine:
+                self.published = timestamp / 1000
             self._newest[key] = headers, value
             self._changed |= mine or self._shown is None  # the labels may come after a window that has them
+
+    def _is_newest(self, key: str, headers: Mapping[str, bytes], value: bytes) -> bool:
+        """Returns whether a message is of the newest snapshot, which then has room for it.
+
+        A snapshot's messages stand in one transaction, the head of all time first. So messages of all time with another
+        mark than the head's are older, and one that comes when all are there was not written by a worker.
+
+        Raises:
+            ValueError: no worker wrote it.
+        """
+        _expect_ours(self.stream, key, headers, value)
+        if self._window != ALL_TIME.name:
+            return True
+        head, _ = self._newest.get(f"{self.stream}/head", ({}, b""))
+        is_same = bool(head) and _mark(headers) == _mark(head)
+        if is_same and len(self._newest) >= int(head["parts"]):
+            raise ValueError(f"snapshot {headers['sequence'].decode()} is whole without it")
+        if key == f"{self.stream}/head":
+            self._newest = {}
+            return True
+        return is_same
 
     def _follow_newest(self) -> None:
         """Turns to the newest window of the name that is asked for."""
@@ -191,8 +220,10 @@ class SnapshotReader:
             snapshot = self._assembled()
         except NewerSchema:
             raise
-        except UNREADABLE:  # or not all is here
+        except UNREADABLE as error:  # or not all is here
+            self.why_not = str(error)
             return None
+        self.why_not = None
         shown = snapshot.window.start, snapshot.sequence, snapshot.identity
         if shown == self._shown:
             return None
@@ -206,3 +237,34 @@ class SnapshotReader:
             raise Incomplete(f"no message of windows {self._window!r} of {self.stream!r} is here")
         start = int(self._followed.split("/")[2])
         return assemble_window(self.stream, self._newest, self._window, start)
+
+
+def _mark(headers: Mapping[str, bytes]) -> tuple[bytes | None, bytes | None]:
+    """Returns what tells the messages of one snapshot from those of another: number and identity."""
+    return headers.get("sequence"), headers.get("snapshot")
+
+
+def _expect_ours(stream: str, key: str, headers: Mapping[str, bytes], value: bytes) -> None:
+    """Sees that a message is one of a snapshot; what a newer version wrote is.
+
+    Raises:
+        ValueError: it is not.
+        LookupError: it lacks a header.
+    """
+    if int(headers["parts"]) < 1:
+        raise ValueError("it has no part")
+    said = int(headers["sequence"]), headers.get("snapshot", b"").decode() or None
+    kind, *rest = key.removeprefix(f"{stream}/").split("/")
+    if len(rest) > (2 if "end" in headers else kind != "domain"):
+        return  # a chunk of a vector or of labels
+    if len(value) > MOST_BYTES:
+        raise ValueError(f"{len(value)} bytes given; allowed are up to {MOST_BYTES}")
+    document = orjson.loads(value)
+    if kind == "domain":
+        check_domain(document)
+        return
+    if type(document) is dict and type(schema := document.get("schema")) is int and schema > COMPACT:
+        return
+    (check_head if kind == "head" else check_body)(document)
+    if (document["stream"], document["sequence"], document.get("snapshot")) != (stream, *said):
+        raise ValueError("its headers or its key are of another one")

@@ -23,7 +23,7 @@ from worker.kafka import snapshots
 GOOD = WITHOUT_LABELS.replace("domain_size = 3", 'labels = ["red", "green", "blue"]')
 HOUR = 3_600_000
 STREAM = ldp.Stream("s", ldp.GRR("1", 3), ["red", "green", "blue"])
-Record = namedtuple("Record", "key value headers timestamp")
+Record = namedtuple("Record", "key value headers timestamp offset", defaults=[7])
 
 
 def hour(start, *, final=False, name="1h", hours=1):
@@ -95,8 +95,8 @@ def publish(log, *many, gone=()):
         log.append(Record(message.key.encode(), message.body or None, headers, 1000 * sequence))
 
 
-def reads(config, *asked):
-    return snapshots.SnapshotReader(config, "s", *asked)
+def reads(config, *asked, **named):
+    return snapshots.SnapshotReader(config, "s", *asked, **named)
 
 
 def test_all_time_is_read_without_the_windows_in_between(config, log):
@@ -203,6 +203,63 @@ def test_what_is_no_snapshots_stops_no_reader(config, log):
         assert reader.latest(60) == taken(sequence=2)
 
 
+def record_of(log, key):
+    return next(record for record in reversed(log) if record.key == key)
+
+
+OTHER = [("sequence", b"3"), ("snapshot", bytes(32)), ("parts", b"1"), ("schema", b"1")]
+PASSED_OVER = {
+    "a head that is garbage": ("head", lambda real: real._replace(value=b"{garbage")),
+    "a head that is another document": ("head", lambda real: real._replace(value=b"{}")),
+    "a head without headers": ("head", lambda real: real._replace(headers=[])),
+    "a head with another's headers": ("head", lambda real: real._replace(headers=OTHER)),
+    "labels that are garbage": ("domain", lambda real: real._replace(value=b"[1]")),
+    "a body that is garbage": ("all/base", lambda real: real._replace(value=b"[" * 1000)),
+    "a body with another's headers": ("all/base", lambda real: real._replace(headers=OTHER)),
+    "a body that is changed": (
+        "all/base",
+        lambda real: real._replace(value=real.value.replace(b'"level":0.95', b'"level":0.5')),
+    ),
+    "one body more": ("all/base", lambda real: real._replace(key=b"s/all/more")),
+    "one chunk more": ("all/base", lambda real: real._replace(key=b"s/all/base/frequencies/9")),
+    "a second head": ("head", lambda real: real),
+}
+
+
+@pytest.mark.parametrize("forged", PASSED_OVER)
+def test_what_no_worker_wrote_behind_a_snapshot_is_passed_over_and_named(config, log, forged):
+    publish(log, taken(sequence=1), taken(hour(1)))
+    publish(log, taken(sequence=2))
+    place, forge = PASSED_OVER[forged]
+    log.append(forge(record_of(log, b"s/" + place.encode()))._replace(offset=99))
+    passed = []
+    with reads(config, on_passed=passed.append) as reader:
+        assert reader.latest(60) == taken(sequence=2)
+        assert [(one.topic, one.offset) for one in passed] == [("ldp-snapshots", 99)]
+        assert passed[0].why.startswith("no message of a snapshot: ")
+        publish(log, taken(sequence=3))
+        assert reader.latest(60) == taken(sequence=3)
+        assert len(passed) == 1
+
+
+@pytest.mark.parametrize(
+    "forge",
+    [
+        lambda real: real._replace(value=b"{}"),
+        lambda real: real._replace(headers=[*OTHER, ("end", b"1"), ("final", b"true")]),
+        lambda real: real._replace(key=real.key.replace(b"base", b"more")),
+    ],
+)
+def test_a_final_window_stays_whatever_is_written_behind_it(config, log, forge):
+    final = taken(hour(1, final=True), 2)
+    publish(log, taken(sequence=2), final)
+    log.append(forge(record_of(log, b"s/1h/3600000/base")))
+    with reads(config, "1h", HOUR) as reader:
+        shown = reader.latest(60)
+        assert replace(shown, bodies=final.bodies) == final
+        assert {name: shown.bodies[name] for name in final.bodies} == final.bodies
+
+
 def test_a_snapshot_of_a_number_that_was_shown_is_another_one(config, log):
     with reads(config) as reader:
         for reports in (15, 18):  # as after the stream was removed
@@ -288,7 +345,23 @@ def test_a_head_that_cannot_be_read_takes_no_window_away(watch, there, log):
     assert watch("--list").exit_code == 0
     assert watch("--once", "--window", "1h").stdout.startswith("1h from 1970-01-01T03:00:00Z")
     said = watch("--once")
-    assert (said.exit_code, said.exception.code) == (1, 1)  # none of all time, and no traceback
+    assert said.exit_code == 0
+    assert said.stdout.startswith("s: snapshot 4, 15 reports")
+    assert (
+        "ldp-worker: topic ldp-snapshots, partition 0, offset 7 is passed over (no message of" in said.stderr
+    )
+
+
+def test_watch_says_what_a_head_lacks(watch, there, log):
+    """A head that is one counts, as it does for the worker; that nobody published its snapshot is said."""
+    publish(log, taken(sequence=5))
+    del log[-12:]
+    said = watch("--once")
+    assert said.exit_code == 1
+    assert (
+        "no snapshot of s in topic ldp-snapshots after 0.1 s; snapshot 5 of 's' has 13 messages; 1 are here"
+        in (said.stderr)
+    )
 
 
 def test_watch_prints_a_window_as_json(watch, there):
