@@ -91,10 +91,16 @@ def test_hostile_records_on_our_topics_stop_nobody(world):
         ("audit", ()),
         ("rows", ()),
         ("dead-letters", ("--json",)),
-        ("remove", (world.name,)),
     ):
         said = run(world, command, *options)
         assert said.exit_code == 0, (command, said.output)
+    assert worker.terminate() == 0
+    produce(world.kafka, config.snapshots.topic, 0, batch(record(b"garbage", key=name + b"/head")))
+    for command, options in (("audit", ()), ("watch", ("--once",))):
+        said = run(world, command, *options)
+        assert said.exit_code == 0, (command, said.output)
+        assert "is passed over (no " in said.stderr
+    assert run(world, "remove", world.name).exit_code == 0
 
 
 @pytest.fixture

@@ -52,10 +52,14 @@ class Head:
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> "Head":
-        """Reads a head's document; those of before there were windows say less."""
+        """Reads a head's document; those of before there were windows say less.
+
+        Raises:
+            LookupError, ValueError, TypeError, AttributeError, OverflowError: it is none.
+        """
         return cls(
-            int(document["sequence"]),
-            {int(p): int(offset) for p, offset in document["offsets"].items()},
+            _whole(document["sequence"], 1),
+            {int(p): _whole(offset) for p, offset in document["offsets"].items()},
             {
                 int(p): [(int(rule["offset"]), {*rule.get("windows", ())} - {"all"}) for rule in said]
                 for p, said in document.get("rules", {}).items()
@@ -67,7 +71,7 @@ class Head:
                 )
                 for name, said in document.get("windows", {}).items()
             },
-            int(document["reports"]),
+            _whole(document["reports"]),
             None if (reached := document.get("reached")) is None else int(reached),
         )
 
@@ -111,6 +115,17 @@ class Head:
                 raise Difference(
                     f"window {name}/{start}: final, and by head {self.sequence} closed only up to {at}"
                 )
+
+
+def _whole(number: Any, least: int = 0) -> int:
+    """Returns a whole number of at most 63 bits.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if type(number) is not int or not least <= number < 2**63:
+        raise ValueError(f"{number!r} where a whole number from {least} on is due")
+    return number
 
 
 def expect_follows(head: Head, before: Head) -> list[str]:

@@ -1,5 +1,6 @@
 """The reading of Kafka and Redis: the log's records, what the group and the newest snapshot say, a partition's cut."""
 
+import contextlib
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -30,6 +31,9 @@ _COORDINATOR_SECONDS = 10.0
 _BOUNDS_MS = 30_000
 _LARGEST = 64 << 20
 """Bytes of a record batch on the topics of snapshots and rows after decompression: no producer of ours sends more."""
+
+_SAID = {"schema", "stream", "fingerprint", "window", "complete", "gaps"}
+"""What every head says, in addition to what `Head.of` reads."""
 
 
 def connect_kafka(config: Config) -> KafkaConsumer:
@@ -271,7 +275,7 @@ def committed(settings: dict[str, Any], group: str, topic: str) -> dict[int, tup
 def newest_head(consumer: KafkaConsumer, topic: str, stream: str) -> tuple[dict[str, Any], int]:
     """Returns the newest head of a stream and its offset; an empty document if there is none.
 
-    A record of its key that is no head is passed over: what is published is judged elsewhere.
+    A record of its key that is no head is passed over, as `published` does.
     """
     if not consumer.partitions_for_topic(topic):
         return {}, 0
@@ -281,34 +285,57 @@ def newest_head(consumer: KafkaConsumer, topic: str, stream: str) -> tuple[dict[
         begin = max(first, end - step)
         newest = None
         for offset, found, value, _ in _keyed(consumer, tp, begin, end, key):
-            if found == key and (head := _head(value)) is not None:
-                newest = head, offset
+            with contextlib.suppress(*UNREADABLE):
+                if found == key:
+                    newest = _head(value, stream), offset
         if newest is not None:
             return newest
         end, step = begin, 2 * step
     return {}, 0
 
 
-def _head(value: bytes | None) -> dict[str, Any] | None:
-    """Returns the document of a head, an empty one for a tombstone; None for what is no head."""
+def _head(value: bytes | None, stream: str) -> dict[str, Any]:
+    """Returns the document of a stream's head, an empty one for a tombstone.
+
+    Raises:
+        UNREADABLE: it is no head.
+    """
     if not value:
         return {}
-    try:
-        document = json.loads(value)
-        Head.of(document)
-    except UNREADABLE:
-        return None
+    document = json.loads(value)
+    Head.of(document)
+    if missing := sorted(_SAID - document.keys()):
+        raise ValueError(f"it says no {missing[0]}")
+    if document["stream"] != stream:
+        raise ValueError(f"it is of stream {document['stream']!r}")
     return dict(document)
 
 
-def published(consumer: KafkaConsumer, topic: str, stream: str, begin: int = 0) -> Iterator[Message]:
-    """Yields the messages of a stream on the snapshot topic, from an offset on up to its end."""
+def published(
+    consumer: KafkaConsumer,
+    topic: str,
+    stream: str,
+    begin: int = 0,
+    on_passed: Callable[[str], object] = lambda _: None,
+) -> Iterator[Message]:
+    """Yields the messages of a stream on the snapshot topic, from an offset on up to its end.
+
+    A record of the head's key that is no head was not published by a worker: it is passed over and named.
+    """
     if not consumer.partitions_for_topic(topic):
         return
     tp, prefix = TopicPartition(topic, 0), f"{stream}/".encode()
     first, end = bounds_of(consumer, [tp])[tp]
-    for _, key, value, headers in _keyed(consumer, tp, max(begin, first), end, prefix):
-        yield Message(key[len(prefix) :].decode(errors="replace"), headers, value or b"")
+    for offset, key, value, headers in _keyed(consumer, tp, max(begin, first), end, prefix):
+        name = key[len(prefix) :].decode(errors="replace")
+        if name == "head":
+            try:
+                _head(value, stream)
+            except UNREADABLE as error:
+                at = f"topic {topic}, partition 0, offset {offset}"
+                on_passed(f"{at} is passed over (no head: {type(error).__name__}: {error})")
+                continue
+        yield Message(name, headers, value or b"")
 
 
 def rows(consumer: KafkaConsumer, topic: str, stream: str) -> dict[bytes, bytes]:

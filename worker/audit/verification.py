@@ -1,6 +1,6 @@
 """The audit of a stream: each of its partitions read, recounted and compared."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -21,7 +21,10 @@ _NO_PARTITION = "counted in Redis, but the topic has no such partition"
 
 
 def verify(
-    served: Served, config: Config, on_progress: Callable[[int, int], None] | None = None
+    served: Served,
+    config: Config,
+    on_progress: Callable[[int, int], None] | None = None,
+    on_passed: Callable[[str], object] = lambda _: None,
 ) -> StreamVerdict:
     """Recounts a stream's topic up to the stored offsets and compares.
 
@@ -29,6 +32,7 @@ def verify(
         served: the stream and its topic.
         config: where Kafka and Redis are.
         on_progress: called with offsets passed and offsets in all, as the log is read.
+        on_passed: receives each record of the head's key that is no head, once.
 
     Raises:
         AuditError: the topic is missing, a protocol is unknown, or the log stands still.
@@ -45,9 +49,17 @@ def verify(
         committed = reading.committed(config.kafka.client(), group, served.topic)
         head, at = reading.newest_head(consumer, config.snapshots.topic, name)
         begin = 0 if _windowed(head) or served.configured.terms.windowing else at
-        messages = partial(reading.published, consumer, config.snapshots.topic, name, begin)
+        named = dict[str, None]()  # the topic is read several times
+
+        def messages() -> Iterator[Message]:
+            return reading.published(
+                consumer, config.snapshots.topic, name, begin, lambda passed: named.update({passed: None})
+            )
+
         published, differing = published_of(document, messages) if head else headless(document, messages)
         wrong = _of_rows(consumer, name, head, messages)
+        for passed_over in named:
+            on_passed(passed_over)
         facts = newest_of(head)
         verdicts, passed = list[PartitionVerdict](), _Passed(consumer, topic, on_progress)
         for tp in topic:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ldp.terminal import echo, echo_json, printable, show
-from worker.cli.command import amount, bar, command, complain, json_option, reach, streams_option
+from worker.cli.command import amount, bar, command, complain, complain_of, json_option, reach, streams_option
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -84,7 +84,7 @@ def _verdict(config: "Config", served: "Served", prefix: str = "") -> "StreamVer
     try:
         reach(config, served.topic)
         with bar(f"recounting {served.stream.name}", "offsets") as move:
-            return verify(served, config, move)
+            return verify(served, config, move, complain_of)
     except (AuditError, TopicError) as error:
         complain(f"{prefix}{error}")
         return None

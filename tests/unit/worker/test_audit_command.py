@@ -25,7 +25,7 @@ def audit(tmp_path, monkeypatch):
         (tmp_path / "w.toml").write_text("".join(map(STREAM.format, names)))
         coming = dict(zip(names, verdicts, strict=True))
 
-        def verify(served, _config, _move):
+        def verify(served, _config, _move, _on_passed):
             if (verdict := coming[served.stream.name]) is None:
                 raise AuditError("nothing can be read")
             return StreamVerdict(served.stream.name, (verdict,))

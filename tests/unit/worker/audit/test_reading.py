@@ -150,7 +150,9 @@ def test_timestamps_are_kept():
 
 
 FIRST, NEWEST = (
-    b'{"sequence": %d, "reports": 1, "offsets": {"0": %d}}' % numbers for numbers in ((6, 1), (7, 5))
+    b'{"schema": 1, "stream": "s", "fingerprint": "00", "window": {}, "complete": true, "gaps": {},'
+    b' "sequence": %d, "reports": 1, "offsets": {"0": %d}}' % numbers
+    for numbers in ((6, 1), (7, 5))
 )
 HEADERS = {"\ufffd\ufffd": b"no text", "parts": b"2"}
 
@@ -223,13 +225,22 @@ def test_what_is_published_is_read_from_an_offset_on():
         b"{}",
         b"[" * 100_000,
         NEWEST.replace(b"7", b"1e400"),
+        NEWEST.replace(b"7", b"-1"),
+        NEWEST.replace(b"7", b"true"),
+        NEWEST.replace(b'"s"', b'"t"'),
+        NEWEST.replace(b"fingerprint", b"finger"),
         NEWEST.replace(b'{"0": 5}', b"null"),
     ],
 )
-def test_a_forged_head_is_passed_over(forged):
+def test_a_forged_head_is_passed_over_and_named(forged):
     topic = Topic(("s/head", FIRST), ("s/head", NEWEST), ("s/head", forged))
     assert reading.newest_head(topic, "snapshots", "s") == (json.loads(NEWEST), 1)
     assert reading.newest_head(Topic(("s/head", forged)), "snapshots", "s") == ({}, 0)
+    passed = []
+    there = [*reading.published(topic, "snapshots", "s", on_passed=passed.append)]
+    assert [each.value for each in there] == [FIRST, NEWEST]
+    (said,) = passed
+    assert said.startswith("topic snapshots, partition 0, offset 2 is passed over (no head: ")
 
 
 def test_the_end_of_a_topic_whose_last_batch_is_gone_is_reached():
