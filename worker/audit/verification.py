@@ -47,19 +47,7 @@ def verify(
         topic, group = reading.partitions_of(consumer, served.topic, config), config.consumer_group(name)
         topic_id = reading.topic_id(config.kafka.client(), served.topic)
         committed = reading.committed(config.kafka.client(), group, served.topic)
-        head, at = reading.newest_head(consumer, config.snapshots.topic, name)
-        begin = 0 if _windowed(head) or served.configured.terms.windowing else at
-        named = dict[str, None]()  # the topic is read several times
-
-        def messages() -> Iterator[Message]:
-            return reading.published(
-                consumer, config.snapshots.topic, name, begin, lambda passed: named.update({passed: None})
-            )
-
-        published, differing = published_of(document, messages) if head else headless(document, messages)
-        wrong = _of_rows(consumer, name, head, messages)
-        for passed_over in named:
-            on_passed(passed_over)
+        head, published, differing, wrong = _read_published(consumer, served, config, on_passed)
         facts = newest_of(head)
         verdicts, passed = list[PartitionVerdict](), _Passed(consumer, topic, on_progress)
         for tp in topic:
@@ -91,6 +79,26 @@ def verify(
     there = _partitions(published, {tp.partition for tp in topic}, served, config)
     compared = published.compare(there) if differing is None else Compared(difference=differing)
     return verdict_of(name, verdicts, published, replace(compared, difference=compared.difference or wrong))
+
+
+def _read_published(
+    consumer: Any, served: Served, config: Config, on_passed: Callable[[str], object]
+) -> tuple[Mapping[str, Any], Published, str | None, str | None]:
+    """Returns the newest head, what is published, and what differs in it and in the rows before any counting."""
+    name, document, passed = served.stream.name, served.stream.document(), dict[str, None]()
+    head, at = reading.newest_head(consumer, config.snapshots.topic, name)
+    begin = 0 if _windowed(head) or served.configured.terms.windowing else at
+
+    def messages() -> Iterator[Message]:
+        return reading.published(
+            consumer, config.snapshots.topic, name, begin, lambda one: passed.update({one: None})
+        )
+
+    published, differing = published_of(document, messages) if head else headless(document, messages)
+    wrong = _of_rows(consumer, name, head, messages)
+    for one in passed:  # each once, though the topic is read several times
+        on_passed(one)
+    return head, published, differing, wrong
 
 
 def _partitions(published: Published, there: set[int], served: Served, config: Config) -> set[int]:
