@@ -1,16 +1,16 @@
 """Answers that are made once, compressed once and shared by all their readers; bounded in number and bytes."""
 
 import asyncio
-import ctypes
 import threading
 import time
 import zlib
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from worker.http.connections import PIECE_BYTES
+from worker.kafka.following import give_back
 
 MOST_BYTES = 48 << 20
 """Of all answers that are kept or being made, compressed."""
@@ -22,7 +22,7 @@ MAKING_SECONDS = 30.0
 _CUT_BYTES = 1 << 18
 _LARGE_BYTES = 1 << 20
 _PAUSES = 9
-"""The thread that makes answers pauses so many times as long as it worked, as counting comes first."""
+"""Answers of one kind pause so many times as long as the last one took of a processor: counting comes first."""
 _LONGEST_PAUSE_SECONDS = 30.0
 
 Parts = Callable[[], Iterable[bytes]]
@@ -137,7 +137,8 @@ class Answers:
         self._waiting: dict[object, asyncio.Future[Packed]] = {}
         self._lock = threading.Lock()
         self._bytes = 0
-        self._begins = 0.0
+        self._begins = defaultdict[str, float](float)
+        self._turns = defaultdict[str, asyncio.Lock](asyncio.Lock)
         self._ended = threading.Event()
         self._maker = ThreadPoolExecutor(1, thread_name_prefix="make")
 
@@ -149,12 +150,13 @@ class Answers:
     def __len__(self) -> int:
         return len(self._kept)
 
-    async def get(self, key: object, parts: Parts) -> Packed:
+    async def get(self, key: object, parts: Parts, kind: str = "") -> Packed:
         """Returns an answer, made if it is not there.
 
         Args:
             key: what no other answer has.
             parts: yields it, on another thread; what it raises is raised here.
+            kind: the answers whose pauses it waits for.
 
         Raises:
             TooLarge: it takes too many bytes.
@@ -168,8 +170,7 @@ class Answers:
         if making is None:
             if len(self._waiting) >= MOST_WAITING:
                 raise Busy(f"{MOST_WAITING} answers wait to be made")
-            made = self._maker.submit(self._make, key, parts)
-            making = self._waiting[key] = asyncio.wrap_future(made)
+            making = self._waiting[key] = asyncio.ensure_future(self._made(key, parts, kind))
             making.add_done_callback(lambda done: self._waited(key, done))
         try:
             return await asyncio.wait_for(asyncio.shield(making), MAKING_SECONDS)
@@ -181,9 +182,16 @@ class Answers:
         if not made.cancelled():
             made.exception()  # who waited for it may be gone
 
-    def _make(self, key: object, parts: Parts) -> Packed:
-        self._ended.wait(max(0.0, self._begins - time.monotonic()))
-        packed, began = Packed(), time.monotonic()
+    async def _made(self, key: object, parts: Parts, kind: str) -> Packed:
+        """Has an answer made when those of its kind have paused."""
+        async with self._turns[kind]:
+            await asyncio.sleep(self._begins[kind] - time.monotonic())
+            if self._ended.is_set():
+                raise Busy("the worker ends")
+            return await asyncio.wrap_future(self._maker.submit(self._make, key, parts, kind))
+
+    def _make(self, key: object, parts: Parts, kind: str) -> Packed:
+        packed, began = Packed(), time.thread_time()
         with self._lock:
             while (
                 self._bytes > MOST_BYTES // 2
@@ -199,10 +207,10 @@ class Answers:
                 self._bytes -= packed.size
             raise
         finally:
-            ended = time.monotonic()
             if packed.size > _LARGE_BYTES:
-                _give_back()
-            self._begins = ended + min(_PAUSES * (ended - began), _LONGEST_PAUSE_SECONDS)
+                give_back()
+            pause = min(_PAUSES * (time.thread_time() - began), _LONGEST_PAUSE_SECONDS)
+            self._begins[kind] = time.monotonic() + pause
         with self._lock:
             self._kept[key] = packed
             if len(self._kept) > MOST_ANSWERS:
@@ -229,9 +237,3 @@ class Answers:
         """Makes no more."""
         self._ended.set()
         self._maker.shutdown(wait=False, cancel_futures=True)
-
-
-def _give_back() -> None:
-    """Gives freed memory back to the system; glibc alone keeps what a large snapshot took while it was read."""
-    if (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)) is not None:
-        trim(0)

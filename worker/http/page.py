@@ -60,10 +60,12 @@ class Question:
     Attributes:
         key: what no other answer has.
         parts: yields the answer; raises `Refused`.
+        kind: what is asked for, by the last name of the path.
     """
 
     key: object
     parts: Callable[[], Iterable[bytes]]
+    kind: str
 
 
 @dataclass(frozen=True)
@@ -153,7 +155,7 @@ class Page:
                 return documents.whole(snapshot, methods)
             return [documents.json(documents.excerpt(snapshot, methods, *rows))]
 
-        return _unless_known(known, tag, _JSON, Question((stream, tag), parts))
+        return _unless_known(known, tag, _JSON, Question((stream, tag), parts, form))
 
     def events(self, target: str) -> Iterator[bytes]:
         """Yields what happens from now on, as server-sent events; nothing at a turn at which nothing did.

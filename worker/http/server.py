@@ -147,10 +147,10 @@ class HttpServer:
 
     async def _made(self, answer: Answer) -> tuple[Answer, Packed]:
         """Returns an answer with its body, which is made if it is not there; or why it is not."""
-        if isinstance(answer.body, Packed):
-            return answer, answer.body
+        if isinstance(asked := answer.body, Packed):
+            return answer, asked
         try:
-            return answer, await self.answers.get(answer.body.key, answer.body.parts)
+            return answer, await self.answers.get(asked.key, asked.parts, asked.kind)
         except Refused as refused:
             why = refused
         except TooLarge:

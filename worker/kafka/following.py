@@ -6,6 +6,7 @@ snapshots. So a worker that nobody looks at pays nothing, and one that is looked
 """
 
 import contextlib
+import ctypes
 import threading
 import time
 from collections import OrderedDict, deque
@@ -229,20 +230,15 @@ class Follower:
             return None  # nobody waits any more
         with self._changed:
             kept = self._kept.get((wanted.stream, wanted.whole.identity))
-            if kept is None and sum(map(_numbers, self._kept.values())) > _KEPT_NUMBERS // 2:
+            if large := kept is None and self._is_full():
                 self._kept.clear()  # large ones are not to be there together with what the next is made of
         if kept is not None:
             return wanted.answer.set_result(kept)
+        if large:
+            give_back()
         position = consumer.position(self._partition)
-        whole, received = wanted.whole, dict[str, tuple[Mapping[str, bytes], bytes]]()
         try:
-            for first, last in self._stretches(wanted):
-                for record in reading.records(
-                    consumer, self._partition, first, last + 1, stall_seconds=_READ_SECONDS
-                ):
-                    if record.value and (record.key or b"").startswith(f"{wanted.stream}/".encode()):
-                        received[record.key.decode()] = dict(record.headers), record.value
-            snapshot = _assembled(wanted.stream, whole, received)
+            snapshot = self._snapshot(consumer, wanted)
         except (Incomplete, NewerSchema) as error:
             wanted.answer.set_exception(error)
         except UNREADABLE as error:
@@ -255,11 +251,22 @@ class Follower:
             wanted.answer.set_exception(Incomplete("the brokers do not answer"))
             raise
         else:
-            self._keep(wanted.stream, whole, snapshot)
+            self._keep(wanted.stream, wanted.whole, snapshot)
             wanted.answer.set_result(snapshot)
         finally:
             consumer.seek(self._partition, position)
         return None
+
+    def _snapshot(self, consumer: Any, wanted: _Wanted) -> Snapshot:
+        """Reads a snapshot's messages and puts them together."""
+        received = dict[str, tuple[Mapping[str, bytes], bytes]]()
+        for first, last in self._stretches(wanted):
+            for record in reading.records(
+                consumer, self._partition, first, last + 1, stall_seconds=_READ_SECONDS
+            ):
+                if record.value and (record.key or b"").startswith(f"{wanted.stream}/".encode()):
+                    received[record.key.decode()] = dict(record.headers), record.value
+        return _assembled(wanted.stream, wanted.whole, received)
 
     def _stretches(self, wanted: _Wanted) -> Iterator[tuple[int, int]]:
         """Yields where the messages stand; a window's snapshot has its labels among those of all time."""
@@ -274,6 +281,13 @@ class Follower:
             self._kept[stream, whole.identity] = snapshot
             while len(self._kept) > 1 and sum(map(_numbers, self._kept.values())) > _KEPT_NUMBERS:
                 self._kept.popitem(last=False)
+            large = self._is_full()
+        if large:
+            give_back()
+
+    def _is_full(self) -> bool:
+        """Returns whether half of what may be kept is."""
+        return sum(map(_numbers, self._kept.values())) > _KEPT_NUMBERS // 2
 
     def _consumer(self) -> Any:
         # without a reset: of a topic that was made again nothing is known, it is read anew
@@ -303,3 +317,12 @@ def _numbers(snapshot: Snapshot) -> int:
     return sum(len(body.frequencies) * (1 if body.low is None else 6) for body in bodies) + 10 * len(
         snapshot.labels or ()
     )
+
+
+def give_back() -> None:
+    """Gives freed memory back to the system.
+
+    glibc keeps for each thread what a large snapshot took: its messages, and answers that were made of an older one.
+    """
+    if (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)) is not None:
+        trim(0)

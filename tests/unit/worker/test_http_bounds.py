@@ -41,6 +41,40 @@ sys.stdin.read()
 """
 """A worker's server with a snapshot of ten megabytes."""
 
+FOLLOWED = """
+import re
+from pathlib import Path
+import numpy as np
+from ldp import snapshot
+from ldp.snapshot import Cut
+from tests.unit.worker.test_page_served import Consumer, Log
+from worker.config import parse
+from worker.kafka import following
+
+def resident():
+    status = Path("/proc/self/status").read_text(encoding="ascii")
+    return int(re.search(r"VmRSS:\\s+(\\d+)", status)[1]) / 1024
+
+class Copying(Consumer):
+    def poll(self, *given, **named):
+        polled = super().poll(*given, **named)
+        return {tp: [one._replace(value=bytes(bytearray(one.value))) for one in many] for tp, many in polled.items()}
+
+config = parse('[[streams]]\\nname = "s"\\ntopic = "t"\\nprotocol = "grr"\\nepsilon = "1"\\ndomain_size = 1000000')
+(stream,) = [served.stream for served in config.streams]
+log = Log()
+counts = np.random.default_rng(1).integers(0, 9, 1_000_000)
+estimate = stream.oracle.estimate(counts, int(counts.sum()))
+log.publish(snapshot.take(stream, estimate, Cut({0: 1}, {}), 1, methods=["base"]))
+follower = following.Follower(config, lambda: Copying(log))
+whole = follower.find("s", seconds=60)
+following.give_back()
+before = resident()
+follower.read("s", whole, 60)
+print(resident() - before, flush=True)
+"""
+"""A follower that reads a snapshot of a million values, 48 MB; says by how many MiB its memory grew."""
+
 
 @contextlib.contextmanager
 def process(code):
@@ -98,6 +132,13 @@ def test_point_3_readers_that_read_nothing_take_little_memory_and_no_probe_its_a
             most = max(most, resident(running) - before)
         assert get(port, "/metrics")[0] == 200
         assert most < 100, f"{READERS} readers take {most:.0f} MiB"
+
+
+@pytest.mark.slow
+def test_point_3_of_a_snapshot_that_was_read_nothing_stays_but_itself():
+    said = subprocess.run([sys.executable, "-c", FOLLOWED], capture_output=True, text=True, check=False)
+    assert said.returncode == 0, said.stderr
+    assert float(said.stdout) < 75, "its messages are kept as well"
 
 
 def test_point_3_an_answer_is_made_once_for_all_who_ask_and_is_the_same_for_all(served_whole):
@@ -246,6 +287,20 @@ def test_point_3_no_more_than_some_wait_for_their_answers(answers, monkeypatch):
         return await asyncio.gather(*waiting)
 
     assert len({*run_apart(ask())}) == 3
+
+
+def test_point_3_an_excerpt_does_not_wait_while_whole_snapshots_pause(answers, monkeypatch):
+    monkeypatch.setattr(answers, "_PAUSES", 1e9)
+    monkeypatch.setattr(answers, "_LONGEST_PAUSE_SECONDS", 10.0 * WAIT)
+    kept = answers.Answers()
+
+    async def ask():
+        await kept.get(1, lambda: [b"x"], "snapshot")
+        next_one = asyncio.create_task(kept.get(2, lambda: [b"x"], "snapshot"))
+        await kept.get(3, lambda: [b"x"], "excerpt")
+        return next_one.done()
+
+    assert not run_apart(ask())
 
 
 def test_point_3_what_cannot_be_made_takes_no_bytes_and_is_tried_again(answers):
