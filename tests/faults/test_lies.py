@@ -37,6 +37,7 @@ LIES: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "OffsetFetch: no offset": ("committed", lambda _: {}),
     "OffsetFetch: an offset too high": ("committed", lambda said: dict.fromkeys(said or [0], (100, COUNTED))),
     "OffsetFetch: an offset too low": ("committed", lambda said: dict.fromkeys(said or [0], (0, CLAIMED))),
+    "Fetch: offset 0 is in the log": ("firsts", lambda said: dict.fromkeys(said, 0)),
     "Fetch: out of range, by a proof that never ends": ("firsts", lambda _: {}),
 }
 """What one answer says -> the method of the log that says it, and what it makes of the true answer."""
@@ -57,9 +58,16 @@ def beginning(world: Still) -> Process:
     return world.member(1)
 
 
+def beginning_late(world: Still) -> Process:
+    """The same, of logs that lost records before that."""
+    process = beginning(world)
+    world.firsts[0] = 4
+    return process
+
+
 @pytest.mark.parametrize("lie", LIES)
 @pytest.mark.parametrize("nth", [1, 2])
-@pytest.mark.parametrize("at", [resuming, beginning])
+@pytest.mark.parametrize("at", [resuming, beginning, beginning_late])
 def test_point_9_one_wrong_answer_at_a_claim_loses_nothing(
     at: Callable[[Still], Process], lie: str, nth: int
 ) -> None:
@@ -73,7 +81,7 @@ def test_point_9_one_wrong_answer_at_a_claim_loses_nothing(
         lie_once(process.log, name, change)
     count_all(world, process)
     state = layout.load(STREAM, world.stored[0].metadata, world.stored[0].blobs)
-    assert (state.start, state.offset, state.gaps) == (0, 10, [])
+    assert (state.start, state.offset, state.gaps) == (world.firsts[0], 10, [])
     world.verify(0)
 
 

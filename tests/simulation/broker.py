@@ -276,7 +276,10 @@ class Consumer:
         self.regained: set[int] = set()
         self.overtaken: dict[int, int] = {}
         """Partition -> the offset up to which it was fetched, when its log lost what follows."""
-        self.read: dict[int, tuple[tuple[int, str], int]] = {}  # and how many snapshots there were
+        self.read: dict[int, tuple[tuple[int, str], int, int]] = {}
+        """Partition -> what Kafka said that was counted, how many snapshots there were, and where the log began."""
+        self.misled = set[int]()
+        """Partitions of which the last answer was wrong about where the log begins."""
         self.confirmed_as: dict[int, tuple[int, str]] = {}
         self.flips, self.left_in_the_middle = 0, 0.0
         self.known_partitions, self.polled_at = 0, world.now
@@ -313,12 +316,20 @@ class Consumer:
 
         def answer(number: int, offset: int) -> Any:
             led, log = self.reports.led(number), self.reports.partitions[number]
-            error = 1 if not log.first <= offset <= log.end else 0
+            error = 1 if not log.first <= offset <= log.end and not self._lies(number) else 0
             return SimpleNamespace(partition_index=number, error_code=error if led else 6)
 
         (topic,) = request.topics
         partitions = [answer(one.partition, one.fetch_offset) for one in topic.partitions]
         return SimpleNamespace(responses=[SimpleNamespace(topic=topic.topic, partitions=partitions)])
+
+    def _lies(self, number: int) -> bool:
+        """Returns whether a fetch is answered that is out of range: never where the answer before was wrong, too."""
+        lied, rng = self.world.faults.lied, self.world.rng
+        lies = bool(lied) and number not in self.misled and rng.random() < lied
+        if lies:
+            self.world.note("a broker lies", f"{number}: a fetch")
+        return lies
 
     def leader_epoch_for_partition(self, _tp: TopicPartition) -> int:
         return 0
@@ -535,8 +546,10 @@ class Consumer:
     def _told(self, number: int, name: str) -> int:
         """Returns where a log begins or ends; sometimes what is not so, too high or too low."""
         offset, rng = int(getattr(self.reports.partitions[number], name)), self.world.rng
+        self.misled -= {number} if name == "first" else set()
         if self.world.faults.lied and rng.random() < self.world.faults.lied:
             self.world.note("a broker lies", f"{number}: {name}")
+            self.misled |= {number} if name == "first" else set()
             return max(0, offset + rng.choice([-20, -5, -1, 1, 5, 20]))
         return offset
 
@@ -561,7 +574,8 @@ class Consumer:
         found = self.world.call("committed", effect, TIMED_OUT, writes=False)
         for tp, each in found.items():
             said = (0, "") if each.offset < 0 else (each.offset, each.metadata)
-            self.read[tp.partition] = said, len(self.worker.deployment.truth.heads)
+            heads, log = self.worker.deployment.truth.heads, self.reports.partitions[tp.partition]
+            self.read[tp.partition] = said, len(heads), log.first
         return found
 
     def commit(self, offsets: Mapping[TopicPartition, Any], timeout_ms: int) -> None:
@@ -588,7 +602,7 @@ class Consumer:
         for partition, (offset, word) in _said(offsets).items():
             if partition in self.worker.listener.given:
                 continue
-            (was, said), _ = self.read[partition]
+            (was, said), *_ = self.read[partition]
             assert said != COUNTED or (word == COUNTED and offset >= was), (
                 "a claim lowers what Kafka says was counted"
             )

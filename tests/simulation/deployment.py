@@ -389,7 +389,7 @@ class Listener:
         """Where the store had nothing, counting begins where the others say."""
         if partition in self.given or "heads" in self.world.lossy:
             return
-        (at, word), then = self.worker.consumer.read[partition]
+        (at, word), then, _ = self.worker.consumer.read[partition]
         began = self.worker.ownership._held[partition].state.start
         assert word != COUNTED, "it begins anew, though Kafka says that it was counted"
         heads = self.worker.deployment.truth.heads[max(0, then - 1) :]

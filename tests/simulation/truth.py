@@ -192,7 +192,7 @@ class Truth:
             self.world.note("claim", f"{partition}: epoch {after[b'epoch'].decode()}")
             if before is None:
                 self.imported.pop(partition, None)
-                self._demand_fresh(partition, after)
+                self._demand_fresh(worker, partition, after)
         server.past.setdefault(tag, []).append(server.of(tag))
         # of whatever blobs are lost: the offset was stored
         self.stored[partition] = max(self.stored.get(partition, 0), int(after[b"offset"]))
@@ -331,7 +331,12 @@ class Truth:
         if len(now) > len(was):
             self.world.note("rule added")
 
-    def _demand_fresh(self, partition: int, after: Mapping[bytes, bytes]) -> None:
+    def _demand_fresh(self, worker: Any, partition: int, after: Mapping[bytes, bytes]) -> None:
+        """What nobody counted begins where its log did, or later; what was published is begun anew if told so."""
+        (_, word), heard, first = worker.consumer.read[partition]
+        named = any(partition in head["uncounted"] for head in self.heads[max(0, heard - 1) :])
+        if not word and not named and not self.world.lossy:
+            assert int(after[b"offset"]) >= first, "it begins before its log"
         published = self.heads[-1]["offsets"].get(str(partition), 0) if self.heads else 0
         if int(after[b"offset"]) < published and "heads" not in self.world.lossy:
             assert self.deployment.recount_after, "a fresh start of what was published"

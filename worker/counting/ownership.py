@@ -138,7 +138,8 @@ class Ownership:
            Kafka's offset are read once more: the next steps record what they say.
         4. The head of what was published is read; where it could contradict them, one that is decided, and then the
            metadata once more: counts that it speaks of must be found after it, too.
-        5. The logs' beginnings are read, and where each partition goes on is decided.
+        5. The logs' beginnings are read, and where each partition goes on is decided. A new one waits until two answers
+           about its log's beginning agree.
         6. Kafka confirms the ownership, by committing just that for a member of the noted generation.
         7. The membership is still the noted one.
         8. The store raises each partition's epoch, has it go on in this worker's layout if it was of an older one, and
@@ -205,7 +206,7 @@ class Ownership:
         # Step 5.
         bounds = self._came(claim, self._log.bounds(wanted))
         new = [p for p in bounds if found[p] is None and committed[p] is None]
-        bounds = self._proven(bounds, dict.fromkeys(new, 0))
+        bounds = self._proven(bounds, dict.fromkeys(new, 0), agreeing=True)
         return (
             found,
             {p: claim.decide(p, found[p], committed[p], bounds[p][0], head) for p in bounds},
@@ -285,12 +286,18 @@ class Ownership:
         self._postpone(partitions)
 
     def _proven(
-        self, bounds: Mapping[int, tuple[int, int]], begins: Mapping[int, int]
+        self, bounds: Mapping[int, tuple[int, int]], begins: Mapping[int, int], *, agreeing: bool = False
     ) -> dict[int, tuple[int, int]]:
-        """Returns bounds with proven first offsets where one of ``begins`` is to be counted from; the others wait."""
+        """Returns bounds with proven first offsets where one of ``begins`` is to be counted from; the others wait.
+
+        ``agreeing``: the proven offset must also be the one in the bounds. A wrong answer to the first fetch of a proof
+        makes a log seem whole; counting must not begin by that answer alone.
+        """
         firsts = self._log.firsts(begins) if begins else {}
+        if agreeing:
+            firsts = {p: first for p, first in firsts.items() if first == bounds[p][0]}
         if missing := [p for p in begins if p not in firsts]:
-            self._put_off(missing, Unavailable("Kafka: that the log lost records is not confirmed yet"))
+            self._put_off(missing, Unavailable("Kafka: where the log begins is not confirmed yet"))
         return {p: (firsts.get(p, bounds[p][0]), bounds[p][1]) for p in bounds if p not in missing}
 
     def _came(self, claim: Claim, outcomes: Mapping[int, _T | Failure]) -> dict[int, _T]:
