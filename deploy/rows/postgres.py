@@ -18,11 +18,11 @@ import argparse
 import signal
 import sys
 import threading
+import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
 
 import psycopg
 from kafka.errors import KafkaError
@@ -65,26 +65,25 @@ _OF_ROWS = ("22", "23", "54", "P0")
 """SQLSTATE classes of errors that come from a row's contents: data, constraints, limits, triggers."""
 _AGAIN_SECONDS = 1.0
 """Pause between two reads of the topic."""
+_OPEN_SECONDS = 60.0
+"""How long a transaction may stay open before the sink says that it waits: twice as long as those of most workers."""
 
 
 class RefusedError(RuntimeError):
     """Postgres did not apply the rows; the message is Postgres' own."""
 
 
-class _Known(NamedTuple):
-    """A row that was parsed; None stands for a deleted one."""
-
-    key: RowKey
-    value: RowValue | None
+_Row = tuple[RowKey, RowValue | None]
+"""A row; None stands for a deleted one."""
 
 
 @dataclass
 class Applied:
-    """What became of records.
+    """What became of rows.
 
     Attributes:
         written: rows written or deleted.
-        skipped: reason -> how many records were skipped for it.
+        skipped: reason -> how many rows Postgres refused for it.
     """
 
     written: int = 0
@@ -121,11 +120,11 @@ class Table:
         assert found is not None
         self.offset = int(found[0])
 
-    def apply(self, rows: Mapping[bytes, bytes | None], offset: int) -> Applied:
+    def apply(self, rows: Mapping[RowKey, RowValue | None], offset: int) -> Applied:
         """Writes what was read up to an offset, and that offset, in one transaction.
 
         Args:
-            rows: key -> value of the newest records; None for a tombstone.
+            rows: key -> value of the newest rows; None for a deleted one.
             offset: up to where they were read.
 
         Raises:
@@ -133,7 +132,6 @@ class Table:
                 during the commit, that is not known: read the offset again.
         """
         applied = Applied()
-        known = _parsed(rows, applied)
         try:
             with self._connected() as connection:
                 moved = connection.execute(
@@ -143,7 +141,7 @@ class Table:
                 if moved.rowcount != 1:
                     raise RefusedError(f"another sink follows topic {self._topic} into this table")
                 connection.execute(_CAME)
-                _write(connection, known, applied)
+                _write(connection, [*rows.items()], applied)
         except psycopg.Error as error:
             raise RefusedError(str(error)) from None
         self.offset = offset
@@ -154,18 +152,7 @@ class Table:
         return psycopg.connect(self._database, client_encoding="utf8", application_name="ldp-rows")
 
 
-def _parsed(rows: Mapping[bytes, bytes | None], applied: Applied) -> list[_Known]:
-    known = []
-    for raw, value in rows.items():
-        try:
-            key = RowKey.parse(raw)
-            known.append(_Known(key, None if value is None else RowValue.parse(value, key)))
-        except ValueError as error:
-            applied.skipped[str(error)] += 1
-    return known
-
-
-def _write(connection: psycopg.Connection, rows: Sequence[_Known], applied: Applied) -> None:
+def _write(connection: psycopg.Connection, rows: Sequence[_Row], applied: Applied) -> None:
     """Writes rows behind a savepoint; halves what Postgres refuses, until it is a row, whose key is then cleared."""
     try:
         with connection.transaction(), connection.cursor() as cursor:
@@ -184,9 +171,9 @@ def _write(connection: psycopg.Connection, rows: Sequence[_Known], applied: Appl
             _write(connection, rows[half:], applied)
             return
         applied.skipped[f"Postgres: {error.diag.message_primary or error}"] += 1
-        (row,) = rows
-        if row.value is not None:  # what an earlier snapshot wrote there must not pass for this one's
-            _write(connection, [_Known(row.key, None)], applied)
+        ((key, value),) = rows
+        if value is not None:  # what an earlier snapshot wrote there must not pass for this one's
+            _write(connection, [(key, None)], applied)
     else:
         applied.written += len(rows)
 
@@ -204,17 +191,39 @@ def follow(config: Config, database: str, stopping: threading.Event, once: bool)
     """
     topic = config.rows.topic or ""
     with RowReader(config, on_passed=_complain) as reader:
-        table = Table(database, topic)
+        table, held = Table(database, topic), _Held(topic, 0.0 if once else _OPEN_SECONDS)
         reader.offset = max(reader.offset, table.offset)
         while not stopping.is_set():
-            if rows := reader.read():
+            rows = reader.read()
+            if rows or reader.skipped:
                 applied = table.apply(rows, reader.offset)
                 print(f"{applied.written} rows of {topic} up to offset {reader.offset}", flush=True)
-                for reason, count in applied.skipped.most_common():
+                for reason, count in (reader.skipped + applied.skipped).most_common():
                     _complain(f"skipped {count}: {reason}")
+            held.look(reader.open_since(), time.monotonic())
             if once:
                 return
             stopping.wait(_AGAIN_SECONDS)
+
+
+class _Held:
+    """Says once of each open transaction that holds rows back for long."""
+
+    def __init__(self, topic: str, seconds: float) -> None:
+        self._topic, self._seconds = topic, seconds
+        self._at: int | None = None
+        self._says_at: float | None = None
+
+    def look(self, at: int | None, now: float) -> None:
+        """Takes the offset of the first open transaction, or None, and the time."""
+        if at != self._at:
+            self._at, self._says_at = at, None if at is None else now + self._seconds
+        if self._says_at is not None and now >= self._says_at:
+            _complain(
+                f"topic {self._topic}: a transaction is open since offset {at}; the sink writes nothing from there on"
+                " until it ends. The brokers end it once it is as old as its producer's transaction.timeout.ms"
+            )
+            self._says_at = None
 
 
 def _complain(what: object) -> None:

@@ -9,8 +9,10 @@ from datetime import datetime
 
 import pytest
 from click.testing import CliRunner
+from kafka import KafkaProducer
 
 from deploy.local.workers import ROOT
+from ldp.snapshot import RowKey, RowValue
 from tests.integration.harness import World, foreign, until
 from tests.integration.harness.connect import sink
 from tests.integration.harness.postgres import execute
@@ -248,7 +250,14 @@ NO_ROWS = [
     record(17, estimate=float("nan")),
     record(1 << 40),
     (record(1)[0].replace(b":", b": "), record(1)[1]),  # a second key of a row of the same snapshot
+    (record(1)[0], b"garbage"),  # at the key of a row that is there
 ]
+
+
+def row(rank, **changes):
+    """What a reader makes of such a record."""
+    key, value = record(rank, **changes)
+    return RowKey.parse(key), RowValue.parse(value, RowKey.parse(key))
 
 
 def test_what_another_program_wrote_to_the_topic_runs_no_command_and_stops_no_sink(
@@ -270,6 +279,15 @@ def test_what_another_program_wrote_to_the_topic_runs_no_command_and_stops_no_si
         printed = CliRunner().invoke(cli, ["rows", "--config", str(world.toml)])
         assert printed.stdout.encode() == b"".join(value + b"\n" for _, value in good)
         assert f"{len(NO_ROWS)} records of topic" in printed.stderr
+        other = KafkaProducer(bootstrap_servers=kafka, transactional_id=topic)
+        other.init_transactions()
+        other.begin_transaction()
+        other.send(topic, key=good[0][0], value=good[0][1], partition=0).get(30)
+        process = loader(world, url, "--once")
+        _, err = process.communicate(timeout=120)
+        assert f"topic {topic}: a transaction is open since offset {len(NO_ROWS) + 2}; " in err
+        other.abort_transaction()
+        other.close()
 
 
 def test_a_row_that_postgres_refuses_is_skipped_and_all_others_are_written(postgres):
@@ -278,15 +296,15 @@ def test_a_row_that_postgres_refuses_is_skipped_and_all_others_are_written(postg
 
     url = postgres.database("refusing")
     table = Table(url, "rows")
-    table.apply(dict([record(5, sequence=1)]), 1)
+    table.apply(dict([row(5, sequence=1)]), 1)
     execute(url, "ALTER TABLE ldp_rows ADD CONSTRAINT few CHECK (rank <> 5 OR sequence = 1)")
-    applied = table.apply(dict(record(rank) for rank in range(1, 12)), 12)
+    applied = table.apply(dict(row(rank) for rank in range(1, 12)), 12)
     assert applied.written == 11, "ten rows, and the old one that is gone"
     ((reason, count),) = applied.skipped.items()
     assert (count, "few" in reason) == (1, True)
     assert {key[-1] for key in in_postgres(url)} == {*range(1, 12)} - {5}, "nor an old row in its place"
     assert Table(url, "rows").offset == table.offset == 12
-    gone = dict.fromkeys((record(1)[0], record(2)[0]))
+    gone = dict.fromkeys((row(1)[0], row(2)[0]))
     assert table.apply(gone, 14).written == 2
     assert len(in_postgres(url)) == 8
 

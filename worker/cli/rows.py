@@ -1,7 +1,6 @@
 """Prints the rows, or how a sink of Kafka Connect reads them."""
 
 import json
-from collections import Counter
 from typing import TYPE_CHECKING
 
 import click
@@ -35,7 +34,6 @@ def rows(config: "Config", connect: bool) -> int:
     """  # noqa: D301
     import orjson
 
-    from ldp.snapshot import RowKey, RowValue
     from worker.kafka.rows import RowReader
     from worker.observe import logs
 
@@ -46,19 +44,10 @@ def rows(config: "Config", connect: bool) -> int:
     if config.rows.topic is not None:
         reach(config, config.rows.topic)
     with RowReader(config, on_passed=complain_of) as reader:
-        newest = reader.read()
-    printed, others = 0, Counter[str]()
-    for key, value in newest.items():
-        try:
-            where = RowKey.parse(key)
-            if value is None:
-                continue
-            RowValue.parse(value, where)
-        except ValueError as error:
-            others[str(error)] += 1
-            continue
-        echo_json(orjson.dumps(orjson.loads(value)).decode())  # on one line, whoever wrote it
-        printed += 1
+        newest, others = reader.read(), reader.skipped
+    printed = {key: value for key, value in newest.items() if value is not None}
+    for key, value in printed.items():
+        echo_json(orjson.dumps(key._asdict() | value._asdict()).decode())
     if others:
         complain(
             f"{amount(others.total(), 'record')} of topic {config.rows.topic} skipped, as they are no rows:"

@@ -1,10 +1,13 @@
 """What is held of records on our own topics that are larger than any of ours: nothing."""
 
+from collections import Counter
 from types import SimpleNamespace
 
+import orjson
 import pytest
 from kafka import TopicPartition
 
+from ldp.snapshot import RowKey, RowValue
 from worker.kafka import newest, reading
 from worker.kafka.reading import Passed
 from worker.kafka.records import Record
@@ -40,13 +43,46 @@ def test_older_records_that_have_many_bytes_are_not_held(monkeypatch, name):
     assert newest_of(monkeypatch, there) == [60, 61, 62, 63]
 
 
-def test_what_is_larger_than_a_row_is_passed_over_and_named(monkeypatch):
-    there = [Record(0, 0, b"a", b"v"), Record(1, 0, b"b", bytes((64 << 10) + 1)), Record(2, 0, b"c", None)]
-    monkeypatch.setattr(reading, "records", lambda *given: iter(there))
+def row(rank, n=9):
+    key = RowKey("s", "all", 0, "base", "", rank)
+    value = RowValue(rank, None, 0.5, 0.25, 0.75, None, n, 3, False, True)
+    return key, value, key.encode(), orjson.dumps(key._asdict() | value._asdict())
+
+
+def rows_of(monkeypatch, *there):
+    """A reader of a topic with these records, and what it passes over."""
+    records = [Record(offset, 0, *one) for offset, one in enumerate(there)]
+    monkeypatch.setattr(reading, "records", lambda *given: iter(records))
     reader, passed = RowReader.__new__(RowReader), []
     reader._topic, reader._on_passed, reader._consumer, reader.offset = "rows", passed.append, None, 0
+    reader.skipped = Counter()
     reader._admin = SimpleNamespace(
-        list_partition_offsets=lambda asked, **named: {tp: SimpleNamespace(offset=3) for tp in asked}
+        list_partition_offsets=lambda asked, **named: {
+            tp: SimpleNamespace(offset=len(records)) for tp in asked
+        }
     )
-    assert reader.read() == {b"a": b"v", b"c": None}
+    return reader, passed
+
+
+def test_what_is_larger_than_a_row_is_passed_over_and_named(monkeypatch):
+    key, value, raw_key, raw = row(1)
+    reader, passed = rows_of(monkeypatch, (raw_key, raw), (raw_key, bytes((64 << 10) + 1)), (row(2)[2], None))
+    assert reader.read() == {key: value, row(2)[0]: None}
     assert passed == [Passed("rows", 0, 1, "no row: more than 65536 bytes")]
+
+
+def test_a_row_stays_whatever_that_is_no_row_is_written_at_its_key(monkeypatch):
+    key, value, raw_key, raw = row(1)
+    reader, _ = rows_of(
+        monkeypatch, (raw_key, raw), (raw_key, b"garbage"), (raw_key, row(2)[3]), (raw_key, b"")
+    )
+    assert reader.read() == {key: value}
+    assert reader.skipped.total() == 3
+
+
+def test_of_records_that_are_no_rows_little_is_held(monkeypatch):
+    there = [(b"%d" % i, b"1") for i in range(1000)] + [(row(i)[2], row(i, -i)[3]) for i in range(1, 1000)]
+    reader, _ = rows_of(monkeypatch, *there)
+    assert reader.read() == {}
+    assert reader.skipped.total() == len(there)
+    assert len(reader.skipped) <= 21
