@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
@@ -25,6 +26,7 @@ from tests.stores import Singly
 from worker import config, store
 from worker.audit import reading
 from worker.audit.errors import Difference
+from worker.check import redis as check
 from worker.counting import layout
 from worker.counting.partition import Cell, PartitionState
 from worker.counting.ports import Answer, Metadata, StateLost, StoredPartition, Unavailable
@@ -205,6 +207,25 @@ def test_staged_blobs_vanish_by_themselves_and_live_ones_do_not(
     assert client.ttl(layout.meta_key(stream, 0)) == -1
     assert client.exists(layout.staged_key(stream, 0, "mine", "all")) == 0
     assert client.exists(layout.staged_key(stream, 0, "left behind", "all")) == 1
+
+
+@pytest.mark.parametrize("step", ["claim", "compare", "cut"])
+def test_keys_that_somebody_let_expire_stay(
+    client: "redis.Redis", stream: str, counts: Singly, step: str
+) -> None:
+    held = commit(counts, claimed(counts), 3, FLUSHES[1], "all", "0+60000")
+    counts.cut(0)
+    keys = [*everything(client, stream)]
+    assert len(keys) == 3
+    for key in keys:
+        client.expire(key, 3600)
+    if step == "claim":
+        assert counts.claim(0, held, fresh()) is not None
+    elif step == "compare":
+        assert counts.compare(0, held) is Answer.DONE
+    else:
+        assert counts.cut(0) is not None
+    assert [client.ttl(key) for key in keys] == [-1] * 3
 
 
 def _gone(client: "redis.Redis", stream: str, counts: Singly, held: Metadata) -> Metadata:
@@ -649,6 +670,8 @@ def test_a_key_of_another_type_is_lost_state_to_each_reader(
         for read in [lambda: counts.peek(0), *readers] if wrong == "metadata" else readers:
             with pytest.raises(StateLost, match="of another type"):
                 read()
+        checked = check._metadata(client, cast(Any, SimpleNamespace(stream=SimpleNamespace(name=stream))), 2)
+        assert [isinstance(checked[p], StateLost) for p in (0, 1)] == [wrong == "metadata", False]
         if wrong == "metadata":
             assert counts.compare(0, held[0]) is Answer.LINEAGE
         else:

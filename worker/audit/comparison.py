@@ -104,6 +104,9 @@ def _with_counts(verdict: PartitionVerdict, counted: Recount, panes: int) -> Par
     )
 
 
+_LOST = "the counts were lost, or another Redis has them"
+
+
 def _expect_uncounted(offset_metadata: str, published: int) -> None:
     """Sees that nothing says that a partition was counted of which nothing is stored.
 
@@ -111,10 +114,10 @@ def _expect_uncounted(offset_metadata: str, published: int) -> None:
         Difference: Kafka's group or a snapshot says so.
     """
     if offset_metadata not in ("", "claimed"):
-        raise Difference("nothing in Redis, but Kafka's group has counted progress: the counts were lost")
+        raise Difference(f"nothing in Redis, but Kafka's group has counted progress: {_LOST}")
     if published:
         raise Difference(
-            f"nothing in Redis, but a snapshot was published of offsets up to {published}: the counts were lost"
+            f"nothing in Redis, but a snapshot was published of offsets up to {published}: {_LOST}"
         )
 
 

@@ -12,12 +12,14 @@ from worker.counting.ports import CLAIMED, StateLost
 from worker.counting.rules import Older
 from worker.kafka.cluster import Cluster
 
+_LOST = "they were lost, or another Redis has them"
+
 
 def judge_counts(
     config: Config,
     served: Served,
     cluster: Cluster,
-    fields: Mapping[int, Mapping[str, str]],
+    fields: Mapping[int, Mapping[str, str] | StateLost],
     head: Head,
 ) -> list[Finding]:
     """Judges whether the counts in Redis, if any, can be gone on with.
@@ -26,7 +28,7 @@ def judge_counts(
         config: whose group counts.
         served: the stream.
         cluster: what Kafka has.
-        fields: partition -> its metadata in Redis.
+        fields: partition -> its metadata in Redis, or why they cannot be read.
         head: the newest snapshot's.
     """
     topic, log = cluster.topics[served.topic], cluster.logs[served.topic]
@@ -53,9 +55,15 @@ def judge_counts(
     return [Finding(Level.OK, subject, text)]
 
 
-def _behind(fields: Mapping[str, str] | None, key: str, counted: int) -> tuple[Level, str, str] | None:
+def _behind(
+    fields: Mapping[str, str] | StateLost | None, key: str, counted: int
+) -> tuple[Level, str, str] | None:
     """Returns what is wrong with counts that are behind what the group says was counted, or None."""
-    if fields is None or (offset := layout.parse(fields, key).offset) >= counted:
+    if (
+        fields is None
+        or isinstance(fields, StateLost)
+        or (offset := layout.parse(fields, key).offset) >= counted
+    ):
         return None
     return (
         Level.ERROR,
@@ -66,7 +74,7 @@ def _behind(fields: Mapping[str, str] | None, key: str, counted: int) -> tuple[L
 
 
 def _fault_of_counts(
-    fields: Mapping[str, str] | None,
+    fields: Mapping[str, str] | StateLost | None,
     offset_metadata: str,
     head: Head,
     partition: int,
@@ -82,13 +90,14 @@ def _fault_of_counts(
     )
     published = head.offsets.get(partition, 0)
     if fields is None:
+        if offset_metadata == CLAIMED and not published:
+            return None
+        why = f"a snapshot was published with those up to offset {published}"
         if offset_metadata != CLAIMED:
-            text = "none in Redis, but Kafka's group has counted progress: they were lost"
-            return Level.ERROR, text, f"{anew}; or {again}"
-        if published:
-            text = f"none in Redis, but a snapshot was published with those up to offset {published}: they were lost"
-            return Level.ERROR, text, f"{anew}; or {again}"
-        return None
+            why = "Kafka's group has counted progress"
+        return Level.ERROR, f"none in Redis, but {why}: {_LOST}", f"{anew}; or {again}"
+    if isinstance(fields, StateLost):
+        return Level.ERROR, str(fields), anew
     if (said := newer(fields.get("lineage", ""))) is not None:
         text = f"of {said}: a newer version of ldp-worker wrote them"
         return Level.ERROR, text, "run that version, or a newer one: it goes on with them"

@@ -16,6 +16,7 @@ from worker.config import Config, Served
 from worker.config import Redis as RedisTable
 from worker.counting import layout
 from worker.counting.head import Head
+from worker.counting.ports import StateLost
 from worker.kafka.cluster import Cluster
 from worker.kafka.topics import Topic
 from worker.observe.units import said_bytes
@@ -318,10 +319,18 @@ def _judge_state(
         yield from judge_counts(config, served, cluster, fields, heads.get(served.stream.name, Head()))
 
 
-def _metadata(client: Client, served: Served, partitions: int) -> dict[int, dict[str, str]]:
-    """Returns the fields of those partitions' metadata that Redis has."""
+def _metadata(client: Client, served: Served, partitions: int) -> dict[int, dict[str, str] | StateLost]:
+    """Returns the fields of those partitions' metadata that Redis has, or that their key is of another type."""
     pipeline = client.pipeline(transaction=False)
     for partition in range(partitions):
         pipeline.hgetall(layout.meta_key(served.stream.name, partition))
-    found = enumerate(pipeline.execute())
-    return {p: layout.decoded(fields) for p, fields in found if fields}
+    found = dict[int, dict[str, str] | StateLost]()
+    for partition, reply in enumerate(pipeline.execute(raise_on_error=False)):
+        if isinstance(reply, Exception):
+            if "WRONGTYPE" not in str(reply):
+                raise reply
+            key = layout.meta_key(served.stream.name, partition)
+            found[partition] = StateLost(f"key {key} in Redis is of another type than was written")
+        elif reply:
+            found[partition] = layout.decoded(reply)
+    return found

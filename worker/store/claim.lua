@@ -29,6 +29,9 @@ for i = 8, fields - 1 do
   names[#names + 1] = ARGV[i]
   blobs[#blobs + 1] = redis.call('GET', KEYS[i - 6])
 end
+for i = 1, #KEYS do
+  redis.call('PERSIST', KEYS[i]) -- somebody may have run EXPIRE: counts never vanish by themselves
+end
 -- together: the previous owner is fenced off from the moment on that the layout may be another
 local changed = {'epoch', ARGV[5], 'lineage', ARGV[6], 'checksum', ARGV[7]}
 redis.call('HSET', KEYS[1], unpack(changed))

@@ -1,4 +1,4 @@
--- Says whether a partition still stands as its owner last read or wrote it.
+-- Says whether a partition still stands as its owner last read or wrote it, and if so lets no key of it expire.
 -- KEYS: metadata, then the live key of each cell. ARGV: lineage, epoch, offset, flush.
 local stored = redis.call('HMGET', KEYS[1], 'lineage', 'epoch', 'offset', 'flush')
 if not stored[1] then
@@ -18,5 +18,8 @@ for i = 2, #KEYS do
   if redis.call('EXISTS', KEYS[i]) == 0 then
     return 'lineage'
   end
+end
+for i = 1, #KEYS do
+  redis.call('PERSIST', KEYS[i]) -- as in claim.lua
 end
 return 'done'

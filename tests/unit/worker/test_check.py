@@ -46,6 +46,7 @@ from worker.counting.columns import Columns
 from worker.counting.head import Head
 from worker.counting.lineage import lineage_of
 from worker.counting.partition import PartitionState
+from worker.counting.ports import StateLost
 from worker.counting.rules import Configured, Rule, Terms
 from worker.kafka import topics
 from worker.kafka.cluster import Brokers, Cluster
@@ -653,8 +654,21 @@ def test_counts_that_can_be_gone_on_with():
         ({"fields": {0: stored(5)}, "topic_id": "id-2"}, Level.ERROR, "topic_id"),
         ({"fields": {0: stored(11)}}, Level.ERROR, "truncated"),
         ({"fields": {0: stored(3)}, "log": (4, 10)}, Level.WARNING, "lost"),
-        ({"fields": {}, "offset_metadata": {1: "counted"}}, Level.ERROR, "lost"),
-        ({"fields": {}, "published": 3}, Level.ERROR, "published with those up to offset 3"),
+        (
+            {"fields": {}, "offset_metadata": {1: "counted"}},
+            Level.ERROR,
+            "they were lost, or another Redis has them",
+        ),
+        (
+            {"fields": {}, "published": 3},
+            Level.ERROR,
+            "published with those up to offset 3: they were lost, or another Redis has them",
+        ),
+        (
+            {"fields": {0: StateLost("of another type"), 1: stored(3, partition=1)}},
+            Level.ERROR,
+            "partition 0: of another type",
+        ),
         ({"fields": {0: stored(3)}, "log": (4, 10), "published": 4}, Level.ERROR, "set back"),
         ({"fields": {0: {"offset": "5"}}}, Level.ERROR, "cannot be read"),
         (
