@@ -92,9 +92,8 @@ def _fault_of_counts(
     if fields is None:
         if offset_metadata == CLAIMED and not published:
             return None
-        why = f"a snapshot was published with those up to offset {published}"
-        if offset_metadata != CLAIMED:
-            why = "Kafka's group has counted progress"
+        snapshot = f"a snapshot was published with those up to offset {published}"
+        why = snapshot if offset_metadata == CLAIMED else "Kafka's group has counted progress"
         return Level.ERROR, f"none in Redis, but {why}: {_LOST}", f"{anew}; or {again}"
     if isinstance(fields, StateLost):
         return Level.ERROR, str(fields), anew
