@@ -579,6 +579,127 @@ def test_point_16_the_publisher_refuses_counts_by_other_rules_than_were_publishe
         process.publisher.tick()
 
 
+# --- without a head
+
+
+def unread(process: Process) -> Callable[[], None]:
+    """Has a worker's polling thread read no head; returns what ends that."""
+    ownership = process.ownership
+    witness = ownership._witness
+
+    def head(*, decided: bool) -> Any:
+        raise Unavailable("Kafka: no record of the snapshot topic comes")
+
+    ownership._witness = SimpleNamespace(head=head)  # type: ignore[assignment]
+
+    def end() -> None:
+        ownership._witness = witness
+
+    return end
+
+
+def published(world: Still) -> None:
+    """Counts five records of each partition and publishes them."""
+    world.send()
+    process = world.member(1)
+    count_all(world, process)
+    publish(world, process)
+    world.deliver()
+
+
+def test_point_10_counting_goes_on_where_no_head_can_be_read_and_the_head_is_heeded_once_it_can() -> None:
+    world = Still(partitions=2)
+    published(world)
+    process = alone(world, 2)
+    end = unread(process)
+    for _ in range(3):
+        world.send()
+        count_all(world, process)
+    assert {p: process.ownership.epoch(p) for p in (0, 1)} == {0: 2, 1: 2}
+    end()
+    world.heads[-1] = replace(world.heads[-1], lineage={"group": "theirs"})
+    world.said = world.heads[-1]
+    with pytest.raises(
+        StateLost, match="snapshot 1 in the snapshot topic is of other counts: group 'theirs'"
+    ):
+        for _ in range(20):
+            turn(process)
+            process.ownership.compare()
+
+
+def test_point_10_who_went_on_without_a_head_claims_once_more_and_counts_the_same() -> None:
+    world = Still()
+    published(world)
+    process = alone(world, 2)
+    end = unread(process)
+    world.send()
+    count_all(world, process)
+    process.ownership.compare()
+    assert process.ownership.epoch(0) == 2  # there still is none to read
+    end()
+    world.send()
+    for _ in range(5):
+        turn(process)
+        process.ownership.compare()
+    count_all(world, process)
+    assert process.ownership.epoch(0) == 3
+    world.verify(0)
+    publish(world, process)
+
+
+@pytest.mark.parametrize(
+    "why", ["nothing is stored", "set back", "a gap", "a new rule", "nothing was counted"]
+)
+def test_point_10_what_would_stay_waits_for_the_head(why: str) -> None:
+    world = Still()
+    if why == "nothing was counted":
+        turn(world.member(1))
+    else:
+        published(world)
+    match why:
+        case "nothing is stored":
+            del world.stored[0]
+            world.offsets.clear()
+        case "set back":
+            world.stored[0] = world.past[0][0]
+        case "a gap":
+            world.send()
+            world.firsts[0] = 7
+        case "a new rule":
+            configure(world, 7)
+    stored, confirmed = world.stored.get(0), world.offsets.get(0)
+    process = alone(world, 2)
+    end = unread(process)
+    for _ in range(10):
+        turn(process)
+    assert process.ownership.counted() == {}
+    if why != "a gap":  # its epoch was raised already
+        assert (world.stored.get(0), world.offsets.get(0)) == (stored, confirmed)
+    end()
+    if why == "nothing is stored":
+        with pytest.raises(StateLost, match="Redis has no counts, but snapshot 1 was published"):
+            look_twice(process)
+        return
+    count_all(world, process)
+    assert ruled(world) == [(0, 1, 10_000), *([(5, 2, 7)] if why == "a new rule" else [])]
+    world.verify(0)
+
+
+def test_point_10_one_that_needs_the_head_keeps_no_other_from_counting() -> None:
+    world = Still(partitions=3)
+    published(world)
+    world.send()
+    world.firsts[0] = 7
+    process = alone(world, 2)
+    end = unread(process)
+    for _ in range(20):
+        turn(process)
+    assert process.ownership.stored() == {1: 10, 2: 10}
+    end()
+    count_all(world, process)
+    assert process.ownership.stored() == {0: 10, 1: 10, 2: 10}
+
+
 # --- versions
 
 

@@ -123,6 +123,8 @@ def test_a_claim_cut_short_leaves_the_store_whole_and_is_made_again(
     assert met == [fault]
 
     stored, confirmed = world.stored.get(0), world.offsets.get(0)
+    if step.number == 4 and not fresh and not process.dead:
+        step, fault = CLAIM[-1], "dies after"  # counts that are not behind go on without the head
     if not done(step, fault, 8):
         assert stored == before
     elif before is None:

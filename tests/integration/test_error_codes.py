@@ -100,6 +100,28 @@ def test_a_partition_that_is_refused_in_a_claim_waits_alone(
     world.assert_right(world.covered())
 
 
+@pytest.mark.parametrize(
+    ("api", "code"), [(lying.FETCH, 29), (lying.LIST_OFFSETS, 5)], ids=["not authorised", "no leader"]
+)
+def test_point_10_an_owner_that_cannot_read_the_snapshot_topic_counts_on(
+    lied_to: tuple[World, Lying], api: int, code: int
+) -> None:
+    world, proxy = lied_to
+    (worker,) = world.start()
+    world.send(30)
+    world.covered()
+    assert worker.terminate() == 0
+    topic = world.config.snapshots.topic
+    with proxy.lies(api, code, topic=topic, partition=0) as lie:
+        worker = world.launch()
+        until(lambda: worker.owned() == {0, 1, 2}, "all are claimed without the head")
+        world.send(30)
+        until(lambda: sum(counted(world).values()) == 60, "all is stored")
+        assert lie.told > 0
+        assert world.snapshots.newest().reports == 30
+    world.assert_right(world.covered())
+
+
 def publishes_again(world: World, proxy: Lying, api: int, codes: list[int]) -> None:
     """Publishes a snapshot for each code, which one answer has, with a new producer after each failure."""
     partition = 0 if api == lying.ADD_PARTITIONS_TO_TXN else None

@@ -42,6 +42,7 @@ RARE = (
     "another deployment is refused",
     "bounded",
     "claimed, gap",
+    "claimed, resume without a head",
     "compacted",
     "damaged on the way",
     "fenced",

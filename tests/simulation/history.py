@@ -143,7 +143,7 @@ class _Made:
         self.turns = rng.choice(self.theme.turns) if self.theme.turns else self.turns
         self.world = World(f"steps {seed}", faults)
         self.world.memory, self.world.counting = self.theme.memory, self.theme.counting
-        self.world.forgets = self.theme.forgets
+        self.world.forgets, self.world.refuses = self.theme.forgets, self.theme.refuses
         self.world.play = Script(self.world, self.theme.script).play
         snapshots = Snapshots(self.world)
         snapshots.on_committed = self._committed

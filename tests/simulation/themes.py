@@ -72,6 +72,7 @@ class Theme:
         script: what happens at which calls.
         calm: whether nothing else goes wrong than what it says.
         imports: whether some partitions begin by an import, before workers come or beside them.
+        refuses: whether reads of snapshots are refused where else no record of them would come.
     """
 
     faults: Mapping[str, float | tuple[float, ...]] = field(default_factory=dict)
@@ -94,6 +95,7 @@ class Theme:
     script: Sequence[Step] = ()
     calm: bool = False
     imports: bool = False
+    refuses: bool = False
 
     def of(self, drawn: Faults, rng: random.Random) -> Faults:
         """Returns its faults, and those that were drawn for the rest."""
@@ -393,6 +395,24 @@ DIRECTED = {
         **_LONG | {"turns": (40,)},
         windows=(*_CHANGING[:3], None),
         partitions=(1, 4),
+    ),
+    # snapshots cannot be read, while partitions change hands, rules change and stores go back
+    "darkened": Theme(
+        {
+            "unreadable": 0.005,
+            "rebalance": 0.05,
+            "crash": 0.003,
+            "went_back": 0.002,
+            "retention": 0.002,
+            "lost_mirror": (0.0, 0.9),
+            "slow": 0.01,
+        },
+        **_LONG,
+        windows=(*_CHANGING[:3], None, None),
+        changes=3,
+        stops=0.1,
+        partitions=(1, 4),
+        refuses=True,
     ),
 }
 """Directed histories: what each has otherwise, beside its script."""

@@ -118,6 +118,8 @@ class World(Scheduler):
         """A partition that the script is about, whom it is given to, and up to where it was stored then."""
         self.held: list[tuple[str, Callable[[], object]]] = []
         """Requests that the script holds back."""
+        self.refuses = False
+        """Whether reads of snapshots are refused where else no record of them would come."""
         self.counting = 0.05, 1.5
         """How often what is counted takes long, and how many seconds."""
 

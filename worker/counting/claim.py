@@ -112,6 +112,21 @@ class Claim:
             return True
         return head.offsets.get(partition, 0) > metadata.offset
 
+    def certain(self, metadata: Metadata | None, committed: tuple[int, str] | None) -> bool:
+        """Returns whether what is stored alone says how to go on, where the head cannot be read.
+
+        That is so of counts that are not behind what Kafka remembers, and to which the configuration adds no rule: they
+        go on at their offset, by their recorded rules. Nothing behind the head is published meanwhile, and the claim
+        that follows once the head can be read judges what was counted.
+
+        Raises:
+            StateLost: the recorded rules cannot be read.
+        """
+        if metadata is None or not metadata.flush or metadata.offset < (committed or (0, ""))[0]:
+            return False
+        decided = rules.decide(layout.recorded(metadata), self.configured, metadata.offset)
+        return not isinstance(decided, Rule)
+
     def decide(
         self,
         partition: int,
@@ -190,7 +205,7 @@ class Claim:
         stored: Metadata,
         known: int,
         bounds: tuple[int, int],
-        head: Head,
+        head: Head | None,
     ) -> bool:
         """Judges a loaded state, brings it to where the log begins, and adds the configuration's rule to it.
 
@@ -200,7 +215,8 @@ class Claim:
             stored: the metadata that it was loaded with.
             known: the offset up to which Kafka knows that it was counted.
             bounds: the log's first offset and its end, asked after the epoch was raised.
-            head: what was published, as it was known before that.
+            head: what was published, as it was known before that; None if it cannot be read: then what is stored goes
+                on as it is, unless the log lost records.
 
         Returns:
             Whether the log lost records before they were counted, which now are a gap.
@@ -208,9 +224,10 @@ class Claim:
         Raises:
             StateLost: the state is beyond the log's end; or more was counted once, and the log has it no longer; or
                 it was counted by other rules than were published.
+            Unavailable: the head cannot be read now, and what follows from it would stay.
         """
-        first, end = bounds
-        if (reached := max(state.offset, known, head.offsets.get(partition, 0))) > end:
+        (first, end), published = bounds, 0 if head is None else head.offsets.get(partition, 0)
+        if (reached := max(state.offset, known, published)) > end:
             raise self._lost(
                 partition,
                 f"the counts reach offset {reached}, but the log ends at {end}: it was truncated or made anew",
@@ -228,6 +245,8 @@ class Claim:
                 self._give_up(partition, why, head)
             self.events.gap_found(partition, state.offset, first)
             state.skip(first)
+        if head is None:
+            return gap
         self._follow(partition, state, head, stored, known)
         if state.floor is not None and partition not in head.floors:
             head = self._decided_head()

@@ -32,13 +32,15 @@ class Flush:
 class Held:
     """A partition that this worker counts: what is stored, and the state beyond it.
 
-    In a stream of windows it may have to wait: until a head names it, or until it has room for another pane.
+    In a stream of windows it may have to wait: until a head names it, or until it has room for another pane. It is
+    headless if the head could not be read when it was claimed.
     """
 
     metadata: Metadata
     state: PartitionState
     flush: Flush | None = None
     waiting: bool = False
+    headless: bool = False
 
     @property
     def ahead(self) -> bool:

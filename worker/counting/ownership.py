@@ -51,7 +51,8 @@ from worker.counting.watching import Watching
 _MOST, _MOST_BYTES = 100, 32 << 20
 """How many partitions, and how many bytes of their states, are sent to or asked of the store together."""
 _LOOK_AGAIN_SECONDS = 1.0
-"""The pause between two claims that both have to find counts lost before the stream stops."""
+"""The pause before a second look: at counts that seem lost, as two claims say so before a stream stops; and for a head
+that could not be read."""
 _SHARE, _LONGEST_READ = 0.1, 2.0
 """What part of the time reading heads may take; and how long one takes at most: what took longer hung."""
 
@@ -99,7 +100,7 @@ class Ownership:
         self._waits: dict[int, Wait] = {}
         self._failed: dict[int, float] = {}
         """Partition -> when an attempt on it failed last, where one did: the others come first."""
-        self._heed_at = 0.0
+        self._heed_at = self._look_at = 0.0
         self._cell_bytes = stream.oracle.zeros().nbytes
         self._doubted: dict[int, float] = {}
         """Partition -> when its counts, or those of one claimed with it, first seemed lost; until it is held."""
@@ -137,7 +138,8 @@ class Ownership:
         3. The store's metadata are read. Where it has nothing, or less than Kafka's offset says, the topic's id and
            Kafka's offset are read once more: the next steps record what they say.
         4. The head of what was published is read; where it could contradict them, one that is decided, and then the
-           metadata once more: counts that it speaks of must be found after it, too.
+           metadata once more: counts that it speaks of must be found after it, too. Where it cannot be read,
+           partitions go on whose metadata alone say how, see `Claim.certain`; the others wait.
         5. The logs' beginnings are read, and where each partition goes on is decided. A new one waits until two answers
            about its log's beginning agree.
         6. Kafka confirms the ownership, by committing just that for a member of the noted generation.
@@ -146,7 +148,8 @@ class Ownership:
            loads it, in one script a partition: no older owner can commit any more.
         9. The log's bounds are read, and what was loaded is judged by them and by the head; what seems lost is so only
             if the store still has what was loaded. A partition waits until a gap is proven.
-        10. The partition is held, and read from where the loaded state ends; with windows, once a head names it.
+        10. The partition is held, and read from where the loaded state ends; with windows, once a head names it. One
+            that went on without the head is claimed again as soon as there is a head to read, see `_heed`.
 
         Raises:
             StateLost: counts are missing, ahead of the log or too far behind; they or the head are of another lineage.
@@ -181,8 +184,8 @@ class Ownership:
 
     def _decide(
         self, claim: Claim, wanted: Sequence[int], topic: str
-    ) -> tuple[dict[int, Metadata | None], dict[int, tuple[int, str]], Head]:
-        """Returns what the store has of partitions, where each goes on, and the head; see `claim`."""
+    ) -> tuple[dict[int, Metadata | None], dict[int, tuple[int, str]], Head | None]:
+        """Returns what the store has of partitions, where each goes on, and the head if there was one to read."""
         # Step 2.
         committed = self._came(claim, self._log.committed(wanted))
         # Step 3.
@@ -199,8 +202,15 @@ class Ownership:
                 )
             wanted = [p for p in wanted if found[p] is not None or p in again]
         # Step 4.
-        head = self._witness.head(decided=False)
-        if any(p in self._doubted or claim.doubtful(p, found[p], head) for p in wanted):
+        head: Head | None = None
+        try:
+            head = self._read_head()
+        except Unavailable as error:
+            certain = [p for p in wanted if p not in self._doubted and claim.certain(found[p], committed[p])]
+            if uncertain := [p for p in wanted if p not in certain]:
+                self._put_off(uncertain, error)
+            wanted = certain
+        if head is not None and any(p in self._doubted or claim.doubtful(p, found[p], head) for p in wanted):
             head = self._witness.head(decided=True)
             wanted = list(found := self._came(claim, self._store.peek_all(wanted)))
         # Step 5.
@@ -209,9 +219,23 @@ class Ownership:
         bounds = self._proven(bounds, dict.fromkeys(new, 0), agreeing=True)
         return (
             found,
-            {p: claim.decide(p, found[p], committed[p], bounds[p][0], head) for p in bounds},
+            {p: claim.decide(p, found[p], committed[p], bounds[p][0], head or Head()) for p in bounds},
             head,
         )
+
+    def _read_head(self) -> Head:
+        """Returns the newest head that was sent, and notes when to look again where it cannot be read.
+
+        Raises:
+            Unavailable: it cannot be read now.
+        """
+        began = self._clock()
+        try:
+            return self._witness.head(decided=False)
+        except Unavailable:
+            now = self._clock()
+            self._look_at = now + max(_LOOK_AGAIN_SECONDS, (now - began) / _SHARE)
+            raise
 
     def _demand_doubted(self, partitions: Sequence[int], error: StateLost) -> None:
         """Has partitions wait for a second claim that finds the same.
@@ -319,13 +343,13 @@ class Ownership:
         claim: Claim,
         found: Mapping[int, Metadata | None],
         confirmed: Mapping[int, tuple[int, str]],
-        head: Head,
+        head: Head | None,
         on_alive: Callable[[], object],
     ) -> bool:
         """Claims partitions whose ownership Kafka has confirmed; returns whether the store answered for all of them."""
         on_alive()
         # Step 8.
-        wanted = {p: (found[p], claim.initial(p, confirmed[p][0], head, found[p])) for p in found}
+        wanted = {p: (found[p], claim.initial(p, confirmed[p][0], head or Head(), found[p])) for p in found}
         loaded = self._came(claim, self._store.claim_all(wanted))
         ours = {p: stored for p, stored in loaded.items() if stored is not None}
         self._postpone(loaded.keys() - ours.keys())
@@ -339,6 +363,9 @@ class Ownership:
             known = confirmed[p][0] if confirmed[p][1] == COUNTED else 0
             try:
                 gap = claim.resume(p, states[p], ours[p].metadata, known, bounds[p], head)
+            except Unavailable:
+                self._failed[p] = self._clock()  # the others come first next time
+                raise
             except StateLost:
                 # who claimed it meanwhile may have published what this state lacks: then nothing is lost
                 if self._compare(p, ours[p]) is Answer.DONE:
@@ -346,7 +373,8 @@ class Ownership:
                 self._postpone([p])
                 continue
             # Step 10.
-            self._hold(p, ours[p], states[p], "gap" if gap else "fresh" if found[p] is None else "resume")
+            how = "gap" if gap else "fresh" if found[p] is None else "resume"
+            self._hold(p, ours[p], states[p], how, headless=head is None)
         on_alive()
         return loaded.keys() == found.keys()
 
@@ -356,10 +384,12 @@ class Ownership:
             raise answer
         return answer
 
-    def _hold(self, partition: int, stored: StoredPartition, state: PartitionState, how: str) -> None:
+    def _hold(
+        self, partition: int, stored: StoredPartition, state: PartitionState, how: str, *, headless: bool
+    ) -> None:
         """Counts a partition from now on, unless it has to wait for a head."""
         waiting = state.waits_at == state.offset
-        self._held[partition] = Held(stored.metadata, state, waiting=waiting)
+        self._held[partition] = Held(stored.metadata, state, waiting=waiting, headless=headless)
         self._waits.pop(partition, None)
         self._doubted.pop(partition, None)
         if not waiting:
@@ -527,7 +557,18 @@ class Ownership:
         One that it names for the first time begins with the floor that it states. Panes that no window needs any more
         are let go of. Who waited for either goes on. A partition is claimed again if the head is another deployment's,
         or does not name a partition that an earlier one did: the claim looks again, and stops the stream if that is so.
+        Those that went on without a head are claimed again, too, once there is one to read: what it says of rules, of
+        admission and of other deployments a claim takes over.
         """
+        if headless := [p for p in partitions if p in self._held and self._held[p].headless]:
+            if self._clock() >= self._look_at:
+                try:
+                    self._read_head()
+                except Unavailable as error:
+                    self._events.compare_failed(error)
+                else:
+                    self.drop(headless)
+            partitions = [p for p in partitions if p not in headless]
         named = {p: self._held[p] for p in partitions if p in self._held}
         states = {p: held.state for p, held in named.items() if held.state.windowing or held.waiting}
         began = self._clock()
