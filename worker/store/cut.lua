@@ -1,4 +1,4 @@
--- Returns a partition's metadata and blobs as they stand together, and lets none of their keys expire.
+-- Returns a partition's metadata and blobs as they stand together.
 -- KEYS: metadata, then the live keys of the cells that there were before. ARGV: the names of these cells.
 local fields = redis.call('HGETALL', KEYS[1])
 if #fields == 0 then
@@ -19,8 +19,5 @@ for cell in pairs(cells) do
   end
   names[#names + 1] = cell
   blobs[#blobs + 1] = redis.call('GET', live[cell])
-end
-for i = 1, #KEYS do
-  redis.call('PERSIST', KEYS[i]) -- as in claim.lua
 end
 return {fields, names, blobs}
