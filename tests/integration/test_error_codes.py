@@ -5,6 +5,7 @@ A proxy changes the codes in the answers of a real broker. `tests/unit/worker/te
 
 import contextlib
 import json
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -154,3 +155,30 @@ def test_a_publisher_that_is_refused_publishes_again_with_a_new_producer(
     lied_to: tuple[World, Lying], api: int
 ) -> None:
     publishes_again(*lied_to, api, [UNKNOWN_SERVER_ERROR, 47, 51])
+
+
+def test_a_commit_ends_though_the_coordinator_answers_for_ever_that_it_is_not_there(
+    lied_to: tuple[World, Lying],
+) -> None:
+    world, proxy = lied_to
+    outbox = publishing.outbox_of(world.config, world.served, lambda: None, lambda *_: None)
+    taken = snapshot.announce(world.stream, Cut({0: 1}, {}), 1, {}, "0" * 32)
+    failed = list[Unavailable]()
+
+    def publish() -> None:
+        try:
+            outbox.publish(1, snapshot.encode(taken))
+        except Unavailable as error:
+            failed.append(error)
+
+    outbox.open()
+    try:
+        publishing_thread = threading.Thread(target=publish, daemon=True)
+        with proxy.lies(lying.END_TXN, 15):
+            publishing_thread.start()
+            publishing_thread.join(60)
+            assert not publishing_thread.is_alive()
+        assert len(failed) == 1
+        assert outbox.open().sequence == 1, "the coordinator had heard it"
+    finally:
+        outbox.close()

@@ -216,28 +216,28 @@ def ask_again(producer: KafkaProducer) -> None:
 
 
 def end_once(producer: KafkaProducer) -> None:
-    """Has a transactional producer fail when it asked for the end of a transaction more than once, though it got it.
+    """Has a transactional producer fail where it would ask for the end of a transaction again.
 
-    Upstream sends that again when its connection is lost, in the same epoch as the next transaction: what was on its
-    way before may come while that one is open, and commits its first part. Who starts anew after the failure has a
-    new epoch, of which the old request is none. Gone when each transaction has an epoch of its own (EndTxn, version 5).
+    Upstream asks again when its connection is lost, in the same epoch as the next transaction: what was on its way
+    before may come while that one is open, and commits its first part. And it asks again, without an end, as long as
+    the coordinator answers a code that may pass. Who starts anew after the failure has a new epoch, of which the old
+    request is none, and reads whether it was heard. Gone when each transaction has an epoch of its own (EndTxn, version
+    5) and a commit has a time-out.
     """
-    manager, commit = producer._transaction_manager, producer.commit_transaction
-    enqueue, again = manager._enqueue_request, list[Any]()
+    manager = producer._transaction_manager
+    enqueue = manager._enqueue_request
 
-    def enqueue_noting(request: Any) -> None:
+    def enqueue_first(request: Any) -> None:
         if request.is_retry and isinstance(request.request, EndTxnRequest):
-            again.append(request)
+            request.fatal_error(
+                KafkaConnectionError(
+                    "the end of a transaction is in doubt: the coordinator did not confirm it"
+                )
+            )
+            return
         enqueue(request)
 
-    def commit_once() -> None:
-        commit()
-        if again:
-            raise KafkaConnectionError(
-                "the end of a transaction was asked for twice, as the connection was lost"
-            )
-
-    manager._enqueue_request, producer.commit_transaction = enqueue_noting, commit_once
+    manager._enqueue_request = enqueue_first
 
 
 def drop(producer: KafkaProducer) -> None:

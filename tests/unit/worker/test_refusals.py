@@ -265,6 +265,15 @@ def test_each_error_code_of_endtxn_ends_the_producer_even_if_the_next_answer_is_
     quirks.commit_transaction(producer, [], 1.0)
 
 
+@pytest.mark.parametrize("code", [code for code in CODES if for_code(code).retriable])
+def test_a_commit_ends_though_the_coordinator_answers_for_ever_that_it_may_pass(code):
+    producer = Committing(*[code] * 50)
+    quirks.end_once(producer)
+    with pytest.raises(kafka_errors.KafkaConnectionError, match="in doubt"):
+        quirks.commit_transaction(producer, [], 1.0)
+    assert len(producer.codes) == 49
+
+
 def test_a_topic_that_nothing_is_known_of_is_asked_for_again_whatever_the_error(consumer):
     consumer, _ = consumer
     consumer._cluster._partitions.clear()
