@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from ldp.consistency import METHODS
+from ldp.query import SetQuery
 from ldp.snapshot import INLINE
 from worker.config.faults import ConfigError
 from worker.config.schema import Snapshots
@@ -11,6 +13,8 @@ MOST_BYTES = 8 << 30
 """Bodies of one snapshot, in bytes: they are one transaction, and in the publisher's memory before it begins."""
 _BASES_MORE = 5
 """The vectors that Base has beside its frequencies: the ends of two intervals, and fakes."""
+_KEPT = 64 << 20
+"""Bytes that a reader keeps of a snapshot whatever its stream has."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +42,21 @@ def snapshot_cost(table: Snapshots, served: Served) -> SnapshotCost:
     windows, values = 1 if served.cost is None else 1 + served.cost.at_once, served.stream.oracle.domain_size
     width = 16 if values <= INLINE else 4 if table.encoding == "compact" else 8
     return SnapshotCost(windows, windows * (len(table.methods) + _BASES_MORE) * width * values)
+
+
+def most_kept(served: Served) -> int:
+    """Returns how many bytes a reader keeps of the messages of one snapshot, at most: more than any has.
+
+    Example:
+        >>> import ldp
+        >>> most_kept(Served(ldp.Stream("s", ldp.GRR(epsilon="1", domain_size=10**6)), "reports"))
+        323108864
+    """
+    stream = served.stream
+    named = sum(len(query.values) if isinstance(query, SetQuery) else query.k for query in served.queries)
+    labels = sum(len(label.encode()) + 8 for label in stream.labels or ())
+    numbers = (len(METHODS) + _BASES_MORE) * stream.oracle.domain_size
+    return _KEPT + 16 * numbers + 2 * labels + 64 * len(METHODS) * named
 
 
 def refuse_absurd_snapshots(table: Snapshots, served: Served) -> None:

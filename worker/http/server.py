@@ -34,6 +34,7 @@ from worker.http.connections import PIECE_BYTES, Connection, Server
 from worker.http.page import Answer, Page, Refused
 from worker.http.streams import Streams
 from worker.kafka.following import Follower
+from worker.kafka.reading import OnPassed
 
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:;"
@@ -383,22 +384,24 @@ def serve(
     return HttpServer(host, port, registry, {"/healthz": healthy, "/readyz": ready}, page, names)
 
 
-def page_of(config: Config, registry: CollectorRegistry, ready: Probe) -> Page:
+def page_of(config: Config, registry: CollectorRegistry, ready: Probe, on_passed: OnPassed) -> Page:
     """Returns what answers the page of a configuration; it reads nothing before somebody asks."""
-    follower = Follower(config)
+    follower = Follower(config, on_passed=on_passed)
     streams = Streams(config, registry, ready, follower)
     return Page(streams, follower, [served.stream.name for served in config.streams])
 
 
-def listen(config: Config, registry: CollectorRegistry, healthy: Probe, ready: Probe) -> HttpServer:
-    """Answers as `serve` does, where the configuration says.
+def listen(
+    config: Config, registry: CollectorRegistry, healthy: Probe, ready: Probe, on_passed: OnPassed
+) -> HttpServer:
+    """Answers as `serve` does, where the configuration says; the page names what it passes over on its topic.
 
     Raises:
         ConfigError: the configured address cannot be listened on.
     """
     http = config.http
     try:
-        page = page_of(config, registry, ready) if http.page else None
+        page = page_of(config, registry, ready, on_passed) if http.page else None
         return serve(
             http.host, http.port, registry, healthy, ready, page, frozenset({http.host, *http.names})
         )

@@ -10,7 +10,7 @@ import ctypes
 import threading
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import dataclass
@@ -21,7 +21,10 @@ from kafka.errors import KafkaError, KafkaTimeoutError, OffsetOutOfRangeError
 
 from ldp.snapshot import ALL_TIME, Incomplete, NewerSchema, Snapshot, assemble, assemble_window
 from worker.config import Config
+from worker.config.snapshots import most_kept
 from worker.kafka import reading
+from worker.kafka.messages import Messages
+from worker.kafka.reading import Passed
 from worker.kafka.snapshot_topic import PARTITION, UNREADABLE
 from worker.kafka.wholes import Key, NotRead, NotThere, Whole, Wholes
 
@@ -55,7 +58,7 @@ class Follower:
         config: where the topic is, and whose snapshots are followed.
         consumer: connects a reader of what is committed; by the configuration unless another is given.
         idle_seconds: how long nobody asks before the thread ends.
-        on_passed: receives each record batch that cannot be read.
+        on_passed: receives each record batch that cannot be read, and each message that no worker wrote.
     """
 
     def __init__(
@@ -66,7 +69,7 @@ class Follower:
         on_passed: reading.OnPassed = reading.ignore,
     ) -> None:
         self._partition = TopicPartition(config.snapshots.topic, PARTITION)
-        self._streams = [served.stream.name for served in config.streams]
+        self._most = {served.stream.name: most_kept(served) for served in config.streams}
         self._settings, self._idle_seconds = config.kafka.client(), idle_seconds
         self._connect, self._on_passed = consumer or self._consumer, on_passed
         self._changed = threading.Condition()
@@ -78,7 +81,7 @@ class Follower:
 
     def _begin(self) -> None:
         """Knows nothing."""
-        self._wholes, self._read, self._why = Wholes(self._streams), False, "it has just begun"
+        self._wholes, self._read, self._why = Wholes(self._most), False, "it has just begun"
         self._kept.clear()
 
     @property
@@ -217,9 +220,11 @@ class Follower:
         changed = False
         with self._changed:
             for record in records:
-                with contextlib.suppress(*UNREADABLE):  # it is no snapshot's
+                try:
                     key, headers = (record.key or b"").decode(), dict(record.headers)
                     changed |= self._wholes.take(key, headers, record.value, record.offset)
+                except UNREADABLE as error:
+                    self._pass_over(record, f"no message of a snapshot: {error}")
             if (changed and self._read) or read > self._read:
                 self._read = True
                 self._changed.notify_all()
@@ -258,22 +263,25 @@ class Follower:
         return None
 
     def _snapshot(self, consumer: Any, wanted: _Wanted) -> Snapshot:
-        """Reads a snapshot's messages and puts them together."""
-        received = dict[str, tuple[Mapping[str, bytes], bytes]]()
-        for first, last in self._stretches(wanted):
+        """Reads a snapshot's messages, with the labels of a window, and puts them together."""
+        stream, whole = wanted.stream, wanted.whole
+        received, domain = Messages(self._most[stream]), f"{stream}/domain"
+        labels = None if whole.window.start is None else self._wholes.labels(stream)
+        for first, last in filter(None, (labels, (whole.first, whole.last))):
             for record in reading.records(
                 consumer, self._partition, first, last + 1, stall_seconds=_READ_SECONDS
             ):
-                if record.value and (record.key or b"").startswith(f"{wanted.stream}/".encode()):
-                    received[record.key.decode()] = dict(record.headers), record.value
-        return _assembled(wanted.stream, wanted.whole, received)
+                key, headers = (record.key or b"").decode(errors="replace"), dict(record.headers)
+                is_its = key.startswith(f"{stream}/") and whole.is_marked(headers)
+                if record.value and (is_its or (labels is not None and key.startswith(domain))):
+                    try:
+                        received[key] = headers, record.value
+                    except ValueError as error:
+                        self._pass_over(record, str(error))
+        return _assembled(stream, whole, received)
 
-    def _stretches(self, wanted: _Wanted) -> Iterator[tuple[int, int]]:
-        """Yields where the messages stand; a window's snapshot has its labels among those of all time."""
-        labels = self._wholes.labels(wanted.stream)
-        if wanted.whole.window.start is not None and labels is not None:
-            yield labels
-        yield wanted.whole.first, wanted.whole.last
+    def _pass_over(self, record: Any, why: str) -> None:
+        self._on_passed(Passed(self._partition.topic, PARTITION, record.offset, why[: reading.MOST_WHY]))
 
     def _keep(self, stream: str, whole: Whole, snapshot: Snapshot) -> None:
         """Keeps a snapshot for the next question, and no more of others than there is room for."""

@@ -25,6 +25,8 @@ LARGEST = 64 << 20
 """The largest request of our producers, and so of a record batch of ours before compression."""
 STALL_SECONDS = 60.0
 """How long the next record may take to come: twice as long as a transaction with little in it may stay open."""
+MOST_WHY = 200
+"""Characters of a reason, which may quote what was read."""
 _POLL_MS = 200
 _NOT_FETCHED = 1 << 63
 """The end of a log of which nothing was fetched yet."""

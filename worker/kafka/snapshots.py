@@ -24,11 +24,16 @@ from ldp.snapshot import (
 )
 from ldp.snapshot.checking import MOST_BYTES, check_body, check_domain, check_head
 from worker.config import Config
+from worker.config.snapshots import most_kept
 from worker.kafka import reading
+from worker.kafka.messages import Messages
 from worker.kafka.reading import Passed
 from worker.kafka.snapshot_topic import PARTITION, UNREADABLE
 
 _POLL_MS = 200
+_MOST_WINDOWS = 100_000
+"""Windows that are known; those that were known first are forgotten."""
+_LONGEST_KEY, _LONGEST_NAME = 1000, 100
 
 
 class SnapshotReader:
@@ -61,6 +66,7 @@ class SnapshotReader:
         self.why_not: str | None = None
         """Why the newest messages are no snapshot; None if they are one, or there are none."""
         self._on_passed = on_passed
+        self._newest = Messages(most_kept(config.served(stream)))
         self._partition = TopicPartition(config.snapshots.topic, PARTITION)
         self._consumer = reading.connect(
             config.kafka.client(), begins=f"{stream}/".encode(), on_passed=on_passed
@@ -70,7 +76,7 @@ class SnapshotReader:
 
     def _begin(self) -> None:
         """Knows nothing, and reads from the topic's beginning on."""
-        self._newest: dict[str, tuple[dict[str, bytes], bytes]] = {}
+        self._newest.clear()
         self._windows: dict[str, Period] = {}
         of_newest = self._start is None and self._window != ALL_TIME.name
         self._followed = None if of_newest else self._prefix(self._start)
@@ -152,13 +158,15 @@ class SnapshotReader:
                     try:
                         self._take(key, dict(record.headers), record.value, record.timestamp)
                     except UNREADABLE as error:
-                        why = f"no message of a snapshot: {error}"
+                        why = f"no message of a snapshot: {error}"[: reading.MOST_WHY]
                         self._on_passed(Passed(self._partition.topic, PARTITION, record.offset, why))
         return bool(polled)
 
     def _take(self, key: str, headers: dict[str, bytes], value: bytes | None, timestamp: int) -> None:
         """Keeps a message if it is of what is read, and forgets what it takes the place of."""
         _, kind, *rest = key.split("/")
+        if len(key) > _LONGEST_KEY or len(kind) > _LONGEST_NAME:
+            raise ValueError(f"a key of {len(key)} characters, its window of {len(kind)}")
         prefix = f"{self.stream}/{kind}/{rest[0]}/" if len(rest) > 1 else ""
         if value is None:
             self._newest.pop(key, None)
@@ -166,13 +174,15 @@ class SnapshotReader:
             return
         if (window := window_of(key, headers)) is not None:
             self._windows[prefix] = window
+            if len(self._windows) > _MOST_WINDOWS:
+                del self._windows[next(iter(self._windows))]
             if window.name == self._window and self._start is None:
                 self._follow_newest()
         mine = self._followed is not None and key.startswith(self._followed)
         if (mine or kind in ("head", "domain")) and self._is_newest(key, headers, value):
+            self._keep(key, headers, value)
             if mine:
                 self.published = timestamp / 1000
-            self._newest[key] = headers, value
             self._changed |= mine or self._shown is None  # the labels may come after a window that has them
 
     def _is_newest(self, key: str, headers: Mapping[str, bytes], value: bytes) -> bool:
@@ -186,22 +196,50 @@ class SnapshotReader:
         """
         _expect_ours(self.stream, key, headers, value)
         if self._window != ALL_TIME.name:
-            return True
+            return self._is_newest_beside(key, headers)
         head, _ = self._newest.get(f"{self.stream}/head", ({}, b""))
         is_same = bool(head) and _mark(headers) == _mark(head)
         if is_same and len(self._newest) >= int(head["parts"]):
             raise ValueError(f"snapshot {headers['sequence'].decode()} is whole without it")
         if key == f"{self.stream}/head":
-            self._newest = {}
+            self._newest.clear()
             return True
         return is_same
+
+    def _is_newest_beside(self, key: str, headers: Mapping[str, bytes]) -> bool:
+        """Returns whether a message is of the window that is read, or of the newest head or labels beside it."""
+        domain = f"{self.stream}/domain"
+        if key == domain:
+            for other in [other for other in self._newest if other.startswith(domain)]:
+                del self._newest[other]
+        elif key.startswith(f"{domain}/"):
+            marked, _ = self._newest.get(domain, ({}, b""))
+            return _mark(marked) == _mark(headers)
+        return not key.startswith(f"{self.stream}/head/")
+
+    def _keep(self, key: str, headers: Mapping[str, bytes], value: bytes) -> None:
+        """Keeps a message; where there is no room, older ones of the same window go first.
+
+        Raises:
+            ValueError: there is no room even so.
+        """
+        try:
+            self._newest[key] = headers, value
+        except ValueError:
+            sequence, place = int(headers["sequence"]), self._followed or "/"
+            there = [(other, int(kept.get("sequence", b"0"))) for other, (kept, _) in self._newest.items()]
+            for other, number in there:
+                if other.startswith(place) and number < sequence:
+                    del self._newest[other]
+            self._newest[key] = headers, value
 
     def _follow_newest(self) -> None:
         """Turns to the newest window of the name that is asked for."""
         before, starts = self._followed, (w.start for w in self._windows.values() if w.name == self._window)
         self._followed = self._prefix(max(start for start in starts if start is not None))
-        if before not in (None, self._followed):
-            self._newest = {key: said for key, said in self._newest.items() if not key.startswith(before)}
+        if before is not None and before != self._followed:
+            for key in [key for key in self._newest if key.startswith(before)]:
+                del self._newest[key]
 
     def _prefix(self, start: int | None) -> str:
         """Returns how the keys begin of what is read."""

@@ -69,6 +69,10 @@ class Whole:
         """What no other snapshot has; of one from before there were identities the number."""
         return str(self.said.get("snapshot") or self.said.get("sequence"))
 
+    def is_marked(self, headers: Mapping[str, bytes]) -> bool:
+        """Returns whether a message's headers say that it is of this snapshot."""
+        return (headers.get("snapshot") or headers.get("sequence", b"")) == self.identity.encode()
+
 
 @dataclass
 class _Part:

@@ -20,7 +20,7 @@ from worker.observe.metrics import Metrics
 from worker.observe.progress import Progress, Step
 
 _MOST_PASSED = 1000
-"""Records that are passed over and named, of one stream."""
+"""Records that are passed over and named, of one reader."""
 _LASTING_SECONDS, _SAID_SECONDS = 5.0, 60.0
 """After how long a partition that cannot be read is logged, and how often again."""
 
@@ -33,6 +33,32 @@ class Logger(Protocol):
 
     def warning(self, event: str, **facts: object) -> object:
         """Logs what should not happen often."""
+
+
+class PassedOver:
+    """Logs the records and batches of our own topics that are passed over, each once.
+
+    Args:
+        logger: where.
+    """
+
+    def __init__(self, logger: Logger) -> None:
+        self._logger, self._known = logger, set[Passed]()
+
+    def __call__(self, passed: Passed) -> bool:
+        """Logs one; returns whether it was not logged before."""
+        if passed in self._known or len(self._known) >= _MOST_PASSED:
+            return False
+        self._known.add(passed)
+        self._logger.warning(
+            "record.passed_over",
+            topic=passed.topic,
+            partition=passed.partition,
+            offset=passed.offset,
+            why=passed.why,
+            remedy="let only the workers write to this topic",
+        )
+        return True
 
 
 class StreamEvents:
@@ -67,7 +93,7 @@ class StreamEvents:
     ) -> None:
         self._stream, self._metrics, self._progress, self._logger = stream, metrics, progress, logger
         self._answers, self._windows, self._clock = Answers(metrics), set[str](), clock
-        self._passed = set[Passed]()
+        self._passed = PassedOver(logger)
         self._covered: float | None = None
         self._said_refused: dict[int, float] = {}
         """Partition -> after how many seconds of refusals they were last logged."""
@@ -249,17 +275,8 @@ class StreamEvents:
 
     def passed_over(self, passed: Passed) -> None:
         """Counts a record or batch of the snapshot topic or the rows' topic that is passed over, and logs it once."""
-        if passed not in self._passed and len(self._passed) < _MOST_PASSED:
-            self._passed.add(passed)
+        if self._passed(passed):
             self._metrics.passed_over.labels(self._stream).inc()
-            self._logger.warning(
-                "record.passed_over",
-                topic=passed.topic,
-                partition=passed.partition,
-                offset=passed.offset,
-                why=passed.why,
-                remedy="let only the workers write to this topic",
-            )
 
     # publishing
 

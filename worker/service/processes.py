@@ -20,6 +20,7 @@ from worker.config import Config
 from worker.http import server as health
 from worker.http.client import Answer, ask
 from worker.observe import merged
+from worker.observe.events import PassedOver
 from worker.service.starting import start
 
 _TURN_SECONDS = 0.1
@@ -52,7 +53,7 @@ def run(config: Config, count: int, command: Sequence[str]) -> int:
         signal.signal(number, lambda number, _: asked.append(number))
     processes = Processes(count, command)
     registry = merged.registry(processes.metrics, processes.restarts)
-    server = health.listen(config, registry, processes.healthy, processes.ready)
+    server = health.listen(config, registry, processes.healthy, processes.ready, PassedOver(logger))
     logger.info(
         "worker.started",
         host=config.http.host,

@@ -14,6 +14,7 @@ from worker.config import Config
 from worker.counting import lateness
 from worker.http import server as health
 from worker.kafka import records
+from worker.observe.events import PassedOver
 from worker.observe.metrics import Metrics
 from worker.observe.progress import SERVING
 from worker.service.loop import STOP_SECONDS
@@ -45,7 +46,7 @@ def run(config: Config, parent: Parent | None = None) -> int:
     metrics = Metrics()
     workers = [StreamWorker(config, served, metrics, stopping) for served in config.streams]
     probes = _Probes(workers, config.snapshots.every_seconds)
-    server = health.listen(config, metrics.registry, probes.healthy, probes.ready)
+    server = health.listen(config, metrics.registry, probes.healthy, probes.ready, PassedOver(logger))
     logger.info(
         "worker.started",
         host=config.http.host,

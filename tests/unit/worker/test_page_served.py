@@ -25,8 +25,9 @@ from worker.http.answers import Packed
 from worker.http.files import File
 from worker.http.page import Page
 from worker.http.streams import Streams
+from worker.kafka import following
 from worker.kafka.following import Follower
-from worker.kafka.wholes import NotRead
+from worker.kafka.wholes import NotRead, Whole, Wholes
 from worker.observe.metrics import Metrics
 
 HOUR = 3_600_000
@@ -809,7 +810,7 @@ def test_another_snapshot_in_its_place_is_not_taken_for_it(log, metrics):
     with paged(log, metrics) as (_, follower):
         whole = follower.find("s")
         of_before = replace(whole, said=whole.said | {"snapshot": "0" * 32})
-        with pytest.raises(NotRead, match="another snapshot stands there"):
+        with pytest.raises(NotRead, match="the message 's/head' is missing"):
             follower.read("s", of_before)
         assert follower.read("s", whole).sequence == 1
 
@@ -992,6 +993,47 @@ def forged(log, key, **changes):
         }
         document |= {n: v for n, v in changes.items() if n == "snapshot"}
         log.add(name, json.dumps(document).encode(), list(headers.items()))
+
+
+@pytest.mark.parametrize("mark", ["another's", "its own"])
+def test_what_stands_among_a_snapshots_messages_is_kept_within_bounds_and_named(log, monkeypatch, mark):
+    """Another writer's records may stand between those of a transaction."""
+    monkeypatch.setattr(following, "most_kept", lambda served: 200_000)
+    one, seen, passed = taken(), [], []
+    *most, last = snapshot.encode(one)
+    for part in most:
+        log.add(part.key, part.body, part.headers(1))
+    headers = dict(last.headers(1)) | ({} if mark == "its own" else {"snapshot": b"x"})
+    for number in range(100):
+        log.add(f"s/all/base/frequencies/{number}", bytes(20_000), list(headers.items()))
+    log.add(last.key, last.body, last.headers(1))
+    follower = Patient(CONFIG, log.connect, on_passed=passed.append)
+    assemble = following._assembled
+
+    def assembled(stream, whole, received):
+        seen.append(sum(len(value) for _, value in received.values()))
+        return assemble(stream, whole, received)
+
+    monkeypatch.setattr(following, "_assembled", assembled)
+    monkeypatch.setattr(Wholes, "take", lambda *given: False)
+    whole = Whole(snapshot.ALL_TIME, 0, len(log.records) - 1, json.loads(most[0].body), frozenset(one.bodies))
+    assert follower.read("s", whole) == one
+    assert seen[0] <= 200_000
+    assert bool(passed) == (mark == "its own")
+    assert all("are kept already; allowed are 200,000" in each.why for each in passed)
+    follower._idle_seconds = 0.0
+
+
+def test_a_message_of_no_snapshot_is_named_once_it_is_read(log):
+    log.publish(taken())
+    log.add("s/head", b"{garbage", [("sequence", b"2")])
+    passed = []
+    follower = Patient(CONFIG, log.connect, on_passed=passed.append)
+    assert follower.find("s").said["sequence"] == 1
+    until(lambda: passed, "it is named")
+    assert (passed[0].topic, passed[0].offset) == ("ldp-snapshots", len(log.records) - 1)
+    assert passed[0].why.startswith("no message of a snapshot: ")
+    follower._idle_seconds = 0.0
 
 
 @pytest.mark.parametrize(

@@ -260,6 +260,49 @@ def test_a_final_window_stays_whatever_is_written_behind_it(config, log, forge):
         assert {name: shown.bodies[name] for name in final.bodies} == final.bodies
 
 
+FLOODS = {
+    "chunks of the window": "1h/3600000/base/frequencies/{}",
+    "chunks of labels": "domain/labels/{}",
+    "keys below the head's": "head/x/{}",
+}
+
+
+@pytest.mark.parametrize("flood", FLOODS)
+def test_of_what_no_head_vouches_for_a_bounded_number_of_bytes_is_kept(config, log, monkeypatch, flood):
+    most, passed = 200_000, []
+    monkeypatch.setattr(snapshots, "most_kept", lambda served: most)
+    final = taken(hour(1, final=True), 2)
+
+    def fill():
+        for number in range(200):
+            key = f"s/{FLOODS[flood].format(number)}".encode()
+            headers = [("sequence", b"1"), ("snapshot", b"%d" % number), ("parts", b"1")]
+            log.append(Record(key, bytes(2_000), headers, 1000, len(log)))
+
+    publish(log, taken(sequence=1))
+    fill()
+    publish(log, taken(sequence=2), final)
+    fill()
+    with reads(config, "1h", HOUR, on_passed=passed.append) as reader:
+        assert reader.catch_up(60)
+        assert reader.latest(60) == final
+        assert sum(len(value) for _, value in reader._newest.values()) <= most
+        if flood == "chunks of the window":
+            assert len(passed) > 160
+            assert "are kept already; allowed are 200,000" in passed[-1].why
+
+
+def test_the_windows_that_are_known_are_bounded(config, log, monkeypatch):
+    monkeypatch.setattr(snapshots, "_MOST_WINDOWS", 5)
+    publish(log, taken(), *(taken(hour(start)) for start in range(1, 9)))
+    log.append(Record(b"s/1h/" + b"9" * 1000, b"{}", [], 1000, len(log)))
+    passed = []
+    with reads(config, on_passed=passed.append) as reader:
+        assert reader.catch_up(60)
+        assert reader.windows == [hour(start) for start in range(4, 9)]
+    assert len(passed) == 1
+
+
 def test_a_snapshot_of_a_number_that_was_shown_is_another_one(config, log):
     with reads(config) as reader:
         for reports in (15, 18):  # as after the stream was removed
