@@ -38,6 +38,7 @@ class Partition:
         times: the timestamp at each offset, in milliseconds.
         batches: (base, end, bytes).
         first: where the log begins.
+        lost: where it has begun at most, by what brokers said.
         open: producer id -> where its open transaction begins.
         aborted: (producer id, first offset, offset of the marker).
         decided: (first offset, offset of the marker) of every transaction that ended.
@@ -48,7 +49,7 @@ class Partition:
         self.answers: list[Any] = []
         self.times: list[int] = []
         self.batches: list[tuple[int, int, bytes]] = []
-        self.first = 0
+        self.first = self.lost = 0
         self.open: dict[int, int] = {}
         self.aborted: list[tuple[int, int, int]] = []
         self.decided: list[tuple[int, int]] = []
@@ -277,7 +278,7 @@ class Consumer:
         self.overtaken: dict[int, int] = {}
         """Partition -> the offset up to which it was fetched, when its log lost what follows."""
         self.read: dict[int, tuple[tuple[int, str], int, int]] = {}
-        """Partition -> what Kafka said that was counted, how many snapshots there were, and where the log began."""
+        """Partition -> what Kafka said that was counted, how many snapshots there were, where the log began."""
         self.misled = set[int]()
         """Partitions of which the last answer was wrong about where the log begins."""
         self.confirmed_as: dict[int, tuple[int, str]] = {}

@@ -335,7 +335,7 @@ class Listener:
         if epoch is not None and not truth.has_claimed(self.worker, partition, epoch):
             return  # another one has claimed it meanwhile: nothing of this is ever stored
         log = self.worker.deployment.reports.partitions[partition]
-        assert lost_to <= log.first, f"it calls a gap what the log has from {log.first} on"
+        assert lost_to <= max(log.first, log.lost), f"it calls a gap what the log has from {log.first} on"
         fetched = self.worker.consumer.overtaken.pop(partition, 0)
         assert lost_from >= fetched, f"what was fetched up to {fetched} is called a gap"
         offset, word = self.worker.consumer.confirmed_as[partition]
@@ -401,6 +401,14 @@ class Listener:
             published = self.worker.deployment.truth.heads[then - 1]["offsets"]
             assert str(partition) not in published or not published[str(partition)], "it was published"
 
+    def _demand_whole(self, partition: int, state: PartitionState) -> None:
+        """What is counted again the operator wanted back, and the log has it, but for what it lost since."""
+        deployment = self.worker.deployment
+        *_, first = self.worker.consumer.read[partition]
+        assert deployment.recount_after is not None, "it is counted again, and nobody said so"
+        assert first <= state.start, "it is counted again, and its log lacks the beginning"
+        assert not any(rule.terms.windowing for rule in state.rules), "windows are counted again"
+
     def _demand_judged(self, partition: int, state: PartitionState) -> None:
         """What was published is judged as it was."""
         heads = self.worker.deployment.truth.heads[: self.worker.topic.heads]
@@ -436,6 +444,8 @@ class Listener:
         )
         self.demand_nothing_lost()
         held = self.worker.ownership._held[partition]
+        if start == "recount":
+            self._demand_whole(partition, held.state)
         asked = self.worker.consumer.asked_id
         assert lineage_of(held.metadata.lineage)["topic_id"] == asked, "it claims what another topic had"
         if not held.headless:

@@ -24,6 +24,7 @@ from tests.simulation.script import Script
 from tests.simulation.snapshots import OTHERS, Snapshots
 from tests.simulation.themes import Theme, theme_of, themed
 from tests.simulation.world import Faults, World
+from worker.counting.partition import PartitionState
 from worker.counting.ports import StateLost
 from worker.counting.rules import MAX_BATCH_BYTES, Configured, Terms
 from worker.counting.windows import Windowing
@@ -177,7 +178,7 @@ class _Made:
                 stream,
                 reports,
                 some,
-                rng.choice([None, sys.maxsize]),
+                rng.choice([None, sys.maxsize][self.theme.recounts :]),
                 rng.choice([1.0, 3.0]),
                 rng.choice([None, 0, 4000, 10_000]),
             )
@@ -241,6 +242,8 @@ class _Made:
         for deployment in world.deployments:
             if world.faults.went_back and self.rng.random() < 0.5:
                 world.go_back(deployment)
+            if self.theme.recounts:
+                world.give_back(deployment)
         world.faults, world.play = Faults(), Script(world, ()).play
         world.late += world.held
         world.snapshots.unreadable_until = world.now
@@ -320,6 +323,8 @@ class _Made:
             ):
                 return False
         for number, state in states.items():
+            if self._may_take_back(deployment, number, state):
+                return False
             which = str(number)
             if not partitions[number].end and which not in head["offsets"]:
                 continue
@@ -331,6 +336,12 @@ class _Made:
             ):
                 return False
         return not head["uncounted"] and (truth.blind or not truth.windows.unsaid(head, states))
+
+    def _may_take_back(self, deployment: Deployment, number: int, state: PartitionState) -> bool:
+        """Returns whether a partition has gaps that the operator wants back, and that its log has."""
+        began, told = deployment.reports.partitions[number].first, deployment.recount_after is not None
+        windows = any(rule.terms.windowing for rule in state.rules)
+        return told and bool(state.gaps) and began <= state.start and not windows
 
     def _stands(self, deployment: Deployment) -> str:
         published = deployment.truth.heads[-1]["offsets"] if deployment.truth.heads else {}

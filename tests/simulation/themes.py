@@ -73,6 +73,7 @@ class Theme:
         calm: whether nothing else goes wrong than what it says.
         imports: whether some partitions begin by an import, before workers come or beside them.
         refuses: whether reads of snapshots are refused where else no record of them would come.
+        recounts: whether the operator always has counted again what was lost.
     """
 
     faults: Mapping[str, float | tuple[float, ...]] = field(default_factory=dict)
@@ -96,6 +97,7 @@ class Theme:
     calm: bool = False
     imports: bool = False
     refuses: bool = False
+    recounts: bool = False
 
     def of(self, drawn: Faults, rng: random.Random) -> Faults:
         """Returns its faults, and those that were drawn for the rest."""
@@ -413,6 +415,32 @@ DIRECTED = {
         stops=0.1,
         partitions=(1, 4),
         refuses=True,
+    ),
+    # brokers have logs again that they said were lost
+    "returned": Theme(
+        {
+            "returned": 0.01,
+            "retention": 0.02,
+            "hang": 0.02,
+            "rebalance": 0.02,
+            "crash": 0.004,
+            "lost_reply": (0.0, 0.05),
+            "late_request": (0.0, 0.03),
+            "twice": (0.0, 0.03),
+            "unstaged": (0.0, 0.1),
+            "lost_mirror": (0.0, 0.9),
+            "lied": (0.0, 0.1),
+            "went_back": (0.0, 0.0, 0.001),
+            "slow": 0.01,
+        },
+        **_LONG | {"turns": (80,), "produces": 1.0},
+        windows=(*[None] * 6, _CHANGING[0]),
+        changes=2,
+        stops=0.05,
+        partitions=(2, 4),
+        replaces=1.0,
+        forgets=1,
+        recounts=True,
     ),
 }
 """Directed histories: what each has otherwise, beside its script."""

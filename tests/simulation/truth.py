@@ -204,7 +204,7 @@ class Truth:
             assert state.offset <= batch or len(state.rules) > 1, "the batch's rule holds beyond its import"
             self._wrote_windows(lineage, partition, state)
             if isinstance(reply, bytes) and before is not None:
-                since = int(before[b"offset"])
+                since = min(int(before[b"offset"]), state.offset)  # less, where it is counted again
                 self._demand_letters(self.log(lineage, partition), partition, since, state)
 
     def _wrote_windows(self, lineage: Mapping[str, str], partition: int, state: PartitionState) -> None:

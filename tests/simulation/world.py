@@ -42,6 +42,7 @@ _OF_A_STEP = (
     "unreadable",
     "leaderless",
     "refused",
+    "returned",
 )
 
 
@@ -77,6 +78,7 @@ class Faults:
     unreadable: float = 0.0
     leaderless: float = 0.0
     refused: float = 0.0
+    returned: float = 0.0
     # of an answer about a log
     lied: float = 0.0
     # of a member that joins
@@ -220,6 +222,7 @@ class World(Scheduler):
             (self._keep_unread, faults.unreadable),
             (self._unlead, faults.leaderless),
             (self._refuse, faults.refused),
+            (self.give_back, faults.returned),
         ):
             if at < chance:
                 strike(self.rng.choice(self.deployments))
@@ -274,11 +277,20 @@ class World(Scheduler):
         number = self.rng.randrange(len(reports.partitions))
         partition = reports.partitions[number]
         stable = partition.stable
-        if partition.first < stable:
-            partition.first = self.rng.randint(
-                partition.first, partition.first + (stable - partition.first) // self.forgets
-            )
+        # a log that is to have its beginning again loses what is not counted yet
+        counted = deployment.truth.offset(number) or 0
+        least = max(partition.first, counted if self.faults.returned else 0)
+        if least < stable:
+            partition.first = self.rng.randint(least, least + (stable - least) // self.forgets)
             self.note("retention", f"{number} begins at {partition.first}")
+
+    def give_back(self, deployment: Deployment) -> None:
+        """Logs of which brokers said that they had lost their beginnings have them all the same."""
+        for partition in deployment.reports.partitions:
+            partition.lost, partition.first = max(partition.lost, partition.first), 0
+        for consumer in [worker.consumer for one in self.deployments for worker in one.workers]:
+            consumer.read = {p: (said, heads, 0) for p, (said, heads, _) in consumer.read.items()}
+        self.note("logs have their beginnings again")
 
     def _truncate(self, deployment: Deployment) -> None:
         reports = deployment.reports

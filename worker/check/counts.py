@@ -126,6 +126,18 @@ def _fault_of_counts(
         return Level.WARNING, text, todo
     if held := [_offsets(max(begin, first), to) for begin, to in gaps if first < to]:
         text = f"recorded as a gap: {', '.join(held)}; the log begins at offset {first} and still has these records"
+        begin = layout.start(metadata)
+        terms = [served.configured.terms, *(rule.terms for rule in recorded)]
+        if any(one.windowing is not None for one in terms):
+            text += ", but final windows must not change"
+        elif first > begin:
+            text += f", but no longer those from offset {begin} on, where counting began"
+        else:
+            todo = (
+                f"stop the stream's workers, set recount_after = {head.sequence} for it, and start them: they count the"
+                f" partition again from offset {begin} on"
+            )
+            return Level.WARNING, text, todo
         todo = f"to have them counted, {NEW_NAME}; this stream's snapshots stay complete: false"
         return Level.WARNING, text, todo
     match rules.decide(recorded, served.configured, metadata.offset):

@@ -71,6 +71,12 @@ def unreadable(stream: ldp.Stream, partition: int, error: StateLost) -> StateLos
     return lost(stream, partition, str(error))
 
 
+def _counts_gap(partition: int, state: PartitionState, head: Head) -> bool:
+    """Returns whether the head has counted records that a state has as a gap."""
+    reached, theirs = head.offsets.get(partition, 0), head.gaps.get(partition, [])
+    return any(gap[1] <= reached and gap not in theirs for gap in state.gaps)
+
+
 def peek(stream: ldp.Stream, cuts: Cuts | Store, partition: int) -> Metadata | None:
     """Returns a partition's metadata, or None.
 
@@ -255,6 +261,28 @@ class Claim:
                 self._give_up(partition, why, head)
                 state.give_up_floor()
         return gap
+
+    def may_recount(self, partition: int, state: PartitionState, head: Head) -> bool:
+        """Returns whether a partition's gaps may be due to be taken back; not with windows: final ones would change."""
+        windows = any(rule.terms.windowing is not None for rule in state.rules)
+        wanted = self.recount_after is not None or _counts_gap(partition, state, head)
+        return bool(state.gaps) and wanted and not windows
+
+    def recount(self, partition: int, state: PartitionState) -> PartitionState | None:
+        """Returns the state to count a partition again with, from its start and by its rules; None to keep its own.
+
+        Only for a log that is proven to have all records from the start on. The operator takes gaps back by
+        `recount_after`. If the head has counted a gap, it was taken back before, and then the store was set back.
+        """
+        head = self._decided_head()
+        wanted = self.recount_after is not None and head.sequence <= self.recount_after
+        if not self.may_recount(partition, state, head) or not (
+            wanted or _counts_gap(partition, state, head)
+        ):
+            return None
+        fresh = PartitionState.fresh(self.stream, state.start, self.configured)
+        fresh.judge_by(state.rules)
+        return fresh
 
     def _decided_head(self) -> Head:
         """Reads the head again; it may be the first one of another deployment by now."""

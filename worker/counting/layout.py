@@ -269,6 +269,18 @@ def recorded(metadata: Metadata) -> list[Rule]:
         raise _unreadable(metadata, error) from None
 
 
+def start(metadata: Metadata) -> int:
+    """Returns the offset at which a partition's counting began.
+
+    Raises:
+        StateLost: it cannot be read.
+    """
+    try:
+        return int(json.loads(metadata.totals)["start"])
+    except _MALFORMED as error:
+        raise _unreadable(metadata, error) from None
+
+
 def gaps(metadata: Metadata) -> list[tuple[int, int]]:
     """Returns the recorded gaps of a partition, [from, to), in ascending order.
 

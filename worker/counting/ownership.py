@@ -71,7 +71,8 @@ class Ownership:
         dead_letters: where malformed records go, and late ones if they are to.
         witness: where the head of what was published is read.
         recount_after: the operator's word that counts of snapshots up to this number may be given up: where they are
-            lost, counting begins again with what the log still has, and the rest is a gap. None: the stream stops.
+            lost, counting begins again with what the log still has, and the rest is a gap; a partition with gaps is
+            counted again if its log has all. None: the stream stops.
         clock: seconds, for back-off and for how often something is said.
         events: told what happens.
         late_letters: whether late records leave a letter; each worker may choose, as it changes no count.
@@ -147,7 +148,8 @@ class Ownership:
         8. The store raises each partition's epoch, has it go on in this worker's layout if it was of an older one, and
            loads it, in one script a partition: no older owner can commit any more.
         9. The log's bounds are read, and what was loaded is judged by them and by the head; what seems lost is so only
-            if the store still has what was loaded. A partition waits until a gap is proven.
+           if the store still has what was loaded. A partition waits until a gap is proven. One with gaps
+           that are to be taken back begins again, where the log is proven to have all from its start on.
         10. The partition is held, and read from where the loaded state ends; with windows, once a head names it. One
             that went on without the head is claimed again as soon as there is a head to read, see `_heed`.
 
@@ -359,10 +361,17 @@ class Ownership:
         bounds = self._proven(
             bounds, {p: states[p].offset for p in bounds if bounds[p][0] > states[p].offset}
         )
+        # both answers have to say that a log has all from the start on: what is stored is replaced
+        gapped = {
+            p: states[p].start for p in bounds if head is not None and claim.may_recount(p, states[p], head)
+        }
+        gapped = {p: start for p, start in gapped.items() if bounds[p][0] <= start}
+        firsts = self._log.firsts(gapped) if gapped else {}
         for p in bounds:
             known = confirmed[p][0] if confirmed[p][1] == COUNTED else 0
             try:
                 gap = claim.resume(p, states[p], ours[p].metadata, known, bounds[p], head)
+                again = claim.recount(p, states[p]) if firsts.get(p) == states[p].start else None
             except Unavailable:
                 self._failed[p] = self._clock()  # the others come first next time
                 raise
@@ -373,8 +382,8 @@ class Ownership:
                 self._postpone([p])
                 continue
             # Step 10.
-            how = "gap" if gap else "fresh" if found[p] is None else "resume"
-            self._hold(p, ours[p], states[p], how, headless=head is None)
+            how = "recount" if again else "gap" if gap else "fresh" if found[p] is None else "resume"
+            self._hold(p, ours[p], again or states[p], how, headless=head is None)
         on_alive()
         return loaded.keys() == found.keys()
 

@@ -301,7 +301,7 @@ class Events(Protocol):
     # a claim
 
     def claimed(self, partition: int, start: str, offset: int, epoch: int) -> None:
-        """A partition is counted from an offset on, ``start`` being fresh, resume or gap."""
+        """A partition is counted from an offset on, ``start`` being fresh, resume, gap or recount."""
 
     def claim_failed(self, partitions: Sequence[int], error: Unavailable) -> None:
         """A claim is tried again later."""

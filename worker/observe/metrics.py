@@ -273,7 +273,7 @@ class Metrics:
             (self.rejected, tuple(REASONS)),
             (self.alarms, TESTS),
             (self.late, (*AGES, OLDER)),
-            (self.claims, ("fresh", "resume", "gap")),
+            (self.claims, ("fresh", "resume", "gap", "recount")),
             (self.commits, ("done", "lineage", "fenced", "forked", "unstaged")),
             (
                 self.errors,

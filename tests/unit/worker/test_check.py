@@ -48,6 +48,7 @@ from worker.counting.lineage import lineage_of
 from worker.counting.partition import PartitionState
 from worker.counting.ports import StateLost
 from worker.counting.rules import Configured, Rule, Terms
+from worker.counting.windows import Windowing
 from worker.kafka import topics
 from worker.kafka.cluster import Brokers, Cluster
 from worker.kafka.dead_letters import WHOLE_BYTES
@@ -731,8 +732,21 @@ def test_point_9_a_recorded_gap_that_the_log_still_has_is_named():
     (finding,) = counts({0: gap, 1: stored(7, partition=1)}, log=(2, 10))
     assert finding.level is Level.WARNING
     assert finding.text == (
-        "partition 0: recorded as a gap: offsets 3 to 6; the log begins at offset 2 and still has these records"
+        "partition 0: recorded as a gap: offsets 3 to 6; the log begins at offset 2 and still has these records, but no"
+        " longer those from offset 0 on, where counting began"
     )
+    assert "another name" in finding.todo
+    (finding,) = counts({0: gap, 1: stored(7, partition=1)})
+    assert finding.text.endswith("the log begins at offset 0 and still has these records")
+    assert finding.todo == (
+        "stop the stream's workers, set recount_after = 4 for it, and start them: they count the partition again from"
+        " offset 0 on"
+    )
+    windows = Windowing(("all", "1h"), grace=0, out_of_order=0)
+    windowed = PartitionState.fresh(SERVED.stream, 0, Configured(1, Terms(100, True, 16 << 20, windows)))
+    windowed.skip(7)
+    (finding,) = counts({0: written(0, windowed), 1: stored(7, partition=1)})
+    assert finding.text.endswith("but final windows must not change")
     assert "another name" in finding.todo
     (finding,) = counts({0: gap, 1: stored(7, partition=1)}, log=(6, 10))
     assert finding.text.startswith("partition 0: recorded as a gap: offset 6;")
