@@ -125,25 +125,31 @@ def _fault_of_counts(
         todo = "none: the gap will be recorded and snapshots say complete: false; lengthen retention.ms"
         return Level.WARNING, text, todo
     if held := [_offsets(max(begin, first), to) for begin, to in gaps if first < to]:
-        text = f"recorded as a gap: {', '.join(held)}; the log begins at offset {first} and still has these records"
-        begin = layout.start(metadata)
         terms = [served.configured.terms, *(rule.terms for rule in recorded)]
-        if any(one.windowing is not None for one in terms):
-            text += ", but final windows must not change"
-        elif first > begin:
-            text += f", but no longer those from offset {begin} on, where counting began"
-        else:
-            todo = (
-                f"stop the stream's workers, set recount_after = {head.sequence} for it, and start them: they count the"
-                f" partition again from offset {begin} on"
-            )
-            return Level.WARNING, text, todo
-        todo = f"to have them counted, {NEW_NAME}; this stream's snapshots stay complete: false"
-        return Level.WARNING, text, todo
+        windows = any(one.windowing is not None for one in terms)
+        return _fillable(", ".join(held), first, layout.start(metadata), windows, head)
     match rules.decide(recorded, served.configured, metadata.offset):
         case Older(why, todo):
             return Level.WARNING, why, todo
     return None
+
+
+def _fillable(held: str, first: int, start: int, windows: bool, head: Head) -> tuple[Level, str, str]:
+    """Returns what is said of gaps whose records the log has: how to take them back, or why they stay."""
+    text = f"recorded as a gap: {held}; the log begins at offset {first} and still has these records"
+    if not windows and first <= start:
+        todo = (
+            f"stop the stream's workers, set recount_after = {head.sequence} for it, and start them: they count the"
+            f" partition again from offset {start} on"
+        )
+        return Level.WARNING, text, todo
+    began = f"no longer those from offset {start} on, where counting began"
+    text += f", but {'final windows must not change' if windows else began}"
+    return (
+        Level.WARNING,
+        text,
+        f"to have them counted, {NEW_NAME}; this stream's snapshots stay complete: false",
+    )
 
 
 def _offsets(begin: int, end: int) -> str:
