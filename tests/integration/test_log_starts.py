@@ -1,17 +1,24 @@
 """One wrong answer of a real broker about where a log begins: it loses no report, and no gap is recorded.
 
-A proxy changes the answer. `tests/unit/worker/test_firsts.py` has the proof that a gap needs.
+A proxy changes the answer. A gap that was recorded all the same is taken back.
+`tests/unit/worker/test_firsts.py` has the proof that a gap needs.
 """
 
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
 from tests.integration.harness import World, lying, until
 from tests.integration.harness.lying import Lie, Lying
 from tests.integration.harness.processes import Worker
+from worker import check
+from worker.counting import layout
+from worker.counting.ports import Answer, StoredPartition
+from worker.counting.windows import ALL
+from worker.store.redis import RedisStore
 
 pytestmark = pytest.mark.integration
 
@@ -89,3 +96,42 @@ def test_point_9_a_refused_fetch_and_a_log_start_that_is_too_high_once_lose_noth
         until(lambda: lie.told, "the partition is claimed again")
         assert refusal.told == 1
     assert_nothing_is_lost(world, worker)
+
+
+def record_gap(world: World, to: int) -> None:
+    """Writes what a worker wrote that believed wrong answers: a gap from where partition 0 is counted."""
+    store = RedisStore(world.redis, world.name)
+    stored = store.cut_all([0])[0]
+    assert isinstance(stored, StoredPartition)
+    state = layout.load(world.stream, stored.metadata, stored.blobs)
+    state.skip(to)
+    state.changed = {ALL}
+    after, blobs = layout.dump(state, stored.metadata, uuid4().hex)
+    store.stage(0, "gap", blobs)
+    assert store.promote_all({0: ("gap", stored.metadata, after)})[0] is Answer.DONE
+
+
+def test_point_9_the_operator_takes_a_recorded_gap_back_that_the_log_can_fill(
+    kafka: str, redis_url: str, tmp_path: Path
+) -> None:
+    with World(kafka, redis_url, tmp_path, partitions=1) as world:
+        (first,) = world.start()
+        world.send(SENT)
+        world.covered()
+        assert first.terminate() == 0
+        world.send(2 * SENT)
+        world.settle()
+        record_gap(world, TOO_HIGH)
+        second = world.launch()
+        lacking = world.covered()
+        assert (lacking.reports, lacking.complete) == (world.n - TOO_HIGH + SENT, False)
+        assert second.terminate() == 0
+        found = {f.subject: f for f in check.findings(world.config)}[f"counts of {world.name}"]
+        assert f"set recount_after = {lacking.sequence} for it" in found.todo
+
+        world.workers.clear()
+        third = world.launch(world.configure("again", recount_after=lacking.sequence))
+        whole = until(lambda: (said := world.snapshots.newest()).complete and said, "the gap is taken back")
+        assert [event["start"] for event in third.events("partition.claimed")] == ["recount"]
+        assert whole.sequence == lacking.sequence + 1
+        world.assert_right(whole)
