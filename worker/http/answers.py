@@ -21,7 +21,7 @@ MAKING_SECONDS = 30.0
 """How long a reader waits for an answer to be made."""
 _CUT_BYTES = 1 << 18
 _LARGE_BYTES = 1 << 20
-_PAUSES = 9
+_PAUSES = 19
 """Answers of one kind pause so many times as long as the last one took of a processor: counting comes first."""
 _LONGEST_PAUSE_SECONDS = 30.0
 
