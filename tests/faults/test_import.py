@@ -1,6 +1,8 @@
 """An import among the workers: each of its steps cut short, whoever comes first, and what it must not touch."""
 
+import contextlib
 import inspect
+import json
 import re
 import sys
 from collections.abc import Callable
@@ -16,6 +18,7 @@ from ldp.stretch import Stretch
 from tests.faults.memory import Crash
 from tests.faults.memory.standalone import Importer, batch
 from tests.faults.still import Still, alone, count_all, during, look_twice, turn
+from tests.faults.test_lies import lie_once, shifted
 from tests.kills.steps import IMPORTING
 from worker.counting import layout
 from worker.counting.head import Head
@@ -217,6 +220,36 @@ def refusal(world: Still, *histories: State) -> str:
         imported(world, *histories)
     assert (world.stored, world.offsets) == before
     return str(refused.value)
+
+
+LIES: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "Metadata: another topic id": ("topic_id", lambda _: "topic-2"),
+    "ListOffsets: the log begins too early": ("bounds", shifted(-4, 0)),
+    "ListOffsets: the log begins too late": ("bounds", shifted(2, 0)),
+    "Fetch: no records before the import": ("has_records", lambda _: False),
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+@pytest.mark.parametrize("nth", [1, 2])
+@pytest.mark.parametrize("first", [0, 4])
+def test_point_9_one_wrong_answer_never_has_an_import_begin_elsewhere(lie: str, nth: int, first: int) -> None:
+    """Of the log that begins at 4 it is stored from there; where there are records before that it is refused."""
+    world, (name, change) = world_of(), LIES[lie]
+    world.firsts[0] = first
+    importer = Importer(world, 9)
+    if nth == 2:
+        lie_once(importer.log, name, lambda said: (lie_once(importer.log, name, change), said)[1])
+    else:
+        lie_once(importer.log, name, change)
+    with contextlib.suppress(Unavailable, Refused):
+        imported(world, batch(world, 0, 4, 8), by=importer)
+    assert not world.stored or first == 4
+    if first == 4:
+        before = bool(world.stored)
+        assert imported(world, batch(world, 0, 4, 8)) == [(0, before)]
+        found = world.stored[0].metadata
+        assert (layout.start(found), json.loads(found.lineage)["topic_id"]) == (4, "topic-1")
 
 
 def test_what_a_worker_has_claimed_is_its_own_whether_it_counted_or_not() -> None:

@@ -8,6 +8,7 @@ import pytest
 from tests.faults.memory import Process
 from tests.faults.still import STREAM, Still, alone, count_all
 from worker.counting import layout
+from worker.counting.head import Head
 from worker.counting.ports import CLAIMED, COUNTED
 
 
@@ -15,9 +16,9 @@ def lie_once(side: Any, name: str, lie: Callable[[Any], Any]) -> None:
     """Lets one answer be what ``lie`` makes of the true one."""
     ask = getattr(side, name)
 
-    def asked(*args: Any) -> Any:
+    def asked(*args: Any, **more: Any) -> Any:
         delattr(side, name)
-        return lie(ask(*args))
+        return lie(ask(*args, **more))
 
     setattr(side, name, asked)
 
@@ -25,6 +26,8 @@ def lie_once(side: Any, name: str, lie: Callable[[Any], Any]) -> None:
 def shifted(first: int, end: int) -> Callable[[Any], Any]:
     return lambda bounds: {p: (max(0, a + first), max(0, b + end)) for p, (a, b) in bounds.items()}
 
+
+OLDER = Head(1, {0: 5}, 5)
 
 LIES: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "ListOffsets: the log begins too late": ("bounds", shifted(7, 0)),
@@ -38,17 +41,25 @@ LIES: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "OffsetFetch: an offset too high": ("committed", lambda said: dict.fromkeys(said or [0], (100, COUNTED))),
     "OffsetFetch: an offset too low": ("committed", lambda said: dict.fromkeys(said or [0], (0, CLAIMED))),
     "Fetch: offset 0 is in the log": ("firsts", lambda said: dict.fromkeys(said, 0)),
+    "snapshot topic: no head": ("head", lambda _: Head()),
+    "snapshot topic: an older head": ("head", lambda head: OLDER if head.sequence else head),
+    "snapshot topic: another deployment's head": ("head", lambda _: Head(7, lineage={"group": "other"})),
     "Fetch: out of range, by a proof that never ends": ("firsts", lambda _: {}),
 }
-"""What one answer says -> the method of the log that says it, and what it makes of the true answer."""
+"""What one answer says -> the method of the log or the witness that says it, and what it makes of the true answer."""
 
 
 def resuming(world: Still) -> Process:
     """Returns a worker that is about to claim what another one counted in part."""
     world.send()
-    count_all(world, world.member(1))
+    worker = world.member(1)
+    count_all(world, worker)
     world.deliver()
+    worker.publisher.tick()
     world.send()
+    count_all(world, worker)
+    worker.publisher.tick()
+    assert len(world.heads) == 2
     return alone(world, 2)
 
 
@@ -75,10 +86,11 @@ def test_point_9_one_wrong_answer_at_a_claim_loses_nothing(
     world = Still()
     process = at(world)
     name, change = LIES[lie]
+    side: Any = process.ownership._witness if name == "head" else process.log
     if nth == 2:
-        lie_once(process.log, name, lambda said: (lie_once(process.log, name, change), said)[1])
+        lie_once(side, name, lambda said: (lie_once(side, name, change), said)[1])
     else:
-        lie_once(process.log, name, change)
+        lie_once(side, name, change)
     count_all(world, process)
     state = layout.load(STREAM, world.stored[0].metadata, world.stored[0].blobs)
     assert (state.start, state.offset, state.gaps) == (world.firsts[0], 10, [])
@@ -93,3 +105,20 @@ def test_point_9_one_wrong_topic_id_while_counting_stops_nothing() -> None:
     lie_once(process.log, "topic_id", lambda _: "topic-2")
     count_all(world, process)
     world.verify(0)
+
+
+@pytest.mark.parametrize("said", [0, 1, 3])
+def test_point_9_one_wrong_number_of_partitions_has_nothing_published_that_stays(said: int) -> None:
+    world = Still(partitions=2)
+    process = beginning(world)
+    count_all(world, process)
+    process.publisher.tick()
+    world.send()
+    count_all(world, process)
+    truth = process.publisher._uncounted
+    world.told, process.publisher._uncounted = said, list
+    process.publisher.tick()
+    world.told, process.publisher._uncounted = 2, truth
+    process.publisher.tick()
+    head = world.heads[-1]
+    assert (head.offsets, head.uncounted, head.gaps) == ({0: 15, 1: 15}, (), {})

@@ -59,7 +59,7 @@ def remove(config: "Config", stream: str, yes: bool) -> int:
             )
             return 1
         # who begins to count meanwhile loses its counts before Kafka forgets them, so it notices, and stops
-        messages = removal.delete_messages(admin, config, stream)
+        messages = removal.delete_messages(admin, config, stream, there)
         stored.delete(client, keys)
         if members is not None:
             removal.delete_group(admin, group)

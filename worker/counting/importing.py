@@ -206,7 +206,8 @@ class Import:
         2. The topic's id and its partitions are read.
         3. Kafka's offsets are read: they follow the store, so counts that they speak of must be found after them.
         4. The decided head is read: counts that it speaks of must be found after it, too.
-        5. The log's bounds are read: it has to go on where an import ends, and to have no record before its start.
+        5. The log's bounds are read: it has to go on where an import ends, and to have no record before its start. A
+           second answer has to agree, about the topic's id, too.
         6. The store's metadata are read. What is there is this import, or in its way.
         7. A partition at a time, the counts are staged under a key of this attempt.
         8. One script puts them in their place together with the metadata, if there are none yet.
@@ -228,7 +229,7 @@ class Import:
         # Step 1.
         prefixes = self._prefixes(histories)
         # Step 2.
-        lineage = lineage_of(self.group, self.stream, self.log.topic_id())
+        lineage = lineage_of(self.group, self.stream, topic := self.log.topic_id())
         if missing := sorted(prefixes.keys() - self.log.partitions()):
             raise Refused(f"topic {self.topic} has no partition {', '.join(map(str, missing))}")
         # Step 3.
@@ -238,6 +239,10 @@ class Import:
         # Step 5.
         bounds = self.log.bounds(prefixes)
         starts = {p: self._start(prefix, bounds[p]) for p, prefix in prefixes.items()}
+        # both are stored: no single answer decides them
+        again = self.log.bounds(prefixes)
+        if self.log.topic_id() != topic or any(again[p][0] != bounds[p][0] for p in prefixes):
+            raise Unavailable("Kafka: two answers about the topic's id or where its logs begin do not agree")
         # Step 6.
         found = {p: peek(self.stream, self.store, p) for p in prefixes}
         self._demand_free(prefixes, lineage, starts, bounds, committed, head, found)
@@ -268,7 +273,10 @@ class Import:
         Offsets without a record are those of transaction markers, and of what was aborted.
         """
         first, start = bounds[0], prefix.stretch.start
-        if start <= first or self.log.has_records(prefix.stretch.partition, first, start):
+        # asked twice, as a wrong no would leave records out
+        if start <= first or any(
+            self.log.has_records(prefix.stretch.partition, first, start) for _ in range(2)
+        ):
             return start
         return first
 

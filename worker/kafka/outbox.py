@@ -80,12 +80,22 @@ class KafkaOutbox:
         self._producer: Any = None
 
     def open(self) -> Head:
-        """Starts a transactional producer, which ends any transaction of an older one, then reads the head back."""
+        """Starts a transactional producer, which ends any transaction of an older one, then reads the head back.
+
+        Numbers go on from this head, and no other publisher can write one from here on. So it is read twice: one wrong
+        answer of a broker would have numbers and final windows begin again.
+        """
         self.close()
         try:
             self._producer = self._topic.producer()
             self._producer.init_transactions()
-            return self.head(decided=True, wait_seconds=TIMEOUT_SECONDS)
+            head, again = (self.head(decided=True, wait_seconds=TIMEOUT_SECONDS) for _ in range(2))
+            if head != again:
+                numbers = f"{head.sequence} and {again.sequence}"
+                raise Unavailable(
+                    f"Kafka: two answers about the newest head do not agree (snapshots {numbers})"
+                )
+            return head
         except Unavailable:
             self.close()
             raise

@@ -1,5 +1,7 @@
 """What Kafka has of a stream that is to be removed: its messages and rows, and its group."""
 
+from collections.abc import Collection, Mapping
+
 from kafka.admin import KafkaAdminClient
 from kafka.errors import GroupIdNotFoundError, KafkaError
 
@@ -38,10 +40,18 @@ def keys_of(
     }
 
 
-def delete_messages(admin: KafkaAdminClient, config: Config, stream: str) -> dict[str, int]:
+def delete_messages(
+    admin: KafkaAdminClient, config: Config, stream: str, known: Mapping[str, Collection[bytes]]
+) -> dict[str, int]:
     """Deletes a stream's messages and rows, all or none; returns how many by topic.
 
     Whoever publishes the stream is fenced off first, so that none is added meanwhile.
+
+    Args:
+        admin: a client of the brokers.
+        config: which topics.
+        stream: whose messages.
+        known: the keys that were there before; they go in any case, so that one wrong answer leaves none behind.
 
     Raises:
         KafkaError: the brokers did not do it.
@@ -50,7 +60,8 @@ def delete_messages(admin: KafkaAdminClient, config: Config, stream: str) -> dic
     producer = topic.producer()
     try:
         producer.init_transactions()
-        found = keys_of(admin, config, stream)
+        now = keys_of(admin, config, stream)
+        found = {name: {*there, *known.get(name, ())} for name, there in now.items()}
         if any(found.values()):
             producer.begin_transaction()
             sent = [
