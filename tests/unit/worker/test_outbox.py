@@ -1,5 +1,6 @@
 """Where the head is looked for, of a topic that is compacted while it is read."""
 
+import itertools
 from itertools import pairwise
 from types import SimpleNamespace
 
@@ -280,7 +281,8 @@ LIES = {
 def test_point_9_one_wrong_answer_never_has_numbers_begin_again(monkeypatch, lie, nth):
     """The publisher goes on from the newest head, or opens once more."""
     monkeypatch.setattr(snapshot_topic.quirks, "drop", lambda producer: None)
-    outbox = KafkaOutbox(Liar(nth, lie), STREAM)
+    seconds = itertools.count()
+    outbox = KafkaOutbox(Liar(nth, lie), STREAM, lambda: next(seconds), lambda _: None)
     try:
         said = outbox.open()
     except Unavailable:

@@ -36,8 +36,8 @@ class Beating(StreamWorker):
             self.progress.tick()
 
 listen = run.health.listen
-def listening(config, registry, healthy, ready):
-    listening.workers, listening.server = healthy.__self__._workers, listen(config, registry, healthy, ready)
+def listening(config, registry, healthy, *rest):
+    listening.workers, listening.server = healthy.__self__._workers, listen(config, registry, healthy, *rest)
     return listening.server
 
 def answer(path):
