@@ -304,7 +304,7 @@ def test_an_import_goes_on_where_the_store_lost_it_and_nothing_else() -> None:
     del world.stored[0]
     assert refusal(world, history) == (
         "partition 0: Redis has no counts, but group 'group' has offset 10 committed in Kafka ('counted'): they were"
-        " lost, and reached beyond these"
+        " lost, or another Redis has them, and reached beyond these"
     )
     # where the group has forgotten that, the head says by which rules: those of the import, so it is only set back
     world.offsets.clear()
@@ -321,7 +321,8 @@ def test_what_was_published_by_other_rules_is_not_imported() -> None:
     del world.stored[0]
     world.offsets.clear()
     assert refusal(world, batch(world, 0, 0, 10)) == (
-        "partition 0: Redis has no counts, but snapshot 1 was published with those up to offset 10: they were lost."
+        "partition 0: Redis has no counts, but snapshot 1 was published with those up to offset 10: they were"
+        " lost, or another Redis has them."
         " Remedy: restore Redis, or give the stream another name: the worker then counts what its topic holds"
     )
 

@@ -373,7 +373,8 @@ def _lost(
     if committed is not None and committed[1] != CLAIMED and committed[0] > offset:
         return (
             f"Redis has no counts, but group {group!r} has offset {committed[0]} committed in Kafka"
-            f" ({committed[1] or 'by another program'!r}): they were lost, and reached beyond these"
+            f" ({committed[1] or 'by another program'!r}): they were lost, or another Redis has"
+            " them, and reached beyond these"
         )
     if partition in head.uncounted and start > 0:
         return (
@@ -386,6 +387,7 @@ def _lost(
     if not again and (judged or head.offsets.get(partition, 0)):
         return (
             f"Redis has no counts, but snapshot {head.sequence} was published with those up to offset"
-            f" {head.offsets.get(partition, 0)}: they were lost. Remedy: restore Redis, or {NEW_NAME}"
+            f" {head.offsets.get(partition, 0)}: they were lost, or another Redis has them."
+            f" Remedy: restore Redis, or {NEW_NAME}"
         )
     return None
