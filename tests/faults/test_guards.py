@@ -661,7 +661,11 @@ def test_point_10_what_would_stay_waits_for_the_head(why: str) -> None:
             del world.stored[0]
             world.offsets.clear()
         case "set back":
-            world.stored[0] = world.past[0][0]
+            older = world.stored[0]
+            world.send()
+            count_all(world, alone(world, 5))
+            world.deliver()
+            world.stored[0] = older
         case "a gap":
             world.send()
             world.firsts[0] = 7
