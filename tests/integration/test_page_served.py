@@ -188,5 +188,5 @@ def test_a_topic_that_is_made_again_is_read_anew(kafka, redis_url, tmp_path):
         assert follower.read(world.name, follower.find(world.name, "1h")).window.start == HOUR
         assert reader.latest(TIMEOUT_SECONDS).window.start == HOUR
         assert [window.start for window in reader.windows] == [HOUR]
-        follower._idle_seconds = 0.0  # nobody asks any more, so that no thread outlives the brokers
+        follower._idle_seconds = 0.0  # its thread ends before the brokers do
         until(lambda: not follower.running, "it ends")

@@ -280,7 +280,7 @@ class Consumer:
         self.read: dict[int, tuple[tuple[int, str], int, int]] = {}
         """Partition -> what Kafka said that was counted, how many snapshots there were, where the log began."""
         self.misled = set[int]()
-        """Partitions of which the last answer was wrong about where the log begins."""
+        """Partitions whose log start was wrong in the last answer."""
         self.confirmed_as: dict[int, tuple[int, str]] = {}
         self.flips, self.left_in_the_middle = 0, 0.0
         self.known_partitions, self.polled_at = 0, world.now

@@ -402,10 +402,12 @@ class Listener:
             assert str(partition) not in published or not published[str(partition)], "it was published"
 
     def _demand_whole(self, partition: int, state: PartitionState) -> None:
-        """What is counted again the operator wanted back, and the log has it, but for what it lost since."""
+        """A partition is counted again only if the operator asked for it and the log had all records at that time."""
         deployment = self.worker.deployment
         *_, first = self.worker.consumer.read[partition]
-        assert deployment.recount_after is not None, "it is counted again, and nobody said so"
+        assert deployment.recount_after is not None, (
+            "it is counted again, but the operator did not ask for it"
+        )
         assert first <= state.start, "it is counted again, and its log lacks the beginning"
         assert not any(rule.terms.windowing for rule in state.rules), "windows are counted again"
 

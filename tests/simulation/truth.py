@@ -332,7 +332,7 @@ class Truth:
             self.world.note("rule added")
 
     def _demand_fresh(self, worker: Any, partition: int, after: Mapping[bytes, bytes]) -> None:
-        """What nobody counted begins where its log did, or later; what was published is begun anew if told so."""
+        """A new partition begins at its log's start or later; a published one begins again only if told to."""
         (_, word), heard, first = worker.consumer.read[partition]
         named = any(partition in head["uncounted"] for head in self.heads[max(0, heard - 1) :])
         if not word and not named and not self.world.lossy:

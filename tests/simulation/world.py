@@ -285,7 +285,7 @@ class World(Scheduler):
             self.note("retention", f"{number} begins at {partition.first}")
 
     def give_back(self, deployment: Deployment) -> None:
-        """Logs of which brokers said that they had lost their beginnings have them all the same."""
+        """Logs have their first records again: the brokers' answers that these were lost were wrong."""
         for partition in deployment.reports.partitions:
             partition.lost, partition.first = max(partition.lost, partition.first), 0
         for consumer in [worker.consumer for one in self.deployments for worker in one.workers]:

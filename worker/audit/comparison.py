@@ -19,6 +19,7 @@ from worker.audit.verdict import PartitionVerdict
 
 _Read = Callable[[int, int, Caps], Iterable[Records | Deleted]]
 """The committed records of [from, to), and what of it was deleted while it was read; of batches within the caps."""
+_LOST = "the counts were lost, or another Redis has them"
 
 
 @dataclass(frozen=True)
@@ -102,9 +103,6 @@ def _with_counts(verdict: PartitionVerdict, counted: Recount, panes: int) -> Par
         late=counted.late.total(),
         panes=panes,
     )
-
-
-_LOST = "the counts were lost, or another Redis has them"
 
 
 def _expect_uncounted(offset_metadata: str, published: int) -> None:

@@ -149,7 +149,7 @@ class Ownership:
            loads it, in one script a partition: no older owner can commit any more.
         9. The log's bounds are read, and what was loaded is judged by them and by the head; what seems lost is so only
            if the store still has what was loaded. A partition waits until a gap is proven. One with gaps
-           that are to be taken back begins again, where the log is proven to have all from its start on.
+           that are to be taken back begins again if the log is proven to have all records from its start on.
         10. The partition is held, and read from where the loaded state ends; with windows, once a head names it. One
             that went on without the head is claimed again as soon as there is a head to read, see `_heed`.
 

@@ -193,7 +193,7 @@ def test_a_key_longer_than_any_of_ours_is_passed_over_and_named():
 
 
 def test_of_a_value_and_headers_larger_than_any_of_ours_the_first_bytes_are_kept():
-    """The value stays too large for whoever parses it, so what stands at the head's key is still seen to be no head."""
+    """The cut value is still larger than a parser accepts, so a record at the head's key is still no head."""
     headers = [(b"parts", b"1"), (b"a", bytes(1 << 20)), (b"b", b"2")]
     made = record(0, bytes(20 << 20), key=b"s/head", headers=headers)
     (found,), _, passed = decoded(batch(0, compressed(made, ZSTD), 1, attributes=ZSTD))

@@ -396,7 +396,7 @@ def test_a_head_that_cannot_be_read_takes_no_window_away(watch, there, log):
 
 
 def test_watch_says_what_a_head_lacks(watch, there, log):
-    """A head that is one counts, as it does for the worker; that nobody published its snapshot is said."""
+    """A valid head counts, as it does for the worker; `watch` says what its snapshot lacks."""
     publish(log, taken(sequence=5))
     del log[-12:]
     said = watch("--once")
