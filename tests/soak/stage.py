@@ -55,7 +55,7 @@ SESSION_SECONDS = 10.0
 LAG_SECONDS = 120.0
 """Until when, after a fault, everything that was sent until its end has to be counted and published."""
 SLOW_SECONDS = 25.0
-"""What takes longer than any time-out that is expected: then the workers say where they are."""
+"""What takes longer than any time-out that is expected: then the workers say where they are, again and again."""
 _MALFORMED = 0.02
 """What part of the load is malformed."""
 
@@ -235,12 +235,13 @@ class Stage:
         Raises:
             AssertionError: it is not within `LAG_SECONDS`.
         """
-        began, ends, asked = time.monotonic(), self.world.ends(), False
+        began, ends = time.monotonic(), self.world.ends()
+        ask = began + SLOW_SECONDS
 
         def covered() -> bool:
-            nonlocal asked
-            if not asked and time.monotonic() - began > SLOW_SECONDS:
-                asked = True
+            nonlocal ask
+            if time.monotonic() > ask:
+                ask += SLOW_SECONDS
                 self._say_where()
             newest = self.world.snapshots.newest()
             return newest is not None and all(newest.cut.offsets.get(p, 0) >= end for p, end in ends.items())
