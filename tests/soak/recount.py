@@ -1,6 +1,6 @@
 """The log of a stream of windows, read and judged once more, record by record, by nothing but the contract."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -21,6 +21,8 @@ class Plain:
         panes: reports by the start of their pane.
         late: records that came after their pane was closed.
         undated: records without a time.
+        repeated: valid and malformed reports that the log has a second time: a producer that loses a broker may write
+            a record twice.
     """
 
     pane: int
@@ -29,6 +31,7 @@ class Plain:
     panes: dict[int, int] = field(default_factory=lambda: defaultdict(int))
     late: int = 0
     undated: int = 0
+    repeated: Counter[str] = field(default_factory=Counter)
 
     def add(self, partition: int, time: int, reports: int) -> None:
         """Counts an accepted record, in the partition's order."""
@@ -62,6 +65,7 @@ class Plain:
 def read(world: World, floors: Mapping[int, int], pane: int, hold: int) -> Plain:
     """Reads all of a stream's log; its partitions begin with their floors."""
     plain = Plain(pane, hold, {partition: floors[partition] for partition in range(world.partitions)})
+    keys = set[bytes]()
     sizes = {len(frames.encode(world.stream, world.draw(n))): n for n in range(1, 4)}
     consumer = KafkaConsumer(
         bootstrap_servers=world.kafka, group_id=None, isolation_level="read_committed", max_poll_records=5000
@@ -75,8 +79,14 @@ def read(world: World, floors: Mapping[int, int], pane: int, hold: int) -> Plain
         def all_read() -> bool:
             for tp, records in consumer.poll(50).items():
                 for record in records:
-                    if record.value != b"malformed":
-                        plain.add(tp.partition, record.timestamp, sizes[len(record.value)])
+                    malformed = record.value == b"malformed"
+                    reports = 1 if malformed else sizes[len(record.value)]
+                    if not malformed:
+                        plain.add(tp.partition, record.timestamp, reports)
+                    if record.key in keys:
+                        plain.repeated["malformed" if malformed else "reports"] += reports
+                    elif record.key:
+                        keys.add(record.key)
             return all(consumer.position(tp) >= end for tp, end in ends.items())
 
         until(all_read, "all of the log", 600)

@@ -77,7 +77,7 @@ class Load:
     def __init__(self, world: World, rate: float, seed: int) -> None:
         self._world, self._rate, self._seed = world, rate, seed
         self.reports: list[Reports] = []
-        self.malformed = self.failed = 0
+        self.malformed = self.failed = self._keys = 0
         self._futures: deque[Any] = deque()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -112,7 +112,16 @@ class Load:
                 else:
                     self.reports.append(self._world.draw(turn.randint(1, 3), rng))
                     value = frames.encode(self._world.stream, self.reports[-1])
-                self._futures.append(self._world.put(value, partition, producer, event_time(turn)))
+                self._keys += 1  # says which record the log has twice
+                self._futures.append(
+                    producer.send(
+                        self._world.topic,
+                        value,
+                        str(self._keys).encode(),
+                        partition=partition,
+                        timestamp_ms=event_time(turn),
+                    )
+                )
             sent = max(sent, due)
             while self._futures and self._futures[0].is_done:
                 self._acknowledged(self._futures.popleft())
@@ -305,6 +314,8 @@ class Stage:
             "malformed_sent": self.load.malformed,
             "records_rejected": sum(totals["rejected"].values()),
             "unacknowledged": self.load.failed,
+            "reports_repeated": plain.repeated["reports"],
+            "malformed_repeated": plain.repeated["malformed"],
             "snapshots": last.sequence,
             "partitions": self.world.partitions,
             "windows_final": len(self.published.finals),
