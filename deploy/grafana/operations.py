@@ -358,7 +358,7 @@ def _processes() -> list[Json]:
                 "99 %": quantile(0.99, "ldp_worker_count_seconds"),
             },
             "s",
-            width=5,
+            width=6,
         ),
         timeseries(
             "Started again",
@@ -371,17 +371,8 @@ def _processes() -> list[Json]:
                     restarts,
                 )
             },
-            width=4,
+            width=6,
             line=2,
             decimals=0,
-        ),
-        stat(
-            "Decoded by",
-            "What decodes record batches. The client library, in any worker: slower, and without limits; "
-            "ingest.stock in its log says why. LdpIngestStock.",
-            f"max by (stream) ({of('ldp_worker_ingest_stock')})",
-            height=8,
-            steps=((None, "green"), (1, "orange")),
-            words={"0": "worker", "1": "library"},
         ),
     ]

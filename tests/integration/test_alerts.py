@@ -342,22 +342,18 @@ def a_process_ends_again_and_again(stage: Stage) -> Iterator[None]:
     watch.resolved("LdpProcessStartingAgain", **of)
 
 
-@provokes("LdpIngestStock", "LdpStreamStopped")
-def the_client_library_decodes_and_counts_are_lost(stage: Stage) -> Iterator[None]:
+@provokes("LdpStreamStopped")
+def counts_are_lost(stage: Stage) -> Iterator[None]:
     world = stage.stream("lost", partitions=1)
     worker, port = stage.launch(world)
     world.send(20)
     yield
     watch, of = stage.watch, {"stream": world.name}
-    assert worker.terminate() == 0
-    worker, _ = stage.launch(world, at=port, LDP_WORKER_KAFKA__INGEST="stock")
-    watch.fired("LdpIngestStock", **of)
     last = world.covered().sequence
     world.redis.delete(*world.redis.scan_iter(f"{{{world.name}:*"))
     watch.fired("LdpStreamStopped", **of)
     worker.terminate()
     stage.launch(world, at=port, toml=world.configure("again", recount_after=last))
-    watch.resolved("LdpIngestStock", **of)
     watch.resolved("LdpStreamStopped", **of)
 
 
@@ -490,7 +486,7 @@ def each_attempt_to_publish_waits_for_a_time_out(stage: Stage) -> Iterator[None]
 
 
 NOWHERE_ELSE = (
-    *("LdpIngestStock", "LdpKeyed", "LdpLate", "LdpLettersSampled", "LdpOwnedTwice", "LdpPartitionWaiting"),
+    *("LdpKeyed", "LdpLate", "LdpLettersSampled", "LdpOwnedTwice", "LdpPartitionWaiting"),
     *("LdpStartingAgain", "LdpStreamStopped"),
     *("LdpUndecided", "LdpUnreadable", "LdpProcessStartingAgain"),
 )

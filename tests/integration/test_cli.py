@@ -217,9 +217,7 @@ def test_a_log_knows_in_time_whether_its_topic_exists(run, kafka):
     """Until the client was told, it is not known; neither answer may come before, nor stay away."""
     run("create-topics", "--partitions", "3")
     for topic, partitions in ((f"{run.name}-reports", {0, 1, 2}), (f"{run.name}-none", set())):
-        with closing(
-            KafkaLog.connect({"bootstrap_servers": kafka}, run.name, topic, 64 << 20, stock=False)
-        ) as log:
+        with closing(KafkaLog.connect({"bootstrap_servers": kafka}, run.name, topic, 64 << 20)) as log:
             deadline = time.monotonic() + 60
             while (found := log.partitions()) is None and time.monotonic() < deadline:
                 log.poll(100)

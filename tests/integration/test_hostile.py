@@ -231,7 +231,7 @@ def test_a_checksum_that_fails_once_is_no_damage(hostile, local_services):
     segment = Segment.of(local_services.folder, world.topic, 0)
     _, stored = segment.at(0)
     segment.overwrite(0, damaged(stored)["checksum"])
-    log = KafkaLog.connect({"bootstrap_servers": world.kafka}, world.group, world.topic, 1 << 28, stock=False)
+    log = KafkaLog.connect({"bootstrap_servers": world.kafka}, world.group, world.topic, 1 << 28)
     try:
         until(lambda: log.poll(50) == [] and log.assigned() and log.generation(), "it is assigned")
         log.start(0, 0, [Rule(0, 1, Terms(None, ones=True))])

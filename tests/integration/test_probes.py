@@ -11,9 +11,8 @@ import time
 from pathlib import Path
 
 import pytest
-from kafka import TopicPartition
 
-from tests.integration.harness import TIMEOUT_SECONDS, Sending, World, assert_snapshot_topic, frozen, until
+from tests.integration.harness import TIMEOUT_SECONDS, Sending, assert_snapshot_topic, frozen, until
 
 pytestmark = pytest.mark.integration
 
@@ -141,67 +140,6 @@ def test_point_8_an_open_transaction_holds_records_back(world):
     producer.commit_transaction()
     until(lambda: worker.metric("partition_undecided") == 0, "nothing is held back any more")
     assert_goes_on(world, worker)
-
-
-# --- an error that is no loss is tried again --------------------------------------------------------------------------
-
-
-class NoText(str):
-    """A header's key that is not UTF-8, which the client refuses to read at every attempt."""
-
-    def encode(self, *_: object) -> bytes:
-        return b"\xff\xfe"
-
-
-@pytest.mark.long
-def test_point_10_what_a_client_cannot_read_is_tried_again(world, local_services, tmp_path):
-    """Where the client decodes: the worker's own reading rejects what it cannot read, and goes on."""
-    world._client = {"ingest": "stock"}
-    with World(
-        local_services.kafka.address,
-        local_services.redis.address,
-        tmp_path,
-        protocol="grr",
-        domain_size=5,
-        partitions=1,
-    ) as other:
-        table = {
-            "name": other.name,
-            "topic": other.topic,
-            "protocol": "grr",
-            "epsilon": "1",
-            "domain_size": 5,
-        }
-        worker = world.launch(world.configure("both", table))
-        until(worker.ready, "both streams are served")
-        world.send(8)
-        world.covered()
-        poison = world.producer.send(world.topic, value=b"x", partition=1, headers=[(NoText("a"), b"b")]).get(
-            10
-        )
-        until(
-            lambda: worker.metric("errors_total", stream=world.name, step="serve") >= 2, "it is tried again"
-        )
-
-        states = json.loads(worker.get("/readyz")[2])["streams"]
-        assert states[world.name].startswith("serving has failed for ")
-        assert states[other.name] == "serving"
-        assert worker.get("/healthz")[0] == 200
-        assert worker.metric("stream_up") == 2
-        assert not worker.events("stream.stopped")
-        (first, second, *_) = worker.events("serve.retry")
-        assert "Traceback" in first["exception"]
-        assert second["wait_seconds"] == 2 * first["wait_seconds"]
-        other.send(20)
-        until(lambda: other.totals()["accepted"] == 20, "the other stream is counted")
-
-        world.admin.delete_records({TopicPartition(world.topic, 1): poison.offset + 1})
-        until(worker.ready, "served again")
-        world.send(8)
-        last = world.covered()
-        assert last.cut.gaps == {1: [(poison.offset, poison.offset + 1)]}
-        assert last.reports == world.n
-        assert worker.terminate() == 0
 
 
 def test_point_10_a_stopped_stream_stays_to_be_seen(world):

@@ -13,7 +13,7 @@ from worker.counting import rejections
 from worker.counting.head import Head, others_of
 from worker.counting.lineage import lineage_of
 from worker.counting.ports import StateLost, Unavailable
-from worker.kafka import cluster, seam
+from worker.kafka import cluster
 from worker.kafka.brokers import Unreachable
 from worker.kafka.cluster import Brokers, Cluster
 from worker.kafka.errors import BrokerError
@@ -37,7 +37,7 @@ def look(
     Returns:
         What was found; what Kafka has, or None if that could not be told; stream -> its newest snapshot's head.
     """
-    findings = judge_ingest(config.kafka.ingest, seam.unknown())
+    findings = list[Finding]()
     there, heads = None, dict[str, Head]()
     try:
         with cluster.connect(config, wait_seconds, on_waiting) as admin:
@@ -67,22 +67,6 @@ def look(
     except Unreachable as error:
         findings.append(Finding(Level.ERROR, "brokers", str(error), error.advice))
     return findings, there, heads
-
-
-def judge_ingest(asked: str, unknown: str | None) -> list[Finding]:
-    """Judges what decodes record batches: only the worker's own decoding has limits.
-
-    Args:
-        asked: ``kafka.ingest``.
-        unknown: why the client library is not the one that the worker knows, or None if it is.
-    """
-    if unknown is None and asked != "stock":
-        return []
-    why, todo = f"kafka.ingest is {asked}", 'set kafka.ingest = "columns"'
-    if unknown is not None:
-        why, todo = unknown, "install the kafka-python that requirements.lock names"
-    text = f"decoded by the client library ({why}): slower, and one of them can take all memory or hold the stream up"
-    return [Finding(Level.WARNING, "record batches", text, todo)]
 
 
 def judge_brokers(brokers: Brokers) -> Finding:

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 _CONFIG = "LDP_WORKER_CONFIG"
 _CHECK = "ldp-worker check says what is wrong"
+_KAFKA = "3.0.12"
+"""The version of kafka-python whose private names `worker.kafka` uses."""
 _EXTRA = {
     "crc32c": "crc32c",
     "h11": "h11",
@@ -97,10 +100,13 @@ def command(name: str) -> Callable[[_Command], click.Command]:
 
 
 def _demand_extra() -> None:
-    """Ends with exit code 2 where packages of the extra are missing, and says how to install them."""
+    """Exits with code 2 if packages of the extra are missing, or if kafka-python has another version."""
     missing = [package for package, module in _EXTRA.items() if find_spec(module) is None]
     if missing:
         complain(f"not installed: {', '.join(missing)}; the extra has it: pip install 'ldp-worker[worker]'")
+        sys.exit(2)
+    if (found := version("kafka-python")) != _KAFKA:
+        complain(f"kafka-python {found}; this worker needs {_KAFKA}: pip install kafka-python=={_KAFKA}")
         sys.exit(2)
 
 

@@ -173,7 +173,6 @@ class Kafka(Table):
             lambda n: 1 << 24 <= n <= 1 << 36, "allowed are 16777216 (16 MiB) to 68719476736 (64 GiB) bytes"
         ),
     ] = 256 << 20
-    ingest: Literal["columns", "stock"] = "columns"
     session_timeout_seconds: Annotated[
         StrictFloat, _must(lambda seconds: 1 <= seconds <= 1800, "allowed are 1 to 1800 seconds")
     ] = 10.0

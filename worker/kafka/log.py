@@ -1,8 +1,7 @@
 """Kafka in: one stream's topic and consumer group, as `ports.Log` describes them; records as columns.
 
 Fetched bytes wait in an `Intake`, which decodes ahead of the counts; a position here is what was handed out to be
-counted, the client's own is ahead of it by what waits. Where the library is not the one that `seam` knows, or the
-configuration says so, the library decodes: slower, and a record batch that cannot be read then stops the stream.
+counted, the client's own is ahead of it by what waits.
 """
 
 import threading
@@ -18,7 +17,7 @@ from kafka import errors as kafka_errors
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kafka.structs import MemberState
 
-from worker.counting.columns import Batch, Columns, Unreadable
+from worker.counting.columns import Batch, Unreadable
 from worker.counting.ports import Displaced, NotOwner, StateLost, Unavailable
 from worker.counting.rules import Rule
 from worker.kafka import quirks, seam
@@ -27,7 +26,7 @@ from worker.kafka.failures import unavailable
 from worker.kafka.firsts import Firsts
 from worker.kafka.intake import Intake
 from worker.kafka.offsets import Offsets, ask
-from worker.kafka.records import Arena, Reader, Stretch
+from worker.kafka.records import Reader, Stretch
 from worker.kafka.refusals import Answers, Refusals
 
 _FETCHED, _WAITING = 64, 8
@@ -37,11 +36,8 @@ Two stretches, each of up to a sixteenth once decompressed, and their columns ha
 """
 _FETCH_SECONDS = 0.02
 """How long what waits is decoded before the client is asked for more."""
-_STOCK_RECORDS = 20_000
 _LEAST_FETCH = 64 << 10
 """What a fetch is taken for that is smaller: what waits takes time, too, and so more comes in one fetch."""
-_LEAST_STOCK = 1 << 10
-"""What a record's object takes beside its value."""
 
 _TIMEOUT_MS = 10_000
 _JOIN_MS = 200
@@ -59,7 +55,6 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
         consumer: a member of the stream's group, from `connect`.
         topic: the stream's topic.
         memory: bytes that what is fetched, decompressed and not counted yet may have together.
-        stock: whether the library decodes.
         decoding: the thread that decodes; this log's own from now on.
         clock: seconds.
     """
@@ -69,11 +64,10 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
         consumer: Any,
         topic: str,
         memory: int,
-        stock: bool,
         decoding: Executor,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._consumer, self._topic, self._stock, self._clock = consumer, topic, stock, clock
+        self._consumer, self._topic, self._clock = consumer, topic, clock
         whose = consumer.group_metadata()
         self._group, self._member = whose.group_id, whose.group_instance_id
         self._known: set[int] | None = None
@@ -88,17 +82,14 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
         self._answers, self._refusals = Answers(consumer), Refusals(clock)
         self._offsets = Offsets(consumer, topic, self._answers)
         self._asked = 0.0
-        if not stock:
-            seam.install(self._consumer)
+        seam.install(self._consumer)
         if self._member:
             quirks.leave_at_the_end(self._consumer)
         self._consumer.subscribe([topic], listener=self)
         self._subscribed_ms = 1000 * clock()
 
     @classmethod
-    def connect(
-        cls, settings: Mapping[str, Any], group: str, topic: str, memory: int, stock: bool
-    ) -> "KafkaLog":
+    def connect(cls, settings: Mapping[str, Any], group: str, topic: str, memory: int) -> "KafkaLog":
         """Connects a member of a group, which subscribes to a topic.
 
         Args:
@@ -106,7 +97,6 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
             group: the consumer group.
             topic: the stream's topic.
             memory: see `KafkaLog`.
-            stock: see `KafkaLog`.
 
         Raises:
             Unavailable: the brokers do not answer.
@@ -122,14 +112,13 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
                 isolation_level="read_committed",
                 allow_auto_create_topics=False,
                 partition_assignment_strategy=[CooperativeStickyAssignor],
-                max_poll_records=_STOCK_RECORDS,
                 fetch_max_bytes=memory // _FETCHED,
                 max_partition_fetch_bytes=memory // _FETCHED,
                 metadata_max_age_ms=30_000,
             ),
         )
         decoding = ThreadPoolExecutor(1, thread_name_prefix=f"decode-{topic}")
-        return cls(consumer, topic, memory, stock, decoding)
+        return cls(consumer, topic, memory, decoding)
 
     # the listener, on the I/O thread
 
@@ -263,15 +252,6 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
         assigned = self.assigned()
         for partition in [p for p in self._positions if p in assigned]:
             tp = self._tp(partition)
-            if self._stock:
-                records = polled.get(tp, ())
-                if not records and self._intake.holds(partition):
-                    continue  # markers behind what waits are passed once that is counted
-                end = self._consumer.position(tp, timeout_ms=_TIMEOUT_MS)
-                if end is not None and end > self._positions[partition]:
-                    size = sum(_LEAST_STOCK + len(record.value or b"") for record in records)
-                    self._intake.add(partition, _Stock(end, records), max(size, _LEAST_FETCH))
-                continue
             if tp in polled:
                 self._refusals.forget([partition])
             for fetched in polled.get(tp, ()):
@@ -424,20 +404,3 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
 
     def _tp(self, partition: int) -> TopicPartition:
         return TopicPartition(self._topic, partition)
-
-
-class _Stock:
-    """Records as the library decodes them, in the place of a `Reader`."""
-
-    def __init__(self, end: int, records: Sequence[Any]) -> None:
-        self._end, self._records = end, records
-        self._read = False
-
-    def read(self, _arena: Arena) -> Stretch | None:
-        if self._read:
-            return None
-        self._read, records = True, self._records
-        columns = Columns.of(
-            [r.offset for r in records], [r.timestamp for r in records], [r.value for r in records]
-        )
-        return Stretch(self._end, columns, (), sum(bool(r.key is not None or r.headers) for r in records))

@@ -100,13 +100,8 @@ def _load_kernels() -> None:
 
 
 def install(consumer: Any, begins: bytes = b"", on_passed: OnPassed = ignore) -> None:
-    """Has a consumer return `Record`s; see `connect` and `worker.kafka.seam.install_decoder`.
-
-    Another version of the client library is left as it is: it decodes by itself, and a record batch that it cannot read
-    then stops the reader.
-    """
-    if seam.unknown() is None:
-        seam.install_decoder(consumer, _Decoder(begins, on_passed))
+    """Has a consumer return `Record`s; see `connect` and `worker.kafka.seam.install_decoder`."""
+    seam.install_decoder(consumer, _Decoder(begins, on_passed))
 
 
 class _Decoder:

@@ -15,9 +15,8 @@ from kafka.errors import KafkaTimeoutError
 
 from worker.config import Config, Served
 from worker.counting import rejections
-from worker.counting.columns import Columns
 from worker.kafka import quirks, seam
-from worker.kafka.newest import MOST, newest_records
+from worker.kafka.newest import MOST
 from worker.kafka.records import Arena, Reader
 
 _FIRST = 4
@@ -60,8 +59,6 @@ def newest_reports(config: Config, served: Served) -> Judged:
     Raises:
         kafka.errors.KafkaError: the brokers do not answer.
     """
-    if seam.unknown() is not None or config.kafka.ingest == "stock":
-        return _as_the_library_reads(config, served)
     with closing(_connect(config)) as consumer:
         seam.install(consumer)
         partitions = [
@@ -146,14 +143,3 @@ class _Reading:
     def _keyed(self, decoder: Reader) -> int:
         """Counts the records with a key or headers in all that is left of a fetch."""
         return sum(stretch.keyed for stretch in iter(lambda: decoder.read(self._arena), None))
-
-
-def _as_the_library_reads(config: Config, served: Served) -> Judged:
-    records = [record for some in newest_records(config, served.topic).values() for record in some]
-    values = [record.value for record in records]
-    columns = Columns.of(range(len(values)), [0] * len(values), values)
-    reasons = rejections.reasons(served.stream, served.configured.terms, columns)
-    keyed = sum(record.key is not None or bool(record.headers) for record in records)
-    judged = Judged(len(records), keyed, reasons)
-    judged.age(record.timestamp for record in records)
-    return judged

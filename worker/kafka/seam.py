@@ -1,43 +1,28 @@
 """The seam: where kafka-python makes objects of a fetch's records, its bytes are handed on as they came.
 
 The library keeps sessions, groups, epochs, rebalances and positions; only what it calls ``PartitionRecords``, which
-turns the bytes of one partition's fetch into records one by one, is replaced. That is a private name, so `unknown` asks
-first whether the library is the one that this was written for; where it is not, the library's own way is taken.
+turns the bytes of one partition's fetch into records one by one, is replaced. That is a private name of one version of
+the library: every command refuses another one.
 
 What is replaced runs inside the library's poll, which an exception would leave in pieces: nothing here raises.
 """
 
 import contextlib
-import hashlib
-import inspect
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 from itertools import islice
 from typing import Any
 
-import kafka
 import numpy as np
 import numpy.typing as npt
 from kafka import KafkaConsumer
 from kafka.consumer.fetcher import Fetcher
-from kafka.record.memory_records import MemoryRecords
 
 from worker.kafka.batches import walk
 
 MOST_POLLED = 4 << 20
 """Bytes of decoded records after which a poll takes no more: it holds so many, and one record."""
-_VERSION = "3.0.12"
-_TRUSTED = {
-    "PartitionRecords": (Fetcher.PartitionRecords, "cf2214c6a21884be"),
-    "_append": (Fetcher._append, "341c09c715c59d8b"),
-    "fetched_records": (Fetcher.fetched_records, "bf91319f1a2fda46"),
-    "_parse_fetched_data": (Fetcher._parse_fetched_data, "3cd93b6d3b7b96e1"),
-    "MemoryRecords": (MemoryRecords, "7d13ee2c94696380"),
-}
-"""What the seam relies on, each with the SHA-256 of its source, cut to 16 digits."""
-_READING = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -128,37 +113,6 @@ class _Decoded(_Bytes):
                     if record is not None:
                         yield record
         self.drain()
-
-
-def unknown() -> str | None:
-    """Says why the library is not the one that the seam was made for; None where it is."""
-    if kafka.__version__ != _VERSION:
-        return f"kafka-python {kafka.__version__}, where {_VERSION} is known"
-    for name, (what, known) in _TRUSTED.items():
-        try:
-            found = fingerprint(what)
-        except OSError:
-            return f"the source of kafka-python's {name} cannot be read"
-        if found != known:
-            return f"kafka-python's {name} is another one than that of {_VERSION}"
-    return None
-
-
-def fingerprint(what: Any) -> str:
-    """Returns what stands for the source of a class or a function; reads each source once.
-
-    One thread at a time: in CPython 3.11 several that parse sources at once can raise SystemError.
-
-    Raises:
-        OSError: there is no source.
-    """
-    with _READING:
-        return _fingerprint(what)
-
-
-@cache
-def _fingerprint(what: Any) -> str:
-    return hashlib.sha256(inspect.getsource(what).encode()).hexdigest()[:16]
 
 
 def install(consumer: KafkaConsumer) -> None:

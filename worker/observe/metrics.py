@@ -122,10 +122,6 @@ class Metrics:
             "1 for a partition that is not counted meanwhile: until a head admits it, or there is room for a pane.",
             (*_PARTITION, "reason"),
         )
-        self.stock = gauge(
-            "ingest_stock",
-            "1 where the client library decodes the records: slower, and without limits; else 0.",
-        )
         self.up = gauge(
             "stream_up", "1 while the stream is served, 0 once it stopped because counts were lost."
         )

@@ -13,7 +13,7 @@ from worker.config import Config, Served
 from worker.counting import layout
 from worker.counting.ownership import Ownership
 from worker.counting.ports import Displaced, StateLost, Unavailable
-from worker.kafka import brokers, seam, topics
+from worker.kafka import brokers, topics
 from worker.kafka.dead_letters import KafkaDeadLetters
 from worker.kafka.errors import BrokerError, remedy
 from worker.kafka.group import KafkaGroup
@@ -249,9 +249,7 @@ class StreamWorker:
             try:
                 with self.progress.attempt(Step.CONNECT):
                     member = settings | self._config.kafka.membership()
-                    log = KafkaLog.connect(
-                        member, group, topic, self._config.kafka.memory_bytes, self._stock()
-                    )
+                    log = KafkaLog.connect(member, group, topic, self._config.kafka.memory_bytes)
                     try:
                         dead_letters = KafkaDeadLetters.connect(
                             settings,
@@ -269,18 +267,6 @@ class StreamWorker:
                 self._metrics.errors.labels(self.name, "connect").inc()
                 self._logger.warning("kafka.unavailable", error=f"{error}{reason}", remedy=reason.advice)
                 return None
-
-    def _stock(self) -> bool:
-        """Returns whether the client library is to decode, and says why."""
-        unknown = seam.unknown()
-        stock = unknown is not None or self._config.kafka.ingest == "stock"
-        self._metrics.stock.labels(self.name).set(stock)
-        if stock:
-            why = unknown or "kafka.ingest is stock"
-            self._logger.warning(
-                "ingest.stock", why=why, remedy="limits of record batches do not hold meanwhile"
-            )
-        return stock
 
 
 def _remedy(error: Exception) -> str:

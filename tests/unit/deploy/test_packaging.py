@@ -157,6 +157,14 @@ def test_without_the_extra_a_command_is_one_line_and_exit_2(
     assert result.stderr == f"ldp-worker: {said}\n"
 
 
+def test_another_version_of_the_kafka_client_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "version", lambda _: "3.0.13")
+    result = CliRunner().invoke(worker.cli.cli, ["check"])
+    assert (result.exit_code, result.stdout) == (2, "")
+    said = "kafka-python 3.0.13; this worker needs 3.0.12: pip install kafka-python==3.0.12"
+    assert result.stderr == f"ldp-worker: {said}\n"
+
+
 @pytest.mark.parametrize("options", [["--help"], ["--version"], ["run", "--help"]])
 def test_help_and_version_need_no_extra(options: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command, "find_spec", lambda _: None)

@@ -22,7 +22,6 @@ from worker.check.kafka import (
     judge_abilities,
     judge_brokers,
     judge_head,
-    judge_ingest,
     judge_reports,
     judge_session,
     judge_undecided,
@@ -386,19 +385,6 @@ def test_a_topic_that_takes_larger_batches_than_are_read_is_warned_of(limit, war
     (one,) = [f for f in found if f.subject == "topic reports"]
     assert (one.level is Level.WARNING) == warned
     assert ("set max.message.bytes=16777216, or raise kafka.max_batch_bytes" in one.todo) == warned
-
-
-def test_decoding_by_the_client_library_is_warned_of():
-    assert judge_ingest("columns", None) == []
-    (asked,) = judge_ingest("stock", None)
-    (unknown,) = judge_ingest("columns", "kafka-python 4.0.0, where 3.0.12 is known")
-    assert {asked.level, unknown.level} == {Level.WARNING}
-    assert "(kafka.ingest is stock)" in asked.text
-    assert "(kafka-python 4.0.0, where 3.0.12 is known)" in unknown.text
-    assert (asked.todo, unknown.todo) == (
-        'set kafka.ingest = "columns"',
-        "install the kafka-python that requirements.lock names",
-    )
 
 
 def test_topics_are_made_with_room_for_the_largest_record():

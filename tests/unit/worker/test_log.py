@@ -71,15 +71,10 @@ class Consumer:
         pass
 
 
-@pytest.fixture(params=[False, True], ids=["columns", "stock"])
-def stock(request):
-    return request.param
-
-
 @pytest.fixture
-def log(monkeypatch, stock):
+def log(monkeypatch):
     monkeypatch.setattr(kafka_log, "_FETCH_SECONDS", 0)
-    log = kafka_log.KafkaLog(Consumer(), "reports", kafka_log._WAITING * BUDGET, stock, ThreadPoolExecutor(1))
+    log = kafka_log.KafkaLog(Consumer(), "reports", kafka_log._WAITING * BUDGET, ThreadPoolExecutor(1))
     log.poll(0)  # notes the membership
     for partition in range(10):
         log.start(partition, 0, [first(Configured(), 0)])
@@ -87,10 +82,8 @@ def log(monkeypatch, stock):
     log.close()
 
 
-def fetched(stock, *offsets):
+def fetched(*offsets):
     """A record at each offset, as one fetch brings them."""
-    if stock:
-        return [SimpleNamespace(offset=at, timestamp=0, key=None, value=b"v", headers=[]) for at in offsets]
     found = b"".join(batch(at, record(0, b"v"), 1) for at in offsets)
     return [Fetched(offsets[0], offsets[-1] + 1, np.frombuffer(found, np.uint8), [])]
 
@@ -105,9 +98,9 @@ def everything(log):
     return found
 
 
-def test_however_small_fetches_are_no_more_wait_than_the_budget_has_room_for(log, stock):
+def test_however_small_fetches_are_no_more_wait_than_the_budget_has_room_for(log):
     for at in range(100):
-        log._consumer.ready.append({partition: fetched(stock, at) for partition in range(10)})
+        log._consumer.ready.append({partition: fetched(at) for partition in range(10)})
     found = []
     for _ in range(50):
         for handed in log.poll(0):  # each of one partition, while ten come with each fetch
@@ -117,9 +110,9 @@ def test_however_small_fetches_are_no_more_wait_than_the_budget_has_room_for(log
     assert sorted(found) == [(partition, at) for partition in range(10) for at in range(100)]
 
 
-def test_what_was_fetched_before_retention_came_by_is_counted(log, stock):
+def test_what_was_fetched_before_retention_came_by_is_counted(log):
     late = kafka_errors.OffsetOutOfRangeError({TopicPartition("reports", 3): 7})
-    log._consumer.ready += [{3: fetched(stock, 5), 4: fetched(stock, 0)}, late, {4: fetched(stock, 1)}, late]
+    log._consumer.ready += [{3: fetched(5), 4: fetched(0)}, late, {4: fetched(1)}, late]
     found = []
     while log._consumer.ready:
         found += [(one.partition, one.end) for one in log.poll(0)]
@@ -128,14 +121,13 @@ def test_what_was_fetched_before_retention_came_by_is_counted(log, stock):
     assert [taken for taken in found if taken[1] > 1] == [(3, 6), (4, 2)]
 
 
-@pytest.mark.parametrize("stock", [False], indirect=True)
-def test_a_partition_that_comes_damaged_each_time_lets_the_others_be_read(log, stock):
+def test_a_partition_that_comes_damaged_each_time_lets_the_others_be_read(log):
     counted = []
     for at in range(4):
-        (damaged,) = fetched(stock, 0)
+        (damaged,) = fetched(0)
         bytewise = damaged.data.copy()
         bytewise[-1] ^= 1 + at
-        log._consumer.ready.append({3: [replace(damaged, data=bytewise)], 4: fetched(stock, len(counted))})
+        log._consumer.ready.append({3: [replace(damaged, data=bytewise)], 4: fetched(len(counted))})
         with pytest.raises(Unavailable, match="partition 3: the checksum of the record batch at offset 0"):
             while True:
                 counted += [one.partition for one in log.poll(0)]
@@ -145,10 +137,9 @@ def test_a_partition_that_comes_damaged_each_time_lets_the_others_be_read(log, s
     assert len(log._suspects[3]) == 1
 
 
-@pytest.mark.parametrize("stock", [False], indirect=True)
 @pytest.mark.parametrize("again", ["the same", "as it was written"])
-def test_only_the_same_bytes_twice_are_what_the_log_holds(log, stock, again):
-    (written,) = fetched(stock, 0, 1)
+def test_only_the_same_bytes_twice_are_what_the_log_holds(log, again):
+    (written,) = fetched(0, 1)
     bytewise = written.data.copy()
     bytewise[-1] ^= 1
     damaged = replace(written, data=bytewise)
@@ -175,7 +166,7 @@ def named(monkeypatch):
     monkeypatch.setattr(quirks, "join_again", lambda _: noticed.append("joins again"))
     consumer = Consumer()
     consumer.name = "worker-1"
-    log = kafka_log.KafkaLog(consumer, "reports", kafka_log._WAITING * BUDGET, False, ThreadPoolExecutor(1))
+    log = kafka_log.KafkaLog(consumer, "reports", kafka_log._WAITING * BUDGET, ThreadPoolExecutor(1))
     yield log, noticed
     log.close()
 
@@ -240,9 +231,9 @@ def test_a_log_that_was_truncated_below_what_was_read_stops_the_stream(log):
 @pytest.mark.parametrize(
     "error", [kafka_errors.LeaderNotAvailableError, kafka_errors.NotLeaderForPartitionError]
 )
-def test_a_partition_without_a_leader_is_waited_for(log, stock, error):
+def test_a_partition_without_a_leader_is_waited_for(log, error):
     """Whatever the client lets through of it; mostly it asks again by itself, and the others come."""
-    log._consumer.ready += [error(), {5: fetched(stock, 0)}]
+    log._consumer.ready += [error(), {5: fetched(0)}]
     with pytest.raises(Unavailable):
         log.poll(0)
     assert everything(log) == [(5, 0)]
