@@ -543,7 +543,7 @@ class Worker(Member):
         configured = of_layout(deployment.next_configured(), deployment.layout)
         self.skew = 0.0
         self.consumer = broker.Consumer(world, deployment.group, self)
-        self.log = Log(self.consumer, topic, world.memory, False, cast(Any, AtOnce()), clock)
+        self.log = Log(self.consumer, topic, world.memory, cast(Any, AtOnce()), clock)
         letters = Letters(LetterProducer(self), stream, topic, "dead", lambda: None, nullcontext, clock)
         client = cast(Any, Client(deployment.server, self))
         store = (
