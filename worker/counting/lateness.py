@@ -6,7 +6,7 @@ where a batch begins or ends changes nothing.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
 import numba
@@ -87,10 +87,6 @@ class Late:
     starts: Ints
     lines: Ints
     pane: int
-
-    def behind(self, records: int) -> "Late":
-        """Returns the same, of a batch that has so many records before these."""
-        return replace(self, at=self.at + records)
 
 
 def place(

@@ -21,11 +21,11 @@ from uuid import uuid4
 
 import ldp
 from worker.counting import layout
+from worker.counting.applied import Applied
 from worker.counting.claim import Claim, lost
 from worker.counting.columns import Batch
 from worker.counting.head import Head
 from worker.counting.held import Flush, Held, Wait
-from worker.counting.lateness import Late
 from worker.counting.lineage import differing, lineage_of
 from worker.counting.partition import PartitionState
 from worker.counting.ports import (
@@ -44,8 +44,8 @@ from worker.counting.ports import (
     Unavailable,
     Witness,
 )
+from worker.counting.rejections import Rejections
 from worker.counting.rules import Configured
-from worker.counting.telling import LeftOut, Standing, Telling
 from worker.counting.watching import Watching
 
 _MOST, _MOST_BYTES = 100, 32 << 20
@@ -96,7 +96,8 @@ class Ownership:
         self._log, self._store, self._dead_letters = log, store, dead_letters
         self._witness, self._recount_after = witness, recount_after
         self._clock, self._events, self._late_letters = clock, events, late_letters
-        self._telling, self._watching = Telling(events, clock), Watching(stream.oracle, clock, events)
+        self._rejections = Rejections(clock, events.rejected)
+        self._watching = Watching(stream.oracle, clock, events)
         self._held: dict[int, Held] = {}
         self._waits: dict[int, Wait] = {}
         self._failed: dict[int, float] = {}
@@ -418,21 +419,34 @@ class Ownership:
             self.drop([batch.partition])
             return
         polled, batch = batch.end, batch if (line := held.state.waits_at) is None else batch.until(line)
-        before, late = Standing.of(held.state), list[Late]()
-        on_late = late.append if self._late_letters else None
-        verdicts = held.state.apply(self._stream, batch, on_alive, on_late, self._watching.of(batch))
+        applied = held.state.apply(self._stream, batch, on_alive, name_late=self._late_letters)
         if held.state.offset < polled or held.state.waits_at == polled:
             # the rest is read again once there is room, or a head names the partition
             batch, held.waiting = batch.until(held.state.offset), True
             self._log.stop(batch.partition)
             if held.state.full:
                 self._events.full(batch.partition, len(held.state.cells) - 1)
+        self._watching.look(batch, applied.reports)
         try:
-            left_out = LeftOut.sending(self._dead_letters, batch, verdicts, late)
+            # safe with step 3 of the commit
+            malformed = self._dead_letters.add(batch, applied.verdicts) if applied.rejected else 0
+            late = sum(self._dead_letters.add_late(batch, some) for some in applied.late_records)
         except Unavailable:
             self.drop([batch.partition])  # its offset is past letters that were never sent
             raise
-        self._telling.counted(before, held.state, batch, verdicts, left_out)
+        self._tell(batch, applied, malformed, late)
+
+    def _tell(self, batch: Batch, applied: Applied, malformed: int, late: int) -> None:
+        """Tells of a counted batch; so many of its malformed and late records left no letter."""
+        if applied.rejected:
+            self._events.malformed(applied.rejected, malformed)
+        self._rejections.add(batch, applied, malformed)
+        if batch.keyed:
+            self._events.keyed(batch.keyed)
+        if applied.late or applied.undated:
+            self._events.misplaced(applied.late, applied.undated, late)
+        reports = sum(map(len, applied.reports))
+        self._events.counted(applied.accepted, applied.rejected.total(), reports)
 
     def commit(
         self, partitions: Iterable[int] | None = None, on_alive: Callable[[], object] = lambda: None
@@ -547,7 +561,7 @@ class Ownership:
         Raises:
             StateLost: the store no longer holds a partition, or of another lineage.
         """
-        self._telling.rejections.say()
+        self._rejections.say()
         self._heed(self._held)
         stored = {p: h.metadata for p, h in self._held.items() if h.flush is None and not h.ahead}
         for some in self._slices(self._in_turn(stored), lambda _: 0):

@@ -16,8 +16,9 @@ import ldp
 from ldp import frames
 from ldp.oracles.apart import accumulate_apart
 from worker.counting import lateness, rejections, rules
+from worker.counting.applied import Applied
 from worker.counting.columns import Batch
-from worker.counting.lateness import Late, Placed
+from worker.counting.lateness import Placed
 from worker.counting.rules import Configured, Rule, Terms
 from worker.counting.windows import ALL, Pane, Windowing, pane_of
 
@@ -70,9 +71,10 @@ class PartitionState:
         >>> stream = ldp.Stream("colours", ldp.GRR(epsilon="1", domain_size=3))
         >>> state = PartitionState.fresh(stream, start=5)
         >>> good = frames.encode(stream, np.array([(2,), (0,)], stream.oracle.report_dtype))
-        >>> state.apply(stream, Batch(0, 5, 8, Columns.of([5, 6], [1000, 1001], [good, b"noise"])))
-        array([0, 2], dtype=uint8)
-        >>> state.offset, state.accepted, dict(state.rejected), state.cells["all"].state.tolist()
+        >>> batch = Batch(0, 5, 8, Columns.of([5, 6], [1000, 1001], [good, b"noise"]))
+        >>> state.apply(stream, batch).verdicts.tolist()
+        [0, 2]
+        >>> state.offset, state.accepted, state.rejected, state.cells["all"].state.tolist()
         (8, 1, {'version': 1}, [1, 0, 1])
     """
 
@@ -179,24 +181,20 @@ class PartitionState:
         stream: ldp.Stream,
         batch: Batch,
         on_alive: Callable[[], object] = lambda: None,
-        on_late: Callable[[Late], object] | None = None,
-        on_reports: Callable[[npt.NDArray[np.void]], object] | None = None,
-    ) -> npt.NDArray[np.uint8]:
-        """Counts a batch that continues the prefix; returns the verdict on each of its records.
+        *,
+        name_late: bool = False,
+    ) -> Applied:
+        """Counts a batch that continues the prefix.
 
         Each record is judged by the rule that holds for its offset; a record batch that cannot be read is one rejected
-        record. Where a record needs one more pane than there may be, counting ends before it: then the verdicts are
-        fewer, and the state goes on at that record. Cost: the oracle's for the reports, plus O(bytes of the batch).
+        record. Where a record needs one more pane than there may be, counting ends before it, and the state goes on at
+        that record. Cost: the oracle's for the reports, plus O(bytes of the batch).
 
         Args:
             stream: whose batch.
             batch: what comes next.
             on_alive: called at least once for each `MOST_WORK` steps.
-            on_late: called with the late records, if there are any; costs O(records) more then.
-            on_reports: called with the reports that are counted, before they are.
-
-        Returns:
-            (m,) uint8, as `ldp.frames.Decoded` has them.
+            name_late: whether to say which records are late; O(records) more if there are any.
 
         Raises:
             ValueError: the batch does not begin at this state's offset.
@@ -204,7 +202,7 @@ class PartitionState:
         if batch.start != self.offset:
             raise ValueError(f"a batch from offset {batch.start} given; the state continues at {self.offset}")
         columns, verdicts = batch.columns, np.zeros(len(batch.columns), np.uint8)
-        offset = batch.end
+        applied, offset = Applied(verdicts), batch.end
         for begin, end, terms in self._stretches(columns.offsets):
             self._follow(int(columns.offsets[begin]))
             decoded = frames.decode(
@@ -216,21 +214,24 @@ class PartitionState:
                 judge_ones=terms.ones,
             )
             times = columns.timestamps[begin:end]
-            counted, late = self._count(
-                stream, decoded, times, terms.windowing, on_alive, on_reports, late_too=on_late is not None
+            counted = self._count(
+                stream, decoded, times, terms.windowing, applied, on_alive, begin if name_late else None
             )
-            if on_late is not None and late is not None:
-                on_late(late.behind(begin))
             verdicts[begin : begin + counted] = decoded.verdicts[:counted]
             if begin + counted < end:
-                verdicts, offset = verdicts[: begin + counted], int(columns.offsets[begin + counted])
+                applied.verdicts, offset = verdicts[: begin + counted], int(columns.offsets[begin + counted])
                 break
-        unreadable = sum(bad.end <= offset for bad in batch.unreadable)
-        for reason, n in rejections.counted(verdicts, unreadable).items():
-            self.rejected[reason] = self.rejected.get(reason, 0) + n
+        applied.rejected = rejections.counted(
+            applied.verdicts, sum(bad.end <= offset for bad in batch.unreadable)
+        )
+        self.accepted += applied.accepted
+        self.undated += applied.undated
+        for sums, more in ((self.rejected, applied.rejected), (self.late, applied.late)):
+            for name, n in more.items():
+                sums[name] = sums.get(name, 0) + n
         self.offset = offset
         self._follow(offset)
-        return verdicts
+        return applied
 
     def _count(
         self,
@@ -238,43 +239,53 @@ class PartitionState:
         decoded: frames.Decoded,
         times: npt.NDArray[np.int64],
         windowing: Windowing | None,
+        applied: Applied,
         on_alive: Callable[[], object],
-        on_reports: Callable[[npt.NDArray[np.void]], object] | None,
-        *,
-        late_too: bool,
-    ) -> tuple[int, Late | None]:
-        """Counts records that one rule judges; returns how many of them had room, and those that were late."""
+        behind: int | None,
+    ) -> int:
+        """Counts records that one rule judges; returns how many of them had room.
+
+        Args:
+            stream: whose records.
+            decoded: the records.
+            times: their timestamps.
+            windowing: the rule's windows.
+            applied: gets the reports, and what was late or undated.
+            on_alive: see `apply`.
+            behind: how many records of the batch are before them; None if late ones are not to be named.
+        """
         index = None if not decoded.verdicts.any() else np.flatnonzero(decoded.verdicts == 0)
         accepted, counts = (times, decoded.counts) if index is None else (times[index], decoded.counts[index])
         reports = decoded.reports
         if not len(accepted):
-            return len(times), None
+            return len(times)
         if windowing is None:
-            self._add(stream, reports, [ALL], [len(reports)], _ONE_RUN, on_alive, on_reports)
+            self._add(stream, reports, [ALL], [len(reports)], _ONE_RUN, on_alive)
             newest = int(lateness.dated(accepted).max())
             self._pass(accepted, newest if self.watermark is None else max(self.watermark, newest))
-            return len(times), None
+            applied.reports.append(reports)
+            return len(times)
         placed = self._placed(accepted, counts, len(reports), windowing)
         if (left := self._room(placed, windowing)) is not None:
             if not left:
-                return (0 if index is None else int(index[0])), None
+                return 0 if index is None else int(index[0])
             times = times[: left if index is None else int(index[left])]
             accepted, counts = accepted[:left], counts[:left]
             reports = reports[: int(counts.sum())]
             placed = self._placed(accepted, counts, len(reports), windowing)
-        late = None
-        if late_too and placed.late:
+        if behind is not None and placed.late:
             shape = {"hold": windowing.hold, "pane": windowing.pane}
             late = lateness.late_of(lateness.dated(accepted), self.watermark, self.closed, **shape)
-            late = late if index is None else replace(late, at=index[late.at])
+            at = late.at if index is None else index[late.at]
+            applied.late_records.append(replace(late, at=at + behind))
         names = [f"{start}+{windowing.pane}" if start >= 0 else ALL for start in placed.starts]
-        self._add(stream, reports, names, placed.sizes, placed.runs, on_alive, on_reports)
+        self._add(stream, reports, names, placed.sizes, placed.runs, on_alive)
         self._pass(accepted, placed.watermark)
-        for age, n in placed.late.items():
-            self.late[age] = self.late.get(age, 0) + n
-        self.undated += placed.undated
         self.closed = placed.closed
-        return len(times), late
+        applied.reports.append(reports)
+        applied.late.update(placed.late)
+        applied.undated += placed.undated
+        return len(times)
 
     def _placed(self, times: Counts, counts: Counts, reports: int, windowing: Windowing) -> Placed:
         """Returns where accepted records count, or where those up to one pane too many do."""
@@ -318,11 +329,8 @@ class PartitionState:
         sizes: Sequence[int],
         runs: Counts,
         on_alive: Callable[[], object],
-        on_reports: Callable[[npt.NDArray[np.void]], object] | None,
     ) -> None:
         """Adds reports to the cells that are named: so many to each; which ones, their runs say."""
-        if on_reports is not None:
-            on_reports(reports)
         states = []
         for name, size in zip(names, sizes, strict=True):
             if (cell := self.cells.get(name)) is None:
@@ -341,7 +349,6 @@ class PartitionState:
             if len(times := times[times > (-1 if self.watermark is None else self.watermark)]):
                 self.around = [(line, int(times[0]) if at is None else at) for line, at in self.around]
         self.watermark = watermark
-        self.accepted += len(accepted)
 
     def _follow(self, offset: int) -> None:
         """Begins with the rules that hold from an offset on: a window of a new one begins beyond all there is."""

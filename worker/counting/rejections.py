@@ -8,6 +8,7 @@ import numpy.typing as npt
 
 import ldp
 from ldp import frames
+from worker.counting.applied import Applied
 from worker.counting.columns import Batch, Columns
 from worker.counting.rules import Terms
 
@@ -85,8 +86,9 @@ class Rejections:
         >>> now = [0.0]
         >>> rejections = Rejections(lambda: now[0], lambda *facts: print(*facts))
         >>> batch = Batch(3, 5, 8, Columns.of([5, 6, 7], [0, 0, 0], [b"good", b"noise", b"noise"]))
-        >>> rejections.add(batch, np.array([0, 2, 2], np.uint8), left_out=0)
-        >>> rejections.add(batch, np.array([0, 2, 2], np.uint8), left_out=1)
+        >>> applied = Applied(np.array([0, 2, 2], np.uint8), Counter(version=2))
+        >>> rejections.add(batch, applied, left_out=0)
+        >>> rejections.add(batch, applied, left_out=1)
         >>> now[0] = 2.0
         >>> rejections.say()
         {'version': 4} 1 2 3 6
@@ -101,21 +103,20 @@ class Rejections:
         self._first: tuple[int, int] | None = None
         self._due = clock()
 
-    def add(self, batch: Batch, verdicts: npt.NDArray[np.uint8], left_out: int) -> None:
-        """Adds the verdicts on the records of a counted batch; emits the event if it is due.
+    def add(self, batch: Batch, applied: Applied, left_out: int) -> None:
+        """Adds a counted batch; emits the event if it is due.
 
-        Of those that are rejected so many were left out of the dead letters.
+        Of its rejected records so many were left out of the dead letters.
         """
-        reasons = counted(verdicts, len(batch.unreadable))
         if self._first is None:
-            if not reasons:
+            if not applied.rejected:
                 return
-            offsets = [int(batch.columns.offsets[i]) for i in np.flatnonzero(verdicts)[:1]]
+            offsets = [int(batch.columns.offsets[i]) for i in np.flatnonzero(applied.verdicts)[:1]]
             self._first = batch.partition, min(offsets + [bad.offset for bad in batch.unreadable])
             self._due = max(self._due, self._clock() + GATHER_SECONDS)
         self._left_out += left_out
-        self._accepted += len(verdicts) - int(np.count_nonzero(verdicts))
-        self._reasons.update(reasons)
+        self._accepted += applied.accepted
+        self._reasons.update(applied.rejected)
         self.say()
 
     def say(self) -> None:

@@ -1,6 +1,6 @@
 """Watching reports as they are counted, for forged ones: each is looked at once only, however often it is counted."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 import numpy.typing as npt
@@ -9,8 +9,6 @@ import ldp
 from ldp.alarms import Watch
 from worker.counting.columns import Batch
 from worker.counting.ports import Events
-
-Look = Callable[[npt.NDArray[np.void]], None]
 
 
 class Watching:
@@ -28,21 +26,20 @@ class Watching:
         >>> from worker.counting.columns import Columns
         >>> watching = Watching(ldp.GRR("1", domain_size=3), lambda: 0.0, events=None)
         >>> batch = Batch(0, 5, 8, Columns.of([], [], []))
-        >>> watching.of(batch) is None, watching.of(batch) is None
-        (False, True)
+        >>> watching.look(batch, []), watching.look(batch, [])
+        (True, False)
     """
 
     def __init__(self, oracle: ldp.Oracle, clock: Callable[[], float], events: Events) -> None:
         self._watch, self._events = Watch(oracle, clock), events
         self._seen = dict[int, int]()
 
-    def of(self, batch: Batch) -> Look | None:
-        """Returns what is to look at the reports of a batch; None where some of them were looked at before."""
+    def look(self, batch: Batch, reports: Iterable[npt.NDArray[np.void]]) -> bool:
+        """Looks at the counted reports of a batch; returns whether it did: not where some were looked at before."""
         if batch.start < self._seen.get(batch.partition, 0):
-            return None
+            return False
         self._seen[batch.partition] = batch.end
-        return self._look
-
-    def _look(self, reports: npt.NDArray[np.void]) -> None:
-        for alarm in self._watch.look(reports):
-            self._events.forged(alarm.test, alarm.reports, alarm.found)
+        for some in reports:
+            for alarm in self._watch.look(some):
+                self._events.forged(alarm.test, alarm.reports, alarm.found)
+        return True

@@ -72,7 +72,7 @@ def test_point_9_a_state_is_the_same_however_its_batch_is_cut(protocol, monkeypa
     values.insert(2, b"noise")
     batch = Batch(0, 10, 30, Columns.of([10, 11, 15, 20, 21, 28], range(6), values))
     whole = PartitionState.fresh(stream, 10)
-    reasons = whole.apply(stream, batch)
+    reasons = whole.apply(stream, batch).verdicts
 
     monkeypatch.setattr(partition, "MOST_WORK", 4 * stream.oracle.work)
     cut, beats, said = PartitionState.fresh(stream, 10), [], {}
@@ -81,7 +81,7 @@ def test_point_9_a_state_is_the_same_however_its_batch_is_cut(protocol, monkeypa
     )
     assert len(slices) > 1
     for one in slices:
-        found = cut.apply(stream, one, lambda: beats.append(None))
+        found = cut.apply(stream, one, lambda: beats.append(None)).verdicts
         said |= dict(zip(one.columns.offsets.tolist(), found.tolist(), strict=True))
     assert len(beats) >= sum(sizes) / 4  # also within the record of forty
     assert said == dict(zip(batch.columns.offsets.tolist(), reasons.tolist(), strict=True))

@@ -155,9 +155,7 @@ def test_late_records_are_told_with_what_they_met_wherever_batches_end(seed):
         end = min(len(times), first + rng.randrange(1, 30))
         offsets = range(first, end)
         batch = Batch(0, first, end, Columns.of(offsets, times[first:end], values[first:end]))
-        told = []
-        state.apply(stream, batch, on_late=told.append)
-        for late in told:
+        for late in state.apply(stream, batch, name_late=True).late_records:
             rows = zip(late.at, late.times, late.starts, late.lines, strict=True)
             found |= {first + int(i): (*map(int, facts), late.pane) for i, *facts in rows}
         first = end
@@ -173,13 +171,9 @@ def test_a_late_record_that_has_no_room_is_not_told_before_it_is_counted():
     state = PartitionState(0, 0, rules=[rule], cells={"all": Cell(0, stream.oracle.zeros())})
     n = windowing.most_panes
     times = [1000 * k for k in range(n + 1)] + [0]
-    told = []
-    state.apply(
-        stream, Batch(0, 0, n + 2, Columns.of(range(n + 2), times, [good] * (n + 2))), on_late=told.append
-    )
-    assert (state.offset, told) == (n, [])
+    batch = Batch(0, 0, n + 2, Columns.of(range(n + 2), times, [good] * (n + 2)))
+    assert (state.apply(stream, batch, name_late=True).late_records, state.offset) == ([], n)
     state.drop(3000)
     rest = Batch(0, n, n + 2, Columns.of([n, n + 1], times[n:], [good] * 2))
-    state.apply(stream, rest, on_late=told.append)
-    (late,) = told
+    (late,) = state.apply(stream, rest, name_late=True).late_records
     assert (late.at.tolist(), late.times.tolist(), late.lines.tolist()) == ([1], [0], [1000 * n])

@@ -218,7 +218,7 @@ def test_every_report_is_where_a_record_at_a_time_puts_it_however_the_log_is_cut
     while state.offset < end:
         until = min(end, state.offset + rng.randint(1, longest))
         at = state.offset
-        verdicts = state.apply(STREAM, batch_of(log, at, until))
+        verdicts = state.apply(STREAM, batch_of(log, at, until)).verdicts
         counted = [one for one in log if at <= one[0] < state.offset]
         assert len(verdicts) == len(counted)
         for one in counted:
@@ -228,7 +228,7 @@ def test_every_report_is_where_a_record_at_a_time_puts_it_however_the_log_is_cut
         if state.offset < until:  # there was no room for the next one
             following = next(one for one in log if one[0] == state.offset)
             assert not plain.count(*following)
-            assert len(state.apply(STREAM, batch_of(log, state.offset, until))) == 0
+            assert len(state.apply(STREAM, batch_of(log, state.offset, until)).verdicts) == 0
             line = sorted(sum(map(int, name.split("+"))) for name in state.cells if name != "all")[
                 rng.choice([0, -1])
             ]
@@ -359,12 +359,12 @@ def test_counting_stops_exactly_at_the_record_that_needs_a_pane_too_many():
     log += [(6, 0, b""), (7, 5 * HOUR, [1]), (8, 9 * HOUR, [2]), (9, 0, b"\x07noise")]
     bad = Unreadable(10, 12, 5, "", "codec")
     batch = dataclasses.replace(batch_of(log, 0, 12), unreadable=(bad,))
-    assert state.apply(STREAM, batch).tolist()[:6] == [0] * 6
+    assert state.apply(STREAM, batch).verdicts.tolist()[:6] == [0] * 6
     assert (state.offset, state.accepted, state.rejected) == (8, 7, {"empty": 1})
     assert state.cells[f"{5 * HOUR}+{HOUR}"].state.tolist() == [1, 1, 0]
     state.drop(HOUR)
     rest = dataclasses.replace(batch_of(log, 8, 12), unreadable=(bad,))
-    assert len(state.apply(STREAM, rest)) == 2
+    assert len(state.apply(STREAM, rest).verdicts) == 2
     assert (state.offset, state.accepted) == (12, 8)
     assert state.rejected == {"empty": 1, "version": 1, "batch": 1}
     assert f"{9 * HOUR}+{HOUR}" in state.cells

@@ -1,6 +1,7 @@
 """What is rejected is said, by the worker once a minute and by the commands; what a record held is not."""
 
 import json
+from collections import Counter
 from types import SimpleNamespace
 
 import numpy as np
@@ -9,6 +10,7 @@ from rich.console import Console
 import ldp
 from ldp import frames
 from worker.cli import dead_letters
+from worker.counting.applied import Applied
 from worker.counting.columns import Batch, Columns
 from worker.counting.rejections import EVERY_SECONDS, GATHER_SECONDS, Rejections, reasons
 from worker.counting.rules import MOST_REPORTS, Terms
@@ -30,7 +32,8 @@ def batch(*rejected, partition=0, start=0, size=10):
     verdicts = np.zeros(size, np.uint8)
     verdicts[list(rejected)] = frames.VERDICTS.index(frames.Reason.VERSION)
     columns = Columns.of(range(start, start + size), [0] * size, [b""] * size)
-    return Batch(partition, start, start + size, columns), verdicts
+    rejected = Counter(version=len(rejected)) if rejected else Counter()
+    return Batch(partition, start, start + size, columns), Applied(verdicts, rejected)
 
 
 class Said:
@@ -43,8 +46,8 @@ class Said:
     def warn(self, event, **facts):
         self.events.append((event, facts))
 
-    def add(self, batch, verdicts, left_out=0):
-        self.rejections.add(batch, verdicts, left_out)
+    def add(self, batch, applied, left_out=0):
+        self.rejections.add(batch, applied, left_out)
 
 
 def test_point_21_the_first_rejections_are_gathered_for_two_seconds():

@@ -97,8 +97,8 @@ def test_point_16_a_batch_is_counted_by_the_rule_of_each_offset():
         for cut in (0, 5, 40):
             state = PartitionState(0, 0, history, cells=PartitionState.fresh(STREAM, 0).cells)
             verdicts = [
-                *state.apply(STREAM, batch(sizes[:cut])),
-                *state.apply(STREAM, batch(sizes[cut:], cut)),
+                *state.apply(STREAM, batch(sizes[:cut])).verdicts,
+                *state.apply(STREAM, batch(sizes[cut:], cut)).verdicts,
             ]
             many = frames.VERDICTS.index(frames.Reason.MANY)
             assert verdicts == [0 if fits(o) else many for o in range(40)]

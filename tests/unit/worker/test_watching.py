@@ -39,7 +39,7 @@ def test_forged_reports_are_told_of_and_what_is_counted_again_is_not_looked_at()
         state = PartitionState.fresh(STREAM, 0)
         for start in (0, 2):
             one = batch(start, same, same)
-            state.apply(STREAM, one, on_reports=watching.of(one))
+            watching.look(one, state.apply(STREAM, one).reports)
         assert state.reports == 8
         assert [test for test, *_ in told] == ["repeats"], again
     assert told[0][2].startswith("7 of them came before in their block")
@@ -47,12 +47,12 @@ def test_forged_reports_are_told_of_and_what_is_counted_again_is_not_looked_at()
 
 def test_each_partition_is_looked_at_once_from_where_it_was():
     watching, _ = watching_of(block=8)
-    assert watching.of(batch(5, b"", b""))
-    assert watching.of(batch(5, b"", b"", partition=1))
-    assert watching.of(batch(6, b"", b"")) is None  # partly
-    assert watching.of(batch(7, b""))
-    assert watching.of(batch(7, b"")) is None
-    assert watching.of(batch(9, b""))  # a gap
+    assert watching.look(batch(5, b"", b""), [])
+    assert watching.look(batch(5, b"", b"", partition=1), [])
+    assert not watching.look(batch(6, b"", b""), [])  # partly
+    assert watching.look(batch(7, b""), [])
+    assert not watching.look(batch(7, b""), [])
+    assert watching.look(batch(9, b""), [])  # a gap
 
 
 @pytest.mark.parametrize("configured", [Configured(1, Terms(100, ones=True)), WINDOWS])
@@ -62,9 +62,8 @@ def test_those_that_are_counted_are_looked_at_and_no_others(configured):
         state.admit(0)
     reports = STREAM.oracle.perturb([1, 2, 3, 4])
     records = [frames.encode(STREAM, reports[:1]), b"noise", frames.encode(STREAM, reports[1:])]
-    looked = []
-    state.apply(STREAM, batch(0, *records), on_reports=lambda some: looked.append(some.copy()))
-    assert np.array_equal(np.concatenate(looked), reports)
+    applied = state.apply(STREAM, batch(0, *records))
+    assert np.array_equal(np.concatenate(applied.reports), reports)
     assert state.reports == 4
 
 
@@ -72,8 +71,8 @@ def test_where_there_is_no_room_for_a_pane_what_is_left_is_not_looked_at():
     state = PartitionState.fresh(STREAM, 0, WINDOWS)
     state.admit(0)
     most = WINDOWS.terms.windowing.most_panes
-    record, looked = frames.encode(STREAM, STREAM.oracle.perturb([1])), []
+    record = frames.encode(STREAM, STREAM.oracle.perturb([1]))
     n = most + 2
     columns = Columns.of(range(n), [1000 * i for i in range(n)], [record] * n)
-    state.apply(STREAM, Batch(0, 0, n, columns), on_reports=looked.append)
-    assert sum(map(len, looked)) == state.reports < n
+    applied = state.apply(STREAM, Batch(0, 0, n, columns))
+    assert sum(map(len, applied.reports)) == state.reports < n
