@@ -48,7 +48,8 @@ from worker.counting.windows import ALL, Pane
 from worker.kafka.outbox import KafkaOutbox
 from worker.kafka.snapshot_topic import SnapshotTopic
 from worker.publishing import cuts
-from worker.publishing.publisher import Publisher
+from worker.publishing.planning import Content
+from worker.publishing.publisher import Group, Publisher
 from worker.publishing.recommender import Recommender
 
 TIMES = 3
@@ -270,10 +271,9 @@ def publishing(line: Connection, redis_url: str, kafka: str, stream: ldp.Stream,
     store = Singly(client, stream.name)
     outbox = KafkaOutbox(SnapshotTopic({"bootstrap_servers": kafka}, uuid4().hex, "sized-snapshots"), stream)
     events = cast(Events, Silence())
-    publisher = Publisher(
-        stream, (), store, outbox, lambda: range(partitions), lambda _: [], lambda: 1, 0.95, 0,
-        Recommender(stream, (), 0, events), events,
-    )  # fmt: skip
+    group = Group(lambda: range(partitions), lambda _: [], lambda: 1)
+    recommender = Recommender(stream, (), 0, events)
+    publisher = Publisher(stream, Content(), store, outbox, group, recommender, events)
     line.send(None)
     with closing(outbox):
         while line.recv():

@@ -1142,7 +1142,7 @@ def test_point_6_records_lost_before_anyone_counted_them_are_a_gap() -> None:
 def test_point_18_a_snapshot_with_too_few_new_reports_is_held_back() -> None:
     world = Still()
     process = world.member(1)
-    process.publisher._fewest_new = 4
+    process.choose(fewest_new=4)
     for sent, published in ((3, []), (1, [4]), (3, [4]), (2, [4, 9])):
         world.send(sent)
         count_all(world, process)
@@ -1255,7 +1255,7 @@ def test_point_18_few_reports_are_held_back_also_where_others_were_lost(first: i
     world = Still()
     world.send(10)
     process = world.member(1)
-    process.publisher._fewest_new = 5
+    process.choose(fewest_new=5)
     count_all(world, process)
     publish(world, process)
     world.deliver()
@@ -1263,7 +1263,7 @@ def test_point_18_few_reports_are_held_back_also_where_others_were_lost(first: i
     world.firsts[0] = first
     world.recount_after = 1
     process = alone(world, 2)
-    process.publisher._fewest_new = 5
+    process.choose(fewest_new=5)
     world.send(first // 10)
     count_all(world, process)
     process.publisher.tick()

@@ -62,7 +62,7 @@ def test_windows_stay_for_as_long_as_they_are_to_beside_ones_that_have_not_begun
 def test_windows_that_are_published_stay_until_the_next_snapshot_at_least() -> None:
     world = Windowed()
     process = world.member(1)
-    process.publisher._retain = 0
+    process.choose(retain=0)
     world.at(0, 100, 5000)
     settle(world, process)
     assert finals(world) == [(0, True, 1)]
@@ -93,7 +93,7 @@ def test_windows_go_by_the_time_that_passes_where_none_is_counted_in_any_more() 
 def test_windows_go_while_who_holds_them_back_is_idle() -> None:
     world = Windowed(partitions=2)
     process = world.member(1)
-    process.publisher._idle_after = 0.0
+    process.choose(idle_after=0.0)
     world.at(1, 100)
     world.at(0, *range(100, 60_100, 1000))
     settle(world, process, turns=200)
@@ -134,7 +134,7 @@ def test_rule_6_there_is_room_for_what_a_rule_of_before_left_open(
 def test_few_new_reports_are_published_where_a_partition_has_no_more_room(busy: int) -> None:
     world = Windowed(windowing=Windowing(("all", "1s"), 0, 0))  # six panes at most
     process = world.member(1)
-    process.publisher._fewest_new = 20
+    process.choose(fewest_new=20)
     world.at(0, *range(100, 100 + 20 * busy, 20))  # in one second
     world.at(0, *range(1100, 61_100, 1000))  # then one a second
     settle(world, process, turns=300)
@@ -152,7 +152,7 @@ def test_a_partition_that_is_added_while_little_is_new_does_not_take_the_snapsho
     world.grow()
     world.told = 2
     process = alone(world, 2)
-    process.publisher._fewest_new = 10
+    process.choose(fewest_new=10)
     settle(world, process)
     assert (world.heads[-1].reports, world.heads[-1].floors) == (3, {0: 0, 1: 4000})
 
@@ -167,7 +167,7 @@ def checks(process: Any) -> list[float | None]:
 def test_what_is_held_back_is_not_said_to_be_covered() -> None:
     world = Windowed(windowing=None)
     process = world.member(1)
-    process.publisher._fewest_new = 10
+    process.choose(fewest_new=10)
     told = checks(process)
     for reports, published, covered in ((12, 12, True), (12, 12, True), (15, 12, False), (22, 22, True)):
         world.at(0, *range(len(world.logs[0]), reports))

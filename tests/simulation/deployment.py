@@ -14,7 +14,7 @@ from kafka import errors as kafka_errors
 import ldp
 from ldp.frames import VERDICTS
 from tests.simulation import broker, snapshots
-from tests.simulation.broker import TIMED_OUT, Group, Reports
+from tests.simulation.broker import TIMED_OUT, Reports
 from tests.simulation.older import OlderStore, of_layout
 from tests.simulation.recount import of_head, of_state
 from tests.simulation.scheduler import Member, Task
@@ -34,7 +34,8 @@ from worker.kafka.log import KafkaLog
 from worker.kafka.outbox import KafkaOutbox
 from worker.observe.events import StreamEvents
 from worker.observe.progress import Progress
-from worker.publishing.publisher import Publisher
+from worker.publishing.planning import Content
+from worker.publishing.publisher import Group, Publisher
 from worker.publishing.recommender import Recommender
 from worker.publishing.rows import RowTopic
 from worker.service.commits import Commits
@@ -76,7 +77,7 @@ class Deployment:
         self.world, self.number, self.stream, self.reports = world, number, stream, reports
         self.configured, self.recount_after = configured, recount_after
         self.group_name = f"group-{number}"
-        self.group, self.server = Group(world, reports), MemoryRedis(world)
+        self.group, self.server = broker.Group(world, reports), MemoryRedis(world)
         self.truth = Truth(self)
         self.server.on_write = self.truth.wrote
         self.server.on_claim = self.truth.claims
@@ -574,21 +575,22 @@ class Worker(Member):
         )
         self.publisher = Publisher(
             stream,
-            (),
+            Content(
+                methods=("base",),  # the other ten are not what is tried here, and take as long as it
+                idle_after=deployment.idle_after,
+                retain=deployment.retain,
+                rows=RowTopic(snapshots.ROWS, snapshots.PLACES),
+            ),
             store,
             outbox,
-            self._partitions,
-            group.uncounted,
-            lambda: self.ownership.epoch(0) if self.progress.partitions else None,
-            0.95,
-            0,
+            Group(
+                self._partitions,
+                group.uncounted,
+                lambda: self.ownership.epoch(0) if self.progress.partitions else None,
+            ),
             Recommender(stream, (), 0.0, events, clock),
             events,
-            deployment.idle_after,
-            deployment.retain,
             lambda: world.now + self.skew,
-            RowTopic(stream.name, snapshots.ROWS, snapshots.PLACES),
-            methods=("base",),  # the other ten are not what is tried here, and take as long as it
         )
         self.stopping, self.raised = Stopping(world), list[Exception]()
         self.ended = Stopping(world, self._demand_let_go)

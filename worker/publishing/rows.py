@@ -71,36 +71,37 @@ class Plan:
         return self.older if window.end is not None and window.end <= self.until else None
 
 
+@dataclass(frozen=True)
 class RowTopic:
     """The topic of rows, as one stream writes it; see `Plan` for what goes there.
 
-    Args:
-        stream: the stream's name.
+    Attributes:
         topic: its name; None where no rows are written.
         slots: the rows of each window.
     """
 
-    def __init__(self, stream: str, topic: str | None = None, slots: Slots | None = None) -> None:
-        self._stream, self._topic, self._slots = stream, topic, slots
+    topic: str | None = None
+    slots: Slots | None = None
 
     def is_said(self, head: Head) -> bool:
         """Returns whether a head says of the rows what the next one would."""
         said = None if head.rows is None else (head.rows.topic, head.rows.slots)
-        return said == (None if self._topic is None else (self._topic, self._slots))
+        return said == (None if self.topic is None else (self.topic, self.slots))
 
     def carried(self, head: Head) -> Rows | None:
         """Returns what a head says that goes without rows."""
-        return None if self._topic is None else head.rows
+        return None if self.topic is None else head.rows
 
     @property
     def most_windows(self) -> int | None:
         """How many windows of a name one snapshot deletes; None for all."""
-        if self._slots is None:
+        if self.slots is None:
             return None
-        return max(1, MOST_DELETED // (len(self._slots.methods) * sum(self._slots.ranks.values())))
+        return max(1, MOST_DELETED // (len(self.slots.methods) * sum(self.slots.ranks.values())))
 
     def plan(
         self,
+        stream: str,
         head: Head,
         lines: Mapping[str, Line],
         due: Iterable[Period],
@@ -111,6 +112,7 @@ class RowTopic:
         """Returns what becomes of the rows; O(windows that the head lists), and where it has to, the topic's reading.
 
         Args:
+            stream: the stream's name.
             head: what was published.
             lines: of the next head, with the starts that are on the topic of snapshots then.
             due: the windows that are published with it.
@@ -118,18 +120,18 @@ class RowTopic:
             come: the time from which that is counted.
             there: returns the keys of the stream's rows on the topic.
         """
-        if self._topic is None or self._slots is None:
-            return Plan(self._stream)
+        if self.topic is None or self.slots is None:
+            return Plan(stream)
         listed = [
             Period(name, start, start + windows.parse(name).length)
             for name, line in lines.items()
             for start in line.starts
         ]
         ends = max((period.end or 0 for period in (*listed, *due)), default=0)
-        plan, said = Plan(self._stream, self._slots), head.rows
-        if said is None or said.topic != self._topic:
-            plan = self._found(there(), {*listed}, -1 if retain is None else come - retain, ends)
-        elif said.slots != self._slots:
+        plan, said = Plan(stream, self.slots), head.rows
+        if said is None or said.topic != self.topic:
+            plan = self._found(stream, there(), {*listed}, -1 if retain is None else come - retain, ends)
+        elif said.slots != self.slots:
             older = said.slots if said.older is None else said.slots | said.older
             plan = replace(plan, leaving=said.slots, older=older, until=ends)
         else:
@@ -140,10 +142,12 @@ class RowTopic:
         )
         kept = (plan.older, plan.until) if plan.older is not None and needed else (None, 0)
         more = len(plan.stale) > MOST_DELETED  # then the next one reads again
-        rows = None if more else Rows(self._topic, self._slots, *kept)
+        rows = None if more else Rows(self.topic, self.slots, *kept)
         return replace(plan, rows=rows, stale=plan.stale[:MOST_DELETED])
 
-    def _found(self, there: Iterable[bytes], listed: Collection[Period], gone: int, ends: int) -> Plan:
+    def _found(
+        self, stream: str, there: Iterable[bytes], listed: Collection[Period], gone: int, ends: int
+    ) -> Plan:
         """Returns a plan that goes by what is on the topic: windows that end up to ``gone`` and are not listed, go."""
         leaving, older, stale = None, None, list[Row]()
         for encoded in there:
@@ -159,7 +163,7 @@ class RowTopic:
                 stale.append(Row(encoded, b""))
             else:
                 older = _with(older, key)
-        return Plan(self._stream, self._slots, None, leaving, older, ends, stale)
+        return Plan(stream, self.slots, None, leaving, older, ends, stale)
 
 
 def _with(places: Slots | None, key: RowKey) -> Slots | None:

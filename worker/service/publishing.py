@@ -11,8 +11,8 @@ from worker.kafka.group import KafkaGroup
 from worker.kafka.outbox import KafkaOutbox
 from worker.kafka.reading import OnPassed
 from worker.kafka.snapshot_topic import SnapshotTopic
-from worker.publishing.comparing import Comparer
-from worker.publishing.publisher import Publisher
+from worker.publishing.planning import Content
+from worker.publishing.publisher import Group, Publisher
 from worker.publishing.recommender import Recommender
 from worker.publishing.rows import RowTopic
 
@@ -58,22 +58,20 @@ def publisher(
 ) -> Publisher:
     """Returns what publishes a stream while partition 0 is held here; `Publisher` says what is given."""
     stream, queries, snapshots = served.stream, served.queries, config.snapshots
-    return Publisher(
-        stream,
+    content = Content(
         queries,
-        cuts,
-        outbox,
-        partitions,
-        group.uncounted,
-        epoch,
         snapshots.level,
+        snapshots.methods,
         snapshots.fewest_new,
-        Recommender(stream, queries, snapshots.recommend_every_seconds, events, methods=snapshots.methods),
-        events,
         served.idle_after,
         served.retain,
-        rows=RowTopic(stream.name, config.rows.topic, config.slots(served)),
-        methods=snapshots.methods,
-        comparer=Comparer(queries, snapshots.changed_level, snapshots.changed_at_least),
+        RowTopic(config.rows.topic, config.slots(served)),
         compact=snapshots.encoding == "compact",
+        changed_level=snapshots.changed_level,
+        changed_at_least=snapshots.changed_at_least,
     )
+    recommender = Recommender(
+        stream, queries, snapshots.recommend_every_seconds, events, methods=snapshots.methods
+    )
+    membership = Group(partitions, group.uncounted, epoch)
+    return Publisher(stream, content, cuts, outbox, membership, recommender, events)

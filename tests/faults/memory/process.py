@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import cast
+from typing import Any, cast
 
 from tests.faults.memory.log import MemoryLog
 from tests.faults.memory.older import OlderStore
@@ -14,8 +14,8 @@ from worker.counting.held import Flush
 from worker.counting.lineage import LAYOUT
 from worker.counting.ownership import Ownership
 from worker.counting.ports import Answer, Events, Unavailable
-from worker.publishing.comparing import Comparer
-from worker.publishing.publisher import Publisher
+from worker.publishing.planning import Content
+from worker.publishing.publisher import Group, Publisher
 from worker.publishing.recommender import Recommender
 
 
@@ -59,24 +59,21 @@ class Process(Member):
         )
         self.publisher = Publisher(
             world.stream,
-            (),
+            Content(idle_after=2.0, retain=8000, changed_level=0.01),
             store,
             outbox,
-            lambda: range(world.told),
-            world.uncounted,
-            lambda: self.ownership.epoch(0),
-            0.95,
-            0,
+            Group(lambda: range(world.told), world.uncounted, lambda: self.ownership.epoch(0)),
             Recommender(world.stream, (), 0.0, events),
             events,
-            idle_after=2.0,
-            retain=8000,
             clock=lambda: world.clock,
-            comparer=Comparer(level=0.01),
         )
         world.members[number] = self
         self.flushes, self.written = list[Flush](), list[tuple[Flush, Answer]]()
         world.tasks += [Task(world, self, run) for run in (self._poll, self._write, self._publish)]
+
+    def choose(self, **content: Any) -> None:
+        """Has another configuration of what is published."""
+        self.publisher._content = replace(self.publisher._content, **content)
 
     def _poll(self) -> None:
         rng, ownership = self.world.rng, self.ownership

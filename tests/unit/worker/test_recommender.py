@@ -24,7 +24,8 @@ from worker.observe.events import StreamEvents
 from worker.observe.metrics import Metrics
 from worker.observe.progress import Progress
 from worker.publishing import recommender
-from worker.publishing.publisher import Publisher
+from worker.publishing.planning import Content
+from worker.publishing.publisher import Group, Publisher
 from worker.publishing.recommender import Recommender
 
 SCHEMA = json.loads((Path(snapshot.__file__).parent / "snapshot.schema.json").read_text())
@@ -249,16 +250,12 @@ def publishing(bench, counted, outbox):
     """A publisher of a topic with one partition, which it owns."""
     return Publisher(
         STREAM,
-        QUERIES,
+        Content(QUERIES),
         counted,
         outbox,
-        partitions=lambda: [0],
-        uncounted=lambda _: [],
-        epoch=lambda: 1,
-        level=0.95,
-        fewest_new=0,
-        recommender=bench.recommender,
-        events=bench.events,
+        Group(lambda: [0], lambda _: [], lambda: 1),
+        bench.recommender,
+        bench.events,
     )
 
 

@@ -22,7 +22,7 @@ def world(seed, retain=RETAIN):
 
 
 def topic(world, methods, top, name="rows"):
-    return RowTopic("s", name, slots(methods, top, world.queries, STREAM.oracle.domain_size))
+    return RowTopic(name, slots(methods, top, world.queries, STREAM.oracle.domain_size))
 
 
 def bodies(world):
@@ -167,7 +167,7 @@ def test_forged_keys_delete_no_more_rows_than_a_snapshot_may_have():
     for i in range(30):
         there.rows_there[RowKey("s", "all", 0, "base", f"q{i}", 100_000).encode()] = b"x"
         there.rows_there[RowKey("s", "10s", 10**13, "norm", f"q{i}", 100_000).encode()] = b"x"
-    plan = topic(there, ["base"], 2).plan(Head(5), LINES, (), RETAIN, 100_000, lambda: there.rows_there)
+    plan = topic(there, ["base"], 2).plan("s", Head(5), LINES, (), RETAIN, 100_000, lambda: there.rows_there)
     assert sum(plan.leaving.ranks.values()) <= 100_000
     assert sum(plan.older.ranks.values()) <= 100_000
 
@@ -210,13 +210,13 @@ A, B = Slots(("base",), {"": 3}), Slots(("norm",), {"": 1})
     ],
 )
 def test_what_a_head_keeps_of_an_earlier_configuration(head, lines, older):
-    plan = RowTopic("s", "rows", B).plan(Head(5, rows=head), lines, (), RETAIN, 100_000, lambda: 1 / 0)
+    plan = RowTopic("rows", B).plan("s", Head(5, rows=head), lines, (), RETAIN, 100_000, lambda: 1 / 0)
     assert plan.rows == Rows("rows", B, *older)
 
 
 def test_a_window_that_goes_takes_the_rows_of_earlier_configurations_along():
-    plan = RowTopic("s", "rows", B).plan(
-        Head(5, rows=Rows("rows", B, A, 60_000)), LINES, (), RETAIN, 100_000, lambda: 1 / 0
+    plan = RowTopic("rows", B).plan(
+        "s", Head(5, rows=Rows("rows", B, A, 60_000)), LINES, (), RETAIN, 100_000, lambda: 1 / 0
     )
 
     def gone(start):
@@ -229,9 +229,9 @@ def test_a_window_that_goes_takes_the_rows_of_earlier_configurations_along():
 
 
 def test_without_a_topic_nothing_is_said_and_nothing_goes():
-    none = RowTopic("s")
+    none = RowTopic()
     head = Head(5, rows=Rows("rows", A))
-    plan = none.plan(head, LINES, (), RETAIN, 100_000, lambda: 1 / 0)
+    plan = none.plan("s", head, LINES, (), RETAIN, 100_000, lambda: 1 / 0)
     assert (plan.rows, plan.stale, plan.deleted(Period("10s", 0, 10_000))) == (None, (), [])
     assert none.carried(head) is None
     assert not none.is_said(head)

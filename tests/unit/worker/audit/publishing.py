@@ -19,8 +19,10 @@ from worker.counting import layout
 from worker.counting.head import Head
 from worker.counting.lineage import lineage_of
 from worker.counting.ports import Events, StoredPartition
-from worker.publishing.publisher import Publisher
+from worker.publishing.planning import Content
+from worker.publishing.publisher import Group, Publisher
 from worker.publishing.recommender import Recommender
+from worker.publishing.rows import RowTopic
 
 STREAM = STREAMS["grr-3"]
 LENGTH = 120
@@ -75,23 +77,16 @@ class World:
         self.rows_there = {}
         self.publisher = self.publisher_of(retain)
 
-    def publisher_of(self, retain, rows=None, **choices):
+    def publisher_of(self, retain, rows=RowTopic(), **content):  # noqa: B008  # frozen
         silence = cast(Events, Silence())
         return Publisher(
             self.stream,
-            self.queries,
+            Content(self.queries, retain=retain, rows=rows, **content),
             self,
             self,
-            lambda: range(len(self.partitions)),
-            lambda _: (),
-            lambda: 1,
-            0.95,
-            0,
+            Group(lambda: range(len(self.partitions)), lambda _: (), lambda: 1),
             Recommender(self.stream, (), 0.0, silence),
             silence,
-            retain=retain,
-            rows=rows,
-            **choices,
         )
 
     # what a publisher reads, and where it publishes

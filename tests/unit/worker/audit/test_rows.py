@@ -16,7 +16,7 @@ from worker.publishing.rows import RowTopic
 def written(seed, terms=HOPS, methods=("norm-sub", "base"), top=2, to=120):
     there = World(seed, terms, retain=30_000, queries=True)
     places = slots(list(methods), top, there.queries, there.stream.oracle.domain_size)
-    there.publisher = there.publisher_of(30_000, RowTopic("s", "rows", places))
+    there.publisher = there.publisher_of(30_000, RowTopic("rows", places))
     return there.run(to=to)
 
 

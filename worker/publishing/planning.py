@@ -1,0 +1,160 @@
+"""Plans the next snapshot: what a cut of the store says that the newest head does not."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import ldp
+from ldp.consistency import METHODS
+from ldp.query import Query
+from ldp.snapshot import Cut, Line, Period
+from worker.counting.changed import NEW_NAME
+from worker.counting.head import Head
+from worker.counting.ports import StateLost
+from worker.publishing import lines
+from worker.publishing.cuts import StoredCut
+from worker.publishing.lines import Due, Lines
+from worker.publishing.rows import RowTopic
+
+Written = tuple[frozenset[tuple[int, str, str]], bool]
+"""What tells a window from itself at another time: its panes' commits, and whether they are all."""
+
+
+@dataclass(frozen=True)
+class Content:
+    """What a stream's snapshots have beside the counts, and when there is one.
+
+    Attributes:
+        queries: what they answer.
+        level: confidence level of Base's intervals.
+        methods: those whose bodies there are, Base among them.
+        fewest_new: a snapshot with fewer new reports than that, but some, is held back, unless a partition without room
+            waits for it.
+        idle_after: for how many seconds a partition stands still before it is called idle.
+        retain: for how long after its end the messages of a window stay, in milliseconds; None for ever.
+        rows: the topic of rows.
+        compact: whether long vectors are rounded and in short chunks, which schema 1's readers refuse.
+        changed_level: the false discovery rate of what changed from window to window; 0 for no comparison.
+        changed_at_least: a change up to so much is none.
+    """
+
+    queries: Sequence[Query] = ()
+    level: float = 0.95
+    methods: Sequence[str] = tuple(METHODS)
+    fewest_new: int = 0
+    idle_after: float = 300.0
+    retain: int | None = None
+    rows: RowTopic = RowTopic()  # noqa: RUF009  # frozen
+    compact: bool = False
+    changed_level: float = 0.0
+    changed_at_least: float = 0.0
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A cut of the store, beside the newest head.
+
+    Attributes:
+        head: what was published.
+        stored: what was read.
+        windows: what it says of windows; None without any.
+        cut: where the snapshot cuts the stream, without what it says of its own messages.
+        reports: how many it has.
+    """
+
+    head: Head
+    stored: StoredCut
+    windows: Lines | None
+    cut: Cut
+    reports: int
+
+    @classmethod
+    def of(
+        cls, head: Head, stored: StoredCut, partitions: Sequence[int], still: Callable[[int], bool]
+    ) -> "Plan":
+        """Plans the snapshot of a cut.
+
+        Args:
+            head: what was published.
+            stored: the cut.
+            partitions: all of the topic.
+            still: whether a partition stands still.
+        """
+        windows, states = lines.decide(head, stored.states, partitions, still), stored.states
+        cut = Cut(
+            {partition: state.offset for partition, state in states.items()},
+            {partition: state.gaps for partition, state in states.items()},
+            stored.uncounted,
+            {partition: [rule.as_json() for rule in state.rules] for partition, state in states.items()},
+            {} if windows is None else windows.floors,
+            {} if windows is None else windows.lines,
+            reached=None if windows is None else windows.reached,
+        )
+        return cls(head, stored, windows, cut, sum(state.reports for state in states.values()))
+
+    @property
+    def admits(self) -> bool:
+        """Whether partitions are named for the first time."""
+        return self.cut.floors.keys() > self.head.floors.keys()
+
+    def demand_consistent(self, stream: ldp.Stream) -> None:
+        """Demands that a cut that is not behind the head goes on from it.
+
+        Raises:
+            StateLost: it has fewer reports though no more of the log is lost, or counts by other rules.
+        """
+        head = self.head
+        if differing := head.contradicts(self.cut):
+            raise StateLost(
+                f"stream {stream.name!r}: partition {', '.join(map(str, differing))} is counted in Redis by other"
+                f" rules than snapshot {head.sequence} says.",
+                f"restore Redis, or {NEW_NAME}",
+            )
+        if self.reports < head.reports and self.cut.gaps == head.gaps:
+            raise StateLost(
+                f"stream {stream.name!r}: Redis has {self.reports} reports, but snapshot {head.sequence} has"
+                f" {head.reports} and no more of the log is lost.",
+                f"restore Redis, or {NEW_NAME}",
+            )
+
+    def is_new(self, content: Content, *, otherwise: bool) -> bool:
+        """Returns whether there is something to say that the head does not; ``otherwise`` beside the counts."""
+        head, cut = self.head, self.cut
+        if not self.reports:
+            return self.admits
+        if otherwise or {*head.methods} != {*content.methods}:
+            return True
+        said = head.offsets, head.gaps, head.uncounted, head.rules, head.floors, closed(head.lines)
+        return (cut.offsets, cut.gaps, cut.uncounted, cut.rules, cut.floors, closed(cut.lines)) != said
+
+    def is_held_back(self, content: Content) -> bool:
+        """Returns whether too little is new; but who has no room for more panes waits for windows to be final."""
+        if any(state.full for state in self.stored.states.values()):
+            return False
+        changed = self.reports != self.head.reports or self.cut.gaps != self.head.gaps
+        few = changed and abs(self.reports - self.head.reports) < content.fewest_new
+        return few or self.reports < content.fewest_new
+
+    def announces(self, content: Content) -> bool:
+        """Returns whether it is so early that only partitions are admitted, by a head without a snapshot."""
+        return not self.reports or (not self.head.reports and self.is_held_back(content))
+
+    def due(self, written: Mapping[Period, Written]) -> list[Due]:
+        """Returns the windows that are final now, and of those that are open the ones that were written otherwise."""
+        windows = [] if self.windows is None else self.windows.due
+        return [due for due in windows if written.get(due.period) != self.written(due)]
+
+    def written(self, due: Due) -> Written:
+        """Returns what a window is written from."""
+        start, end = due.period.start, due.period.end
+        assert start is not None
+        assert end is not None
+        return self.stored.written(start, end), self.is_complete(due)
+
+    def is_complete(self, due: Due) -> bool:
+        """Returns whether every report of a window is counted."""
+        return due.complete and not self.cut.uncounted
+
+
+def closed(listed: Mapping[str, Line]) -> dict[str, int]:
+    """Returns how far the windows of each name are closed."""
+    return {name: line.closed for name, line in listed.items()}

@@ -1,0 +1,123 @@
+"""Takes a planned snapshot: the estimates, by each method, as the messages and rows of one transaction."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+from uuid import uuid4
+
+import ldp
+from ldp import snapshot
+from ldp.consistency import METHODS
+from ldp.snapshot import Message, Period, Recommended, Row, Snapshot
+from worker.counting.head import named
+from worker.counting.partition import Cell
+from worker.publishing import lines
+from worker.publishing.lines import Due
+from worker.publishing.planning import Content, Plan
+
+
+@dataclass(frozen=True)
+class Taken:
+    """A snapshot that is to be sent.
+
+    Attributes:
+        snapshot: that of all time.
+        messages: for the snapshot topic.
+        rows: for the topic of rows.
+        estimate: of all time; None for a head alone.
+        finals: the complete windows that become final, with their estimates.
+    """
+
+    snapshot: Snapshot
+    messages: Sequence[Message]
+    rows: Sequence[Row] = ()
+    estimate: ldp.Estimate | None = None
+    finals: Sequence[tuple[Period, ldp.Estimate]] = ()
+
+
+def announce(stream: ldp.Stream, plan: Plan, content: Content, lineage: str) -> Taken:
+    """Takes a head alone, which admits partitions and says what the one before it said of windows and rows."""
+    head = plan.head
+    rows, methods = content.rows.carried(head), _said(head.methods)
+    cut = replace(plan.cut, lines=head.lines, reached=head.reached, rows=rows, methods=methods)
+    taken = snapshot.announce(stream, cut, head.sequence + 1, named(stream, lineage), uuid4().hex)
+    return Taken(taken, snapshot.encode(taken))
+
+
+def take(
+    stream: ldp.Stream,
+    plan: Plan,
+    due: Sequence[Due],
+    content: Content,
+    lineage: str,
+    recommended: Mapping[str, Recommended],
+    there: Callable[[], Iterable[bytes]],
+    on_alive: Callable[[], object],
+) -> Taken:
+    """Takes the snapshot of all time, and those of the windows that are due; O(windows · methods · domain).
+
+    Args:
+        stream: whose.
+        plan: what is new.
+        due: its windows that are to be written.
+        content: what a snapshot has.
+        lineage: of the counts.
+        recommended: the method for each query.
+        there: returns the keys of the stream's rows on the topic of rows.
+        on_alive: called again and again meanwhile.
+    """
+    head, stored = plan.head, plan.stored
+    periods, come = [one.period for one in due], 0 if plan.windows is None else plan.windows.come
+    after, gone = lines.kept(plan.cut.lines, periods, content.retain, come, content.rows.most_windows)
+    planned = content.rows.plan(stream.name, head, after, periods, content.retain, come, there)
+    cut = replace(plan.cut, lines=after, rows=planned.rows, methods=_said(content.methods))
+    of = partial(
+        _take,
+        stream,
+        compact=content.compact,
+        cut=cut,
+        sequence=head.sequence + 1,
+        queries=content.queries,
+        level=content.level,
+        methods=content.methods,
+        lineage=named(stream, lineage),
+        identity=uuid4().hex,
+    )
+    estimate = _estimate(stream, stored.total(stream))
+    taken = of(estimate=estimate, recommended=recommended)
+    # the head lists whose bodies there may be: those that are not written any more go, also of the open windows
+    former = [method for method in head.methods if method not in content.methods]
+    messages = snapshot.encode(taken, compact=content.compact)
+    messages += snapshot.delete_window(taken, taken.window, former)
+    sent = [*planned.of(taken), *planned.stale]
+    finals = list[tuple[Period, ldp.Estimate]]()
+    for one in due:
+        on_alive()
+        part = _estimate(stream, stored.total(stream, one.period.start, one.period.end))
+        whole = plan.is_complete(one)
+        of_window = of(estimate=part, window=one.period, complete=whole)
+        # tombstones first: whoever lists windows by their messages forgets one at a tombstone
+        messages += snapshot.delete_window(taken, one.period, former)
+        messages += snapshot.encode_window(of_window, compact=content.compact)
+        sent += planned.of(of_window)
+        finals += [(one.period, part)] if one.period.final and whole else []
+    for period in gone:
+        messages += snapshot.delete_window(taken, period)
+        sent += planned.deleted(period)
+    return Taken(taken, messages, sent, estimate, finals)
+
+
+def _take(stream: ldp.Stream, *, compact: bool, **given: Any) -> Snapshot:
+    """Takes a snapshot, whose numbers are as the messages and the rows have them."""
+    taken = snapshot.take(stream, **given)
+    return snapshot.rounded(taken) if compact else taken
+
+
+def _estimate(stream: ldp.Stream, counts: Cell) -> ldp.Estimate:
+    return stream.oracle.estimate_state(counts.state, counts.reports)
+
+
+def _said(methods: Sequence[str]) -> tuple[str, ...] | None:
+    """Returns what a head says of methods: those there can be, unless that is all."""
+    return tuple(methods) if len(methods) < len(METHODS) else None
