@@ -80,7 +80,7 @@ def test_rows_are_those_of_the_windows_whatever_was_configured_before(seed):
         before = {where: body["base"]["sequence"] for where, body in bodies(there).items()}
         there.tick(rng.choice([1, 2]))
         after = bodies(there)
-        places = None if choice is None else topic(there, *choice)._slots
+        places = None if choice is None else topic(there, *choice).slots
         for where, body in after.items():
             if before.get(where) != body["base"]["sequence"]:
                 shrunk += None not in (places, written.get(where)) and places != written[where]
@@ -108,7 +108,7 @@ def test_without_windows_the_rows_of_all_time_follow_the_configuration():
             to=there.partitions[0].counting.state.offset - START + 30,
             since=there.partitions[0].counting.state.offset - START,
         )
-        places = topic(there, *choice)._slots
+        places = topic(there, *choice).slots
         assert held(there) == expected(bodies(there)["all", 0], ("all", 0), places)
 
 
@@ -120,7 +120,7 @@ def test_rows_are_published_once_they_are_configured_though_no_report_comes():
         there.tick(3)
         assert there.open().sequence == (number := number + 1)
         if choice is not None:
-            assert held(there) == expected(bodies(there)["all", 0], ("all", 0), topic(there, *choice)._slots)
+            assert held(there) == expected(bodies(there)["all", 0], ("all", 0), topic(there, *choice).slots)
     assert there.open().rows is None
 
 

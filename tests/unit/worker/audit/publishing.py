@@ -77,11 +77,11 @@ class World:
         self.rows_there = {}
         self.publisher = self.publisher_of(retain)
 
-    def publisher_of(self, retain, rows=RowTopic(), **content):  # noqa: B008  # frozen
+    def publisher_of(self, retain, rows=None, **content):
         silence = cast(Events, Silence())
         return Publisher(
             self.stream,
-            Content(self.queries, retain=retain, rows=rows, **content),
+            Content(self.queries, retain=retain, rows=rows or RowTopic(), **content),
             self,
             self,
             Group(lambda: range(len(self.partitions)), lambda _: (), lambda: 1),
