@@ -149,7 +149,8 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
         if self._intake.full:
             self.keep()
         elif self._intake.empty or self._clock() - self._asked >= _FETCH_SECONDS:
-            self._consumer.resume(*self._reading())  # those too whose wait after a refusal is over
+            # those that were started, kept still, or put back; and those whose wait after a refusal is over
+            self._consumer.resume(*self._reading())
             self._fetch(timeout_ms if self._intake.empty else 0)
         if (taken := self._intake.next()) is None:
             return []
@@ -168,11 +169,8 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
         joining = self._consumer.group_metadata().state is not MemberState.STABLE
         if not joining and self._clock() - self._asked < _FETCH_SECONDS:
             return
-        self._consumer.pause(*self._reading())
-        try:
-            self._fetch(_JOIN_MS if joining else 0)
-        finally:
-            self._consumer.resume(*self._reading())
+        self._consumer.pause(*self._reading())  # until the next `poll` that fetches
+        self._fetch(_JOIN_MS if joining else 0)
 
     def _fetch(self, timeout_ms: int) -> None:
         """Takes in what the client has fetched."""
@@ -237,7 +235,6 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
         self._intake.forget()
         for partition, position in kept.items():
             self._consumer.seek(self._tp(partition), position)
-            self._consumer.resume(self._tp(partition))
         return True
 
     def _put_off_refused(self) -> None:
@@ -385,13 +382,11 @@ class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
 
     def start(self, partition: int, offset: int, rules: Sequence[Rule]) -> None:
         """Lets `poll` return the partition's records from an offset on, its batches read as the rules demand."""
-        tp = self._tp(partition)
         self._refusals.forget([partition])
         self._intake.forget([partition])
         self._caps[partition] = [(rule.offset, rule.terms.max_batch_bytes) for rule in rules]
         if partition in self.assigned():
-            self._consumer.seek(tp, offset)
-            self._consumer.resume(tp)
+            self._consumer.seek(self._tp(partition), offset)
             self._positions[partition] = offset
 
     def stop(self, partition: int) -> None:
