@@ -281,6 +281,8 @@ class Consumer:
         """Partition -> what Kafka said that was counted, how many snapshots there were, where the log began."""
         self.misled = set[int]()
         """Partitions whose log start was wrong in the last answer."""
+        self.wanted = set[int]()
+        """Partitions that the last claim asked about."""
         self.confirmed_as: dict[int, tuple[int, str]] = {}
         self.flips, self.left_in_the_middle = 0, 0.0
         self.known_partitions, self.polled_at = 0, world.now
@@ -567,6 +569,7 @@ class Consumer:
     def _committed(self, tps: Collection[TopicPartition], timeout_ms: int) -> Mapping[TopicPartition, Any]:
         self.worker.listener.demand_nothing_lost()
         self.claiming = self.worker.topic.headless = True
+        self.wanted = {tp.partition for tp in tps}
 
         def effect() -> Mapping[TopicPartition, Any]:
             offsets = self.group.offsets

@@ -88,9 +88,9 @@ class Deployment:
         self.launched = 0
         world.deployments.append(self)
 
-    def refuses(self, partition: int) -> bool:
-        """Returns whether the store refuses what is written of a partition."""
-        return self.server.refuses(f"{{{self.stream.name}:{partition}}}".encode())
+    def refuses(self, partition: int, *, writes: bool = True) -> bool:
+        """Returns whether the store refuses what is written of a partition, or what is read of it."""
+        return self.server.refuses(f"{{{self.stream.name}:{partition}}}".encode(), writes=writes)
 
     def next_configured(self) -> Configured:
         """Returns what the next worker is configured with: most often one after the other is rolled out."""
@@ -324,7 +324,9 @@ class Listener:
     def given_up(self, partition: int, _why: str) -> None:
         self.world.note("given up", partition)
         self.given.add(partition)
-        truth = self.worker.deployment.truth
+        deployment, truth = self.worker.deployment, self.worker.deployment.truth
+        assert deployment.recount_after is not None, "counts are given up, and the operator did not say so"
+        assert self.world.lossy, "counts are given up, and nothing was lost"
         truth.given.add(partition)
         truth.blind |= "heads" in self.world.lossy
 
@@ -370,9 +372,13 @@ class Listener:
 
     def _demand_turns(self, partitions: Sequence[int], error: Unavailable) -> None:
         """One that the store refuses keeps the others from their turns once, each of those that it refuses."""
-        deployment = self.worker.deployment
-        for partition in partitions:
-            times = self.kept.get(partition, 0) + 1 if "OOM" in str(error) else 0
+        deployment, wanted = self.worker.deployment, self.worker.consumer.wanted
+        wanted -= {*partitions}
+        # what cannot be read is found out before, and keeps nothing from its turn
+        if "OOM" not in str(error) or all(deployment.refuses(p, writes=False) for p in partitions):
+            return
+        for partition in wanted - self.worker.ownership.counted().keys():
+            times = self.kept.get(partition, 0) + 1
             self.kept[partition] = 0 if deployment.refuses(partition) else times
             most = len(deployment.reports.partitions)
             assert self.kept[partition] < most, "what the store refuses keeps others from being claimed"

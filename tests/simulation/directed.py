@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafka.errors import CommitFailedError
 
-from tests.simulation import noticing
+from tests.simulation import losing, noticing
 from tests.simulation.script import HELD, LOST_REPLY, Act, Fits, Step, set_back, tag_of, wait
 from worker.counting import rules
 
@@ -291,6 +291,12 @@ def _have_ruled(world: World, worker: Any, _partition: int) -> None:
     world.about = partition, _move(worker, partition), worker.ownership.stored()[partition]
 
 
+def _have_ruled_late(world: World, worker: Any, _partition: int) -> None:
+    """The same, of which its owner hears late."""
+    _have_ruled(world, worker, -1)
+    wait(world, worker, 2.0)
+
+
 def _reads_it(world: World, worker: Any, partition: int) -> bool:
     return partition == world.about[0]
 
@@ -421,6 +427,11 @@ SCRIPTS: dict[str, tuple[Step, ...]] = {
         Step("after", "latest of snapshots, read_uncommitted", _looks, _stand_still, "poll"),
         Step("after", "commit transaction", _says_more, _go_back, "publish"),
     ),
+    "outruled": (
+        Step("before", "poll", _may_be_ruled, _have_ruled_late, "poll"),
+        Step("after", "latest of snapshots, read_uncommitted", _looks, _stand_still, "poll"),
+        Step("after", "commit transaction", _says_more, _go_back, "publish"),
+    ),
     "overruled": _OVERRULED,
     "disputed": (
         *_OVERRULED,
@@ -431,4 +442,5 @@ SCRIPTS: dict[str, tuple[Step, ...]] = {
     "unruled": (Step("before", "Returns a partition", _stood_when_ruled, _undo_rule, "publish"),),
     "succeeded": (Step("after", "commit transaction", _was_final, _kill, "publish"),),
     **noticing.SCRIPTS,
+    **losing.SCRIPTS,
 }

@@ -24,6 +24,7 @@ from tests.simulation.script import Script
 from tests.simulation.snapshots import OTHERS, Snapshots
 from tests.simulation.themes import Theme, theme_of, themed
 from tests.simulation.world import Faults, World
+from worker.counting import ownership
 from worker.counting.partition import PartitionState
 from worker.counting.ports import StateLost
 from worker.counting.rules import MAX_BATCH_BYTES, Configured, Terms
@@ -76,7 +77,8 @@ def history(seed: int, shown: int = SHOWN) -> dict[str, int]:
     random.seed(seed)  # the back-off's spread
     made = _Made(seed)
     try:
-        with patch.object(loop, "MOST_WORK", made.most_work):
+        together = patch.object(ownership, "_MOST_BYTES", made.theme.together)
+        with patch.object(loop, "MOST_WORK", made.most_work), together:
             made.run()
     except Exception as error:
         raise Wrong(f"seed {seed}: {type(error).__name__}: {error}\n{made.world.told(shown)}") from error

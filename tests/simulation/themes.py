@@ -74,6 +74,7 @@ class Theme:
         imports: whether some partitions begin by an import, before workers come or beside them.
         refuses: whether reads of snapshots are refused where else no record of them would come.
         recounts: whether the operator always has counted again what was lost.
+        together: bytes of states that are sent to the store together.
     """
 
     faults: Mapping[str, float | tuple[float, ...]] = field(default_factory=dict)
@@ -98,6 +99,7 @@ class Theme:
     imports: bool = False
     refuses: bool = False
     recounts: bool = False
+    together: int = 32 << 20
 
     def of(self, drawn: Faults, rng: random.Random) -> Faults:
         """Returns its faults, and those that were drawn for the rest."""
@@ -373,6 +375,7 @@ DIRECTED = {
         {"refused": 0.006, "rebalance": 0.01, "crash": 0.002, "went_back": 0.001, "slow": 0.02},
         **_LONG,
         partitions=(3, 5),
+        together=1,
     ),
     "unnoticed": Theme(**_LONG | {"produces": 0.1}, replaces=0.0, partitions=(1, 1)),
     "gapped": Theme(**_LONG, partitions=(1, 3)),
@@ -442,6 +445,31 @@ DIRECTED = {
         forgets=1,
         recounts=True,
     ),
+    "recalled": Theme(**_LONG, windows=(None,), partitions=(1, 2)),
+    "vanished": Theme(**_LONG, partitions=(1, 2)),
+    "shortened": Theme(**_LONG | {"produces": 0.2}, partitions=(1, 2)),
+    "cut": Theme(**_LONG | {"produces": 0.2}, partitions=(1, 2)),
+    "uncounted": Theme(**_LONG, windows=(None,), partitions=(3, 3)),
+    "unheeded": Theme(**_LONG, windows=_TIGHT, stops=1e-9, replaces=0.0, partitions=(1, 2)),
+    "leftover": Theme(**_LONG | {"produces": 1.0}, windows=(None,), partitions=(1, 2), counting=(0.7, 1.5)),
+    "stood": Theme(**_LONG | {"produces": 1.0}, windows=(None,), replaces=0.0, partitions=(1, 2)),
+    "darkgap": Theme(**_LONG, partitions=(1, 3), refuses=True),
+    # a log loses what comes behind windows that another partition holds back
+    "closedgap": Theme(
+        **_LONG,
+        windows=_CHANGING[:1],
+        partitions=(2, 2),
+        one_sided=0.9,
+        times={"step": 800, "late": 0, "idle": 0, "wild": 0, "undated": 0, "appended": 0},
+    ),
+    "readopted": Theme(
+        {"rebalance": 0.05, "crash": 0.01}, **_LONG | {"upgrades": 1.0}, windows=(None,), partitions=(1, 2)
+    ),
+    # fetches come damaged, again and again
+    "flawed": Theme({"damaged": 0.5}, **_LONG, partitions=(1, 2)),
+    "outrun": Theme({"lost_mirror": 1.0}, **_LONG, windows=(None,), partitions=(2, 2), recounts=True),
+    "silenced": Theme({"silent": 1.0}, **_LONG, windows=(None,), partitions=(2, 3)),
+    "outruled": Theme(**_LONG, windows=(None,), changes=4, stops=0.01, partitions=(3, 5)),
 }
 """Directed histories: what each has otherwise, beside its script."""
 AFTER, EACH = 20_000, 50
