@@ -282,6 +282,41 @@ def _claims_again(world: World, worker: Any, _partition: int) -> bool:
     return bool(worker.name == world.about[1] and world.about[0] in worker.consumer.mine)
 
 
+def _before_windows(worker: Any, partition: int) -> Any:
+    """Returns a partition's keys of before its first rule of windows, if the newest head has counted some by it."""
+    heads, tag = worker.deployment.truth.heads, tag_of(worker, partition)
+    said = heads[-1]["rules"].get(str(partition), []) if heads else []
+    windowed = [rule["offset"] for rule in said if "windows" in rule]
+    if not windowed or "windows" in said[0] or _published(worker, partition) <= windowed[0]:
+        return None
+    for keys in reversed(worker.deployment.server.past.get(tag, ())):
+        meta = keys[tag + b":meta"]
+        if meta[b"flush"] and int(meta[b"offset"]) < windowed[0]:
+            return keys
+    return None
+
+
+def _had_windows(world: World, worker: Any, _partition: int) -> bool:
+    return _before_windows(worker, 0) is not None
+
+
+def _go_back_before_windows(world: World, worker: Any, _partition: int) -> None:
+    worker.deployment.server.go_back(tag_of(worker, 0), _before_windows(worker, 0))
+    world.lossy.add("store")
+
+
+def _has_windows_ahead(world: World, worker: Any, partition: int) -> bool:
+    """Whether a partition is stored that waits, now or later, for a head to name it for windows of before."""
+    state = worker.deployment.truth.load(partition) if partition == 0 else None
+    return state is not None and state.offset > 0 and state.waits_at is not None
+
+
+def _delete_head_and_die(world: World, worker: Any, _partition: int) -> None:
+    world._delete_head(worker.deployment)
+    for each in list(worker.deployment.workers):
+        world.kill(each)
+
+
 SCRIPTS: dict[str, tuple[Step, ...]] = {
     "recalled": (Step("before", "poll", _is_known_alone, _go_back_and_lose, "poll"),),
     "vanished": (Step("after", "commit transaction", _is_published, _vanish, "publish"),),
@@ -305,5 +340,9 @@ SCRIPTS: dict[str, tuple[Step, ...]] = {
         Step("before", "poll", _can_be_lost, _give_away, "poll"),
         Step("before", "poll", _has_let_go, _give_back, "poll"),
         Step("before", "committed", _claims_again, _fail, "poll"),
+    ),
+    "forsaken": (
+        Step("after", "commit transaction", _had_windows, _go_back_before_windows, "publish"),
+        Step("after", "Commits", _has_windows_ahead, _delete_head_and_die),
     ),
 }

@@ -75,6 +75,7 @@ class Theme:
         refuses: whether reads of snapshots are refused where else no record of them would come.
         recounts: whether the operator always has counted again what was lost.
         together: bytes of states that are sent to the store together.
+        in_order: whether the configurations have the windows one after the other.
     """
 
     faults: Mapping[str, float | tuple[float, ...]] = field(default_factory=dict)
@@ -100,6 +101,7 @@ class Theme:
     refuses: bool = False
     recounts: bool = False
     together: int = 32 << 20
+    in_order: bool = False
 
     def of(self, drawn: Faults, rng: random.Random) -> Faults:
         """Returns its faults, and those that were drawn for the rest."""
@@ -117,7 +119,8 @@ class Theme:
             chosen = [(first, rng.choice(self.windows))]
         else:
             revisions = [first, *range(2, 1 + self.changes)] if rng.random() < 0.7 else [None] * self.changes
-            chosen = [(revision, rng.choice(self.windows)) for revision in revisions]
+            windows = self.windows if self.in_order else [rng.choice(self.windows) for _ in revisions]
+            chosen = list(zip(revisions, windows, strict=True))
         return [
             Configured(revision, Terms(rng.choice([1, 2, 3]), True, MAX_BATCH_BYTES, windows))
             for revision, windows in chosen
@@ -470,6 +473,15 @@ DIRECTED = {
     "outrun": Theme({"lost_mirror": 1.0}, **_LONG, windows=(None,), partitions=(2, 2), recounts=True),
     "silenced": Theme({"silent": 1.0}, **_LONG, windows=(None,), partitions=(2, 3)),
     "outruled": Theme(**_LONG, windows=(None,), changes=4, stops=0.01, partitions=(3, 5)),
+    "forsaken": Theme(
+        {"rebalance": 0.02, "crash": 0.006},
+        **_LONG | {"turns": (150,)},
+        windows=(None, _TIGHT[0], None),
+        changes=3,
+        stops=0.05,
+        partitions=(1, 1),
+        in_order=True,
+    ),
 }
 """Directed histories: what each has otherwise, beside its script."""
 AFTER, EACH = 20_000, 50
