@@ -196,7 +196,7 @@ def test_a_commit_cut_short_is_all_or_nothing_and_is_made_again(step: Step, faul
         assert world.happened["own retry recognised"] == 1
 
 
-PUBLISHING = (Publisher.tick, Publisher._publish, Publisher._send, KafkaOutbox.publish)
+PUBLISHING = (Publisher.tick, Publisher._publish, KafkaOutbox.publish)
 COMMITTING = (Ownership.commit, Ownership.prepare, Ownership.write, Ownership._promote, Ownership.settle)
 
 

@@ -15,6 +15,7 @@ EVER = 1 << 30
 LOG, LETTERS = "worker.kafka.log:KafkaLog", "worker.kafka.dead_letters:KafkaDeadLetters"
 STORE, OUTBOX = "worker.store.redis:RedisStore", "worker.kafka.outbox:KafkaOutbox"
 PUBLISHER, PRODUCER = "worker.publishing.publisher:Publisher", "kafka:KafkaProducer"
+PLAN = "worker.publishing.planning:Plan"
 EVENTS, STATE = "worker.observe.events:StreamEvents", "worker.counting.partition:PartitionState"
 IMPORT, STANDALONE = "worker.counting.importing:Import", "worker.kafka.standalone:KafkaStandalone"
 
@@ -71,7 +72,7 @@ STEPS = [
     Step("publish", 1, STORE, "peek", 1, 1),
     Step("publish", 2, OUTBOX, "open"),
     Step("publish", 3, STORE, "cut_all"),
-    Step("publish", 4, PUBLISHER, "_is_new"),
+    Step("publish", 4, PLAN, "is_new"),
     Step("publish", 5, "ldp.snapshot", "take", each=True),
     Step("publish", 5, "ldp.snapshot", "announce"),
     Step("publish", 5, "ldp.snapshot", "encode_window", each=True),
