@@ -1,4 +1,24 @@
-"""What an owner holds of a partition: what is stored, the state beyond it, and the commit that is under way."""
+"""What an owner holds of a partition: what is stored, the state beyond it, and the commit that is under way.
+
+The states of a partition that the group assigns to this worker:
+
+==============  ==================================  =======================================
+state           event                               next
+==============  ==================================  =======================================
+assigned        claimed                             held; with windows, waiting if no head names it
+assigned        cannot be claimed now               postponed
+postponed       its wait is over                    assigned
+waiting         a head names it, or there is room   held
+held            records are counted                 ahead
+ahead           `Ownership.prepare`                 commit pending; it goes on counting
+ahead           no room for another pane            waiting
+commit pending  DONE                                held, or ahead by what was counted meanwhile
+commit pending  no answer, or UNSTAGED              commit pending: the same flush again
+commit pending  FENCED or FORKED                    dropped, and postponed
+any             its counts are in doubt             dropped, and postponed
+any             the group takes it away             released, after a last attempt to commit
+==============  ==================================  =======================================
+"""
 
 import random
 from collections.abc import Mapping

@@ -625,7 +625,19 @@ class Ownership:
                 self._log.start(partition, state.offset, state.rules)
 
     def _refused(self, partition: int, answer: Answer) -> None:
-        """Acts on an answer other than DONE: the memory is dropped, and claimed again while Kafka still assigns it."""
+        """Acts on an answer of the store other than DONE.
+
+        ================  ====================================================================================
+        answer            what follows
+        ================  ====================================================================================
+        UNSTAGED          the staged blobs' time ran out: the next commit writes the same flush again
+        FENCED, FORKED    what is in memory is dropped, and claimed again while Kafka assigns the partition
+        LINEAGE           the same where the store has counts of this history by now; else the stream stops
+        ================  ====================================================================================
+
+        Raises:
+            StateLost: the store no longer holds the partition, or of another lineage.
+        """
         self._events.refused(partition, answer)
         if answer is Answer.LINEAGE:
             try:
