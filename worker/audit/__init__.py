@@ -4,10 +4,10 @@ An independent verifier: it reads the topic again up to the stored offsets, reco
 counts with its own parsers, its own hashes and numpy, and compares with the stored state bit for bit. What is stored
 is what was counted before any decoding: of Hadamard Response and PGR the reports by their index.
 
-Its wall: it shares no code with what it audits. Beside `worker.config`, which says where Kafka and Redis are and gives
-the stream's public document, nothing of this project is imported here (no frames, kernels, oracles, counting, store, or
-the worker's ways to Kafka), so a fault in one of them cannot hide itself. What the formats are is therefore said twice
-in this project, here the second time.
+It shares no code with what it audits. Of this project it imports `worker.config`, which says where Kafka and Redis are
+and gives the stream's public document, `worker.redis` and `worker.login`, which connect; no frames, kernels, oracles,
+counting, store, or the worker's ways to Kafka. So a fault in one of them cannot hide itself. Each format is therefore
+stated twice in this project, here the second time.
 
 Each partition is read from Redis in one script, so its counts and its offset belong together, and is recounted
 to exactly that offset: the audit is right also while workers count on. A script that only reads is let in also

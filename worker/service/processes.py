@@ -1,7 +1,8 @@
 """Several processes on one machine, each a member of the group, and their parent, which starts, shows and ends them.
 
-The parent counts nothing, and speaks to neither Kafka nor Redis. A process ends when its parent does, in whatever way:
-it loses the line between them, in a container as well as outside. Which partitions it counts, the group says.
+The parent counts nothing and never speaks to Redis; of Kafka it reads the snapshot topic alone, for the page. A process
+ends when its parent does, in whatever way: it loses the line between them, in a container as well as outside. Which
+partitions it counts, the group says.
 """
 
 import json
