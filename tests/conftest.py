@@ -1,7 +1,11 @@
-"""Real services for the tests that ask for them: the `kafka`, `redis_url`, `topic` and `local_services` fixtures.
+"""The services, the browser and the order of all tests.
 
-What LDP_TEST_KAFKA and LDP_TEST_REDIS name; else containers where a Docker engine answers; else the services of
-deploy/local. Nothing is started before a test asks, what was chosen is printed, and nothing to be had is a failure.
+`kafka`, `redis_url`, `admin` and `topic` give a test the Kafka and the Redis of the run: those that LDP_TEST_KAFKA and
+LDP_TEST_REDIS name, else containers where a Docker engine answers, else the pair of deploy/local. All processes of a
+run share them (`tests/shared.py`). `local_services` is the pair of deploy/local, for a test that needs its folder.
+`own_services` is a pair of one process of the run, for a test that stops, freezes or reconfigures a server.
+
+Nothing is started before a test asks, what was chosen is printed, and missing services are a failure.
 """
 
 import contextlib
@@ -10,30 +14,22 @@ import os
 import secrets
 import subprocess
 import sys
-import warnings
+import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import redis
-from docker.errors import DockerException
 from kafka.admin import KafkaAdminClient
-from testcontainers.core.container import DockerContainer
-from testcontainers.core.docker_client import DockerClient
-from testcontainers.core.wait_strategies import LogMessageWaitStrategy
 
-from deploy.local.services import Services, UnavailableError, free_ports, kafka_version
+from deploy.local.services import Services, UnavailableError
+from tests import compiled
+from tests.changed import unchanged
 from tests.chromium import launched
+from tests.shared import Asker, Listener, Owner, Pair, Source
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
-
-# The images that deploy/compose names too.
-KAFKA_IMAGE = f"apache/kafka:{kafka_version()}"
-REDIS_IMAGE = "redis:7.2.11"
-
 
 TESTS = Path(__file__).parent
 LONGEST = (
@@ -53,56 +49,85 @@ LONGEST = (
 """The files that take longest, the longest first; a run ends soonest where none of them is begun last."""
 
 
-@dataclass(frozen=True)
-class Found:
-    """The services of this test run."""
+SOURCE = pytest.StashKey[Source]()
+"""Where a process of the run has the shared services from."""
+LISTENER = pytest.StashKey[Listener]()
 
-    kafka: str
-    redis: str
-    redis_is_ours: bool
-    how: str
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Prepares the shared services of the run; the first test that asks starts them."""
+    if hasattr(config, "workerinput"):
+        config.stash[SOURCE] = Asker(config.workerinput["services"])
+        return
+
+    def say(line: str) -> None:
+        reporter = config.pluginmanager.get_plugin("terminalreporter")
+        capture = config.pluginmanager.get_plugin("capturemanager")
+        with capture.global_and_fixture_disabled():
+            reporter.ensure_newline()
+            reporter.write_line(f"services: {line}")
+
+    owner = Owner(say)
+    config.add_cleanup(owner.__exit__)
+    config.stash[SOURCE] = owner
+    if getattr(config.option, "numprocesses", None):
+        config.stash[LISTENER] = listener = Listener(owner)
+        config.add_cleanup(listener.__exit__)
+        listener.__enter__()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Tells a process of pytest-xdist where to ask for the services."""
+    node.workerinput["services"] = node.config.stash[LISTENER].path
+
+
+def _or_fail(found: Callable[[], Pair]) -> Pair:
+    try:
+        return found()
+    except UnavailableError as error:
+        pytest.fail(str(error), pytrace=False)
 
 
 @pytest.fixture(scope="session")
-def services(request: pytest.FixtureRequest) -> Iterator[Found]:
-    """The Kafka and the Redis of this run, found or started."""
-    reporter = request.config.pluginmanager.get_plugin("terminalreporter")
-    capture = request.config.pluginmanager.get_plugin("capturemanager")
+def services(request: pytest.FixtureRequest) -> Pair:
+    """Returns the Kafka and the Redis of this run."""
+    return _or_fail(request.config.stash[SOURCE].found)
 
-    def say(line: str) -> None:
-        with capture.global_and_fixture_disabled():
-            if hasattr(
-                request.config, "workeroutput"
-            ):  # one of several processes of pytest-xdist: the first one prints it at the end
-                request.config.workeroutput.setdefault("services", []).append(line)
-            else:
-                reporter.ensure_newline()
-                reporter.write_line(f"services: {line}")
 
-    with contextlib.ExitStack() as stack:
-        try:
-            found = _find(stack, say, lambda: request.getfixturevalue("own_services"))
-        except (UnavailableError, DockerException) as error:
-            pytest.fail(
-                f"no Kafka and Redis to test with: {error}\n"
-                "Set LDP_TEST_KAFKA (host:port) and LDP_TEST_REDIS (a URL), or start a Docker engine, or have Java 17 "
-                "and Maven for deploy/local.",
-                pytrace=False,
-            )
-        say(f"{found.how}; Kafka at {found.kafka}, Redis at {found.redis}")
-        yield found
+@pytest.fixture(scope="session")
+def local_services(request: pytest.FixtureRequest) -> Pair:
+    """Returns the pair of deploy/local of this run, which has its data in a folder."""
+    return _or_fail(request.config.stash[SOURCE].local)
+
+
+@pytest.fixture(scope="session")
+def _own_services() -> Iterator[Services]:
+    with Services.start() as services:
+        yield services
+
+
+@pytest.fixture
+def own_services(_own_services: Services) -> Services:
+    """Returns a pair of this process, which the test may break; servers that an earlier test stopped run again."""
+    for server in (_own_services.redis, _own_services.kafka):
+        if not server.running():
+            server.start()
+    return _own_services
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Compiles the kernels once, before each process of the tests and each worker would, while tests wait for them.
 
-    So for the tests themselves, the first time that several processes are to collect them; on another core.
+    Meanwhile another core rewrites the tests themselves, where that was not done yet: several processes are to import
+    them.
     """
     if hasattr(session.config, "workerinput") or session.config.option.collectonly:
         return
+    compiled_before = compiled.restore()
     with contextlib.ExitStack() as stack:
-        kept = not sys.dont_write_bytecode and not (TESTS / "unit" / "__pycache__").exists()
-        if kept and getattr(session.config.option, "numprocesses", None):
+        rewrites = not sys.dont_write_bytecode and not (TESTS / "unit" / "__pycache__").exists()
+        if rewrites and not compiled_before and getattr(session.config.option, "numprocesses", None):
             collect = [sys.executable, "-m", "pytest", "--collect-only", "-qq", "-p", "no:cacheprovider"]
             stack.enter_context(
                 subprocess.Popen(collect, cwd=session.config.rootpath, stdout=subprocess.DEVNULL)
@@ -112,6 +137,12 @@ def pytest_sessionstart(session: pytest.Session) -> None:
             " kernels.warm(); records.warm(); lateness.warm()"
         )
         subprocess.run([sys.executable, "-c", warm], cwd=session.config.rootpath, check=True)
+    compiled.keep()
+
+
+def pytest_report_header() -> str:
+    """Names the tests that are left out because `ldp` is as it was."""
+    return f"statistical: {'left out, ldp did not change since LDP_TEST_BASE' if unchanged() else 'all'}"
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
@@ -119,11 +150,16 @@ def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
     return argname if isinstance(val, bytes) else None
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest files come first, then those that need services: they mostly wait, and others run meanwhile.
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves out the statistical tests of an `ldp` that did not change, and sorts the others.
 
+    The longest files come first, then those that need services: they mostly wait, and others run meanwhile.
     A Kafka client that is closed while it connects leaves the socket to the garbage collector.
     """
+    if unchanged():
+        left_out = [item for item in items if item.get_closest_marker("statistical")]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if not item.get_closest_marker("statistical")]
     waiting = {item.path for item in items if item.get_closest_marker("integration")}
     longest = {TESTS / name: number for number, name in enumerate(LONGEST)}
     items.sort(key=lambda item: (longest.get(item.path, len(LONGEST)), item.path not in waiting))
@@ -136,6 +172,40 @@ def pytest_collection_finish() -> None:
     """Takes what was collected out of the garbage collector's sight: half a million objects, 0.2 s each time."""
     gc.collect()
     gc.freeze()
+
+
+ALLOWED = {"long": 600.0, "slow": 60.0, "integration": 60.0}
+"""Seconds of CPU that a test of each marker may take."""
+SMOKE = 6.0
+"""Seconds of CPU that a test without any of these markers may take; most take milliseconds, and the longest one."""
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """Fails a test that takes much longer than its marker allows.
+
+    CPU time of this process, not time that passes: a busy machine does not make it longer than the margin.
+    """
+    before = time.process_time()
+    yield
+    spent = time.process_time() - before
+    allowed = max(
+        [seconds for marker, seconds in ALLOWED.items() if item.get_closest_marker(marker)] or [SMOKE]
+    )
+    if spent > allowed:
+        pytest.fail(
+            f"took {spent:.1f} s of CPU; its markers allow {allowed:g} s (pyproject.toml)", pytrace=False
+        )
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[pytest.TestReport]:
+    """Fails a test of real services that is skipped in CI."""
+    report = yield
+    if report.skipped and os.environ.get("CI") and item.get_closest_marker("integration"):
+        report.outcome = "failed"
+        report.longrepr = f"skipped, which is a failure in CI: {report.longrepr}"
+    return report
 
 
 @pytest.fixture(autouse=True)
@@ -153,100 +223,16 @@ def chromium() -> Iterator["Browser"]:
         yield browser
 
 
-@pytest.hookimpl(optionalhook=True)
-def pytest_testnodedown(node: Any, error: object) -> None:
-    """Prints what a process of pytest-xdist chose; it has no terminal of its own."""
-    reporter = node.config.pluginmanager.get_plugin("terminalreporter")
-    for line in getattr(node, "workeroutput", {}).get("services", []):
-        reporter.ensure_newline()
-        reporter.write_line(f"services of {node.gateway.id}: {line}")
-
-
-def _find(stack: contextlib.ExitStack, say: Callable[[str], None], local: Callable[[], Services]) -> Found:
-    kafka, url = os.environ.get("LDP_TEST_KAFKA"), os.environ.get("LDP_TEST_REDIS")
-    if kafka and url:
-        return Found(kafka, url, redis_is_ours=False, how="from LDP_TEST_KAFKA and LDP_TEST_REDIS")
-    if engine := _engine():
-        how = f"containers ({KAFKA_IMAGE}, {REDIS_IMAGE}) on Docker {engine}"
-        return Found(
-            kafka or _kafka_container(stack),
-            url or _redis_container(stack),
-            redis_is_ours=not url,
-            how=how,
-        )
-    return Found(
-        kafka or local().kafka.address,
-        url or local().redis.address,
-        redis_is_ours=not url,
-        how="deploy/local (no Docker engine answers)",
-    )
-
-
-def _engine() -> str | None:
-    """The version of the Docker engine that answers, if one does."""
-    with warnings.catch_warnings():
-        # When nobody answers the client leaves its socket to the garbage collector, once the error is forgotten.
-        warnings.simplefilter("ignore", ResourceWarning)
-        try:
-            with contextlib.closing(DockerClient(timeout=3).client) as engine:
-                return str(engine.version()["Version"])
-        except DockerException:
-            pass
-        gc.collect()
-    return None
-
-
-def _kafka_container(stack: contextlib.ExitStack) -> str:
-    """A broker; clients come back to the address that it advertises, so the port on this side is chosen first.
-
-    It reaches itself, to end transactions, inside the container, where that address is nobody's.
-    """
-    (port,) = free_ports(1)
-    container = DockerContainer(KAFKA_IMAGE).with_bind_ports(9092, port)
-    address = f"{container.get_docker_client().host()}:{port}"
-    container.with_envs(
-        KAFKA_PROCESS_ROLES="broker,controller",
-        KAFKA_NODE_ID="1",
-        KAFKA_CONTROLLER_QUORUM_VOTERS="1@localhost:9093",
-        KAFKA_LISTENERS="OUTSIDE://:9092,INSIDE://:9094,CONTROLLER://:9093",
-        KAFKA_ADVERTISED_LISTENERS=f"OUTSIDE://{address},INSIDE://localhost:9094",
-        KAFKA_INTER_BROKER_LISTENER_NAME="INSIDE",
-        KAFKA_CONTROLLER_LISTENER_NAMES="CONTROLLER",
-        KAFKA_LISTENER_SECURITY_PROTOCOL_MAP="OUTSIDE:PLAINTEXT,INSIDE:PLAINTEXT,CONTROLLER:PLAINTEXT",
-        KAFKA_OFFSETS_TOPIC_REPLICATION_FACTOR="1",
-        KAFKA_OFFSETS_TOPIC_NUM_PARTITIONS="4",
-        KAFKA_TRANSACTION_STATE_LOG_REPLICATION_FACTOR="1",
-        KAFKA_TRANSACTION_STATE_LOG_MIN_ISR="1",
-        KAFKA_TRANSACTION_STATE_LOG_NUM_PARTITIONS="4",
-        KAFKA_GROUP_INITIAL_REBALANCE_DELAY_MS="0",
-        KAFKA_AUTO_CREATE_TOPICS_ENABLE="false",
-    )
-    container.waiting_for(LogMessageWaitStrategy("Kafka Server started").with_startup_timeout(120))
-    stack.enter_context(container)
-    return address
-
-
-def _redis_container(stack: contextlib.ExitStack) -> str:
-    container = DockerContainer(REDIS_IMAGE).with_exposed_ports(6379)
-    container.with_command("redis-server --appendonly yes --appendfsync always --maxmemory-policy noeviction")
-    container.waiting_for(LogMessageWaitStrategy("Ready to accept connections").with_startup_timeout(60))
-    stack.enter_context(container)
-    return f"redis://{container.get_container_host_ip()}:{container.get_exposed_port(6379)}/0"
+@pytest.fixture(scope="session")
+def kafka(services: Pair) -> str:
+    """Returns the bootstrap string of the broker."""
+    return services.kafka.address
 
 
 @pytest.fixture(scope="session")
-def kafka(services: Found) -> str:
-    """The bootstrap string of a broker."""
-    return services.kafka
-
-
-@pytest.fixture
-def redis_url(services: Found) -> str:
-    """The URL of a Redis; empty where it is ours, so tests name their streams uniquely (see `topic`)."""
-    if services.redis_is_ours:
-        with redis.Redis.from_url(services.redis) as store:
-            store.flushdb()
-    return services.redis
+def redis_url(services: Pair) -> str:
+    """Returns the URL of the Redis."""
+    return services.redis.address
 
 
 @pytest.fixture(scope="session")
@@ -270,19 +256,3 @@ def topic(admin: KafkaAdminClient) -> Iterator[Callable[..., str]]:
     yield make
     if made:
         admin.delete_topics(made)
-
-
-@pytest.fixture(scope="session")
-def own_services() -> Iterator[Services]:
-    """A Kafka and a Redis of deploy/local for the tests of this process, one after the other."""
-    with Services.start() as services:
-        yield services
-
-
-@pytest.fixture
-def local_services(own_services: Services) -> Services:
-    """The same, to kill and restart; one that the test before left dead runs again."""
-    for server in (own_services.redis, own_services.kafka):
-        if not server.running():
-            server.start()
-    return own_services

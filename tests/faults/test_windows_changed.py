@@ -103,6 +103,7 @@ def test_windows_go_while_who_holds_them_back_is_idle() -> None:
     assert line.starts[0] + 1000 + 8000 > line.closed, "they stay for ever"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("before", "after", "ends"),
     [

@@ -2,17 +2,20 @@
 
 import gc
 import os
+import secrets
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from deploy.local.secure import Secure
-from deploy.local.services import Services
+from deploy.local.services import Server, Services
 from tests.integration.harness import TIMEOUT_SECONDS, Forked, World
 from tests.integration.harness.postgres import Postgres, started
+from tests.integration.harness.redises import Redises
 from tests.integration.harness.rights import LIMITED, LIMITED_PASSWORD
 from tests.nursery import Nursery
+from tests.shared import Pair
 
 collect_ignore = [] if os.environ.get("KUBEBUILDER_ASSETS") else ["test_api_server.py"]
 """What needs more than any package brings."""
@@ -52,8 +55,31 @@ def postgres() -> Iterator[Postgres]:
 
 
 @pytest.fixture
-def world(local_services: Services, tmp_path: Path) -> Iterator[World]:
-    """A stream on services that this test may break."""
+def world(local_services: Pair, tmp_path: Path) -> Iterator[World]:
+    """A stream on the services of the run."""
     with World(local_services.kafka.address, local_services.redis.address, tmp_path) as world:
+        yield world
+    gc.collect()
+
+
+@pytest.fixture
+def own_redis(local_services: Pair) -> Iterator[Server]:
+    """A Redis that this test may break: it stops, empties or reconfigures the server."""
+    with Redises(local_services.folder, f"own-{secrets.token_hex(3)}") as redises:
+        yield redises.start(appendfsync="always")
+
+
+@pytest.fixture
+def own_world(kafka: str, own_redis: Server, tmp_path: Path) -> Iterator[World]:
+    """A stream on a Redis that this test may break."""
+    with World(kafka, f"redis://{own_redis.address}/0", tmp_path) as world:
+        yield world
+    gc.collect()
+
+
+@pytest.fixture
+def own_pair_world(own_services: Services, tmp_path: Path) -> Iterator[World]:
+    """A stream on a broker and a Redis that this test may break."""
+    with World(own_services.kafka.address, own_services.redis.address, tmp_path) as world:
         yield world
     gc.collect()

@@ -69,6 +69,7 @@ def test_a_publisher_that_is_killed_is_started_again_and_counting_does_not_notic
     until(lambda: all(map(gone, publishers(worker))), "its publishers are gone")
 
 
+@pytest.mark.long
 def test_a_publisher_ends_with_a_parent_that_is_killed_and_another_worker_goes_on(world):
     (worker,) = world.start()
     world.send(20)

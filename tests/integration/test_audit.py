@@ -33,6 +33,7 @@ def delete(world, before):
     world.admin.delete_records({TopicPartition(world.topic, p): offset for p, offset in before.items()})
 
 
+@pytest.mark.long
 def test_point_7_after_retention_a_healthy_stream_is_not_different(kafka, redis_url, tmp_path):
     with World(kafka, redis_url, tmp_path, partitions=3) as world:
         counted(world)
@@ -60,6 +61,7 @@ def test_point_7_a_loss_among_what_remains_is_still_found(kafka, redis_url, tmp_
         assert "accepted: 34 in Redis, 35 recounted of what remains" in " ".join(result.stdout.split())
 
 
+@pytest.mark.long
 def test_point_7_retention_passes_while_the_audit_reads(kafka, redis_url, tmp_path):
     with World(kafka, redis_url, tmp_path, partitions=1) as world:
         # more than the client fetches ahead, so that it has to ask for what is deleted
@@ -81,6 +83,7 @@ def test_point_7_retention_passes_while_the_audit_reads(kafka, redis_url, tmp_pa
         assert passed[-1] == end
 
 
+@pytest.mark.long
 def test_point_2_a_batch_over_the_limit_is_one_rejected_record_for_the_audit_too(kafka, redis_url, tmp_path):
     with World(kafka, redis_url, tmp_path, partitions=1) as world:
         world.toml.write_text("kafka.max_batch_bytes = 4096\n" + world.toml.read_text())
@@ -103,10 +106,10 @@ def test_point_2_a_batch_over_the_limit_is_one_rejected_record_for_the_audit_too
 
 
 def test_point_15_reports_that_another_redis_counts_are_an_error_of_check_and_never_equal(
-    kafka, redis_url, own_services, tmp_path
+    kafka, redis_url, local_services, tmp_path
 ):
     with (
-        Redises(own_services.folder, f"another-{secrets.token_hex(3)}") as redises,
+        Redises(local_services.folder, f"another-{secrets.token_hex(3)}") as redises,
         World(kafka, redis_url, tmp_path, partitions=2) as world,
     ):
         port = redises.start().port

@@ -131,6 +131,7 @@ def test_each_malformed_record_becomes_a_dead_letter(kafka, redis_url, tmp_path)
             assert_letter(letter, sent[where], cut=False)
 
 
+@pytest.mark.long
 def test_a_value_out_of_the_domain_and_reports_of_another_size(kafka, redis_url, tmp_path):
     with World(kafka, redis_url, tmp_path, partitions=1, protocol="grr", domain_size=300) as world:
         head = bytes([1]) + world.stream.fingerprint
@@ -152,6 +153,7 @@ def test_a_value_out_of_the_domain_and_reports_of_another_size(kafka, redis_url,
             assert_letter(letter, sent[where], cut=False)
 
 
+@pytest.mark.long
 def test_a_record_as_large_as_the_broker_takes(kafka, redis_url, tmp_path):
     with World(kafka, redis_url, tmp_path, partitions=1) as world:
         (worker,) = world.start()
@@ -162,6 +164,7 @@ def test_a_record_as_large_as_the_broker_takes(kafka, redis_url, tmp_path):
             assert_letter(letter, sent[where], cut=True)
 
 
+@pytest.mark.long
 def test_a_record_larger_than_any_letter(kafka, redis_url, tmp_path):
     with World(kafka, redis_url, tmp_path, partitions=1) as world:
         producer = world.open_producer(compression_type="lz4")
@@ -195,6 +198,7 @@ def test_of_a_flood_the_dead_letters_are_a_sample(kafka, redis_url, tmp_path):
         assert 0 < event["letters_left_out"] < sum(event["reasons"].values())
 
 
+@pytest.mark.long
 def test_a_dead_letter_topic_with_a_small_limit(kafka, redis_url, tmp_path):
     with World(kafka, redis_url, tmp_path, partitions=1, dead_letters={"max.message.bytes": "2000"}) as world:
         noise = random.Random(8)
@@ -208,6 +212,7 @@ def test_a_dead_letter_topic_with_a_small_limit(kafka, redis_url, tmp_path):
             assert_letter(letter, sent[where], cut=len(sent[where][0]) > 2000)
 
 
+@pytest.mark.long
 def test_point_10_a_dead_letter_topic_that_takes_nothing_is_said_until_it_is_mended(
     kafka, redis_url, tmp_path
 ):

@@ -77,6 +77,7 @@ def test_a_record_of_this_size_in_every_codec(hostile, size):
     assert peak(worker) < MEMORY
 
 
+@pytest.mark.long
 def test_check_and_watch_look_at_bombs_within_bounds(hostile):
     """They read what whoever sends has sent, as the worker does: the newest records, of whatever is among them."""
     world = hostile.world
@@ -132,6 +133,7 @@ def test_what_is_just_over_the_limit_and_what_is_just_within(hostile):
     assert peak(worker) < MEMORY
 
 
+@pytest.mark.long
 def test_53_million_reports_in_8_kilobytes(kafka, redis_url, tmp_path):
     size = 53_000_000
     client = {"max_batch_bytes": 64 * MIB, "memory_bytes": 1024 * MIB} | PATIENT
@@ -150,6 +152,7 @@ def test_53_million_reports_in_8_kilobytes(kafka, redis_url, tmp_path):
         assert peak(worker) < MEMORY
 
 
+@pytest.mark.long
 def test_16_million_reports_in_records_that_are_right(hostile):
     """As many as a batch may bring: they are counted, a slice at a time."""
     world, most, records = hostile.world, 10_000, 1_600
@@ -192,6 +195,7 @@ def test_json_bombs(hostile):
     assert peak(worker) < MEMORY
 
 
+@pytest.mark.long
 def test_bombs_move_with_their_partition(kafka, redis_url, tmp_path):
     with World(
         kafka, redis_url, tmp_path, partitions=2, reports=WIDE, client=PATIENT, protocol="grr", domain_size=3

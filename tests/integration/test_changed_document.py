@@ -12,7 +12,10 @@ TABLE = {"protocol": "grr", "epsilon": "1", "domain_size": 3, "labels": ["red", 
 
 @pytest.mark.parametrize(
     ("change", "field"),
-    [({"epsilon": "2"}, 'epsilon: "1" → "2"'), ({"labels": ["red", "green", "teal"]}, "labels: SHA-256 ")],
+    [
+        ({"epsilon": "2"}, 'epsilon: "1" → "2"'),
+        pytest.param({"labels": ["red", "green", "teal"]}, "labels: SHA-256 ", marks=pytest.mark.long),
+    ],
     ids=["epsilon", "labels"],
 )
 def test_point_19_a_changed_document_is_named_and_its_remedy_loses_no_report(

@@ -29,6 +29,7 @@ def stamped(world: World, name: str, by: str) -> None:
     world.admin.alter_configs([topic])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seconds", [AHEAD, -AHEAD], ids=["ahead", "behind"])
 def test_point_18_a_worker_whose_clock_is_wrong_publishes(kafka, redis_url, tmp_path, seconds):
     with World(kafka, redis_url, tmp_path, protocol="grr", domain_size=5, partitions=2) as world:

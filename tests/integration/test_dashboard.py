@@ -2,6 +2,7 @@
 
 import re
 from functools import partial
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -9,6 +10,7 @@ from tests import prometheus
 from tests.alerts.rules import RULES, alerts, rules
 from tests.dashboards import DASHBOARDS, filled, queries
 from tests.integration.harness import Sending, World, until
+from tests.integration.harness.proxy import Proxy
 
 pytestmark = pytest.mark.integration
 
@@ -16,17 +18,22 @@ MAY_BE_NONE = ("Recommended method", "Alerts")
 """Panels that show instead of nothing that there is none, in a world where all is well and little is sent."""
 
 
-def test_every_query_returns_data_from_real_workers(local_services, tmp_path):
+@pytest.mark.long
+def test_every_query_returns_data_from_real_workers(kafka, redis_url, tmp_path):
     queries = [{"name": f"value {v}", "values": [v]} for v in range(3)]
-    with World(
-        local_services.kafka.address,
-        local_services.redis.address,
-        tmp_path,
-        partitions=3,
-        queries=queries,
-        windows=["5s"],
-        retain="1m",
-    ) as world:
+    store = urlsplit(redis_url)
+    with (
+        Proxy((store.hostname, store.port)) as proxy,
+        World(
+            kafka,
+            f"redis://127.0.0.1:{proxy.port}{store.path}",
+            tmp_path,
+            partitions=3,
+            queries=queries,
+            windows=["5s"],
+            retain="1m",
+        ) as world,
+    ):
         workers = [world.launch(None, "--processes", "2"), *world.start()]
         wanted = {
             **{name: said(name, query) for name, query in asked(world).items()},
@@ -36,9 +43,9 @@ def test_every_query_returns_data_from_real_workers(local_services, tmp_path):
         with prometheus.running(tmp_path, targets, RULES) as scraper, Sending(world) as sending:
             sending.more()
             # something to try again: a store that is away for a moment
-            local_services.redis.kill()
+            proxy.refuse()
             until(lambda: any(worker.metric("errors_total") for worker in workers), "an attempt that failed")
-            local_services.redis.restart()
+            proxy.mend()
 
             def answers(query: str) -> list[float]:
                 world.put(b"noise")  # so that there is a rate of rejections, too
@@ -55,10 +62,10 @@ def test_every_query_returns_data_from_real_workers(local_services, tmp_path):
             assert {rule["name"]: rule["health"] for rule in evaluated} == dict.fromkeys(named, "ok")
 
 
-def test_no_panel_is_empty_without_queries_and_windows(local_services, tmp_path):
+def test_no_panel_is_empty_without_queries_and_windows(kafka, redis_url, tmp_path):
     with World(
-        local_services.kafka.address,
-        local_services.redis.address,
+        kafka,
+        redis_url,
         tmp_path,
         partitions=1,
         protocol="olh",

@@ -59,7 +59,12 @@ def archives(services, tmp_path_factory):
         for table in STREAMS.values():
             folder = tmp_path_factory.mktemp("world")
             world = World(
-                services.kafka, services.redis, folder, partitions=3, most_reports=MOST_REPORTS, **table
+                services.kafka.address,
+                services.redis.address,
+                folder,
+                partitions=3,
+                most_reports=MOST_REPORTS,
+                **table,
             )
             worlds.append(stack.enter_context(world))
             worlds[-1].launch()
@@ -120,7 +125,12 @@ def assert_same(state, kept):
 def uncounted(services, tmp_path):
     """A stream that no worker has counted yet, with its archive."""
     with World(
-        services.kafka, services.redis, tmp_path, partitions=3, most_reports=MOST_REPORTS, **STREAMS["olh"]
+        services.kafka.address,
+        services.redis.address,
+        tmp_path,
+        partitions=3,
+        most_reports=MOST_REPORTS,
+        **STREAMS["olh"],
     ) as world:
         send(world)
         world.settle()

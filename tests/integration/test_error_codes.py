@@ -55,6 +55,7 @@ def others_count(world: World, worker: Worker, more: int) -> None:
     assert not worker.events("serve.retry")
 
 
+@pytest.mark.long
 def test_a_partition_whose_fetch_is_refused_stops_no_other_and_is_named_by_readiness_metric_and_log(
     lied_to: tuple[World, Lying],
 ) -> None:
@@ -75,6 +76,7 @@ def test_a_partition_whose_fetch_is_refused_stops_no_other_and_is_named_by_readi
     world.assert_right(world.covered())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("api", "asked"),
     [
@@ -101,6 +103,7 @@ def test_a_partition_that_is_refused_in_a_claim_waits_alone(
     world.assert_right(world.covered())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("api", "code"), [(lying.FETCH, 29), (lying.LIST_OFFSETS, 5)], ids=["not authorised", "no leader"]
 )
@@ -146,6 +149,7 @@ def publishes_again(world: World, proxy: Lying, api: int, codes: list[int]) -> N
         outbox.close()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "api",
     [lying.INIT_PRODUCER_ID, lying.ADD_PARTITIONS_TO_TXN, lying.END_TXN],

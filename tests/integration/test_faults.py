@@ -11,6 +11,7 @@ QUICK = (faults.redis_swallowed, faults.redis_failed_over, faults.kafka_cut, fau
 """Redis that is failed over cuts its connections, too."""
 
 
+@pytest.mark.long
 def test_nothing_is_lost_or_doubled_by_what_happens_to_stores_brokers_and_clocks():
     with Stage(11, 200.0, print) as stage:
         for fault in QUICK:

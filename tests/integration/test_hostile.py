@@ -59,6 +59,7 @@ def frame(hostile, reports=2):
     return frames.encode(hostile.world.stream, drawn)
 
 
+@pytest.mark.long
 def test_a_header_key_that_is_no_text(hostile):
     """So few bytes would stop every reader that decodes them, for ever."""
     worker = hostile.world.launch()
@@ -95,6 +96,7 @@ def test_keys_and_headers_of_all_kinds(hostile):
         assert worker.metric("keyed_records_total") == (len(kinds) + 1) * len(CODECS)
 
 
+@pytest.mark.long
 def test_framings_that_producers_write(hostile):
     """Snappy raw and in xerial's frames, gzip in members, Zstandard in frames: as a broker reads them, too."""
     worker = hostile.world.launch()
@@ -141,6 +143,7 @@ def test_aborted_transactions_between(hostile):
         hostile.assert_outcome(worker)
 
 
+@pytest.mark.long
 def test_a_bomb_that_is_taken_back_is_none(hostile):
     world = hostile.world
     settings = {"transactional_id": world.name, "compression_type": "zstd", "max_request_size": 64 << 20}
@@ -157,6 +160,7 @@ def test_a_bomb_that_is_taken_back_is_none(hostile):
         hostile.assert_outcome(worker)
 
 
+@pytest.mark.long
 def test_300_000_empty_records(hostile):
     world, many = hostile.world, 100_000
     hostile.good()
@@ -176,6 +180,7 @@ def test_300_000_empty_records(hostile):
         assert headers["__connect.errors.exception.class.name"] == "empty"
 
 
+@pytest.mark.long
 def test_what_the_broker_refuses(hostile):
     """The damage below reaches no log through a broker of today; through a disk, or an older one, it does."""
     good = batch(record(b"x"))

@@ -135,6 +135,7 @@ def test_a_stream_begins_with_history_and_the_audit_proves_the_whole(mixed):
     assert keys(world) == counted
 
 
+@pytest.mark.long
 def test_killed_at_any_step_an_import_is_all_or_nothing_and_is_run_again(local_services, tmp_path):
     aims = [Aim("import", step.number, side) for step in IMPORTING for side in SIDES]
     with World(

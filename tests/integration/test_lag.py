@@ -35,6 +35,7 @@ def test_a_group_has_an_offset_everywhere_and_is_behind_no_transactions_marker(k
         world.assert_right(world.covered())
 
 
+@pytest.mark.long
 def test_point_16_a_worker_that_reaches_no_redis_exports_every_partition(kafka, redis_url, tmp_path):
     """Alerts need the partitions that no worker owns: each worker exports them all, whatever it can reach itself."""
     with World(kafka, redis_url, tmp_path, protocol="grr", domain_size=5, partitions=3) as world:

@@ -11,9 +11,10 @@ pytestmark = pytest.mark.integration
 D = 1_000_000
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("encoding", "schema", "megabytes"),
-    [pytest.param("float64", 1, (125, 130), marks=pytest.mark.long), ("compact", 2, (30, 65))],
+    [("float64", 1, (125, 130)), ("compact", 2, (30, 65))],
 )
 def test_a_million_values_are_published_and_read_back_equal(
     encoding, schema, megabytes, kafka, redis_url, tmp_path

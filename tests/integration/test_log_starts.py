@@ -56,7 +56,11 @@ def assert_nothing_is_lost(world: World, worker: Worker) -> None:
 
 @pytest.mark.parametrize(
     ("counted", "after", "times"),
-    [(0, 0, 1), (SENT, 1, 1), (SENT, 0, None)],
+    [
+        pytest.param(0, 0, 1, marks=pytest.mark.long),
+        (SENT, 1, 1),
+        pytest.param(SENT, 0, None, marks=pytest.mark.long),
+    ],
     ids=["where counting begins", "where a gap would be recorded", "in all answers"],
 )
 def test_point_9_a_log_start_that_is_too_high_at_a_claim_loses_nothing(
@@ -78,6 +82,7 @@ def test_point_9_a_log_start_that_is_too_high_at_a_claim_loses_nothing(
     assert_nothing_is_lost(world, worker)
 
 
+@pytest.mark.long
 def test_point_9_a_refused_fetch_and_a_log_start_that_is_too_high_once_lose_nothing(
     lied_to: tuple[World, Lying],
 ) -> None:
@@ -111,6 +116,7 @@ def record_gap(world: World, to: int) -> None:
     assert store.promote_all({0: ("gap", stored.metadata, after)})[0] is Answer.DONE
 
 
+@pytest.mark.long
 def test_point_9_the_operator_takes_a_recorded_gap_back_that_the_log_can_fill(
     kafka: str, redis_url: str, tmp_path: Path
 ) -> None:

@@ -84,6 +84,7 @@ def test_of_two_processes_with_one_name_the_one_before_stops_and_says_why(world)
     assert names(world).keys() == {"one"}
 
 
+@pytest.mark.long
 def test_a_worker_with_a_name_that_is_told_to_stop_hands_over_at_once(world):
     workers = start(world, "one", "two")
     world.send(8)
@@ -110,6 +111,7 @@ def test_each_of_several_processes_has_a_name_of_its_own(world):
     assert names(world) == {}
 
 
+@pytest.mark.long
 def test_a_session_that_the_brokers_do_not_allow_is_said_by_check_and_by_the_worker(world):
     toml = world.configure("short", client={"session_timeout_seconds": 1})
     worker = world.launch(toml)

@@ -5,7 +5,6 @@ import pytest
 from click.testing import CliRunner
 from kafka import KafkaConsumer, TopicPartition
 
-from deploy.local.services import Services
 from tests.integration.harness import TIMEOUT_SECONDS, World, until
 from tests.integration.harness.truth import base
 from worker.cli import cli
@@ -13,13 +12,6 @@ from worker.cli import cli
 pytestmark = pytest.mark.integration
 
 PARTITIONS = (0, 1)
-
-
-@pytest.fixture
-def elsewhere():
-    """A second Kafka and a second Redis."""
-    with Services.start() as services:
-        yield services
 
 
 class Mirror:
@@ -58,14 +50,16 @@ def abort(world: World) -> None:
 
 
 def test_point_20_a_stream_moves_to_another_cluster_and_no_report_is_lost_or_doubled(
-    local_services, elsewhere, tmp_path
+    local_services, own_services, tmp_path
 ):
     (old, new) = tmp_path / "here", tmp_path / "there"
     old.mkdir()
     new.mkdir()
     with (
         World(local_services.kafka.address, local_services.redis.address, old, partitions=2) as here,
-        World(elsewhere.kafka.address, elsewhere.redis.address, new, partitions=2, name=here.name) as there,
+        World(
+            own_services.kafka.address, own_services.redis.address, new, partitions=2, name=here.name
+        ) as there,
     ):
 
         def run(*words: object) -> str:

@@ -16,6 +16,11 @@ from tests.integration.harness import TIMEOUT_SECONDS, Sending, assert_snapshot_
 pytestmark = pytest.mark.integration
 
 
+@pytest.fixture
+def world(own_world):
+    return own_world
+
+
 def commits(*workers):
     return sum(worker.metric("commits_total", verdict="done") for worker in workers)
 
@@ -36,27 +41,28 @@ def assert_all_right(world):
 # --- outages that mend ------------------------------------------------------------------------------------------------
 
 
-def test_redis_dies_and_comes_back(world, local_services):
+def test_redis_dies_and_comes_back(world, own_redis):
     with Sending(world) as sending:
         workers = world.start(2)
         more_commits(*workers)
-        local_services.redis.kill()
+        own_redis.kill()
         sending.more()
         until(
             lambda: all(w.metric("errors_total", step="commit") for w in workers),
             "both workers notice that Redis is away",
         )
-        local_services.redis.start()
+        own_redis.start()
         more_commits(*workers)
     assert all(worker.alive() for worker in workers)
     assert_all_right(world)
 
 
-def test_the_broker_dies_and_comes_back(world, local_services):
+def test_the_broker_dies_and_comes_back(own_pair_world, own_services):
+    world = own_pair_world
     with Sending(world) as sending:
         workers = world.start(2)
         more_commits(*workers)
-        local_services.kafka.restart()
+        own_services.kafka.restart()
         sending.more()
         more_commits(*workers)
     assert all(worker.alive() for worker in workers)
@@ -118,6 +124,7 @@ def test_redis_is_emptied_while_workers_count(world):
     assert assert_snapshot_topic(world) == sequence
 
 
+@pytest.mark.long
 def test_idle_workers_notice_that_redis_was_emptied(world):
     (worker,) = world.start()
     world.send(40)
@@ -126,6 +133,7 @@ def test_idle_workers_notice_that_redis_was_emptied(world):
     assert "Redis" in worker.stopped_for()
 
 
+@pytest.mark.long
 def test_redis_is_set_back_to_an_older_state_while_workers_count(world):
     with Sending(world) as sending:
         workers = world.start(2)
@@ -140,6 +148,7 @@ def test_redis_is_set_back_to_an_older_state_while_workers_count(world):
     assert_all_right(world)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("running", [True, False], ids=["idle", "stopped"])
 def test_redis_is_set_back_to_an_older_state_while_nothing_arrives(world, running):
     (worker,) = world.start()
@@ -184,6 +193,7 @@ def put_back(world, state):
             pipeline.execute()
 
 
+@pytest.mark.long
 def test_point_8_audit_on_a_full_redis(world):
     (worker,) = world.start()
     world.send(40)
@@ -210,6 +220,7 @@ def test_a_lost_blob_is_state_loss(world):
     assert f"stream {world.name!r}, partition 2: the counts of 'all' are missing" in why
 
 
+@pytest.mark.long
 def test_a_changed_byte_of_the_counts_stops_the_stream(world):
     """At the next snapshot's reading, without another record; and a restart does not go on with it, either."""
     (worker,) = world.start()
@@ -255,6 +266,7 @@ def test_records_deleted_before_they_were_counted_are_a_gap(world):
     assert_snapshot_topic(world)
 
 
+@pytest.mark.long
 def test_records_deleted_under_a_worker_that_fell_behind_are_a_gap(world):
     (worker,) = world.start()
     world.send(40)
@@ -276,6 +288,7 @@ def test_records_deleted_under_a_worker_that_fell_behind_are_a_gap(world):
     assert_snapshot_topic(world)
 
 
+@pytest.mark.long
 def test_records_deleted_after_they_were_counted_change_nothing(world):
     (worker,) = world.start()
     world.send(40)
@@ -306,6 +319,7 @@ def create_again(world):
     world.create_topics()
 
 
+@pytest.mark.long
 def test_a_topic_created_again_under_a_worker_that_stands_still_is_not_counted_on(world):
     """Its client fetches by name, at the old offsets, and hears by itself only later that the id is another one."""
     (worker,) = world.start()
@@ -322,7 +336,9 @@ def test_a_topic_created_again_under_a_worker_that_stands_still_is_not_counted_o
     assert "it was deleted and made anew" in str(world.audit().difference)
 
 
-@pytest.mark.parametrize("records", [10, 400], ids=["shorter", "longer"])
+@pytest.mark.parametrize(
+    "records", [pytest.param(10, marks=pytest.mark.long), 400], ids=["shorter", "longer"]
+)
 def test_a_topic_created_again_is_refused(world, records):
     (worker,) = world.start()
     world.send(100)
@@ -337,6 +353,7 @@ def test_a_topic_created_again_is_refused(world, records):
     assert world.totals()["accepted"] == 100
 
 
+@pytest.mark.long
 def test_a_topic_created_again_under_a_running_worker_is_refused(world):
     (worker,) = world.start()
     world.send(100)

@@ -121,6 +121,7 @@ def write_until(world, ended):
             ended.wait(0.002)
 
 
+@pytest.mark.long
 def test_a_stream_without_a_head_is_counted_while_others_write_the_snapshot_topic(world, busy):
     topic = SnapshotTopic(world.config.kafka.client(), world.name, world.config.snapshots.topic)
     heads = outbox.KafkaOutbox(topic, world.stream)
@@ -162,6 +163,7 @@ def fetch(monkeypatch):
     return changes
 
 
+@pytest.mark.long
 def test_an_end_that_no_record_reaches_ends_every_reading(world, fetch):
     """A control batch that compaction has removed was the last of the topic."""
     world.send(40)
@@ -201,6 +203,7 @@ def test_an_end_that_no_record_reaches_ends_every_reading(world, fetch):
             heads.head(decided=decided)
 
 
+@pytest.mark.long
 def test_numbers_that_restart_and_a_topic_that_expires_are_warned_of(world):
     """The head was deleted while no worker ran, and the brokers delete what is old."""
     world.send(40)

@@ -88,6 +88,7 @@ def posted(address, body, path="/reports", method="POST", **headers):
         return connection.getresponse().status
 
 
+@pytest.mark.long
 def test_a_bridge_passes_on_what_is_short_enough_and_of_its_own_page(kafka, redis_url, tmp_path, chromium):
     with World(kafka, redis_url, tmp_path, partitions=1) as world, bridge(world) as address:
         assert posted(address, b"a worker judges this") == 204

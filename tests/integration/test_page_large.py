@@ -30,6 +30,7 @@ def assert_drawn(page, snapshot, labels):
     assert np.abs(np.array(numbers) / 100 - said).max() < snapshot.std_error / 10
 
 
+@pytest.mark.long
 def test_a_worker_with_100_000_values_shows_the_most_frequent_and_finds_any(
     kafka, redis_url, tmp_path, chromium
 ):

@@ -70,6 +70,7 @@ def assert_is(answer, bodies, labels):
         assert said.keys() <= body.keys()
 
 
+@pytest.mark.long
 def test_a_worker_without_partition_0_shows_what_is_on_the_topic(kafka, redis_url, tmp_path):
     queries = [{"name": "warm", "values": ["red", "blue"]}, {"name": "most", "top": 2}]
     with World(kafka, redis_url, tmp_path, partitions=2, reports=SETTINGS, queries=queries, **TABLE) as world:
@@ -164,6 +165,7 @@ def publish(world, sequence, hours):
     producer.flush()
 
 
+@pytest.mark.long
 def test_a_topic_that_is_made_again_is_read_anew(kafka, redis_url, tmp_path):
     """What was on the one that is deleted is not shown, and no window of it is the newest."""
     with (

@@ -251,6 +251,7 @@ def listened(standin):
     return sum(path.startswith("/events") for path in standin.asked)
 
 
+@pytest.mark.long
 def test_a_worker_that_says_nothing_is_asked_anew(standin, chromium):
     """One that hangs keeps its connections, and a line that is cut ends none: only silence tells."""
     standin.snapshots["colours", "all", ""] = collected()
@@ -272,6 +273,7 @@ def test_a_worker_that_says_nothing_is_asked_anew(standin, chromium):
         assert listened(standin) > 1
 
 
+@pytest.mark.long
 def test_an_answer_that_does_not_come_is_asked_for_anew(standin, chromium):
     standin.snapshots["colours", "all", ""] = collected()
     with page_of(chromium) as page:
@@ -291,6 +293,7 @@ def test_an_answer_that_does_not_come_is_asked_for_anew(standin, chromium):
         expect(page.locator("#reports")).to_have_text("20,000")
 
 
+@pytest.mark.long
 def test_what_is_shown_stays_while_the_topic_cannot_be_read(standin, chromium):
     standin.snapshots["colours", "all", ""] = collected()
     standin.streams.append(standin.stream("shapes"))
@@ -319,6 +322,7 @@ def test_what_is_shown_stays_while_the_topic_cannot_be_read(standin, chromium):
         expect(alert).to_be_hidden()
 
 
+@pytest.mark.long
 def test_who_hears_the_page_hears_the_last_number_in_the_end(standin, chromium):
     standin.snapshots["colours", "all", ""] = collected()
     with page_of(chromium) as page:
@@ -449,6 +453,7 @@ def test_windows_are_a_time_line_with_a_way_back(standin, chromium):
         line.get_by_role("radio").first.wait_for(state="hidden")
 
 
+@pytest.mark.long
 def test_a_window_that_is_gone_says_so_and_offers_the_newest(standin, chromium):
     with_windows(standin)
     with page_of(chromium) as page:
@@ -523,6 +528,7 @@ def test_nothing_is_in_anybodys_way(standin, chromium, look):
         assert axe.violations(page) == {}
 
 
+@pytest.mark.long
 def test_a_domain_of_100_000_values_holds_nothing_up(standin, chromium):
     shown = collected(n=10**6, d=10**5, labels=[f"value {v}" for v in range(10**5)])
     standin.snapshots["colours", "all", ""] = shown
@@ -589,6 +595,7 @@ def hour_of(world, hour):
         world.sent.reports.append(drawn)
 
 
+@pytest.mark.long
 def test_windows_of_a_worker_come_and_become_final_while_one_looks(kafka, redis_url, tmp_path, chromium):
     table = {
         "labels": COLOURS,
@@ -647,6 +654,7 @@ def test_every_method_has_its_line():
     assert re.findall(r'(?m)^  "?([a-z-]+)"?: "', text) == list(METHODS)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["constructor", "__proto__", "toString"])
 def test_point_7_a_name_that_every_object_has_in_the_address_breaks_nothing(standin, chromium, name):
     shown = collected()
@@ -662,6 +670,7 @@ def test_point_7_a_name_that_every_object_has_in_the_address_breaks_nothing(stan
         expect(page.locator("#method-means")).to_contain_text("base: unbiased")
 
 
+@pytest.mark.long
 def test_point_7_a_method_with_a_name_that_every_object_has_is_a_method_like_another(standin, chromium):
     whole = collected()
     methods = {"constructor": whole.methods["base"], "__proto__": whole.methods["norm-sub"]}

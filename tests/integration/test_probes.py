@@ -17,6 +17,11 @@ from tests.integration.harness import TIMEOUT_SECONDS, Sending, assert_snapshot_
 pytestmark = pytest.mark.integration
 
 
+@pytest.fixture
+def world(own_world):
+    return own_world
+
+
 def check(world):
     """What ``ldp-worker check`` says: its exit code, and all that is not ok as (level, subject, text)."""
     command = [Path(sys.executable).parent / "ldp-worker", "check", "--json", "--config", world.toml]
@@ -50,12 +55,13 @@ def assert_goes_on(world, *workers):
 
 
 @pytest.mark.long
-def test_point_8_a_frozen_broker(world, local_services):
+def test_point_8_a_frozen_broker(own_pair_world, own_services):
+    world = own_pair_world
     (worker,) = world.start()
     world.send(8)
     world.covered()
     assert worker.says() == "serving"
-    with frozen(local_services.kafka):
+    with frozen(own_services.kafka):
         reason = blocked(worker, "brokers", "start the brokers")
         code, findings = check(world)
         assert code == 1
@@ -65,6 +71,7 @@ def test_point_8_a_frozen_broker(world, local_services):
     assert_goes_on(world, worker)
 
 
+@pytest.mark.long
 def test_point_8_redis_out_of_memory(world):
     (worker,) = world.start()
     world.send(8)
@@ -142,6 +149,7 @@ def test_point_8_an_open_transaction_holds_records_back(world):
     assert_goes_on(world, worker)
 
 
+@pytest.mark.long
 def test_point_10_a_stopped_stream_stays_to_be_seen(world):
     (worker,) = world.start()
     world.send(8)
@@ -186,7 +194,8 @@ def stop(worker):
     [(["kafka"], False), (["redis"], False), (["kafka", "redis"], True)],
     ids=["kafka", "redis", "both for a while"],
 )
-def test_point_20_sigterm_while_servers_are_frozen(world, local_services, names, noticed):
+def test_point_20_sigterm_while_servers_are_frozen(own_pair_world, own_services, names, noticed):
+    world = own_pair_world
     (worker,) = world.start()
     world.send(8)
     world.covered()
@@ -194,7 +203,7 @@ def test_point_20_sigterm_while_servers_are_frozen(world, local_services, names,
         stack.enter_context(Sending(world))
         until(lambda: worker.metric("snapshots_total") > 3, "it publishes all the time")
         for name in names:
-            stack.enter_context(frozen(getattr(local_services, name)))
+            stack.enter_context(frozen(getattr(own_services, name)))
         if noticed:  # it is in a question to the brokers, else in a transaction or a commit
             blocked(worker)
         assert stop(worker) == 0
@@ -204,20 +213,23 @@ def test_point_20_sigterm_while_servers_are_frozen(world, local_services, names,
 
 
 @pytest.mark.long
-def test_point_20_sigterm_while_the_broker_is_dead(world, local_services):
+def test_point_20_sigterm_while_the_broker_is_dead(own_pair_world, own_services):
+    world = own_pair_world
     (worker,) = world.start()
     world.send(8)
     world.covered()
-    local_services.kafka.kill()
+    own_services.kafka.kill()
     try:
         blocked(worker)
         assert stop(worker) == 0
     finally:
-        local_services.kafka.start()
+        own_services.kafka.start()
 
 
-def test_point_20_sigterm_while_connecting(world, local_services):
-    with frozen(local_services.kafka):
+@pytest.mark.long
+def test_point_20_sigterm_while_connecting(own_pair_world, own_services):
+    world = own_pair_world
+    with frozen(own_services.kafka):
         worker = world.launch()
         until(lambda: worker.events("worker.started"), "it starts")
         time.sleep(3)

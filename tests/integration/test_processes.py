@@ -110,7 +110,9 @@ def test_the_processes_of_a_killed_parent_end_and_lose_nothing(world):
     world.assert_right(world.covered())
 
 
-def test_a_stream_that_stopped_is_named_and_is_the_exit_code(world):
+@pytest.mark.long
+def test_a_stream_that_stopped_is_named_and_is_the_exit_code(own_world):
+    world = own_world
     worker = start(world)
     world.send(8)
     world.covered()
@@ -130,14 +132,16 @@ def test_a_stream_that_stopped_is_named_and_is_the_exit_code(world):
 
 
 @pytest.mark.long
-def test_sigterm_while_the_servers_are_frozen(world, local_services):
+def test_sigterm_while_the_servers_are_frozen(own_pair_world, own_services):
+    world = own_pair_world
     worker = start(world)
     world.send(8)
     world.covered()
-    with frozen(local_services.kafka), frozen(local_services.redis):
+    with frozen(own_services.kafka), frozen(own_services.redis):
         assert stop(worker) == 0
 
 
+@pytest.mark.long
 def test_sigint_while_they_start(world):
     worker = world.launch(None, "--processes", "2")
     until(lambda: pids(worker), "the first is started")

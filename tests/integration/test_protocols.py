@@ -254,6 +254,7 @@ def test_one_worker_serves_every_protocol(kafka, redis_url, tmp_path):
         print("\n".join(worker.log.read_text(errors="replace").splitlines()[-40:]))
 
 
+@pytest.mark.long
 def test_reports_of_a_large_domain(kafka, redis_url, tmp_path):
     """131,072 bytes a report: simulated, counted and recounted; too many of them in a record are refused."""
     d, users = 1 << 20, 40

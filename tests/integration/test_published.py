@@ -115,6 +115,7 @@ def kill_inside(world, worker):
     pytest.fail("never found inside a transaction")
 
 
+@pytest.mark.long
 def test_point_2_kills_inside_transactions_on_one_topic(pair):
     first, second = pair
     with Sending(first), Sending(second):
@@ -165,6 +166,7 @@ def forget(world):
     world.admin.delete_groups([world.group])
 
 
+@pytest.mark.long
 def test_point_4_a_restart_from_the_middle_is_refused(kafka, redis_url, tmp_path):
     with World(kafka, redis_url, tmp_path, partitions=2) as world:
         (worker,) = world.start()
@@ -194,6 +196,7 @@ def test_point_4_a_restart_from_the_middle_is_refused(kafka, redis_url, tmp_path
         assert worker.events("partition.given_up")
 
 
+@pytest.mark.long
 def test_point_5_a_worker_on_another_redis_makes_snapshots_incomplete(kafka, redis_url, tmp_path):
     with World(kafka, redis_url, tmp_path, partitions=4) as world:
         elsewhere = redis_url.rpartition("/")[0] + "/1"
@@ -216,6 +219,7 @@ def test_point_5_a_worker_on_another_redis_makes_snapshots_incomplete(kafka, red
         assert shown.gaps(found.cut) == ", ".join(f"partition {p} is not counted" for p in left_out)
 
 
+@pytest.mark.long
 def test_point_6_redis_set_back_beyond_the_logs_start_is_state_loss(kafka, redis_url, tmp_path):
     with World(kafka, redis_url, tmp_path, partitions=1) as world:
         (worker,) = world.start()

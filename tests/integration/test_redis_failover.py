@@ -36,8 +36,8 @@ def authority(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def redises(own_services, authority):
-    with Redises(own_services.folder, f"failover-{secrets.token_hex(3)}", authority) as redises:
+def redises(local_services, authority):
+    with Redises(local_services.folder, f"failover-{secrets.token_hex(3)}", authority) as redises:
         yield redises
 
 
@@ -136,12 +136,12 @@ def sentinels(redises):
     return master, second, ports, secure
 
 
-def test_sentinels_fail_over_under_load(own_services, sentinels, authority, tmp_path):
+def test_sentinels_fail_over_under_load(local_services, sentinels, authority, tmp_path):
     master, second, ports, secure = sentinels
     hosts = ",".join(f"127.0.0.1:{port}" for port in ports)
     url, store = f"redis+sentinel://{hosts}/counts/0", {"password": PASSWORD}
     tls = store | {"sentinel_password": OTHER, "ssl_cafile": str(authority.file)}
-    kafka = own_services.kafka.address
+    kafka = local_services.kafka.address
     (tmp_path / "tls").mkdir()
     with (
         World(kafka, url, tmp_path, store=store) as world,
@@ -216,8 +216,8 @@ def tls_port(server):
 
 
 @pytest.mark.long
-def test_a_cluster_fails_over_and_moves_slots_under_load(own_services, cluster, authority, tmp_path):
-    kafka, hosts = own_services.kafka.address, ",".join(f"127.0.0.1:{s.port}" for s in cluster[:2])
+def test_a_cluster_fails_over_and_moves_slots_under_load(local_services, cluster, authority, tmp_path):
+    kafka, hosts = local_services.kafka.address, ",".join(f"127.0.0.1:{s.port}" for s in cluster[:2])
     store = {"password": PASSWORD}
     tls = store | {"ssl_cafile": str(authority.file)}
     (tmp_path / "tls").mkdir()
@@ -293,7 +293,8 @@ def commit_waits(world):
     return any(worker.metric("errors_total", step="commit") for worker in world.workers)
 
 
-def test_a_cluster_that_is_none_or_not_whole_is_said(own_services, redises, cluster, tmp_path):
+@pytest.mark.long
+def test_a_cluster_that_is_none_or_not_whole_is_said(local_services, redises, cluster, tmp_path):
     store = {"password": PASSWORD}
     first = next(
         s.port for s in cluster if s.running() and node(s.port).info("replication")["role"] == "master"

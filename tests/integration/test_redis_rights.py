@@ -50,10 +50,10 @@ def allow(client, allowed):
 
 
 @pytest.fixture(scope="module")
-def redises(own_services, tmp_path_factory):
+def redises(local_services, tmp_path_factory):
     authority = Authority(tmp_path_factory.mktemp("rights") / "ca")
     authority.sign("server", "IP:127.0.0.1")
-    with Redises(own_services.folder, "rights", authority) as redises:
+    with Redises(local_services.folder, "rights", authority) as redises:
         yield redises
 
 
@@ -254,11 +254,11 @@ def _text(value):
     return value.decode() if isinstance(value, bytes) else value
 
 
-def test_the_main_path_needs_no_more(admin, server, own_services, tmp_path):
+def test_the_main_path_needs_no_more(admin, server, local_services, tmp_path):
     """A worker, another one that takes over, audit, check, watch and remove, each with what is listed for it."""
     url = f"redis://worker@127.0.0.1:{server.port}/0"
     with World(
-        own_services.kafka.address, url, tmp_path, partitions=2, store={"password": PASSWORD}
+        local_services.kafka.address, url, tmp_path, partitions=2, store={"password": PASSWORD}
     ) as world:
         world.redis = admin
         allow(admin, rules("run", "check", stream=world.name))
@@ -285,9 +285,9 @@ def test_the_main_path_needs_no_more(admin, server, own_services, tmp_path):
 
 
 @pytest.mark.long
-def test_a_worker_that_was_refused_goes_on_once_it_may(admin, server, own_services, tmp_path):
+def test_a_worker_that_was_refused_goes_on_once_it_may(admin, server, local_services, tmp_path):
     url = f"redis://worker@127.0.0.1:{server.port}/0"
-    kafka, store = own_services.kafka.address, {"password": PASSWORD}
+    kafka, store = local_services.kafka.address, {"password": PASSWORD}
     with World(kafka, url, tmp_path, partitions=2, reports=EVENT_TIME, store=store, **WINDOWED) as world:
         world.redis = admin
         allow(admin, rules("run", stream=world.name))
@@ -327,6 +327,7 @@ def test_who_may_not_is_told(admin, server, tmp_path):
     assert found.todo == "allow this user the commands and keys that worker/README.md lists, by ACL SETUSER"
 
 
+@pytest.mark.long
 def test_a_cluster_needs_three_things_more(redises):
     servers = redises.cluster(3, requirepass=ADMIN, masterauth=ADMIN)
     url = f"redis+cluster://worker@127.0.0.1:{servers[0].port}"

@@ -25,7 +25,7 @@ PASSWORD, WRONG, KEY = (f"{word}-{secrets.token_hex(8)}" for word in ("right", "
 
 
 @pytest.fixture(scope="module")
-def ways(own_services, tmp_path_factory):
+def ways(local_services, tmp_path_factory):
     """Servers, by what they want of a client, with their ports; and the folder of the certificates."""
     folder = tmp_path_factory.mktemp("redis-tls")
     authority, other = Authority(folder / "ca"), Authority(folder / "other")
@@ -35,7 +35,7 @@ def ways(own_services, tmp_path_factory):
     authority.sign("client", "DNS:client")
     authority.encrypt("client", KEY)
     other.sign("client", "DNS:client")
-    with Redises(own_services.folder, "tls", authority) as redises:
+    with Redises(local_services.folder, "tls", authority) as redises:
         plain, login, tls, both, elsewhere, expired = free_ports(6)
         redises.start(port=plain)
         redises.start(port=login, requirepass=PASSWORD)
@@ -59,7 +59,7 @@ def with_key(ways, password=KEY, whose="ca"):
     return ca(ways) | {"ssl_certfile": str(folder / "client.pem"), "ssl_keyfile": str(folder / key)} | secret
 
 
-def test_the_main_path(ways, own_services, tmp_path):
+def test_the_main_path(ways, local_services, tmp_path):
     """Over each way at once: they wait for one another's start."""
     password, key = tmp_path / "password", tmp_path / "key"
     password.write_text(PASSWORD + "\n")
@@ -83,7 +83,7 @@ def test_the_main_path(ways, own_services, tmp_path):
             (tmp_path / str(len(worlds))).mkdir()
             worlds[way] = stack.enter_context(
                 World(
-                    *(own_services.kafka.address, url, tmp_path / str(len(worlds))),
+                    *(local_services.kafka.address, url, tmp_path / str(len(worlds))),
                     partitions=2, store=store, environ=environ,
                 )
             )  # fmt: skip
@@ -240,11 +240,11 @@ def test_files_are_looked_at_before_anything_starts(ways, redis, said):
     assert WRONG not in str(fault.value)
 
 
-def test_run_says_it_and_takes_no_partition_meanwhile(ways, own_services, tmp_path):
+def test_run_says_it_and_takes_no_partition_meanwhile(ways, local_services, tmp_path):
     """It goes on trying, and serves once it is let in."""
     url = f"redis://127.0.0.1:{ways.login}/2"
     with World(
-        own_services.kafka.address, url, tmp_path, partitions=2, store={"password": PASSWORD}
+        local_services.kafka.address, url, tmp_path, partitions=2, store={"password": PASSWORD}
     ) as world:
         worker = world.launch(world.configure("wrong", store={"password": WRONG}))
         until(lambda: worker.events("redis.unavailable"), "it says so")

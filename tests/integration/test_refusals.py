@@ -8,6 +8,11 @@ from tests.integration.harness import World, until
 pytestmark = pytest.mark.integration
 
 
+@pytest.fixture
+def world(own_world):
+    return own_world
+
+
 def refused(worker, step, *words):
     """Waits until a step is refused once more, by an error that says these words."""
     event = {"commit": "commit.retry", "publish": "snapshot.retry"}[step]
@@ -45,6 +50,7 @@ def test_point_11_what_redis_refuses_is_waited_for(world):
     assert not worker.events("serve.retry")
 
 
+@pytest.mark.long
 def test_point_11_a_snapshot_that_its_topic_does_not_take_is_tried_again(kafka, redis_url, tmp_path):
     with World(kafka, redis_url, tmp_path, partitions=1) as world:
         (worker,) = world.start()

@@ -106,6 +106,7 @@ def test_point_16_old_and_new_workers_side_by_side_do_not_flap(kafka, redis_url,
         assert old.events("rules.older")
 
 
+@pytest.mark.long
 def test_point_16_and_19_counts_of_before_there_were_rules_go_on(kafka, redis_url, tmp_path):
     with World(kafka, redis_url, tmp_path, partitions=1, protocol="oue", domain_size=64) as world:
         head = bytes([1]) + world.stream.fingerprint

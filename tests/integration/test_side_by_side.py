@@ -29,6 +29,7 @@ def test_workers_are_replaced_one_after_the_other_while_reports_come(kafka, redi
         assert {worker.alive() for worker in before} == {False}
 
 
+@pytest.mark.long
 def test_two_deployments_count_one_topic_with_a_group_a_database_and_a_snapshot_topic_each(
     kafka, redis_url, tmp_path
 ):

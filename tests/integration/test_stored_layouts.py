@@ -55,7 +55,13 @@ def put(world, vector):
     return json.dumps(lineage | {"layout": 3}, sort_keys=True)
 
 
-@pytest.mark.parametrize("name", sorted(VECTORS))
+@pytest.mark.parametrize(
+    "name",
+    [
+        name if name.startswith("3/") else pytest.param(name, marks=pytest.mark.long)
+        for name in sorted(VECTORS)
+    ],
+)
 def test_a_worker_of_today_goes_on_with_it(name, kafka, redis_url, tmp_path):
     vector = json.loads(VECTORS[name].read_text())
     counted = vector["counted"]

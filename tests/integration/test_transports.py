@@ -14,14 +14,15 @@ from worker.cli import cli
 
 pytestmark = pytest.mark.integration
 
+LONG = pytest.mark.long
 WAYS = [
-    ("PLAINTEXT", None),
-    ("SSL", None),
+    pytest.param(("PLAINTEXT", None), marks=LONG),
+    pytest.param(("SSL", None), marks=LONG),
     ("MTLS", None),
-    ("LOGIN", "PLAIN"),
-    ("BOTH", "PLAIN"),
-    ("LOGINS", "PLAIN"),
-    ("LOGINS", "SCRAM-SHA-256"),
+    pytest.param(("LOGIN", "PLAIN"), marks=LONG),
+    pytest.param(("BOTH", "PLAIN"), marks=LONG),
+    pytest.param(("LOGINS", "PLAIN"), marks=LONG),
+    pytest.param(("LOGINS", "SCRAM-SHA-256"), marks=LONG),
     ("LOGINS", "SCRAM-SHA-512"),
     ("LOGINS", "OAUTHBEARER"),
 ]
@@ -38,12 +39,14 @@ def over(secure, folder, listener, mechanism=None, **changes):
 
 
 @pytest.fixture(scope="module")
-def worlds(secure, tmp_path_factory):
-    """A stream for each way, and its worker; they start together."""
+def worlds(request, secure, tmp_path_factory):
+    """A stream for each way that a test of this run takes, and its worker; they start together."""
+    tests = (item for item in request.session.items if item.path == request.path)
+    ways = [item.callspec.params["way"] for item in tests if hasattr(item, "callspec")]
     folder = tmp_path_factory.mktemp("transports")
     with contextlib.ExitStack() as stack:
         found = {
-            way: stack.enter_context(over(secure, folder / "-".join(map(str, way)), *way)) for way in WAYS
+            way: stack.enter_context(over(secure, folder / "-".join(map(str, way)), *way)) for way in ways
         }
         for world in found.values():
             world.launch()

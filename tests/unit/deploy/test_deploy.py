@@ -16,7 +16,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from deploy.local import services
-from tests import conftest, prometheus
+from tests import prometheus, shared
 from tests.alerts.rules import RULES, rules
 from tests.dashboards import exposed
 from worker import cli, config
@@ -128,8 +128,8 @@ def test_every_image_has_a_version_and_is_the_one_that_the_tests_run() -> None:
     images = {name: service["image"] for name, service in SERVICES.items()}
     for name, image in images.items():
         assert "build" in SERVICES[name] or re.search(r":v?\d", image), image
-    assert images["kafka"] == conftest.KAFKA_IMAGE
-    assert images["redis"] == conftest.REDIS_IMAGE
+    assert images["kafka"] == shared.KAFKA_IMAGE
+    assert images["redis"] == shared.REDIS_IMAGE
 
 
 def test_every_mounted_file_is_there_and_every_volume_declared() -> None:

@@ -23,7 +23,7 @@ from prometheus_client import CollectorRegistry
 from ruamel.yaml import YAML
 
 from deploy.kubernetes import rules
-from tests import conftest, prometheus
+from tests import prometheus, shared
 from worker import cli, config
 from worker.check import kafka as check_kafka
 from worker.check import redis as check_redis
@@ -419,7 +419,7 @@ def test_commands_exist_with_their_options(overlay: str) -> None:
 def test_images_have_a_version_and_are_those_that_are_tested() -> None:
     images = {name: container["image"] for name, container in all_containers()}
     kafka, redis = images.pop("try-out: kafka/kafka"), images.pop("try-out: redis/redis")
-    assert (kafka, redis) == (conftest.KAFKA_IMAGE, conftest.REDIS_IMAGE)
+    assert (kafka, redis) == (shared.KAFKA_IMAGE, shared.REDIS_IMAGE)
     of_production = {image for name, image in images.items() if name.startswith("production")}
     assert of_production == {f"registry.example.com/ldp-worker:{PROJECT['version']}"}
     assert set(images.values()) - of_production == {f"ldp-worker:{PROJECT['version']}"}

@@ -96,6 +96,7 @@ def test_a_killed_redis_comes_back_with_every_acknowledged_write(local_services:
         assert store.get("kept") == b"7"
 
 
+@pytest.mark.long
 @pytest.mark.integration
 def test_a_killed_broker_comes_back_with_every_acknowledged_record(local_services: Services) -> None:
     server = local_services.kafka
@@ -118,6 +119,7 @@ def test_a_killed_broker_comes_back_with_every_acknowledged_record(local_service
 # --- ending -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.integration
 def test_stop_leaves_nothing_and_can_be_called_again() -> None:
     running = Services.start()
@@ -142,6 +144,7 @@ def test_the_script_runs_a_command_with_its_variables_and_returns_its_exit_code(
     assert not services.redis_answers(int(url.rpartition(":")[2].partition("/")[0]))
 
 
+@pytest.mark.long
 @pytest.mark.integration
 def test_point_18_the_script_takes_the_ports_that_readme_says_or_names_the_variables(monkeypatch) -> None:
     free, *_ = services.free_ports(1)

@@ -13,6 +13,8 @@ from ldp.alarms import Ones, Repeats, Uniform, Watch, watch
 from ldp.alarms.repeats import come_again
 from ldp.oracles.unary import UNLIKELY
 
+pytestmark = pytest.mark.statistical
+
 OUE, OLH = ldp.OUE("1", domain_size=64), ldp.OLH("1", domain_size=10)
 HADAMARD, SUBSET = ldp.HadamardResponse("1", domain_size=5), ldp.SubsetSelection("1", domain_size=6, k=3)
 RAPPOR = ldp.Stream.from_document(

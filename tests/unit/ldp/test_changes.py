@@ -12,6 +12,8 @@ import ldp.query
 from ldp import changes
 from ldp.changes import between, between_sets, discoveries
 
+pytestmark = pytest.mark.statistical
+
 N, M = 30, 45
 LEVEL = 0.01
 
@@ -102,6 +104,7 @@ def collected(rng, oracle, f, n):
     return oracle.estimate(oracle.support(state), n)
 
 
+@pytest.mark.slow
 def test_where_nothing_changed_hardly_ever_anything_is_found():
     """A find in one of a hundred comparisons at most: 120 have 1.2 on average then, and 12 with chance 10⁻⁷."""
     rng = np.random.default_rng(31)

@@ -11,6 +11,8 @@ import ldp
 import ldp.query
 from ldp.confidence_sequence import of_sets, of_values
 
+pytestmark = pytest.mark.statistical
+
 PROTOCOLS = ("grr", "olh", "oue", "sue", "subset", "hadamard", "pgr")
 EPSILONS = ("0.5", "1", "4")
 

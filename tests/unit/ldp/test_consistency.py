@@ -16,6 +16,8 @@ from ldp.consistency import EXTRA, METHODS
 from ldp.consistency.normalization import project_on_simplex
 from ldp.consistency.summation import BLOCK, exact_sum
 
+pytestmark = pytest.mark.statistical
+
 ALL = METHODS | EXTRA
 SUMS_TO_ONE = [name for name, method in ALL.items() if method.sums_to_one]
 SHRINK = ["power", "power-ns", "empirical-bayes"]  # towards their prior, and again when applied again

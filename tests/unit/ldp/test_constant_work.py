@@ -11,6 +11,8 @@ import ldp
 from ldp import sampling
 from ldp.oracles import ORACLES
 
+pytestmark = pytest.mark.statistical
+
 FOLDER = str(Path(ldp.__file__).parent)
 SEEDS = 12
 CHOICE = 1  # `x if coin else y`, both made already: one way jumps over the other

@@ -11,6 +11,8 @@ from ldp.experiments import eleventh
 from ldp.experiments.figures import FIGURES
 from ldp.experiments.jobs import FULL, QUICK, run
 
+pytestmark = pytest.mark.statistical
+
 THREE = ("norm-sub", "power-ns", "empirical-bayes")
 EPSILONS = (0.5, 1.0, 2.0, 4.0)
 

@@ -12,6 +12,8 @@ import ldp
 from ldp.consistency import EXTRA, METHODS
 from ldp.consistency.empirical_bayes import empirical_bayes, fit_prior, likelihood, posterior_means
 
+pytestmark = pytest.mark.statistical
+
 
 def simulated(weights, epsilon, n, seed):
     """The true frequencies of n users and an estimate, each value's support drawn by itself."""

@@ -25,6 +25,8 @@ from ldp.experiments.figures import FIGURES, Row, read_rows, write_rows
 from ldp.experiments.jobs import Job, Sample, Scale, once, run, workers
 from ldp.selection import all_methods
 
+pytestmark = pytest.mark.statistical
+
 TINY = Scale(repeats=2, runs=60, stride=4)
 TOP, USERS = range(2, 33, 2), (2e5, 1e6, 2e6)
 CUTTING = ("base-cut", "norm-cut", "power", "power-ns")

@@ -14,6 +14,8 @@ from ldp.oracles.olh import HASHES
 from ldp.plan import plan
 from tests.unit.ldp.test_laws import MIDDLE, SMALL, reports
 
+pytestmark = pytest.mark.statistical
+
 
 @pytest.mark.parametrize("oracle", SMALL, ids=repr)
 def test_point_18_fake_is_the_most_of_all_reports(oracle):

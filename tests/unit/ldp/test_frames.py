@@ -301,6 +301,7 @@ def test_a_large_batch_of_damaged_records(name):
     check_against_one_by_one(STREAMS[name], records)
 
 
+@pytest.mark.slow
 def test_made_texts_are_read_as_one_by_one():
     found = json_frames.fuzz(20_000, seed=7)
     assert found.total() == 20_000

@@ -24,6 +24,8 @@ from tests.clients import faults
 from tests.clients.faults import FAULTS, MUTANT, REJECTED
 from tests.wire_vectors import streams
 
+pytestmark = pytest.mark.statistical
+
 ALARM = 1e-6
 CHANNELS = [
     ldp.Response("1/2", 5),

@@ -12,6 +12,8 @@ from scipy import stats
 import ldp
 from ldp.oracles import ORACLES, preferred, subset
 
+pytestmark = pytest.mark.statistical
+
 
 def product(*ranges):
     """All tuples of some ranges, one a row."""

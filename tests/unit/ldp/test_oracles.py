@@ -21,6 +21,8 @@ from ldp.oracles.subset import best_k
 from ldp.oracles.unary import likely_ones
 from tests.estimates import estimated
 
+pytestmark = pytest.mark.statistical
+
 CONTRACT = [
     *(
         ldp.GRR(epsilon, d)

@@ -11,6 +11,8 @@ import ldp
 from ldp.consistency import METHODS
 from ldp.consistency.power import integer_nodes, posterior_means, prior_exponent
 
+pytestmark = pytest.mark.statistical
+
 
 def direct_mean(t, n, s, alpha, largest=None):
     """E[k | t] term by term in extended precision; `largest` stops where no weight is left."""

@@ -17,6 +17,8 @@ from ldp.estimate import Estimate
 from ldp.oracles import SubsetSelection, projective
 from ldp.oracles.projective import PGR, best_geometry, number, orthogonal, orthogonals, points, word
 
+pytestmark = pytest.mark.statistical
+
 SMALL = [(2, 2), (2, 3), (2, 7), (3, 2), (3, 3), (3, 5), (5, 2), (5, 4), (7, 3), (13, 2), (13, 3), (89, 2)]
 LARGE = [(2, 16), (3, 11), (19, 4), (83, 3), (97, 3), (401, 3), (10007, 2)]
 ORACLES = [

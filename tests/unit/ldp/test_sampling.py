@@ -11,6 +11,8 @@ import pytest
 
 from ldp import sampling
 
+pytestmark = pytest.mark.statistical
+
 
 @pytest.mark.parametrize(
     ("given", "number"),

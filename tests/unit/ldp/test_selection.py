@@ -29,6 +29,8 @@ from ldp.selection import (
     mean_squares,
 )
 
+pytestmark = pytest.mark.statistical
+
 NAMES = list(METHODS)
 
 

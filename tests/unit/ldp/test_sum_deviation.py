@@ -11,6 +11,8 @@ from ldp.query import sum_deviation
 from tests.unit.ldp.test_laws import SMALL, reports
 from tests.unit.worker import test_recommender
 
+pytestmark = pytest.mark.statistical
+
 ALARM = 6.0
 RUNS = 200
 HONEST = [

@@ -9,6 +9,8 @@ from scipy import stats
 import ldp
 from ldp.tail import lower_bound, tail
 
+pytestmark = pytest.mark.statistical
+
 
 def exact(holders, n, p, q):
     """Pr[C ≥ c] for c = 0..n."""
