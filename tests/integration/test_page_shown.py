@@ -214,6 +214,7 @@ def test_it_lives_without_reload_and_keeps_focus_and_place(standin, chromium):
         expect(page.locator("#alarm")).to_be_hidden()
 
 
+@pytest.mark.long
 def test_the_first_snapshot_comes_by_itself(standin, chromium):
     standin.streams[0]["newest"] = None
     with page_of(chromium) as page:
@@ -227,6 +228,7 @@ def test_the_first_snapshot_comes_by_itself(standin, chromium):
         expect(page.get_by_role("alert")).to_be_hidden()
 
 
+@pytest.mark.long
 def test_a_lost_connection_is_said_and_found_again(chromium):
     with page_of(chromium) as page:
         with Standin("colours") as first:
@@ -510,7 +512,9 @@ def test_a_keyboard_is_enough(standin, chromium):
         expect(page.locator("#values tbody .label")).to_have_text(["green"])
 
 
-@pytest.mark.parametrize("look", ["light", "dark", "narrow"])
+@pytest.mark.parametrize(
+    "look", ["light", *(pytest.param(look, marks=pytest.mark.long) for look in ("dark", "narrow"))]
+)
 def test_nothing_is_in_anybodys_way(standin, chromium, look):
     with_windows(standin)
     with page_of(chromium) as page:

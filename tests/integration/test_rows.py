@@ -124,6 +124,7 @@ def test_rows_in_postgres_equal_the_snapshot_though_publishers_and_loaders_are_k
         assert once(ground, url) == ""
 
 
+@pytest.mark.long
 def test_rows_go_through_a_sink_of_kafka_connect(kafka, redis_url, tmp_path, postgres):
     url = postgres.database("through_connect")
     labels = [f"Wert {i}, grün 🟣" for i in range(12)]
@@ -260,6 +261,7 @@ def row(rank, **changes):
     return RowKey.parse(key), RowValue.parse(value, RowKey.parse(key))
 
 
+@pytest.mark.long
 def test_what_another_program_wrote_to_the_topic_runs_no_command_and_stops_no_sink(
     kafka, redis_url, tmp_path, postgres
 ):

@@ -82,6 +82,7 @@ def test_point_16_a_changed_limit_leaves_what_was_counted_alone(kafka, redis_url
         assert ruled(world) == [(0, 1, 5), (10, 2, 2), (40, 3, 5)]
 
 
+@pytest.mark.long
 def test_point_16_old_and_new_workers_side_by_side_do_not_flap(kafka, redis_url, tmp_path):
     with World(kafka, redis_url, tmp_path, partitions=4, most_reports=5) as world:
         (old,) = world.start()

@@ -187,6 +187,7 @@ def test_windows_are_final_once_and_exact_though_workers_die(kafka, redis_url, t
         assert world.audit().late == sum(map(sum, (said.values() for said in late)))
 
 
+@pytest.mark.long
 def test_a_stream_without_windows_goes_on_with_some(kafka, redis_url, tmp_path):
     """What was counted before stays in the counts of all time; the first windows begin beyond it."""
     plain = {name: value for name, value in TABLE.items() if name in ("protocol", "domain_size")}

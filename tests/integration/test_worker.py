@@ -15,7 +15,13 @@ PROTOCOLS = {
 }
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS.values(), ids=PROTOCOLS.keys())
+@pytest.mark.parametrize(
+    "protocol",
+    [
+        pytest.param(table, id=name, marks=() if name == "olh-mul32" else pytest.mark.long)
+        for name, table in PROTOCOLS.items()
+    ],
+)
 def test_every_report_is_counted_once_and_published(kafka, redis_url, tmp_path, protocol):
     with World(kafka, redis_url, tmp_path, **protocol) as world:
         send_in_every_way(world)
@@ -125,6 +131,7 @@ def test_sigterm_commits_and_a_restart_goes_on_there(kafka, redis_url, tmp_path)
         assert_snapshot_topic(world)
 
 
+@pytest.mark.long
 def test_a_third_worker_joins_and_leaves(kafka, redis_url, tmp_path):
     with World(kafka, redis_url, tmp_path, partitions=6) as world:
         with Sending(world) as sending:
@@ -142,7 +149,7 @@ def test_a_third_worker_joins_and_leaves(kafka, redis_url, tmp_path):
 
 @pytest.mark.parametrize(
     ("field", "change"),
-    [("fingerprint", {"epsilon": "2"}), ("group", {"group": "others"})],
+    [("fingerprint", {"epsilon": "2"}), pytest.param("group", {"group": "others"}, marks=pytest.mark.long)],
     ids=["epsilon", "group"],
 )
 def test_a_second_configuration_of_the_same_stream_is_refused(kafka, redis_url, tmp_path, field, change):

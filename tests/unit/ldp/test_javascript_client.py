@@ -24,6 +24,8 @@ from tests.chromium import page_of
 from tests.unit.ldp import test_channels
 from tests.wire_vectors import streams
 
+pytestmark = pytest.mark.statistical
+
 ROOT = Path(__file__).parents[3]
 FOLDER = ROOT / "ldp" / "clients" / "javascript"
 VECTORS = streams("reports")

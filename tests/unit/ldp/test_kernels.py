@@ -16,6 +16,8 @@ from numba import njit
 from ldp import OLH, kernels
 from ldp.oracles.olh import HASHES, mul32, xxh32
 
+pytestmark = pytest.mark.statistical
+
 PURE_LDP = json.loads((Path(__file__).parents[2] / "vectors" / "pure_ldp.json").read_text())
 G = [2, 3, 4, 7, 16, 56, 96, 255, 256, 257, 1000, 40960, 65535, 65536]
 
