@@ -9,27 +9,21 @@ import pytest
 
 import ldp
 from ldp import frames
-from tests.faults.memory import Faults, Process, World
+from tests.faults.memory import Process, World
 from worker.counting.ports import Events, Unavailable
 
 STREAM = ldp.Stream("guards", ldp.GRR(epsilon="1", domain_size=3))
 
 
 class Still(World):
-    """One thread: a step of a worker is a call, and between two steps happens what the test says."""
+    """A world in which between two steps happens what the test says."""
 
     def __init__(self, partitions: int = 1) -> None:
-        super().__init__(0, STREAM, partitions, Faults())
-
-    def pause(self) -> None:
-        """Nobody else runs."""
+        super().__init__(STREAM, partitions)
 
     def member(self, number: int, events: Events | None = None) -> Process:
-        """A worker whose loops do not run by themselves; it joins with its first poll."""
-        process = Process(self, number, events)
-        self.end()
-        process.dead = False
-        return process
+        """A worker that joins with its first poll."""
+        return Process(self, number, events)
 
     def send(self, count: int = 5) -> None:
         rng = random.Random(len(self.logs[0]))

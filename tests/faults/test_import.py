@@ -59,7 +59,7 @@ def imported(world: Still, *histories: State, by: Importer | None = None) -> lis
         done.append((prefix.stretch.partition, before))
 
     named = {f"{n}.ldp": history for n, history in enumerate(histories)}
-    (by or Importer(world, 9)).importing.run(named, on_done)
+    (by or Importer(world)).importing.run(named, on_done)
     return done
 
 
@@ -85,7 +85,7 @@ def test_the_configuration_rules_from_the_imports_offset_on_whatever_its_revisio
     revision: int | None,
 ) -> None:
     world = world_of()
-    world.configured = [replace(HOURLY, revision=revision)]
+    world.configured = replace(HOURLY, revision=revision)
     imported(world, batch(world, 0, 0, 6))
     process = alone(world, 1)
     turn(process)
@@ -108,7 +108,7 @@ def test_the_configuration_rules_from_the_imports_offset_on_whatever_its_revisio
 def test_an_import_cut_short_is_all_or_nothing_and_is_made_again(step: int, fault: str) -> None:
     world = world_of(partitions=2)
     histories = [batch(world, p, 0, 6) for p in (0, 1)]
-    importer = Importer(world, 8)
+    importer = Importer(world)
     side, call, nth = CALLS[step]
     met = cut(getattr(importer.importing, side), call, nth, fault)
     with pytest.raises((Crash, Unavailable)):
@@ -237,7 +237,7 @@ def test_point_9_one_wrong_answer_never_has_an_import_begin_elsewhere(lie: str, 
     """Of the log that begins at 4 it is stored from there; where there are records before that it is refused."""
     world, (name, change) = world_of(), LIES[lie]
     world.firsts[0] = first
-    importer = Importer(world, 9)
+    importer = Importer(world)
     if nth == 2:
         lie_once(importer.log, name, lambda said: (lie_once(importer.log, name, change), said)[1])
     else:
@@ -265,7 +265,7 @@ def test_what_a_worker_has_claimed_is_its_own_whether_it_counted_or_not() -> Non
 def test_whoever_is_first_has_the_partition_a_claim_or_an_import() -> None:
     world = world_of()
     history = batch(world, 0, 0, 6)
-    process, importer = alone(world, 1), Importer(world, 9)
+    process, importer = alone(world, 1), Importer(world)
     process.log.poll()
     during(importer.store, "peek", process.ownership.claim)
     with pytest.raises(Refused, match="a worker has claimed it just now"):
@@ -474,7 +474,7 @@ def test_what_is_no_history_of_the_stream_is_refused() -> None:
 
 def test_an_unreadable_store_is_not_written_over() -> None:
     world = world_of()
-    importer = Importer(world, 9)
+    importer = Importer(world)
 
     def damaged(partition: int) -> Metadata:
         raise StateLost("metadata cannot be read")
@@ -487,7 +487,7 @@ def test_an_unreadable_store_is_not_written_over() -> None:
 
 def test_staged_counts_whose_time_ran_out_are_no_import() -> None:
     world = world_of()
-    importer = Importer(world, 9)
+    importer = Importer(world)
     during(importer.store, "stage", world.staged.clear)
     with pytest.raises(Unavailable, match="import them again"):
         imported(world, batch(world, 0, 0, 6), by=importer)

@@ -30,7 +30,7 @@ def test_rule_8_one_that_was_claimed_before_there_were_windows_is_named_though_n
     world = Windowed(windowing=None)
     turn(world.member(1))
     assert not world.stored[0].metadata.flush
-    world.configured = (configured(HOURLY, revision=2),)
+    world.configured = configured(HOURLY, revision=2)
     world.at(0, 100, 5000)
     process = alone(world, 2)
     settle(world, process)
@@ -42,12 +42,13 @@ def test_rule_8_one_that_was_claimed_before_there_were_windows_is_named_though_n
 def test_rule_8_one_that_was_set_back_counts_up_to_where_windows_begin_before_it_waits() -> None:
     world = Windowed(windowing=None)
     world.at(0, 100, 200)
-    settle(world, world.member(1))
+    process = world.member(1)
+    settle(world, process)
     back = world.stored[0]
     world.at(0, 300, 400, 500)
-    settle(world, world.members[1])
+    settle(world, process)
     world.stored[0] = back
-    world.configured = (configured(HOURLY, revision=2),)
+    world.configured = configured(HOURLY, revision=2)
     world.at(0, 1100, 5000)
     process = alone(world, 2)
     settle(world, process)
@@ -62,10 +63,10 @@ def test_rule_8_one_whose_windows_are_over_still_waits_for_its_floor_where_they_
     world.at(0, 100, 200)
     settle(world, world.member(1))
     back = world.stored[0]
-    world.configured = (configured(HOURLY, revision=2),)
+    world.configured = configured(HOURLY, revision=2)
     world.at(0, 1100, 5000)
     settle(world, alone(world, 2))
-    world.configured = (configured(None, revision=3),)
+    world.configured = configured(None, revision=3)
     settle(world, alone(world, 3))
     assert [rule.offset for rule in world.state().rules] == [0, 2, 4]
     world.stored[0] = back
@@ -84,7 +85,7 @@ def test_rule_8_one_whose_windows_are_over_is_named_anew_though_every_head_was_d
     assert (back.metadata.offset, process.ownership._held[0].state.floor) == (0, 0)
     world.at(0, 100, 5000)
     settle(world, process)
-    world.configured = (configured(None, revision=2),)
+    world.configured = configured(None, revision=2)
     world.stored[0], world.said, world.recount_after = back, None, 1000
     world.heads.clear()
     world.snapshots.clear()
@@ -300,7 +301,7 @@ def test_rule_5_what_is_published_is_what_every_partition_has() -> None:
     world.at(1, 100, 4500)
     old = world.member(1)
     settle(world, old)
-    world.configured = (configured(Windowing(("all", "1s", "2s"), 500, 500), revision=2),)
+    world.configured = configured(Windowing(("all", "1s", "2s"), 500, 500), revision=2)
     new = alone(world, 2)
     new.log.poll()
     new.log.mine = {0}
@@ -353,7 +354,7 @@ def test_windows_that_are_configured_no_more_are_published_no_more() -> None:
     world = Windowed()
     world.at(0, 100, 1100, 2900)
     settle(world, world.member(1))
-    world.configured = (configured(None, revision=2),)
+    world.configured = configured(None, revision=2)
     process = alone(world, 2)
     settle(world, process)
     world.published.clear()

@@ -19,7 +19,7 @@ MINUTE_TOO = Windowing(("all", "1s", "60s"), 500, 500)
 
 
 def add_a_minute(world: Windowed) -> Any:
-    world.configured = (configured(MINUTE_TOO, revision=2),)
+    world.configured = configured(MINUTE_TOO, revision=2)
     return alone(world, 2)
 
 
@@ -80,7 +80,7 @@ def test_windows_go_by_the_time_that_passes_where_none_is_counted_in_any_more() 
     world.at(0, 100, 1100, 5000)
     settle(world, world.member(1))
     assert world.heads[-1].lines["1s"].starts == (0, 1000, 5000)
-    world.configured = (configured(None, revision=2),)
+    world.configured = configured(None, revision=2)
     process = alone(world, 2)
     world.at(0, 10_000)
     settle(world, process)
@@ -122,7 +122,7 @@ def test_rule_6_there_is_room_for_what_a_rule_of_before_left_open(
     world.at(0, *range(100, 1000 * ends[0] + 100, 1000))
     settle(world, process, turns=80)
     assert process.ownership.counted() == {0: ends[0]}
-    world.configured = (configured(after, revision=2),)
+    world.configured = configured(after, revision=2)
     process = alone(world, 2)
     world.at(0, *range(1000 * ends[0] + 100, 1000 * ends[1] + 100, 1000))
     settle(world, process, turns=150)

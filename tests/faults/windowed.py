@@ -27,7 +27,7 @@ class Windowed(Still):
 
     def __init__(self, partitions: int = 1, windowing: Windowing | None = HOURLY) -> None:
         super().__init__(partitions)
-        self.configured = (configured(windowing),)
+        self.configured = configured(windowing)
         self.published: list[dict[str, Any]] = []
         self.messages: list[Any] = []
 

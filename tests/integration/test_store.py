@@ -1,7 +1,7 @@
 """The store's scripts against a real Redis: every verdict, and that a refusal writes nothing.
 
-The histories in tests/faults run against a store in memory. The last test here holds that store and this one side by
-side through random steps, so that what the histories show is true of the scripts as well.
+The tests in tests/faults run against a store in memory. The last test here compares both stores through random steps,
+so that what those tests show is true of the scripts, too.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ import redis
 from redis.crc import key_slot
 
 import ldp
-from tests.faults.memory import Faults, MemoryStore, World
+from tests.faults.memory import MemoryStore, World
 from tests.integration.harness.proxy import Proxy
 from tests.stores import Singly
 from worker import config, store
@@ -717,18 +717,11 @@ def test_all_keys_of_a_partition_share_a_slot(client: "redis.Redis", stream: str
     assert len(list(client.scan_iter(f"{{{stream}:*"))) == 15
 
 
-class _Still(World):
-    """A world of one thread in which nothing happens by itself."""
-
-    def __init__(self) -> None:
-        served = ldp.Stream("still", ldp.GRR(epsilon="1", domain_size=3))
-        super().__init__(0, served, 3, Faults())
-
-    def pause(self) -> None:
-        """Nobody else is there to run."""
+class _Unverified(World):
+    """A world in memory whose blobs are no counts."""
 
     def verify(self, partition: int, before: StoredPartition | None = None) -> None:
-        """The blobs here are no counts."""
+        """Accepts every blob."""
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -736,7 +729,7 @@ def test_the_store_in_memory_does_what_the_scripts_do(
     client: "redis.Redis", stream: str, counts: Singly, seed: int
 ) -> None:
     rng = random.Random(seed)
-    world = _Still()
+    world = _Unverified(ldp.Stream("still", ldp.GRR(epsilon="1", domain_size=3)), partitions=3)
     model = MemoryStore(world)
     known: dict[int, list[Metadata]] = {0: [], 1: []}  # what some writer may believe, stale or not
     commits: dict[int, list[tuple[str, Metadata, Metadata]]] = {0: [], 1: []}

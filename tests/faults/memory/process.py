@@ -6,14 +6,12 @@ from typing import Any, cast
 
 from tests.faults.memory.log import MemoryLog
 from tests.faults.memory.older import OlderStore
-from tests.faults.memory.scheduler import Member, Task
 from tests.faults.memory.store import MemoryStore
 from tests.faults.memory.topics import MemoryLetters, MemoryOutbox
 from tests.faults.memory.world import World
-from worker.counting.held import Flush
 from worker.counting.lineage import LAYOUT
 from worker.counting.ownership import Ownership
-from worker.counting.ports import Answer, Events, Unavailable
+from worker.counting.ports import Events
 from worker.publishing.planning import Content
 from worker.publishing.publisher import Group, Publisher
 from worker.publishing.recommender import Recommender
@@ -28,20 +26,19 @@ class Silence:
         return lambda *_, **__: None
 
 
-class Process(Member):
-    """One worker process: a polling, a writing and a publishing task around the worker's own code."""
+class Process:
+    """One worker process: what its polling, writing and publishing threads call."""
 
     def __init__(self, world: World, number: int, events: Events | None = None) -> None:
-        super().__init__(number)
         self.world = world
         events = events or cast(Events, Silence())
-        configured = world.rng.choice(world.configured)
+        configured = world.configured
         if world.layout == 1:  # its workers knew no limit for batches
             configured = replace(configured, terms=replace(configured.terms, max_batch_bytes=None))
         if world.layout < 3:  # nor windows
             configured = replace(configured, terms=replace(configured.terms, windowing=None))
         world.used.add(configured)
-        self.log = MemoryLog(world, self)
+        self.log = MemoryLog(world, number)
         store = OlderStore(world, world.layout) if world.layout < LAYOUT else MemoryStore(world)
         outbox = MemoryOutbox(world)
         self.ownership = Ownership(
@@ -67,43 +64,8 @@ class Process(Member):
             events,
             clock=lambda: world.clock,
         )
-        world.members[number] = self
-        self.flushes, self.written = list[Flush](), list[tuple[Flush, Answer]]()
-        world.tasks += [Task(world, self, run) for run in (self._poll, self._write, self._publish)]
+        world.members.add(number)
 
     def choose(self, **content: Any) -> None:
         """Has another configuration of what is published."""
         self.publisher._content = replace(self.publisher._content, **content)
-
-    def _poll(self) -> None:
-        rng, ownership = self.world.rng, self.ownership
-        while True:
-            try:
-                batches = self.log.poll()
-                ownership.release(self.log.take_revoked())
-                for batch in batches:
-                    ownership.apply(batch)
-                ownership.claim()
-                if rng.random() < 0.3:
-                    ownership.commit()
-                elif rng.random() < 0.4 and not self.flushes:
-                    self.flushes = ownership.prepare()
-                written, self.written = self.written, []
-                ownership.settle(written)
-                if rng.random() < 0.2:
-                    ownership.compare()
-            except Unavailable:
-                ownership.rewind()
-
-    def _write(self) -> None:
-        while True:
-            self.world.pause()
-            if self.flushes:
-                self.written += self.ownership.write(self.flushes)
-                self.flushes = []
-
-    def _publish(self) -> None:
-        while True:
-            self.world.pause()
-            if self.world.rng.random() < 0.1:
-                self.publisher.tick()

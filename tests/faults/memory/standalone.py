@@ -6,12 +6,10 @@ import numpy as np
 
 from ldp.state import State
 from ldp.stretch import Stretch
-from tests.faults.memory.scheduler import Member, Task
 from tests.faults.memory.store import MemoryStore
 from tests.faults.memory.topics import MemoryOutbox
 from tests.faults.memory.world import World
-from worker.counting.importing import Import, Prefix, Refused
-from worker.counting.ports import Unavailable
+from worker.counting.importing import Import
 
 TOPIC = "reports"
 
@@ -26,57 +24,29 @@ class MemoryStandalone:
         return "topic-1"
 
     def partitions(self) -> set[int]:
-        return self.world.call(lambda: {*range(len(self.world.logs))})
+        return {*range(len(self.world.logs))}
 
     def committed(self, partitions: Collection[int]) -> Mapping[int, tuple[int, str]]:
         offsets = self.world.offsets
-        return self.world.call(lambda: {p: offsets[p] for p in partitions if p in offsets})
+        return {p: offsets[p] for p in partitions if p in offsets}
 
     def bounds(self, partitions: Collection[int]) -> Mapping[int, tuple[int, int]]:
-        world = self.world
-        return world.call(lambda: {p: (world.firsts[p], len(world.logs[p])) for p in partitions})
+        return {p: (self.world.firsts[p], len(self.world.logs[p])) for p in partitions}
 
     def has_records(self, partition: int, begin: int, end: int) -> bool:
-        log = self.world.logs[partition]
-        return self.world.call(lambda: not all(record.marker for record in log[begin:end]))
+        return not all(record.marker for record in self.world.logs[partition][begin:end])
 
     def mirror(self, offsets: Mapping[int, tuple[int, str]]) -> None:
-        def effect() -> None:
-            if any(not member.dead for member in self.world.members.values()):
-                return  # the brokers take nothing from who is no member
+        if not self.world.members:  # the brokers take nothing from who is no member of a group that has some
             self.world.offsets.update(offsets)
 
-        self.world.call(effect, remote=True)
 
-
-class Importer(Member):
+class Importer:
     """A process that imports."""
 
-    def __init__(self, world: World, number: int) -> None:
-        super().__init__(number)
-        self.world = world
+    def __init__(self, world: World) -> None:
         self.log, self.store = MemoryStandalone(world), MemoryStore(world)
         self.importing = Import("group", world.stream, TOPIC, self.log, self.store, MemoryOutbox(world))
-        self.ended = False
-
-    def start(self, histories: Mapping[str, State]) -> None:
-        """Imports on a task of its own, again and again until that is done or refused."""
-
-        def on_done(_prefix: Prefix, before: bool) -> None:
-            if before:
-                self.world.note("own import recognised")
-
-        def body() -> None:
-            while not self.ended:
-                try:
-                    self.importing.run(histories, on_done)
-                except Unavailable:
-                    continue
-                except Refused:
-                    self.world.note("import refused")
-                self.ended = True
-
-        self.world.tasks.append(Task(self.world, self, body))
 
 
 def batch(world: World, partition: int, start: int, offset: int, most: int | None = None) -> State:

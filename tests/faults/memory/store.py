@@ -8,7 +8,6 @@ from tests.faults.memory.world import World
 from worker.counting import layout
 from worker.counting.head import Head
 from worker.counting.ports import (
-    CLAIMED,
     Answer,
     Failure,
     Metadata,
@@ -55,128 +54,92 @@ class MemoryStore:
     # of one
 
     def peek(self, partition: int) -> Metadata | None:
-        def effect() -> Metadata | None:
-            stored = self._stored(partition)
-            return None if stored is None else stored.metadata
-
-        return self.world.call(effect)
+        stored = self._stored(partition)
+        return None if stored is None else stored.metadata
 
     def claim(self, partition: int, found: Metadata | None, initial: Metadata) -> StoredPartition | None:
-        def effect() -> StoredPartition | None:
-            stored = self._stored(partition)
-            expected = None if found is None else (found.epoch, found.lineage)
-            if (None if stored is None else (stored.metadata.epoch, stored.metadata.lineage)) != expected:
-                return None
-            if stored is None:
-                head = self.world.heads[-1] if self.world.heads else Head()
-                fresh = head.offsets.get(partition, 0) <= initial.offset
-                assert fresh or self.world.recount_after, "a fresh start of what was published"
-                if not fresh:
-                    self.world.note("given up")
-                # an import that nobody had claimed yet, nor Kafka heard of, is lost without a word
-                word = self.world.offsets.get(partition, (0, CLAIMED))[1]
-                unheard = self.world.imported.pop(partition, None) is not None and word == CLAIMED
-                if unheard or self.world.recount_after or "offsets expired" in self.world.happened:
-                    self.world.starts.pop(partition, None)  # it may begin elsewhere
-                stored = StoredPartition(initial, {})
-            else:
-                raised = replace(stored.metadata, epoch=stored.metadata.epoch + 1, lineage=initial.lineage)
-                if raised.lineage != stored.metadata.lineage:
-                    self.world.note("layout replaced")
-                stored = replace(stored, metadata=raised)
-            self.world.stored[partition] = stored
-            return stored
-
-        return self.world.call(effect, remote=True)
+        stored = self._stored(partition)
+        expected = None if found is None else (found.epoch, found.lineage)
+        if (None if stored is None else (stored.metadata.epoch, stored.metadata.lineage)) != expected:
+            return None
+        if stored is None:
+            head = self.world.heads[-1] if self.world.heads else Head()
+            fresh = head.offsets.get(partition, 0) <= initial.offset
+            assert fresh or self.world.recount_after, "a fresh start of what was published"
+            if self.world.recount_after:
+                self.world.starts.pop(partition, None)  # it may begin elsewhere
+            stored = StoredPartition(initial, {})
+        else:
+            raised = replace(stored.metadata, epoch=stored.metadata.epoch + 1, lineage=initial.lineage)
+            stored = replace(stored, metadata=raised)
+        self.world.stored[partition] = stored
+        return stored
 
     def stage(self, partition: int, attempt: str, blobs: Mapping[str, bytes]) -> None:
-        def effect() -> None:
-            if self.world.rng.random() >= self.world.faults.unstaged:  # else its time runs out first
-                self.world.staged[partition, attempt] = dict(blobs)
-
-        self.world.call(effect, remote=True)
+        self.world.staged[partition, attempt] = dict(blobs)
 
     def promote(self, partition: int, attempt: str, before: Metadata, after: Metadata) -> Answer:
-        def effect() -> Answer:
-            world = self.world
-            stored = world.stored.get(partition)
-            if stored is None:
-                return Answer.LINEAGE
-            now = stored.metadata
-            if now.epoch != before.epoch:
-                world.note("fenced")
-                return Answer.FENCED
-            if now.lineage != before.lineage:
-                return Answer.LINEAGE
-            if (now.offset, now.flush) == (after.offset, after.flush):
-                world.note("own retry recognised")
-                return Answer.DONE
-            if (now.offset, now.flush) != (before.offset, before.flush):
-                world.note("forked")
-                return Answer.FORKED
-            staged = world.staged.get((partition, attempt), {})
-            changed = {window for window, flush in after.blobs.items() if flush == after.flush}
-            if not changed <= staged.keys():
-                world.note("unstaged")
-                return Answer.UNSTAGED
-            world.past.setdefault(partition, []).append(stored)
-            metadata = replace(
-                now, offset=after.offset, flush=after.flush, blobs=after.blobs, totals=after.totals
-            )
-            promoted = {window: staged.pop(window) for window in changed}
-            blobs = {**stored.blobs, **promoted}
-            world.stored[partition] = StoredPartition(
-                metadata, {n: blobs[n] for n in after.blobs if n in blobs}
-            )
-            world.note("commit")
-            world.verify(partition, stored)
+        world = self.world
+        stored = world.stored.get(partition)
+        if stored is None:
+            return Answer.LINEAGE
+        now = stored.metadata
+        if now.epoch != before.epoch:
+            return Answer.FENCED
+        if now.lineage != before.lineage:
+            return Answer.LINEAGE
+        if (now.offset, now.flush) == (after.offset, after.flush):
             return Answer.DONE
-
-        return self.world.call(effect, remote=True)
+        if (now.offset, now.flush) != (before.offset, before.flush):
+            return Answer.FORKED
+        staged = world.staged.get((partition, attempt), {})
+        changed = {window for window, flush in after.blobs.items() if flush == after.flush}
+        if not changed <= staged.keys():
+            return Answer.UNSTAGED
+        world.past.setdefault(partition, []).append(stored)
+        metadata = replace(
+            now, offset=after.offset, flush=after.flush, blobs=after.blobs, totals=after.totals
+        )
+        promoted = {window: staged.pop(window) for window in changed}
+        blobs = {**stored.blobs, **promoted}
+        world.stored[partition] = StoredPartition(metadata, {n: blobs[n] for n in after.blobs if n in blobs})
+        world.verify(partition, stored)
+        return Answer.DONE
 
     def install(self, partition: int, attempt: str, metadata: Metadata) -> Answer:
-        def effect() -> Answer:
-            world = self.world
-            if (stored := world.stored.get(partition)) is not None:
-                now = stored.metadata
-                same = (now.lineage, now.offset, now.flush) == (
-                    metadata.lineage,
-                    metadata.offset,
-                    metadata.flush,
-                )
-                world.note("own import's retry recognised" if same else "an import came second")
-                return Answer.DONE if same else Answer.FORKED
-            staged = world.staged.get((partition, attempt), {})
-            if not metadata.blobs.keys() <= staged.keys():
-                world.note("unstaged")
-                return Answer.UNSTAGED
-            world.imported[partition] = metadata.offset
-            world.starts.pop(partition, None)  # what there was before is lost
-            world.stored[partition] = StoredPartition(metadata, {n: staged.pop(n) for n in metadata.blobs})
-            world.note("import")
-            world.verify(partition)
-            return Answer.DONE
-
-        return self.world.call(effect, remote=True)
+        world = self.world
+        if (stored := world.stored.get(partition)) is not None:
+            now = stored.metadata
+            same = (now.lineage, now.offset, now.flush) == (
+                metadata.lineage,
+                metadata.offset,
+                metadata.flush,
+            )
+            return Answer.DONE if same else Answer.FORKED
+        staged = world.staged.get((partition, attempt), {})
+        if not metadata.blobs.keys() <= staged.keys():
+            return Answer.UNSTAGED
+        world.imported[partition] = metadata.offset
+        world.starts.pop(partition, None)  # what there was before is lost
+        world.stored[partition] = StoredPartition(metadata, {n: staged.pop(n) for n in metadata.blobs})
+        world.verify(partition)
+        return Answer.DONE
 
     def compare(self, partition: int, held: Metadata) -> Answer:
-        def effect() -> Answer:
-            stored = self.world.stored.get(partition)
-            if stored is None:
-                return Answer.LINEAGE
-            now = stored.metadata
-            if now.epoch != held.epoch:
-                return Answer.FENCED
-            if now.lineage != held.lineage:
-                return Answer.LINEAGE
-            if (now.offset, now.flush) != (held.offset, held.flush):
-                return Answer.FORKED
-            return Answer.DONE if held.blobs.keys() <= stored.blobs.keys() else Answer.LINEAGE
-
-        return self.world.call(effect)
+        stored = self.world.stored.get(partition)
+        if stored is None:
+            return Answer.LINEAGE
+        now = stored.metadata
+        if now.epoch != held.epoch:
+            return Answer.FENCED
+        if now.lineage != held.lineage:
+            return Answer.LINEAGE
+        if (now.offset, now.flush) != (held.offset, held.flush):
+            return Answer.FORKED
+        return Answer.DONE if held.blobs.keys() <= stored.blobs.keys() else Answer.LINEAGE
 
     def cut(self, partition: int) -> StoredPartition | None:
-        return self.world.call(lambda: self._stored(partition))
+        return self._stored(partition)
 
     def _stored(self, partition: int) -> StoredPartition | None:
         """Returns what is stored, its metadata read from the fields of a hash as those of Redis are."""

@@ -40,27 +40,17 @@ class MemoryLetters:
         for index, *said in zip(late.at.tolist(), *(fact.tolist() for fact in facts), strict=True):
             offset = int(batch.columns.offsets[index])
             self.world.late_said.setdefault((batch.partition, offset), set()).add(tuple(said))
-            self._keep(batch.partition, offset)
+            self.pending.append((batch.partition, offset))
         return 0
 
     def send(self, partition: int, offset: int, reason: str) -> None:
         answer = self.world.answers[partition][offset]
         assert reason == (answer if isinstance(answer, str) else "many")
-        self._keep(partition, offset)
-
-    def _keep(self, partition: int, offset: int) -> None:
-        if self.world.rng.random() < self.world.faults.lost_request:
-            self.world.note("letter refused")
-            raise Unavailable("the letters' buffer is full")
         self.pending.append((partition, offset))
 
     def flush(self) -> None:
-        def effect() -> None:
-            self.world.letters.update(self.pending)
-            self.pending.clear()
-
-        if self.pending:
-            self.world.call(effect)
+        self.world.letters.update(self.pending)
+        self.pending.clear()
 
 
 class MemoryOutbox:
@@ -75,24 +65,16 @@ class MemoryOutbox:
         self.fence = -1
 
     def open(self) -> Head:
-        def effect() -> Head:
-            world = self.world
-            world.publisher_fence += 1
-            world.begun_until = None
-            self.fence = world.publisher_fence
-            return self._head(decided=True)
-
-        return self.world.call(effect)
+        self.world.publisher_fence += 1
+        self.world.begun_until = None
+        self.fence = self.world.publisher_fence
+        return self.head(decided=True)
 
     def head(self, *, decided: bool) -> Head:
-        return self.world.call(lambda: self._head(decided=decided))
-
-    def _head(self, *, decided: bool) -> Head:
         world = self.world
         if not decided:
             return world.said or Head()
         if world.clock < max(world.open_until, world.begun_until or 0.0):
-            world.note("not decided yet")
             raise Unavailable("a transaction is open")
         return world.heads[-1] if world.heads else Head()
 
@@ -101,66 +83,59 @@ class MemoryOutbox:
 
     def publish(self, sequence: int, messages: Sequence[Message], rows: Sequence[Row] = ()) -> None:
         assert not rows
-        fence, head = self.fence, json.loads(messages[0].body)
+        world, head = self.world, json.loads(messages[0].body)
+        if self.fence != world.publisher_fence:
+            raise Unavailable("fenced")
+        world.said = Head.parse(head)
+        world.begun_until = world.clock + 4.0
+        self.commit(sequence, messages, head)
 
-        def send() -> None:
-            if fence == self.world.publisher_fence:
-                self.world.said = Head.parse(head)
-                self.world.begun_until = self.world.clock + 4.0
-
-        self.world.call(send)
-
-        def effect() -> None:
-            world = self.world
-            if fence != world.publisher_fence or world.clock >= (world.begun_until or 0.0):
-                world.note("publisher fenced")
-                raise Unavailable("fenced")
-            world.begun_until = None
-            offsets = {int(p): offset for p, offset in head["offsets"].items()}
-            last, cut = world.snapshots[-1] if world.snapshots else (0, {})
-            assert sequence == head["sequence"] == last + 1, "the sequence has a gap"
-            assert all(offsets.get(p, -1) >= offset for p, offset in cut.items()), "a snapshot went back"
-            counted = [
-                world.recount(
-                    p,
-                    world.starts.get(p, offset),
-                    offset,
-                    head["gaps"].get(str(p), []),
-                    head["rules"][str(p)],
-                    head.get("floors", {}).get(str(p)),
-                )
-                for p, offset in offsets.items()
-            ]
-            reports = sum(c.reports for c in counted)
-            bodies = [json.loads(m.body) for m in messages if m.key.endswith("/base") and m.body]
-            # one that admits partitions alone says nothing of reports
-            assert head["reports"] == (reports if bodies else 0), (head, reports, [c.panes for c in counted])
-            if world.heads and reports < world.heads[-1].reports:
-                before = {str(p): [list(gap) for gap in gaps] for p, gaps in world.heads[-1].gaps.items()}
-                assert head["gaps"] != before, "reports fell and no gap says why"
-            for partition, said in (world.heads[-1].rules if world.heads else {}).items():
-                assert head["rules"][str(partition)][: len(said)] == said, (
-                    "what was published was judged otherwise"
-                )
-            assert head["complete"] == (not head["uncounted"] and not head["gaps"])
-            assert {m.snapshot for m in messages if m.window.start is None} == {head["snapshot"]}
-            for body in bodies:
-                window = body["window"]
-                name, whole = window["name"], window["start"] is None
-                start, end = milli(window["start"]), milli(window["end"])
-                parts = [c.state if whole else c.panes.window(start, end) for c in counted]
-                support, n = np.sum(parts, axis=0), int(np.sum(parts))
-                p, q = float(world.stream.oracle.p), float(world.stream.oracle.q)
-                assert body["reports"] == n
-                np.testing.assert_allclose(body["frequencies"], (support / n - q) / (p - q), atol=1e-12)
-                if not whole:
-                    self._window(head, body, name, start, end, counted)
-            self._lines(head, counted, offsets, bodies)
-            world.snapshots.append((sequence, offsets))
-            world.heads.append(Head.parse(head))
-            world.note("snapshot")
-
-        self.world.call(effect, remote=True)
+    def commit(self, sequence: int, messages: Sequence[Message], head: Any) -> None:
+        """Commits the transaction; compares the snapshot in it with the recount of the logs."""
+        world = self.world
+        world.begun_until = None
+        offsets = {int(p): offset for p, offset in head["offsets"].items()}
+        last, cut = world.snapshots[-1] if world.snapshots else (0, {})
+        assert sequence == head["sequence"] == last + 1, "the sequence has a gap"
+        assert all(offsets.get(p, -1) >= offset for p, offset in cut.items()), "a snapshot went back"
+        counted = [
+            world.recount(
+                p,
+                world.starts.get(p, offset),
+                offset,
+                head["gaps"].get(str(p), []),
+                head["rules"][str(p)],
+                head.get("floors", {}).get(str(p)),
+            )
+            for p, offset in offsets.items()
+        ]
+        reports = sum(c.reports for c in counted)
+        bodies = [json.loads(m.body) for m in messages if m.key.endswith("/base") and m.body]
+        # one that admits partitions alone says nothing of reports
+        assert head["reports"] == (reports if bodies else 0), (head, reports, [c.panes for c in counted])
+        if world.heads and reports < world.heads[-1].reports:
+            before = {str(p): [list(gap) for gap in gaps] for p, gaps in world.heads[-1].gaps.items()}
+            assert head["gaps"] != before, "reports fell and no gap says why"
+        for partition, said in (world.heads[-1].rules if world.heads else {}).items():
+            assert head["rules"][str(partition)][: len(said)] == said, (
+                "what was published was judged otherwise"
+            )
+        assert head["complete"] == (not head["uncounted"] and not head["gaps"])
+        assert {m.snapshot for m in messages if m.window.start is None} == {head["snapshot"]}
+        for body in bodies:
+            window = body["window"]
+            name, whole = window["name"], window["start"] is None
+            start, end = milli(window["start"]), milli(window["end"])
+            parts = [c.state if whole else c.panes.window(start, end) for c in counted]
+            support, n = np.sum(parts, axis=0), int(np.sum(parts))
+            p, q = float(world.stream.oracle.p), float(world.stream.oracle.q)
+            assert body["reports"] == n
+            np.testing.assert_allclose(body["frequencies"], (support / n - q) / (p - q), atol=1e-12)
+            if not whole:
+                self._window(head, body, name, start, end, counted)
+        self._lines(head, counted, offsets, bodies)
+        world.snapshots.append((sequence, offsets))
+        world.heads.append(Head.parse(head))
 
     def _window(
         self, head: Any, body: Any, name: str, start: int, end: int, counted: Sequence[Counted]
@@ -173,7 +148,6 @@ class MemoryOutbox:
         if body["complete"]:
             assert not bounded
             assert not head["uncounted"]
-        world.note("window is final" if body["window"]["final"] else "window is provisional")
         if body["window"]["final"]:
             world.finals[name, start] = body["reports"], body["frequencies"]
             if not bounded:

@@ -1,40 +1,21 @@
-"""Everything outside the workers: what was produced, what is stored and published, and what may go wrong with it."""
+"""What is outside the workers, in memory: what was produced, stored and published, and the recount of it."""
 
-import contextlib
 import json
-import random
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from dataclasses import dataclass, field
+from typing import Any
 
 import ldp
-from tests.faults.memory.scheduler import Crash, Member, Scheduler
 from tests.faults.memory.windows import Panes
 from worker.counting import layout
 from worker.counting.head import Head
 from worker.counting.lineage import LAYOUT
-from worker.counting.ports import COUNTED, NotOwner, StoredPartition, Unavailable
+from worker.counting.ports import COUNTED, StoredPartition
 from worker.counting.rules import Configured
 
-T = TypeVar("T")
 
-
-@dataclass
-class Faults:
-    """How likely each fault is at a step."""
-
-    crash: float = 0.0
-    lost_request: float = 0.0
-    late_request: float = 0.0
-    lost_reply: float = 0.0
-    rebalance: float = 0.0
-    went_back: float = 0.0
-    retention: float = 0.0
-    lost_mirror: float = 0.0
-    unstaged: float = 0.0
-    lost_state: float = 0.0
-    expired: float = 0.0
-    hidden: float = 0.0
+class Crash(BaseException):
+    """The process dies here."""
 
 
 @dataclass
@@ -66,28 +47,21 @@ class Counted:
     panes: Panes = field(default_factory=lambda: Panes(0, 0))
 
 
-class World(Scheduler):
-    """Everything outside the workers: brokers, store, topics, and the scheduler."""
+class World:
+    """Everything outside the workers: brokers, store and topics."""
 
-    def __init__(
-        self,
-        seed: int,
-        stream: ldp.Stream,
-        partitions: int,
-        faults: Faults,
-        configured: Sequence[Configured] = (Configured(),),
-    ) -> None:
-        super().__init__(random.Random(seed))
-        self.configured = configured
+    def __init__(self, stream: ldp.Stream, partitions: int = 1) -> None:
+        self.configured = Configured()
         self.layout = LAYOUT  # which those write that begin from now on
         self.used: set[Configured] = set()
-        self.stream, self.faults = stream, faults
+        self.stream = stream
+        self.clock = 0.0
         self.logs: list[list[Record]] = [[] for _ in range(partitions)]
         self.answers: list[list[Any]] = [[] for _ in range(partitions)]
         self.firsts = [0] * partitions
         self.leaderless: set[int] = set()  # who reads them gets nothing, and who asks for their bounds, none
         self.generation = 0
-        self.members: dict[int, Member] = {}
+        self.members: set[int] = set()
         self.assignment: dict[int, set[int]] = {}
         self.offsets: dict[int, tuple[int, str]] = {}
         self.stored: dict[int, StoredPartition] = {}
@@ -106,121 +80,37 @@ class World(Scheduler):
         self.open_until = 0.0
         self.publisher_fence = 0
         self.recount_after: int | None = None
-        self.late: list[Callable[[], object]] = []
-        self.event_time = 1000
+        self.late: list[Callable[[], object]] = []  # commits that are on their way to Kafka
         self.told = partitions  # how many partitions publishers have heard of
         self.finals: dict[tuple[str, int], tuple[int, list[float]]] = {}
 
-    def happen(self) -> None:
-        rng, faults = self.rng, self.faults
-        if rng.random() < faults.rebalance:
-            self.rebalance()
-        if self.told < len(self.logs) and rng.random() < 0.02:
-            self.told = len(self.logs)
-        if rng.random() < faults.went_back:
-            partition = rng.choice(sorted(self.past) or [0])
-            if self.past.get(partition):
-                self.stored[partition] = rng.choice(self.past[partition])
-                self.note("store went back")
-        if self.late and rng.random() < 0.1:
-            self.note("a request arrived late")
-            with contextlib.suppress(Unavailable, NotOwner):
-                self.late.pop(rng.randrange(len(self.late)))()
-        if self.stored and rng.random() < faults.lost_state:
-            self.lose(rng.choice(sorted(self.stored)))
-        if self.offsets and rng.random() < faults.expired:
-            self.note("offsets expired")
-            self.offsets.clear()
-        if rng.random() < faults.hidden:
-            self.note("another stream's transaction is open")
-            self.open_until = self.clock + 0.02 * rng.randint(1, 200)
-        if rng.random() < faults.retention:
-            partition = rng.randrange(len(self.logs))
-            length = len(self.logs[partition])
-            self.firsts[partition] = rng.randint(
-                self.firsts[partition], max(self.firsts[partition], length // 2)
-            )
-
-    def lose(self, partition: int) -> None:
-        """The store loses a partition, or only its blobs; often in a power cut that takes the workers along."""
-        self.note("state lost")
-        if self.rng.random() < 0.7:
-            for process in self.members.values():
-                process.dead = True
-        stored = self.stored.pop(partition)
-        self.past.pop(partition, None)
-        if stored.blobs and self.rng.random() < 0.3:
-            self.stored[partition] = replace(stored, blobs={})
-
     def grow(self) -> None:
         """The topic gets another partition, and the group hears of it."""
-        self.note("a partition was added")
         self.logs.append([])
         self.answers.append([])
         self.firsts.append(0)
         self.rebalance()
 
     def rebalance(self) -> None:
-        """A new generation: partitions are dealt out anew among the living members."""
+        """A new generation: the partitions are dealt out among the members."""
         self.generation += 1
-        self.members = {i: process for i, process in self.members.items() if not process.dead}
-        self.assignment = {i: set() for i in self.members}
-        for partition in range(len(self.logs)):
-            if self.assignment:
-                self.assignment[self.rng.choice(sorted(self.assignment))].add(partition)
-        self.note("rebalance")
-
-    def call(self, effect: Callable[[], T], *, remote: bool = False) -> T:
-        """Runs one step of a worker against the outside, with the fate that the history has for it.
-
-        The effect of a ``remote`` step may also come after its caller has given it up, whatever became of the caller.
-        """
-        self.pause()
-        rng, faults = self.rng, self.faults
-        if rng.random() < faults.crash:
-            self.note("crash before a step")
-            raise Crash
-        if rng.random() < faults.lost_request:
-            self.note("lost request")
-            raise Unavailable("the request was lost")
-        if remote and rng.random() < faults.late_request:
-            self.note("late request")
-            self.late.append(effect)
-            raise Unavailable("the request is on its way")
-        result = effect()
-        if rng.random() < faults.crash:
-            self.note("crash after a step")
-            raise Crash
-        if rng.random() < faults.lost_reply:
-            self.note("lost reply")
-            raise Unavailable("the reply was lost")
-        return result
+        members = sorted(self.members)
+        self.assignment = {number: set() for number in members}
+        for partition in range(len(self.logs) if members else 0):
+            self.assignment[members[partition % len(members)]].add(partition)
 
     def uncounted(self, without: Mapping[int, bool]) -> list[int]:
         """Which of the partitions without counts ought to have some."""
-
-        def effect() -> list[int]:
-            words = {p: word for p, (_, word) in self.offsets.items()}
-            return [p for p in without if words.get(p) == COUNTED or (self.logs[p] and not without[p])]
-
-        return self.call(effect)
+        words = {p: word for p, (_, word) in self.offsets.items()}
+        return [p for p in without if words.get(p) == COUNTED or (self.logs[p] and not without[p])]
 
     # producing, and the recount
 
     def produce(self, partition: int, value: bytes | None, answer: Any, *, marker: bool = False) -> None:
         """Appends a record; ``answer`` is what it must count as: a list of indices, or the reason of its rejection."""
         log = self.logs[partition]
-        log.append(Record(value, self.time(), marker, keyed=len(log) % 3 == 0))
+        log.append(Record(value, 1000 + 200 * len(log), marker, keyed=len(log) % 3 == 0))
         self.answers[partition].append(answer)
-
-    def time(self) -> int:
-        """A timestamp: it moves on, and is early, late, far off, missing or no date that there is."""
-        rng = self.rng
-        self.event_time += rng.randrange(400) if rng.random() < 0.9 else rng.randrange(6000)
-        if rng.random() < 0.02:
-            return (-1, (1 << 63) - 1)[self.event_time % 2]
-        off = rng.choice([0, 0, 0, rng.randrange(500), -rng.randrange(1000), -rng.randrange(6000)])
-        return max(0, self.event_time + off)
 
     def damage(self, partition: int, records: int) -> None:
         """Appends a record batch of so many records that cannot be read: it counts as one rejected record."""
@@ -280,10 +170,6 @@ class World(Scheduler):
         """Asserts that rules are only added, and at the end."""
         was, now = rules_of(before), rules_of(after)
         assert now[: len(was)] == was, "a recorded rule was changed"
-        if len(now) > len(was):
-            self.note("rule added")
-            if after.metadata.offset == before.metadata.offset:
-                self.note("rule added without records")
 
     def verify(self, partition: int, before: StoredPartition | None = None) -> None:
         """Compares what is stored of a partition with the recount, and its rules with those of before a commit."""
@@ -296,8 +182,6 @@ class World(Scheduler):
         assert self.starts.setdefault(partition, state.start) == state.start
         assert state.offset <= len(self.logs[partition])
         counted = self.recount(partition, state.start, state.offset, state.gaps, ruled, state.floor)
-        if "batch" in counted.rejected:
-            self.note("a record batch could not be read")
         assert state.total().state.tolist() == counted.state
         assert (state.reports, state.accepted, state.rejected, state.watermark) == (
             counted.reports,
@@ -311,12 +195,6 @@ class World(Scheduler):
         kept = {(p.start, p.end): state.cells[str(p)].state.tolist() for p in state.panes}
         assert kept == {pane: n for pane, n in panes.counts.items() if pane[1] > state.dropped}
         assert state.dropped <= state.closed
-        if panes.late:
-            self.note("late")
-        if state.dropped:
-            self.note("panes dropped")
-        if state.full:
-            self.note("panes are bounded")
         for at in range(max(state.start, self.imported.get(partition, 0)), state.offset):
             answer = self.answer(partition, at, ruled)
             if isinstance(answer, str) and not any(b <= at < e for b, e in state.gaps):
