@@ -149,7 +149,7 @@ class MemoryOutbox:
             assert not bounded
             assert not head["uncounted"]
         if body["window"]["final"]:
-            world.finals[name, start] = body["reports"], body["frequencies"]
+            world.finals.add((name, start))
             if not bounded:
                 assert min(c.panes.closed for c in counted) >= end, "final before a partition closed it"
                 assert {int(p) for p in head["floors"]} == {int(p) for p in head["offsets"]}
