@@ -1,4 +1,4 @@
-"""Many partitions: claimed, committed and compared in slices, each with a sign of life and an outcome of its own."""
+"""Many partitions: claimed, committed and compared in slices, each with a sign of life."""
 
 from collections import Counter
 from typing import Any
@@ -8,7 +8,6 @@ import pytest
 from tests.faults.memory import Process
 from tests.faults.still import Still
 from worker.counting import ownership
-from worker.counting.ports import Unavailable
 
 MANY, MOST = 250, 100
 
@@ -86,20 +85,3 @@ def test_states_that_are_large_together_are_claimed_a_few_at_a_time(monkeypatch:
     process.ownership.claim()
     assert process.ownership.stored() == dict.fromkeys(range(4), 1)
     assert redis == {"claim_all": 2}
-
-
-def test_what_redis_refuses_in_a_slice_is_one_partitions_and_the_others_of_the_slice_go_on() -> None:
-    world, process = joined(3)
-    store: Any = process.ownership._store
-    whole = store.claim_all
-
-    def partly(wanted: Any) -> Any:
-        return {**whole({p: each for p, each in wanted.items() if p != 1}), 1: Unavailable("Redis: OOM")}
-
-    store.claim_all = partly
-    process.ownership.claim()
-    assert process.ownership.counted().keys() == {0, 2}
-    store.claim_all = whole
-    world.clock += 10
-    process.ownership.claim()
-    assert process.ownership.counted().keys() == {0, 1, 2}
