@@ -374,10 +374,13 @@ class Listener:
         """One that the store refuses keeps the others from their turns once, each of those that it refuses."""
         deployment, wanted = self.worker.deployment, self.worker.consumer.wanted
         wanted -= {*partitions}
-        # what cannot be read is found out before, and keeps nothing from its turn
-        if "OOM" not in str(error) or all(deployment.refuses(p, writes=False) for p in partitions):
+        if "OOM" not in str(error):
             return
-        for partition in wanted - self.worker.ownership.counted().keys():
+        waiting = {p for p in partitions if not deployment.refuses(p)}
+        # what cannot be read is found out before, and keeps nothing from its turn
+        if not all(deployment.refuses(p, writes=False) for p in partitions):
+            waiting |= wanted - self.worker.ownership.counted().keys()
+        for partition in waiting:
             times = self.kept.get(partition, 0) + 1
             self.kept[partition] = 0 if deployment.refuses(partition) else times
             most = len(deployment.reports.partitions)
