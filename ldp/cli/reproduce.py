@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     help="The folder to write to.",
 )
 def reproduce(figures: tuple[str, ...], quick: bool, seed: int, out: Path) -> None:
-    """Run the paper's evaluation again, and judge its claims.
+    """Run the paper's evaluation again, in the source tree, and judge its claims.
 
     \b
     distribution, bias, variance  mean, bias, variance of the counts, 5,000 runs
@@ -49,9 +49,14 @@ def reproduce(figures: tuple[str, ...], quick: bool, seed: int, out: Path) -> No
 
     Figures on one line are one computation and come together. With the same numpy the same seed gives the same
     CSVs, byte for byte, on any number of cores. The report is about the figures of this run alone, and replaces an
-    earlier one. Pictures need matplotlib: pip install 'ldp-worker[plots]'.
+    earlier one. Pictures need matplotlib: pip install '.[plots]'.
     """  # noqa: D301
-    from ldp.experiments import choice
+    try:
+        from ldp.experiments import choice
+    except ModuleNotFoundError:
+        raise click.UsageError(
+            "the installed package has no experiments; run this in the source tree, after make venv"
+        ) from None
     from ldp.experiments.figures import FIGURES
     from ldp.experiments.jobs import FULL, QUICK, cores
     from ldp.experiments.report import markdown, tally
@@ -80,7 +85,7 @@ def reproduce(figures: tuple[str, ...], quick: bool, seed: int, out: Path) -> No
     echo(f"{out}: {n} CSV{plural}{drawn}, and {made.written[-1].name}")
     if not made.pictures:
         echo(
-            "ldp: no pictures, matplotlib is missing or does not work: pip install 'ldp-worker[plots]'",
+            "ldp: no pictures, matplotlib is missing or does not work: pip install '.[plots]'",
             err=True,
         )
 

@@ -44,7 +44,7 @@ def draw(name: str, rows: Sequence[Row], path: Path) -> None:
     if name not in FIGURES:
         raise ValueError(f"there is no figure {name!r}; there are {', '.join(FIGURES)}")
     if find_spec("matplotlib") is None:
-        raise ModuleNotFoundError("pictures need matplotlib: pip install 'ldp-worker[plots]'")
+        raise ModuleNotFoundError("pictures need matplotlib: pip install '.[plots]'")
     from matplotlib import style
 
     figure, own = FIGURES[name], [row for row in rows if row.figure == name]

@@ -717,7 +717,7 @@ def test_without_matplotlib_it_says_so_and_goes_on(tmp_path, monkeypatch):
     result = CliRunner().invoke(cli, ["reproduce", "--quick", "--figure", "users", "--out", str(tmp_path)])
     assert result.exit_code == 0
     assert "no pictures" in result.stderr
-    assert "pip install 'ldp-worker[plots]'" in result.stderr
+    assert "pip install '.[plots]'" in result.stderr
     assert {path.name for path in tmp_path.iterdir()} == {"users.csv", "report.md"}
 
 
