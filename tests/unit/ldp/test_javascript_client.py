@@ -52,7 +52,7 @@ IN_A_PAGE = """async (request) => {
 }"""
 
 
-@pytest.fixture(scope="module", params=["node", pytest.param("chromium", marks=pytest.mark.slow)])
+@pytest.fixture(scope="module", params=["node", pytest.param("chromium", marks=pytest.mark.long)])
 def ask(request):
     """The module's answer, in Node and in a Chromium, whose one page is asked everything."""
     if request.param == "node":
