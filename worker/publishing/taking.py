@@ -71,12 +71,11 @@ def take(
     periods, come = [one.period for one in due], 0 if plan.windows is None else plan.windows.come
     after, gone = lines.kept(plan.cut.lines, periods, content.retain, come, content.rows.most_windows)
     planned = content.rows.plan(stream.name, head, after, periods, content.retain, come, there)
-    cut = replace(plan.cut, lines=after, rows=planned.rows, methods=_said(content.methods))
     of = partial(
         _take,
         stream,
         compact=content.compact,
-        cut=cut,
+        cut=replace(plan.cut, lines=after, rows=planned.rows, methods=_said(content.methods)),
         sequence=head.sequence + 1,
         queries=content.queries,
         level=content.level,
@@ -90,8 +89,7 @@ def take(
     former = [method for method in head.methods if method not in content.methods]
     messages = snapshot.encode(taken, compact=content.compact)
     messages += snapshot.delete_window(taken, taken.window, former)
-    sent = [*planned.of(taken), *planned.stale]
-    finals = list[tuple[Period, ldp.Estimate]]()
+    sent, finals = [*planned.of(taken), *planned.stale], list[tuple[Period, ldp.Estimate]]()
     for one in due:
         on_alive()
         part = _estimate(stream, stored.total(stream, one.period.start, one.period.end))
