@@ -15,11 +15,6 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 MAX_G = 1 << 16
-WITHDRAWN = {
-    "mix32": "some pairs of values shared a bucket far more often than once in g seeds, so that one value's users "
-    "counted for another value; nothing was ever released with it: use mul32"
-}
-"""Hash functions that a document may still name, and why they are refused."""
 _WORD = 0xFFFFFFFF
 _STEP = 0x9E3779B1
 
@@ -136,8 +131,6 @@ class OLH(Oracle):
         g: int | None = None,
     ) -> None:
         super().__init__(epsilon, domain_size)
-        if isinstance(hash, str) and hash in WITHDRAWN:
-            raise ValueError(f"hash is {hash!r}, which is withdrawn: {WITHDRAWN[hash]}")
         if not isinstance(hash, str) or hash not in HASHES:
             raise ValueError(f"hash is {hash!r}; there are {', '.join(HASHES)}")
         self.hash = hash

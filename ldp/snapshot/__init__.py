@@ -9,10 +9,9 @@ paper's ten (Section IV, Table I). They follow ``snapshot.schema.json`` beside t
 schema version fields are only ever added, and a reader ignores fields that it does not know; anything else is a new
 version.
 
-Vectors of up to `INLINE` values stand in the JSON body. Longer ones are null there and follow in messages of their
-own, keys ``<body's key>/<vector>/<i>``, each up to `CHUNK` values as little-endian float64; the body's
-``chunks`` says how many. Compact ones (schema 2) are in the shortest of the types of `chunks`, of numbers that
-`rounding` has made short; the body lists their names in ``vectors``. Without chunks it is always schema 1.
+Vectors of up to `INLINE` values stand in the JSON body. Longer ones are missing there and follow in messages of their
+own, keys ``<body's key>/<vector>/<i>``, each up to `CHUNK` values in the shortest of the types of `chunks`. The body's
+``chunks`` says how many, and ``vectors`` has the vectors' names. `rounding` makes their numbers short.
 
 All messages of a snapshot carry one identity, as the header ``snapshot`` and in the documents: by its number alone a
 message of one snapshot could pass for a part of another that has the same number.
@@ -43,7 +42,6 @@ from ldp.snapshot.contents import (
 )
 from ldp.snapshot.documents import (
     CHUNK,
-    COMPACT,
     INLINE,
     SCHEMA,
     body_document,
@@ -60,7 +58,6 @@ from ldp.snapshot.taking import announce, take, window_identity
 __all__ = [
     "ALL_TIME",
     "CHUNK",
-    "COMPACT",
     "FLOAT32",
     "FLOAT64",
     "INLINE",

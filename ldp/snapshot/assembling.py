@@ -10,7 +10,7 @@ from ldp.query import SetQuery, TopQuery
 from ldp.snapshot import chunks
 from ldp.snapshot.checking import MOST_BYTES, check_body, check_domain, check_head
 from ldp.snapshot.contents import Body, Cut, Period, Recommended, SetAnswer, Snapshot, TopAnswer, Vector
-from ldp.snapshot.documents import BESIDE, COMPACT, VECTORS, lines, period, rows_of
+from ldp.snapshot.documents import BESIDE, SCHEMA, VECTORS, lines, period, rows_of
 from ldp.stream import fingerprint
 
 Received = Mapping[str, tuple[Mapping[str, bytes], bytes]]
@@ -196,10 +196,10 @@ def _parse(value: bytes, kind: type = dict) -> Any:
 
 
 def _check_schema(stream: str, document: Mapping[str, Any]) -> None:
-    if type(schema := document.get("schema")) is int and schema > COMPACT:
+    if type(schema := document.get("schema")) is int and schema > SCHEMA:
         raise NewerSchema(
             f"snapshot {document.get('sequence')} of {stream!r} is of schema {schema}, where this version reads up to"
-            f" {COMPACT}: a newer version wrote it"
+            f" {SCHEMA}: a newer version wrote it"
         )
 
 
@@ -239,7 +239,7 @@ def _vector(received: Received, key: str, inline: Sequence[float] | None, parts:
 
 def _chunk(received: Received, key: str, mark: Mark) -> Vector:
     data = _part(received, key, mark)
-    content_type = received[key][0].get("content-type", chunks.FLOAT64.encode()).decode()
+    content_type = received[key][0].get("content-type", b"").decode()
     try:
         return chunks.read(content_type, data)
     except KeyError:
@@ -277,7 +277,7 @@ def _known_labels(stream: str, received: Received, said: Mapping[str, Any]) -> t
 def _snapshot(
     head: Mapping[str, Any], labels: tuple[str, ...] | None, bodies: Mapping[str, Mapping[str, Any]]
 ) -> Snapshot:
-    """Returns what the documents say, whose vectors are arrays; an earlier version left some of it out."""
+    """Returns what the documents say, whose vectors are arrays."""
     one = next(iter(bodies.values()))
     _expect_fit(labels, bodies)
     queries: dict[str, SetQuery] = {}
@@ -287,12 +287,12 @@ def _snapshot(
         document=one["document"],
         labels=labels,
         sequence=head["sequence"],
-        identity=head.get("snapshot"),
+        identity=head["snapshot"],
         lineage=head.get("lineage"),
         cut=Cut(
             {int(partition): offset for partition, offset in head["offsets"].items()},
             {int(partition): gaps for partition, gaps in head["gaps"].items()},
-            head.get("uncounted", ()),
+            head["uncounted"],
             {int(partition): rules for partition, rules in head.get("rules", {}).items()},
             {int(partition): floor for partition, floor in head.get("floors", {}).items()},
             lines(head),
@@ -306,8 +306,8 @@ def _snapshot(
         level=one["level"],
         recommended={
             said["name"]: Recommended(found["method"], found["sequence"])
-            for said in (*one["queries"], *one.get("top", ()))
-            if (found := said.get("recommended")) is not None
+            for said in (*one["queries"], *one["top"])
+            if (found := said["recommended"]) is not None
         },
         bodies={method: _body(body, queries) for method, body in bodies.items()},
         window=period(head["window"]),
@@ -328,7 +328,7 @@ def _expect_fit(labels: tuple[str, ...] | None, bodies: Mapping[str, Mapping[str
             max(said["values"], default=0)
             for body in bodies.values()
             for part in ("queries", "top")
-            for said in body.get(part, ())
+            for said in body[part]
         ),
         default=0,
     )
@@ -351,7 +351,7 @@ def _body(body: Mapping[str, Any], queries: dict[str, SetQuery]) -> Body:
         body["frequencies"],
         body["sum"],
         tuple(sets),
-        tuple(_top(said) for said in body.get("top", ())),
+        tuple(_top(said) for said in body["top"]),
         **{name: body[name] for name in BESIDE if name in body},
         by_rate=np.array([said["counts"] for said in body["rates"]], np.int64) if "rates" in body else None,
     )

@@ -10,7 +10,7 @@ import reprlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ldp.snapshot.documents import BESIDE, COMPACT, SCHEMA, VECTORS
+from ldp.snapshot.documents import BESIDE, SCHEMA, VECTORS
 
 MOST_BYTES = 16 << 20
 """Bytes of a head or a body that are parsed."""
@@ -152,7 +152,7 @@ _STREAM = _text("[A-Za-z0-9._-]{1,200}", "a stream's name")
 _COUNT = _integer(0)
 _OFFSETS = _mapping(_PARTITION, _COUNT)
 _SHARED = {
-    "schema": _integer(SCHEMA, COMPACT),
+    "schema": _integer(SCHEMA, SCHEMA),
     "stream": _STREAM,
     "fingerprint": _FINGERPRINT,
     "window": _period,
@@ -161,17 +161,20 @@ _SHARED = {
     "offsets": _OFFSETS,
     "complete": _flag,
     "gaps": _mapping(_PARTITION, _list(_stretch)),
+    "uncounted": _integers(0),
+    "snapshot": _text("[0-9a-f]{32}", "32 hexadecimal digits"),
 }
 _SOMETIMES = {
-    "snapshot": _text("[0-9a-f]{32}", "32 hexadecimal digits"),
-    "uncounted": _integers(0),
     "epsilon": _text("[0-9]{1,200}/[0-9]{1,200}|infinite", "a rational"),
 }
 _RULE = _fields(
-    {"offset": _COUNT, "revision": _COUNT},
     {
+        "offset": _COUNT,
+        "revision": _COUNT,
         "most_reports": _or_null(_COUNT),
         "ones": _flag,
+    },
+    {
         "max_batch_bytes": _COUNT,
         "windows": _list(_NAME, 1000),
         "grace": _COUNT,
@@ -189,10 +192,9 @@ _ANY = _fields(
     _SOMETIMES | {"standard_error": _number, "windows": _mapping(_NAME, _fields(_LINE))},
 )
 _HEAD = _fields(
-    _SHARED,
+    _SHARED | {"rules": _mapping(_PARTITION, _list(_RULE, 100_000))},
     _SOMETIMES
     | {
-        "rules": _mapping(_PARTITION, _list(_RULE, 100_000)),
         "methods": _list(_METHOD, 100),
         "rows": _or_null(_fields(_SLOTS | _ROWS)),
         "floors": _mapping(_PARTITION, _integer()),
@@ -202,12 +204,9 @@ _HEAD = _fields(
     },
 )
 _RECOMMENDED = _or_null(_fields({"method": _METHOD, "sequence": _integer(0, _LAST_SEQUENCE)}))
-_ONE = dict.fromkeys(BESIDE, _number) | {"standard_error": _number, "recommended": _RECOMMENDED}
-_SET = _fields({"name": _NAME, "values": _integers(0), "frequency": _number}, _ONE)
-_TOP = _fields(
-    {"name": _NAME, "values": _integers(0), "frequencies": _numbers},
-    dict.fromkeys(BESIDE, _numbers) | {"recommended": _RECOMMENDED},
-)
+_QUERY = {"name": _NAME, "values": _integers(0), "recommended": _RECOMMENDED}
+_SET = _fields(_QUERY | {"frequency": _number}, dict.fromkeys(BESIDE, _number) | {"standard_error": _number})
+_TOP = _fields(_QUERY | {"frequencies": _numbers}, dict.fromkeys(BESIDE, _numbers))
 _BODY = _fields(
     _SHARED
     | {
@@ -216,13 +215,13 @@ _BODY = _fields(
         "standard_error": _number,
         "level": _number,
         "queries": _list(_SET),
+        "top": _list(_TOP),
         "chunks": _integer(0, 1 << 20),
     },
     _SOMETIMES
-    | dict.fromkeys(VECTORS, _or_null(_numbers))
+    | dict.fromkeys(VECTORS, _numbers)
     | {
         "method": _METHOD,
-        "top": _list(_TOP),
         "vectors": _list(_NAME, 100),
         "rates": _list(_fields({"rate": _NAME, "reports": _COUNT, "counts": _integers(0)}), 1000),
     },
@@ -268,7 +267,7 @@ def check_body(document: Any) -> None:
     _BODY("body", document)
     if type(document["document"]) is not dict:
         raise _wrong("body.document", document["document"], "an object")
-    for most in document.get("top", ()):
+    for most in document["top"]:
         if {len(most[name]) for name in ("frequencies", *BESIDE) if name in most} != {len(most["values"])}:
             raise _wrong("body.top", most, "as many numbers as values")
 

@@ -1,7 +1,7 @@
 """A chunk: a stretch of a vector as the bytes of one message, in one of four content types; none loses anything.
 
-Schema 1 has float64 alone. Schema 2 takes the shortest type that holds a chunk exactly: float32 where each number is
-one, and of either width sparse where most are 0: then only what is stored has an index and a number.
+It is the shortest type that holds the chunk exactly: float32 where each number is one, and of either width sparse where
+most are 0: then only what is stored has an index and a number.
 """
 
 from collections.abc import Mapping
@@ -22,13 +22,8 @@ MOST = 1 << 8 * _INDEX.itemsize
 """The values of a chunk that can be sparse, at most: an index has two bytes."""
 
 
-def plain(values: Vector) -> tuple[str, bytes]:
-    """Returns the content type and the bytes of a chunk in schema 1; O(values)."""
-    return FLOAT64, values.astype("<f8", copy=False).tobytes()
-
-
 def shortest(values: Vector) -> tuple[str, bytes]:
-    """Returns the content type and the bytes of a chunk in schema 2; O(values).
+    """Returns the content type and the bytes of a chunk; O(values).
 
     Args:
         values: up to `MOST` numbers.

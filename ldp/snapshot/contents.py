@@ -241,8 +241,8 @@ class Body(_BitForBit):
         tops: its answers for the most frequent values.
         low: (d,) lower ends of Base's score intervals; None for other methods.
         high: (d,) their upper ends, or None.
-        anytime_low: (d,) lower ends of Base's intervals that may be watched; None for other methods, in a snapshot of
-            an earlier version, and where the counts are not known.
+        anytime_low: (d,) lower ends of Base's intervals that may be watched; None for other methods, and where
+            the counts are not known.
         anytime_high: (d,) their upper ends, or None.
         fakes: (d,) how few forged reports put each value out of its score interval, −1 where no number does; or None.
         by_rate: (rates, 2) of Base, where reports are at several rates: how many are of each value at each; else None.
@@ -270,7 +270,7 @@ class Snapshot(_BitForBit):
         document: the public document, without labels.
         labels: the domain's, or None.
         sequence: the snapshot's number.
-        identity: 32 hexadecimal digits that no other snapshot has; None in one from before there were any.
+        identity: 32 hexadecimal digits that no other snapshot has.
         lineage: what the counts are of beside the fingerprint; None where they do not come from a topic.
         cut: what was counted.
         complete: whether that is all, as the snapshot itself says: a newer writer may know reasons that `Cut` does not.
@@ -288,7 +288,7 @@ class Snapshot(_BitForBit):
     document: Mapping[str, Any]
     labels: tuple[str, ...] | None
     sequence: int
-    identity: str | None
+    identity: str
     lineage: Mapping[str, str] | None
     cut: Cut
     complete: bool

@@ -18,8 +18,7 @@ from ldp.snapshot.contents import (
 )
 
 SCHEMA = 1
-COMPACT = 2
-"""The schema of a snapshot whose vectors are in chunks of other types than float64; the newest that can be read."""
+"""The version of ``snapshot.schema.json`` that is written, and the newest that can be read."""
 INLINE = 8192
 CHUNK = 65536
 BESIDE = ("low", "high", "anytime_low", "anytime_high", "fakes")
@@ -49,7 +48,7 @@ def shared_document(snapshot: Snapshot) -> dict[str, Any]:
     }
     if snapshot.epsilon is not None:
         said["epsilon"] = snapshot.epsilon
-    return said if snapshot.identity is None else said | {"snapshot": snapshot.identity}
+    return said | {"snapshot": snapshot.identity}
 
 
 def _date(milliseconds: int | None) -> str | None:

@@ -12,7 +12,6 @@ from ldp.snapshot import chunks
 from ldp.snapshot.contents import ALL_TIME, Body, Period, Snapshot
 from ldp.snapshot.documents import (
     CHUNK,
-    COMPACT,
     INLINE,
     SCHEMA,
     VECTORS,
@@ -32,10 +31,9 @@ class Message:
         key: of the message on the topic.
         content_type: of the body.
         body: what it says; an empty one is a tombstone, and deletes what the key had.
-        snapshot: the identity of the whole; empty for one that has none.
+        snapshot: the identity of the whole.
         parts: how many messages the whole has.
         window: the time that the whole is of.
-        schema: of the whole.
     """
 
     key: str
@@ -44,13 +42,12 @@ class Message:
     snapshot: str = ""
     parts: int = 1
     window: Period = ALL_TIME
-    schema: int = SCHEMA
 
     def headers(self, sequence: int) -> list[tuple[str, bytes]]:
         """Returns the message's headers; those of a window's say its end and whether it is final, too."""
         said = [
             ("content-type", self.content_type.encode()),
-            ("schema", str(self.schema).encode()),
+            ("schema", str(SCHEMA).encode()),
             ("sequence", str(sequence).encode()),
             ("parts", str(self.parts).encode()),
             ("snapshot", self.snapshot.encode()),
@@ -61,20 +58,17 @@ class Message:
         return [*said, ("end", str(self.window.end).encode()), ("final", final)]
 
 
-def encode(
-    snapshot: Snapshot, inline: int = INLINE, chunk: int = CHUNK, *, compact: bool = False
-) -> list[Message]:
+def encode(snapshot: Snapshot, inline: int = INLINE, chunk: int = CHUNK) -> list[Message]:
     """Returns all messages of a snapshot: head, domain, then the methods' bodies in their order.
 
     Args:
         snapshot: what to write.
         inline: how many values a vector that stands in its body has at most; a topic limits that, a file does not.
-        chunk: how many values of a longer vector one message has.
-        compact: whether longer vectors are in the shortest chunks that hold them exactly (`ldp.snapshot.chunks`), by
-            schema 2, which earlier readers refuse; see `ldp.snapshot.rounded`. Where none is longer, it is schema 1.
+        chunk: how many values of a longer vector one message has, in the shortest type that holds them exactly
+            (`ldp.snapshot.chunks`); see `ldp.snapshot.rounded`.
 
     Raises:
-        ValueError: a number that is infinite or none at all: JSON has no such numbers; a chunk too long to be compact.
+        ValueError: a number that is infinite or none at all: JSON has no such numbers; a chunk that is too long.
 
     Cost: O(d) bytes a method, about 40 ns a number.
 
@@ -87,15 +81,11 @@ def encode(
         >>> [part.key for part in parts][:4]
         ['colours/head', 'colours/domain', 'colours/all/base', 'colours/all/base-pos']
     """
-    schema = _schema(snapshot, inline, compact=compact)
-    parts = [_json(f"{snapshot.stream}/head", head_document(snapshot) | {"schema": schema})]
-    parts += [*_domain(snapshot, inline, schema), *_bodies(snapshot, inline, chunk, schema)]
-    return _whole(snapshot, parts, schema)
+    parts = [_json(f"{snapshot.stream}/head", head_document(snapshot))]
+    return _whole(snapshot, [*parts, *_domain(snapshot, inline), *_bodies(snapshot, inline, chunk)])
 
 
-def encode_window(
-    snapshot: Snapshot, inline: int = INLINE, chunk: int = CHUNK, *, compact: bool = False
-) -> list[Message]:
+def encode_window(snapshot: Snapshot, inline: int = INLINE, chunk: int = CHUNK) -> list[Message]:
     """Returns the messages of one window's snapshot: the methods' bodies in their order.
 
     They are a whole by themselves, with an identity of their own, and stay on the topic when later heads leave the
@@ -105,7 +95,6 @@ def encode_window(
         snapshot: what to write.
         inline: see `encode`.
         chunk: see `encode`.
-        compact: see `encode`.
 
     Raises:
         ValueError: a number that is infinite or none at all; or it is of all time.
@@ -122,22 +111,13 @@ def encode_window(
     """
     if snapshot.window.start is None:
         raise ValueError(f"snapshot {snapshot.sequence} of {snapshot.stream!r} is of all time, of no window")
-    schema = _schema(snapshot, inline, compact=compact)
-    return _whole(snapshot, _bodies(snapshot, inline, chunk, schema), schema)
+    return _whole(snapshot, _bodies(snapshot, inline, chunk))
 
 
-def _schema(snapshot: Snapshot, inline: int, *, compact: bool) -> int:
-    """Returns the lowest schema that can say it: what has no chunks is read by earlier readers, too."""
-    longer = any(len(body.frequencies) > inline for body in snapshot.bodies.values())
-    return COMPACT if compact and longer else SCHEMA
-
-
-def _whole(snapshot: Snapshot, parts: list[Message], schema: int) -> list[Message]:
+def _whole(snapshot: Snapshot, parts: list[Message]) -> list[Message]:
     """Returns messages that say of which whole they are."""
-    identity, window = snapshot.identity or "", snapshot.window
-    return [
-        replace(part, snapshot=identity, parts=len(parts), window=window, schema=schema) for part in parts
-    ]
+    identity, window = snapshot.identity, snapshot.window
+    return [replace(part, snapshot=identity, parts=len(parts), window=window) for part in parts]
 
 
 def delete_window(
@@ -168,7 +148,7 @@ def delete_window(
         for vector in (VECTORS if key.endswith("/base") else VECTORS[:1])
         for i in range(many)
     ]
-    return [Message(key, JSON, b"", snapshot.identity or "") for key in (*keys, *longer)]
+    return [Message(key, JSON, b"", snapshot.identity) for key in (*keys, *longer)]
 
 
 def _place(window: Period) -> str:
@@ -176,41 +156,31 @@ def _place(window: Period) -> str:
     return window.name if window.start is None else f"{window.name}/{window.start}"
 
 
-def _bodies(snapshot: Snapshot, inline: int, chunk: int, schema: int) -> list[Message]:
+def _bodies(snapshot: Snapshot, inline: int, chunk: int) -> list[Message]:
     """Returns the messages of each method."""
-    parts = []
-    where, written = _place(snapshot.window), chunks.plain if schema == SCHEMA else chunks.shortest
+    parts, where = [], _place(snapshot.window)
     for method, body in snapshot.bodies.items():
         _check_finite(snapshot, method, body)
         key, said = f"{snapshot.stream}/{where}/{method}", body_document(snapshot, method, inline, chunk)
         longer = vectors(body) if said["chunks"] else {}
-        parts.append(_json(key, _without(said, list(longer), schema)))
+        if longer:
+            said = {name: one for name, one in said.items() if name not in longer} | {"vectors": [*longer]}
+        parts.append(_json(key, said))
         for name, vector in longer.items():
             for i in range(said["chunks"]):
-                content_type, data = written(vector[i * chunk : (i + 1) * chunk])
+                content_type, data = chunks.shortest(vector[i * chunk : (i + 1) * chunk])
                 parts.append(Message(f"{key}/{name}/{i}", content_type, data))
     return parts
 
 
-def _without(said: dict[str, Any], longer: list[str], schema: int) -> dict[str, Any]:
-    """Returns a body's document that says which vectors follow: by nulls, or in schema 2 by a list of names."""
-    if schema == SCHEMA:
-        return said | dict.fromkeys(longer)
-    # who reads schema 1 alone finds no vector that it could misread before it comes to the schema
-    return {key: value for key, value in said.items() if key not in longer} | {
-        "schema": schema,
-        "vectors": longer,
-    }
-
-
-def _domain(snapshot: Snapshot, inline: int, schema: int) -> list[Message]:
+def _domain(snapshot: Snapshot, inline: int) -> list[Message]:
     """Returns the labels' messages; none for a stream without labels."""
     labels = snapshot.labels
     if labels is None:
         return []
     key = f"{snapshot.stream}/domain"
     starts = range(0, len(labels), inline)
-    domain = {"schema": schema, "stream": snapshot.stream, "fingerprint": snapshot.fingerprint}
+    domain = {"schema": SCHEMA, "stream": snapshot.stream, "fingerprint": snapshot.fingerprint}
     if len(starts) == 1:
         return [_json(key, domain | {"chunks": 0, "labels": labels})]
     chunks = [_json(f"{key}/labels/{i}", labels[start : start + inline]) for i, start in enumerate(starts)]

@@ -83,7 +83,7 @@ def take(
     bodies = _bodies(estimate, queries := tuple(queries), methods, level)
     asked = {query.name for query in queries}
     snapshot = replace(
-        announce(stream, cut, sequence, lineage, identity, estimate.n),
+        announce(stream, cut, sequence, lineage, identity or "", estimate.n),
         labels=stream.labels,
         complete=cut.complete if complete is None else complete,
         std_error=estimate.sigma,
@@ -100,7 +100,7 @@ def announce(
     cut: Cut,
     sequence: int,
     lineage: Mapping[str, str] | None,
-    identity: str | None,
+    identity: str,
     reports: int = 0,
 ) -> Snapshot:
     """Returns a snapshot that is a head alone: it says where the stream stands, and no frequencies.
@@ -139,7 +139,7 @@ def window_identity(identity: str, name: str, start: int) -> str:
 
 def _identity(snapshot: Snapshot) -> str:
     """Returns what is made of all that the head says."""
-    return _digest(shared_document(replace(snapshot, identity=None)))
+    return _digest({name: said for name, said in shared_document(snapshot).items() if name != "snapshot"})
 
 
 def _digest(said: object) -> str:

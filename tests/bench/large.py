@@ -1,4 +1,4 @@
-"""Snapshots of a million values: bytes and seconds of both encodings, and what counting loses to a publisher.
+"""Snapshots of a million values: bytes and seconds, and what counting loses to a publisher.
 
 Run as ``python -m tests.bench.large``, three minutes; one JSON line a result. Bytes are those of all messages, before
 and after lz4, as the producer compresses them; beside it stands what part of each method's values is not 0. Times are
@@ -29,8 +29,9 @@ from kafka.codec import lz4_encode
 
 import ldp
 from deploy.local.services import Services
+from deploy.sizing.formulas import VECTORS
 from ldp import frames
-from ldp.snapshot import Cut, Message, Snapshot, encode, rounded, take
+from ldp.snapshot import Cut, Snapshot, encode, rounded, take
 from tests.bench.ingest import pool as pools
 from tests.bench.ingest.cases import NATURAL, PGR, Case
 from tests.bench.measure import Line
@@ -70,54 +71,41 @@ def written() -> Iterator[Line]:
     stream = ldp.Stream("large", ldp.OUE("1", domain_size=D))
     for name, population in POPULATIONS.items():
         taken = take(stream, estimate(stream, *population), Cut({0: 1}, {}), 1)
-        parts = {"float64": encode(taken), "compact": encode(rounded(taken), compact=True)}
-        sizes = {kind: _size(messages) for kind, messages in parts.items()}
-        packed = {kind: _packed(messages) for kind, messages in parts.items()}
+        parts = encode(rounded(taken))
+        size, as_float64 = sum(len(part.body) for part in parts), 8 * D * VECTORS
         yield {
             "bench": f"bytes of a snapshot, {name}",
-            "ours": sizes["compact"],
-            "peer": sizes["float64"],
+            "ours": size,
+            "peer": as_float64,
             "peer_name": "float64",
             "unit": "B",
-            "ratio": _short(sizes["compact"] / sizes["float64"]),
-            "lz4": [packed["compact"], packed["float64"], _short(packed["compact"] / packed["float64"])],
+            "ratio": _short(size / as_float64),
+            "lz4": sum(len(lz4_encode(part.body)) for part in parts),
             "stored": {m: _short(np.count_nonzero(b.frequencies) / D) for m, b in taken.bodies.items()},
             "setup": f"{stream.oracle!r}",
         }
 
 
-def _size(messages: list[Message]) -> int:
-    return sum(len(message.body) for message in messages)
-
-
-def _packed(messages: list[Message]) -> int:
-    return sum(len(lz4_encode(message.body)) for message in messages)
-
-
 def published(services: Services) -> Iterator[Line]:
-    """The seconds of each step, from a state to what a reader has, in both encodings."""
+    """The seconds of each step, from a state to what a reader has."""
     stream = ldp.Stream("large", ldp.oracle("pgr", epsilon="1", domain_size=D))
     state, rng = stream.oracle.zeros(), np.random.default_rng(5)
     users = np.minimum(rng.zipf(1.2, 1_000_000), D) - 1
     stream.oracle.accumulate(state, stream.oracle.perturb(users, rng=rng))
     made = dict[str, list[float]]()
-    for kind in ("float64", "compact") * TIMES:
-        for step, seconds in _steps(services, stream, state, compact=kind == "compact").items():
-            made.setdefault(f"{step} {kind}", []).append(seconds)
+    for _ in range(TIMES):
+        for step, seconds in _steps(services, stream, state).items():
+            made.setdefault(step, []).append(seconds)
     for step in ("estimate", "take", "encode", "publish", "read"):
-        ours, peer = (statistics.median(made[f"{step} {kind}"]) for kind in ("compact", "float64"))
         yield {
             "bench": f"seconds of a snapshot, {step}",
-            "ours": _short(ours),
-            "peer": _short(peer),
-            "peer_name": "float64",
+            "ours": _short(statistics.median(made[step])),
             "unit": "s",
-            "ratio": _short(ours / peer),
             "setup": f"{stream.oracle!r}, a million reports",
         }
 
 
-def _steps(services: Services, stream: ldp.Stream, state: Counts, *, compact: bool) -> dict[str, float]:
+def _steps(services: Services, stream: ldp.Stream, state: Counts) -> dict[str, float]:
     """Takes, writes, publishes and reads one snapshot back; what is read is what was taken."""
     topic, laps = f"large-{uuid4().hex}", Laps()
     with closing(KafkaAdminClient(bootstrap_servers=services.kafka.address)) as admin:
@@ -131,8 +119,8 @@ def _steps(services: Services, stream: ldp.Stream, state: Counts, *, compact: bo
         laps.end("estimate")
         taken = take(stream, found, Cut({0: 1}, {}), 1)
         laps.end("take")
-        taken = rounded(taken) if compact else taken
-        parts = encode(taken, compact=compact)
+        taken = rounded(taken)
+        parts = encode(taken)
         laps.end("encode")
         outbox.publish(1, parts)
         laps.end("publish")
@@ -259,7 +247,7 @@ def _publish(stream: ldp.Stream, busy: Busy, stopping: Busy) -> None:
     while not stopping.is_set():
         if busy.wait(0.1):
             estimate = stream.oracle.estimate_state(state, int(state.sum()))
-            for part in encode(rounded(take(stream, estimate, Cut({0: 1}, {}), 1)), compact=True):
+            for part in encode(rounded(take(stream, estimate, Cut({0: 1}, {}), 1))):
                 lz4_encode(part.body)
 
 

@@ -35,7 +35,7 @@ from deploy.local.services import Services
 from deploy.local.workers import ROOT, Worker
 from deploy.sizing.formulas import Load, work_seconds
 from ldp import frames, kernels
-from ldp.snapshot import Cut, encode, take
+from ldp.snapshot import Cut, encode, rounded, take
 from tests.bench.ingest.ours import environment, wait, write
 from tests.bench.ingest.usage import Usage
 from tests.bench.measure import Line
@@ -298,7 +298,7 @@ def published(services: Services, client: "redis.Redis") -> Iterator[tuple[str, 
         taken = take(
             there.stream, estimate, Cut(dict.fromkeys(range(point.partitions), point.reports), {}), 1
         )
-        body = sum(len(message.body) for message in encode(taken))
+        body = sum(len(message.body) for message in encode(rounded(taken)))
         yield "snapshot_bytes", point, body, point.load.snapshot_bytes
         ours, theirs = get_context("spawn").Pipe()
         arguments = (theirs, services.redis.address, services.kafka.address, there.stream, point.partitions)

@@ -38,7 +38,6 @@ from worker.store.redis import STAGED_SECONDS
 pytestmark = pytest.mark.integration
 
 LINEAGE = '{"group": "g"}'
-LINEAGE_3 = '{"group": "g", "layout": 3}'
 FLUSHES = [character * 32 for character in "0123456789abcdef"]
 
 
@@ -143,7 +142,7 @@ def test_cells_that_a_claim_or_a_cut_did_not_know_of_are_asked_for_again(
     assert other.claim(0, replace(after, epoch=1, blobs={}), fresh()) is None
 
 
-def test_a_claim_replaces_the_lineage_that_it_found_and_no_other(
+def test_a_claim_keeps_the_lineage_that_it_found_and_refuses_another(
     client: "redis.Redis", stream: str, counts: Singly
 ) -> None:
     held = commit(counts, claimed(counts), 9, FLUSHES[1], "all")
@@ -151,34 +150,7 @@ def test_a_claim_replaces_the_lineage_that_it_found_and_no_other(
     assert counts.claim(0, found(1, "another"), fresh("newer")) is None
     assert everything(client, stream) == before
     loaded = counts.claim(0, held, fresh("newer", 3))
-    blobs = {"all": f"all 9 {FLUSHES[1]}".encode()}
-    assert loaded == StoredPartition(replace(held, epoch=2, lineage="newer"), blobs)
-    # the owner before is fenced, for all that its lineage is another, too
-    after, blobs = following(held, 12, FLUSHES[2], "all")
-    counts.stage(0, "attempt", blobs)
-    before = everything(client, stream)
-    assert counts.promote(0, "attempt", held, after) is Answer.FENCED
-    assert counts.compare(0, held) is Answer.FENCED
-    assert everything(client, stream) == before
-
-
-@pytest.mark.parametrize("script", ["promote", "compare"])
-def test_a_worker_of_layout_1_runs_its_own_scripts_and_is_refused_by_the_lineage(
-    client: "redis.Redis", stream: str, counts: Singly, script: str
-) -> None:
-    """The first lines of the scripts as that version has them; what follows them it never reaches."""
-    held = commit(counts, claimed(counts), 9, FLUSHES[1], "all")
-    assert counts.claim(0, held, fresh("layout 2")) is not None
-    before = everything(client, stream)
-    theirs = """
-        local stored = redis.call('HMGET', KEYS[1], 'lineage', 'epoch', 'offset', 'flush')
-        if stored[1] ~= ARGV[1] then
-          return 'lineage'
-        end
-    """
-    keys = [layout.meta_key(stream, 0), layout.cell_key(stream, 0, "all")]
-    assert client.eval(theirs, 2, *keys, held.lineage, held.epoch, held.offset, held.flush) == b"lineage"
-    assert everything(client, stream) == before
+    assert loaded == StoredPartition(replace(held, epoch=2), {"all": f"all 9 {FLUSHES[1]}".encode()})
 
 
 def test_a_commit_replaces_what_it_names_and_keeps_the_rest(counts: Singly) -> None:
@@ -625,7 +597,7 @@ def test_a_changed_byte_of_any_stored_value_is_noticed_by_each_reader(
 def _two_counted(counts: Singly, stream: str) -> tuple[ldp.Stream, Metadata, dict[int, Metadata]]:
     """Partitions 0 and 1 with the same counts of the same offset, each by a commit of its own."""
     served = ldp.Stream(stream, ldp.GRR(epsilon="1", domain_size=3))
-    base, held = layout.initial(LINEAGE_3, PartitionState.fresh(served, 0)), {}
+    base, held = layout.initial(LINEAGE, PartitionState.fresh(served, 0)), {}
     for partition in (0, 1):
         state = PartitionState.fresh(served, 0)
         state.offset, state.cells["all"] = 4, Cell(4, np.array([1, 1, 2], np.int64))

@@ -15,7 +15,6 @@ import ldp
 from ldp.frames import VERDICTS
 from tests.simulation import broker, snapshots
 from tests.simulation.broker import TIMED_OUT, Reports
-from tests.simulation.older import OlderStore, of_layout
 from tests.simulation.recount import of_head, of_state
 from tests.simulation.scheduler import Member, Task
 from tests.simulation.store import Client, MemoryRedis
@@ -23,7 +22,6 @@ from tests.simulation.truth import Truth, lineage_of
 from tests.simulation.world import World
 from worker.counting import layout
 from worker.counting.columns import Batch
-from worker.counting.lineage import LAYOUT
 from worker.counting.ownership import Ownership
 from worker.counting.partition import PartitionState
 from worker.counting.ports import COUNTED, Answer, Unavailable
@@ -56,8 +54,6 @@ class Deployment:
         configured: what its workers are configured with, one or more that take turns.
         idle_after: seconds after which a partition that stands still is idle.
         retain: milliseconds for which a window stays on the snapshot topic; None for ever.
-        layout: which its workers write that begin from now on.
-        upgraded: whether workers of an older layout have ever counted.
         jumped: whether the clock of one of its workers ever jumped.
         expired: whether the group's offsets were ever forgotten.
         stopped: why it may stop for good: another deployment publishes under the stream's name.
@@ -83,7 +79,7 @@ class Deployment:
         self.server.on_claim = self.truth.claims
         self.workers: list[Worker] = []
         self.idle_after, self.retain = idle_after, retain
-        self.layout, self.upgraded, self.jumped = LAYOUT, False, False
+        self.jumped = False
         self.expired = self.stopped = False
         self.launched = 0
         world.deployments.append(self)
@@ -550,17 +546,13 @@ class Worker(Member):
         clock, topic = world.clock, deployment.reports.name
         self.listener = Listener(self)
         events = cast(StreamEvents, self.listener)
-        configured = of_layout(deployment.next_configured(), deployment.layout)
+        configured = deployment.next_configured()
         self.skew = 0.0
         self.consumer = broker.Consumer(world, deployment.group, self)
         self.log = Log(self.consumer, topic, world.memory, cast(Any, AtOnce()), clock)
         letters = Letters(LetterProducer(self), stream, topic, "dead", lambda: None, nullcontext, clock)
         client = cast(Any, Client(deployment.server, self))
-        store = (
-            RedisStore(client, stream.name)
-            if deployment.layout == LAYOUT
-            else OlderStore(client, stream.name, deployment.layout)
-        )
+        store = RedisStore(client, stream.name)
         identity = f"ldp-{stream.name}"
         self.topic = snapshots.Topic(world.snapshots, identity)
         self.topic.on_use, self.topic.on_uncounted = self._demand_owner, self._demand_uncounted

@@ -24,7 +24,6 @@ OFTEN = (
     "snapshot",
     "tombstone",
     "undated",
-    "upgraded",
 )
 """In every thousand of them, many times."""
 

@@ -151,8 +151,6 @@ class _Made:
         snapshots = Snapshots(self.world)
         snapshots.on_committed = self._committed
         self.times: dict[str, Times] = {}
-        self.layouts: dict[int, list[int]] = {}
-        """Deployment -> the turns at which its workers begin that write layouts 2 and 3."""
         two = rng.random() < 0.15 or self.theme.two
         for number in range(1 + two):
             stream = STREAMS[number if rng.random() < 0.5 and not self.theme.two else 0]
@@ -174,7 +172,7 @@ class _Made:
                 some = [replace(c, terms=replace(c.terms, windowing=w)) for c, w in chosen]
             if self.theme.windows:
                 some = self.theme.configured(rng)
-            deployment = Deployment(
+            Deployment(
                 self.world,
                 number,
                 stream,
@@ -184,12 +182,7 @@ class _Made:
                 rng.choice([1.0, 3.0]),
                 rng.choice([None, 0, 4000, 10_000]),
             )
-            if (
-                rng.random() < self.theme.upgrades
-            ):  # workers of older layouts counted before, and are replaced at once
-                turn = rng.choice([0, rng.randrange(self.turns // 2)])
-                self.layouts[number] = [turn, rng.choice([turn, rng.randrange(turn, 2 * self.turns // 3)])]
-                deployment.layout, deployment.upgraded = 1, True
+            rng.random()  # a draw that the seeds in mutants.toml count on
         self.owners: dict[str, Deployment] = {}
         self.imports = Imports(self.world.deployments if self.theme.imports else (), rng)
         if rng.random() < 0.2:  # the log has lost its beginning before anyone counts
@@ -203,8 +196,6 @@ class _Made:
         for turn in range(self.turns):
             if rng.random() < self.theme.produces:
                 self._produce(rng.choice(world.deployments).reports, rng.randint(1, 4))
-            for number, begins in self.layouts.items():
-                self._upgrade(world.deployments[number], 1 + sum(turn >= begun for begun in begins))
             self.imports.turn(turn, self._produce)
             for deployment in world.deployments if turn >= self.imports.alone_until else ():
                 self._staff(deployment)
@@ -217,14 +208,6 @@ class _Made:
     def _produce(self, reports: Reports, count: int) -> None:
         times = self.times.setdefault(reports.name, Times(self.rng, self.theme.times))
         produce(reports, times, self.rng, count, self.theme)
-
-    def _upgrade(self, deployment: Deployment, layout: int) -> None:
-        if deployment.layout == layout:
-            return
-        self.world.note("upgraded", f"to layout {layout}")
-        deployment.layout = layout
-        for worker in deployment.workers:
-            self.world.kill(worker)
 
     def _staff(self, deployment: Deployment) -> None:
         if deployment.stopped:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 from tests.simulation.noticing import _gap_can_come, _lose_the_next
 from tests.simulation.script import HELD, Step, tag_of, wait
-from worker.counting import layout
-from worker.counting.lineage import LAYOUT
 from worker.counting.ports import COUNTED
 
 if TYPE_CHECKING:
@@ -179,49 +176,6 @@ def _closed_and_waits(world: World, worker: Any, _partition: int) -> bool:
     return any(line["closed"] < pane.end <= state.closed for line in lines.values() for pane in state.panes)
 
 
-def _older(worker: Any, partition: int, epoch: int) -> Any:
-    """Returns a partition's keys as an older layout's owner of an epoch last left them."""
-    tag = tag_of(worker, partition)
-    for keys in reversed(worker.deployment.server.past.get(tag, ())):
-        meta = keys[tag + b":meta"]
-        if (
-            meta[b"flush"]
-            and int(meta[b"epoch"]) == epoch
-            and json.loads(meta[b"lineage"])["layout"] < LAYOUT
-        ):
-            return keys
-    return None
-
-
-def _is_taken_over(world: World, worker: Any, partition: int) -> bool:
-    """Whether a worker of this layout claims what two owners of older ones have counted."""
-    fields = worker.deployment.server.live(layout.meta_key(worker.deployment.stream.name, partition).encode())
-    if not fields or worker.deployment.layout != LAYOUT or json.loads(fields[b"lineage"])["layout"] == LAYOUT:
-        return False
-    epoch = int(fields[b"epoch"])
-    return all(_older(worker, partition, one) is not None for one in (epoch, epoch - 1))
-
-
-def _go_back_an_owner(world: World, worker: Any, partition: int) -> None:
-    epoch = worker.deployment.truth.epoch(partition)
-    worker.deployment.server.go_back(tag_of(worker, partition), _older(worker, partition, epoch - 1))
-    world.lossy.add("store")
-    world.about = partition, "", 0
-
-
-def _has_its_epoch(world: World, worker: Any, _partition: int) -> bool:
-    partition = world.about[0]
-    epoch = worker.ownership.epoch(partition)
-    stands = epoch is not None and epoch == worker.deployment.truth.epoch(partition)
-    return stands and _older(worker, partition, epoch) is not None
-
-
-def _go_back_to_it(world: World, worker: Any, _partition: int) -> None:
-    partition = world.about[0]
-    keys = _older(worker, partition, worker.ownership.epoch(partition))
-    worker.deployment.server.go_back(tag_of(worker, partition), keys)
-
-
 def _is_new(worker: Any, partition: int) -> bool:
     """Whether this is partition 1, and the store has nothing of it."""
     return partition == 1 and not worker.deployment.server.of(tag_of(worker, 1))
@@ -328,10 +282,6 @@ SCRIPTS: dict[str, tuple[Step, ...]] = {
     "stood": (Step("before", "Commits", _any, _take_long, "write"),),
     "darkgap": (Step("before", "poll", _published_and_waits, _lose_in_the_dark, "poll"),),
     "closedgap": (Step("before", "poll", _closed_and_waits, _lose_the_next, "poll"),),
-    "readopted": (
-        Step("before", "Raises", _is_taken_over, _go_back_an_owner, "poll"),
-        Step("before", "poll", _has_its_epoch, _go_back_to_it, "poll"),
-    ),
     "outrun": (
         Step("before", "Raises", _claims_first, _kill, "poll"),
         Step("after", "hgetall", _found_nothing, _be_outrun, "poll"),

@@ -18,7 +18,6 @@ FOUND = {
     1_007_403: "a head that was deleted before the owners whom it named had read it was never said again",
     20_011_411: "of a stream whose counts and head were lost, and whose rules now reject all, a snapshot was demanded",
     30_001_473: "a head that compaction took while it was looked for, as a newer one stood behind, was called deleted",
-    70_045_502: "a store that went back across an upgrade, to an epoch that was given again, stopped the stream",
     80_090_153: "a partition that was set back to windows which the rules have no more waited for ever for a head",
 }
 """Histories of longer runs that were wrong once, and of what."""

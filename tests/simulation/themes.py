@@ -59,7 +59,6 @@ class Theme:
         changes: how many configurations there are, each newer than the one before.
         stops: how often a worker is asked to stop, at a turn.
         produces: how often there are new records, at a turn.
-        upgrades: how often workers of older layouts counted before.
         one_sided: how many of the records are in one partition, of which the others stand still.
         times: what is so of timestamps.
         two: whether there is another deployment of the same name.
@@ -85,7 +84,6 @@ class Theme:
     changes: int = 1
     stops: float | None = None
     produces: float = 0.3
-    upgrades: float = 0.2
     one_sided: float = 0.0
     times: Mapping[str, float] = field(default_factory=dict)
     two: bool = False
@@ -143,7 +141,6 @@ THEMES = {
         _CHANGING,
         changes=4,
         stops=0.1,
-        upgrades=0.0,
     ),
     # what is late, closed, final, dropped
     "finals": Theme(
@@ -152,7 +149,6 @@ THEMES = {
         20,
         _CHANGING[:-2],
         produces=0.6,
-        upgrades=0.0,
         forgets=1,
         times={"late": 0.3, "idle": 0.1, "grid": 500, "undated": 0.05, "early": 0.1},
     ),
@@ -163,7 +159,6 @@ THEMES = {
         20,
         _TIGHT,
         produces=0.5,
-        upgrades=0.0,
         one_sided=0.9,
         times={"late": 0.1, "idle": 0.2, "appended": 0},
     ),
@@ -220,7 +215,6 @@ THEMES = {
         },
         (40,),
         30,
-        upgrades=0.0,
         replaces=0.2,
     ),
     # the log loses its beginning or its end, is made anew, grows, and comes damaged
@@ -261,7 +255,7 @@ THEMES = {
 }
 assert 2 * len(THEMES) < EVERY, "most histories have no theme"
 
-_LONG: dict[str, Any] = {"turns": (60,), "steps": 30, "produces": 0.7, "upgrades": 0.0, "calm": True}
+_LONG: dict[str, Any] = {"turns": (60,), "steps": 30, "produces": 0.7, "calm": True}
 DIRECTED = {
     "blobs": Theme(**_LONG),
     "lineage": Theme(**_LONG, windows=(None,)),
@@ -465,14 +459,6 @@ DIRECTED = {
         one_sided=0.9,
         times={"step": 800, "late": 0, "idle": 0, "wild": 0, "undated": 0, "appended": 0},
     ),
-    "readopted": Theme(
-        {"rebalance": 0.05, "crash": 0.01}, **_LONG | {"upgrades": 1.0}, windows=(None,), partitions=(1, 2)
-    ),
-    # fetches come damaged, again and again
-    "flawed": Theme({"damaged": 0.5}, **_LONG, partitions=(1, 2)),
-    "outrun": Theme({"lost_mirror": 1.0}, **_LONG, windows=(None,), partitions=(2, 2), recounts=True),
-    "silenced": Theme({"silent": 1.0}, **_LONG, windows=(None,), partitions=(2, 3)),
-    "outruled": Theme(**_LONG, windows=(None,), changes=4, stops=0.01, partitions=(3, 5)),
     "forsaken": Theme(
         {"rebalance": 0.02, "crash": 0.006},
         **_LONG | {"turns": (150,)},
@@ -482,6 +468,11 @@ DIRECTED = {
         partitions=(1, 1),
         in_order=True,
     ),
+    # fetches come damaged, again and again
+    "flawed": Theme({"damaged": 0.5}, **_LONG, partitions=(1, 2)),
+    "outrun": Theme({"lost_mirror": 1.0}, **_LONG, windows=(None,), partitions=(2, 2), recounts=True),
+    "silenced": Theme({"silent": 1.0}, **_LONG, windows=(None,), partitions=(2, 3)),
+    "outruled": Theme(**_LONG, windows=(None,), changes=4, stops=0.01, partitions=(3, 5)),
 }
 """Directed histories: what each has otherwise, beside its script."""
 AFTER, EACH = 20_000, 50

@@ -134,8 +134,7 @@ class Truth:
         """What is known of gaps; one from before the partition was admitted was below its floor, in any case."""
         floor = state.floor or 0
         said = [(max(floor, line), first) for line, first in state.around]
-        if not self.deployment.upgraded:
-            assert said == [(max(floor, line), first) for line, first in counted.around], "around gaps"
+        assert said == [(max(floor, line), first) for line, first in counted.around], "around gaps"
         assert len(said) == len(state.gaps)
 
     def _compare_dropped(self, partition: int, state: PartitionState, ruled: Sequence[Ruling]) -> None:

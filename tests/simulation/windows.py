@@ -234,10 +234,7 @@ class Windows:
         line = head["windows"][body["name"]]
         whole = not head["uncounted"] and not self._is_bounded(line, end)
         whole = whole and not any(tainted(counted[p], ruled[p], start, end) for p in counted)
-        if self.truth.deployment.upgraded:  # of an older layout nobody knows what came after a gap
-            assert whole or not body["complete"], f"{which} is not complete"
-        else:
-            assert body["complete"] == whole, f"whether {which} is complete: {whole}"
+        assert body["complete"] == whole, f"whether {which} is complete: {whole}"
         if not whole:
             self.world.note("a window is not complete", *which)
         self.latest[which] = body

@@ -7,9 +7,8 @@ import numpy as np
 from worker.audit.errors import Difference
 from worker.audit.hashes import State
 from worker.audit.history import Around, History
-from worker.audit.records import Stretch
 from worker.audit.recount import Recount
-from worker.audit.stored import EVER, Stored
+from worker.audit.stored import Stored
 from worker.audit.windows import ends_of
 
 
@@ -84,21 +83,13 @@ def expect_around(stored: Stored, around: Sequence[Around], deleted: int = -1) -
     """
     if len(stored.around) != len(stored.gaps):
         raise Difference(f"around: {len(stored.around)} in Redis, of {len(stored.gaps)} gaps")
-    for gap, (line, first), (lines, found, earliest) in zip(stored.gaps, stored.around, around, strict=True):
-        if _of_before(stored, gap, (line, first)):
-            continue
+    for gap, (line, first), (lines, found) in zip(stored.gaps, stored.around, around, strict=True):
         if line not in lines if deleted < 0 else not min(lines) <= line <= stored.closed:
             raise Difference(f"closed before the gap {[*gap]}: {line} in Redis, {max(lines)} recounted")
         # what is deleted may have been later than all that is recounted
         later = deleted >= 0 and found is not None and (first is None or first > found)
-        if first not in (found, earliest) and gap[1] >= deleted and not later:
+        if first != found and gap[1] >= deleted and not later:
             raise Difference(f"first after the gap {[*gap]}: {first} in Redis, {found} recounted")
-
-
-def _of_before(stored: Stored, gap: Stretch, around: tuple[int | None, int | None]) -> bool:
-    """Returns whether a gap is of before there were windows, when what was around it was not recorded."""
-    first_rule = (offset for offset, limits in stored.rules if limits.windows is not None)
-    return around == EVER and gap[1] <= next(first_rule, stored.offset)
 
 
 def expect_lines(stored: Stored) -> None:

@@ -39,7 +39,7 @@ class Head:
         floors: partition -> its floor.
         lines: name of windows -> how far they are closed.
         reports: how many it has; 0 where it is alone.
-        reached: how far some windows were really closed; None where an earlier version does not say it.
+        reached: how far some windows were really closed; 0 where there are none.
     """
 
     sequence: int
@@ -48,11 +48,11 @@ class Head:
     floors: Mapping[int, int]
     lines: Mapping[str, Line]
     reports: int
-    reached: int | None
+    reached: int
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> "Head":
-        """Reads a head's document; those of before there were windows say less.
+        """Reads a head's document; one of a stream without windows says less.
 
         Raises:
             LookupError, ValueError, TypeError, AttributeError, OverflowError: it is none.
@@ -62,7 +62,7 @@ class Head:
             {int(p): _whole(offset) for p, offset in document["offsets"].items()},
             {
                 int(p): [(int(rule["offset"]), {*rule.get("windows", ())} - {"all"}) for rule in said]
-                for p, said in document.get("rules", {}).items()
+                for p, said in document["rules"].items()
             },
             {int(p): int(floor) for p, floor in document.get("floors", {}).items()},
             {
@@ -72,7 +72,7 @@ class Head:
                 for name, said in document.get("windows", {}).items()
             },
             _whole(document["reports"]),
-            None if (reached := document.get("reached")) is None else int(reached),
+            int(document.get("reached", 0)),
         )
 
     def ends_of_listed(self) -> dict[str, int]:
@@ -141,10 +141,10 @@ def expect_follows(head: Head, before: Head) -> list[str]:
     for p, floor in before.floors.items():
         if head.floors.get(p) != floor:
             raise Difference(f"{where}: floor {head.floors.get(p)} of partition {p}, {floor} before")
-    # where heads between them are gone, one of an earlier version may have said the floor
+    # a head between them that is gone may have said the floor, when windows were closed less far
     added = head.floors.keys() - before.floors.keys() if head.sequence == before.sequence + 1 else set[int]()
     for p in sorted(added):
-        if head.reached is not None and head.floors[p] > head.reached:
+        if head.floors[p] > head.reached:
             raise Difference(
                 f"{where}: floor {head.floors[p]} of partition {p}, and windows are closed up to {head.reached}"
             )

@@ -6,9 +6,8 @@ from worker.audit.parsing import Limits
 from worker.audit.recount import Recount
 from worker.audit.stored import Stored
 
-Around = tuple[set[int], int | None, int | None]
-"""What the closed line before a gap may be; and the first timestamp accepted after it, of those that are beyond all
-before, and of all, which is what earlier versions kept."""
+Around = tuple[set[int], int | None]
+"""What the closed line before a gap may be, and the first timestamp accepted after it that is beyond all before."""
 
 
 class History:
@@ -40,8 +39,8 @@ class History:
         while self._gaps and self._gaps[0][0] <= offset:
             self._gaps.pop(0)
             # before the first record in a window the line may have been at the floor already, or not yet
-            self.around.append(({counted.closed} | (set() if counted.in_windows else {0}), None, None))
-            counted.first = counted.earliest = None
+            self.around.append(({counted.closed} | (set() if counted.in_windows else {0}), None))
+            counted.first = None
 
     def at(self, offset: int, counted: Recount) -> tuple[dict[str, int], list[Around]]:
         """Returns what `since` and `around` are at an offset up to which everything is counted; takes nothing up."""
@@ -53,14 +52,7 @@ class History:
 
 def _filled(around: Sequence[Around], counted: Recount) -> list[Around]:
     """Returns what is known of gaps where that which came after the last of them is counted."""
-    return [
-        (
-            lines,
-            counted.first if first is None else first,
-            counted.earliest if earliest is None else earliest,
-        )
-        for lines, first, earliest in around
-    ]
+    return [(lines, counted.first if first is None else first) for lines, first in around]
 
 
 def _begun(limits: Limits, since: dict[str, int], counted: Recount) -> dict[str, int]:

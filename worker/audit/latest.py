@@ -120,9 +120,6 @@ class Latest:
             for _, last in line.bounded
         ]
         most = max(0, *closed, *bounded)
-        if head.reached is None:
-            # earlier versions went by the lines, of windows that had only begun, too
-            return max(min(closed), *bounded, *(line.closed for line in head.lines.values()), 0)
         if head.reached > most:
             said = f"head {head.sequence}: windows are closed up to {head.reached}"
             raise Difference(f"{said}, and no partition is further than {most} at its offsets")

@@ -66,11 +66,6 @@ def protocol_of(document: Mapping[str, Any]) -> Protocol:
             return _of_numbers(d, (d,), _count_indices)
         case {"protocol": "olh", "g": g, "hash": ("mul32" | "xxh32") as name}:
             return _of_numbers(d, (1 << 32, g), partial(count_olh, g=g, hashed=HASHES[name]))
-        case {"protocol": "olh", "hash": "mix32"}:
-            raise AuditError(
-                "hash mix32 is withdrawn: some pairs of values shared a bucket far more often than once in g seeds; "
-                "nothing was ever released with it, use mul32"
-            )
         case {"protocol": "oue" | "sue" | "unary"}:
             return _of_bits(d, None, lambda: likely_ones(*chances_of(document), d))
         case {"protocol": "subset", "k": k}:

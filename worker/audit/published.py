@@ -21,7 +21,7 @@ from worker.audit.latest import Latest
 from worker.audit.records import Records, Stretch
 from worker.audit.recount import Mark, Recount
 from worker.audit.snapshots import Said
-from worker.audit.stored import EVER, Stored
+from worker.audit.stored import Stored
 
 
 @dataclass
@@ -276,24 +276,22 @@ def _taints(said: Said, stored: Stored, around: Sequence[Around], offset: int) -
 
     A lost report was not late, so the line before the gap had not passed the window's end; and its time was not later
     than that of what came after the gap, but for what may be delayed and out of order by one of the rules, which may
-    have been recorded ahead. What came after it has to be beyond all before; an earlier version took any timestamp.
+    have been recorded ahead. What came after it has to be beyond all before.
     """
     if said.name == "all":
         return bool(around), bool(around)
     holds = [(at, rule.windows.hold) for at, rule in stored.rules if rule.windows is not None]
 
-    def taken(hold: int, of: Callable[[int | None, Around], int | None]) -> bool:
+    def taken(hold: int, of: Callable[[int | None, int | None], int | None]) -> bool:
         beside = zip(stored.around, around, strict=False)
-        following = (
-            (line, first if (line, first) == EVER else of(first, found)) for (line, first), found in beside
-        )
+        following = ((line, of(first, found)) for (line, first), (_, found) in beside)
         return any(
             said.end > line and (first is None or said.start < first + hold) for line, first in following
         )
 
     least = max((hold for at, hold in holds if at < offset), default=0)
     most = max((hold for _, hold in holds), default=0)
-    return taken(least, lambda _, found: found[2]), taken(most, lambda kept, found: _later(kept, found[1]))
+    return taken(least, lambda _, found: found), taken(most, _later)
 
 
 def _later(one: int | None, other: int | None) -> int | None:

@@ -50,7 +50,6 @@ class Recount:
         closed: a pane that ends at or before this line takes no more.
         dropped: panes that end at or before this line are counted as if they were none, unless they are wanted.
         first: the first timestamp accepted since this was None that is beyond all before.
-        earliest: the first timestamp accepted since this was None, which is what earlier versions kept.
         heard: (begin, end) -> reports of each pane that there ever was, dropped ones too.
     """
 
@@ -67,7 +66,6 @@ class Recount:
     closed: int = 0
     dropped: int = 0
     first: int | None = None
-    earliest: int | None = None
     heard: Counter[tuple[int, int]] = field(default_factory=Counter)
 
     @classmethod
@@ -177,8 +175,6 @@ def _placed(result: Recount, timestamps: Ints, accepted: Ints, limits: Limits) -
     beyond = times > (-1 if result.watermark is None else result.watermark)
     if result.first is None and beyond.any():
         result.first = int(times[beyond][0])
-    if result.earliest is None and (times >= 0).any():
-        result.earliest = int(times[times >= 0][0])
     newest = int(times.max())
     result.watermark = newest if result.watermark is None else max(result.watermark, newest)
     result.accepted += len(times)

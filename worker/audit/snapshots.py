@@ -314,7 +314,7 @@ def _said(of: str, whole: _Whole, base: Mapping[str, Any], document: Mapping[str
             raise Difference(f"the key of method {key} has {body['method']}'s")
         if key != "head" and body["document"] != {k: v for k, v in document.items() if k != "labels"}:
             raise Difference(f"{key}: of the document {body['document']}")
-    if (base["sequence"], base.get("snapshot") or "") != (
+    if (base["sequence"], base["snapshot"]) != (
         whole.sequence,
         whole.headers.get("snapshot", b"").decode(),
     ):
@@ -348,7 +348,7 @@ def _said(of: str, whole: _Whole, base: Mapping[str, Any], document: Mapping[str
         reports,
         {int(partition): int(offset) for partition, offset in base["offsets"].items()},
         {int(partition): [(a, b) for a, b in gaps] for partition, gaps in base["gaps"].items()},
-        tuple(base.get("uncounted", ())),
+        tuple(base["uncounted"]),
         bool(base["complete"]),
         frequencies,
         fault,

@@ -37,10 +37,6 @@ class StoredCell:
         return self.entries.astype(np.int64)
 
 
-EVER = (0, 2**63 - 1)
-"""What is stored of a gap of before there were windows: it may be of any time."""
-
-
 @dataclass(frozen=True)
 class Stored:
     """What Redis claims about one partition: the counts of [start, offset) without the gaps.
@@ -100,17 +96,12 @@ class Stored:
 StoredCut = tuple[Mapping[str, str], Mapping[str, bytes | None]]
 """The fields of a partition's metadata, none if it has none; and the live blobs by window, None for a missing one."""
 
-_LAYOUT = 3
-"""The newest layout of what is stored, which its lineage names; the older ones are read, too."""
-_BLOBS = {
-    # magic, state entries, offset, flush id, reports, the bytes of an entry, and a checksum; then the entries
-    b"LDP3": (3, struct.Struct("<4sIq16sqII")),
-    # in layout 2 there is no checksum
-    b"LDP2": (2, struct.Struct("<4sIq16sqQ")),
-    # in layout 1 entries have 8 bytes
-    b"LDP1": (1, struct.Struct("<4sIq16sq")),
-}
-"""What begins a blob: the layout that it is of, and its header."""
+_LAYOUT = 1
+"""The layout of what is stored, which its lineage names."""
+_BLOB = struct.Struct("<4sIq16sqII")
+"""The header of a blob: magic, state entries, offset, flush id, reports, the bytes of an entry, a checksum."""
+_CHECKED = ("lineage", "epoch", "offset", "flush", "blobs", "totals")
+"""The fields of the metadata that their checksum is of."""
 _OF_WINDOWS = {"windows", "grace", "out_of_order"}
 """What a rule says of windows, if it names any."""
 
@@ -145,33 +136,32 @@ def decode(
     try:
         lineage, named, totals = (json.loads(fields[key]) for key in ("lineage", "blobs", "totals"))
         offset, flush = int(fields["offset"]), fields["flush"]
-        layout = _demand_lineage(lineage, group, topic_id, fingerprint)
-        _demand_checksum(fields, layout, place)
-        gaps = [(begin, end) for begin, end in totals["gaps"]]
+        _demand_lineage(lineage, group, topic_id, fingerprint)
+        _demand_checksum(fields, place)
         return Stored(
             start=int(totals["start"]),
             offset=offset,
             accepted=totals["accepted"],
             rejected=dict(totals["rejected"]),
-            late=dict(totals["late"] or {}),
-            undated=int(totals.get("undated", 0)),
+            late=dict(totals["late"]),
+            undated=int(totals["undated"]),
             watermark=totals["watermark"],
-            closed=int(totals.get("closed", 0)),
-            floor=None if (floor := totals.get("floor")) is None else int(floor),
-            dropped=int(totals.get("dropped", 0)),
+            closed=int(totals["closed"]),
+            floor=None if (floor := totals["floor"]) is None else int(floor),
+            dropped=int(totals["dropped"]),
             readmitted=[(int(at), int(floor)) for at, floor in totals.get("readmitted", ())],
-            since=dict(totals.get("since", {})),
-            gaps=gaps,
-            around=[(line, first) for line, first in totals.get("around", [EVER] * len(gaps))],
+            since=dict(totals["since"]),
+            gaps=[(begin, end) for begin, end in totals["gaps"]],
+            around=[(line, first) for line, first in totals["around"]],
             rules=_rules(totals),
-            cells=_cells(named, blobs, offset, flush, size, layout),
+            cells=_cells(named, blobs, offset, flush, size),
         )
     except (KeyError, ValueError, TypeError, AttributeError, RecursionError) as error:
         raise Difference(f"metadata: {dict(fields)} cannot be read ({error!r})") from None
 
 
-def _demand_lineage(lineage: Mapping[str, Any], group: str, topic_id: str | None, fingerprint: bytes) -> int:
-    """Sees that counts are of the stream that is audited; returns their layout.
+def _demand_lineage(lineage: Mapping[str, Any], group: str, topic_id: str | None, fingerprint: bytes) -> None:
+    """Sees that counts are of the stream that is audited, and of a layout that it reads.
 
     Raises:
         Difference: they are of another one.
@@ -181,10 +171,7 @@ def _demand_lineage(lineage: Mapping[str, Any], group: str, topic_id: str | None
             f"lineage: layout {lineage['layout']} in Redis, this audit reads up to {_LAYOUT}: audit with the"
             " version that wrote it"
         )
-    layout: int = max(1, lineage["layout"])
-    due = {"fingerprint": fingerprint.hex(), "group": group, "layout": layout}
-    if layout < 3:
-        due["windows"] = "cumulative"
+    due = {"fingerprint": fingerprint.hex(), "group": group, "layout": _LAYOUT}
     for key, value in due.items():
         if lineage[key] != value:
             raise Difference(f"lineage: {key} is {lineage[key]!r} in Redis, {value!r} by the configuration")
@@ -192,34 +179,28 @@ def _demand_lineage(lineage: Mapping[str, Any], group: str, topic_id: str | None
         raise Difference(
             f"lineage: the counts are of topic {theirs}, and this one is {topic_id}: it was deleted and made anew"
         )
-    return layout
 
 
-def _demand_checksum(fields: Mapping[str, str], layout: int, place: str) -> None:
-    """Sees that metadata are as and where they were written; before layout 3 they have no checksum.
+def _demand_checksum(fields: Mapping[str, str], place: str) -> None:
+    """Sees that metadata are as and where they were written.
 
     Raises:
         Difference: a byte of them was changed, or they are of another partition.
     """
-    due = ""
-    if layout >= 3:
-        digest = blake2b(f"{{{place}}}:meta".encode(), digest_size=16)
-        for name in ("lineage", "epoch", "offset", "flush", "blobs", "totals"):
-            digest.update(b"\n" + fields[name].encode())
-        due = digest.hexdigest()
+    digest = blake2b(f"{{{place}}}:meta".encode(), digest_size=16)
+    for name in _CHECKED:
+        digest.update(b"\n" + fields[name].encode())
+    due = digest.hexdigest()
     if (said := fields.get("checksum", "")) != due:
         raise Difference(
             f"metadata: damaged, or of another partition: their checksum is {due}, {said or 'none'} in Redis"
         )
-    known = {"lineage", "epoch", "offset", "flush", "blobs", "totals", "checksum"}
-    if layout >= 3 and (unknown := fields.keys() - known):
-        raise Difference(f"metadata: fields that layout {layout} does not have: {sorted(unknown)}")
+    if unknown := fields.keys() - {*_CHECKED, "checksum"}:
+        raise Difference(f"metadata: fields that layout {_LAYOUT} does not have: {sorted(unknown)}")
 
 
 def _rules(totals: Mapping[str, Any]) -> list[tuple[int, Limits]]:
-    """Returns each recorded rule with the offset that it holds from; before there were any, everything counted."""
-    if "rules" not in totals:
-        return [(totals["start"], Limits(None, ones=False))]
+    """Returns each recorded rule with the offset that it holds from."""
     rules = rules_of(totals["rules"])
     offsets = [offset for offset, _ in rules]
     if not rules or offsets[0] > totals["start"] or offsets != sorted(offsets):
@@ -233,7 +214,10 @@ def rules_of(listed: Iterable[Mapping[str, Any]]) -> list[tuple[int, Limits]]:
     Raises:
         KeyError, TypeError, ValueError: one cannot be read.
     """
-    rules, known = list[tuple[int, Limits]](), {"offset", "revision", "most_reports", "ones"}
+    rules, known = (
+        list[tuple[int, Limits]](),
+        {"offset", "revision", "most_reports", "ones"},
+    )
     for said in map(dict, listed):
         windows = None
         if "windows" in said:
@@ -251,7 +235,6 @@ def _cells(
     offset: int,
     flush: str,
     size: int,
-    layout: int,
 ) -> dict[str, StoredCell]:
     """Returns the counts that the metadata name, where something was committed."""
     if not flush:
@@ -259,50 +242,42 @@ def _cells(
             raise Difference("metadata: of before the first commit, but there are counts")
         return {"all": StoredCell(0, np.zeros(size, np.uint8))}
     panes = [name for name in named if name != "all"]
-    if "all" not in named or (panes and layout < 3):
-        due = "not 'all'" if layout < 3 else "'all' is not among them"
-        raise Difference(f"metadata: the blobs named are {sorted(named)}, {due}")
+    if "all" not in named:
+        raise Difference(f"metadata: the blobs named are {sorted(named)}, 'all' is not among them")
     for pane in panes:
         ends_of(pane)
     cells = {}
     for name, by in named.items():
         where = "counts" if name == "all" else f"counts of pane {name}"
         try:
-            blob, cells[name] = _decode_blob(name, blobs.get(name), by, offset, flush, size)
+            cells[name] = _decode_blob(name, blobs.get(name), by, offset, flush, size)
         except Difference as difference:
             raise Difference(f"{where}: {difference}") from None
-        if blob > layout:
-            raise Difference(f"{where}: the blob is of layout {blob}, the lineage says {layout}")
     return cells
 
 
-def _decode_blob(
-    cell: str, blob: bytes | None, named: str, offset: int, flush: str, size: int
-) -> tuple[int, StoredCell]:
-    """Returns the layout and the counts of a live blob that is the one which the metadata name."""
+def _decode_blob(cell: str, blob: bytes | None, named: str, offset: int, flush: str, size: int) -> StoredCell:
+    """Returns the counts of a live blob that is the one which the metadata name."""
     if blob is None:
         raise Difference("the blob that the metadata name is missing")
-    if blob[:4] not in _BLOBS:
-        raise Difference(f"the blob begins with {blob[:4]!r}; b'LDP1', b'LDP2' or b'LDP3' is due")
-    layout, header = _BLOBS[blob[:4]]
-    if len(blob) < header.size:
-        raise Difference(f"the blob has {len(blob)} bytes, its header {header.size}")
-    _, entries, written_at, written_by, reports, *narrow = header.unpack_from(blob)
-    width, *checksum = narrow or [8]
+    if blob[:4] != b"LDP1":
+        raise Difference(f"the blob begins with {blob[:4]!r}; b'LDP1' is due")
+    if len(blob) < _BLOB.size:
+        raise Difference(f"the blob has {len(blob)} bytes, its header {_BLOB.size}")
+    _, entries, written_at, written_by, reports, width, checksum = _BLOB.unpack_from(blob)
     if entries != size or width not in (1, 2, 4, 8):
         raise Difference(f"the blob says {entries} entries of {width} bytes; {size} are due")
-    if len(blob) != header.size + width * size:
-        raise Difference(f"the blob has {len(blob)} bytes, {header.size + width * size} are due")
-    if checksum:
-        # of the cell's name and of all but the checksum itself, the last four bytes of the header
-        due = crc32c.crc32c(b"".join((cell.encode(), blob[:44], blob[48:])))
-        if checksum != [due]:
-            raise Difference(f"the blob is damaged: its checksum is {due:08x}, it says {checksum[0]:08x}")
+    if len(blob) != _BLOB.size + width * size:
+        raise Difference(f"the blob has {len(blob)} bytes, {_BLOB.size + width * size} are due")
+    # of the cell's name and of all but the checksum itself, the last four bytes of the header
+    due = crc32c.crc32c(b"".join((cell.encode(), blob[:44], blob[48:])))
+    if checksum != due:
+        raise Difference(f"the blob is damaged: its checksum is {due:08x}, it says {checksum:08x}")
     if written_by.hex() != named:
         raise Difference(f"the blob is of flush {written_by.hex()}, the metadata name {named}")
     if written_at > offset or (named == flush and written_at != offset):
         raise Difference(f"the blob is of offset {written_at}, the metadata of {offset}")
-    return layout, StoredCell(reports, np.frombuffer(blob, f"<u{width}", offset=header.size))
+    return StoredCell(reports, np.frombuffer(blob, f"<u{width}", offset=_BLOB.size))
 
 
 def stretches_of(stored: Stored, begin: int, end: int) -> tuple[list[Stretch], list[Stretch]]:

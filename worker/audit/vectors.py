@@ -1,8 +1,7 @@
 """Vectors as they are published: in their body, or in chunks beside it, each by its content type.
 
-Of schema 1 all chunks are float64. Of schema 2 they can be float32, too, of numbers that were rounded to that; and
-sparse, where the length of the chunk comes first, four bytes, then the indices of what is not 0, two bytes each, then
-the numbers.
+Chunks are float64, or float32 of numbers that were rounded to that; and either can be sparse: then the length of the
+chunk comes first, four bytes, then the indices of what is not 0, two bytes each, then the numbers.
 """
 
 import struct
@@ -23,7 +22,6 @@ _TYPES = {
     "application/vnd.ldp.sparse.float64": ("<f8", True),
     "application/vnd.ldp.sparse.float32": ("<f4", True),
 }
-_SCHEMA_1 = "application/vnd.ldp.float64"
 _HALF, _LEAST = 2.0**-24, 2.0**-150
 """Half of a float32's last place, of its size; and of the least one."""
 
@@ -54,7 +52,7 @@ def read(
         types: their content types.
 
     Raises:
-        Difference: a chunk is of a content type that its schema does not have, or it is none of that type.
+        Difference: a chunk is of an unknown content type, or it is none of that type.
         KeyError: a message is missing.
     """
     if (inline := body.get(name)) is not None:
@@ -69,8 +67,8 @@ def _parts(
     """Yields the numbers of each chunk, and how far they may be off."""
     for i in range(body["chunks"]):
         key = f"{prefix}/{i}"
-        if (of := types[key]) not in _TYPES or (body["schema"] == 1 and of != _SCHEMA_1):
-            raise Difference(f"{key} is of content type {of!r} in schema {body['schema']}")
+        if (of := types[key]) not in _TYPES:
+            raise Difference(f"{key} is of content type {of!r}")
         number, sparse = _TYPES[of]
         values = _sparse(key, messages[key], number) if sparse else np.frombuffer(messages[key], number)
         wide = values.astype(np.float64)

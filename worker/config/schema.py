@@ -340,7 +340,6 @@ class Snapshots(Table):
         ),
         AfterValidator(lambda names: [name for name in METHODS if name in names]),
     ] = list(METHODS)
-    encoding: Literal["float64", "compact"] = "float64"
     changed_level: Annotated[
         StrictFloat,
         _must(lambda level: 0 <= level < 1, "allowed are 0, never, and what is greater and less than 1"),

@@ -37,10 +37,10 @@ def snapshot_cost(table: Snapshots, served: Served) -> SnapshotCost:
         >>> import ldp
         >>> served = Served(ldp.Stream("s", ldp.GRR(epsilon="1", domain_size=10**6)), "reports")
         >>> snapshot_cost(Snapshots(), served)
-        SnapshotCost(windows=1, size=128000000)
+        SnapshotCost(windows=1, size=64000000)
     """
     windows, values = 1 if served.cost is None else 1 + served.cost.at_once, served.stream.oracle.domain_size
-    width = 16 if values <= INLINE else 4 if table.encoding == "compact" else 8
+    width = 16 if values <= INLINE else 4
     return SnapshotCost(windows, windows * (len(table.methods) + _BASES_MORE) * width * values)
 
 
@@ -72,5 +72,5 @@ def refuse_absurd_snapshots(table: Snapshots, served: Served) -> None:
     raise ConfigError(
         f"snapshots: one of stream {served.stream.name} could have {found.windows:,} windows, of {values:,} values by"
         f" {methods} methods, {found.size:,} bytes in all, and at most {MOST_BYTES:,} bytes are allowed; name fewer"
-        ' snapshots.methods, set snapshots.encoding = "compact", let windows hop by more, or make the domain smaller'
+        " snapshots.methods, let windows hop by more, or make the domain smaller"
     )

@@ -10,7 +10,7 @@ import ldp
 from worker.counting import layout, rules
 from worker.counting.changed import NEW_NAME, changes, remedy
 from worker.counting.head import Head, others_of
-from worker.counting.lineage import carried_on, differing, identity
+from worker.counting.lineage import differing, identity
 from worker.counting.partition import PartitionState
 from worker.counting.ports import (
     CLAIMED,
@@ -197,14 +197,12 @@ class Claim:
             return 0, CLAIMED  # snapshots said that it had records: those deleted since are a gap
         return (first if committed is None else committed[0]), CLAIMED
 
-    def initial(self, partition: int, start: int, head: Head, found: Metadata | None) -> Metadata:
-        """Returns what a partition is to begin with, if the store has nothing of it; else its lineage from now on."""
+    def initial(self, partition: int, start: int, head: Head) -> Metadata:
+        """Returns the metadata that a partition begins with if the store has none."""
         fresh = PartitionState.fresh(self.stream, start, self.configured)
-        # what is stored must not contradict what was published, by an earlier version too
-        ruleless = head.offsets.get(partition, 0) > start
-        fresh.judge_by(head.judged(partition) or ([rules.before(start)] if ruleless else fresh.rules))
-        lineage = self.lineage if found is None else carried_on(found.lineage, self.lineage)
-        return layout.initial(lineage, fresh)
+        # what is stored must not contradict what was published
+        fresh.judge_by(head.judged(partition) or fresh.rules)
+        return layout.initial(self.lineage, fresh)
 
     def load(self, partition: int, stored: StoredPartition) -> PartitionState:
         """Returns a claimed partition's state.

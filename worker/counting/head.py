@@ -12,7 +12,7 @@ import orjson
 
 import ldp
 from ldp.consistency import METHODS
-from ldp.snapshot import COMPACT, Cut, Line, Rows, Snapshot, lines, rows_of
+from ldp.snapshot import SCHEMA, Cut, Line, Rows, Snapshot, lines, rows_of
 from ldp.snapshot.checking import MOST_BYTES, check_head
 from worker.counting import rules, windows
 from worker.counting.changed import changes, remedy
@@ -34,13 +34,13 @@ class Head:
         reports: how many reports it has.
         gaps: partition -> stretches [from, to) that are not in it, because they were lost.
         uncounted: partitions that it left out though they have records.
-        rules: partition -> by what its records were judged, in JSON's types; a head of an earlier version says none.
-        lineage: what its counts are of, by the names of `IDENTITY`; an earlier version named the fingerprint only.
+        rules: partition -> by what its records were judged, in JSON's types.
+        lineage: what its counts are of, by the names of `IDENTITY`.
         floors: partition -> the line at which its windows begin; those that a stream of windows has admitted.
         lines: name of windows -> how far they are closed.
         rows: what the stream can have on a topic of rows; None where it has none.
         methods: those that can have bodies on the topic: all, where the head's document does not say it.
-        reached: how far some windows were really closed; None where the head does not say it.
+        reached: how far some windows were really closed; None where there are none.
 
     Example:
         >>> head = Head(3, {0: 7}, 5, lineage={"fingerprint": "8e9f39d0"})
@@ -89,18 +89,18 @@ class Head:
 
     @classmethod
     def parse(cls, body: Mapping[str, Any]) -> "Head":
-        """Reads a head's document, of this schema version or an older one.
+        """Reads a head's document.
 
         Raises:
             NewerHead: a newer version wrote it: its schema is newer, or rules have fields that this one does not know.
             ValueError: it is no head.
         """
-        if type(schema := body.get("schema")) is int and schema > COMPACT:
-            raise NewerHead(f"schema {schema}, where this version reads up to {COMPACT}")
+        if type(schema := body.get("schema")) is int and schema > SCHEMA:
+            raise NewerHead(f"schema {schema}, where this version reads up to {SCHEMA}")
         check_head(body)
         for name in body.get("windows", {}):
             windows.parse(name)
-        for listed in filter(None, body.get("rules", {}).values()):
+        for listed in filter(None, body["rules"].values()):
             if unknown := {field for rule in listed for field in rule} - rules.FIELDS:
                 raise NewerHead(f"rules with {min(unknown)!r}, which this version does not know")
             try:
@@ -112,8 +112,8 @@ class Head:
             {int(partition): offset for partition, offset in body["offsets"].items()},
             body["reports"],
             {int(p): [(begin, end) for begin, end in gaps] for p, gaps in body["gaps"].items()},
-            tuple(body.get("uncounted", ())),
-            {int(partition): said for partition, said in body.get("rules", {}).items()},
+            tuple(body["uncounted"]),
+            {int(partition): said for partition, said in body["rules"].items()},
             {"fingerprint": body["fingerprint"]} | (body.get("lineage") or {}),
             {int(partition): floor for partition, floor in body.get("floors", {}).items()},
             lines(body),

@@ -8,7 +8,7 @@ All keys of a partition share the hash tag ``{stream:partition}``, so one script
 - ``{stream:partition}:window:<cell>``: one blob a cell;
 - ``{stream:partition}:staged:<attempt>:<cell>``: a blob on its way in, gone by itself if its writer is.
 
-A blob is little-endian: the magic ``LDP3``, a u32 count of state entries, the i64 offset and the 16 bytes of the flush
+A blob is little-endian: the magic ``LDP1``, a u32 count of state entries, the i64 offset and the 16 bytes of the flush
 that wrote it, the i64 number of reports, the u32 width of an entry, a u32 checksum, then the state as unsigned integers
 of that width: the narrowest of 1, 2, 4 and 8 bytes that holds every one of them. The checksum is the CRC-32C of the
 cell's name and of all other bytes of the blob. Metadata name the flush that wrote each live blob. So a blob that is
@@ -16,13 +16,8 @@ missing, damaged, or of another flush or cell is noticed. One of another partiti
 commit of each partition has a random id, and that of an import is a digest of what it imports, its topic and partition
 among that. So the place of a blob needs no checksum of its own.
 
-All this is layout 3, as what is stored says in its lineage. Layout 2 has no checksums: metadata have one field less,
-and a blob has the magic ``LDP2`` and a u64 width. There is one cell, `all`, and totals say nothing of windows. In
-layout 1, too, a blob has the magic ``LDP1`` and no width, and its state is i64; and a rule has no limit for batches. A
-layout is never changed. Another one has the next number; `parse` and `load` then read all of them, and a partition is
-rewritten where it is claimed, in the script that raises its epoch, so that no owner of before is left that could write
-the old one. What is rewritten there is the lineage: it names the newest layout that any part of the partition is of. A
-blob of an older one is read as it is, and is written anew by the next commit that changes its cell.
+All this is layout 1, as the lineage says. A layout is never changed: another one has the next number, and a worker
+refuses a newer one than its own.
 """
 
 import hashlib
@@ -39,21 +34,16 @@ import numpy.typing as npt
 import ldp
 from ldp.state import narrowest
 from worker.counting import invariants, rules
-from worker.counting.lineage import layout_of, newer
+from worker.counting.lineage import newer
 from worker.counting.partition import Cell, PartitionState
 from worker.counting.ports import Metadata, NewerState, StateLost
 from worker.counting.rules import Rule
 
 _HEADER = struct.Struct("<4sIq16sqII")
-_MAGIC = b"LDP3"
-_OLDER = {b"LDP2": struct.Struct("<4sIq16sqQ"), b"LDP1": struct.Struct("<4sIq16sq")}
+_MAGIC = b"LDP1"
 _CHECKSUM_BYTES = 4
 _CHECKED = ("lineage", "epoch", "offset", "flush", "blobs", "totals")
-_CHECKED_SINCE = 3
-"""The first layout that has checksums."""
 _WIDTHS = (1, 2, 4, 8)
-_EVER = (0, (1 << 63) - 1)
-"""The times around a gap of before there were windows: any."""
 
 _MALFORMED = (KeyError, ValueError, TypeError, AttributeError, RecursionError)
 """What reading a field raises whose value is not the one that was written."""
@@ -82,7 +72,7 @@ def fields(metadata: Metadata, key: str) -> dict[str, str]:
         metadata: what to store.
         key: where, as `meta_key` has it.
     """
-    fields = {
+    checked = {
         "lineage": metadata.lineage,
         "epoch": str(metadata.epoch),
         "offset": str(metadata.offset),
@@ -90,9 +80,7 @@ def fields(metadata: Metadata, key: str) -> dict[str, str]:
         "blobs": json.dumps(dict(metadata.blobs), sort_keys=True),
         "totals": metadata.totals,
     }
-    if layout_of(metadata.lineage) >= _CHECKED_SINCE:
-        fields["checksum"] = _checksum(fields, key)
-    return fields
+    return checked | {"checksum": _checksum(checked, key)}
 
 
 def _checksum(fields: Mapping[str, str], key: str) -> str:
@@ -119,12 +107,11 @@ def parse(fields: Mapping[str, str], key: str) -> Metadata:
     """
     demand_readable(fields.get("lineage", ""))
     try:
-        due = _checksum(fields, key) if layout_of(fields["lineage"]) >= _CHECKED_SINCE else ""
-        if fields.get("checksum", "") != due:
+        if fields["checksum"] != _checksum(fields, key):
             raise StateLost(
                 "the metadata in Redis are damaged, or of another partition: their checksum is another one"
             )
-        if due and (unknown := fields.keys() - {*_CHECKED, "checksum"}):
+        if unknown := fields.keys() - {*_CHECKED, "checksum"}:
             raise StateLost(
                 f"the metadata in Redis have fields that their layout does not: {sorted(unknown)}"
             )
@@ -190,7 +177,7 @@ def dump(state: PartitionState, before: Metadata, flush: str) -> tuple[Metadata,
 
 
 def load(stream: ldp.Stream, metadata: Metadata, blobs: Mapping[str, bytes]) -> PartitionState:
-    """Decodes what `dump` encoded, in this layout or an older one; O(state).
+    """Decodes what `dump` encoded; O(state).
 
     Raises:
         StateLost: a blob is missing, damaged, of another commit than the metadata name, or of another size; or counting
@@ -204,16 +191,16 @@ def load(stream: ldp.Stream, metadata: Metadata, blobs: Mapping[str, bytes]) -> 
             rules=recorded(metadata),
             accepted=said["accepted"],
             rejected=dict(said["rejected"]),
-            late=dict(said["late"] or {}),
-            undated=said.get("undated", 0),
+            late=dict(said["late"]),
+            undated=said["undated"],
             watermark=said["watermark"],
-            closed=said.get("closed", 0),
-            floor=said.get("floor"),
-            dropped=said.get("dropped", 0),
+            closed=said["closed"],
+            floor=said["floor"],
+            dropped=said["dropped"],
             readmitted=[(at, floor) for at, floor in said.get("readmitted", ())],
-            since=dict(said.get("since", {})),
+            since=dict(said["since"]),
             gaps=[(begin, end) for begin, end in said["gaps"]],
-            around=[(line, first) for line, first in said.get("around", [_EVER] * len(said["gaps"]))],
+            around=[(line, first) for line, first in said["around"]],
         )
     except _MALFORMED as error:
         raise _unreadable(metadata, error) from None
@@ -232,18 +219,16 @@ def _cell(stream: ldp.Stream, metadata: Metadata, name: str, flush: str, blob: b
     where = f"the counts of {name!r}"
     if blob is None:
         raise StateLost(f"{where} are missing")
-    size, magic = stream.oracle.state_size, blob[:4]
-    header = _OLDER.get(magic, _HEADER)
-    if len(blob) < header.size:
-        raise StateLost(f"{where} have {len(blob)} bytes; {header.size} and more are due")
-    _, entries, offset, written, reports, *rest = header.unpack_from(blob)
-    if (magic != _MAGIC and magic not in _OLDER) or (entries, written.hex()) != (size, flush):
+    if len(blob) < HEADER_BYTES:
+        raise StateLost(f"{where} have {len(blob)} bytes; {HEADER_BYTES} and more are due")
+    size = stream.oracle.state_size
+    magic, entries, offset, written, reports, width, checksum = _HEADER.unpack_from(blob)
+    if (magic, entries, written.hex()) != (_MAGIC, size, flush):
         raise StateLost(f"{where} are of another commit than the metadata say")
-    width = rest[0] if rest else 8
-    if width not in _WIDTHS or len(blob) != header.size + width * size:
+    if width not in _WIDTHS or len(blob) != HEADER_BYTES + width * size:
         raise StateLost(f"{where} have {len(blob)} bytes for {size} entries of {width}")
-    counts = np.frombuffer(blob, f"<u{width}", offset=header.size)
-    if magic == _MAGIC and rest[1] != _crc(name, blob[: header.size - _CHECKSUM_BYTES], counts):
+    counts = np.frombuffer(blob, f"<u{width}", offset=HEADER_BYTES)
+    if checksum != _crc(name, blob[: HEADER_BYTES - _CHECKSUM_BYTES], counts):
         raise StateLost(f"{where} are damaged: their checksum is another one")
     if offset > metadata.offset or (flush == metadata.flush and offset != metadata.offset):
         raise StateLost(f"{where} are of offset {offset}, the metadata of {metadata.offset}")
@@ -263,8 +248,7 @@ def recorded(metadata: Metadata) -> list[Rule]:
     """
     try:
         said = json.loads(metadata.totals)
-        start = said["start"]
-        return rules.parse(said["rules"], start) if "rules" in said else [rules.before(start)]
+        return rules.parse(said["rules"], said["start"])
     except _MALFORMED as error:
         raise _unreadable(metadata, error) from None
 

@@ -4,11 +4,9 @@ A lineage is stored with the counts, as canonical JSON. It has two parts:
 
 - what must never change: the group, the topic's id and the fingerprint of the stream. Counts of others are another
   history, never to be mixed;
-- how they are stored: the version of the layout. A worker reads its own version and every older one, and refuses a
-  newer one.
+- how they are stored: the version of the layout. A worker refuses a newer one.
 
-The store compares a lineage as it is stored, so a worker carries on the text that it found, not one of its own; but for
-one of an older layout, which is replaced where a partition is claimed.
+The store compares a lineage as it is stored, so a worker carries on the text that it found, not one of its own.
 """
 
 import functools
@@ -18,10 +16,8 @@ from typing import Any
 
 import ldp
 
-LAYOUT = 3
-"""The version of `worker.counting.layout` that this worker writes, and the newest that it reads."""
-_CUMULATIVE = "cumulative"
-"""What layouts 1 and 2 say of windows: one of all time. Since layout 3 windows are rules, and change."""
+LAYOUT = 1
+"""The version of `worker.counting.layout` that this worker writes and reads."""
 IDENTITY = ("group", "topic_id", "fingerprint")
 """What must never change."""
 
@@ -31,7 +27,7 @@ def lineage_of(group: str, stream: ldp.Stream, topic_id: str) -> str:
 
     Example:
         >>> lineage_of("g", ldp.Stream("colours", ldp.GRR("1", 3)), "Xk")
-        '{"fingerprint": "8e9f39d0", "group": "g", "layout": 3, "topic_id": "Xk"}'
+        '{"fingerprint": "8e9f39d0", "group": "g", "layout": 1, "topic_id": "Xk"}'
     """
     return json.dumps(
         {
@@ -54,7 +50,7 @@ def differing(stored: str, ours: str) -> list[str]:
     """Names what makes a stored lineage another history than ours; nothing for the same, however it is stored.
 
     Example:
-        >>> ours = '{"fingerprint": "8e9f39d0", "group": "g", "layout": 2, "topic_id": "Xk"}'
+        >>> ours = '{"fingerprint": "8e9f39d0", "group": "g", "layout": 1, "topic_id": "Xk"}'
         >>> differing('{"fingerprint": "8e9f39d0", "group": "h", "layout": 1, "topic_id": "Xk"}', ours)
         ["group is 'h' there, 'g' here"]
     """
@@ -65,43 +61,17 @@ def differing(stored: str, ours: str) -> list[str]:
     return [f"{name} is {said.get(name)!r} there, {now[name]!r} here" for name in names]
 
 
-def carried_on(stored: str, ours: str) -> str:
-    """Returns the lineage under which a partition of our history goes on: ours if the stored layout is an older one.
-
-    Example:
-        >>> ours = '{"layout": 2, "topic_id": "Xk"}'
-        >>> carried_on('{"layout": 1, "topic_id": "Xk"}', ours)
-        '{"layout": 2, "topic_id": "Xk"}'
-        >>> carried_on('{"topic_id": "Xk", "layout": 2}', ours)
-        '{"topic_id": "Xk", "layout": 2}'
-    """
-    return ours if _said(stored)["layout"] < _said(ours)["layout"] else stored
-
-
-def layout_of(stored: str) -> int:
-    """Returns the layout that a stored lineage names; this version's where it names none.
-
-    Example:
-        >>> layout_of('{"layout": 2}'), layout_of("damaged")
-        (2, 3)
-    """
-    named = _said(stored).get("layout")
-    return named if isinstance(named, int) else LAYOUT
-
-
 def newer(stored: str) -> str | None:
     """Says what of a stored lineage only a newer version of the worker can have written, or None.
 
     Example:
-        >>> newer('{"fingerprint": "8e9f39d0", "group": "g", "layout": 4, "topic_id": "Xk"}')
-        'layout 4, where this version reads up to 3'
+        >>> newer('{"fingerprint": "8e9f39d0", "group": "g", "layout": 2, "topic_id": "Xk"}')
+        'layout 2, where this version reads up to 1'
     """
     said = _said(stored)
     if isinstance(said.get("layout"), int) and said["layout"] > LAYOUT:
         return f"layout {said['layout']}, where this version reads up to {LAYOUT}"
-    if (windows := said.get("windows", _CUMULATIVE)) != _CUMULATIVE:
-        return f"windows {windows!r}, where this version knows {_CUMULATIVE!r}"
-    if unknown := said.keys() - {*IDENTITY, "layout", "windows"}:
+    if unknown := said.keys() - {*IDENTITY, "layout"}:
         return f"a lineage with {', '.join(sorted(unknown))}, which this version does not know"
     return None
 

@@ -146,8 +146,8 @@ class Ownership:
            about its log's beginning agree.
         6. Kafka confirms the ownership, by committing just that for a member of the noted generation.
         7. The membership is still the noted one.
-        8. The store raises each partition's epoch, has it go on in this worker's layout if it was of an older one, and
-           loads it, in one script a partition: no older owner can commit any more.
+        8. The store raises each partition's epoch and loads it, in one script a partition: no older owner can commit
+           any more.
         9. The log's bounds are read, and what was loaded is judged by them and by the head; what seems lost is so only
            if the store still has what was loaded. A partition waits until a gap is proven. One with gaps
            that are to be taken back begins again if the log is proven to have all records from its start on.
@@ -352,7 +352,7 @@ class Ownership:
         """Claims partitions whose ownership Kafka has confirmed; returns whether the store answered for all of them."""
         on_alive()
         # Step 8.
-        wanted = {p: (found[p], claim.initial(p, confirmed[p][0], head or Head(), found[p])) for p in found}
+        wanted = {p: (found[p], claim.initial(p, confirmed[p][0], head or Head())) for p in found}
         loaded = self._came(claim, self._store.claim_all(wanted))
         ours = {p: stored for p, stored in loaded.items() if stored is not None}
         self._postpone(loaded.keys() - ours.keys())
@@ -648,7 +648,7 @@ class Ownership:
             except Unavailable as error:
                 self._events.compare_failed(error)
                 return
-            # set back across an upgrade it may have ours in an older layout: what it has of ours a claim judges
+            # what it has of ours a claim judges
             if not ours:
                 why = "the counts in Redis vanished or were replaced while this worker counted"
                 raise lost(self._stream, partition, why)

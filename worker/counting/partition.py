@@ -47,7 +47,7 @@ class PartitionState:
         start: the log offset that counting began at.
         offset: the next offset to count; the consumer's position, so it passes transaction markers.
         rules: what decides whether and where a record counts, in the order of their offsets, which may lie ahead; there
-            is one for every offset. A state that is given none has the rule of before there were any.
+            is one for every offset. A state that is given none has the default one.
         accepted: records counted.
         rejected: malformed records, by reason.
         late: accepted records that were too late for their pane, by age (`lateness.AGES`).
@@ -97,7 +97,7 @@ class PartitionState:
     changed: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        self.rules = self.rules or [rules.before(self.start)]
+        self.rules = self.rules or [rules.first(Configured(), self.start)]
         self._begun = sum(rule.offset <= self.offset for rule in self.rules)
 
     @classmethod

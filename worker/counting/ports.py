@@ -92,8 +92,7 @@ class Metadata:
         offset: the counts are those of [start, offset).
         flush: id of the commit that wrote this, 32 hex digits; empty before the first commit.
         blobs: window -> flush id of the commit that wrote its live blob.
-        totals: canonical JSON of the rest of the state: start, rules, accepted, rejected, late, watermark, gaps. Those
-            that were stored before there were rules have none.
+        totals: canonical JSON of the rest of the state: start, rules, accepted, rejected, late, watermark, gaps.
     """
 
     lineage: str
@@ -195,8 +194,7 @@ class Store(Protocol):
         """Raises epochs of which epoch and lineage still are those that were found, then loads.
 
         Args:
-            wanted: partition -> what `peek` returned, and what the partition begins with if nothing was found; else the
-                lineage of the latter replaces the one found.
+            wanted: partition -> what `peek` returned, and what the partition begins with if nothing was found.
 
         Returns:
             Each partition, its metadata with the raised epoch; None if another claimed it meanwhile.

@@ -77,7 +77,7 @@ class Rule:
     terms: Terms
 
     def as_json(self) -> dict[str, Any]:
-        """Returns the rule in JSON's types; terms of before there was a limit for batches, or windows, have none.
+        """Returns the rule in JSON's types, without a limit for batches and without windows where it has none.
 
         Example:
             >>> Rule(7, 1, Terms(100, ones=True)).as_json()
@@ -114,11 +114,6 @@ def continues(rules: Sequence[object], others: Sequence[object]) -> bool:
         (True, False, True)
     """
     return list(rules[: len(others)]) == list(others)
-
-
-def before(start: int) -> Rule:
-    """Returns the rule of counts that were stored before rules were: every number of reports and of ones counts."""
-    return Rule(start, 0, Terms(None, ones=False))
 
 
 def first(configured: Configured, start: int) -> Rule:

@@ -314,7 +314,7 @@ def _assembled(
         found = assemble(stream, received)
     else:
         found = assemble_window(stream, received, whole.window.name, whole.window.start)
-    if whole.identity != str(found.identity or found.sequence):
+    if whole.identity != found.identity:
         raise Incomplete("another snapshot stands there")
     return found
 

@@ -11,7 +11,7 @@ from kafka.errors import LogTruncationError, OffsetOutOfRangeError
 
 from ldp.snapshot import (
     ALL_TIME,
-    COMPACT,
+    SCHEMA,
     Incomplete,
     Line,
     NewerSchema,
@@ -291,7 +291,7 @@ def _expect_ours(stream: str, key: str, headers: Mapping[str, bytes], value: byt
     """
     if int(headers["parts"]) < 1:
         raise ValueError("it has no part")
-    said = int(headers["sequence"]), headers.get("snapshot", b"").decode() or None
+    said = int(headers["sequence"]), headers["snapshot"].decode()
     kind, *rest = key.removeprefix(f"{stream}/").split("/")
     if len(rest) > (2 if "end" in headers else kind != "domain"):
         return  # a chunk of a vector or of labels
@@ -301,8 +301,8 @@ def _expect_ours(stream: str, key: str, headers: Mapping[str, bytes], value: byt
     if kind == "domain":
         check_domain(document)
         return
-    if type(document) is dict and type(schema := document.get("schema")) is int and schema > COMPACT:
+    if type(document) is dict and type(schema := document.get("schema")) is int and schema > SCHEMA:
         return
     (check_head if kind == "head" else check_body)(document)
-    if (document["stream"], document["sequence"], document.get("snapshot")) != (stream, *said):
+    if (document["stream"], document["sequence"], document["snapshot"]) != (stream, *said):
         raise ValueError("its headers or its key are of another one")

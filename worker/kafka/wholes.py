@@ -66,12 +66,12 @@ class Whole:
 
     @property
     def identity(self) -> str:
-        """What no other snapshot has; of one from before there were identities the number."""
-        return str(self.said.get("snapshot") or self.said.get("sequence"))
+        """What no other snapshot has."""
+        return str(self.said["snapshot"])
 
     def is_marked(self, headers: Mapping[str, bytes]) -> bool:
         """Returns whether a message's headers say that it is of this snapshot."""
-        return (headers.get("snapshot") or headers.get("sequence", b"")) == self.identity.encode()
+        return headers.get("snapshot") == self.identity.encode()
 
 
 @dataclass

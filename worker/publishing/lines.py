@@ -72,7 +72,7 @@ def decide(
         return None
     lines, due = dict(head.lines), list[Due]()
     # what is admitted now begins where windows were closed, and not at the line of some that only begin
-    floor = reached = _reached(head, states.values())
+    floor = reached = head.reached or 0
     for name in sorted({name for state in states.values() for name in state.since}):
         window = windows.parse(name)
         # windows that were added begin where they do in the last of the partitions, and will in those that lack them
@@ -87,14 +87,6 @@ def decide(
             due += _due(window, before, lines[name], first, states)
     floors = {p: head.floors.get(p, floor) for p in {*partitions, *head.floors}}
     return Lines(floors, lines, due, reached, _come(reached, states.values()))
-
-
-def _reached(head: Head, states: Collection[PartitionState]) -> int:
-    """Returns how far some windows were closed; an earlier version's head says no less by its lines, at most."""
-    if head.reached is not None:
-        return head.reached
-    highest = max((line.closed for line in head.lines.values()), default=0)
-    return min(highest, max((state.closed for state in states), default=0))
 
 
 def _come(reached: int, states: Collection[PartitionState]) -> int:

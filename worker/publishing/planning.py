@@ -32,7 +32,6 @@ class Content:
         idle_after: for how many seconds a partition stands still before it is called idle.
         retain: for how long after its end the messages of a window stay, in milliseconds; None for ever.
         rows: the topic of rows.
-        compact: whether long vectors are rounded and in short chunks, which schema 1's readers refuse.
         changed_level: the false discovery rate of what changed from window to window; 0 for no comparison.
         changed_at_least: a change up to so much is none.
     """
@@ -44,7 +43,6 @@ class Content:
     idle_after: float = 300.0
     retain: int | None = None
     rows: RowTopic = RowTopic()  # noqa: RUF009  # frozen
-    compact: bool = False
     changed_level: float = 0.0
     changed_at_least: float = 0.0
 

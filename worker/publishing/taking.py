@@ -74,7 +74,6 @@ def take(
     of = partial(
         _take,
         stream,
-        compact=content.compact,
         cut=replace(plan.cut, lines=after, rows=planned.rows, methods=_said(content.methods)),
         sequence=head.sequence + 1,
         queries=content.queries,
@@ -87,7 +86,7 @@ def take(
     taken = of(estimate=estimate, recommended=recommended)
     # the head lists whose bodies there may be: those that are not written any more go, also of the open windows
     former = [method for method in head.methods if method not in content.methods]
-    messages = snapshot.encode(taken, compact=content.compact)
+    messages = snapshot.encode(taken)
     messages += snapshot.delete_window(taken, taken.window, former)
     sent, finals = [*planned.of(taken), *planned.stale], list[tuple[Period, ldp.Estimate]]()
     for one in due:
@@ -97,7 +96,7 @@ def take(
         of_window = of(estimate=part, window=one.period, complete=whole)
         # tombstones first: whoever lists windows by their messages forgets one at a tombstone
         messages += snapshot.delete_window(taken, one.period, former)
-        messages += snapshot.encode_window(of_window, compact=content.compact)
+        messages += snapshot.encode_window(of_window)
         sent += planned.of(of_window)
         finals += [(one.period, part)] if one.period.final and whole else []
     for period in gone:
@@ -106,10 +105,9 @@ def take(
     return Taken(taken, messages, sent, estimate, finals)
 
 
-def _take(stream: ldp.Stream, *, compact: bool, **given: Any) -> Snapshot:
+def _take(stream: ldp.Stream, **given: Any) -> Snapshot:
     """Takes a snapshot, whose numbers are as the messages and the rows have them."""
-    taken = snapshot.take(stream, **given)
-    return snapshot.rounded(taken) if compact else taken
+    return snapshot.rounded(snapshot.take(stream, **given))
 
 
 def _estimate(stream: ldp.Stream, counts: Cell) -> ldp.Estimate:

@@ -66,7 +66,6 @@ def publisher(
         served.idle_after,
         served.retain,
         RowTopic(config.rows.topic, config.slots(served)),
-        compact=snapshots.encoding == "compact",
         changed_level=snapshots.changed_level,
         changed_at_least=snapshots.changed_at_least,
     )

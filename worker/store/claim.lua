@@ -32,7 +32,7 @@ end
 for i = 1, #KEYS do
   redis.call('PERSIST', KEYS[i]) -- somebody may have run EXPIRE: counts never vanish by themselves
 end
--- together: the previous owner is fenced off from the moment on that the layout may be another
+-- together: the checksum is of the others
 local changed = {'epoch', ARGV[5], 'lineage', ARGV[6], 'checksum', ARGV[7]}
 redis.call('HSET', KEYS[1], unpack(changed))
 for i = 1, #changed, 2 do

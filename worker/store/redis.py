@@ -65,7 +65,7 @@ class RedisStore:
     def claim_all(
         self, wanted: Mapping[int, tuple[Metadata | None, Metadata]]
     ) -> dict[int, StoredPartition | Failure | None]:
-        """Raises epochs and replaces lineages by compare-and-set, and loads the partitions, in one script each."""
+        """Raises epochs by compare-and-set, and loads the partitions, in one script each."""
         return self._together({p: self._claiming(p, *each) for p, each in wanted.items()})
 
     def stage_all(
@@ -108,8 +108,8 @@ class RedisStore:
                     *(item for pair in layout.fields(initial, key).items() for item in pair),
                 ]
             expected = [found.epoch, found.lineage, found.flush]
-            raised = layout.fields(replace(found, epoch=found.epoch + 1, lineage=initial.lineage), key)
-            after = [raised["epoch"], raised["lineage"], raised.get("checksum", "")]
+            raised = layout.fields(replace(found, epoch=found.epoch + 1), key)
+            after = [raised["epoch"], raised["lineage"], raised["checksum"]]
             return [len(found.blobs), *expected, *after, *found.blobs]
 
         return self._loading(partition, self._claim, args, found)
@@ -124,7 +124,7 @@ class RedisStore:
         keys += self._live(partition, before.blobs.keys() - after.blobs.keys())
         args = [before.lineage, before.epoch, before.offset, before.flush]
         fields = layout.fields(after, self._meta(partition))
-        new = [fields.get(name, "") for name in ("offset", "flush", "blobs", "totals", "checksum")]
+        new = [fields[name] for name in ("offset", "flush", "blobs", "totals", "checksum")]
         return self._answering(self._promote, partition, keys, [*args, *new, len(changed)])
 
     def _installing(self, partition: int, attempt: str, metadata: Metadata) -> _Step[Answer]:

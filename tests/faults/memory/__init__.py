@@ -4,9 +4,8 @@ The worker's own code runs on them in one thread: a test calls each step of a wo
 """
 
 from tests.faults.memory.log import MemoryLog
-from tests.faults.memory.older import OlderStore
 from tests.faults.memory.process import Process
 from tests.faults.memory.store import MemoryStore
 from tests.faults.memory.world import Crash, World, rules_of
 
-__all__ = ["Crash", "MemoryLog", "MemoryStore", "OlderStore", "Process", "World", "rules_of"]
+__all__ = ["Crash", "MemoryLog", "MemoryStore", "Process", "World", "rules_of"]

@@ -5,11 +5,9 @@ from dataclasses import replace
 from typing import Any, cast
 
 from tests.faults.memory.log import MemoryLog
-from tests.faults.memory.older import OlderStore
 from tests.faults.memory.store import MemoryStore
 from tests.faults.memory.topics import MemoryLetters, MemoryOutbox
 from tests.faults.memory.world import World
-from worker.counting.lineage import LAYOUT
 from worker.counting.ownership import Ownership
 from worker.counting.ports import Events
 from worker.publishing.planning import Content
@@ -33,13 +31,9 @@ class Process:
         self.world = world
         events = events or cast(Events, Silence())
         configured = world.configured
-        if world.layout == 1:  # its workers knew no limit for batches
-            configured = replace(configured, terms=replace(configured.terms, max_batch_bytes=None))
-        if world.layout < 3:  # nor windows
-            configured = replace(configured, terms=replace(configured.terms, windowing=None))
         world.used.add(configured)
         self.log = MemoryLog(world, number)
-        store = OlderStore(world, world.layout) if world.layout < LAYOUT else MemoryStore(world)
+        store = MemoryStore(world)
         outbox = MemoryOutbox(world)
         self.ownership = Ownership(
             "group",

@@ -70,7 +70,7 @@ class MemoryStore:
                 self.world.starts.pop(partition, None)  # it may begin elsewhere
             stored = StoredPartition(initial, {})
         else:
-            raised = replace(stored.metadata, epoch=stored.metadata.epoch + 1, lineage=initial.lineage)
+            raised = replace(stored.metadata, epoch=stored.metadata.epoch + 1)
             stored = replace(stored, metadata=raised)
         self.world.stored[partition] = stored
         return stored

@@ -9,7 +9,6 @@ import ldp
 from tests.faults.memory.windows import Panes
 from worker.counting import layout
 from worker.counting.head import Head
-from worker.counting.lineage import LAYOUT
 from worker.counting.ports import COUNTED, StoredPartition
 from worker.counting.rules import Configured
 
@@ -52,7 +51,6 @@ class World:
 
     def __init__(self, stream: ldp.Stream, partitions: int = 1) -> None:
         self.configured = Configured()
-        self.layout = LAYOUT  # which those write that begin from now on
         self.used: set[Configured] = set()
         self.stream = stream
         self.clock = 0.0
@@ -207,7 +205,5 @@ class World:
 
 def rules_of(stored: StoredPartition) -> list[dict[str, Any]]:
     """The rules that a partition is counted by, as they are stored."""
-    totals = json.loads(stored.metadata.totals)
-    before = {"offset": totals["start"], "revision": 0, "most_reports": None, "ones": False}
-    listed: list[dict[str, Any]] = totals.get("rules", [before])
+    listed: list[dict[str, Any]] = json.loads(stored.metadata.totals)["rules"]
     return listed

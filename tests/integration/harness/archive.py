@@ -49,7 +49,7 @@ def stored(world: World, partition: int) -> Stored:
     for name in json.loads(meta[b"blobs"]):
         blob: Any = world.redis.get(f"{tag}:window:{name}")
         magic, entries, _, _, reports, width, _ = _BLOB.unpack_from(blob)
-        assert magic == b"LDP3"
+        assert magic == b"LDP1"
         assert len(blob) == _BLOB.size + entries * width
         cells[name] = Cell(reports, width, blob[_BLOB.size :])
     return Stored(int(meta[b"offset"]), json.loads(meta[b"totals"]), cells)

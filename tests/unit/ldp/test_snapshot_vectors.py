@@ -15,15 +15,12 @@ from ldp.query import SetQuery, TopQuery
 from tests.unit.ldp.test_snapshot import SCHEMA
 from tests.unit.ldp.test_snapshot_roundtrip import as_python_writes
 
-STORED, STORED_COMPACT = (
-    Path(__file__).parents[2] / "vectors" / f"snapshot-schema-{schema}" for schema in (1, 2)
-)
+STORED = Path(__file__).parents[2] / "vectors" / "snapshot-schema-1"
 WITH_WINDOWS = json.loads((STORED / "windows.json").read_text(encoding="utf-8"))
 VECTORS = [
     json.loads((STORED / f"{name}.json").read_text(encoding="utf-8"))
     for name in ("plain", "chunked", "of-a-file")
 ]
-VECTORS.append(json.loads((STORED_COMPACT / "compact.json").read_text(encoding="utf-8")))
 SNAPSHOTS = [pytest.param(vector, id=vector["name"]) for vector in VECTORS]
 
 
@@ -79,9 +76,7 @@ def taken(vector):
 def test_what_was_published_is_written_again_to_the_byte(vector):
     """But for floats with an exponent, of which one writer makes 1e-05 and another 0.00001: the same doubles."""
     read = snapshot.assemble(vector["stream"], topic(vector))
-    parts = snapshot.encode(
-        read, vector["inline"], vector["chunk"], compact=vector["messages"][0]["headers"]["schema"] == "2"
-    )
+    parts = snapshot.encode(read, vector["inline"], vector["chunk"])
     assert [part.key for part in parts] == [message["key"] for message in vector["messages"]]
     same = 0
     for part, message in zip(parts, vector["messages"], strict=True):
@@ -99,7 +94,7 @@ def test_what_was_published_is_written_again_to_the_byte(vector):
 @pytest.mark.parametrize("vector", SNAPSHOTS)
 def test_what_was_published_is_what_is_taken_today(vector):
     read, again = snapshot.assemble(vector["stream"], topic(vector)), taken(vector)
-    rounding = 1e-7 if vector["name"] == "compact" else 1e-9
+    rounding = 1e-7 if vector["name"] == "chunked" else 1e-9
     nothing = {"bodies": {}, "std_error": 0.0}
     assert replace(read, **nothing) == replace(again, **nothing)
     assert read.std_error == pytest.approx(again.std_error, rel=1e-12)

@@ -156,7 +156,6 @@ def test_a_members_name_is_one_that_kafka_takes(name):
         (STREAM.replace("domain_size = 10", ""), "streams[0].domain_size: nothing given"),
         (STREAM + 'labels = ["a", "b"]', "streams[0]: stream colours: there are 2 labels for 10 values"),
         (STREAM + "hash = 'md5'", "streams[0]: hash is 'md5'; there are mul32, xxh32"),
-        (STREAM + "hash = 'mix32'", "streams[0]: hash is 'mix32', which is withdrawn: "),
         (STREAM + "g = 1", "streams[0]: g is 1; allowed is 2 to 65536"),
         (STREAM + "g = true", "streams[0].g: true given; a whole number is needed"),
         (STREAM + "k = 3", "streams[0].k: 3 given; olh takes g and hash"),

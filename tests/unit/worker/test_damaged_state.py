@@ -9,12 +9,12 @@ import pytest
 
 import ldp
 from ldp import frames
-from worker.counting import layout, rules
+from worker.counting import layout
 from worker.counting.columns import Batch, Columns
 from worker.counting.lineage import lineage_of
 from worker.counting.partition import PartitionState
 from worker.counting.ports import StateLost
-from worker.counting.rules import Configured, Terms
+from worker.counting.rules import Configured, Rule, Terms
 from worker.counting.windows import Windowing
 
 STREAM = ldp.Stream("colours", ldp.GRR("1", 3))
@@ -202,7 +202,7 @@ def test_each_protocol_has_its_sums(name):
     values = np.zeros(40, int)
     reports = oracle.perturb(values, rng=np.random.default_rng(2))
     frame = frames.encode(stream, reports)
-    state.judge_by([rules.before(5)])
+    state.judge_by([Rule(5, 1, Terms(None, ones=False))])
     state.apply(stream, Batch(0, 5, 6, Columns.of([5], [7], [frame])))
     cell = state.cells["all"]
     assert cell.reports == 40

@@ -47,7 +47,7 @@ def test_the_bytes_of_a_blob():
     _, metadata, blobs = committed()
     assert list(blobs) == ["all"]
     blob = blobs["all"]
-    assert blob[:4] == b"LDP3"
+    assert blob[:4] == b"LDP1"
     assert int.from_bytes(blob[4:8], "little") == 3
     assert int.from_bytes(blob[8:16], "little") == 12
     assert blob[16:32].hex() == FLUSH == metadata.flush

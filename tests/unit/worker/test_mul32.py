@@ -21,10 +21,7 @@ from tests.attack.collisions import (
 )
 from tests.bench import compiled, counting
 from tests.integration.harness import truth
-from worker import config
-from worker.audit import AuditError
 from worker.audit.hashes import HASHES
-from worker.audit.recount import recount
 
 VECTORS = [
     # seed, value, g, the word that is scaled, the bucket
@@ -170,33 +167,3 @@ def test_point_21_seed_and_bucket_together_have_their_law():
     p = float(oracle.p)
     law = np.tile([p, *[(1 - p) / (oracle.g - 1)] * (oracle.g - 1)], 16) / 16
     assert (np.abs(together - n * law) < 7 * np.sqrt(n * law * (1 - law))).all()
-
-
-DOCUMENT = {"protocol": "olh", "epsilon": "1/1", "domain_size": 10, "g": 4, "hash": "mix32"}
-CONFIGURED = """
-[[streams]]
-name = "s"
-topic = "t"
-protocol = "olh"
-epsilon = "1"
-domain_size = 10
-hash = "mix32"
-"""
-
-
-def test_point_21_the_predecessor_is_refused_with_the_reason():
-    said = (
-        r"mix32.* withdrawn: some pairs of values shared a bucket .*nothing was ever released with it.*mul32"
-    )
-    with pytest.raises(ValueError, match=said):
-        ldp.Stream.from_document("s", DOCUMENT)
-    with pytest.raises(ValueError, match=said):
-        ldp.oracle("olh", "1", 10, hash="mix32")
-    with pytest.raises(config.ConfigError, match=said):
-        config.parse(CONFIGURED)
-    with pytest.raises(AuditError, match=said):
-        recount(DOCUMENT, [])
-
-
-def test_point_21_the_default_is_mul32():
-    assert ldp.OLH("1", 10).parameters()["hash"] == "mul32"

@@ -112,7 +112,7 @@ def test_what_is_left_of_a_method_and_a_head_that_says_others_are_found():
 @pytest.mark.parametrize("methods", [None, ("base", "norm")])
 def test_the_head_of_an_object_is_that_of_its_document(methods):
     stream = ldp.Stream("s", ldp.GRR("1", 3))
-    alone = snapshot.announce(stream, snapshot.Cut({}, {}, methods=methods), 1, {}, None)
+    alone = snapshot.announce(stream, snapshot.Cut({}, {}, methods=methods), 1, {}, "ab" * 16)
     said = snapshot.head_document(alone)
     assert said.get("methods") == (None if methods is None else list(methods))
     assert Head.parse(said) == Head.of(alone)

@@ -39,9 +39,6 @@ def recorded(*said):
         ([(1, A)], Configured(1, B), "set streams.revision to 2"),
         ([(1, A), (5, B)], Configured(4, C), "set streams.revision to 6"),
         ([(1, A), (5, B)], Configured(4, B), "set streams.revision to 6"),
-        # counts of before there were rules
-        ([(0, Terms(None, ones=False))], Configured(None, A), Rule(50, 1, A)),
-        ([(0, Terms(None, ones=False))], Configured(1, A), Rule(50, 1, A)),
     ],
 )
 def test_point_16_which_configuration_is_the_newer(history, configured, expected):
@@ -107,7 +104,7 @@ def test_point_16_a_batch_is_counted_by_the_rule_of_each_offset():
             assert state.watermark == max(1000 + o for o in range(40) if fits(o))
 
 
-def test_point_16_rules_are_stored_and_old_totals_have_one_of_before():
+def test_point_16_rules_are_stored():
     state = PartitionState.fresh(STREAM, 5, Configured(3, B))
     state.rules.append(Rule(70, 4, A))
     metadata, blobs = layout.dump(state, layout.initial("", state), "ab" * 16)
@@ -116,4 +113,3 @@ def test_point_16_rules_are_stored_and_old_totals_have_one_of_before():
         == [Rule(5, 3, B), Rule(70, 4, A)]
         == layout.recorded(metadata)
     )
-    assert PartitionState(5, 9).rules == [Rule(5, 0, Terms(None, ones=False))]

@@ -183,7 +183,7 @@ def test_another_number_beside_base_at_several_rates_is_found(key):
 @every_stream
 def test_the_epsilon_of_a_stream_is_what_a_report_spends_and_no_other(stream):
     document = stream.document()
-    due = announce(stream, Cut({}, {}), 1, None, None).epsilon
+    due = announce(stream, Cut({}, {}), 1, None, "ab" * 16).epsilon
     expect_spent({} if due is None else {"epsilon": due}, document)
     for other in ["1/1", "infinite", None]:
         if other != due:

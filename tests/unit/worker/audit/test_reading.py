@@ -151,7 +151,7 @@ def test_timestamps_are_kept():
 
 FIRST, NEWEST = (
     b'{"schema": 1, "stream": "s", "fingerprint": "00", "window": {}, "complete": true, "gaps": {},'
-    b' "sequence": %d, "reports": 1, "offsets": {"0": %d}}' % numbers
+    b' "sequence": %d, "reports": 1, "rules": {}, "offsets": {"0": %d}}' % numbers
     for numbers in ((6, 1), (7, 5))
 )
 HEADERS = {"\ufffd\ufffd": b"no text", "parts": b"2"}

@@ -290,23 +290,6 @@ def test_what_came_late_behind_a_gap_says_nothing_of_it_but_did_to_an_earlier_ve
         assert (verify(counting.state, records, begin=START + 2).verdict != "different") == right, kept
 
 
-def test_a_gap_of_before_there_were_windows_may_be_of_any_time():
-    records = log(random.Random(6))
-    counting = Counting(random.Random(6), records, PLAIN, [(START + 50, TENS)])
-    counting.state.skip(START + 10)
-    counting.to(START + 120)
-    first = counting.state.around[0][1]
-    assert verify(counting.state, records, begin=START + 10).verdict == "gap"
-    counting.state.around = [(0, (1 << 63) - 1)]
-    assert verify(counting.state, records, begin=START + 10).verdict == "gap"
-    counting = Counting(random.Random(6), records, TENS)
-    counting.state.skip(START + 10)
-    counting.to(START + 120)
-    counting.state.around = [(0, (1 << 63) - 1)]
-    said = f"first after the gap [{START}, {START + 10}]: 9223372036854775807 in Redis, {first} recounted"
-    assert verify(counting.state, records, begin=START + 10).difference == said
-
-
 # --- where retention deleted what was counted -------------------------------------------------------------------------
 
 
