@@ -1,6 +1,37 @@
 """What a claim decides: where a partition goes on, from what Kafka, the store and the published head say of it.
 
 Nothing here writes anywhere. `worker.counting.ownership` asks and acts, in the order that its claim states.
+
+**Before the epoch is raised** (`Claim.decide`). Counts of another lineage, and a head of another deployment, stop the
+stream. Otherwise the first row that fits:
+
+==============  =====================  =========================  =====================================
+Redis           Kafka's group          head                       goes on at
+==============  =====================  =========================  =====================================
+offset o        COUNTED up to k        any                        max(o, k), COUNTED
+offset o        none, or CLAIMED       any                        o; COUNTED once a commit was made
+no counts       COUNTED up to k        any                        counts are lost
+no counts       none, or CLAIMED at k  published beyond k (or 0)  counts are lost
+no counts       none                   says that it has records   0, CLAIMED
+no counts       CLAIMED at k           not beyond k               k, CLAIMED
+no counts       none                   does not name it           the log's first offset, CLAIMED
+==============  =====================  =========================  =====================================
+
+Where counts are lost, the stream stops; unless the operator gave them up (``recount_after``): then counting
+begins again at the first published rule, or at 0. What the log no longer has is a gap later.
+
+**After it** (`Claim.resume`). The first row that fits; o is the state's offset, k the most that the group or the head
+says was counted:
+
+=====================  ================================  ==============================================
+log                    counted before                    what follows
+=====================  ================================  ==============================================
+ends before o or k     any                               the counts are lost: the stream stops
+begins at o or before  any                               goes on at o
+begins behind o        k ≤ o                             a gap up to the log's beginning
+begins behind o        the head has this gap             the same gap again
+begins behind o        k > o                             the counts are lost; given up, they are a gap
+=====================  ================================  ==============================================
 """
 
 from collections.abc import Sequence
@@ -143,22 +174,7 @@ class Claim:
     ) -> tuple[int, str]:
         """Returns the offset at which counting goes on, and what Kafka is to remember with it, CLAIMED or COUNTED.
 
-        Counts of another lineage, and a head of another deployment, stop the stream. Otherwise the first row that fits:
-
-        ==============  =====================  =========================  =====================================
-        Redis           Kafka's group          head                       goes on at
-        ==============  =====================  =========================  =====================================
-        offset o        COUNTED up to k        any                        max(o, k), COUNTED
-        offset o        none, or CLAIMED       any                        o; COUNTED once a commit was made
-        no counts       COUNTED up to k        any                        counts are lost
-        no counts       none, or CLAIMED at k  published beyond k (or 0)  counts are lost
-        no counts       none                   says that it has records   0, CLAIMED
-        no counts       CLAIMED at k           not beyond k               k, CLAIMED
-        no counts       none                   does not name it           the log's first offset, CLAIMED
-        ==============  =====================  =========================  =====================================
-
-        Where counts are lost, the stream stops; unless the operator gave them up (``recount_after``): then counting
-        begins again at the first published rule, or at 0. What the log no longer has is a gap later.
+        See the first table above.
 
         Args:
             partition: to be claimed.
@@ -230,17 +246,7 @@ class Claim:
     ) -> bool:
         """Judges a loaded state, brings it to where the log begins, and adds the configuration's rule to it.
 
-        The first row that fits; o is the state's offset, k the most that the group or the head says was counted:
-
-        =====================  ================================  ==============================================
-        log                    counted before                    what follows
-        =====================  ================================  ==============================================
-        ends before o or k     any                               the counts are lost: the stream stops
-        begins at o or before  any                               goes on at o
-        begins behind o        k ≤ o                             a gap up to the log's beginning
-        begins behind o        the head has this gap             the same gap again
-        begins behind o        k > o                             the counts are lost; given up, they are a gap
-        =====================  ================================  ==============================================
+        See the second table above.
 
         Args:
             partition: that is claimed.
