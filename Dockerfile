@@ -28,7 +28,7 @@ RUN /opt/ldp-worker/bin/pip install --no-cache-dir --no-deps /wheels/*.whl \
         /opt/ldp-worker/lib/python3.*/site-packages/worker/kafka/*.py \
         /opt/ldp-worker/lib/python3.*/site-packages/worker/counting/*.py \
     && /opt/ldp-worker/bin/python -c 'from ldp import kernels; from worker.counting import lateness; \
-        from worker.kafka import records; kernels.warm(); lateness.warm(); records.warm()'
+        from worker.kafka.decoding import records; kernels.warm(); lateness.warm(); records.warm()'
 # What the image carries beside Debian's packages, which have theirs in /usr/share/doc: licences, and a bill of materials.
 COPY deploy/image deploy/image
 RUN mkdir -p /opt/ldp-worker/share/doc \

@@ -16,7 +16,7 @@ from kafka.record.memory_records import MemoryRecords
 
 from tests import decoding
 from tests.decoding import HEADER
-from worker.kafka.records import Arena, Reader
+from worker.kafka.decoding.records import Arena, Reader
 
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
 TRANSACTIONAL, CONTROL, APPEND_TIME = 16, 32, 8

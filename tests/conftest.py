@@ -133,7 +133,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
                 subprocess.Popen(collect, cwd=session.config.rootpath, stdout=subprocess.DEVNULL)
             )
         warm = (
-            "from ldp import kernels; from worker.counting import lateness; from worker.kafka import records;"
+            "from ldp import kernels; from worker.counting import lateness; from worker.kafka.decoding import records;"
             " kernels.warm(); records.warm(); lateness.warm()"
         )
         subprocess.run([sys.executable, "-c", warm], cwd=session.config.rootpath, check=True)

@@ -1,4 +1,4 @@
-"""Record batches read slowly, by the words that head `worker.kafka.records`, `blocks` and `streams`: a peer."""
+"""Record batches read slowly, by the words that head `worker.kafka.decoding`: a peer."""
 
 import hashlib
 import struct

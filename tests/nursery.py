@@ -116,7 +116,7 @@ def _load() -> None:
     """Imports what a worker imports, and loads what it would compile."""
     from ldp import kernels
     from worker.counting import lateness
-    from worker.kafka import records
+    from worker.kafka.decoding import records
 
     importlib.import_module("worker.service.run")
     importlib.import_module("worker.service.processes")

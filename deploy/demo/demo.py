@@ -34,9 +34,10 @@ from ldp.snapshot import Snapshot, head_document
 from worker import audit, check, config
 from worker.cli.audit import render as render_verdict
 from worker.counting.windows import milliseconds
-from worker.kafka import brokers, sender, topics
-from worker.kafka.errors import BrokerError
-from worker.kafka.snapshots import SnapshotReader
+from worker.kafka.client import brokers, topics
+from worker.kafka.client.errors import BrokerError
+from worker.kafka.reports import sender
+from worker.kafka.snapshots.reader import SnapshotReader
 from worker.observe import logs
 from worker.redis.errors import ERRORS
 from worker.simulation.crowd import Crowd, SimulationError, draw, read_counts

@@ -30,8 +30,8 @@ from kafka.errors import KafkaError
 from ldp.snapshot import RowKey, RowValue
 from ldp.terminal import printable
 from worker.config import Config, ConfigError, load
-from worker.kafka.rows import RowReader
-from worker.kafka.topics import TopicError
+from worker.kafka.client.topics import TopicError
+from worker.kafka.snapshots.rows import RowReader
 
 TABLES = """
 CREATE TABLE IF NOT EXISTS ldp_rows (

@@ -19,7 +19,7 @@ from ldp import frames
 from tests.integration.harness import until
 from tests.integration.harness.processes import Worker
 from worker import config
-from worker.kafka import topics
+from worker.kafka.client import topics
 
 PARTITIONS = 6
 _TOML = """\

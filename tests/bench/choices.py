@@ -20,7 +20,7 @@ from tests.bench.measure import compare
 from worker.counting.columns import Batch
 from worker.counting.partition import PartitionState
 from worker.counting.windows import ALL
-from worker.kafka.records import Arena, Reader
+from worker.kafka.decoding.records import Arena, Reader
 
 PROTOCOLS = ("pgr", "olh")
 EPSILON, D = "1", 1024

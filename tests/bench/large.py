@@ -39,8 +39,8 @@ from tests.bench.sizing import Point, Stored
 from tests.integration.harness.reader import Snapshots
 from worker.counting.columns import Batch, Columns
 from worker.counting.partition import Counts, PartitionState
-from worker.kafka.outbox import KafkaOutbox
-from worker.kafka.snapshot_topic import SnapshotTopic
+from worker.kafka.snapshots.outbox import KafkaOutbox
+from worker.kafka.snapshots.topic import SnapshotTopic
 
 D = 1_000_000
 TIMES = 3

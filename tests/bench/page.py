@@ -19,9 +19,9 @@ from ldp.snapshot import Cut, Snapshot, encode, take
 from tests.bench.measure import Line
 from worker.config import Config, parse
 from worker.http import documents
-from worker.kafka.following import Follower
-from worker.kafka.outbox import KafkaOutbox
-from worker.kafka.snapshot_topic import SnapshotTopic
+from worker.kafka.snapshots.following import Follower
+from worker.kafka.snapshots.outbox import KafkaOutbox
+from worker.kafka.snapshots.topic import SnapshotTopic
 
 DOMAINS = (1_000, 100_000)
 _TIMES, _SNAPSHOTS, _IDLE_SECONDS = 5, 5, 5.0

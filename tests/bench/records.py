@@ -7,7 +7,7 @@ import numpy as np
 from kafka.record.memory_records import MemoryRecords, MemoryRecordsBuilder
 
 from tests.bench.measure import Line, compare
-from worker.kafka.records import Arena, Reader, warm
+from worker.kafka.decoding.records import Arena, Reader, warm
 
 RECORDS = 280_000
 PEER_RECORDS = 14_000

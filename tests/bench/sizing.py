@@ -45,8 +45,8 @@ from worker.counting.lineage import lineage_of
 from worker.counting.partition import Cell, PartitionState
 from worker.counting.ports import Answer, Events, Metadata
 from worker.counting.windows import ALL, Pane
-from worker.kafka.outbox import KafkaOutbox
-from worker.kafka.snapshot_topic import SnapshotTopic
+from worker.kafka.snapshots.outbox import KafkaOutbox
+from worker.kafka.snapshots.topic import SnapshotTopic
 from worker.publishing import cuts
 from worker.publishing.planning import Content
 from worker.publishing.publisher import Group, Publisher

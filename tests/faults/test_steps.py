@@ -18,7 +18,7 @@ from tests.faults.still import Still, alone, count_all, turn
 from tests.kills.steps import IMPORTING, STEPS
 from worker.counting.ownership import Ownership
 from worker.counting.ports import CLAIMED, COUNTED, Metadata, Unavailable
-from worker.kafka.outbox import KafkaOutbox
+from worker.kafka.snapshots.outbox import KafkaOutbox
 from worker.publishing.publisher import Publisher
 
 

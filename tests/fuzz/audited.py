@@ -6,7 +6,7 @@ import numpy as np
 
 from tests.batches import Maker, damaged, drain, spoilt
 from worker.audit import batches
-from worker.kafka.batches import walk
+from worker.kafka.decoding.batches import walk
 
 
 def ours(fetched, start=0, stop=1 << 62, aborted=(), caps=((0, None),)):

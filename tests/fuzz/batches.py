@@ -6,7 +6,7 @@ import numpy as np
 
 from tests import decoding
 from tests.batches import Maker, by_kafka_python, damaged, drain, same_as_slowly, spoilt
-from worker.kafka.records import Arena
+from worker.kafka.decoding.records import Arena
 
 LOG = 50  # batches of a log
 CAPS = [None, 40, 100, 300]

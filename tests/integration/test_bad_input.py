@@ -11,7 +11,7 @@ from kafka.admin import ConfigResource, ConfigResourceType
 import ldp
 from ldp import frames
 from tests.integration.harness import TIMEOUT_SECONDS, World, assert_snapshot_topic, dead_letters, until
-from worker.kafka.sampling import LETTERS_A_SECOND
+from worker.kafka.dead_letters.sampling import LETTERS_A_SECOND
 
 pytestmark = pytest.mark.integration
 

@@ -87,7 +87,7 @@ def test_check_and_watch_look_at_bombs_within_bounds(hostile):
     hostile.throw(batch(record(b"", headers=[(b"\xff", b"")])))
     world.settle()
     looked = (
-        "import pathlib, resource, sys; from worker import config; from worker.kafka import reports;"
+        "import pathlib, resource, sys; from worker import config; from worker.kafka.reports import reader as reports;"
         "reports._SECONDS = 90.0; newest_reports = reports.newest_reports;"
         "config = config.load(pathlib.Path(sys.argv[1]), {}); found = newest_reports(config, config.streams[0]);"
         "print(found.records, found.keyed, dict(found.reasons), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"

@@ -21,7 +21,7 @@ from tests.integration.harness import TIMEOUT_SECONDS, Worker
 from tests.integration.test_protocols import PARTITIONS, configure, covered
 from tests.unit.ldp.test_browsers import browser
 from worker import audit, check
-from worker.kafka import topics
+from worker.kafka.client import topics
 
 pytestmark = pytest.mark.integration
 

@@ -16,7 +16,7 @@ from worker.cli import cli
 from worker.config import load
 from worker.counting import layout
 from worker.counting.partition import PartitionState
-from worker.kafka.log import KafkaLog
+from worker.kafka.reports.log import KafkaLog
 
 pytestmark = pytest.mark.integration
 

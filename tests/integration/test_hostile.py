@@ -27,7 +27,7 @@ from tests.integration.harness.batches import (
 from tests.integration.harness.hostile import PATIENT
 from worker.counting.ports import Unavailable
 from worker.counting.rules import Rule, Terms
-from worker.kafka.log import KafkaLog
+from worker.kafka.reports.log import KafkaLog
 
 pytestmark = pytest.mark.integration
 

@@ -31,7 +31,7 @@ from tests.integration.harness import TIMEOUT_SECONDS, Forked, until
 from tests.integration.harness.rights import LIMITED, LIMITED_PASSWORD
 from tests.integration.harness.silent import silent
 from worker import check, config
-from worker.kafka import brokers, quirks, topics
+from worker.kafka.client import brokers, quirks, topics
 
 pytestmark = pytest.mark.integration
 

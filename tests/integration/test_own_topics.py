@@ -13,10 +13,10 @@ from tests.integration.harness import World, until
 from tests.integration.harness.batches import GZIP, ZSTD, batch, compressed, produce, record
 from worker.cli import cli
 from worker.counting.ports import Unavailable
-from worker.kafka import outbox, removal
-from worker.kafka.rows import RowReader
-from worker.kafka.snapshot_topic import SnapshotTopic
-from worker.kafka.snapshots import SnapshotReader
+from worker.kafka.snapshots import outbox, removal
+from worker.kafka.snapshots.reader import SnapshotReader
+from worker.kafka.snapshots.rows import RowReader
+from worker.kafka.snapshots.topic import SnapshotTopic
 
 pytestmark = pytest.mark.integration
 

@@ -9,8 +9,8 @@ import pytest
 from ldp import frames, snapshot
 from ldp.snapshot import Cut, Line, Period
 from tests.integration.harness import TIMEOUT_SECONDS, World, foreign, until
-from worker.kafka.following import Follower
-from worker.kafka.snapshots import SnapshotReader
+from worker.kafka.snapshots.following import Follower
+from worker.kafka.snapshots.reader import SnapshotReader
 
 pytestmark = pytest.mark.integration
 

@@ -21,7 +21,8 @@ from ldp.oracles import ORACLES
 from ldp.snapshot import Incomplete, assemble
 from tests.integration.harness import METHODS, TIMEOUT_SECONDS, Worker, until
 from worker import audit, check, config
-from worker.kafka import sender, topics
+from worker.kafka.client import topics
+from worker.kafka.reports import sender
 from worker.simulation.crowd import draw
 from worker.simulation.records import records
 

@@ -22,8 +22,8 @@ import json, os, signal, sys
 from pathlib import Path
 from ldp.snapshot import Message
 from worker.config import load
-from worker.kafka.outbox import KafkaOutbox
-from worker.kafka.snapshot_topic import SnapshotTopic
+from worker.kafka.snapshots.outbox import KafkaOutbox
+from worker.kafka.snapshots.topic import SnapshotTopic
 config = load(Path(sys.argv[1]), {})
 (served,) = config.streams
 stream = served.stream

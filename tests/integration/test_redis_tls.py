@@ -17,7 +17,7 @@ from tests.integration.harness.matrix import main_path, row
 from tests.integration.harness.redises import Redises
 from tests.integration.harness.silent import silent
 from worker import check, config
-from worker.kafka import brokers
+from worker.kafka.client import brokers
 
 pytestmark = pytest.mark.integration
 

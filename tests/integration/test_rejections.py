@@ -11,7 +11,7 @@ from ldp import cli as ldp_cli
 from ldp import frames
 from tests.integration.harness import World, until
 from worker.cli import cli
-from worker.kafka import newest
+from worker.kafka.client import newest
 
 pytestmark = pytest.mark.integration
 

@@ -6,7 +6,7 @@ from kafka.errors import KafkaError
 
 from tests.integration.harness import World, until
 from worker.cli import cli
-from worker.kafka import removal
+from worker.kafka.snapshots import removal
 
 pytestmark = pytest.mark.integration
 

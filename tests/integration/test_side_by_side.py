@@ -7,7 +7,7 @@ import pytest
 from tests.integration.harness import Sending, World, until
 from tests.integration.harness.reader import Snapshots
 from worker import audit, config
-from worker.kafka import topics
+from worker.kafka.client import topics
 
 pytestmark = pytest.mark.integration
 

@@ -12,12 +12,12 @@ from typing import Any
 
 EVER = 1 << 30
 
-LOG, LETTERS = "worker.kafka.log:KafkaLog", "worker.kafka.dead_letters:KafkaDeadLetters"
-STORE, OUTBOX = "worker.store.redis:RedisStore", "worker.kafka.outbox:KafkaOutbox"
+LOG, LETTERS = "worker.kafka.reports.log:KafkaLog", "worker.kafka.dead_letters.writer:KafkaDeadLetters"
+STORE, OUTBOX = "worker.store.redis:RedisStore", "worker.kafka.snapshots.outbox:KafkaOutbox"
 PUBLISHER, PRODUCER = "worker.publishing.publisher:Publisher", "kafka:KafkaProducer"
 PLAN = "worker.publishing.planning:Plan"
 EVENTS, STATE = "worker.observe.events:StreamEvents", "worker.counting.partition:PartitionState"
-IMPORT, STANDALONE = "worker.counting.importing:Import", "worker.kafka.standalone:KafkaStandalone"
+IMPORT, STANDALONE = "worker.counting.importing:Import", "worker.kafka.reports.standalone:KafkaStandalone"
 
 TURNS = {
     "claim": [("worker.counting.ownership:Ownership", "claim")],

@@ -26,10 +26,10 @@ from worker.counting.ownership import Ownership
 from worker.counting.partition import PartitionState
 from worker.counting.ports import COUNTED, Answer, Unavailable
 from worker.counting.rules import Configured
-from worker.kafka.dead_letters import KafkaDeadLetters
-from worker.kafka.group import KafkaGroup
-from worker.kafka.log import KafkaLog
-from worker.kafka.outbox import KafkaOutbox
+from worker.kafka.dead_letters.writer import KafkaDeadLetters
+from worker.kafka.reports.group import KafkaGroup
+from worker.kafka.reports.log import KafkaLog
+from worker.kafka.snapshots.outbox import KafkaOutbox
 from worker.observe.events import StreamEvents
 from worker.observe.progress import Progress
 from worker.publishing.planning import Content

@@ -20,8 +20,8 @@ from tests.simulation.store import Client
 from worker.counting import layout
 from worker.counting.importing import Import, Prefix, Refused
 from worker.counting.ports import Unavailable
-from worker.kafka.outbox import KafkaOutbox
-from worker.kafka.standalone import KafkaStandalone
+from worker.kafka.reports.standalone import KafkaStandalone
+from worker.kafka.snapshots.outbox import KafkaOutbox
 from worker.store.redis import RedisStore
 
 if TYPE_CHECKING:

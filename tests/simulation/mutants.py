@@ -40,7 +40,8 @@ UNCHANGED = (
     ),
     *("redis", "tests.batches", "tests.decoding", "tests.simulation.recount", "tests.simulation.store"),
     *("tests.simulation.windows", "unittest.mock", "worker.counting.columns", "worker.counting.lineage"),
-    *("worker.counting.windows", "worker.kafka.intake", "worker.kafka.quirks", "worker.kafka.seam"),
+    *("worker.counting.windows", "worker.kafka.reports.intake"),
+    *("worker.kafka.client.quirks", "worker.kafka.client.seam"),
 )
 """What no mutant is in, nor what it imports: read once for all of them."""
 HISTORIES = 2000
@@ -184,7 +185,7 @@ def warm() -> None:
     for name in UNCHANGED:
         importlib.import_module(name)
     from ldp import kernels
-    from worker.kafka import records
+    from worker.kafka.decoding import records
 
     kernels.warm()
     records.warm()

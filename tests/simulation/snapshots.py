@@ -160,7 +160,7 @@ class Snapshots:
 
 
 class Topic:
-    """What `worker.kafka.snapshot_topic.SnapshotTopic` is in service."""
+    """What `worker.kafka.snapshots.topic.SnapshotTopic` is in service."""
 
     def __init__(self, log: Snapshots, identity: str) -> None:
         self.log, self.identity, self.name = log, identity, log.name

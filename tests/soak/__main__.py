@@ -26,7 +26,7 @@ from tests.soak.faults import FAULTS, Fault
 from tests.soak.stage import Stage
 from tests.soak.watch import Latencies, Watch
 from worker.counting import lateness
-from worker.kafka import records
+from worker.kafka.decoding import records
 
 _CALM_SECONDS = 2.0
 """Between two faults."""

@@ -16,7 +16,7 @@ from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssi
 from tests.integration.harness import frozen, until
 from tests.integration.harness.proxy import Proxy
 from tests.soak.stage import MOST_PARTITIONS, SESSION_SECONDS, Stage, another
-from worker.kafka import quirks
+from worker.kafka.client import quirks
 
 Fault = Callable[[Stage], None]
 

@@ -26,7 +26,7 @@ from ldp.terminal import printable, printable_json
 from worker.audit import PartitionVerdict, StreamVerdict
 from worker.check import Finding, Level
 from worker.cli import audit, check, dead_letters, overview, shown
-from worker.kafka.letters import Letter
+from worker.kafka.dead_letters.letters import Letter
 from worker.observe.answers import Answers, Shown
 from worker.observe.metrics import Metrics
 

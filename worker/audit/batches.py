@@ -1,6 +1,6 @@
 """Record batches: the bytes that a fetch brought become records, and one that cannot be read is counted as that.
 
-Kafka's record batch of magic 2, and the rule which of them can be read, are what heads `worker.kafka.records`; they are
+Kafka's record batch of magic 2, and the rule which of them can be read, are what heads `decoding.records`; they are
 followed here a second time. A batch is read as a whole or not at all, and whether it can be is a function of its bytes
 and of the cap that holds at its first offset.
 """

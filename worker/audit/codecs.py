@@ -1,7 +1,7 @@
 """What the records of a batch were compressed as, unpacked by the formats' own definitions, never beyond a limit.
 
 Which bytes are read as which codec is a rule, as the worker and the audit must agree on every batch: it heads
-`worker.kafka.blocks` and `worker.kafka.streams`, and is followed here a second time. Snappy and LZ4 are unpacked here,
+`blocks` and `streams` of `worker.kafka.decoding`, and is followed here a second time. Snappy and LZ4 are unpacked here,
 byte by byte; only DEFLATE and Zstandard are left to libraries, behind headers that are read here.
 """
 

@@ -1,7 +1,7 @@
 """Check: everything that can be wrong around a worker, said before it hurts, with what to do about it.
 
 The judgements (`judge_...`) are functions of what was described, so they can be tested without a cluster; only `look`
-in `kafka` and `redis` asks. Of Kafka it asks by `worker.kafka.cluster`, of Redis by its client.
+in `kafka` and `redis` asks. Of Kafka it asks by `worker.kafka.admin.cluster`, of Redis by its client.
 """
 
 from worker.check.finding import Finding, Level

@@ -6,7 +6,7 @@ from worker.check.finding import Finding, Level
 from worker.config import Served
 from worker.config.windows import duration
 from worker.counting.windows import Windowing
-from worker.kafka.topics import APPEND_TIME, HOUR_MS, Topic
+from worker.kafka.client.topics import APPEND_TIME, HOUR_MS, Topic
 from worker.observe.units import said_seconds
 
 

@@ -10,7 +10,7 @@ from worker.counting.head import Head
 from worker.counting.lineage import differing, identity, lineage_of, newer
 from worker.counting.ports import CLAIMED, StateLost
 from worker.counting.rules import Older
-from worker.kafka.cluster import Cluster
+from worker.kafka.admin.cluster import Cluster
 
 _LOST = "they were lost, or another Redis has them"
 

@@ -13,14 +13,14 @@ from worker.counting import rejections
 from worker.counting.head import Head, others_of
 from worker.counting.lineage import lineage_of
 from worker.counting.ports import StateLost, Unavailable
-from worker.kafka import cluster
-from worker.kafka.brokers import Unreachable
-from worker.kafka.cluster import Brokers, Cluster
-from worker.kafka.errors import BrokerError
-from worker.kafka.reading import Passed
-from worker.kafka.reports import Judged, newest_reports
-from worker.kafka.topics import Topic
-from worker.kafka.undecided import LONG_SECONDS, Undecided
+from worker.kafka.admin import cluster
+from worker.kafka.admin.cluster import Brokers, Cluster
+from worker.kafka.admin.undecided import LONG_SECONDS, Undecided
+from worker.kafka.client.brokers import Unreachable
+from worker.kafka.client.errors import BrokerError
+from worker.kafka.client.reading import Passed
+from worker.kafka.client.topics import Topic
+from worker.kafka.reports.reader import Judged, newest_reports
 from worker.observe.units import said_seconds
 
 

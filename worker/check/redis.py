@@ -17,8 +17,8 @@ from worker.config import Redis as RedisTable
 from worker.counting import layout
 from worker.counting.head import Head
 from worker.counting.ports import StateLost
-from worker.kafka.cluster import Cluster
-from worker.kafka.topics import Topic
+from worker.kafka.admin.cluster import Cluster
+from worker.kafka.client.topics import Topic
 from worker.observe.units import said_bytes
 from worker.redis.advice import START, remedy
 from worker.redis.connecting import Client, connect, servers

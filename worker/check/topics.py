@@ -6,9 +6,9 @@ from worker.check.clocks import judge_clock
 from worker.check.finding import Finding, Level
 from worker.config import Config, Served
 from worker.config.windows import duration
-from worker.kafka import topics
-from worker.kafka.dead_letters import LEAST_ROOM
-from worker.kafka.topics import Topic
+from worker.kafka.client import topics
+from worker.kafka.client.topics import Topic
+from worker.kafka.dead_letters.writer import LEAST_ROOM
 
 DAY_MS = 24 * topics.HOUR_MS
 Fault = tuple[Level, str, str]

@@ -8,7 +8,7 @@ from worker.config import Config
 from worker.config.snapshots import snapshot_cost
 from worker.config.windows import duration
 from worker.counting.windows import ALL
-from worker.kafka.topics import Topic
+from worker.kafka.client.topics import Topic
 from worker.observe.units import said_bytes
 
 

@@ -79,7 +79,7 @@ def audit(config: "Config", stream: str | None, as_json: bool) -> int:
 def _verdict(config: "Config", served: "Served", prefix: str = "") -> "StreamVerdict | None":
     """Audits a stream; where that cannot be done, says why on stderr and returns None."""
     from worker.audit import AuditError, verify
-    from worker.kafka.topics import TopicError
+    from worker.kafka.client.topics import TopicError
 
     try:
         reach(config, served.topic)

@@ -19,7 +19,7 @@ from ldp.terminal import Commands, echo, screen
 
 if TYPE_CHECKING:
     from worker.config import Config
-    from worker.kafka.snapshots import SnapshotReader
+    from worker.kafka.snapshots.reader import SnapshotReader
 
 _CONFIG = "LDP_WORKER_CONFIG"
 _CHECK = "ldp-worker check says what is wrong"
@@ -58,8 +58,8 @@ def command(name: str) -> Callable[[_Command], click.Command]:
         def run(config: Path, **options: Any) -> None:
             _demand_extra()
             from worker.config import ConfigError, load
-            from worker.kafka import brokers, topics
-            from worker.kafka.errors import BrokerError, remedy
+            from worker.kafka.client import brokers, topics
+            from worker.kafka.client.errors import BrokerError, remedy
             from worker.redis.errors import ERRORS
 
             try:
@@ -116,13 +116,13 @@ def complain(text: str) -> None:
 
 
 def complain_of(passed: object) -> None:
-    """Says on stderr what a reader of a topic passed over, see `worker.kafka.reading.Passed`."""
+    """Says on stderr what a reader of a topic passed over, see `worker.kafka.client.reading.Passed`."""
     complain(str(passed))
 
 
 def reach(config: "Config", topic: str) -> None:
     """Sees that the brokers answer and have a topic, so that no command waits in silence for either."""
-    from worker.kafka import brokers, topics
+    from worker.kafka.client import brokers, topics
 
     with brokers.connect(config, on_waiting=complain) as admin:
         topics.require(admin, topic)

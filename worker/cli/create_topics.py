@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from worker.config import Config
-    from worker.kafka.topics import Creation
+    from worker.kafka.client.topics import Creation
 
 
 @command("create-topics")
@@ -44,7 +44,7 @@ def create_topics(
 
     They get the right settings; a topic that exists is never changed, see check.
     """
-    from worker.kafka import brokers, topics
+    from worker.kafka.client import brokers, topics
     from worker.observe import logs
 
     logs.silence()

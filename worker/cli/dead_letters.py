@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from worker.config import Config
-    from worker.kafka.letters import Letter
+    from worker.kafka.dead_letters.letters import Letter
 
 _SHOWN_BYTES = 256
 """Of a value, on the terminal."""
@@ -38,7 +38,7 @@ def dead_letters(config: "Config", stream: str | None, last: int, value: bool, a
     a record held is shown only by --value: its first bytes, or in JSON all that was kept of it, in base64. Where more
     than 100 records a second would leave a letter for one reason, the letters are a sample of them.
     """
-    from worker.kafka.letters import newest_letters
+    from worker.kafka.dead_letters.letters import newest_letters
     from worker.observe import logs
 
     logs.silence()

@@ -46,8 +46,8 @@ def export(config: "Config", stream: str, mirror: Path, folder: Path) -> int:
 
 def _export(config: "Config", there: "Config", name: str, folder: Path) -> None:
     from worker.counting.importing import Refused, mirrored
-    from worker.kafka.newest import newest_records
-    from worker.kafka.standalone import KafkaStandalone
+    from worker.kafka.client.newest import newest_records
+    from worker.kafka.reports.standalone import KafkaStandalone
     from worker.publishing import cuts
     from worker.redis.connecting import connect
     from worker.store.redis import RedisStore

@@ -57,9 +57,9 @@ def import_(config: "Config", stream: str, files: tuple[Path, ...]) -> int:
 def _import(config: "Config", name: str, files: tuple[Path, ...]) -> None:
     from ldp.state import State
     from worker.counting.importing import Import, Refused
-    from worker.kafka.outbox import KafkaOutbox
-    from worker.kafka.snapshot_topic import SnapshotTopic
-    from worker.kafka.standalone import KafkaStandalone
+    from worker.kafka.reports.standalone import KafkaStandalone
+    from worker.kafka.snapshots.outbox import KafkaOutbox
+    from worker.kafka.snapshots.topic import SnapshotTopic
     from worker.redis.connecting import connect
     from worker.store.redis import RedisStore
 

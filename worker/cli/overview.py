@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import ldp
     from ldp.snapshot import Snapshot
     from worker.config import Config
-    from worker.kafka.snapshots import SnapshotReader
+    from worker.kafka.snapshots.reader import SnapshotReader
 
 
 def follow(config: "Config", once: float | None, as_json: Sequence[str] | None) -> int:
@@ -33,7 +33,7 @@ def follow(config: "Config", once: float | None, as_json: Sequence[str] | None) 
     Raises:
         NewerSchema: a newer version wrote one.
     """
-    from worker.kafka.snapshots import SnapshotReader
+    from worker.kafka.snapshots.reader import SnapshotReader
 
     streams = [served.stream for served in config.streams]
     reach(config, config.snapshots.topic)

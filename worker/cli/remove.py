@@ -26,7 +26,8 @@ def remove(config: "Config", stream: str, yes: bool) -> int:
     Refused as long as a worker counts the stream. If it is cut off in the middle, run it again.
     """
     from worker.config.schema import NAME
-    from worker.kafka import brokers, removal, topics
+    from worker.kafka.client import brokers, topics
+    from worker.kafka.snapshots import removal
     from worker.observe import logs
     from worker.redis.connecting import connect
     from worker.store import removal as stored

@@ -34,7 +34,7 @@ def rows(config: "Config", connect: bool) -> int:
     """  # noqa: D301
     import orjson
 
-    from worker.kafka.rows import RowReader
+    from worker.kafka.snapshots.rows import RowReader
     from worker.observe import logs
 
     if connect:

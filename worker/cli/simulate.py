@@ -13,8 +13,8 @@ from worker.cli.command import amount, bar, command, complain, reach, stream_opt
 
 if TYPE_CHECKING:
     from worker.config import Config, Served
-    from worker.kafka.sender import Sent
-    from worker.kafka.topics import Topic
+    from worker.kafka.client.topics import Topic
+    from worker.kafka.reports.sender import Sent
     from worker.simulation.crowd import Crowd
 
 
@@ -112,7 +112,7 @@ def simulate(
     Users are drawn from a file of counts, with a seed; each one's value is perturbed with secret coins, as a
     device would, and sent as one report: in a record of its own, or with others of --batch.
     """
-    from worker.kafka import sender
+    from worker.kafka.reports import sender
     from worker.observe import logs
     from worker.simulation.crowd import NoSuchColumnError, SimulationError
     from worker.simulation.records import records
@@ -179,7 +179,7 @@ def _times(
     if hours is None:
         reach(config, served.topic)
         return None
-    from worker.kafka import brokers, topics
+    from worker.kafka.client import brokers, topics
     from worker.simulation.crowd import SimulationError
     from worker.simulation.times import spread
 
@@ -216,7 +216,7 @@ def _refuse(served: "Served", batch: int, truth: Path | None) -> None:
         click.BadParameter: they cannot or are not, or it cannot.
     """
     from ldp import wire
-    from worker.kafka import sender
+    from worker.kafka.reports import sender
 
     if batch > (most := served.configured.terms.most_reports or batch):
         raise click.BadParameter(

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import ldp
     from ldp.snapshot import Snapshot
     from worker.config import Config, Served
-    from worker.kafka.snapshots import SnapshotReader
+    from worker.kafka.snapshots.reader import SnapshotReader
 
 
 @command("watch")
@@ -77,7 +77,7 @@ def watch(
     from ldp.consistency import METHODS
     from ldp.snapshot import NewerSchema
     from worker.cli import overview
-    from worker.kafka.snapshots import SnapshotReader
+    from worker.kafka.snapshots.reader import SnapshotReader
     from worker.observe import logs
 
     methods = _known(methods, config.snapshots.methods)
@@ -248,8 +248,8 @@ def why_none(config: "Config", served: "Served") -> str:
         KafkaError: the brokers do not answer.
     """
     from worker.counting import rejections
-    from worker.kafka import brokers, topics
-    from worker.kafka.reports import newest_reports
+    from worker.kafka.client import brokers, topics
+    from worker.kafka.reports.reader import newest_reports
 
     with brokers.connect(config) as admin:
         try:

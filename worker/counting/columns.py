@@ -73,7 +73,7 @@ class Unreadable:
         end: the offset behind its last.
         size: how many bytes it has in the log.
         sha256: of those bytes, in hexadecimal.
-        why: `checksum`, `codec`, `size`, `length` or `magic`; see `worker.kafka.records`.
+        why: `checksum`, `codec`, `size`, `length` or `magic`; see `worker.kafka.decoding.records`.
     """
 
     offset: int

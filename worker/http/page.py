@@ -18,7 +18,7 @@ from worker.http import documents
 from worker.http.answers import Packed
 from worker.http.files import pages
 from worker.http.streams import Streams
-from worker.kafka.wholes import Key, NotRead, NotThere, Whole
+from worker.kafka.snapshots.wholes import Key, NotRead, NotThere, Whole
 
 EVENTS = "/events"
 STREAMS_SECONDS = 2.0
@@ -38,7 +38,7 @@ _EPOCH = datetime.fromtimestamp(0, UTC)
 
 
 class Snapshots(Protocol):
-    """The snapshots on their topic: `worker.kafka.following.Follower`."""
+    """The snapshots on their topic: `worker.kafka.snapshots.following.Follower`."""
 
     def newest(self, stream: str) -> Mapping[Key, Whole]:
         """Returns the windows of a stream that are on the topic, with that of all time."""

@@ -33,8 +33,8 @@ from worker.http.answers import MOST_BYTES, Answers, Busy, Dropped, Packed, TooL
 from worker.http.connections import PIECE_BYTES, Connection, Server
 from worker.http.page import Answer, Page, Refused
 from worker.http.streams import Streams
-from worker.kafka.following import Follower
-from worker.kafka.reading import OnPassed
+from worker.kafka.client.reading import OnPassed
+from worker.kafka.snapshots.following import Follower
 
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:;"

@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry
 
 from ldp.oracles.given import Given
 from worker.config import Config, Served
-from worker.kafka.wholes import Key, Whole
+from worker.kafka.snapshots.wholes import Key, Whole
 
 RATE_SECONDS = 10.0
 """Over how long a rate is taken."""
@@ -28,7 +28,7 @@ Facts = Mapping[str, object]
 
 
 class Snapshots(Protocol):
-    """What is known of the snapshots on their topic: `worker.kafka.following.Follower`."""
+    """What is known of the snapshots on their topic: `worker.kafka.snapshots.following.Follower`."""
 
     def newest(self, stream: str) -> Mapping[Key, Whole]:
         """Returns the windows of a stream that are on the topic, with that of all time."""

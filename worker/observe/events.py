@@ -14,7 +14,7 @@ from worker.counting.head import Head
 from worker.counting.partition import PartitionState
 from worker.counting.ports import Answer, Unavailable
 from worker.counting.rules import Older, Rule
-from worker.kafka.reading import Passed
+from worker.kafka.client.reading import Passed
 from worker.observe.answers import Answers, Shown
 from worker.observe.metrics import Metrics
 from worker.observe.progress import Progress, Step

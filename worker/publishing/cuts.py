@@ -67,7 +67,7 @@ def read(
         cuts: where they are.
         partitions: of its topic.
         uncounted: given the partitions that have no counts, each with whether it was claimed, returns those that ought
-            to have some; see `worker.kafka.group`.
+            to have some; see `worker.kafka.reports.group`.
         on_alive: called again and again meanwhile.
 
     Raises:

@@ -39,7 +39,7 @@ class Group:
     Attributes:
         partitions: returns the topic's partitions.
         uncounted: given the partitions that have no counts, each with whether it was claimed, returns those that ought
-            to have some; see `worker.kafka.group`.
+            to have some; see `worker.kafka.reports.group`.
         epoch: returns the epoch under which this worker holds partition 0 as far as it knows, or None; safe from any
             thread.
     """

@@ -6,11 +6,11 @@ from functools import partial
 from worker.config import Config, Served
 from worker.config.snapshots import snapshot_cost
 from worker.counting.ports import Cuts, Events, Outbox
-from worker.kafka import topics
-from worker.kafka.group import KafkaGroup
-from worker.kafka.outbox import KafkaOutbox
-from worker.kafka.reading import OnPassed
-from worker.kafka.snapshot_topic import SnapshotTopic
+from worker.kafka.client import topics
+from worker.kafka.client.reading import OnPassed
+from worker.kafka.reports.group import KafkaGroup
+from worker.kafka.snapshots.outbox import KafkaOutbox
+from worker.kafka.snapshots.topic import SnapshotTopic
 from worker.publishing.planning import Content
 from worker.publishing.publisher import Group, Publisher
 from worker.publishing.recommender import Recommender

@@ -5,8 +5,8 @@ from typing import Any
 
 from worker.config import Config, Served
 from worker.config.redaction import redacted
-from worker.kafka import topics
-from worker.kafka.errors import BrokerError
+from worker.kafka.client import topics
+from worker.kafka.client.errors import BrokerError
 from worker.observe.metrics import Metrics
 from worker.redis.connecting import Client, connect, servers
 from worker.redis.errors import ERRORS

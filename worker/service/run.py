@@ -13,7 +13,7 @@ from ldp import kernels
 from worker.config import Config
 from worker.counting import lateness
 from worker.http import server as health
-from worker.kafka import records
+from worker.kafka.decoding import records
 from worker.observe.events import PassedOver
 from worker.observe.metrics import Metrics
 from worker.observe.progress import SERVING

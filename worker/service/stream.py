@@ -13,12 +13,12 @@ from worker.config import Config, Served
 from worker.counting import layout
 from worker.counting.ownership import Ownership
 from worker.counting.ports import Displaced, StateLost, Unavailable
-from worker.kafka import brokers, topics
-from worker.kafka.dead_letters import KafkaDeadLetters
-from worker.kafka.errors import BrokerError, remedy
-from worker.kafka.group import KafkaGroup
-from worker.kafka.log import KafkaLog
-from worker.kafka.outbox import KafkaOutbox
+from worker.kafka.client import brokers, topics
+from worker.kafka.client.errors import BrokerError, remedy
+from worker.kafka.dead_letters.writer import KafkaDeadLetters
+from worker.kafka.reports.group import KafkaGroup
+from worker.kafka.reports.log import KafkaLog
+from worker.kafka.snapshots.outbox import KafkaOutbox
 from worker.observe.events import StreamEvents
 from worker.observe.metrics import Metrics
 from worker.observe.progress import Progress, Step

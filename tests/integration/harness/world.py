@@ -25,7 +25,7 @@ from tests.integration.harness.truth import METHODS, Reports, base
 from tests.integration.harness.waiting import TIMEOUT_SECONDS, until
 from worker import audit, config
 from worker.counting import layout
-from worker.kafka import topics
+from worker.kafka.client import topics
 from worker.redis.connecting import connect
 from worker.store.redis import STAGED_SECONDS
 

@@ -24,7 +24,7 @@ import sys
 from pathlib import Path
 import numpy as np
 from tests.batches import batch, compressed, drain, record
-from worker.kafka.records import Arena, Reader
+from worker.kafka.decoding.records import Arena, Reader
 
 def memory(name):
     lines = Path("/proc/self/status").read_text().splitlines()

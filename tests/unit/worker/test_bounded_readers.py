@@ -8,10 +8,10 @@ import pytest
 from kafka import TopicPartition
 
 from ldp.snapshot import RowKey, RowValue
-from worker.kafka import newest, reading
-from worker.kafka.reading import Passed
-from worker.kafka.records import Record
-from worker.kafka.rows import RowReader
+from worker.kafka.client import newest, reading
+from worker.kafka.client.reading import Passed
+from worker.kafka.decoding.records import Record
+from worker.kafka.snapshots.rows import RowReader
 
 TP = TopicPartition("letters", 0)
 

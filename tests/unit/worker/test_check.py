@@ -48,11 +48,11 @@ from worker.counting.partition import PartitionState
 from worker.counting.ports import StateLost
 from worker.counting.rules import Configured, Rule, Terms
 from worker.counting.windows import Windowing
-from worker.kafka import topics
-from worker.kafka.cluster import Brokers, Cluster
-from worker.kafka.dead_letters import WHOLE_BYTES
-from worker.kafka.reports import Judged
-from worker.kafka.undecided import Undecided
+from worker.kafka.admin.cluster import Brokers, Cluster
+from worker.kafka.admin.undecided import Undecided
+from worker.kafka.client import topics
+from worker.kafka.dead_letters.writer import WHOLE_BYTES
+from worker.kafka.reports.reader import Judged
 
 CONFIG_TEXT = """
 group = "g"

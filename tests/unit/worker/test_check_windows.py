@@ -9,7 +9,7 @@ from worker.check.redis import judge_memory
 from worker.check.topics import judge_topics
 from worker.check.windows import judge_windows
 from worker.config import Config, parse
-from worker.kafka import topics
+from worker.kafka.client import topics
 
 MINUTE, HOUR = 60_000, 3_600_000
 PLAIN = """

@@ -16,7 +16,8 @@ from ldp import snapshot
 from ldp.cli import cli as ldp_cli
 from worker.cli import cli, create_topics
 from worker.config import parse
-from worker.kafka import brokers, snapshots, topics
+from worker.kafka.client import brokers, topics
+from worker.kafka.snapshots import reader as snapshots
 
 GOOD = '[[streams]]\nname = "s"\ntopic = "t"\nprotocol = "grr"\nepsilon = "1"\ndomain_size = 3\n'
 

@@ -12,8 +12,8 @@ import zstandard
 from numba import njit
 
 from tests.batches import GZIP, LZ4, NONE, SNAPPY, ZSTD, batch, compressed, drain, record
-from worker.kafka import crc32c
-from worker.kafka.memory import window
+from worker.kafka.decoding import crc32c
+from worker.kafka.decoding.memory import window
 
 RNG = np.random.default_rng(7)
 

@@ -12,7 +12,7 @@ from worker.check.topics import judge_topics
 from worker.config import ConfigError, parse
 from worker.config.rows import MOST_AT_ONCE_ROWS, MOST_ROWS, row_cost
 from worker.config.schema import MOST_TOP
-from worker.kafka import topics
+from worker.kafka.client import topics
 
 README = (Path(__file__).parents[3] / "README.md").read_text(encoding="utf-8")
 

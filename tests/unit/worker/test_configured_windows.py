@@ -8,7 +8,7 @@ from worker.config.snapshots import SnapshotCost, snapshot_cost
 from worker.config.windows import MOST_KEPT, MOST_OPEN, MOST_PANES, cost, duration
 from worker.counting.rules import Terms
 from worker.counting.windows import Pane, Windowing, milliseconds
-from worker.kafka.snapshot_topic import transaction_seconds
+from worker.kafka.snapshots.topic import transaction_seconds
 
 STREAM = """
 [[streams]]

@@ -16,9 +16,16 @@ from worker.cli.dead_letters import dead_letters as command
 from worker.counting.columns import Batch, Columns, Unreadable
 from worker.counting.lateness import Late
 from worker.counting.ports import Unavailable
-from worker.kafka import dead_letters
-from worker.kafka.dead_letters import LATE, LEAST_ROOM, PREFIX_BYTES, SAID, WHOLE_BYTES, KafkaDeadLetters
-from worker.kafka.sampling import BYTES_A_SECOND, BYTES_AT_ONCE, LETTERS_A_SECOND, Sample
+from worker.kafka.dead_letters import writer as dead_letters
+from worker.kafka.dead_letters.sampling import BYTES_A_SECOND, BYTES_AT_ONCE, LETTERS_A_SECOND, Sample
+from worker.kafka.dead_letters.writer import (
+    LATE,
+    LEAST_ROOM,
+    PREFIX_BYTES,
+    SAID,
+    WHOLE_BYTES,
+    KafkaDeadLetters,
+)
 
 STREAM = ldp.Stream("colours", ldp.GRR("1", 3))
 VERSION, RANGE = VERDICTS.index(Reason.VERSION, 1), VERDICTS.index(Reason.RANGE, 1)

@@ -6,8 +6,8 @@ import pytest
 from kafka import TopicPartition
 from kafka.errors import KafkaTimeoutError
 
-from worker.kafka import firsts
-from worker.kafka.firsts import Firsts
+from worker.kafka.client import firsts
+from worker.kafka.client.firsts import Firsts
 
 TP, OTHER = TopicPartition("t", 0), TopicPartition("t", 1)
 AT = 10

@@ -12,9 +12,9 @@ import ldp
 from ldp import snapshot
 from ldp.snapshot import Cut, Line, Period
 from worker.counting.head import Head, NewerHead
-from worker.kafka import wholes as of_wholes
-from worker.kafka.snapshot_topic import UNREADABLE
-from worker.kafka.wholes import Wholes
+from worker.kafka.snapshots import wholes as of_wholes
+from worker.kafka.snapshots.topic import UNREADABLE
+from worker.kafka.snapshots.wholes import Wholes
 
 STREAM = ldp.Stream("s", ldp.GRR("1", 3), ["red", "green", "blue"])
 RULE = {

@@ -19,8 +19,8 @@ from worker.config import ConfigError, parse
 from worker.counting.ports import Unavailable
 from worker.http import connections
 from worker.http import server as health
-from worker.kafka.log import KafkaLog
-from worker.kafka.offsets import Offsets
+from worker.kafka.reports.log import KafkaLog
+from worker.kafka.reports.offsets import Offsets
 from worker.observe.metrics import Metrics
 from worker.service.stream import StreamWorker
 

@@ -49,7 +49,7 @@ from ldp import snapshot
 from ldp.snapshot import Cut
 from tests.unit.worker.test_page_served import Consumer, Log
 from worker.config import parse
-from worker.kafka import following
+from worker.kafka.snapshots import following
 
 def resident():
     status = Path("/proc/self/status").read_text(encoding="ascii")

@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from worker.kafka.intake import Intake
-from worker.kafka.records import Arena
+from worker.kafka.decoding.records import Arena
+from worker.kafka.reports.intake import Intake
 
 
 class Source:

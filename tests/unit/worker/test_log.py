@@ -14,9 +14,9 @@ from kafka.structs import ConsumerGroupMetadata, MemberState
 from tests.batches import batch, record
 from worker.counting.ports import Displaced, StateLost, Unavailable
 from worker.counting.rules import Configured, first
-from worker.kafka import log as kafka_log
-from worker.kafka import quirks
-from worker.kafka.seam import Fetched
+from worker.kafka.client import quirks
+from worker.kafka.client.seam import Fetched
+from worker.kafka.reports import log as kafka_log
 
 BUDGET = 1 << 20
 MOST = BUDGET // kafka_log._LEAST_FETCH

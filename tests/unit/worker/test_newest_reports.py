@@ -8,8 +8,8 @@ from kafka.record.memory_records import MemoryRecordsBuilder
 
 from tests.batches import NOW
 from worker.config import parse
-from worker.kafka.reports import _Reading
-from worker.kafka.seam import Fetched
+from worker.kafka.client.seam import Fetched
+from worker.kafka.reports.reader import _Reading
 
 CONFIG = parse(
     '[[streams]]\nname = "s"\ntopic = "reports"\nprotocol = "grr"\nepsilon = "1"\ndomain_size = 3\n'

@@ -13,9 +13,10 @@ from ldp import snapshot
 from ldp.snapshot import Cut, Message
 from worker.config import parse
 from worker.counting.ports import StateLost, Unavailable
-from worker.kafka import reading, snapshot_topic
-from worker.kafka.outbox import KafkaOutbox
-from worker.kafka.snapshot_topic import TIMEOUT_SECONDS
+from worker.kafka.client import reading
+from worker.kafka.snapshots import topic as snapshot_topic
+from worker.kafka.snapshots.outbox import KafkaOutbox
+from worker.kafka.snapshots.topic import TIMEOUT_SECONDS
 from worker.service import publishing
 
 STREAM = ldp.Stream("s", ldp.GRR("1", 2))

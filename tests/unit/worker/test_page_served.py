@@ -25,9 +25,9 @@ from worker.http.answers import Packed
 from worker.http.files import File
 from worker.http.page import Page
 from worker.http.streams import Streams
-from worker.kafka import following
-from worker.kafka.following import Follower
-from worker.kafka.wholes import NotRead, Whole, Wholes
+from worker.kafka.snapshots import following
+from worker.kafka.snapshots.following import Follower
+from worker.kafka.snapshots.wholes import NotRead, Whole, Wholes
 from worker.observe.metrics import Metrics
 
 HOUR = 3_600_000
@@ -162,7 +162,7 @@ def patient(monkeypatch):
     monkeypatch.setattr(connections, "REQUEST_SECONDS", 2.0 * WAIT)
     monkeypatch.setattr(answers, "MAKING_SECONDS", 2.0 * WAIT)
     monkeypatch.setattr(answers, "_PAUSES", 0)
-    monkeypatch.setattr("worker.kafka.following._READ_SECONDS", float(WAIT))
+    monkeypatch.setattr("worker.kafka.snapshots.following._READ_SECONDS", float(WAIT))
 
 
 class Patient(Follower):
@@ -520,7 +520,7 @@ def test_half_a_snapshot_is_none(served, log):
 
 
 def test_brokers_that_refuse_are_named_and_asked_again(log, metrics, monkeypatch):
-    monkeypatch.setattr("worker.kafka.following._RETRY_SECONDS", 0.05)
+    monkeypatch.setattr("worker.kafka.snapshots.following._RETRY_SECONDS", 0.05)
     log.publish(taken())
     log.refuses = ConnectionRefusedError("no")
     with serving(log, metrics, kind=Follower) as (port, _):
@@ -792,7 +792,7 @@ def test_a_head_that_says_nothing_makes_no_snapshot(served, log):
 
 
 def test_a_long_snapshot_may_take_as_long_as_more_of_it_comes(log, metrics, monkeypatch):
-    monkeypatch.setattr("worker.kafka.following._READ_SECONDS", 2.0)
+    monkeypatch.setattr("worker.kafka.snapshots.following._READ_SECONDS", 2.0)
     log.publish(taken())
     poll = Consumer.poll
 
@@ -1109,7 +1109,7 @@ def test_the_topic_is_read_only_while_somebody_asks(log, metrics):
 
 
 def test_what_is_kept_has_a_bound(log, metrics, monkeypatch):
-    monkeypatch.setattr("worker.kafka.following._KEPT_NUMBERS", 500)
+    monkeypatch.setattr("worker.kafka.snapshots.following._KEPT_NUMBERS", 500)
     log.publish(taken(), *(taken(window=hour(start)) for start in range(20)))
     with paged(log, metrics) as (_, follower):
         for _ in range(2):
@@ -1118,7 +1118,7 @@ def test_what_is_kept_has_a_bound(log, metrics, monkeypatch):
                 one = follower.read("s", follower.find("s", "1h", at))
                 assert one == replace(taken(window=hour(start)), cut=one.cut)
                 assert 1 <= len(follower._kept) < 5
-        monkeypatch.setattr("worker.kafka.following._KEPT_NUMBERS", 0)
+        monkeypatch.setattr("worker.kafka.snapshots.following._KEPT_NUMBERS", 0)
         assert follower.read("s", follower.find("s")).sequence == 1
         assert len(follower._kept) == 1  # the newest, always
 

@@ -8,7 +8,7 @@ import redis
 from kafka import errors as kafka_errors
 
 from worker.counting.ports import Unavailable
-from worker.kafka import failures
+from worker.kafka.client import failures
 from worker.observe.progress import READY_TIMEOUT_SECONDS, SERVING, Progress, Step
 from worker.store.redis import RedisStore
 

@@ -22,7 +22,7 @@ from kafka.producer.transaction_manager import EndTxnHandler, ProducerIdAndEpoch
 from kafka.protocol.frame import KafkaBytes
 from kafka.structs import MemberState, OffsetAndTimestamp
 
-from worker.kafka import quirks
+from worker.kafka.client import quirks
 
 TP = TopicPartition("t", 0)
 NO_BROKER = {"api_version": (3, 0), "bootstrap_timeout_ms": 300}
@@ -192,7 +192,7 @@ REFUSED = """
 import sys
 from kafka.admin import KafkaAdminClient
 from kafka.errors import KafkaTimeoutError
-from worker.kafka import brokers
+from worker.kafka.client import brokers
 with brokers._quiet(), brokers.listening() as heard:
     try:
         KafkaAdminClient(bootstrap_servers=sys.argv[1], bootstrap_timeout_ms=1000)

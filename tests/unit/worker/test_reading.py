@@ -23,9 +23,9 @@ from tests.batches import (
     marker,
     record,
 )
-from worker.kafka import reading, seam
-from worker.kafka.reading import Passed
-from worker.kafka.records import Record
+from worker.kafka.client import reading, seam
+from worker.kafka.client.reading import Passed
+from worker.kafka.decoding.records import Record
 
 TP = TopicPartition("snapshots", 0)
 

@@ -32,8 +32,8 @@ from tests.batches import (
     same_as_slowly,
     varint,
 )
-from worker.kafka import records
-from worker.kafka.records import Arena, Reader, walk
+from worker.kafka.decoding import records
+from worker.kafka.decoding.records import Arena, Reader, walk
 
 ROOT = Path(__file__).parents[3]
 
@@ -355,7 +355,7 @@ def test_under_boundscheck_memory_is_looked_at(tmp_path):
     code = """
 import numpy as np
 from numba import njit
-from worker.kafka import memory
+from worker.kafka.decoding import memory
 
 @njit
 def read(data, at):

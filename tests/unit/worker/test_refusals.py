@@ -26,9 +26,9 @@ from kafka.protocol.metadata import MetadataResponse
 from kafka.structs import OffsetAndMetadata
 
 from worker.counting.ports import NotOwner, Unavailable
-from worker.kafka import quirks
-from worker.kafka.offsets import Offsets
-from worker.kafka.refusals import Answers, Refusals
+from worker.kafka.client import quirks
+from worker.kafka.client.refusals import Answers, Refusals
+from worker.kafka.reports.offsets import Offsets
 
 TOPIC, BAD, GOOD = "t", 1, 2
 TPS = [TopicPartition(TOPIC, partition) for partition in (BAD, GOOD)]
@@ -127,7 +127,7 @@ def list_offsets(consumer, answers, code):
 
 
 def asked(consumer, answers, handle):
-    """What a claim makes of an answer: see `worker.kafka.offsets`."""
+    """What a claim makes of an answer: see `worker.kafka.reports.offsets`."""
     offsets = Offsets(SimpleNamespace(commit=lambda *_, **__: handle()), TOPIC, answers)
     try:
         confirmed = offsets.confirm({BAD: (7, ""), GOOD: (7, "")})

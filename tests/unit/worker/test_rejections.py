@@ -14,7 +14,7 @@ from worker.counting.applied import Applied
 from worker.counting.columns import Batch, Columns
 from worker.counting.rejections import EVERY_SECONDS, GATHER_SECONDS, Rejections, reasons
 from worker.counting.rules import MOST_REPORTS, Terms
-from worker.kafka import letters
+from worker.kafka.dead_letters import letters
 from worker.observe.events import StreamEvents
 from worker.observe.metrics import Metrics
 from worker.observe.progress import Progress

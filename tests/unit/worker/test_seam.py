@@ -6,7 +6,7 @@ import pytest
 from kafka import TopicPartition
 from kafka.record.memory_records import MemoryRecords, MemoryRecordsBuilder
 
-from worker.kafka import seam
+from worker.kafka.client import seam
 
 
 def fetched(data, offset):

@@ -17,7 +17,7 @@ from click.testing import CliRunner
 
 from worker import cli
 from worker.config import ConfigError, parse, redaction
-from worker.kafka import brokers
+from worker.kafka.client import brokers
 
 LEFT, RIGHT, NUMBER = "Tr0ub4dor", "c0rrectH0rse", "8675309"
 """A secret's parts, neither of which may occur, and a secret in digits."""

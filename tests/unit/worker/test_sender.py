@@ -6,7 +6,7 @@ import pytest
 from kafka import errors
 
 from worker.config import parse
-from worker.kafka import sender
+from worker.kafka.reports import sender
 
 CONFIG = parse('[[streams]]\nname = "s"\ntopic = "t"\nprotocol = "grr"\nepsilon = "1"\ndomain_size = 3')
 SERVED = CONFIG.served(None)

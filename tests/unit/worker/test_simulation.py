@@ -10,7 +10,7 @@ import ldp
 from ldp import frames
 from ldp.oracles import ORACLES
 from worker.cli.simulate import refused
-from worker.kafka.topics import Topic
+from worker.kafka.client.topics import Topic
 from worker.simulation import crowd, times
 from worker.simulation.records import records
 

@@ -18,7 +18,7 @@ from worker import config as configuration
 from worker.cli import cli, shown
 from worker.cli import watch as command
 from worker.counting.head import Head
-from worker.kafka import snapshots
+from worker.kafka.snapshots import reader as snapshots
 
 GOOD = WITHOUT_LABELS.replace("domain_size = 3", 'labels = ["red", "green", "blue"]')
 HOUR = 3_600_000

@@ -12,7 +12,7 @@ from kafka.net.sasl.oauth import SaslMechanismOAuth
 
 import worker.kafka  # noqa: F401  # which makes tokens acceptable to the client
 from worker.config import ConfigError, parse
-from worker.kafka.errors import remedy
+from worker.kafka.client.errors import remedy
 from worker.login import Credentials, TokenError, Tokens, tokens_of
 from worker.login.tokens import fetch
 

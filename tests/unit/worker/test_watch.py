@@ -136,7 +136,7 @@ def several(monkeypatch, second):
     readers = {"colours": Reading("colours", taken()), "shapes": Reading("shapes", *second)}
     monkeypatch.setattr("worker.cli.overview.reach", lambda config, topic: None)
     monkeypatch.setattr(
-        "worker.kafka.snapshots.SnapshotReader", lambda config, name, on_passed: readers[name]
+        "worker.kafka.snapshots.reader.SnapshotReader", lambda config, name, on_passed: readers[name]
     )
     labels = ["red", "[green]", "blue"]
     stream = (

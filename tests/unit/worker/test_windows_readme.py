@@ -10,7 +10,7 @@ from worker.config.schema import StreamTable
 from worker.config.snapshots import MOST_BYTES as MOST_SNAPSHOT
 from worker.config.windows import MOST_BYTES, MOST_KEPT, MOST_OPEN, MOST_PANES
 from worker.counting.windows import Windowing
-from worker.kafka.snapshot_topic import transaction_seconds
+from worker.kafka.snapshots.topic import transaction_seconds
 from worker.observe.metrics import Metrics
 
 README = (Path(__file__).parents[3] / "README.md").read_text(encoding="utf-8")

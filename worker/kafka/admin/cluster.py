@@ -1,0 +1,156 @@
+"""The cluster: what Kafka has of what the configuration names."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import kafka.errors
+from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
+from kafka.protocol.producer import AddPartitionsToTxnRequest, EndTxnRequest, InitProducerIdRequest
+
+from worker.config import Config, Served
+from worker.counting.head import Head
+from worker.counting.ports import COUNTED
+from worker.kafka.admin.undecided import Undecided, find_undecided
+from worker.kafka.client import brokers, topics
+from worker.kafka.client.errors import remedy
+from worker.kafka.client.reading import OnPassed
+from worker.kafka.client.topics import Topic
+from worker.kafka.snapshots.outbox import KafkaOutbox
+from worker.kafka.snapshots.topic import SnapshotTopic
+
+_TRANSACTION_APIS = {api.API_KEY for api in (InitProducerIdRequest, AddPartitionsToTxnRequest, EndTxnRequest)}
+
+
+@dataclass(frozen=True)
+class Brokers:
+    """The brokers.
+
+    Attributes:
+        count: how many there are.
+        version: the oldest release that the first of them can be.
+        cluster_id: what the cluster calls itself.
+        sessions: the shortest and the longest session time-out of a group's member that the first of them allows, in
+            milliseconds; None if it does not tell this user.
+        transactions: whether the first of them supports transactions.
+        compacts: whether the first of them compacts topics.
+    """
+
+    count: int
+    version: tuple[int, ...]
+    cluster_id: str
+    sessions: tuple[int, int] | None = None
+    transactions: bool = True
+    compacts: bool = True
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """What Kafka has of what the configuration names.
+
+    Attributes:
+        topics: the topics that exist, by name.
+        logs: input topic -> partition -> (first offset, end).
+        offset_metadata: input topic -> partition -> the metadata of its group's committed offset.
+        undecided: input topic -> what transactions hold back.
+        counted: input topic -> partition -> the offset up to which its group says that records were counted.
+    """
+
+    topics: Mapping[str, Topic]
+    logs: Mapping[str, Mapping[int, tuple[int, int]]]
+    offset_metadata: Mapping[str, Mapping[int, str]]
+    undecided: Mapping[str, Sequence[Undecided]] = field(default_factory=dict)
+    counted: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+
+
+@contextmanager
+def connect(
+    config: Config, wait_seconds: float, on_waiting: Callable[[str], object]
+) -> Iterator[KafkaAdminClient]:
+    """Connects to the cluster's administration, for as long as questions are asked.
+
+    Args:
+        config: where the brokers are.
+        wait_seconds: how long to try, if longer than anybody does.
+        on_waiting: told once whom it waits for and why, if that takes more than a second; on another thread.
+
+    Raises:
+        brokers.Unreachable: no broker let the client in, or one of the questions failed.
+    """
+    try:
+        with brokers.connect(config, max(brokers.TIMEOUT_SECONDS, wait_seconds), on_waiting) as admin:
+            yield admin
+    except (kafka.errors.KafkaError, OSError) as error:
+        raise brokers.Unreachable(str(error), remedy(error)) from error
+
+
+def describe_brokers(admin: KafkaAdminClient) -> Brokers:
+    """Asks for the brokers."""
+    cluster = admin.describe_cluster()
+    there = cluster["brokers"]
+    first = there[0]["broker_id"]
+    data = admin.get_broker_version_data(first)
+    resource = ConfigResource(ConfigResourceType.BROKER, str(first))
+    settings = admin.describe_configs([resource], config_filter="all")["broker"][str(first)]
+    return Brokers(
+        len(there),
+        tuple(data.broker_version),
+        cluster["cluster_id"],
+        _sessions(settings),
+        data.api_versions.keys() >= _TRANSACTION_APIS,
+        settings.get("log.cleaner.enable", {}).get("value") != "false",
+    )
+
+
+def _sessions(settings: Mapping[str, Mapping[str, Any]]) -> tuple[int, int] | None:
+    """Returns which session time-outs a broker allows; None if it does not tell its settings to this user."""
+    keys = [f"group.{bound}.session.timeout.ms" for bound in ("min", "max")]
+    if not all(key in settings for key in keys):
+        return None
+    shortest, longest = (int(settings[key]["value"]) for key in keys)
+    return shortest, longest
+
+
+def describe(admin: KafkaAdminClient, config: Config) -> Cluster:
+    """Asks for all that is judged; a coordinator that only just starts is given time."""
+    there = topics.describe(admin, [spec.name for spec in topics.specs(config, 1)])
+    known = [served for served in config.streams if served.topic in there]
+    deadline = time.monotonic() + brokers.TIMEOUT_SECONDS
+    while True:
+        try:
+            committed = {
+                s.topic: topics.committed(admin, config.consumer_group(s.stream.name), s.topic) for s in known
+            }
+            break
+        except kafka.errors.RetriableError:
+            if time.monotonic() >= deadline:
+                raise
+            time.sleep(0.2)
+    logs = {s.topic: topics.bounds(admin, s.topic, range(there[s.topic].partitions)) for s in known}
+    held = {s.topic: find_undecided(admin, s.topic, range(there[s.topic].partitions)) for s in known}
+    metadata = {topic: {p: one.metadata for p, one in said.items()} for topic, said in committed.items()}
+    counted = {
+        topic: {p: one.offset for p, one in said.items() if one.metadata == COUNTED}
+        for topic, said in committed.items()
+    }
+    return Cluster(there, logs, metadata, held, counted)
+
+
+def head(config: Config, served: Served, on_passed: OnPassed) -> Head:
+    """Returns the head of a stream's newest published snapshot.
+
+    Args:
+        config: where the topic is.
+        served: the stream.
+        on_passed: receives what is passed over on the way to it.
+
+    Raises:
+        StateLost: it cannot be read.
+        Unavailable: the brokers do not answer, or it stays undecided.
+    """
+    identity = config.transactional_id(served.stream.name)
+    topic = SnapshotTopic(config.kafka.client(), identity, config.snapshots.topic)
+    outbox = KafkaOutbox(topic, served.stream, on_passed=on_passed)
+    return outbox.head(decided=True, wait_seconds=brokers.TIMEOUT_SECONDS)

@@ -1,0 +1,122 @@
+"""Proofs of where a log goes on: fetches at given offsets, of each partition's leader.
+
+A wrong answer about a log's first offset would lose reports for ever. So a log has lost records only if its leader also
+refuses to fetch them, at two looks.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from kafka import KafkaConsumer, TopicPartition
+from kafka.errors import NoError, OffsetOutOfRangeError, for_code
+from kafka.protocol.consumer import FetchRequest
+
+from worker.kafka.client import quirks
+
+_LOOK_AGAIN_SECONDS = 1.0
+"""The pause between two answers that a log lost records, before that is recorded."""
+
+
+class Firsts:
+    """Finds where the logs of one topic go on.
+
+    Args:
+        consumer: a client that knows the topic.
+        ms: for how long the brokers are asked.
+        clock: seconds.
+    """
+
+    def __init__(self, consumer: Any, ms: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._consumer, self._ms, self._clock = consumer, ms, clock
+        self._refused: dict[tuple[TopicPartition, int], float] = {}
+        """(partition, offset) -> when the leader first refused a fetch there."""
+
+    def of(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Returns where each log goes on at an offset or behind it; see `worker.counting.ports.Log.firsts`.
+
+        Raises:
+            KafkaError: the brokers do not answer.
+        """
+        there = fetchable(self._consumer, offsets, self._ms)
+        found = {tp: offsets[tp] for tp, fetched in there.items() if fetched}
+        refused = [tp for tp, fetched in there.items() if not fetched]
+        begins = (
+            quirks.bounds(self._consumer, self._consumer.beginning_offsets, refused, self._ms)
+            if refused
+            else {}
+        )
+        begins = {tp: begin for tp, begin in begins.items() if begin > offsets[tp]}
+        before = fetchable(self._consumer, {tp: begin - 1 for tp, begin in begins.items()}, self._ms)
+        at = fetchable(self._consumer, begins, self._ms)
+        now = self._clock()
+        for tp in there:
+            if before.get(tp) is False and at.get(tp):
+                if now - self._refused.setdefault((tp, offsets[tp]), now) >= _LOOK_AGAIN_SECONDS:
+                    found[tp] = begins[tp]
+            else:
+                self._refused.pop((tp, offsets[tp]), None)
+        return found
+
+
+def fetchable(
+    consumer: KafkaConsumer, offsets: Mapping[TopicPartition, int], ms: int
+) -> dict[TopicPartition, bool]:
+    """Asks the leaders whether each of some logs has an offset: whether they answer or refuse a fetch there.
+
+    The library fetches only at positions of assigned partitions.
+
+    Args:
+        consumer: the client.
+        offsets: where each log is asked; the end of a log is an offset that it has.
+        ms: for how long the brokers are asked.
+
+    Returns:
+        Whether the offset is in range; partitions without a clear answer of their leader are left out.
+
+    Raises:
+        KafkaError: the brokers do not answer.
+    """
+    if not offsets:
+        return {}
+    manager, cluster = consumer._manager, consumer._cluster
+    # the request has the leader's epoch: a former leader, which may not know that it is one, refuses it
+    manager.run(manager.wait_for, cluster.request_update(), ms)
+    by_leader: dict[int, dict[TopicPartition, int]] = {}
+    for tp in offsets:
+        if (leader := cluster.leader_for_partition(tp)) not in (None, -1):
+            by_leader.setdefault(leader, {})[tp] = offsets[tp]
+    said = dict[TopicPartition, bool]()
+    for leader, asked in by_leader.items():
+        request = _request(asked, cluster)
+
+        async def answer(request: Any = request, leader: int = leader) -> Any:
+            return await manager.wait_for(manager.send(request, leader), ms)
+
+        for topic in manager.run(answer).responses:
+            for found in topic.partitions:
+                if (error := for_code(found.error_code)) in (NoError, OffsetOutOfRangeError):
+                    said[TopicPartition(topic.topic, found.partition_index)] = error is NoError
+    return said
+
+
+def _request(offsets: Mapping[TopicPartition, int], cluster: Any) -> FetchRequest:
+    """Returns a request that brings at most one batch, and does not wait for one."""
+    topics: dict[str, list[Any]] = {}
+    for tp, offset in offsets.items():
+        epoch = cluster.leader_epoch_for_partition(tp)
+        wanted = FetchRequest.FetchTopic.FetchPartition(
+            partition=tp.partition,
+            current_leader_epoch=-1 if epoch is None else epoch,
+            fetch_offset=offset,
+            partition_max_bytes=1,
+        )
+        topics.setdefault(tp.topic, []).append(wanted)
+    return FetchRequest(
+        max_wait_ms=0,
+        min_bytes=0,
+        max_bytes=1,
+        topics=[FetchRequest.FetchTopic(topic=topic, partitions=wanted) for topic, wanted in topics.items()],
+        forgotten_topics_data=[],
+        max_version=12,  # a later one names topics by their ids
+    )

@@ -1,0 +1,177 @@
+"""Reading of our own topics: snapshots, rows and dead letters, past whatever cannot be read.
+
+Anybody with access may write to these topics, and compaction keeps a record for ever, so they are decoded as the topic
+of reports is (`worker.kafka.decoding`): within a cap, and each record batch with an outcome. One that cannot be read is
+reported and passed over, and so is a record whose key is longer than any of ours. A poll holds few bytes, see
+`seam.MOST_POLLED`. A batch whose checksum fails is fetched twice: only the same bytes again are what the
+log holds.
+"""
+
+import functools
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from kafka import KafkaConsumer, TopicPartition
+from kafka.errors import KafkaTimeoutError
+
+from worker.kafka.client import seam
+from worker.kafka.client.seam import Fetched
+from worker.kafka.decoding.records import MOST_KEY, Arena, Reader, Record, warm
+
+LARGEST = 64 << 20
+"""The largest request of our producers, and so of a record batch of ours before compression."""
+STALL_SECONDS = 60.0
+"""How long the next record may take to come: twice as long as a transaction with little in it may stay open."""
+MOST_WHY = 200
+"""Characters of a reason, which may quote what was read."""
+_POLL_MS = 200
+_NOT_FETCHED = 1 << 63
+"""The end of a log of which nothing was fetched yet."""
+
+
+@dataclass(frozen=True)
+class Passed:
+    """A record or a record batch of a topic of ours that a reader passes over.
+
+    Attributes:
+        topic: the topic.
+        partition: the partition.
+        offset: the offset of the record, or the first one of the batch.
+        why: the reason.
+
+    Example:
+        >>> str(Passed("ldp-snapshots", 0, 17, "record batch: length"))
+        'topic ldp-snapshots, partition 0, offset 17 is passed over (record batch: length)'
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    why: str
+
+    def __str__(self) -> str:
+        return f"topic {self.topic}, partition {self.partition}, offset {self.offset} is passed over ({self.why})"
+
+
+OnPassed = Callable[[Passed], object]
+
+
+def ignore(_: Passed) -> None:
+    """Reports nothing."""
+
+
+def connect(
+    settings: Mapping[str, Any],
+    level: str = "read_committed",
+    begins: bytes = b"",
+    on_passed: OnPassed = ignore,
+    **more: Any,
+) -> Any:
+    """Connects a consumer that joins no group and commits nothing, and whose records are `Record`s.
+
+    Args:
+        settings: keyword arguments for every Kafka client.
+        level: the isolation level.
+        begins: what the keys of the wanted records begin with; others are passed over.
+        on_passed: receives each record batch that cannot be read.
+        more: settings of this consumer.
+    """
+    _load_kernels()
+    consumer = KafkaConsumer(
+        **settings,
+        **{"auto_offset_reset": "none"} | more,
+        group_id=None,
+        enable_auto_commit=False,
+        isolation_level=level,
+        allow_auto_create_topics=False,
+        enable_incremental_fetch_sessions=False,
+    )
+    install(consumer, begins, on_passed)
+    return consumer
+
+
+@functools.cache
+def _load_kernels() -> None:
+    """Loads the kernels once, before a time-out runs: an installation's first command compiles them."""
+    warm()
+
+
+def install(consumer: Any, begins: bytes = b"", on_passed: OnPassed = ignore) -> None:
+    """Has a consumer return `Record`s; see `connect` and `worker.kafka.client.seam.install_decoder`."""
+    seam.install_decoder(consumer, _Decoder(begins, on_passed))
+
+
+class _Decoder:
+    """Decodes the fetches of one consumer."""
+
+    def __init__(self, begins: bytes, on_passed: OnPassed) -> None:
+        self._begins = np.frombuffer(begins, np.uint8)
+        self._on_passed = on_passed
+        self._arena = Arena()
+        self._suspects = set[tuple[str, int, int, str]]()
+
+    def __call__(self, topic: str, partition: int, fetched: Fetched) -> Iterator[tuple[int, Record | None]]:
+        """Yields positions, each with the record before it or None."""
+        reader = Reader(fetched.data, fetched.start, fetched.aborted, [(0, LARGEST)])
+        while (part := reader.read_keyed(self._arena, self._begins)) is not None:
+            failing = {
+                (topic, partition, batch.offset, batch.sha256)
+                for batch in part.unreadable
+                if batch.why == "checksum"
+            }
+            if new := failing - self._suspects:
+                self._suspects |= new
+                yield part.start, None  # from there it is fetched again
+                return
+            self._suspects -= failing
+            for batch in part.unreadable:
+                self._on_passed(Passed(topic, partition, batch.offset, f"record batch: {batch.why}"))
+            for offset in part.long_keys:
+                self._on_passed(Passed(topic, partition, offset, f"key: more than {MOST_KEY} bytes"))
+            for record in part.records:
+                yield record.offset + 1, record
+            yield part.end, None
+
+
+def records(
+    consumer: Any,
+    tp: TopicPartition,
+    first: int,
+    end: int | None,
+    on_poll: Callable[[], object] = lambda: None,
+    stall_seconds: float = STALL_SECONDS,
+    clock: Callable[[], float] = time.monotonic,
+) -> Iterator[Any]:
+    """Yields the records of [first, end): the one place where a topic of ours is read to an end.
+
+    It ends when the position reaches the end, or when a fetch at the position brings no record and the broker's last
+    stable offset is at or beyond the end (see `worker.kafka.client.seam.install_decoder`).
+
+    Args:
+        consumer: from `connect`.
+        tp: which partition.
+        first: the first offset.
+        end: the offset behind the last one; None for the end that the log has at the fetch which reaches it.
+        on_poll: called again and again, as it may take minutes.
+        stall_seconds: how long the position may stand still.
+        clock: seconds.
+
+    Raises:
+        KafkaTimeoutError: the position stands still: brokers do not deliver, or a transaction stays open.
+        KafkaError: the brokers do not answer.
+    """
+    consumer.assign([tp])
+    consumer.seek(tp, first)
+    before, deadline, consumer.bound = -1, 0.0, _NOT_FETCHED
+    while (position := consumer.position(tp)) < (bound := consumer.bound if end is None else end):
+        if position > before:
+            before, deadline = position, clock() + stall_seconds
+        elif clock() > deadline:
+            raise KafkaTimeoutError(f"{tp}: records between {position} and {bound} do not come")
+        on_poll()
+        for record in consumer.poll(_POLL_MS).get(tp, ()):
+            if end is None or record.offset < end:
+                yield record

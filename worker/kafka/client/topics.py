@@ -1,0 +1,345 @@
+"""The topics: what each must be like, what the cluster has, and the making of those that are missing.
+
+Four kinds: a topic of reports per stream, the compacted topic of snapshots, that of rows if there is to be one, and the
+topic of dead letters. An existing topic is never changed here; `worker.check.topics` says what is off about it.
+"""
+
+import contextlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import kafka.errors
+from kafka import IsolationLevel, OffsetAndMetadata, TopicPartition
+from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient, OffsetSpec
+
+import ldp
+from ldp import wire
+from ldp.snapshot import largest_message
+from worker.config import Config, Served
+
+HOUR_MS = 3_600_000
+APPEND_TIME = "LogAppendTime"
+"""The ``message.timestamp.type`` of a topic whose records have the broker's time."""
+_APPENDED = {"message.timestamp.type": APPEND_TIME}
+"""The brokers refuse a record whose producer's clock is ahead of theirs: what workers write has the brokers' time."""
+_ANY_MS = 1000 * 24 * HOUR_MS
+"""A bound of timestamps beyond this is none; Kafka's own default is the largest number."""
+BROKERS_DEFAULT = -1
+"""The replication factor that leaves it to the brokers."""
+BROKER_LIMIT = 1_048_588
+"""Kafka's own default of ``max.message.bytes``."""
+
+_RECORD = 512
+"""A report's record without the report: frame or JSON around it, key, headers, batch header."""
+_ROW = 2048
+"""A row without its label and its query's name: two times at most 300 bytes of names, numbers, and the batch header."""
+_SEGMENT = 64 << 20
+
+
+@dataclass(frozen=True)
+class TopicSpec:
+    """A topic that the configuration needs, and how it is created.
+
+    Attributes:
+        name: the topic's name.
+        role: what it is for.
+        partitions: how many it is created with.
+        settings: what it is created with.
+    """
+
+    name: str
+    role: str
+    partitions: int
+    settings: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Topic:
+    """A topic as the cluster has it.
+
+    Attributes:
+        topic_id: its id, another one if it was created again.
+        partitions: how many.
+        replicas: of its least replicated partition.
+        settings: all of them, defaults included.
+    """
+
+    topic_id: str
+    partitions: int
+    replicas: int
+    settings: Mapping[str, str]
+
+    def number(self, key: str) -> int | None:
+        """Returns a whole-numbered setting, or None where the broker does not know it."""
+        text = self.settings.get(key)
+        return None if text is None else int(text)
+
+    @property
+    def append_time(self) -> bool:
+        """Whether its records have the broker's time, whatever producers say."""
+        return self.settings.get("message.timestamp.type") == APPEND_TIME
+
+    @property
+    def ahead(self) -> int | None:
+        """How far timestamps may be ahead of the broker's clock, in milliseconds; None for any time."""
+        if self.append_time:
+            return 0
+        bound = self.number("message.timestamp.after.max.ms")
+        if bound is None:  # before Kafka 3.6 one setting bounds both sides
+            bound = self.number("message.timestamp.difference.max.ms")
+        return None if bound is None or bound > _ANY_MS else bound
+
+
+@dataclass(frozen=True)
+class Creation:
+    """What became of a topic that is needed.
+
+    Attributes:
+        spec: the topic.
+        created: whether it was created now; else it was there.
+        topic: how it stands now.
+    """
+
+    spec: TopicSpec
+    created: bool
+    topic: Topic
+
+
+class TopicError(RuntimeError):
+    """A topic is missing, or the cluster refused to create one."""
+
+
+def largest_report(stream: ldp.Stream) -> tuple[int, int]:
+    """Returns upper bounds of the bytes of a message with one report: as a binary frame, and as JSON.
+
+    Example:
+        >>> largest_report(ldp.Stream("s", ldp.OLH(epsilon="1", domain_size=1 << 20)))
+        (517, 520)
+        >>> largest_report(ldp.Stream("s", ldp.OUE(epsilon="1", domain_size=1 << 20)))
+        (131584, 175276)
+    """
+    size = stream.oracle.report_bytes
+    return size + _RECORD, wire.base64_bytes(size) + _RECORD
+
+
+def largest_of_snapshots(served: Served, partitions: int) -> int:
+    """Returns an upper bound of the bytes of the largest message in any snapshot of a stream."""
+    named = {} if served.cost is None else served.cost.named
+    return largest_message(served.stream, served.queries, partitions, named)
+
+
+def largest_of_rows(served: Served) -> int:
+    """Returns an upper bound of the bytes of a stream's longest row, with its key."""
+    names = [query.name for query in served.queries]
+    longest = max((len(json.dumps(text, ensure_ascii=False).encode()) for text in names), default=0)
+    label = max(
+        (len(json.dumps(text, ensure_ascii=False).encode()) for text in served.stream.labels or ()), default=0
+    )
+    return _ROW + 2 * longest + label
+
+
+def clock(served: Served, event_time: bool) -> dict[str, str]:
+    """Returns the settings of a topic of reports that say whose clock its records have their time from.
+
+    Windows are of the brokers' clock, which no device can set wrong, unless they are to be of the producers'. Those
+    must not be further ahead than the windows take timestamps to be out of order.
+
+    Args:
+        served: the stream.
+        event_time: whether it is the producers' time.
+    """
+    windowing = served.configured.terms.windowing
+    if windowing is not None and not event_time:
+        return {"message.timestamp.type": APPEND_TIME}
+    ahead = HOUR_MS if windowing is None else windowing.out_of_order
+    return {"message.timestamp.type": "CreateTime", "message.timestamp.after.max.ms": str(ahead)}
+
+
+def specs(config: Config, partitions: int, event_time: bool = False) -> list[TopicSpec]:
+    """Returns the topics that a configuration needs, with the settings to create them with.
+
+    Args:
+        config: the configuration.
+        partitions: of each topic of reports.
+        event_time: whether windows are of the time that producers give to their records.
+    """
+    needed = [
+        TopicSpec(
+            served.topic,
+            f"reports of {served.stream.name}",
+            partitions,
+            {"cleanup.policy": "delete"}
+            | clock(served, event_time)
+            | _room(max(largest_report(served.stream))),
+        )
+        for served in config.streams
+    ]
+    largest = max(largest_of_snapshots(served, partitions) for served in config.streams)
+    needed.append(
+        TopicSpec(
+            config.snapshots.topic,
+            "snapshots",
+            1,
+            {
+                "cleanup.policy": "compact",
+                **_APPENDED,
+                "max.message.bytes": str(max(BROKER_LIMIT, 2 * largest)),
+                # only closed segments are compacted: close them early, so that a new reader reads little that is stale
+                "segment.ms": str(HOUR_MS // 6),
+                "segment.bytes": str(max(_SEGMENT, 4 * largest)),
+                "min.cleanable.dirty.ratio": "0.1",
+            },
+        )
+    )
+    if config.rows.topic is not None:
+        needed.append(TopicSpec(config.rows.topic, "rows", 1, _of_rows(config)))
+    needed.append(
+        TopicSpec(config.dead_letters.topic, "dead letters", 1, {"cleanup.policy": "delete", **_APPENDED})
+    )
+    return needed
+
+
+def _of_rows(config: Config) -> dict[str, str]:
+    """Returns the settings of the topic of rows, which databases follow."""
+    return {
+        "cleanup.policy": "compact",
+        **_APPENDED,
+        # who reads it may be away for a week and still learns what is deleted
+        "delete.retention.ms": str(7 * 24 * HOUR_MS),
+        "segment.ms": str(HOUR_MS // 6),
+        "min.cleanable.dirty.ratio": "0.1",
+    } | _room(max(largest_of_rows(served) for served in config.streams))
+
+
+def _room(largest: int) -> dict[str, str]:
+    """Returns the settings for a message that is larger than what brokers allow by themselves."""
+    return {"max.message.bytes": str(largest)} if largest > BROKER_LIMIT else {}
+
+
+def connect(settings: Mapping[str, Any]) -> KafkaAdminClient:
+    """Connects an administrator's client, which waits as long for brokers as its settings say."""
+    return KafkaAdminClient(**settings)
+
+
+def require(admin: KafkaAdminClient, name: str) -> None:
+    """Sees that a topic exists.
+
+    Raises:
+        TopicError: it does not.
+    """
+    if not _found(admin, [name]):
+        raise TopicError(f"topic {name!r} does not exist; ldp-worker create-topics makes what is missing")
+
+
+def describe(admin: KafkaAdminClient, names: Iterable[str]) -> dict[str, Topic]:
+    """Returns those of the named topics that exist."""
+    found = _found(admin, names)
+    if not found:
+        return {}
+    resources = [ConfigResource(ConfigResourceType.TOPIC, name) for name in found]
+    settings = admin.describe_configs(resources, config_filter="all")["topic"]
+    return {name: _topic(topic, settings[name]) for name, topic in found.items()}
+
+
+def cleanup_policy(settings: Mapping[str, Any], name: str) -> str | None:
+    """Returns the ``cleanup.policy`` of a topic; None where the brokers do not say it.
+
+    Args:
+        settings: keyword arguments for every Kafka client.
+        name: the topic's name.
+    """
+    try:
+        with contextlib.closing(connect(settings)) as admin:
+            return describe(admin, [name])[name].settings.get("cleanup.policy")
+    except (kafka.errors.KafkaError, OSError, KeyError):
+        return None
+
+
+def _found(admin: KafkaAdminClient, names: Iterable[str]) -> dict[str, Mapping[str, Any]]:
+    """Returns what the cluster says of those of the named topics that exist."""
+    found = {}
+    for topic in admin.describe_topics(list(names)):
+        error = kafka.errors.for_code(topic["error_code"])
+        if error is kafka.errors.UnknownTopicOrPartitionError:
+            continue
+        if error is not kafka.errors.NoError:
+            raise error(f"topic {topic['name']!r}")
+        found[topic["name"]] = topic
+    return found
+
+
+def _topic(topic: Mapping[str, Any], settings: Mapping[str, Mapping[str, Any]]) -> Topic:
+    return Topic(
+        topic_id=str(topic["topic_id"]),
+        partitions=len(topic["partitions"]),
+        replicas=min(len(partition["replica_nodes"]) for partition in topic["partitions"]),
+        settings={key: setting["value"] for key, setting in settings.items() if setting["value"] is not None},
+    )
+
+
+def bounds(
+    admin: KafkaAdminClient, topic: str, partitions: Iterable[int], *, stable: bool = False
+) -> dict[int, tuple[int, int]]:
+    """Returns the first offset and the end of each partition; the end is the last stable offset if it is to be."""
+    both = [TopicPartition(topic, partition) for partition in partitions]
+    level = IsolationLevel.READ_COMMITTED if stable else IsolationLevel.READ_UNCOMMITTED
+    first = admin.list_partition_offsets(dict.fromkeys(both, OffsetSpec.EARLIEST))
+    end = admin.list_partition_offsets(dict.fromkeys(both, OffsetSpec.LATEST), isolation_level=level)
+    return {tp.partition: (first[tp].offset, end[tp].offset) for tp in both}
+
+
+def committed(admin: KafkaAdminClient, group: str, topic: str) -> dict[int, OffsetAndMetadata]:
+    """Returns the offsets that a group has committed for a topic."""
+    offsets = admin.list_group_offsets({group: None})[group]
+    return {tp.partition: one for tp, one in offsets.items() if tp.topic == topic and one.offset >= 0}
+
+
+def offset_metadata(admin: KafkaAdminClient, group: str, topic: str) -> dict[int, str]:
+    """Returns the metadata of the offsets that a group has committed for a topic."""
+    return {partition: one.metadata for partition, one in committed(admin, group, topic).items()}
+
+
+def create(
+    admin: KafkaAdminClient,
+    config: Config,
+    partitions: int = 4,
+    replication_factor: int = BROKERS_DEFAULT,
+    event_time: bool = False,
+) -> list[Creation]:
+    """Creates the topics that are missing, and leaves those that exist as they are.
+
+    Args:
+        admin: from `worker.kafka.client.brokers.connect`.
+        config: whose topics.
+        partitions: of each new topic of reports.
+        replication_factor: of each new topic.
+        event_time: whether windows are of the time that producers give to their records.
+
+    Raises:
+        TopicError: the cluster refused to create a topic.
+    """
+    needed = specs(config, partitions, event_time)
+    there = describe(admin, [topic.name for topic in needed])
+    missing = {
+        topic.name: {
+            "num_partitions": topic.partitions,
+            "replication_factor": replication_factor,
+            "configs": dict(topic.settings),
+        }
+        for topic in needed
+        if topic.name not in there
+    }
+    created = set()
+    if missing:
+        for reply in admin.create_topics(missing, raise_errors=False)["topics"]:
+            error = kafka.errors.for_code(reply["error_code"])
+            if error is kafka.errors.NoError:
+                created.add(reply["name"])
+            elif error is not kafka.errors.TopicAlreadyExistsError:  # somebody else was quicker
+                why = reply.get("error_message") or error.__name__
+                raise TopicError(f"topic {reply['name']!r} could not be created: {why}")
+        admin.wait_for_topics(list(missing))
+        there = describe(admin, [topic.name for topic in needed])
+    return [Creation(topic, topic.name in created, there[topic.name]) for topic in needed]

@@ -1,0 +1,353 @@
+"""Codecs that compiled loops unpack: none, Snappy and LZ4, which are literals and copies of what came before.
+
+What is read, byte by byte; anything else is "codec", and what would be more than the cap is "size", whichever comes
+first. The checksum of the batch covers all of these bytes, so checksums inside them are passed over.
+
+**none**: the section is the records.
+
+**snappy**, raw: the section is one block. A block is the length of what it holds (a varint of at most 32 bits in five
+bytes), then elements (Snappy's format description) that make exactly so many bytes out of exactly the rest. A copy
+reaches back to the beginning of its block at most, and not 0 bytes. A length of more than 32 times the block's own is
+"codec", one that is over the cap "size", at once.
+
+**snappy**, framed as xerial's Java library does: the section begins with 82 53 4E 41 50 50 59 00 and eight bytes that
+are not looked at (a version; not all producers write it alike); then, until the section ends, blocks as above, each
+behind its length in four bytes, the highest first. There may be none.
+
+**lz4**: the section is exactly one frame (LZ4's frame format): the magic number 0x184D2204; FLG with version 1 and bit
+1 clear; BD with a largest block of 64 KiB, 256 KiB, 1 MiB or 4 MiB and its other bits clear; the content's size and
+the dictionary's id where FLG says so; a byte of checksum, passed over; blocks, each behind its length in four bytes,
+the lowest first, and before four bytes of checksum, passed over, where FLG says so; the end mark, four zero bytes;
+four bytes of checksum, passed over, where FLG says so. A block is as it is if its length's highest bit is set, else
+sequences (LZ4's block format), the last of which ends with its literals; in neither way has it, packed or unpacked,
+more bytes than BD says. A match reaches back at most to the beginning of the frame, of the block if FLG says that
+blocks are independent, and not 0 bytes; there is no dictionary. A content's size of more than 256 times the frame's own
+is "codec", one that is over the cap "size", at once; one that is not what the blocks made is "codec".
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+from worker.kafka.decoding.batches import CODEC, HEADER, State
+from worker.kafka.decoding.memory import (
+    WIDE,
+    Window,
+    big32_at,
+    byte_at,
+    copy_wide,
+    little16_at,
+    little32_at,
+    little64_at,
+    window,
+    write_byte,
+)
+
+GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4
+
+SLACK = 64
+"""Bytes behind the room of an array to unpack into: copies need not be exact to its end, nor `batches.lay_out`."""
+
+DAMAGED, FULL = -1, -2
+"""What unpacking says instead of where it ended: the bytes are no such format; they make more than they may."""
+
+# a byte cannot make so many: a copy of 64 takes three, a length of 255 one
+_MOST_OF_SNAPPY, _MOST_OF_LZ4 = 32, 256
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _copy(data: Window, to: int, of: Window, at: int, length: int) -> None:
+    """Copies literals."""
+    if to + length + WIDE <= data[1] and at + length + WIDE <= of[1]:
+        copy_wide(data, to, of, at)  # most are short
+        k = WIDE
+        while k < length:
+            copy_wide(data, to + k, of, at + k)
+            k += WIDE
+    else:
+        for k in range(length):
+            write_byte(data, to + k, byte_at(of, at + k))
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _repeat(data: Window, to: int, distance: int, length: int) -> None:
+    """Copies what came before, which may reach into what is being copied."""
+    if distance >= WIDE and to + length + WIDE <= data[1]:
+        copy_wide(data, to, data, to - distance)
+        k = WIDE
+        while k < length:
+            copy_wide(data, to + k, data, to + k - distance)
+            k += WIDE
+    else:
+        _repeat_pattern(data, to, distance, length)
+
+
+@njit(cache=True, nogil=True)
+def _repeat_pattern(data: Window, to: int, distance: int, length: int) -> None:
+    """The same of a short distance: a byte at a time, until what repeats is wide enough to be copied as a whole."""
+    wide = distance * ((WIDE + distance - 1) // distance)
+    k = 0
+    while k < length and (k < wide or to + length + WIDE > data[1]):
+        write_byte(data, to + k, byte_at(data, to + k - distance))
+        k += 1
+    while k < length:
+        copy_wide(data, to + k, data, to + k - wide)
+        k += WIDE
+
+
+@njit(cache=True, nogil=True)
+def _little_endian(of: Window, at: int, n: int) -> int:
+    """A number of n bytes, the lowest first."""
+    number = 0
+    for k in range(n):
+        number |= byte_at(of, at + k) << (8 * k)
+    return number
+
+
+@njit(cache=True, nogil=True)
+def _lz4_length(of: Window, at: int, end: int) -> tuple[int, int]:
+    """What the bytes behind a length of 15 add to it, and the place behind them, behind the end if they are cut off."""
+    length = 0
+    while at < end:
+        byte = byte_at(of, at)
+        at += 1
+        length += byte
+        if byte != 255:
+            return length, at
+    return 0, end + 1
+
+
+@njit(cache=True, nogil=True)
+def _lz4_block(
+    of: Window,
+    at: int,
+    end: int,
+    data: Window,
+    to: int,
+    floor: int,
+    limit: int,
+) -> int:
+    """Unpacks one block to the places from ``to`` up to ``limit``; matches reach back to ``floor``."""
+    while at < end:
+        token = byte_at(of, at)
+        at += 1
+        length = token >> 4
+        if length == 15:
+            more, at = _lz4_length(of, at, end)
+            length += more
+        if length > end - at:
+            return DAMAGED
+        if length > limit - to:
+            return FULL
+        _copy(data, to, of, at, length)
+        at += length
+        to += length
+        if at == end:
+            return to
+        if end - at < 2:
+            return DAMAGED
+        distance = little16_at(of, at)
+        at += 2
+        length = (token & 15) + 4
+        if length == 19:
+            more, at = _lz4_length(of, at, end)
+            length += more
+        if distance == 0 or distance > to - floor or at > end:
+            return DAMAGED
+        if length > limit - to:
+            return FULL
+        _repeat(data, to, distance, length)
+        to += length
+    return DAMAGED
+
+
+@njit(cache=True, nogil=True)
+def _lz4_header(of: Window, at: int, end: int) -> tuple[int, int, int, int]:
+    """A frame's (FLG, bytes of its largest block, content's size or −1, place behind the header), or all −1."""
+    if end - at < 7 or little32_at(of, at) != 0x184D2204:
+        return -1, -1, -1, -1
+    flags, most = byte_at(of, at + 4), byte_at(of, at + 5)
+    size = 7 + 8 * (flags >> 3 & 1) + 4 * (flags & 1)
+    if flags >> 6 != 1 or flags & 2 or most & 0x8F or most >> 4 < 4 or end - at < size:
+        return -1, -1, -1, -1
+    content = -1
+    if flags & 8:
+        content = little64_at(of, at + 6)
+        if content < 0 or content > _MOST_OF_LZ4 * (end - at):  # or it is above 2⁶³
+            return -1, -1, -1, -1
+    return flags, 1 << (2 * (most >> 4) + 8), content, at + size
+
+
+@njit(cache=True, nogil=True)
+def _lz4(of: Window, at: int, end: int, data: Window, to: int, limit: int) -> int:
+    """Unpacks a frame."""
+    flags, most, content, at = _lz4_header(of, at, end)
+    if flags < 0:
+        return DAMAGED
+    if content > limit - to:
+        return FULL
+    checksum, first = 4 * (flags >> 4 & 1), to
+    while end - at >= 4:
+        length = little32_at(of, at)
+        at += 4
+        if length == 0:
+            behind = at + 4 * (flags >> 2 & 1)
+            return to if behind == end and (content < 0 or content == to - first) else DAMAGED
+        plain, length = length >> 31, length & 0x7FFFFFFF
+        if length > most or length > end - at - checksum:
+            return DAMAGED
+        if plain:
+            if length > limit - to:
+                return FULL
+            _copy(data, to, of, at, length)
+            to += length
+        else:
+            bound = min(limit, to + most)
+            to = _lz4_block(of, at, at + length, data, to, to if flags & 32 else first, bound)
+            if to < 0:
+                return DAMAGED if bound < limit else to
+        at += length + checksum
+    return DAMAGED
+
+
+@njit(cache=True, nogil=True)
+def _snappy_length(of: Window, at: int, end: int) -> tuple[int, int]:
+    """The length that heads a block, and the place behind it; −1 if it is none."""
+    length = 0
+    for k in range(min(5, end - at)):
+        byte = byte_at(of, at + k)
+        length |= (byte & 0x7F) << (7 * k)
+        if byte < 0x80:
+            return (length, at + k + 1) if length < 1 << 32 else (-1, at)
+    return -1, at
+
+
+@njit(cache=True, nogil=True)
+def _snappy_block(of: Window, at: int, end: int, data: Window, to: int, limit: int) -> int:
+    """Unpacks one block to the places from ``to`` up to ``limit``."""
+    most = _MOST_OF_SNAPPY * (end - at)
+    length, at = _snappy_length(of, at, end)
+    if length < 0 or length > most:
+        return DAMAGED
+    if length > limit - to:
+        return FULL
+    first, limit = to, to + length
+    while at < end:
+        tag = byte_at(of, at)
+        at += 1
+        kind, length = tag & 3, (tag >> 2) + 1
+        if kind == 0:
+            if length > 60:
+                size = length - 60
+                if size > end - at:
+                    return DAMAGED
+                length = _little_endian(of, at, size) + 1
+                at += size
+            if length > end - at or length > limit - to:
+                return DAMAGED
+            _copy(data, to, of, at, length)
+            at += length
+        else:
+            size = 4 if kind == 3 else kind
+            if size > end - at:
+                return DAMAGED
+            if kind == 1:
+                distance = byte_at(of, at) | tag >> 5 << 8
+                length = (tag >> 2 & 7) + 4
+            else:
+                distance = little16_at(of, at) if kind == 2 else little32_at(of, at)
+            at += size
+            if distance == 0 or distance > to - first or length > limit - to:
+                return DAMAGED
+            _repeat(data, to, distance, length)
+        to += length
+    return to if to == limit else DAMAGED
+
+
+@njit(cache=True, nogil=True)
+def _is_framed(of: Window, at: int, end: int) -> bool:
+    """Whether a section is framed as xerial's library does; a raw block never begins like that."""
+    return end - at >= 16 and little64_at(of, at) == 0x0059505041_4E5382
+
+
+@njit(cache=True, nogil=True)
+def _snappy(of: Window, at: int, end: int, data: Window, to: int, limit: int) -> int:
+    """Unpacks a section, raw or framed."""
+    if not _is_framed(of, at, end):
+        return _snappy_block(of, at, end, data, to, limit)
+    at += 16
+    while end - at >= 4:
+        length = big32_at(of, at)
+        at += 4
+        if length < 0 or length > end - at:
+            return DAMAGED
+        to = _snappy_block(of, at, at + length, data, to, limit)
+        if to < 0:
+            return to
+        at += length
+    return to if at == end else DAMAGED
+
+
+@njit(cache=True, nogil=True)
+def _none(of: Window, at: int, end: int, data: Window, to: int, limit: int) -> int:
+    """Copies a section as it is."""
+    if end - at > limit - to:
+        return FULL
+    _copy(data, to, of, at, end - at)
+    return to + end - at
+
+
+@njit(cache=True, nogil=True)
+def unpack(
+    fetched: npt.NDArray[np.uint8],
+    rows: Any,
+    i: int,
+    n: int,
+    data: npt.NDArray[np.uint8],
+    to: int,
+    budget: int,
+) -> tuple[int, int, int]:
+    """Unpacks the records of batches one behind the other, until the budget is spent.
+
+    Args:
+        fetched: the bytes that the rows are of.
+        rows: from `batches.judge`; ``begin`` and ``stop`` are filled, ``state`` may become CODEC or SIZE.
+        i: the row to begin with.
+        n: the row behind the last one.
+        data: (room + SLACK,) uint8, filled.
+        to: how much of it already is.
+        budget: bytes to make; also an attempt that fails costs of them.
+
+    Returns:
+        The next row: one that is of another codec, or for which there is no room, or that the budget is spent before;
+        how much is filled now; and what is left of the budget.
+    """
+    of, made = window(fetched), window(data)
+    while i < n and budget > 0:
+        row = rows[i]
+        if row.state == State.READ:
+            codec, at, end = row.attributes & CODEC, row.place + HEADER, row.place + row.size
+            most = min(row.cap, data.size - SLACK - to)
+            if codec == 0:
+                stop = _none(of, at, end, made, to, to + most)
+            elif codec == SNAPPY:
+                stop = _snappy(of, at, end, made, to, to + most)
+            elif codec == LZ4:
+                stop = _lz4(of, at, end, made, to, to + most)
+            else:
+                break
+            if stop == FULL and most < row.cap:
+                break
+            if stop < 0:
+                row.state = State.SIZE if stop == FULL else State.CODEC
+                budget -= min(most, _MOST_OF_LZ4 * (end - at))
+            else:
+                row.begin, row.stop = to, stop
+                budget -= stop - to
+                to = stop
+        i += 1
+    return i, to, budget

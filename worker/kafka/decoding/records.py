@@ -1,0 +1,399 @@
+"""Record batches, as the bytes that a fetch brings, become columns.
+
+A record batch of magic 2, numbers with the highest byte first::
+
+    0   base offset           8      27  base timestamp        8
+    8   length from here on   4      35  max timestamp         8
+    12  leader epoch          4      43  producer id           8
+    16  magic                 1      51  producer epoch        2
+    17  CRC-32C from 21 on    4      53  base sequence         4
+    21  attributes            2      57  count of records      4
+    23  last offset delta     4      61  records, compressed as one
+
+Attributes: bits 0-2 codec, 3 the timestamps are the broker's (all are the max timestamp), 4 transactional, 5 control.
+Else a timestamp is the base timestamp and a record's delta, modulo 2⁶⁴. A record, where a varint is zigzag and has at
+most 5 bytes, a varlong 10::
+
+    length varint, attributes 1 byte, timestamp delta varlong, offset delta varint,
+    key length varint (-1: none), key, value length varint (-1: none), value,
+    count of headers varint, and for each: key length varint, key, value length varint (-1: none), value
+
+**What becomes of a batch.** In this order; the first that holds decides. A batch that cannot be read is unreadable as a
+whole, for the reason in quotes, and takes no memory but its cap's.
+
+1. Its length field is negative (then it is all that is left), or too small to reach the magic: "length".
+2. Its magic is not 2: "magic". (0 and 1 are message sets of before Kafka 0.11.)
+3. Its length field is below 49: "length".
+4. Its checksum is wrong: "checksum", whatever else its header says.
+5. Its last offset delta or its base offset is negative, or its base offset is above 2⁶³ − 1 − 2³¹: "length".
+6. It is a control batch, or transactional and of an aborted transaction where those are left out: it is passed over.
+   Such a transaction begins at its first offset, as the broker tells it, and ends with its producer's next abort
+   marker: a control batch, not compressed, whose first record's key begins with a version (two bytes, not negative)
+   and the type 0 (two bytes).
+7. Its codec is above 4: "codec".
+8. What it holds is not as `blocks` or `streams` says: "codec"; it is over the cap: "size".
+9. Its records are not as many as it claims, do not fill what was decompressed exactly, have lengths that do not fit
+   their own, negative counts or header keys, varints of too many bits, or offset deltas that do not ascend from 0 to
+   its last offset delta: "length".
+
+A negative length of a key, a value or a header's value says that there is none; no value is read as an empty one. A
+batch ends behind its base offset and last offset delta (where that is negative, of magic 0 or 1, or not there, behind
+its base offset), but never behind the base offset of a whole batch that follows. Nothing is returned of what is below
+the fetch offset, or below the end of a batch before: records are left out, a batch that ends there is passed over.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import zstandard
+
+from worker.counting.columns import Columns, Unreadable
+from worker.kafka.decoding.batches import (
+    CODEC,
+    HEADER,
+    LEAST_RECORD,
+    ROW,
+    State,
+    judge,
+    lay_out,
+    pick,
+    scan,
+    walk,
+)
+from worker.kafka.decoding.blocks import DAMAGED, FULL, GZIP, SLACK, ZSTD, unpack
+from worker.kafka.decoding.crc32c import check
+from worker.kafka.decoding.streams import unpack_gzip, unpack_zstd
+
+__all__ = ["Arena", "Keyed", "Reader", "Record", "Stretch", "walk", "warm"]
+
+GROUP = 512 << 10
+"""Decompressed bytes after which a stretch ends."""
+
+ROOM = 1 << 20
+"""Decompressed bytes for which there always is room."""
+
+_GROWTH = 4
+_ROWS = 4096
+_PICKED = 256
+"""Records that are picked at once; where there are more they are counted first."""
+MOST_HEADERS = 64
+"""Headers of a record that are looked at: none of ours has so many."""
+MOST_HEADER_BYTES = 64 << 10
+"""Bytes of a record's headers that are kept: none of ours has so many."""
+MOST_KEY = 4096
+"""Bytes of the longest key of a record that is made: the longest of ours, a row's, is shorter."""
+MOST_VALUE = (16 << 20) + 1
+"""Bytes of a value that are kept: more than any of ours has, so that whoever parses it sees that it is too large."""
+_OVERHEAD = 256
+"""Bytes of memory that a record takes beside those of its fields, about."""
+_NO_CAP = 2**63 - 1
+
+
+class Arena:
+    """Arrays that a stretch is decoded into: used again by the next one, so that none is touched for the first time.
+
+    A batch with more than a mebibyte of records gets arrays of its own, which go with it. An arena serves one thread.
+    """
+
+    def __init__(self) -> None:
+        self.zstd = zstandard.ZstdDecompressor()
+        self.data = _data(ROOM)
+        self.fields = _fields(ROOM)
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Some of what was fetched, decoded.
+
+    Attributes:
+        end: the offset behind it.
+        columns: its records, in arrays of the arena: they hold until the next stretch is read into that.
+        unreadable: its batches that cannot be read, in the log's order.
+        keyed: how many of the records came with a key or headers.
+    """
+
+    end: int
+    columns: Columns
+    unreadable: tuple[Unreadable, ...]
+    keyed: int
+
+
+@dataclass(frozen=True)
+class Record:
+    """A record with its key and headers; the names are those of kafka-python's own records.
+
+    Attributes:
+        offset: where it stands.
+        timestamp: milliseconds since the epoch.
+        key: None for none.
+        value: None for a tombstone; at most the first `MOST_VALUE` bytes.
+        raw_headers: the headers as they are in the batch; at most the first `MOST_HEADER_BYTES`.
+    """
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    raw_headers: bytes = b"\0"
+
+    @property
+    def size(self) -> int:
+        """The bytes of memory that it takes, about."""
+        return _OVERHEAD + len(self.key or b"") + len(self.value or b"") + len(self.raw_headers)
+
+    @property
+    def headers(self) -> list[tuple[str, bytes | None]]:
+        """The first `MOST_HEADERS` headers; the bytes of a name that are not UTF-8 are escaped."""
+        raw, found = self.raw_headers, list[tuple[str, bytes | None]]()
+        n, at = _varint(raw, 0)
+        with contextlib.suppress(IndexError):  # the rest is not kept
+            for _ in range(min(n, MOST_HEADERS)):
+                size, at = _varint(raw, at)
+                name, at = raw[at : at + size].decode(errors="backslashreplace"), at + size
+                size, at = _varint(raw, at)
+                found.append((name, None if size < 0 else raw[at : at + size]))
+                at += max(size, 0)
+        return found
+
+
+def _varint(raw: bytes, at: int) -> tuple[int, int]:
+    """Returns the zigzag varint at a place, and the place behind it."""
+    number = shift = 0
+    while raw[at] & 0x80:
+        number |= (raw[at] & 0x7F) << shift
+        shift, at = shift + 7, at + 1
+    number |= raw[at] << shift
+    return number >> 1 ^ -(number & 1), at + 1
+
+
+@dataclass(frozen=True)
+class Keyed:
+    """Some of what was fetched, decoded to records with keys and headers.
+
+    Attributes:
+        start: the offset before it.
+        end: the offset behind it.
+        records: made as they are asked for, before the next part of the fetch is read.
+        long_keys: the offsets of records that are not made, as their keys have more than `MOST_KEY` bytes.
+        unreadable: see `Stretch`.
+    """
+
+    start: int
+    end: int
+    records: Iterator[Record]
+    long_keys: tuple[int, ...]
+    unreadable: tuple[Unreadable, ...]
+
+
+class Reader:
+    """Reads what a fetch brought of one partition, a stretch at a time.
+
+    What is read does not depend on how it falls into fetches or stretches.
+
+    Args:
+        fetched: (b,) uint8, record batches; one that is cut off at the end is left for the next fetch.
+        start: the fetch offset.
+        aborted: (producer id, first offset) of the aborted transactions among what was fetched, as the broker tells
+            them to a reader of what is committed; None: everything is read.
+        caps: (offset, most bytes that a batch may have when it is decompressed, None for any number), ascending. For a
+            batch the last one holds whose offset is not above its base offset, or else the first.
+    """
+
+    def __init__(
+        self,
+        fetched: npt.NDArray[np.uint8],
+        start: int,
+        aborted: Sequence[tuple[int, int]] | None,
+        caps: Sequence[tuple[int, int | None]],
+    ) -> None:
+        self._fetched = fetched.view()
+        self._fetched.flags.writeable = False  # whatever it was: a kernel is compiled for one kind
+        self._at = 0
+        self._position = start
+        self._rows: Any = np.empty(min(_ROWS, 1 + fetched.size // HEADER), ROW)
+        self._next = self._last = 0
+        self._committed = aborted is not None
+        begins = sorted(aborted or [], key=lambda transaction: transaction[1])
+        self._aborted = np.array([first for _, first in begins], np.int64)
+        self._producers, self._which = np.unique(
+            np.array([producer for producer, _ in begins], np.int64), return_inverse=True
+        )
+        self._aborting = np.zeros(self._producers.size, np.bool_)
+        self._begun = 0
+        self._cap_offsets = np.array([offset for offset, _ in caps], np.int64)
+        self._caps = np.array([_NO_CAP if cap is None else cap for _, cap in caps], np.int64)
+
+    def read(self, arena: Arena) -> Stretch | None:
+        """Decodes the next batches, of half a mebibyte or more together, or None where there is no whole one left.
+
+        Args:
+            arena: what to decode into; what it was decoded into before is overwritten.
+
+        Raises:
+            MemoryError: the machine has not what the cap allows. The same stretch can be read again.
+        """
+        if self._next == self._last and not self._scan():
+            return None
+        first = self._next
+        data, fields, last = self._unpack(arena)
+        m, keyed = lay_out(data, self._rows, first, last, *fields)
+        self._next = last
+        rows = self._rows[first:last]
+        offsets, timestamps, begins, ends = (field[:m] for field in fields)
+        return Stretch(
+            end=max(int(rows["start"][-1]), int(rows["end"][-1])),
+            columns=Columns(offsets, timestamps, data, begins, ends),
+            unreadable=tuple(self._unreadable(row) for row in rows[rows["state"] > State.PASSED]),
+            keyed=keyed,
+        )
+
+    def read_keyed(self, arena: Arena, begins: npt.NDArray[np.uint8]) -> Keyed | None:
+        """Decodes the next batches as `read` does, to those records whose key starts with a prefix.
+
+        Args:
+            arena: see `read`.
+            begins: (k,) uint8, the prefix; an empty one for all records.
+
+        Raises:
+            MemoryError: see `read`.
+        """
+        if self._next == self._last and not self._scan():
+            return None
+        first = self._next
+        data, _, last = self._unpack(arena)
+        picked = np.empty((_PICKED, 8), np.int64)
+        if (m := pick(data, self._rows, first, last, begins, picked)) > _PICKED:
+            picked = np.empty((m, 8), np.int64)
+            pick(data, self._rows, first, last, begins, picked)
+        picked, long_keys = _bounded(picked[:m])
+        self._next = last
+        rows = self._rows[first:last]
+        return Keyed(
+            start=int(rows["start"][0]),
+            end=max(int(rows["start"][-1]), int(rows["end"][-1])),
+            records=(_record(data, found) for found in picked),
+            long_keys=long_keys,
+            unreadable=tuple(self._unreadable(row) for row in rows[rows["state"] > State.PASSED]),
+        )
+
+    def _scan(self) -> bool:
+        """Reads and judges the next headers; whether there are any."""
+        rows, fetched = self._rows, self._fetched
+        n, self._at = scan(fetched, self._at, rows, self._cap_offsets, self._caps)
+        check(fetched, rows, n)
+        self._position, self._begun = judge(
+            fetched,
+            rows,
+            n,
+            self._position,
+            self._committed,
+            self._aborted,
+            self._which,
+            self._producers,
+            self._aborting,
+            self._begun,
+        )
+        self._next, self._last = 0, n
+        return n > 0
+
+    def _unpack(self, arena: Arena) -> tuple[npt.NDArray[np.uint8], tuple[npt.NDArray[np.int64], ...], int]:
+        """Decompresses batches from the next one on: what into, what to lay their records out in, and up to which."""
+        rows, data, fields = self._rows, arena.data, arena.fields
+        i, to, budget = self._next, 0, GROUP
+        while True:
+            i, to, budget = unpack(self._fetched, rows, i, self._last, data, to, budget)
+            if i == self._last or budget <= 0:
+                break
+            row, room = rows[i], data.size - SLACK - to
+            most = min(int(row["cap"]), room)
+            made = self._unpack_one(row, data[to : to + most + 1], arena)
+            if made == FULL and most < row["cap"]:
+                if to:
+                    break  # it begins the next stretch
+                data = _data(min(int(row["cap"]), _GROWTH * room))
+                continue
+            if made < 0:
+                row["state"] = State.CODEC if made == DAMAGED else State.SIZE
+                budget -= most
+            else:
+                row["begin"], row["stop"] = to, to + made
+                budget -= max(
+                    made, int(row["size"])
+                )  # many bytes can hold nothing, and take time all the same
+                to += made
+            i += 1
+        return data, fields if data is arena.data else _fields(to), i
+
+    def _unpack_one(self, row: Any, room: npt.NDArray[np.uint8], arena: Arena) -> int:
+        """Unpacks a batch of a library's codec; another one came here for want of room."""
+        section = self._fetched[row["place"] + HEADER : row["place"] + row["size"]]
+        codec = row["attributes"] & CODEC
+        if codec == GZIP:
+            return unpack_gzip(section, room)
+        if codec == ZSTD:
+            return unpack_zstd(section, room, arena.zstd)
+        return FULL
+
+    def _unreadable(self, row: Any) -> Unreadable:
+        """What is told of a batch that cannot be read."""
+        place, size = int(row["place"]), int(row["size"])
+        return Unreadable(
+            offset=int(row["base"]),
+            end=int(row["end"]),
+            size=size,
+            sha256=hashlib.sha256(self._fetched[place : place + size].data).hexdigest(),
+            why=State(int(row["state"])).name.lower(),
+        )
+
+
+def _bounded(picked: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], tuple[int, ...]]:
+    """Cuts values and headers to what is kept of them; returns the rows to make, and the offsets of the others."""
+    np.minimum(picked[:, 5], picked[:, 4] + MOST_VALUE, out=picked[:, 5])
+    np.minimum(picked[:, 7], picked[:, 6] + MOST_HEADER_BYTES, out=picked[:, 7])
+    is_long = (picked[:, 2] >= 0) & (picked[:, 3] - picked[:, 2] > MOST_KEY)
+    if not is_long.any():
+        return picked, ()
+    return picked[~is_long], tuple(picked[is_long, 0].tolist())
+
+
+def _record(data: npt.NDArray[np.uint8], found: npt.NDArray[np.int64]) -> Record:
+    """Makes a record of what `pick` found of it."""
+    offset, timestamp, key, key_end, value, value_end, headers, end = found.tolist()
+    return Record(
+        offset,
+        timestamp,
+        None if key < 0 else data[key:key_end].tobytes(),
+        None if value < 0 else data[value:value_end].tobytes(),
+        data[headers:end].tobytes(),
+    )
+
+
+def _data(room: int) -> npt.NDArray[np.uint8]:
+    """An array to decompress so many bytes into."""
+    return np.empty(room + SLACK, np.uint8)
+
+
+def _fields(room: int) -> tuple[npt.NDArray[np.int64], ...]:
+    """Offsets, timestamps, begins and ends of as many records as so many bytes can hold."""
+    return tuple(np.empty(room // LEAST_RECORD, np.int64) for _ in range(4))
+
+
+def warm() -> None:
+    """Compiles every kernel, or loads it from the cache, so that no later call waits for the compiler.
+
+    Example:
+        >>> warm()
+    """
+    fetched = np.zeros(HEADER, np.uint8)
+    fetched[11], fetched[16] = HEADER - 12, 2
+    walk(fetched)
+    Reader(fetched, 0, [(1, 1)], [(0, None)]).read(Arena())
+    Reader(fetched, 0, [(1, 1)], [(0, None)]).read_keyed(Arena(), fetched)
+    unpack_zstd(fetched, fetched, zstandard.ZstdDecompressor())

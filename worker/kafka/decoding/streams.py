@@ -1,0 +1,187 @@
+"""Codecs that libraries unpack, a piece at a time: gzip and Zstandard.
+
+What is read; anything else is "codec", and what would be more than the cap is "size".
+
+**gzip**: the section is one member (RFC 1952) or several, one behind the other and nothing else, each with its CRC-32
+and its length, which are checked. Unpacking stops where the cap is passed: what lies behind is not looked at.
+
+**zstd**: the section is any number of frames (RFC 8878) and skippable frames, one behind the other and nothing else;
+there may be none. Before anything is unpacked all headers of frames and blocks are walked: reserved bits are clear, no
+block is larger than RFC 8878 lets it be, blocks tile the frames, and frames the section; no frame declares to hold
+more than its blocks can. A window of more than 2²⁷ bytes is "size", and so is what frames up to there declare to hold,
+if that is over the cap. No dictionary is known, so a frame that names one is "codec". A checksum behind a frame is
+checked.
+"""
+
+from __future__ import annotations
+
+import zlib
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import zstandard
+from numba import int64, njit
+
+from worker.kafka.decoding.blocks import DAMAGED, FULL
+
+MOST_WINDOW = 1 << 27
+"""As Zstandard's own decoders and the Java client."""
+
+TOO_WIDE = -3
+"""What `unpack_zstd` says of a window that is larger."""
+
+_MOST_BLOCK = 1 << 17
+_PIECE = 1 << 16
+
+
+def unpack_gzip(section: npt.NDArray[np.uint8], room: npt.NDArray[np.uint8]) -> int:
+    """Unpacks members; O(bytes of the room).
+
+    Args:
+        section: (s,) uint8.
+        room: (r + 1,) uint8, filled; the last byte is only there to tell that there is one more.
+
+    Returns:
+        How many bytes there are, DAMAGED or FULL.
+    """
+    whole, to = memoryview(section.data), 0
+    left: Any = whole
+    try:
+        while True:
+            member = zlib.decompressobj(wbits=31)
+            while not member.eof:
+                piece: Any = member.unconsumed_tail
+                if not piece:
+                    piece, left = left[:_PIECE], left[_PIECE:]
+                made = member.decompress(piece, min(room.size - to, _PIECE))
+                if not piece and not made and not member.eof:
+                    return DAMAGED
+                room[to : to + len(made)] = np.frombuffer(made, np.uint8)
+                to += len(made)
+                if to == room.size:
+                    return FULL
+            left = whole[section.size - len(left) - len(member.unused_data) :]
+            if not left:
+                return to
+    except zlib.error:
+        return DAMAGED
+
+
+def unpack_zstd(
+    section: npt.NDArray[np.uint8], room: npt.NDArray[np.uint8], context: zstandard.ZstdDecompressor
+) -> int:
+    """Unpacks frames; O(bytes of the room).
+
+    Args:
+        section: (s,) uint8.
+        room: as for `unpack_gzip`.
+        context: used again and again, by one thread.
+
+    Returns:
+        How many bytes there are, DAMAGED, FULL or TOO_WIDE.
+
+    Raises:
+        MemoryError: there is no room for a window.
+    """
+    if wrong := walk_frames(section, 0, section.size, room.size - 1):
+        return wrong
+    to = 0
+    try:
+        with context.stream_reader(section.data, read_across_frames=True) as frames:
+            while to < room.size and (made := frames.readinto(room[to:].data)):
+                to += made
+    except zstandard.ZstdError as error:
+        if "memory" in str(error):
+            raise MemoryError(str(error)) from error
+        return DAMAGED
+    return FULL if to == room.size else to
+
+
+@njit(cache=True, nogil=True)
+def _little_endian(of: npt.NDArray[np.uint8], at: int, n: int) -> int:
+    """A number of n bytes, the lowest first; one above 2⁶³ is negative."""
+    number: Any = int64(0)
+    for k in range(n):
+        number |= int64(of[at + k]) << (8 * k)
+    return int(number)
+
+
+@njit(cache=True, nogil=True)
+def walk_frames(of: npt.NDArray[np.uint8], at: int, end: int, most: int) -> int:
+    """Walks the headers of Zstandard frames and of their blocks; O(blocks).
+
+    Args:
+        of: (b,) uint8.
+        at: where the frames begin.
+        end: where they have to end.
+        most: bytes that they may declare to hold.
+
+    Returns:
+        0, DAMAGED, FULL or TOO_WIDE.
+    """
+    while at < end:
+        if end - at < 5:
+            return DAMAGED
+        magic = _little_endian(of, at, 4)
+        if magic >> 4 == 0x184D2A5:  # a skippable one
+            if end - at < 8 or _little_endian(of, at + 4, 4) > end - at - 8:
+                return DAMAGED
+            at += 8 + _little_endian(of, at + 4, 4)
+            continue
+        if magic != 0xFD2FB528:
+            return DAMAGED
+        flags, at = int64(of[at + 4]), at + 5
+        content, window, at = _frame_header(of, at, end, flags)
+        if at < 0:
+            return DAMAGED
+        at, held = _behind_blocks(of, at, end, min(window, _MOST_BLOCK))
+        if flags & 4:
+            at += 4
+        if at < 0 or at > end or content > held:
+            return DAMAGED
+        if window > MOST_WINDOW:
+            return TOO_WIDE
+        if content > most:
+            return FULL
+        most -= max(content, 0)
+    return 0
+
+
+@njit(cache=True, nogil=True)
+def _frame_header(of: npt.NDArray[np.uint8], at: int, end: int, flags: int) -> tuple[int, int, int]:
+    """What a frame declares to hold or −1, its window, and the place behind its header; all −1 if that is wrong."""
+    single = flags >> 5 & 1
+    windows = 1 - single
+    names = (1 << (flags & 3)) >> 1  # 0, 1, 2 or 4 bytes
+    sizes = 1 << (flags >> 6)  # 1, 2, 4 or 8 bytes
+    if sizes == 1 and not single:
+        sizes = 0
+    if flags & 8 or end - at < windows + names + sizes or _little_endian(of, at + windows, names):
+        return -1, -1, -1
+    content = _little_endian(of, at + windows + names, sizes) if sizes else -1
+    if sizes == 2:
+        content += 256
+    elif sizes == 8 and content < 0:
+        content = 2**63 - 1
+    window = content
+    if windows:
+        window = 1 << (10 + (of[at] >> 3))
+        window += (window >> 3) * (of[at] & 7)
+    return content, window, at + windows + names + sizes
+
+
+@njit(cache=True, nogil=True)
+def _behind_blocks(of: npt.NDArray[np.uint8], at: int, end: int, most: int) -> tuple[int, int]:
+    """The place behind the last block of a frame, far below 0 if one is wrong; the most that the blocks can hold."""
+    held = 0
+    while end - at >= 3:
+        header = _little_endian(of, at, 3)
+        kind, size = header >> 1 & 3, header >> 3
+        at += 3 + (1 if kind == 1 else size)
+        held += most if kind == 2 else size
+        if kind == 3 or size > most or at > end:
+            break
+        if header & 1:
+            return at, held
+    return -8, 0

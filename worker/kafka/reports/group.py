@@ -1,0 +1,54 @@
+"""The group: what Kafka knows of the counting of partitions that have no counts in this store."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from kafka import errors as kafka_errors
+
+from worker.counting.ports import CLAIMED
+from worker.kafka.client import topics
+from worker.kafka.client.failures import unavailable
+
+
+class KafkaGroup:
+    """One stream's topic and group, asked over a connection that is kept while it works; for one thread.
+
+    Args:
+        connect: connects an administrator's client; see `worker.kafka.client.topics.connect`.
+        group: the consumer group.
+        topic: the stream's topic.
+    """
+
+    def __init__(self, connect: Callable[[], Any], group: str, topic: str) -> None:
+        self._connect, self._group, self._topic = connect, group, topic
+        self._admin: Any = None
+
+    def uncounted(self, without: Mapping[int, bool]) -> list[int]:
+        """Returns which of the partitions without counts ought to have some, in ascending order.
+
+        Those that the group says it counted, which must have been in another store; and of those that nobody claimed,
+        those that have records.
+
+        Args:
+            without: partition -> whether it was claimed, though nothing was committed since.
+
+        Raises:
+            Unavailable: the brokers do not answer.
+        """
+        try:
+            if self._admin is None:
+                self._admin = self._connect()
+            metadata = topics.offset_metadata(self._admin, self._group, self._topic)
+            unclaimed = [partition for partition, claimed in without.items() if not claimed]
+            logs = topics.bounds(self._admin, self._topic, unclaimed) if unclaimed else {}
+        except kafka_errors.KafkaError as error:
+            self.close()
+            raise unavailable(error, "asking for the group's offsets of", self._topic) from error
+        recorded = {partition for partition, (first, end) in logs.items() if first < end}
+        return sorted(p for p in without if p in recorded or metadata.get(p, CLAIMED) != CLAIMED)
+
+    def close(self) -> None:
+        """Closes the connection; the next question opens one."""
+        admin, self._admin = self._admin, None
+        if admin is not None:
+            admin.close()

@@ -1,0 +1,401 @@
+"""Kafka in: one stream's topic and consumer group, as `ports.Log` describes them; records as columns.
+
+Fetched bytes wait in an `Intake`, which decodes ahead of the counts; a position here is what was handed out to be
+counted, the client's own is ahead of it by what waits.
+"""
+
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
+from functools import partial
+from typing import Any
+
+from kafka import ConsumerRebalanceListener, KafkaConsumer, TopicPartition
+from kafka import errors as kafka_errors
+from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
+from kafka.structs import MemberState
+
+from worker.counting.columns import Batch, Unreadable
+from worker.counting.ports import Displaced, NotOwner, StateLost, Unavailable
+from worker.counting.rules import Rule
+from worker.kafka.client import quirks, seam
+from worker.kafka.client.errors import START
+from worker.kafka.client.failures import unavailable
+from worker.kafka.client.firsts import Firsts
+from worker.kafka.client.refusals import Answers, Refusals
+from worker.kafka.decoding.records import Reader, Stretch
+from worker.kafka.reports.intake import Intake
+from worker.kafka.reports.offsets import Offsets, ask
+
+_FETCHED, _WAITING = 64, 8
+"""What parts of the memory that a stream may use a fetch may have, and the fetches that wait to be decoded.
+
+Two stretches, each of up to a sixteenth once decompressed, and their columns have the rest.
+"""
+_FETCH_SECONDS = 0.02
+"""How long what waits is decoded before the client is asked for more."""
+_LEAST_FETCH = 64 << 10
+"""What a fetch is taken for that is smaller: what waits takes time, too, and so more comes in one fetch."""
+
+_TIMEOUT_MS = 10_000
+_JOIN_MS = 200
+_ID_MS = 2_000
+"""How long a commit waits for the topic's id at most: while it waits nothing is polled."""
+
+
+class KafkaLog(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python carries no types
+    """One stream's log. All methods but the listener's run on the polling thread.
+
+    The listener runs on the client's I/O thread and only seeks and pauses: a partition without a position would be
+    sought to Kafka's own offset, and a slow listener would stop the heartbeats.
+
+    Args:
+        consumer: a member of the stream's group, from `connect`.
+        topic: the stream's topic.
+        memory: bytes that what is fetched, decompressed and not counted yet may have together.
+        decoding: the thread that decodes; this log's own from now on.
+        clock: seconds.
+    """
+
+    def __init__(
+        self,
+        consumer: Any,
+        topic: str,
+        memory: int,
+        decoding: Executor,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._consumer, self._topic, self._clock = consumer, topic, clock
+        whose = consumer.group_metadata()
+        self._group, self._member = whose.group_id, whose.group_instance_id
+        self._known: set[int] | None = None
+        self._lock = threading.Lock()
+        self._revoked: set[int] = set()
+        self._positions: dict[int, int] = {}
+        self._caps: dict[int, list[tuple[int, int | None]]] = {}
+        self._suspects: dict[int, dict[tuple[int, int], Unreadable]] = defaultdict(dict)
+        self._firsts = Firsts(consumer, _TIMEOUT_MS, clock)
+        self._membership: object = None
+        self._intake = Intake(memory // _WAITING, decoding)
+        self._answers, self._refusals = Answers(consumer), Refusals(clock)
+        self._offsets = Offsets(consumer, topic, self._answers)
+        self._asked = 0.0
+        seam.install(self._consumer)
+        if self._member:
+            quirks.leave_at_the_end(self._consumer)
+        self._consumer.subscribe([topic], listener=self)
+        self._subscribed_ms = 1000 * clock()
+
+    @classmethod
+    def connect(cls, settings: Mapping[str, Any], group: str, topic: str, memory: int) -> "KafkaLog":
+        """Connects a member of a group, which subscribes to a topic.
+
+        Args:
+            settings: keyword arguments for every Kafka client, and those of a member of a group.
+            group: the consumer group.
+            topic: the stream's topic.
+            memory: see `KafkaLog`.
+
+        Raises:
+            Unavailable: the brokers do not answer.
+        """
+        consumer = ask(
+            "connecting",
+            lambda: KafkaConsumer(
+                **settings,
+                client_id=f"ldp-worker-{group}",
+                group_id=group,
+                auto_offset_reset="none",
+                enable_auto_commit=False,
+                isolation_level="read_committed",
+                allow_auto_create_topics=False,
+                partition_assignment_strategy=[CooperativeStickyAssignor],
+                fetch_max_bytes=memory // _FETCHED,
+                max_partition_fetch_bytes=memory // _FETCHED,
+                metadata_max_age_ms=30_000,
+            ),
+        )
+        decoding = ThreadPoolExecutor(1, thread_name_prefix=f"decode-{topic}")
+        return cls(consumer, topic, memory, decoding)
+
+    # the listener, on the I/O thread
+
+    def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
+        """Keeps new partitions still until they are claimed."""
+        for tp in assigned:
+            quirks.hold(self._consumer, tp)
+
+    def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
+        """Notes what is to be let go of."""
+        with self._lock:
+            self._revoked.update(tp.partition for tp in revoked)
+
+    on_partitions_lost = on_partitions_revoked
+
+    # reading, on the polling thread
+
+    def poll(self, timeout_ms: int) -> list[Batch]:
+        """Returns what comes next of one started partition, a batch or nothing; it may hold markers only.
+
+        What is returned holds until the next call.
+
+        Raises:
+            StateLost: the log was truncated below what was read.
+            Displaced: another process is in the group under this worker's name.
+            Unavailable: the brokers do not answer; or a batch's checksum failed for the first time.
+        """
+        if self._intake.full:
+            self.keep()
+        elif self._intake.empty or self._clock() - self._asked >= _FETCH_SECONDS:
+            # those that were started, kept still, or put back; and those whose wait after a refusal is over
+            self._consumer.resume(*self._reading())
+            self._fetch(timeout_ms if self._intake.empty else 0)
+        if (taken := self._intake.next()) is None:
+            return []
+        partition, stretch = taken
+        self._demand_twice(partition, stretch)
+        start, self._positions[partition] = self._positions[partition], stretch.end
+        return [Batch(partition, start, stretch.end, stretch.columns, stretch.unreadable, stretch.keyed)]
+
+    def keep(self) -> None:
+        """Stays in the group, and hears of rebalances, without fetching on: while what was fetched is being counted.
+
+        Raises:
+            StateLost, Displaced: as `poll` does.
+        """
+        # a member that is joining has to be given time for it
+        joining = self._consumer.group_metadata().state is not MemberState.STABLE
+        if not joining and self._clock() - self._asked < _FETCH_SECONDS:
+            return
+        self._consumer.pause(*self._reading())  # until the next `poll` that fetches
+        self._fetch(_JOIN_MS if joining else 0)
+
+    def _fetch(self, timeout_ms: int) -> None:
+        """Takes in what the client has fetched."""
+        try:
+            quirks.go_on_joining(self._consumer)
+            if self._member:
+                self._look_after_name()
+            polled = self._consumer.poll(timeout_ms)
+            self._asked = self._clock()
+            self._put_off_refused()
+            if not self._moved():
+                self._take_in(polled)
+        except kafka_errors.OffsetOutOfRangeError as error:
+            # retention overtook the position, or the log was truncated: claiming again finds out which, once what was
+            # fetched before is counted, which the log may have no longer
+            (offsets,) = error.args
+            partitions = {tp.partition for tp in offsets}
+            with self._lock:
+                self._revoked |= {p for p in partitions & self._positions.keys() if not self._intake.holds(p)}
+        except kafka_errors.LogTruncationError as error:
+            raise StateLost(
+                f"topic {self._topic!r} was truncated below what had been read: {error}"
+            ) from error
+        except kafka_errors.FencedInstanceIdError as error:
+            raise self._displaced() from error
+        except kafka_errors.InvalidSessionTimeoutError as error:
+            raise unavailable(error, "joining the group of", self._topic) from error
+        except kafka_errors.RetriableError as error:
+            raise unavailable(error, "reading", self._topic) from error
+
+    def _look_after_name(self) -> None:
+        """Notices what a member with a name is not told: that it lost the name, or leads a group whose topic grew.
+
+        Raises:
+            Displaced: another process has it now.
+        """
+        if quirks.displaced(self._consumer):
+            raise self._displaced()
+        known = self.partitions() or self._known
+        if self._known is not None and known != self._known:
+            quirks.join_again(self._consumer)
+        self._known = known
+
+    def _displaced(self) -> Displaced:
+        return Displaced(
+            f"another process is in the group {self._group!r} as {self._member!r}, and counts there. Give each worker a"
+            " kafka.member of its own, then restart this one."
+        )
+
+    def _moved(self) -> bool:
+        """Puts every position back where it was, if there was a rebalance; returns whether there was one.
+
+        A partition may have been lost and regained without a word, its position then is Kafka's own offset, which may
+        be ahead of or behind what was counted.
+        """
+        if (membership := self._consumer.group_metadata()[1:3]) == self._membership:
+            return False
+        self._membership = membership
+        assigned = self.assigned()
+        with self._lock:
+            kept = {p: at for p, at in self._positions.items() if p in assigned and p not in self._revoked}
+        self._intake.forget()
+        for partition, position in kept.items():
+            self._consumer.seek(self._tp(partition), position)
+        return True
+
+    def _put_off_refused(self) -> None:
+        """Has partitions whose fetches were refused wait, so that the others are read."""
+        for partition, error in self._answers.fetched():
+            if partition in self._positions and partition in self.assigned():
+                self._refusals.add(partition, error)
+                self._consumer.pause(self._tp(partition))
+
+    def _take_in(self, polled: Mapping[TopicPartition, Sequence[Any]]) -> None:
+        """Has what was fetched decoded."""
+        assigned = self.assigned()
+        for partition in [p for p in self._positions if p in assigned]:
+            tp = self._tp(partition)
+            if tp in polled:
+                self._refusals.forget([partition])
+            for fetched in polled.get(tp, ()):
+                reader = Reader(fetched.data, fetched.start, fetched.aborted, self._caps[partition])
+                self._intake.add(partition, reader, max(fetched.data.size, _LEAST_FETCH))
+
+    def _demand_twice(self, partition: int, stretch: Stretch) -> None:
+        """Lets a batch whose checksum fails be read again: only the same bytes twice are what the log holds.
+
+        Raises:
+            Unavailable: such a batch was never seen with these bytes.
+        """
+        suspects = self._suspects[partition]
+        failing = {(bad.offset, bad.end): bad for bad in stretch.unreadable if bad.why == "checksum"}
+        new = [bad.offset for where, bad in failing.items() if suspects.get(where) != bad]
+        suspects |= failing  # the last bytes of each, however often they differ
+        if new:
+            self._positions[partition] = self._positions.pop(partition)  # the others first, if it never ends
+            raise Unavailable(
+                f"topic {self._topic!r}, partition {partition}: the checksum of the record batch at offset"
+                f" {min(new)} fails; it is fetched again",
+                "look at the disk of the broker that leads the partition. The batch is rejected if it fails again with"
+                " the same bytes",
+            )
+        self._suspects[partition] = {at: bad for at, bad in suspects.items() if bad.offset >= stretch.end}
+
+    def _reading(self) -> list[TopicPartition]:
+        """Returns the started partitions that are still assigned, without those that wait after a refusal."""
+        waiting = self._refusals.waiting()
+        return [self._tp(p) for p in self._positions.keys() & self.assigned() if p not in waiting]
+
+    def take_refused(self) -> dict[int, tuple[Unavailable, float]]:
+        """Returns the partitions whose fetches were refused since the last call: why, and for how many seconds now."""
+        return {
+            partition: (unavailable(error, f"reading partition {partition} of", self._topic), seconds)
+            for partition, (error, seconds) in self._refusals.take_new().items()
+        }
+
+    def reads_all(self) -> bool:
+        """Returns whether no partition's last fetch was refused, as far as is known."""
+        return not self._refusals.lasting()
+
+    def take_revoked(self) -> set[int]:
+        """Returns the partitions taken away since the last call."""
+        with self._lock:
+            revoked, self._revoked = self._revoked, set()
+        for partition in revoked:
+            self._positions.pop(partition, None)
+        self._intake.forget(revoked)
+        self._refusals.forget(revoked)
+        return revoked
+
+    def partitions(self) -> set[int] | None:
+        """Returns all partitions of the topic, none if it is missing, or None while the client has not heard of it.
+
+        Raises:
+            Unavailable: the brokers do not say it to this client.
+        """
+        if (error := self._answers.undescribed(self._topic)) is not None:
+            raise unavailable(error, "asking for the partitions of", self._topic)
+        try:
+            return quirks.known_partitions(self._consumer, self._topic, self._subscribed_ms)
+        except kafka_errors.TopicAuthorizationFailedError as error:
+            raise Unavailable(
+                f"Kafka: topic {self._topic!r} is closed to this client",
+                "let the brokers' ACLs allow it to READ",
+            ) from error
+
+    def ends(self, partitions: Collection[int]) -> dict[int, tuple[int, int] | Unavailable]:
+        """Returns each log's last stable offset and its high watermark, as the last fetch heard that.
+
+        Between them lies what no transaction has decided yet. The watermark is taken first, so that what was only just
+        written does not look undecided.
+        """
+        assigned = self.assigned()
+        high = {p: self._consumer.highwater(self._tp(p)) or 0 for p in partitions if p in assigned}
+        stable = self._offsets.ends(partitions)
+        return {
+            p: end if isinstance(end, Unavailable) else (end, max(end, high.get(p, 0)))
+            for p, end in stable.items()
+        }
+
+    def close(self) -> None:
+        """Leaves the group."""
+        self._intake.close()
+        self._consumer.close(autocommit=False, timeout_ms=_TIMEOUT_MS)
+
+    # what claim and commit need: worker.counting.ports.Log
+
+    def topic_id(self) -> str:
+        """Asks for the id of the topic, another one if it was created again: what was fetched before is of this one."""
+        step = partial(quirks.topic_id, self._consumer, self._topic, _ID_MS)
+        if (topic_id := ask("asking for the id of", step, self._topic)) is None:
+            raise Unavailable(f"Kafka: the id of topic {self._topic!r} is not known (yet)", START)
+        return topic_id
+
+    def generation(self) -> object | None:
+        """Returns (generation, member) while the membership is stable."""
+        member = self._consumer.group_metadata()
+        if member.state is not MemberState.STABLE:
+            return None
+        return member.generation_id, member.member_id
+
+    def assigned(self) -> set[int]:
+        """Returns the partitions that the group assigns to this worker."""
+        return {tp.partition for tp in self._consumer.assignment()}
+
+    def committed(self, partitions: Collection[int]) -> dict[int, tuple[int, str] | Unavailable | None]:
+        """Returns the group's committed (offset, metadata) of each partition, None if there is none."""
+        return self._offsets.committed(partitions)
+
+    def bounds(self, partitions: Collection[int]) -> dict[int, tuple[int, int] | Unavailable]:
+        """Returns each log's (first offset, last stable offset)."""
+        return self._offsets.bounds(partitions)
+
+    def firsts(self, offsets: Mapping[int, int]) -> dict[int, int]:
+        """Returns where each log goes on at an offset or behind it, by fetches; see `worker.counting.ports.Log`."""
+        asked = {self._tp(partition): offset for partition, offset in offsets.items()}
+        found = ask("asking for records of", partial(self._firsts.of, asked), self._topic)
+        return {tp.partition: first for tp, first in found.items()}
+
+    def confirm(self, offsets: Mapping[int, tuple[int, str]]) -> dict[int, Unavailable | None]:
+        """Commits offsets as a member of the current generation; raises `NotOwner` if that is over."""
+        if self.generation() is None:
+            raise NotOwner
+        return self._offsets.confirm(offsets)
+
+    def mirror(self, offsets: Mapping[int, tuple[int, str]]) -> None:
+        """Commits offsets without waiting; a member that lost its name notices at the next poll."""
+        self._offsets.mirror(offsets)
+
+    def start(self, partition: int, offset: int, rules: Sequence[Rule]) -> None:
+        """Lets `poll` return the partition's records from an offset on, its batches read as the rules demand."""
+        self._refusals.forget([partition])
+        self._intake.forget([partition])
+        self._caps[partition] = [(rule.offset, rule.terms.max_batch_bytes) for rule in rules]
+        if partition in self.assigned():
+            self._consumer.seek(self._tp(partition), offset)
+            self._positions[partition] = offset
+
+    def stop(self, partition: int) -> None:
+        """Lets `poll` return no more of the partition's records."""
+        self._refusals.forget([partition])
+        self._positions.pop(partition, None)
+        self._intake.forget([partition])
+        if partition in self.assigned():
+            self._consumer.pause(self._tp(partition))
+
+    def _tp(self, partition: int) -> TopicPartition:
+        return TopicPartition(self._topic, partition)

@@ -1,0 +1,131 @@
+"""Offsets: what a member of a group asks its brokers for, with an answer or an error for each partition."""
+
+import contextlib
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
+from typing import Any, TypeVar
+
+from kafka import OffsetAndMetadata, TopicPartition
+from kafka import errors as kafka_errors
+from kafka.errors import KafkaError
+
+from worker.counting.ports import NotOwner, Unavailable
+from worker.kafka.client import quirks
+from worker.kafka.client.errors import remedy
+from worker.kafka.client.failures import unavailable
+from worker.kafka.client.refusals import Answers
+
+_TIMEOUT_MS = 10_000
+_NO_LEADER = "Kafka: no leader"
+_T = TypeVar("_T")
+
+
+class Offsets:
+    """The offsets of one topic and of a group's progress in it, as `worker.counting.ports.Log` describes them.
+
+    Args:
+        consumer: a member of the group.
+        topic: the topic's name.
+        answers: of the consumer.
+    """
+
+    def __init__(self, consumer: Any, topic: str, answers: Answers) -> None:
+        self._consumer, self._topic, self._answers = consumer, topic, answers
+
+    def committed(self, partitions: Collection[int]) -> dict[int, tuple[int, str] | Unavailable | None]:
+        """Returns the group's committed (offset, metadata) of each partition, None if there is none."""
+        tps, operation = (
+            [self._tp(partition) for partition in partitions],
+            "asking for the group's offsets of",
+        )
+        with self._answers.errors() as errors:
+            found = ask(operation, partial(quirks.committed, self._consumer, tps, _TIMEOUT_MS), self._topic)
+        refused = self._refused(operation, tps, errors)
+        return {p: refused.get(p) or _said(found.get(self._tp(p))) for p in partitions}
+
+    def bounds(self, partitions: Collection[int]) -> dict[int, tuple[int, int] | Unavailable]:
+        """Returns each log's (first offset, last stable offset)."""
+        firsts = self._bound(self._consumer.beginning_offsets, partitions)
+        ends = self._bound(self._consumer.end_offsets, partitions)
+        found = dict[int, tuple[int, int] | Unavailable]()
+        for partition, first in firsts.items():
+            end = ends[partition]
+            if isinstance(first, Unavailable):
+                found[partition] = first
+            else:
+                found[partition] = end if isinstance(end, Unavailable) else (first, end)
+        return found
+
+    def confirm(self, offsets: Mapping[int, tuple[int, str]]) -> dict[int, Unavailable | None]:
+        """Commits offsets as a member of the current generation; raises `NotOwner` if that is over."""
+        commit = partial(self._consumer.commit, self._offsets(offsets), timeout_ms=_TIMEOUT_MS)
+        tps, operation = [self._tp(partition) for partition in offsets], "committing the group's offsets of"
+        with self._answers.errors() as errors:
+            ask(operation, commit, self._topic)
+        refused = self._refused(operation, tps, errors)
+        return {partition: refused.get(partition) for partition in offsets}
+
+    def _refused(
+        self, operation: str, tps: Iterable[TopicPartition], errors: Mapping[TopicPartition, KafkaError]
+    ) -> dict[int, Unavailable]:
+        """Returns the partitions for which the brokers refused an operation, and why."""
+        return {
+            tp.partition: unavailable(errors[tp], operation, f"{self._topic}, partition {tp.partition}")
+            for tp in tps
+            if tp in errors
+        }
+
+    def mirror(self, offsets: Mapping[int, tuple[int, str]]) -> None:
+        """Commits offsets without waiting; a member that lost its name notices at the next poll."""
+        with contextlib.suppress(kafka_errors.FencedInstanceIdError):
+            self._consumer.commit_async(self._offsets(offsets))
+
+    def ends(self, partitions: Collection[int]) -> dict[int, int | Unavailable]:
+        """Returns each log's last stable offset."""
+        return self._bound(self._consumer.end_offsets, partitions)
+
+    def _tp(self, partition: int) -> TopicPartition:
+        return TopicPartition(self._topic, partition)
+
+    def _offsets(self, offsets: Mapping[int, tuple[int, str]]) -> dict[TopicPartition, OffsetAndMetadata]:
+        return {
+            self._tp(p): OffsetAndMetadata(offset, metadata, -1) for p, (offset, metadata) in offsets.items()
+        }
+
+    def _bound(
+        self, ask_for: Callable[..., Mapping[TopicPartition, int]], partitions: Iterable[int]
+    ) -> dict[int, int | Unavailable]:
+        tps, operation = [self._tp(partition) for partition in partitions], "asking for the offsets of"
+        if not tps:
+            return {}
+        with self._answers.errors() as errors:
+            bounds = partial(quirks.bounds, self._consumer, ask_for, tps, _TIMEOUT_MS, errors)
+            found = ask(operation, bounds, self._topic)
+        refused = self._refused(operation, tps, errors)
+        return {
+            tp.partition: refused.get(
+                tp.partition, found[tp] if tp in found else Unavailable(_NO_LEADER, remedy(_NO_LEADER))
+            )
+            for tp in tps
+        }
+
+
+def _said(committed: Any) -> tuple[int, str] | None:
+    """Returns what the group committed of a partition."""
+    return None if committed is None or committed.offset < 0 else (committed.offset, committed.metadata)
+
+
+def ask(operation: str, step: Callable[[], _T], topic: str = "") -> _T:
+    """Runs a step that talks to Kafka; a lost membership is `NotOwner`, anything that may pass is `Unavailable`."""
+    try:
+        return step()
+    except (
+        kafka_errors.CommitFailedError,
+        kafka_errors.RebalanceInProgressError,
+        kafka_errors.IllegalGenerationError,
+        kafka_errors.UnknownMemberIdError,
+        kafka_errors.FencedInstanceIdError,
+    ) as error:
+        raise NotOwner(str(error)) from error
+    except KafkaError as error:
+        raise unavailable(error, operation, topic) from error

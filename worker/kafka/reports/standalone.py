@@ -1,0 +1,138 @@
+"""A stream's topic and its group as who is no member of it sees them, as `ports.Standalone` describes it."""
+
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
+from typing import Any, TypeVar
+
+from kafka import KafkaConsumer, OffsetAndMetadata, TopicPartition
+from kafka import errors as kafka_errors
+
+from worker.counting.ports import Unavailable
+from worker.kafka.client import quirks, reading
+from worker.kafka.client.errors import START
+from worker.kafka.client.failures import unavailable
+
+_TIMEOUT_MS = 10_000
+_STALL_SECONDS = 30.0
+"""How long the next record may take."""
+_MEMBERS = (
+    kafka_errors.CommitFailedError,
+    kafka_errors.RebalanceInProgressError,
+    kafka_errors.IllegalGenerationError,
+    kafka_errors.UnknownMemberIdError,
+)
+"""How the brokers refuse an offset of who is no member, where there are some."""
+_T = TypeVar("_T")
+
+
+class KafkaStandalone:
+    """One stream's topic and group, asked and told without joining; for one thread.
+
+    Args:
+        consumer: from `connect`.
+        topic: the stream's topic, which exists.
+    """
+
+    def __init__(self, consumer: Any, topic: str) -> None:
+        self._consumer, self._topic = consumer, topic
+        self._passed = list[reading.Passed]()
+
+    @classmethod
+    def connect(cls, settings: Mapping[str, Any], group: str, topic: str) -> "KafkaStandalone":
+        """Connects.
+
+        Args:
+            settings: keyword arguments for every Kafka client.
+            group: the consumer group.
+            topic: the stream's topic, which exists.
+
+        Raises:
+            Unavailable: the brokers do not answer.
+        """
+        consumer = _ask(
+            "connecting",
+            lambda: KafkaConsumer(
+                **settings,
+                client_id=f"ldp-worker-{group}-import",
+                group_id=group,
+                auto_offset_reset="none",
+                enable_auto_commit=False,
+                isolation_level="read_committed",
+                allow_auto_create_topics=False,
+                enable_incremental_fetch_sessions=False,
+                max_poll_records=1,
+            ),
+        )
+        log = cls(consumer, topic)
+        reading.install(consumer, on_passed=log._passed.append)
+        return log
+
+    def topic_id(self) -> str:
+        """Returns the id of the topic, another one if it was created again."""
+        ask = partial(quirks.topic_id, self._consumer, self._topic, _TIMEOUT_MS)
+        if (topic_id := _ask("asking for the id of", ask, self._topic)) is None:
+            raise Unavailable(f"Kafka: the id of topic {self._topic!r} is not known (yet)", START)
+        return topic_id
+
+    def partitions(self) -> set[int]:
+        """Returns all partitions of the topic."""
+        return _ask(
+            "asking for the partitions of",
+            lambda: set(self._consumer.partitions_for_topic(self._topic) or ()),
+            self._topic,
+        )
+
+    def committed(self, partitions: Collection[int]) -> dict[int, tuple[int, str]]:
+        """Returns the group's committed (offset, metadata) of the partitions that have one."""
+        found = {}
+        for partition in partitions:
+            ask = partial(
+                self._consumer.committed, self._tp(partition), metadata=True, timeout_ms=_TIMEOUT_MS
+            )
+            committed = _ask("asking for the group's offsets of", ask, self._topic)
+            if committed is not None and committed.offset >= 0:
+                found[partition] = (committed.offset, committed.metadata)
+        return found
+
+    def bounds(self, partitions: Collection[int]) -> dict[int, tuple[int, int]]:
+        """Returns each log's (first offset, last stable offset)."""
+        tps = [self._tp(partition) for partition in partitions]
+        found = _ask(
+            "asking for the beginning and end of",
+            lambda: quirks.whole_bounds(self._consumer, tps, _TIMEOUT_MS),
+            self._topic,
+        )
+        return {tp.partition: bounds for tp, bounds in found.items()}
+
+    def has_records(self, partition: int, begin: int, end: int) -> bool:
+        """Returns whether there are committed records in [begin, end) of a partition's log, readable or not."""
+        self._passed.clear()
+        found = reading.records(self._consumer, self._tp(partition), begin, end, stall_seconds=_STALL_SECONDS)
+        there = _ask("reading", lambda: next(found, None), self._topic) is not None
+        return there or any(bad.offset < end for bad in self._passed)
+
+    def mirror(self, offsets: Mapping[int, tuple[int, str]]) -> None:
+        """Commits offsets, unless the group has members: they commit what they count themselves."""
+        said = {self._tp(p): OffsetAndMetadata(offset, word, -1) for p, (offset, word) in offsets.items()}
+        try:
+            commit = partial(self._consumer.commit, said, timeout_ms=_TIMEOUT_MS)
+            _ask("committing the group's offsets of", commit, self._topic)
+        except _MEMBERS:
+            return
+
+    def close(self) -> None:
+        """Closes the connection."""
+        self._consumer.close(autocommit=False, timeout_ms=_TIMEOUT_MS)
+
+    def _tp(self, partition: int) -> TopicPartition:
+        return TopicPartition(self._topic, partition)
+
+
+def _ask(operation: str, step: Callable[[], _T], topic: str = "") -> _T:
+    """Runs a step that talks to Kafka; what may pass, or the brokers' ACLs forbid, is `Unavailable`."""
+    try:
+        return step()
+    except _MEMBERS:
+        raise
+    except kafka_errors.KafkaError as error:
+        raise unavailable(error, operation, topic) from error

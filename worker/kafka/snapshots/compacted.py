@@ -1,0 +1,45 @@
+"""Compacted topics, read: which keys stand in their one partition now, as far as it is committed."""
+
+from collections.abc import Callable
+from typing import Any
+
+from kafka import TopicPartition
+
+from worker.kafka.client import reading
+from worker.kafka.snapshots.topic import PARTITION
+
+
+def of_rows(stream: str) -> bytes:
+    """Returns how the keys of a stream's rows begin, see `ldp.snapshot.RowKey`."""
+    return f'{{"stream":"{stream}",'.encode()
+
+
+def keys(
+    consumer: Any,
+    topic: str,
+    begins: bytes,
+    first: int,
+    end: int,
+    on_poll: Callable[[], object] = lambda: None,
+) -> list[bytes]:
+    """Returns the keys with a prefix whose newest record below an offset is no tombstone, in order; O(records).
+
+    Args:
+        consumer: a reader of committed records; it is closed.
+        topic: which.
+        begins: the prefix.
+        first: the partition's first offset.
+        end: its end.
+        on_poll: called again and again, as it may take minutes.
+
+    Raises:
+        KafkaError: see `worker.kafka.client.reading.records`.
+    """
+    try:
+        there = set[bytes]()
+        for record in reading.records(consumer, TopicPartition(topic, PARTITION), first, end, on_poll):
+            if record.key is not None and record.key.startswith(begins):
+                (there.discard if record.value is None else there.add)(record.key)
+        return sorted(there)
+    finally:
+        consumer.close(autocommit=False)

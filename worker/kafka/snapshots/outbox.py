@@ -1,0 +1,289 @@
+"""The snapshot topic: one transaction a snapshot, and the head read back from the topic's end.
+
+All streams share a partition, so another stream's open transaction hides committed heads behind it from readers of
+committed records: who starts to publish waits until everything below the topic's end is decided.
+"""
+
+import contextlib
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Protocol
+
+from kafka import TopicPartition
+from kafka import errors as kafka_errors
+from kafka.admin import OffsetSpec
+from kafka.protocol.consumer.offsets import IsolationLevel
+
+import ldp
+from ldp.snapshot import Message, Row
+from worker.counting.head import Head, NewerHead
+from worker.counting.ports import StateLost, Unavailable
+from worker.kafka.client import quirks, reading
+from worker.kafka.client.errors import OPEN
+from worker.kafka.client.failures import unavailable
+from worker.kafka.client.reading import Passed
+from worker.kafka.snapshots import compacted
+from worker.kafka.snapshots.topic import PARTITION, TIMEOUT_SECONDS
+
+_CLAIM_SECONDS = 2.0
+"""How long a claim waits until what is open now is decided: of many streams one is always publishing."""
+_DECIDED_SECONDS = 0.05
+"""How often is asked whether open transactions have ended."""
+_COMMITTED, _UNCOMMITTED = IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED
+_MOST_WAITING = 32 << 20
+"""Bytes of messages that wait for their acknowledgement."""
+
+
+class Topic(Protocol):
+    """The snapshot topic and its clients, which are kafka-python's or do as they do; see `SnapshotTopic`."""
+
+    name: str
+
+    def producer(self) -> Any:
+        """Connects a transactional producer."""
+
+    def admin(self) -> Any:
+        """Connects a client that can ask where the topic begins and ends."""
+
+    def consumer(self, level: str, begins: bytes, on_passed: reading.OnPassed) -> Any:
+        """Connects a reader of one isolation level; see `worker.kafka.client.reading.connect`."""
+
+
+class KafkaOutbox:
+    """The snapshot topic, as `worker.counting.ports.Outbox` describes it.
+
+    Every send's own answer is checked before the commit; after any doubt the producer is thrown away and the head is
+    read again.
+
+    Args:
+        topic: the snapshot topic, as it is reached for this stream.
+        stream: whose snapshots.
+        clock: seconds, for how long is waited.
+        sleep: waits so many seconds.
+        rows: the topic of rows, which the same transactions write to; None for none.
+        on_alive: called again and again while the head or rows are read, or a snapshot is sent, which may take minutes.
+        on_passed: receives each record batch that cannot be read, and each record of the head's key that is no head.
+    """
+
+    def __init__(
+        self,
+        topic: Topic,
+        stream: ldp.Stream,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], object] = time.sleep,
+        rows: str | None = None,
+        on_alive: Callable[[], object] = lambda: None,
+        on_passed: reading.OnPassed = reading.ignore,
+    ) -> None:
+        self._rows, self._on_alive, self._on_passed = rows, on_alive, on_passed
+        self._topic, self._stream, self._clock, self._sleep = topic, stream, clock, sleep
+        self._producer: Any = None
+
+    def open(self) -> Head:
+        """Starts a transactional producer, which ends any transaction of an older one, then reads the head back.
+
+        Numbers go on from this head, and no other publisher can write one from here on. So it is read twice: one wrong
+        answer of a broker would have numbers and final windows begin again.
+        """
+        self.close()
+        try:
+            self._producer = self._topic.producer()
+            self._producer.init_transactions()
+            head, again = (self.head(decided=True, wait_seconds=TIMEOUT_SECONDS) for _ in range(2))
+            if head != again:
+                numbers = f"{head.sequence} and {again.sequence}"
+                raise Unavailable(
+                    f"Kafka: two answers about the newest head do not agree (snapshots {numbers})"
+                )
+            return head
+        except Unavailable:
+            self.close()
+            raise
+        except kafka_errors.KafkaError as error:
+            self.close()
+            raise unavailable(error, "starting to publish to", self._topic.name) from error
+
+    def publish(self, sequence: int, messages: Sequence[Message], rows: Sequence[Row] = ()) -> None:
+        """Publishes all messages and rows in one transaction, each one's acknowledgement checked before the commit.
+
+        The steps have the numbers of `worker.publishing.publisher.Publisher.tick`.
+        """
+        try:
+            # Step 7.
+            self._producer.begin_transaction()
+            sent = self._send(sequence, messages)
+            sent += [
+                self._producer.send(self._rows, value=row.value or None, key=row.key, partition=PARTITION)
+                for row in rows
+            ]
+            # Steps 8 and 9.
+            quirks.commit_transaction(self._producer, sent, TIMEOUT_SECONDS)
+        except (kafka_errors.KafkaError, quirks.TOPIC_MISSING) as error:
+            self.close()
+            raise unavailable(error, "publishing to", self._topic.name) from error
+
+    def _send(self, sequence: int, messages: Sequence[Message]) -> list[Any]:
+        """Sends messages, no more at a time than are acknowledged before they expire: a producer takes any number."""
+        sent, waiting, size = list[Any](), deque[tuple[Any, int]](), 0
+        for message in messages:
+            self._on_alive()
+            while size > _MOST_WAITING:
+                oldest, freed = waiting.popleft()
+                oldest.get(TIMEOUT_SECONDS)
+                size -= freed
+            answer = self._producer.send(
+                self._topic.name,
+                value=message.body or None,
+                key=message.key.encode(),
+                headers=message.headers(sequence),
+                partition=PARTITION,
+            )
+            sent.append(answer)
+            waiting.append((answer, len(message.body)))
+            size += len(message.body)
+        return sent
+
+    def rows(self) -> list[bytes]:
+        """Reads which keys the stream has on the topic of rows, once all there is decided; O(records of the topic)."""
+        assert self._rows is not None
+        try:
+            with contextlib.closing(self._topic.admin()) as admin:
+                bounds = self._bounds(admin, self._rows, decided=True, wait_seconds=TIMEOUT_SECONDS)
+            begins = compacted.of_rows(self._stream.name)
+            consumer = self._topic.consumer("read_committed", begins, self._on_passed)
+            return compacted.keys(consumer, self._rows, begins, *bounds, self._on_alive)
+        except kafka_errors.KafkaError as error:
+            raise unavailable(error, "reading the keys of", self._rows) from error
+
+    def close(self) -> None:
+        """Throws the producer away; the next one's start aborts what this one left open."""
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            quirks.drop(producer)
+
+    def head(self, *, decided: bool, wait_seconds: float = _CLAIM_SECONDS) -> Head:
+        """Reads the topic's newest head of the stream, from its end backwards in growing steps.
+
+        Clients of its own do it, so any thread may ask.
+
+        The newest record of the key that is a head is the head, see `worker.counting.head.Head.read`. Passed over are
+        records of other programs, and record batches that cannot be read: no client can send one of ours that way, and
+        the store and the group's offsets are asked, too, before anything permanent follows from a head.
+
+        Args:
+            decided: see `worker.counting.ports.Witness`.
+            wait_seconds: how long to wait for that.
+
+        Raises:
+            Unavailable: see `worker.counting.ports.Witness`.
+            StateLost: a newer version wrote it; or records of its key are there, and none is a head.
+        """
+        level, found = "read_committed" if decided else "read_uncommitted", None
+        unreadable = list[int]()
+        try:
+            with contextlib.closing(self._topic.admin()) as admin:
+                begin, end = self._bounds(admin, self._topic.name, decided=decided, wait_seconds=wait_seconds)
+            if begin < end:
+                found = self._newest(_backwards(begin, end), level, unreadable)
+            if begin < end and found is None:
+                with contextlib.closing(self._topic.admin()) as admin:
+                    now = _offset(admin, self._topic.name, OffsetSpec.LATEST, _COMMITTED)
+                if now > end:
+                    # Compaction never removes the newest head of a moment, so the look above missed one only if a newer
+                    # one was written behind the end. This look ends with a fetch that reaches the end which the log has
+                    # at that fetch: the newest head of that moment stands where this look read, or has stood all along
+                    # where the first one read. So nothing found proves that there is none, whatever others write.
+                    found = self._newest([(end, None)], level, unreadable)
+        except kafka_errors.KafkaError as error:
+            raise unavailable(error, "reading the newest head of", self._topic.name) from error
+        except NewerHead as error:
+            if not decided:
+                return self.head(decided=True)
+            raise StateLost(
+                f"topic {self._topic.name!r}: a newer version wrote the head of stream {self._stream.name!r} ({error})"
+            ) from None
+        if found is None and unreadable:
+            if not decided:
+                return self.head(decided=True)
+            raise StateLost(
+                f"topic {self._topic.name!r}: the record at the key of the head of stream {self._stream.name!r} (offset"
+                f" {max(unreadable)}) is no head, and no older one is there: another program wrote it. Allow only the"
+                " workers to write to this topic. Then write a record with this key and no value; a stream of windows"
+                " needs another name."
+            )
+        return found or Head()
+
+    def _bounds(self, admin: Any, topic: str, *, decided: bool, wait_seconds: float) -> tuple[int, int]:
+        """Returns a topic's first offset and its end, up to which all is decided if it is to be."""
+        first = _offset(admin, topic, OffsetSpec.EARLIEST, _UNCOMMITTED)
+        end = _offset(admin, topic, OffsetSpec.LATEST, _UNCOMMITTED)
+        deadline = self._clock() + wait_seconds
+        while decided and (stable := _offset(admin, topic, OffsetSpec.LATEST, _COMMITTED)) < end:
+            if self._clock() >= deadline:
+                raise Unavailable(
+                    f"Kafka: topic {topic!r}: a transaction is open since offset {stable} of {end}", OPEN
+                )
+            self._sleep(_DECIDED_SECONDS)
+        return first, end
+
+    def _newest(
+        self, stretches: Iterable[tuple[int, int | None]], level: str, unreadable: list[int]
+    ) -> Head | None:
+        """Returns the newest head of the stream in the first stretch that has one, or None.
+
+        It has number 0 where it is deleted. Records of its key that are no head are passed over, see `Head.read`; their
+        offsets are noted.
+
+        Args:
+            stretches: [first, end), see `worker.kafka.client.reading.records`.
+            level: the isolation level.
+            unreadable: filled with the offsets.
+
+        Raises:
+            NewerHead: a newer version wrote it.
+        """
+        key, newest = f"{self._stream.name}/head".encode(), None
+        consumer = self._topic.consumer(level, key, self._on_passed)
+        try:
+            tp = TopicPartition(self._topic.name, PARTITION)
+            for stretch in stretches:
+                for record in reading.records(
+                    consumer, tp, *stretch, self._on_alive, TIMEOUT_SECONDS, self._clock
+                ):
+                    if record.key == key:
+                        newest = self._head_of(record, unreadable) or newest
+                if newest is not None:
+                    break
+        finally:
+            consumer.close(autocommit=False)
+        if isinstance(newest, NewerHead):
+            raise newest
+        return newest
+
+    def _head_of(self, record: Any, unreadable: list[int]) -> Head | NewerHead | None:
+        """Returns the head that a record is, or None."""
+        try:
+            # deleted on purpose: the sequence begins anew
+            return Head.read(record.value, self._stream.name) if record.value else Head()
+        except NewerHead as error:
+            return error
+        except ValueError as error:
+            unreadable.append(record.offset)
+            self._on_passed(Passed(self._topic.name, PARTITION, record.offset, f"no head: {error}"))
+            return None
+
+
+def _backwards(first: int, end: int) -> Iterator[tuple[int, int]]:
+    """Yields growing stretches of [first, end), the last one first."""
+    step, upper = 64, end
+    while upper > first:
+        lower = max(first, upper - step)
+        yield lower, upper
+        upper, step = lower, 4 * step
+
+
+def _offset(admin: Any, topic: str, spec: OffsetSpec, level: IsolationLevel) -> int:
+    """Returns where a topic begins or ends."""
+    tp = TopicPartition(topic, PARTITION)
+    return int(admin.list_partition_offsets({tp: spec}, isolation_level=level)[tp].offset)

@@ -1,0 +1,99 @@
+"""What Kafka has of a stream that is to be removed: its messages and rows, and its group."""
+
+from collections.abc import Collection, Mapping
+
+from kafka.admin import KafkaAdminClient
+from kafka.errors import GroupIdNotFoundError, KafkaError
+
+from worker.config import Config
+from worker.kafka.client import quirks, topics
+from worker.kafka.client.reading import OnPassed, ignore
+from worker.kafka.snapshots import compacted
+from worker.kafka.snapshots.topic import PARTITION, TIMEOUT_SECONDS, SnapshotTopic
+
+
+def keys_of(
+    admin: KafkaAdminClient, config: Config, stream: str, on_passed: OnPassed = ignore
+) -> dict[str, list[bytes]]:
+    """Returns the keys of a stream on the topic of snapshots and on that of rows, by topic; O(records of both).
+
+    Args:
+        admin: a client of the brokers.
+        config: which topics.
+        stream: whose keys.
+        on_passed: receives each record batch that cannot be read.
+
+    Raises:
+        KafkaError: the brokers do not answer, or a transaction stays open.
+    """
+    topic = SnapshotTopic(config.kafka.client(), config.transactional_id(stream), config.snapshots.topic)
+    begins = {config.snapshots.topic: f"{stream}/".encode()}
+    if config.rows.topic is not None:
+        begins[config.rows.topic] = compacted.of_rows(stream)
+    return {
+        name: compacted.keys(
+            topic.consumer("read_committed", start, on_passed),
+            name,
+            start,
+            *topics.bounds(admin, name, [PARTITION])[PARTITION],
+        )
+        for name, start in begins.items()
+    }
+
+
+def delete_messages(
+    admin: KafkaAdminClient, config: Config, stream: str, known: Mapping[str, Collection[bytes]]
+) -> dict[str, int]:
+    """Deletes a stream's messages and rows, all or none; returns how many by topic.
+
+    Whoever publishes the stream is fenced off first, so that none is added meanwhile.
+
+    Args:
+        admin: a client of the brokers.
+        config: which topics.
+        stream: whose messages.
+        known: the keys that were there before; they go in any case, so that one wrong answer leaves none behind.
+
+    Raises:
+        KafkaError: the brokers did not do it.
+    """
+    topic = SnapshotTopic(config.kafka.client(), config.transactional_id(stream), config.snapshots.topic)
+    producer = topic.producer()
+    try:
+        producer.init_transactions()
+        now = keys_of(admin, config, stream)
+        found = {name: {*there, *known.get(name, ())} for name, there in now.items()}
+        if any(found.values()):
+            producer.begin_transaction()
+            sent = [
+                producer.send(name, value=None, key=key, partition=PARTITION)
+                for name, there in found.items()
+                for key in there
+            ]
+            quirks.commit_transaction(producer, sent, TIMEOUT_SECONDS)
+        return {name: len(there) for name, there in found.items()}
+    finally:
+        quirks.drop(producer)
+
+
+def members(admin: KafkaAdminClient, group: str) -> int | None:
+    """Returns how many workers count in a group; None where there is no such group.
+
+    Raises:
+        KafkaError: the brokers do not say it.
+    """
+    described = admin.describe_groups([group])[group]
+    if described["error"] is not None and GroupIdNotFoundError.__name__ not in described["error"]:
+        raise KafkaError(described["error"])
+    return None if described["group_state"] == "Dead" else len(described["members"])
+
+
+def delete_group(admin: KafkaAdminClient, group: str) -> None:
+    """Deletes a group without members, with its offsets.
+
+    Raises:
+        KafkaError: it has members, or the brokers did not do it.
+    """
+    said = admin.delete_groups([group])[group]
+    if said not in ("OK", GroupIdNotFoundError.__name__):
+        raise KafkaError(f"group {group!r} is not deleted: {said}")

@@ -1,0 +1,110 @@
+"""The topic of rows, read as a database would: whole snapshots at a time."""
+
+from collections import Counter
+from typing import Self
+
+from kafka import TopicPartition
+from kafka.admin import OffsetSpec
+from kafka.protocol.consumer.offsets import IsolationLevel
+
+from ldp.snapshot import RowKey, RowValue
+from worker.config import Config, ConfigError
+from worker.kafka.client import reading
+from worker.kafka.client.topics import TopicError, bounds, require
+from worker.kafka.snapshots.topic import PARTITION, SnapshotTopic
+
+_MOST_BYTES = 64 << 10
+"""Bytes of the largest value of a row; most of them are its label's."""
+_MOST_REASONS = 20
+_OTHERS = "other reasons"
+
+
+class RowReader:
+    """The rows of all streams of a configuration's topic; a context manager.
+
+    The newest record of a key that is a row counts: one that is none takes no row's place, and is not kept. A tombstone
+    has nothing by which another program's could be told, so each one deletes its row until the next snapshot.
+
+    Args:
+        config: where they are.
+        offset: from where on to read; None for all that there is.
+        on_passed: receives each record batch that cannot be read, and each record that is larger than a row.
+
+    Attributes:
+        offset: up to where they were read.
+        skipped: reason -> how many records of the last reading are no rows.
+
+    Raises:
+        ConfigError: the configuration names no topic of rows.
+        TopicError: it is missing.
+    """
+
+    def __init__(
+        self, config: Config, offset: int | None = None, on_passed: reading.OnPassed = reading.ignore
+    ) -> None:
+        if config.rows.topic is None:
+            raise ConfigError('rows.topic: nothing given; a topic is needed, such as "ldp-rows"')
+        self._topic, self._on_passed, self.skipped = config.rows.topic, on_passed, Counter[str]()
+        clients = SnapshotTopic(config.kafka.client(), "", self._topic)
+        self._admin = clients.admin()
+        try:
+            require(self._admin, self._topic)
+            first = bounds(self._admin, self._topic, [PARTITION])[PARTITION][0]
+            self.offset = first if offset is None else max(first, offset)
+            self._consumer = clients.consumer("read_committed", b"", on_passed)
+        except BaseException:
+            self._admin.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._consumer.close(autocommit=False)
+        self._admin.close()
+
+    def read(self) -> dict[RowKey, RowValue | None]:
+        """Returns the rows that have come since: key -> the newest value, or None where it is deleted.
+
+        It ends where every transaction before is decided, so it has all of a snapshot or nothing of it.
+
+        Raises:
+            KafkaError: the brokers do not answer.
+            TopicError: the topic ends before what was read.
+        """
+        tp, end = TopicPartition(self._topic, PARTITION), self._end(IsolationLevel.READ_COMMITTED)
+        if end < self.offset:
+            raise TopicError(
+                f"topic {self._topic!r} ends at offset {end}, and was read up to {self.offset} before: it was made"
+                " anew, so what was made of it has to be made anew, too"
+            )
+        newest = dict[RowKey, RowValue | None]()
+        self.skipped.clear()
+        for record in reading.records(self._consumer, tp, self.offset, end):
+            if len(record.value or b"") > _MOST_BYTES:
+                why = f"no row: more than {_MOST_BYTES} bytes"
+                self._on_passed(reading.Passed(self._topic, PARTITION, record.offset, why))
+                continue
+            try:
+                key = RowKey.parse(record.key or b"")
+                newest[key] = None if record.value is None else RowValue.parse(record.value, key)
+            except ValueError as error:
+                is_known = str(error) in self.skipped or len(self.skipped) < _MOST_REASONS
+                self.skipped[str(error) if is_known else _OTHERS] += 1
+        self.offset = max(self.offset, end)
+        return newest
+
+    def open_since(self) -> int | None:
+        """Returns the offset of the first open transaction, behind which nothing is read; None if none is open.
+
+        Raises:
+            KafkaError: the brokers do not answer.
+        """
+        stable = self._end(IsolationLevel.READ_COMMITTED)
+        return stable if stable < self._end(IsolationLevel.READ_UNCOMMITTED) else None
+
+    def _end(self, level: IsolationLevel) -> int:
+        """Returns the end of what a reader of an isolation level gets."""
+        tp = TopicPartition(self._topic, PARTITION)
+        asked = self._admin.list_partition_offsets({tp: OffsetSpec.LATEST}, isolation_level=level)
+        return int(asked[tp].offset)
