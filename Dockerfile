@@ -25,7 +25,7 @@ COPY --from=wheel /wheels /wheels
 ENV NUMBA_CACHE_DIR=/var/cache/ldp-worker
 RUN /opt/ldp-worker/bin/pip install --no-cache-dir --no-deps /wheels/*.whl \
     && touch -d 2020-01-01T00:00:00Z /opt/ldp-worker/lib/python3.*/site-packages/ldp/kernels/*.py \
-        /opt/ldp-worker/lib/python3.*/site-packages/worker/kafka/*.py \
+        /opt/ldp-worker/lib/python3.*/site-packages/worker/kafka/decoding/*.py \
         /opt/ldp-worker/lib/python3.*/site-packages/worker/counting/*.py \
     && /opt/ldp-worker/bin/python -c 'from ldp import kernels; from worker.counting import lateness; \
         from worker.kafka.decoding import records; kernels.warm(); lateness.warm(); records.warm()'

@@ -94,14 +94,13 @@ def imported(package: str) -> Iterator[tuple[str, str]]:
                     yield str(path.relative_to(ROOT)), canonicalize_name(distribution)
 
 
-def test_the_mathematics_imports_what_it_brings_and_only_pictures_and_engines_more() -> None:
+def test_the_mathematics_imports_what_it_brings_and_only_engines_more() -> None:
     allowed = names(PROJECT["dependencies"])
     more: dict[str, set[str]] = {}
     for file, distribution in imported("ldp"):
         if distribution not in allowed:
             more.setdefault(file, set()).add(distribution)
     assert more == {
-        "ldp/experiments/plots.py": names(EXTRAS["plots"]),
         "ldp/engines/spark.py": names(EXTRAS["spark"]),
         "ldp/engines/beam.py": names(EXTRAS["beam"]),
     }
