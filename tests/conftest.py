@@ -174,10 +174,13 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
-ALLOWED = {"long": 600.0, "slow": 60.0, "integration": 60.0}
+ALLOWED = {"long": 1800.0, "slow": 180.0, "integration": 180.0}
 """Seconds of CPU that a test of each marker may take."""
-SMOKE = 6.0
-"""Seconds of CPU that a test without any of these markers may take; most take milliseconds, and the longest one."""
+SMOKE = 30.0
+"""Seconds of CPU that a test without any of these markers may take.
+
+Most take milliseconds and the longest two seconds. The rest is for a slow machine that compiles kernels meanwhile.
+"""
 
 
 @pytest.hookimpl(wrapper=True)
