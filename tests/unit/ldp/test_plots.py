@@ -488,7 +488,7 @@ assert "matplotlib.pyplot" not in sys.modules
 
 def test_without_matplotlib(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(ModuleNotFoundError, match=r"pip install 'ldp-worker\[plots\]'"):
+    with pytest.raises(ModuleNotFoundError, match=r"pip install '.\[plots\]'"):
         plots.draw("users", rows_of("users"), tmp_path / "users.png")
 
 

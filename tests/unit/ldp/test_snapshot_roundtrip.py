@@ -107,7 +107,7 @@ def topic(parts, sequence):
 
 def written_and_read(taken, inline, chunk):
     """The messages of a snapshot, of all time or of a window, and what is read of them."""
-    window, everything = taken.window, replace(taken, window=snapshot.ALL_TIME, identity=None)
+    window, everything = taken.window, replace(taken, window=snapshot.ALL_TIME, identity="0f" * 16)
     if window.start is None:
         parts = snapshot.encode(taken, inline, chunk)
         return parts, snapshot.assemble(taken.stream, topic(parts, taken.sequence))
