@@ -5,8 +5,8 @@ counts with its own parsers, its own hashes and numpy, and compares with the sto
 is what was counted before any decoding: of Hadamard Response and PGR the reports by their index.
 
 It shares no code with what it audits. Of this project it imports `worker.config`, which says where Kafka and Redis are
-and gives the stream's public document, `worker.redis` and `worker.login`, which connect; no frames, kernels, oracles,
-counting, store, or the worker's ways to Kafka. So a fault in one of them cannot hide itself. Each format is therefore
+and gives the stream's public document, and two packages that connect and log in; no frames, kernels, oracles, counting,
+store, or the worker's ways to Kafka. So a fault in one of them cannot hide itself. Each format is therefore
 stated twice in this project, here the second time.
 
 Each partition is read from Redis in one script, so its counts and its offset belong together, and is recounted
