@@ -5,7 +5,7 @@ LDP_TEST_REDIS name, else containers where a Docker engine answers, else the pai
 run share them (`tests/shared.py`). `local_services` is the pair of deploy/local, for a test that needs its folder.
 `own_services` is a pair of one process of the run, for a test that stops, freezes or reconfigures a server.
 
-Nothing is started before a test asks, what was chosen is printed, and missing services are a failure.
+Services start when a test first asks for them, and the run prints which it uses. Without services the test fails.
 """
 
 import contextlib

@@ -292,7 +292,7 @@ def _have_ruled(world: World, worker: Any, _partition: int) -> None:
 
 
 def _have_ruled_late(world: World, worker: Any, _partition: int) -> None:
-    """The same, of which its owner hears late."""
+    """The same, but its owner hears of it late."""
     _have_ruled(world, worker, -1)
     wait(world, worker, 2.0)
 

@@ -69,7 +69,7 @@ def _vanish(world: World, worker: Any, _partition: int) -> None:
 
 
 def _read_to_the_end(worker: Any) -> int | None:
-    """Returns a partition that is read and stored up to its end, of which the last batch can be truncated."""
+    """Returns a partition that is read and stored up to its end, and whose last batch can be truncated."""
     for p, offset in worker.ownership.stored().items():
         log = worker.deployment.reports.partitions[p]
         stands = offset == log.end == worker.consumer.positions.get(p) and p in worker.consumer.highs

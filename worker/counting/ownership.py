@@ -648,7 +648,7 @@ class Ownership:
             except Unavailable as error:
                 self._events.compare_failed(error)
                 return
-            # what it has of ours a claim judges
+            # a claim judges stored counts of this history
             if not ours:
                 why = "the counts in Redis vanished or were replaced while this worker counted"
                 raise lost(self._stream, partition, why)

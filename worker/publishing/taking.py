@@ -94,7 +94,7 @@ def take(
         part = _estimate(stream, stored.total(stream, one.period.start, one.period.end))
         whole = plan.is_complete(one)
         of_window = of(estimate=part, window=one.period, complete=whole)
-        # tombstones first: whoever lists windows by their messages forgets one at a tombstone
+        # tombstones first: a reader that lists windows by their messages drops a window at its tombstone
         messages += snapshot.delete_window(taken, one.period, former)
         messages += snapshot.encode_window(of_window)
         sent += planned.of(of_window)

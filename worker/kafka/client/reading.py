@@ -3,8 +3,7 @@
 Anybody with access may write to these topics, and compaction keeps a record for ever, so they are decoded as the topic
 of reports is (`worker.kafka.decoding`): within a cap, and each record batch with an outcome. One that cannot be read is
 reported and passed over, and so is a record whose key is longer than any of ours. A poll holds few bytes, see
-`seam.MOST_POLLED`. A batch whose checksum fails is fetched twice: only the same bytes again are what the
-log holds.
+`seam.MOST_POLLED`. A batch whose checksum fails is fetched twice: only the same bytes again are what the log holds.
 """
 
 import functools
