@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from fractions import Fraction
 
-    from ldp import consistency, frames, query, sampling, selection, snapshot
+    from ldp import analysis, consistency, frames, query, sampling, snapshot
     from ldp.counts import estimate_counts
     from ldp.estimate import Estimate
     from ldp.oracles import (
@@ -59,6 +59,7 @@ __all__ = [
     "Stream",
     "SubsetSelection",
     "Unary",
+    "analysis",
     "answer",
     "consistency",
     "estimate_counts",
@@ -66,11 +67,10 @@ __all__ = [
     "oracle",
     "query",
     "sampling",
-    "selection",
     "snapshot",
 ]
 
-_MODULES = {"consistency", "frames", "query", "sampling", "selection", "snapshot"}
+_MODULES = {"analysis", "consistency", "frames", "query", "sampling", "snapshot"}
 _HOMES = {
     "GRR": "ldp.oracles",
     "OLH": "ldp.oracles",

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 import numpy as np
 import numpy.typing as npt
 
-from ldp import confidence_sequence, notebook, score
+from ldp import notebook
 from ldp.arguments import as_integer
-from ldp.tail import top_bounds
+from ldp.intervals import confidence_sequence, score
+from ldp.intervals.binomial_tail import top_bounds
 
 if TYPE_CHECKING:
     import pandas
@@ -148,9 +149,9 @@ class Estimate:
     def anytime_interval(self, level: float = 0.95, values: Indices | None = None) -> tuple[Vector, Vector]:
         """Intervals that may be watched: of a value, those of all n together hold the level, not each by itself.
 
-        Whoever looks at each new snapshot, or stops counting when the result is as hoped for, needs these: see
-        `ldp.confidence_sequence`. About 1.9 times as wide as `interval`; in [0, 1]; for one value at a time. They need
-        no n·q, and hold for the frequency among the reports so far, whatever the population does meanwhile.
+        Use these if you look at each new snapshot, or stop counting when you like the result: see
+        `ldp.intervals.confidence_sequence`. About 1.9 times as wide as `interval`; in [0, 1]; for one value at a
+        time. They need no n·q, and hold for the frequency among the reports so far, even if the population changes.
 
         Args:
             level: the probability that a value's cover at every n, at least; strictly between 0 and 1.

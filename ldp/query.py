@@ -18,9 +18,9 @@ from ldp.arguments import MAX_DOMAIN, as_indices, as_integer, as_text
 from ldp.consistency import EXTRA, METHODS
 from ldp.consistency.summation import exact_sum
 from ldp.estimate import Estimate, Vector, check_estimate
+from ldp.intervals.binomial_tail import top_bounds
 from ldp.oracles.oracle import Oracle
 from ldp.set_variance import SetVariance
-from ldp.tail import top_bounds
 
 Indices = npt.NDArray[np.intp]
 _KEPT = 16
@@ -241,7 +241,7 @@ def anytime_interval(estimate: Estimate, subset: npt.ArrayLike, level: float = 0
     """An interval for a set that may be watched: those of all n together hold the level, not each by itself.
 
     As `Estimate.anytime_interval`, of which it is the entry for a set of one value. The variance of a report's share is
-    the largest that a user inside, or outside, may have; see `ldp.confidence_sequence`.
+    the largest that a user inside, or outside, may have; see `ldp.intervals.confidence_sequence`.
 
     Args:
         estimate: f̃ over the domain.
@@ -303,7 +303,7 @@ def top_interval(estimate: Estimate, k: int, level: float = 0.95) -> tuple[Vecto
     since fewer than k others are above v, a u of T that is not above it, and c_u ≤ c_v < t(f_v) ≤ t(f_u).
 
     A risk this small lies far out, where the score interval would fail for small n·q: the ends are those of the tails
-    of the counts' own law (`ldp.tail`), in [0, 1].
+    of the counts' own law (`ldp.intervals.binomial_tail`), in [0, 1].
 
     Args:
         estimate: f̃ over the domain.

@@ -27,9 +27,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import chdtrc, ndtri
 
-from ldp import confidence_sequence
 from ldp.arguments import as_counts, as_integer, check_state, exact_total
 from ldp.estimate import Counts, Estimate, Indices, Vector
+from ldp.intervals import confidence_sequence
 from ldp.oracles.rated import RatedResponse, channel
 from ldp.oracles.response import Response
 
@@ -131,7 +131,7 @@ class RatedEstimate(Estimate):
         """Intervals of the pooled frequencies that may be watched: see `Estimate.anytime_interval`.
 
         They hold whatever a user's rate depends on, and however the shares of the rates move; see
-        `ldp.confidence_sequence.of_rates`.
+        `ldp.intervals.confidence_sequence.of_rates`.
 
         Raises:
             ValueError: level is not strictly between 0 and 1.

@@ -8,12 +8,12 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from ldp import confidence_sequence, score
 from ldp.arguments import as_indices
-from ldp.confidence_sequence import Moments
 from ldp.consistency.normalization import norm_sub
 from ldp.consistency.summation import exact_sum
 from ldp.estimate import Estimate, Vector
+from ldp.intervals import confidence_sequence, score
+from ldp.intervals.confidence_sequence import Moments
 from ldp.oracles.oracle import Oracle
 from ldp.rates import RatedEstimate
 

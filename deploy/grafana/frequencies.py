@@ -231,7 +231,7 @@ def _windows() -> list[Json]:
         timeseries(
             "What changed",
             "Values and queries whose frequency changed from a final window to the next, as tested with a "
-            "false discovery rate (snapshots.changed_level). Which they are is found with ldp.changes from"
+            "false discovery rate (snapshots.changed_level). Which they are is found with ldp.analysis.changes from"
             " the snapshot topic; the log names the queries (window.compared).",
             changed,
             decimals=0,

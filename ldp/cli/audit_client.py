@@ -13,7 +13,7 @@ from ldp.cli.command import cli, document_option
 from ldp.terminal import echo, echo_json
 
 if TYPE_CHECKING:
-    from ldp.judging.verdict import Verdict
+    from ldp.conformance.verdict import Verdict
     from ldp.stream import Stream
 
 _FAILED, _TOO_FEW = 1, 3
@@ -83,8 +83,8 @@ def audit_client(
 
     Exit codes: 0 it passes; 1 it fails, with the evidence; 3 there are too few reports to say.
     """  # noqa: D301
-    from ldp.judging.running import ClientError, Command
-    from ldp.judging.verdict import FAIL, PASS, judge
+    from ldp.conformance.running import ClientError, Command
+    from ldp.conformance.verdict import FAIL, PASS, judge
 
     if (stream is None) == (vectors is None):
         raise click.UsageError("give either --document or --vectors")
@@ -105,7 +105,7 @@ def audit_client(
 
 def _compared(command: tuple[str, ...], path: Path, seconds: float, as_json: bool) -> int:
     """Prints in which streams of the vectors a client makes other reports; returns the exit code."""
-    from ldp.judging.vectors import differences, read
+    from ldp.conformance.vectors import differences, read
 
     try:
         vectors = read(path)

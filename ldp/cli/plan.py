@@ -14,8 +14,8 @@ from ldp.cli.command import NAME, cli
 from ldp.terminal import echo, echo_json
 
 if TYPE_CHECKING:
-    from ldp.fake import Fake
-    from ldp.plan import Candidate, Plan
+    from ldp.analysis.protocol_selection import Candidate, Plan
+    from ldp.poisoning import Fake
 
 
 @cli.command("plan")
@@ -53,8 +53,8 @@ def plan(epsilon: str, domain_size: int, reports: int, fakes: bool, as_json: boo
 
     Large numbers are rounded; --json prints them in full.
     """  # noqa: D301 - click's mark for lines that stay as they are
-    from ldp.fake import fake
-    from ldp.plan import plan as planned
+    from ldp.analysis.protocol_selection import plan as planned
+    from ldp.poisoning import fake
     from ldp.stream import Stream
 
     try:

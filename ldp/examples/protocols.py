@@ -1,8 +1,8 @@
 """Planning: which protocol for so many values and reports, and what a forged report could move."""
 
-from ldp.fake import fake
+from ldp.analysis.protocol_selection import plan
 from ldp.oracles import ORACLES
-from ldp.plan import plan
+from ldp.poisoning import fake
 
 made = plan("1", domain_size=300, reports=500_000)
 for row in made.rows[:3]:

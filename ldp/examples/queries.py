@@ -4,8 +4,8 @@ import numpy as np
 
 import ldp
 from ldp import query
+from ldp.analysis.method_selection import choose_all
 from ldp.query import SetQuery
-from ldp.selection import choose_all
 
 LABELS = ("espresso", "filter coffee", "iced coffee", "green tea", "black tea", "iced tea", "water", "milk")
 stream = ldp.Stream("drinks", ldp.OUE("1", domain_size=8), labels=LABELS)

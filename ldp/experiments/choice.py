@@ -14,6 +14,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from ldp.analysis.method_selection import NEAR, Queries, Sets, Values, all_methods, choose_all, mean_squares
 from ldp.consistency import METHODS
 from ldp.estimate import Vector
 from ldp.experiments import eleventh
@@ -22,7 +23,6 @@ from ldp.experiments.evaluation import draw, each
 from ldp.experiments.figures import Row
 from ldp.experiments.jobs import Job, Sample, Scale, once
 from ldp.query import TopQuery
-from ldp.selection import NEAR, Queries, Sets, Values, all_methods, choose_all, mean_squares
 
 Group = TypeVar("Group")
 

@@ -11,7 +11,7 @@ from importlib.resources import files
 import numpy as np
 import numpy.typing as npt
 
-from ldp.selection import apportion
+from ldp.analysis.method_selection import apportion
 
 ZIPF_DOMAIN, ZIPF_EXPONENT, ZIPF_USERS = 1024, 1.5, 1_000_000
 EMOJI_USERS = 884_427  # the n of the paper's own Emoji data

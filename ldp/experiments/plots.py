@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ldp.analysis.method_selection import NEAR
 from ldp.consistency import METHODS
 from ldp.experiments.choice import PAPER
 from ldp.experiments.eleventh import DATASETS, NAME, PEERS, TOP
 from ldp.experiments.evidence import NAMES
 from ldp.experiments.figures import FIGURES, Figure, Row
 from ldp.experiments.styles import LEFT, RIGHT, SETTINGS, STYLES, WIDTH
-from ldp.selection import NEAR
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -372,7 +372,7 @@ class Oracle(Described, ABC):
         return self.domain_size
 
     def supported_of(self, subset: npt.NDArray[np.int64]) -> tuple[int, int]:
-        """The fewest and the most values of a set that one report which is counted supports: see `ldp.fake`.
+        """The fewest and the most values of a set that one report which is counted supports: see `ldp.poisoning`.
 
         The set is (m,) indices, each once, and not checked. O(m), for Hadamard and PGR O(K log K).
 

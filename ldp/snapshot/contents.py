@@ -169,7 +169,7 @@ class Cut:
 
 @dataclass(frozen=True)
 class Recommended:
-    """The method that clearly suits a query best, chosen from the reports themselves (`ldp.selection`).
+    """The method that clearly suits a query best, chosen from the reports themselves (`ldp.analysis.method_selection`).
 
     Attributes:
         method: its name.

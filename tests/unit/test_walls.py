@@ -16,7 +16,7 @@ CONTRACTS = {
     ]["contracts"]
 }
 BREACHES = [
-    ("mathematics", "ldp/tail.py", "import worker"),
+    ("mathematics", "ldp/intervals/binomial_tail.py", "import worker"),
     ("clean-mathematics", "ldp/estimate.py", "import kafka"),
     ("clean-mathematics", "ldp/client.py", "import redis"),
     ("engines", "ldp/files.py", "import pyarrow"),

@@ -1,6 +1,6 @@
 """Intervals that may be watched, and forged reports, read a second time.
 
-Both are held to what they promise: intervals by the formulas of `ldp.confidence_sequence`, written down anew, and
+Intervals are checked by the formulas of `ldp.intervals.confidence_sequence`, written down again, and
 forged reports by forging: so many put an estimate out of its interval, and one fewer does not.
 """
 

@@ -2,13 +2,13 @@
 
 What stands for it is in the publisher's memory alone, one estimate for each name: nothing of it is in Redis, or on the
 topic. So a publisher that takes over compares once it has published two; what it missed is on the topic still,
-where `ldp.changes` reads it.
+where `ldp.analysis.changes` reads it.
 """
 
 from collections.abc import Callable, Sequence
 
 import ldp
-from ldp import changes
+from ldp.analysis import changes
 from ldp.query import Query, SetQuery
 from ldp.rates import RatedEstimate
 from ldp.snapshot import Period

@@ -1,7 +1,8 @@
 """Which method suits each query of a stream best: found beside the publishing, said in the snapshots that follow.
 
-The reports choose it (`ldp.selection`): that takes seconds where a snapshot takes milliseconds, so it has a thread of
-its own, and snapshots carry the newest recommendation that there is. Where no method is clearly best, there is none.
+The reports choose it (`ldp.analysis.method_selection`). That takes seconds where a snapshot takes milliseconds, so
+it has a thread of its own, and snapshots carry the newest recommendation. Where no method is clearly best, there is
+none.
 """
 
 import math
@@ -13,9 +14,9 @@ from functools import partial
 import numpy as np
 
 import ldp
+from ldp.analysis.method_selection import choose_all
 from ldp.consistency import METHODS
 from ldp.query import Query
-from ldp.selection import choose_all
 from ldp.snapshot import Recommended
 from worker.counting.ports import Events
 

@@ -13,7 +13,7 @@ import pytest
 import ldp
 from deploy.sizing import __main__ as tables
 from deploy.sizing import formulas as sizing
-from ldp.plan import plan
+from ldp.analysis.protocol_selection import plan
 from ldp.snapshot import JSON, Cut, encode, rounded, take
 from ldp.snapshot.documents import VECTORS
 from worker.config import parse

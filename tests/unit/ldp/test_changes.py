@@ -9,8 +9,8 @@ from scipy.stats import binom
 
 import ldp
 import ldp.query
-from ldp import changes
-from ldp.changes import between, between_sets, discoveries
+from ldp.analysis import changes
+from ldp.analysis.changes import between, between_sets, discoveries
 
 pytestmark = pytest.mark.statistical
 

@@ -7,9 +7,9 @@ import sys
 import pytest
 from click.testing import CliRunner
 
+from ldp.analysis.protocol_selection import plan
 from ldp.cli import cli
 from ldp.oracles import ORACLES
-from ldp.plan import plan
 
 
 def run(*args):

@@ -9,7 +9,7 @@ from scipy.special import ndtri
 
 import ldp
 import ldp.query
-from ldp.confidence_sequence import of_sets, of_values
+from ldp.intervals.confidence_sequence import of_sets, of_values
 
 pytestmark = pytest.mark.statistical
 
@@ -110,7 +110,8 @@ def test_the_law_of_a_set_is_bounded(monkeypatch, name, epsilon, size):
     oracle = ldp.oracle(name, epsilon, domain_size=7)
     taken = []
     monkeypatch.setattr(
-        "ldp.confidence_sequence._ends", lambda counts, n, law, *_: taken.append(law) or ([0.0], [1.0])
+        "ldp.intervals.confidence_sequence._ends",
+        lambda counts, n, law, *_: taken.append(law) or ([0.0], [1.0]),
     )
     of_sets(np.array([10.0]), 30, *moments(oracle, size), 0.95)
     for at in (-2.0, -0.5, -0.01, 0.01, 0.5, 2.0):

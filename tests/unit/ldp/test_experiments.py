@@ -16,6 +16,7 @@ from click.testing import CliRunner
 from scipy.stats import norm as normal
 
 import ldp
+from ldp.analysis.method_selection import all_methods
 from ldp.cli import cli
 from ldp.consistency import METHODS
 from ldp.experiments import choice, claims, evaluation, figures, jobs, plots, report, reproduce, sums
@@ -23,7 +24,6 @@ from ldp.experiments.datasets import emoji, zipf
 from ldp.experiments.evidence import FAILS, HOLDS, IN_PART, OTHER, Evidence, judged, number
 from ldp.experiments.figures import FIGURES, Row, read_rows, write_rows
 from ldp.experiments.jobs import Job, Sample, Scale, once, run, workers
-from ldp.selection import all_methods
 
 pytestmark = pytest.mark.statistical
 

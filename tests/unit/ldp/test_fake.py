@@ -8,10 +8,10 @@ from click.testing import CliRunner
 
 import ldp
 from ldp import frames, query
+from ldp.analysis.protocol_selection import plan
 from ldp.cli import cli
-from ldp.fake import fake, needed, needed_for_set
 from ldp.oracles.olh import HASHES
-from ldp.plan import plan
+from ldp.poisoning import fake, needed, needed_for_set
 from tests.unit.ldp.test_laws import MIDDLE, SMALL, reports
 
 pytestmark = pytest.mark.statistical

@@ -15,10 +15,10 @@ from scipy import stats
 
 import ldp
 from ldp.cli import cli
-from ldp.judging import channel, repeating, spending
-from ldp.judging import verdict as judging
-from ldp.judging.running import ClientError, Command, decoded
-from ldp.judging.verdict import FAIL, PASS, TOO_FEW, chosen, judge
+from ldp.conformance import channel, repeating, spending
+from ldp.conformance import verdict as judging
+from ldp.conformance.running import ClientError, Command, decoded
+from ldp.conformance.verdict import FAIL, PASS, TOO_FEW, chosen, judge
 from ldp.oracles import ORACLES
 from tests.clients import faults
 from tests.clients.faults import FAULTS, MUTANT, REJECTED
@@ -83,7 +83,9 @@ def test_what_a_worker_would_reject_is_said(oracle, fault, says):
     ids=repr,
 )
 def test_the_projects_own_client_passes(oracle, monkeypatch):
-    monkeypatch.setattr("ldp.judging.timing.WAIT_SECONDS", 60.0)  # a machine that stalls is no slow client
+    monkeypatch.setattr(
+        "ldp.conformance.timing.WAIT_SECONDS", 60.0
+    )  # a machine that stalls is no slow client
     # what these two spend shows last: of so many reports the bound is six standard deviations above what is asked for
     found = judged(oracle, "honest", 120_000 if oracle.name in ("hadamard", "pgr") else 60_000)
     assert found.verdict == PASS, found.findings

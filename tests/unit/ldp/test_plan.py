@@ -8,9 +8,9 @@ import pytest
 from scipy.stats import norm
 
 import ldp
+from ldp.analysis.protocol_selection import plan
 from ldp.client import Client
 from ldp.oracles import ORACLES
-from ldp.plan import plan
 
 GRID = [(epsilon, d) for epsilon in ("0.1", "1", "4", "8") for d in (2, 3, 16, 257, 1024, 30_000)]
 over_grid = pytest.mark.parametrize(("epsilon", "d"), GRID)

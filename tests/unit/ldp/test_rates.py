@@ -11,10 +11,10 @@ import pytest
 from scipy import stats
 
 import ldp
-from ldp import fake, frames, query, snapshot
-from ldp.confidence_sequence import of_rates
+from ldp import frames, poisoning, query, snapshot
 from ldp.consistency import METHODS
 from ldp.counts import read_counts
+from ldp.intervals.confidence_sequence import of_rates
 from ldp.rates import RatedEstimate
 from tests.unit.ldp.test_snapshot import SCHEMA, topic
 
@@ -333,7 +333,7 @@ def test_as_many_forged_reports_as_are_said_move_it_out_and_one_less_does_not():
     state = np.array([300, 700, 200, 250, 90, 60])
     estimate = RATED.estimate_state(state, 1600)
     low, high = estimate.anytime_interval()
-    needed = fake.needed(estimate, low, high)
+    needed = poisoning.needed(estimate, low, high)
 
     def moved(value, number):
         out = []
@@ -347,7 +347,7 @@ def test_as_many_forged_reports_as_are_said_move_it_out_and_one_less_does_not():
     for value in (0, 1):
         assert moved(value, int(needed[value]))
         assert not moved(value, int(needed[value]) - 1)
-        assert fake.needed_for_set(estimate, [value], low[value], high[value]) == needed[value]
+        assert poisoning.needed_for_set(estimate, [value], low[value], high[value]) == needed[value]
         assert query.anytime_interval(estimate, [value]) == (low[value], high[value])
-    assert fake.needed_for_set(estimate, [0, 1], 1.0, 1.0) == math.inf
+    assert poisoning.needed_for_set(estimate, [0, 1], 1.0, 1.0) == math.inf
     assert query.anytime_interval(estimate, [0, 1]) == (1.0, 1.0)

@@ -9,14 +9,7 @@ import numpy as np
 import pytest
 
 import ldp
-from ldp.consistency import EXTRA, METHODS
-from ldp.consistency.empirical_bayes import Fit
-from ldp.consistency.together import by_method
-from ldp.experiments import choice
-from ldp.experiments.figures import Row
-from ldp.experiments.jobs import Scale, run
-from ldp.query import TopQuery
-from ldp.selection import (
+from ldp.analysis.method_selection import (
     FEW_SETS,
     NEAR,
     Sets,
@@ -28,6 +21,13 @@ from ldp.selection import (
     choose_all,
     mean_squares,
 )
+from ldp.consistency import EXTRA, METHODS
+from ldp.consistency.empirical_bayes import Fit
+from ldp.consistency.together import by_method
+from ldp.experiments import choice
+from ldp.experiments.figures import Row
+from ldp.experiments.jobs import Scale, run
+from ldp.query import TopQuery
 
 pytestmark = pytest.mark.statistical
 

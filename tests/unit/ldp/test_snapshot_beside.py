@@ -103,5 +103,5 @@ def test_reports_at_several_rates_have_them_too():
 
 def test_laws_hold_where_a_power_of_e_is_no_number():
     """A report of the own value supports it for sure, and another hardly ever: λ is in the thousands."""
-    low, high = ldp.confidence_sequence.of_values(np.array([900.0]), 1000, 1.0, 1e-7, 0.95)
+    low, high = ldp.intervals.confidence_sequence.of_values(np.array([900.0]), 1000, 1.0, 1e-7, 0.95)
     assert 0.85 < low[0] <= 0.9 <= high[0] < 0.95

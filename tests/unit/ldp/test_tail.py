@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 import ldp
-from ldp.tail import lower_bound, tail
+from ldp.intervals.binomial_tail import lower_bound, tail
 
 pytestmark = pytest.mark.statistical
 

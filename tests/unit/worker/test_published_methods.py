@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 import ldp
-from ldp import selection, snapshot
+from ldp import snapshot
+from ldp.analysis import method_selection
 from ldp.consistency import METHODS
 from ldp.query import SetQuery, TopQuery
 from ldp.snapshot import encoding
@@ -124,12 +125,12 @@ def test_only_what_is_published_is_recommended():
     rng = np.random.default_rng(4)
     population = np.arange(30) ** 2
     estimate = stream.oracle.estimate(stream.oracle.simulate(population, rng), int(population.sum()))
-    queries = [SetQuery("low", list(range(15))), TopQuery("most", 3), selection.Values()]
-    every = selection.choose_all(estimate, queries, np.random.default_rng(1))
-    some = selection.choose_all(
+    queries = [SetQuery("low", list(range(15))), TopQuery("most", 3), method_selection.Values()]
+    every = method_selection.choose_all(estimate, queries, np.random.default_rng(1))
+    some = method_selection.choose_all(
         estimate, queries, np.random.default_rng(1), methods=("norm", "base", "power")
     )
-    alone = selection.choose_all(estimate, queries, np.random.default_rng(1), methods=["base"])
+    alone = method_selection.choose_all(estimate, queries, np.random.default_rng(1), methods=["base"])
     for ranking, few, one in zip(every, some, alone, strict=True):
         assert {row.method for row in few.rows} == {"base", "norm", "power"}
         assert {row.method: row.simulated for row in few.rows}.items() <= {
@@ -137,7 +138,7 @@ def test_only_what_is_published_is_recommended():
         }.items()
         assert ([row.method for row in one.rows], one.confidence >= 0.8) == (["base"], True)
     with pytest.raises(ValueError, match="methods are none"):
-        selection.choose_all(estimate, queries, rng, methods=())
+        method_selection.choose_all(estimate, queries, rng, methods=())
 
 
 def test_what_is_configured_stands_in_the_papers_order():

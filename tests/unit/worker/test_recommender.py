@@ -11,8 +11,8 @@ import pytest
 
 import ldp
 from ldp import frames, snapshot
+from ldp.analysis.method_selection import Ranked, Ranking, choose
 from ldp.query import SetQuery, TopQuery
-from ldp.selection import Ranked, Ranking, choose
 from worker.config import ConfigError, parse
 from worker.counting import layout
 from worker.counting.columns import Batch, Columns

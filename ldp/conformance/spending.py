@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy import stats
 
-from ldp.judging.channel import supports
+from ldp.conformance.channel import supports
 from ldp.oracles.rated import RatedResponse
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import Any
 
 from ldp import frames
 from ldp.arguments import as_json
-from ldp.judging.running import ClientError, Command, decoded
+from ldp.conformance.running import ClientError, Command, decoded
 from ldp.stream import Stream
 
 

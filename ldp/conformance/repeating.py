@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ldp.judging.channel import Rate, message_probabilities
+from ldp.conformance.channel import Rate, message_probabilities
 from ldp.oracles import OLH, Oracle, SubsetSelection
 from ldp.oracles.preferred import PreferredMessages
 from ldp.oracles.rated import RatedResponse

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ldp.judging import channel, repeating
-from ldp.judging.spending import Spent, spent
-from ldp.judging.timing import APART, times
+from ldp.conformance import channel, repeating
+from ldp.conformance.spending import Spent, spent
+from ldp.conformance.timing import APART, times
 from ldp.oracles import RatedResponse, Response
 
 if TYPE_CHECKING:
-    from ldp.judging.running import Command
-    from ldp.judging.timing import Times
+    from ldp.conformance.running import Command
+    from ldp.conformance.timing import Times
     from ldp.oracles import Oracle
 
 PASS, FAIL, TOO_FEW = "pass", "fail", "too few reports"

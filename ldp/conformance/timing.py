@@ -11,12 +11,12 @@ from typing import IO, TYPE_CHECKING
 import numpy as np
 from scipy import stats
 
-from ldp.judging.running import ClientError
+from ldp.conformance.running import ClientError
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from ldp.judging.running import Command
+    from ldp.conformance.running import Command
 
 WAIT_SECONDS = 5.0
 """Within which a client answers a line, if it answers lines and not the whole."""

@@ -6,7 +6,7 @@ domain, however the counts of different values depend on each other, at every n,
 as they are, or be drawn from one that is the same in both windows.
 
 **The e-value.** Let C₁ of n₁ reports support a value before, and C₂ of n₂ after. Let a(λ) and b(λ) be the logarithms of
-E e^(λ·what a report adds) for a user with the value and for one without (`ldp.confidence_sequence`), and
+E e^(λ·what a report adds) for a user with the value and for one without (`ldp.intervals.confidence_sequence`), and
 
     M(λ, f) = e^b(λ) + f·(e^a(λ) − e^b(λ)).
 
@@ -48,8 +48,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from ldp.confidence_sequence import Laws, Moments, set_laws, value_laws
 from ldp.estimate import Estimate, Vector, check_estimate
+from ldp.intervals.confidence_sequence import Laws, Moments, set_laws, value_laws
 from ldp.query import SetQuery
 
 Indices = npt.NDArray[np.intp]

@@ -1,0 +1,1 @@
+"""Intervals of estimates: score intervals, tails of binomial sums and confidence sequences."""
