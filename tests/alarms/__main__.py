@@ -22,7 +22,7 @@ from ldp.alarms.watch import BLOCK, ENOUGH, RISK
 from tests.alarms import honest
 from tests.alarms.forging import Forge, attacks
 from worker.counting.columns import Batch, Columns
-from worker.counting.partition import PartitionState
+from worker.counting.partition_state import PartitionState
 
 STREAMS = {RISK: 10_000, 0.1: 1000}
 BLOCKS = -(-ENOUGH // BLOCK)

@@ -18,7 +18,7 @@ import ldp
 from ldp import frames
 from tests.bench.measure import compare
 from worker.counting.columns import Batch
-from worker.counting.partition import PartitionState
+from worker.counting.partition_state import PartitionState
 from worker.counting.windows import ALL
 from worker.kafka.decoding.records import Arena, Reader
 

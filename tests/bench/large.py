@@ -38,7 +38,7 @@ from tests.bench.measure import Line
 from tests.bench.sizing import Point, Stored
 from tests.integration.harness.reader import Snapshots
 from worker.counting.columns import Batch, Columns
-from worker.counting.partition import Counts, PartitionState
+from worker.counting.partition_state import Counts, PartitionState
 from worker.kafka.snapshots.outbox import KafkaOutbox
 from worker.kafka.snapshots.topic import SnapshotTopic
 

@@ -42,7 +42,7 @@ from tests.bench.measure import Line
 from tests.stores import Singly
 from worker.counting import layout
 from worker.counting.lineage import lineage_of
-from worker.counting.partition import Cell, PartitionState
+from worker.counting.partition_state import Cell, PartitionState
 from worker.counting.ports import Answer, Events, Metadata
 from worker.counting.windows import ALL, Pane
 from worker.kafka.snapshots.outbox import KafkaOutbox

@@ -13,7 +13,7 @@ from tests.bench.measure import Line, compare
 from tests.stores import Singly
 from worker.counting import layout
 from worker.counting.lineage import lineage_of
-from worker.counting.partition import Counts, PartitionState
+from worker.counting.partition_state import Counts, PartitionState
 from worker.counting.ports import Answer
 from worker.counting.windows import ALL
 

@@ -9,7 +9,7 @@ import ldp
 from ldp import frames
 from tests.bench.measure import Line, compare
 from worker.counting.columns import Batch, Columns
-from worker.counting.partition import PartitionState
+from worker.counting.partition_state import PartitionState
 from worker.counting.rules import Configured, Terms
 from worker.counting.windows import UNITS, Windowing
 

@@ -12,7 +12,7 @@ from tests.faults.test_lies import lie_once, shifted
 from worker.counting import layout
 from worker.counting.claim import Claim
 from worker.counting.head import Head
-from worker.counting.partition import PartitionState
+from worker.counting.partition_state import PartitionState
 from worker.counting.ports import Answer
 from worker.counting.rules import Configured, Rule, Terms
 from worker.counting.windows import Windowing

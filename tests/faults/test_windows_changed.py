@@ -9,7 +9,7 @@ from ldp.snapshot import Line
 from tests.faults.still import STREAM, Still, alone, count_all, turn
 from tests.faults.windowed import HOURLY, Windowed, configured, finals, settle, windows
 from worker.counting.head import Head
-from worker.counting.partition import Cell, PartitionState
+from worker.counting.partition_state import Cell, PartitionState
 from worker.counting.rules import Configured, Terms
 from worker.counting.windows import MOST_AT_ONCE, Windowing
 from worker.publishing import lines

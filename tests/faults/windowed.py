@@ -11,7 +11,7 @@ from tests.faults.memory import Process
 from tests.faults.memory.topics import milli
 from tests.faults.still import STREAM, Still, turn
 from worker.counting import layout
-from worker.counting.partition import PartitionState
+from worker.counting.partition_state import PartitionState
 from worker.counting.rules import MAX_BATCH_BYTES, Configured, Terms
 from worker.counting.windows import Windowing
 

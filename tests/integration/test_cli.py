@@ -15,7 +15,7 @@ from tests.integration.harness import TIMEOUT_SECONDS
 from worker.cli import cli
 from worker.config import load
 from worker.counting import layout
-from worker.counting.partition import PartitionState
+from worker.counting.partition_state import PartitionState
 from worker.kafka.reports.log import KafkaLog
 
 pytestmark = pytest.mark.integration

@@ -12,7 +12,7 @@ from kafka import KafkaConsumer
 
 import ldp
 from tests.integration.harness import World, until
-from worker.counting.partition import MOST_WORK
+from worker.counting.partition_state import MOST_WORK
 from worker.kafka.reports import log as consumer
 from worker.observe.metrics import Metrics
 from worker.service.stream import StreamWorker

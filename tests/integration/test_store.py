@@ -29,7 +29,7 @@ from worker.audit import reading
 from worker.audit.errors import Difference
 from worker.check import redis as check
 from worker.counting import layout
-from worker.counting.partition import Cell, PartitionState
+from worker.counting.partition_state import Cell, PartitionState
 from worker.counting.ports import Answer, Metadata, StateLost, StoredPartition, Unavailable
 from worker.redis import connecting
 from worker.redis.script import Script

@@ -16,7 +16,7 @@ LOG, LETTERS = "worker.kafka.reports.log:KafkaLog", "worker.kafka.dead_letters.w
 STORE, OUTBOX = "worker.store.redis:RedisStore", "worker.kafka.snapshots.outbox:KafkaOutbox"
 PUBLISHER, PRODUCER = "worker.publishing.publisher:Publisher", "kafka:KafkaProducer"
 PLAN = "worker.publishing.planning:Plan"
-EVENTS, STATE = "worker.observe.events:StreamEvents", "worker.counting.partition:PartitionState"
+EVENTS, STATE = "worker.observe.events:StreamEvents", "worker.counting.partition_state:PartitionState"
 IMPORT, STANDALONE = "worker.counting.importing:Import", "worker.kafka.reports.standalone:KafkaStandalone"
 
 TURNS = {

@@ -23,7 +23,7 @@ from tests.simulation.world import World
 from worker.counting import layout
 from worker.counting.columns import Batch
 from worker.counting.ownership import Ownership
-from worker.counting.partition import PartitionState
+from worker.counting.partition_state import PartitionState
 from worker.counting.ports import COUNTED, Answer, Unavailable
 from worker.counting.rules import Configured
 from worker.kafka.dead_letters.writer import KafkaDeadLetters

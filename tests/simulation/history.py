@@ -25,7 +25,7 @@ from tests.simulation.snapshots import OTHERS, Snapshots
 from tests.simulation.themes import Theme, theme_of, themed
 from tests.simulation.world import Faults, World
 from worker.counting import ownership
-from worker.counting.partition import PartitionState
+from worker.counting.partition_state import PartitionState
 from worker.counting.ports import StateLost
 from worker.counting.rules import MAX_BATCH_BYTES, Configured, Terms
 from worker.counting.windows import Windowing

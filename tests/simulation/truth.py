@@ -25,7 +25,7 @@ from tests.simulation.recount import (
 )
 from tests.simulation.windows import NO_LINE, Windows
 from worker.counting import layout
-from worker.counting.partition import PartitionState
+from worker.counting.partition_state import PartitionState
 from worker.counting.ports import COUNTED, StateLost
 from worker.counting.windows import ALL
 

@@ -11,7 +11,7 @@ from worker.counting.lateness import Late
 
 @dataclass
 class Applied:
-    """What became of a batch, as `worker.counting.partition.PartitionState.apply` returns it.
+    """What became of a batch, as `worker.counting.partition_state.PartitionState.apply` returns it.
 
     Attributes:
         verdicts: (m,) uint8, on its records as `ldp.frames.Decoded` has them; fewer than there are where one has no

@@ -42,7 +42,7 @@ from worker.counting import layout, rules
 from worker.counting.changed import NEW_NAME, changes, remedy
 from worker.counting.head import Head, others_of
 from worker.counting.lineage import differing, identity
-from worker.counting.partition import PartitionState
+from worker.counting.partition_state import PartitionState
 from worker.counting.ports import (
     CLAIMED,
     COUNTED,

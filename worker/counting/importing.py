@@ -20,7 +20,7 @@ from worker.counting.changed import NEW_NAME
 from worker.counting.claim import foreign, peek
 from worker.counting.head import Head
 from worker.counting.lineage import differing, lineage_of
-from worker.counting.partition import Cell, PartitionState
+from worker.counting.partition_state import Cell, PartitionState
 from worker.counting.ports import CLAIMED, COUNTED, Answer, Metadata, Standalone, Store, Unavailable, Witness
 from worker.counting.rules import Rule, Terms
 from worker.counting.windows import ALL

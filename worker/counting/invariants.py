@@ -11,7 +11,7 @@ from itertools import pairwise
 import ldp
 from ldp.counts import checked_state
 from worker.counting.lateness import AGES, OLDER
-from worker.counting.partition import PartitionState
+from worker.counting.partition_state import PartitionState
 from worker.counting.ports import StateLost
 from worker.counting.windows import ALL, TIME_ENDS, pane_of
 

@@ -35,7 +35,7 @@ import ldp
 from ldp.state import narrowest
 from worker.counting import invariants, rules
 from worker.counting.lineage import newer
-from worker.counting.partition import Cell, PartitionState
+from worker.counting.partition_state import Cell, PartitionState
 from worker.counting.ports import Metadata, NewerState, StateLost
 from worker.counting.rules import Rule
 

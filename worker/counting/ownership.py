@@ -25,9 +25,9 @@ from worker.counting.applied import Applied
 from worker.counting.claim import Claim, lost
 from worker.counting.columns import Batch
 from worker.counting.head import Head
-from worker.counting.held import Flush, Held, Wait
 from worker.counting.lineage import differing, lineage_of
-from worker.counting.partition import PartitionState
+from worker.counting.owned_partition import Flush, Held, Wait
+from worker.counting.partition_state import PartitionState
 from worker.counting.ports import (
     COUNTED,
     Answer,

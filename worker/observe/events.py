@@ -11,7 +11,7 @@ from typing import Protocol
 
 from ldp.snapshot import Cut, Period, Snapshot
 from worker.counting.head import Head
-from worker.counting.partition import PartitionState
+from worker.counting.partition_state import PartitionState
 from worker.counting.ports import Answer, Unavailable
 from worker.counting.rules import Older, Rule
 from worker.kafka.client.reading import Passed

@@ -10,7 +10,7 @@ from worker.counting import layout
 from worker.counting.changed import NEW_NAME
 from worker.counting.claim import peek, unreadable
 from worker.counting.lineage import differing, identity
-from worker.counting.partition import Cell, PartitionState
+from worker.counting.partition_state import Cell, PartitionState
 from worker.counting.ports import Cuts, StateLost, StoredPartition, Unavailable
 
 _MOST, _MOST_BYTES = 10, 32 << 20

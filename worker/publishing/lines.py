@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from ldp.snapshot import Line, Period
 from worker.counting import windows
 from worker.counting.head import Head
-from worker.counting.partition import PartitionState
+from worker.counting.partition_state import PartitionState
 from worker.counting.windows import MOST_AT_ONCE, Window
 
 

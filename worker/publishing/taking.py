@@ -11,7 +11,7 @@ from ldp import snapshot
 from ldp.consistency import METHODS
 from ldp.snapshot import Message, Period, Recommended, Row, Snapshot
 from worker.counting.head import named
-from worker.counting.partition import Cell
+from worker.counting.partition_state import Cell
 from worker.publishing import lines
 from worker.publishing.lines import Due
 from worker.publishing.planning import Content, Plan

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
 
-from worker.counting.held import Flush
+from worker.counting.owned_partition import Flush
 from worker.counting.ownership import Ownership
 from worker.counting.ports import Answer
 

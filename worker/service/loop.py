@@ -12,7 +12,7 @@ import ldp
 from ldp import wire
 from worker.counting.columns import Batch
 from worker.counting.ownership import Ownership
-from worker.counting.partition import MOST_WORK
+from worker.counting.partition_state import MOST_WORK
 from worker.counting.ports import Log, Unavailable
 from worker.observe.events import StreamEvents
 from worker.observe.progress import READY_TIMEOUT_SECONDS, SERVING, Progress, Step

@@ -19,7 +19,7 @@ from ldp.snapshot.documents import VECTORS
 from worker.config import parse
 from worker.counting import layout
 from worker.counting.lineage import lineage_of
-from worker.counting.partition import Cell, PartitionState
+from worker.counting.partition_state import Cell, PartitionState
 from worker.counting.windows import ALL, Pane
 
 ROOT = Path(__file__).parents[3]

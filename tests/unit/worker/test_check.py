@@ -44,7 +44,7 @@ from worker.counting import layout, rejections
 from worker.counting.columns import Columns
 from worker.counting.head import Head
 from worker.counting.lineage import lineage_of
-from worker.counting.partition import PartitionState
+from worker.counting.partition_state import PartitionState
 from worker.counting.ports import StateLost
 from worker.counting.rules import Configured, Rule, Terms
 from worker.counting.windows import Windowing

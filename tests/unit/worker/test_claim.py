@@ -10,7 +10,7 @@ from worker.counting import layout
 from worker.counting.claim import Claim
 from worker.counting.head import Head
 from worker.counting.lineage import lineage_of
-from worker.counting.partition import PartitionState
+from worker.counting.partition_state import PartitionState
 from worker.counting.ports import CLAIMED, COUNTED, Metadata, StateLost
 from worker.counting.rules import Configured
 

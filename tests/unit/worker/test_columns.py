@@ -5,9 +5,9 @@ import pytest
 
 import ldp
 from ldp import frames, wire
-from worker.counting import partition
+from worker.counting import partition_state
 from worker.counting.columns import Batch, Columns, Unreadable
-from worker.counting.partition import PartitionState
+from worker.counting.partition_state import PartitionState
 
 HEADER, SIZE, WORK = 5, 3, 10
 
@@ -74,10 +74,10 @@ def test_point_9_a_state_is_the_same_however_its_batch_is_cut(protocol, monkeypa
     whole = PartitionState.fresh(stream, 10)
     reasons = whole.apply(stream, batch).verdicts
 
-    monkeypatch.setattr(partition, "MOST_WORK", 4 * stream.oracle.work)
+    monkeypatch.setattr(partition_state, "MOST_WORK", 4 * stream.oracle.work)
     cut, beats, said = PartitionState.fresh(stream, 10), [], {}
     slices = batch.slices(
-        wire.HEADER_BYTES, stream.oracle.report_bytes, stream.oracle.work, partition.MOST_WORK
+        wire.HEADER_BYTES, stream.oracle.report_bytes, stream.oracle.work, partition_state.MOST_WORK
     )
     assert len(slices) > 1
     for one in slices:

@@ -12,7 +12,7 @@ from ldp import frames
 from worker.counting import layout
 from worker.counting.columns import Batch, Columns
 from worker.counting.lineage import lineage_of
-from worker.counting.partition import PartitionState
+from worker.counting.partition_state import PartitionState
 from worker.counting.ports import StateLost
 from worker.counting.rules import Configured, Rule, Terms
 from worker.counting.windows import Windowing

@@ -10,7 +10,7 @@ import ldp
 from ldp.query import SetQuery
 from ldp.snapshot import Cut, Period, take
 from worker.counting.head import Head
-from worker.counting.partition import Cell, PartitionState
+from worker.counting.partition_state import Cell, PartitionState
 from worker.counting.ports import Answer, Events, Unavailable
 from worker.counting.rules import Configured, Older, Rule, Terms
 from worker.counting.windows import Pane, Windowing

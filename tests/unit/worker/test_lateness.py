@@ -9,7 +9,7 @@ import ldp
 from ldp import frames
 from worker.counting import lateness
 from worker.counting.columns import Batch, Columns
-from worker.counting.partition import Cell, PartitionState
+from worker.counting.partition_state import Cell, PartitionState
 from worker.counting.rules import Rule, Terms
 from worker.counting.windows import Windowing
 

@@ -11,7 +11,7 @@ from ldp import frames
 from worker.counting import layout
 from worker.counting.columns import Batch, Columns
 from worker.counting.lineage import lineage_of
-from worker.counting.partition import PartitionState
+from worker.counting.partition_state import PartitionState
 from worker.counting.ports import StateLost
 
 STREAM = ldp.Stream("colours", ldp.GRR(epsilon="1", domain_size=3))

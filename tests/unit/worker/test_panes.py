@@ -17,7 +17,7 @@ from worker.counting import lateness, layout
 from worker.counting.columns import Batch, Columns, Unreadable
 from worker.counting.head import Head
 from worker.counting.lineage import lineage_of
-from worker.counting.partition import PartitionState
+from worker.counting.partition_state import PartitionState
 from worker.counting.rules import Configured, Rule, Terms
 from worker.counting.windows import Windowing
 from worker.publishing import lines

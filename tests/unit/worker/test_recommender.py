@@ -18,7 +18,7 @@ from worker.counting import layout
 from worker.counting.columns import Batch, Columns
 from worker.counting.head import Head
 from worker.counting.lineage import lineage_of
-from worker.counting.partition import ALL, PartitionState
+from worker.counting.partition_state import ALL, PartitionState
 from worker.counting.ports import StoredPartition
 from worker.observe.events import StreamEvents
 from worker.observe.metrics import Metrics

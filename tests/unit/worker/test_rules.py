@@ -10,7 +10,7 @@ import ldp
 from ldp import frames
 from worker.counting import layout, rules
 from worker.counting.columns import Batch, Columns
-from worker.counting.partition import PartitionState
+from worker.counting.partition_state import PartitionState
 from worker.counting.rules import Configured, Older, Rule, Terms
 
 A, B, C = (Terms(most, ones=True) for most in (10, 20, 30))

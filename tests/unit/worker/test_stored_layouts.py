@@ -16,7 +16,7 @@ from worker.counting import layout
 from worker.counting.columns import Batch, Columns
 from worker.counting.head import Head
 from worker.counting.lineage import differing, lineage_of, newer
-from worker.counting.partition import PartitionState
+from worker.counting.partition_state import PartitionState
 from worker.counting.ports import NewerState, StateLost
 
 VECTORS = Path(__file__).parents[2] / "vectors"

@@ -6,7 +6,7 @@ import pytest
 import ldp
 from ldp import frames
 from worker.counting.columns import Batch, Columns
-from worker.counting.partition import PartitionState
+from worker.counting.partition_state import PartitionState
 from worker.counting.rules import Configured, Terms
 from worker.counting.watching import Watching
 from worker.counting.windows import Windowing

@@ -8,7 +8,7 @@ import pytest
 import ldp
 from ldp import frames
 from worker.counting.columns import Batch, Columns
-from worker.counting.partition import PartitionState
+from worker.counting.partition_state import PartitionState
 
 STREAMS = {
     "grr-3": ldp.Stream("s", ldp.GRR("1", domain_size=3), labels=["rot", "grün", "blau"]),

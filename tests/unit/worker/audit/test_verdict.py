@@ -23,7 +23,7 @@ from worker.audit.recount import recount as recount_of
 from worker.counting import layout
 from worker.counting.columns import Batch, Columns
 from worker.counting.lineage import lineage_of
-from worker.counting.partition import PartitionState
+from worker.counting.partition_state import PartitionState
 from worker.counting.ports import StateLost
 from worker.counting.rules import Rule, Terms
 

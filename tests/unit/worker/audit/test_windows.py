@@ -10,7 +10,7 @@ from worker.audit.records import Records
 from worker.counting import layout
 from worker.counting.columns import Batch, Columns
 from worker.counting.lineage import lineage_of
-from worker.counting.partition import Cell, PartitionState
+from worker.counting.partition_state import Cell, PartitionState
 from worker.counting.rules import Configured, Rule, Terms
 from worker.counting.windows import Windowing
 

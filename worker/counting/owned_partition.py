@@ -25,7 +25,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from worker.counting import layout
-from worker.counting.partition import PartitionState
+from worker.counting.partition_state import PartitionState
 from worker.counting.ports import Metadata
 
 FIRST_WAIT, LONGEST_WAIT = 0.1, 5.0
