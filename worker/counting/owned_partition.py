@@ -32,7 +32,7 @@ FIRST_WAIT, LONGEST_WAIT = 0.1, 5.0
 
 
 @dataclass(frozen=True, eq=False)
-class Flush:
+class PendingCommit:
     """One partition's commit under way; tried again, the same, until its outcome is known.
 
     Attributes:
@@ -49,7 +49,7 @@ class Flush:
 
 
 @dataclass
-class Held:
+class OwnedPartition:
     """A partition that this worker counts: what is stored, and the state beyond it.
 
     In a stream of windows it may have to wait: until a head names it, or until it has room for another pane. It is
@@ -58,7 +58,7 @@ class Held:
 
     metadata: Metadata
     state: PartitionState
-    flush: Flush | None = None
+    flush: PendingCommit | None = None
     waiting: bool = False
     headless: bool = False
 
@@ -75,7 +75,7 @@ class Held:
 
 
 @dataclass
-class Wait:
+class Backoff:
     """How long a partition that could not be claimed waits before it is claimed again.
 
     Attributes:

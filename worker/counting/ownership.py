@@ -26,7 +26,7 @@ from worker.counting.claim import Claim, lost
 from worker.counting.columns import Batch
 from worker.counting.head import Head
 from worker.counting.lineage import differing, lineage_of
-from worker.counting.owned_partition import Flush, Held, Wait
+from worker.counting.owned_partition import Backoff, OwnedPartition, PendingCommit
 from worker.counting.partition_state import PartitionState
 from worker.counting.ports import (
     COUNTED,
@@ -98,8 +98,8 @@ class Ownership:
         self._clock, self._events, self._late_letters = clock, events, late_letters
         self._rejections = Rejections(clock, events.rejected)
         self._watching = Watching(stream.oracle, clock, events)
-        self._held: dict[int, Held] = {}
-        self._waits: dict[int, Wait] = {}
+        self._held: dict[int, OwnedPartition] = {}
+        self._waits: dict[int, Backoff] = {}
         self._failed: dict[int, float] = {}
         """Partition -> when an attempt on it failed last, where one did: the others come first."""
         self._heed_at = self._look_at = 0.0
@@ -399,7 +399,7 @@ class Ownership:
     ) -> None:
         """Counts a partition from now on, unless it has to wait for a head."""
         waiting = state.waits_at == state.offset
-        self._held[partition] = Held(stored.metadata, state, waiting=waiting, headless=headless)
+        self._held[partition] = OwnedPartition(stored.metadata, state, waiting=waiting, headless=headless)
         self._waits.pop(partition, None)
         self._doubted.pop(partition, None)
         if not waiting:
@@ -471,7 +471,7 @@ class Ownership:
         """
         self.settle(self.write(self.prepare(partitions), on_alive))
 
-    def prepare(self, partitions: Iterable[int] | None = None) -> list[Flush]:
+    def prepare(self, partitions: Iterable[int] | None = None) -> list[PendingCommit]:
         """Returns what is to be written: steps 1 to 3 of a commit."""
         named = self._in_turn(self._held if partitions is None else partitions)
         chosen = {p: self._held[p] for p in named if p in self._held}
@@ -479,7 +479,7 @@ class Ownership:
         for partition, held in chosen.items():
             if held.flush is None and held.ahead:
                 dumped = layout.dump(held.state, held.metadata, uuid4().hex)
-                held.flush = Flush(partition, held.metadata, *dumped)
+                held.flush = PendingCommit(partition, held.metadata, *dumped)
                 held.state.changed.clear()
         due = [held.flush for held in chosen.values() if held.flush is not None]
         if not due:
@@ -498,14 +498,14 @@ class Ownership:
         return due
 
     def write(
-        self, flushes: Iterable[Flush], on_alive: Callable[[], object] = lambda: None
-    ) -> list[tuple[Flush, Answer]]:
+        self, flushes: Iterable[PendingCommit], on_alive: Callable[[], object] = lambda: None
+    ) -> list[tuple[PendingCommit, Answer]]:
         """Writes flushes, steps 4 and 5 of a commit, and returns what the store said to each of them.
 
         It touches nothing of what is held, and may run on another thread: that the same flush is written twice, late or
         by two threads changes nothing. ``on_alive`` is called between slices.
         """
-        due, written = {flush.partition: flush for flush in flushes}, list[tuple[Flush, Answer]]()
+        due, written = {flush.partition: flush for flush in flushes}, list[tuple[PendingCommit, Answer]]()
         for some in self._slices(due, lambda p: sum(map(len, due[p].blobs.values()))):
             on_alive()
             answers, failed = self._promote([due[p] for p in some])
@@ -515,7 +515,7 @@ class Ownership:
                 return written  # what was written before a failure counts
         return written
 
-    def _promote(self, flushes: Sequence[Flush]) -> tuple[dict[int, Answer], list[Unavailable]]:
+    def _promote(self, flushes: Sequence[PendingCommit]) -> tuple[dict[int, Answer], list[Unavailable]]:
         """Runs one attempt of the commits of some partitions; returns the answers, and why some have none."""
         attempts, began = {flush.partition: uuid4().hex for flush in flushes}, time.perf_counter()
         answers, failed = dict[int, Answer](), list[Unavailable]()
@@ -533,7 +533,7 @@ class Ownership:
                 self._events.commit_ended(answers.get(partition), time.perf_counter() - began)
         return answers, failed
 
-    def settle(self, written: Iterable[tuple[Flush, Answer]]) -> None:
+    def settle(self, written: Iterable[tuple[PendingCommit, Answer]]) -> None:
         """Takes up what the store said: step 6 of a commit, for those flushes whose outcome nobody knew yet.
 
         Raises:
@@ -698,8 +698,8 @@ class Ownership:
         for partition in partitions:
             self._doubted.setdefault(partition, now)
 
-    def _wait(self, partition: int) -> Wait:
-        return self._waits.setdefault(partition, Wait())
+    def _wait(self, partition: int) -> Backoff:
+        return self._waits.setdefault(partition, Backoff())
 
     def _postpone(self, partitions: Iterable[int]) -> None:
         for partition in partitions:

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
 
-from worker.counting.owned_partition import Flush
+from worker.counting.owned_partition import PendingCommit
 from worker.counting.ownership import Ownership
 from worker.counting.ports import Answer
 
@@ -38,7 +38,7 @@ class Commits:
     ) -> None:
         self._ownership, self._every, self._clock = ownership, every, clock
         self._executor = executor
-        self._writing: Future[list[tuple[Flush, Answer]]] | None = None
+        self._writing: Future[list[tuple[PendingCommit, Answer]]] | None = None
         self._due = clock()
         self._took = self._counted = 0.0
 
@@ -78,7 +78,7 @@ class Commits:
         """Ends the thread, once what it writes is written or given up."""
         self._executor.shutdown()
 
-    def _write(self, flushes: Sequence[Flush]) -> list[tuple[Flush, Answer]]:
+    def _write(self, flushes: Sequence[PendingCommit]) -> list[tuple[PendingCommit, Answer]]:
         began = self._clock()
         written = self._ownership.write(flushes)
         # a store that does not answer says nothing of how long writing takes
