@@ -46,14 +46,14 @@ from worker.counting.partition_state import PartitionState
 from worker.counting.ports import (
     CLAIMED,
     COUNTED,
-    Cuts,
     Events,
+    HeadReader,
     Metadata,
     NewerState,
     StateLost,
+    StateReader,
     Store,
     StoredPartition,
-    Witness,
 )
 from worker.counting.rules import Configured, Older, Rule
 
@@ -108,7 +108,7 @@ def _counts_gap(partition: int, state: PartitionState, head: Head) -> bool:
     return any(gap[1] <= reached and gap not in theirs for gap in state.gaps)
 
 
-def peek(stream: ldp.Stream, cuts: Cuts | Store, partition: int) -> Metadata | None:
+def peek(stream: ldp.Stream, cuts: StateReader | Store, partition: int) -> Metadata | None:
     """Returns a partition's metadata, or None.
 
     Raises:
@@ -139,7 +139,7 @@ class Claim:
     stream: ldp.Stream
     configured: Configured
     recount_after: int | None
-    witness: Witness
+    witness: HeadReader
     events: Events
     lineage: str
 

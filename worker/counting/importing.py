@@ -21,7 +21,16 @@ from worker.counting.claim import foreign, peek
 from worker.counting.head import Head
 from worker.counting.lineage import differing, lineage_of
 from worker.counting.partition_state import Cell, PartitionState
-from worker.counting.ports import CLAIMED, COUNTED, Answer, Metadata, Standalone, Store, Unavailable, Witness
+from worker.counting.ports import (
+    CLAIMED,
+    COUNTED,
+    Answer,
+    HeadReader,
+    Metadata,
+    NonMemberLog,
+    Store,
+    Unavailable,
+)
 from worker.counting.rules import Rule, Terms
 from worker.counting.windows import ALL
 
@@ -192,9 +201,9 @@ class Import:
     group: str
     stream: ldp.Stream
     topic: str
-    log: Standalone
+    log: NonMemberLog
     store: Store
-    witness: Witness
+    witness: HeadReader
 
     def run(self, histories: Mapping[str, State], on_done: Callable[[Prefix, bool], object]) -> None:
         """Makes each history its partition's state, one after the other; all are looked at before the first.

@@ -34,6 +34,7 @@ from worker.counting.ports import (
     DeadLetters,
     Events,
     Failure,
+    HeadReader,
     Log,
     Metadata,
     NewerState,
@@ -42,7 +43,6 @@ from worker.counting.ports import (
     Store,
     StoredPartition,
     Unavailable,
-    Witness,
 )
 from worker.counting.rejections import Rejections
 from worker.counting.rules import Configured
@@ -86,7 +86,7 @@ class Ownership:
         log: Log,
         store: Store,
         dead_letters: DeadLetters,
-        witness: Witness,
+        witness: HeadReader,
         recount_after: int | None,
         clock: Callable[[], float],
         events: Events,

@@ -153,7 +153,7 @@ class Log(Protocol):
         """Lets `poll` return no more of the partition's records."""
 
 
-class Standalone(Protocol):
+class NonMemberLog(Protocol):
     """What who is no member of a group needs of its topic and of it."""
 
     def topic_id(self) -> str:
@@ -248,7 +248,7 @@ class DeadLetters(Protocol):
         """Waits until every record sent so far is safe; raises `Unavailable` if that is in doubt."""
 
 
-class Witness(Protocol):
+class HeadReader(Protocol):
     """Where the head of a stream is read."""
 
     def head(self, *, decided: bool) -> Head:
@@ -264,7 +264,7 @@ class Witness(Protocol):
         """
 
 
-class Outbox(Witness, Protocol):
+class SnapshotProducer(HeadReader, Protocol):
     """Where snapshots go, one whole snapshot or nothing at a time, and where the newest head is read."""
 
     def open(self) -> Head:
@@ -280,7 +280,7 @@ class Outbox(Witness, Protocol):
         """Lets go; an open transaction is aborted."""
 
 
-class Cuts(Protocol):
+class StateReader(Protocol):
     """Where cuts are read."""
 
     def peek(self, partition: int) -> Metadata | None:

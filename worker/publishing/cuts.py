@@ -11,7 +11,7 @@ from worker.counting.changed import NEW_NAME
 from worker.counting.claim import peek, unreadable
 from worker.counting.lineage import differing, identity
 from worker.counting.partition_state import Cell, PartitionState
-from worker.counting.ports import Cuts, StateLost, StoredPartition, Unavailable
+from worker.counting.ports import StateLost, StateReader, StoredPartition, Unavailable
 
 _MOST, _MOST_BYTES = 10, 32 << 20
 """How many partitions are read together, and how many bytes their totals have."""
@@ -55,7 +55,7 @@ class StoredCut:
 
 def read(
     stream: ldp.Stream,
-    cuts: Cuts,
+    cuts: StateReader,
     partitions: Sequence[int],
     uncounted: Callable[[Mapping[int, bool]], Sequence[int]],
     on_alive: Callable[[], object],
@@ -100,7 +100,7 @@ def read(
 
 
 def _cuts(
-    stream: ldp.Stream, cuts: Cuts, partitions: Sequence[int], on_alive: Callable[[], object]
+    stream: ldp.Stream, cuts: StateReader, partitions: Sequence[int], on_alive: Callable[[], object]
 ) -> Iterator[tuple[int, StoredPartition | None]]:
     """Returns partitions as they are stored, asked for some at a time: what is read waits in memory."""
     most = max(1, min(_MOST, _MOST_BYTES // stream.oracle.zeros().nbytes))

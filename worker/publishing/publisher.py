@@ -14,7 +14,7 @@ import ldp
 from ldp.snapshot import Period
 from worker.counting.claim import foreign, peek
 from worker.counting.head import Head
-from worker.counting.ports import Cuts, Events, Outbox, Unavailable
+from worker.counting.ports import Events, SnapshotProducer, StateReader, Unavailable
 from worker.publishing import cuts, taking
 from worker.publishing.comparing import Comparer
 from worker.publishing.cuts import StoredCut
@@ -67,8 +67,8 @@ class Publisher:
         self,
         stream: ldp.Stream,
         content: Content,
-        cuts: Cuts,
-        outbox: Outbox,
+        cuts: StateReader,
+        outbox: SnapshotProducer,
         group: Group,
         recommender: Recommender,
         events: Events,

@@ -5,7 +5,7 @@ from functools import partial
 
 from worker.config import Config, Served
 from worker.config.snapshots import snapshot_cost
-from worker.counting.ports import Cuts, Events, Outbox
+from worker.counting.ports import Events, SnapshotProducer, StateReader
 from worker.kafka.client import topics
 from worker.kafka.client.reading import OnPassed
 from worker.kafka.reports.group import KafkaGroup
@@ -49,8 +49,8 @@ def outbox_of(
 def publisher(
     config: Config,
     served: Served,
-    cuts: Cuts,
-    outbox: Outbox,
+    cuts: StateReader,
+    outbox: SnapshotProducer,
     group: KafkaGroup,
     partitions: Callable[[], Sequence[int]],
     epoch: Callable[[], int | None],

@@ -1,4 +1,4 @@
-"""A stream's topic and its group as who is no member of it sees them, as `ports.Standalone` describes it."""
+"""A stream's topic and its group as who is no member of it sees them, as `ports.NonMemberLog` describes it."""
 
 from collections.abc import Callable, Collection, Mapping
 from functools import partial

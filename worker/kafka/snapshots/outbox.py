@@ -51,7 +51,7 @@ class Topic(Protocol):
 
 
 class KafkaOutbox:
-    """The snapshot topic, as `worker.counting.ports.Outbox` describes it.
+    """The snapshot topic, as `worker.counting.ports.SnapshotProducer` describes it.
 
     Every send's own answer is checked before the commit; after any doubt the producer is thrown away and the head is
     read again.
@@ -172,11 +172,11 @@ class KafkaOutbox:
         the store and the group's offsets are asked, too, before anything permanent follows from a head.
 
         Args:
-            decided: see `worker.counting.ports.Witness`.
+            decided: see `worker.counting.ports.HeadReader`.
             wait_seconds: how long to wait for that.
 
         Raises:
-            Unavailable: see `worker.counting.ports.Witness`.
+            Unavailable: see `worker.counting.ports.HeadReader`.
             StateLost: a newer version wrote it; or records of its key are there, and none is a head.
         """
         level, found = "read_committed" if decided else "read_uncommitted", None
