@@ -10,7 +10,7 @@ from ldp import frames
 from tests.bench.measure import Line, compare
 from worker.counting.columns import Batch, Columns
 from worker.counting.partition_state import PartitionState
-from worker.counting.rules import Configured, Terms
+from worker.counting.rules import RecordLimits, RequestedRule
 from worker.counting.windows import UNITS, Windowing
 
 SIZES = ((7_000, 40), (40_000, 10))
@@ -68,8 +68,8 @@ def batches(stream: ldp.Stream, records: int, n: int, span: int, jitter: int) ->
 
 def count(stream: ldp.Stream, log: list[Batch], windowing: Windowing | None) -> PartitionState:
     """Counts all of them."""
-    terms = Terms(10_000, ones=True, windowing=windowing)
-    state = PartitionState.fresh(stream, 0, Configured(terms=terms))
+    terms = RecordLimits(10_000, ones=True, windowing=windowing)
+    state = PartitionState.fresh(stream, 0, RequestedRule(terms=terms))
     for batch in log:
         state.apply(stream, batch)
     assert state.offset == log[-1].end

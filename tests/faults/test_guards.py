@@ -14,7 +14,7 @@ from tests.faults.memory import Crash, MemoryLog, Process, rules_of
 from tests.faults.still import STREAM, Still, alone, count_all, during, look_twice, turn
 from worker.counting import layout
 from worker.counting.ports import CLAIMED, COUNTED, NewerState, NotOwner, StateLost, Unavailable
-from worker.counting.rules import MAX_BATCH_BYTES, Configured, Terms
+from worker.counting.rules import MAX_BATCH_BYTES, RecordLimits, RequestedRule
 from worker.observe.events import StreamEvents
 from worker.observe.metrics import Metrics
 from worker.observe.progress import Progress
@@ -446,7 +446,7 @@ def test_a_stretch_without_records_writes_no_blob() -> None:
 
 def configure(world: Still, most: int) -> None:
     """What the workers from here on are configured with."""
-    world.configured = Configured(terms=Terms(most, True, MAX_BATCH_BYTES))
+    world.configured = RequestedRule(terms=RecordLimits(most, True, MAX_BATCH_BYTES))
 
 
 def ruled(world: Still) -> list[tuple[int, int, int]]:
@@ -1080,9 +1080,11 @@ def test_point_18_a_snapshot_with_too_few_new_reports_is_held_back() -> None:
 
 
 @pytest.mark.parametrize(
-    "configured", [Configured(terms=Terms(7, True, MAX_BATCH_BYTES)), Configured(3)], ids=str
+    "configured", [RequestedRule(terms=RecordLimits(7, True, MAX_BATCH_BYTES)), RequestedRule(3)], ids=str
 )
-def test_point_4_an_empty_partition_that_is_given_up_has_the_published_rules(configured: Configured) -> None:
+def test_point_4_an_empty_partition_that_is_given_up_has_the_published_rules(
+    configured: RequestedRule,
+) -> None:
     world = Still(partitions=2)
     world.send(5)
     world.logs[1].clear()

@@ -24,10 +24,12 @@ from worker.counting import layout
 from worker.counting.head import Head
 from worker.counting.importing import Import, Prefix, Refused
 from worker.counting.ports import CLAIMED, COUNTED, Metadata, StateLost, Unavailable
-from worker.counting.rules import Configured, Rule, Terms
+from worker.counting.rules import RecordLimits, RequestedRule, Rule
 from worker.counting.windows import Windowing
 
-HOURLY = Configured(terms=Terms(10, True, 1 << 20, Windowing(("all", "1s"), grace=0, out_of_order=0)))
+HOURLY = RequestedRule(
+    terms=RecordLimits(10, True, 1 << 20, Windowing(("all", "1s"), grace=0, out_of_order=0))
+)
 CALLS = {
     2: ("log", "topic_id", 1),
     3: ("log", "committed", 1),
@@ -73,8 +75,8 @@ def test_workers_go_on_from_an_import_and_the_whole_is_right() -> None:
     count_all(world, process)
     world.verify(0)
     (first, second) = layout.recorded(world.stored[0].metadata)
-    assert first == Rule(0, 0, Terms(3, ones=True))
-    assert (second.offset, second.revision, second.terms) == (6, 1, Configured().terms)
+    assert first == Rule(0, 0, RecordLimits(3, ones=True))
+    assert (second.offset, second.revision, second.terms) == (6, 1, RequestedRule().terms)
     process.publisher.tick()
     assert world.heads[-1].offsets == {0: 15}
     assert world.heads[-1].reports == 14

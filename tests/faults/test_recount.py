@@ -14,7 +14,7 @@ from worker.counting.claim import Claim
 from worker.counting.head import Head
 from worker.counting.partition_state import PartitionState
 from worker.counting.ports import Answer
-from worker.counting.rules import Configured, Rule, Terms
+from worker.counting.rules import RecordLimits, RequestedRule, Rule
 from worker.counting.windows import Windowing
 
 GAP = 5, 8
@@ -142,13 +142,13 @@ def test_point_9_one_wrong_answer_never_has_counts_replaced_that_the_log_lacks(
 @pytest.mark.parametrize("windows", [None, Windowing(("all", "1h"), grace=0, out_of_order=0)])
 def test_point_9_a_gap_of_a_stream_of_windows_stays(windows: Windowing | None) -> None:
     """Its final windows would change."""
-    without = Rule(0, 1, Terms(None, ones=True))
+    without = Rule(0, 1, RecordLimits(None, ones=True))
     state = PartitionState(
-        0, 5, [without, replace(without, offset=4, terms=Terms(None, True, None, windows))]
+        0, 5, [without, replace(without, offset=4, terms=RecordLimits(None, True, None, windows))]
     )
     state.skip(8)
     anything: Any = None
-    claim = Claim("group", STREAM, Configured(), 9, anything, anything, "")
+    claim = Claim("group", STREAM, RequestedRule(), 9, anything, anything, "")
     assert claim.may_recount(0, state, Head()) == (windows is None)
 
 

@@ -20,7 +20,7 @@ from worker.counting.columns import Batch, Columns
 from worker.counting.head import Head
 from worker.counting.ports import Answer, Events, NotOwner, Unavailable
 from worker.counting.rejections import GATHER_SECONDS
-from worker.counting.rules import Configured, Older, Rule, Terms
+from worker.counting.rules import Older, RecordLimits, RequestedRule, Rule
 from worker.counting.windows import Windowing
 
 Said = tuple[Any, ...]
@@ -150,7 +150,7 @@ def rules() -> Iterator[list[Said]]:
     world.send()
     count_all(world, world.member(1))
     for revision in (2, 1):
-        world.configured = Configured(revision, Terms(7, ones=True))
+        world.configured = RequestedRule(revision, RecordLimits(7, ones=True))
         process, told = worker(world, 4 - revision)
         turn(process)
         turn(process)
@@ -193,7 +193,7 @@ def moved() -> Iterator[list[Said]]:
 def windowed() -> Iterator[list[Said]]:
     world = Still()
     windowing = Windowing(("all", "1s"), 0, 0)
-    world.configured = Configured(1, Terms(1, ones=True, windowing=windowing))
+    world.configured = RequestedRule(1, RecordLimits(1, ones=True, windowing=windowing))
     world.send(windowing.most_panes + 1)
     for at, record in enumerate(world.logs[0]):
         record.timestamp = 1000 * at
@@ -211,7 +211,7 @@ def windowed() -> Iterator[list[Said]]:
 def misplaced() -> Iterator[list[Said]]:
     """A pane is closed as soon as one of its successors begins: two records are late by seconds, one by an hour."""
     world = Still()
-    world.configured = Configured(1, Terms(1, ones=True, windowing=Windowing(("all", "1s"), 0, 0)))
+    world.configured = RequestedRule(1, RecordLimits(1, ones=True, windowing=Windowing(("all", "1s"), 0, 0)))
     world.send(6)
     for record, timestamp in zip(world.logs[0], [5000, 4000, 100, -1, 3_605_000, 200], strict=True):
         record.timestamp = timestamp
@@ -233,7 +233,9 @@ def misplaced() -> Iterator[list[Said]]:
 def changed() -> Iterator[list[Said]]:
     """Of a second all have value 1, of the next one, too, of the one after it all have value 0."""
     world = Still()
-    world.configured = Configured(1, Terms(400, ones=True, windowing=Windowing(("all", "1s"), 0, 0)))
+    world.configured = RequestedRule(
+        1, RecordLimits(400, ones=True, windowing=Windowing(("all", "1s"), 0, 0))
+    )
     process, told = worker(world)
     turn(process)
     process.publisher.tick()
@@ -506,7 +508,7 @@ def test_point_21_counts_that_are_behind_are_told_once_then_once_a_minute() -> N
 @pytest.mark.parametrize("chosen", [True, False])
 def test_late_letters_that_are_left_out_are_told(chosen: bool) -> None:
     world = Still()
-    world.configured = Configured(1, Terms(1, ones=True, windowing=Windowing(("all", "1s"), 0, 0)))
+    world.configured = RequestedRule(1, RecordLimits(1, ones=True, windowing=Windowing(("all", "1s"), 0, 0)))
     world.late_letters = chosen
     world.send(4)
     for record, timestamp in zip(world.logs[0], [5000, 100, 200, 300], strict=True):

@@ -10,7 +10,7 @@ from tests.faults.still import STREAM, Still, alone, count_all, turn
 from tests.faults.windowed import HOURLY, Windowed, configured, finals, settle, windows
 from worker.counting.head import Head
 from worker.counting.partition_state import Cell, PartitionState
-from worker.counting.rules import Configured, Terms
+from worker.counting.rules import RecordLimits, RequestedRule
 from worker.counting.windows import MOST_AT_ONCE, Windowing
 from worker.publishing import lines
 
@@ -233,7 +233,7 @@ def test_rule_6_what_is_malformed_or_late_does_not_hold_up_who_has_no_room() -> 
 def of_seconds(closed: int, starts: range) -> PartitionState:
     """A partition that has counted one report in each of some seconds."""
     state = PartitionState.fresh(
-        STREAM, 0, Configured(1, Terms(9, True, None, Windowing(("all", "1s"), 60_000)))
+        STREAM, 0, RequestedRule(1, RecordLimits(9, True, None, Windowing(("all", "1s"), 60_000)))
     )
     state.floor, state.closed, state.watermark = 0, closed, closed
     state.cells |= {f"{start}+1000": Cell(1, np.array([1, 0, 0], np.int64)) for start in starts}

@@ -12,14 +12,14 @@ from tests.faults.memory.topics import milli
 from tests.faults.still import STREAM, Still, turn
 from worker.counting import layout
 from worker.counting.partition_state import PartitionState
-from worker.counting.rules import MAX_BATCH_BYTES, Configured, Terms
+from worker.counting.rules import MAX_BATCH_BYTES, RecordLimits, RequestedRule
 from worker.counting.windows import Windowing
 
 HOURLY = Windowing(("all", "1s"), grace=500, out_of_order=500)
 
 
-def configured(windowing: Windowing | None = HOURLY, revision: int = 1) -> Configured:
-    return Configured(revision, Terms(100, True, MAX_BATCH_BYTES, windowing))
+def configured(windowing: Windowing | None = HOURLY, revision: int = 1) -> RequestedRule:
+    return RequestedRule(revision, RecordLimits(100, True, MAX_BATCH_BYTES, windowing))
 
 
 class Windowed(Still):

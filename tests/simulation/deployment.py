@@ -25,7 +25,7 @@ from worker.counting.columns import Batch
 from worker.counting.ownership import Ownership
 from worker.counting.partition_state import PartitionState
 from worker.counting.ports import COUNTED, Answer, Unavailable
-from worker.counting.rules import Configured
+from worker.counting.rules import RequestedRule
 from worker.kafka.dead_letters.writer import KafkaDeadLetters
 from worker.kafka.reports.group import KafkaGroup
 from worker.kafka.reports.log import KafkaLog
@@ -65,7 +65,7 @@ class Deployment:
         number: int,
         stream: ldp.Stream,
         reports: Reports,
-        configured: Sequence[Configured],
+        configured: Sequence[RequestedRule],
         recount_after: int | None,
         idle_after: float = 2.0,
         retain: int | None = None,
@@ -88,7 +88,7 @@ class Deployment:
         """Returns whether the store refuses what is written of a partition, or what is read of it."""
         return self.server.refuses(f"{{{self.stream.name}:{partition}}}".encode(), writes=writes)
 
-    def next_configured(self) -> Configured:
+    def next_configured(self) -> RequestedRule:
         """Returns what the next worker is configured with: most often one after the other is rolled out."""
         if self.world.rng.random() < 0.4:
             return self.world.rng.choice(list(self.configured))

@@ -27,14 +27,14 @@ from tests.simulation.world import Faults, World
 from worker.counting import ownership
 from worker.counting.partition_state import PartitionState
 from worker.counting.ports import StateLost
-from worker.counting.rules import MAX_BATCH_BYTES, Configured, Terms
+from worker.counting.rules import MAX_BATCH_BYTES, RecordLimits, RequestedRule
 from worker.counting.windows import Windowing
 from worker.service import loop
 
 STREAMS = [ldp.Stream(name, ldp.GRR(epsilon="1", domain_size=3)) for name in ("one", "two")]
 BAD = {b"": "empty", b"\x07noise": "version", b"{}": "json"}
 RULES = [
-    Configured(revision, Terms(most, True, MAX_BATCH_BYTES))
+    RequestedRule(revision, RecordLimits(most, True, MAX_BATCH_BYTES))
     for revision in (None, 1, 2)
     for most in (1, 2, 3)
 ]
@@ -162,7 +162,7 @@ class _Made:
             )
             # workers of several configurations take turns: one is rolled out, rolled back, or both at once
             some = (
-                [Configured()]
+                [RequestedRule()]
                 if rng.random() < 0.3
                 else sorted(rng.sample(RULES, rng.choice([1, 2, 3, 3])), key=_age)
             )
@@ -393,7 +393,7 @@ class _Made:
         deployment.truth.committed(sent, must, lacking)
 
 
-def _age(configured: Configured) -> int:
+def _age(configured: RequestedRule) -> int:
     return configured.revision or 0
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from tests.simulation.directed import SCRIPTS
 from tests.simulation.script import Step
 from tests.simulation.world import Faults
-from worker.counting.rules import MAX_BATCH_BYTES, Configured, Terms
+from worker.counting.rules import MAX_BATCH_BYTES, RecordLimits, RequestedRule
 from worker.counting.windows import Windowing
 
 EVERY, THEMED, AGAIN = 20, 2_000, 20_000
@@ -110,7 +110,7 @@ class Theme:
         }
         return replace(Faults() if self.calm else drawn, **chosen)
 
-    def configured(self, rng: random.Random) -> list[Configured]:
+    def configured(self, rng: random.Random) -> list[RequestedRule]:
         """Returns the configurations, the older ones first."""
         first = rng.choice([None, 1])
         if self.changes == 1:
@@ -120,7 +120,7 @@ class Theme:
             windows = self.windows if self.in_order else [rng.choice(self.windows) for _ in revisions]
             chosen = list(zip(revisions, windows, strict=True))
         return [
-            Configured(revision, Terms(rng.choice([1, 2, 3]), True, MAX_BATCH_BYTES, windows))
+            RequestedRule(revision, RecordLimits(rng.choice([1, 2, 3]), True, MAX_BATCH_BYTES, windows))
             for revision, windows in chosen
         ]
 

@@ -14,7 +14,7 @@ from worker.config.faults import ConfigError, reason
 from worker.config.redaction import is_showable, shown_path
 from worker.config.schema import QueryTable, StreamTable
 from worker.config.windows import Cost, cost, refuse_absurd, retained, windowing_of
-from worker.counting.rules import Configured, Terms
+from worker.counting.rules import RecordLimits, RequestedRule
 from worker.counting.windows import UNITS, milliseconds
 
 
@@ -36,7 +36,7 @@ class Served:
     stream: ldp.Stream
     topic: str
     queries: tuple[ldp.query.Query, ...] = ()
-    configured: Configured = Configured()  # noqa: RUF009  # frozen
+    configured: RequestedRule = RequestedRule()  # noqa: RUF009  # frozen
     recount_after: int | None = None
     idle_after: float = 300.0
     retain: int | None = None
@@ -80,12 +80,12 @@ def served_from(table: StreamTable, key: str, folder: Path, max_batch_bytes: int
                 what = what.replace(repr(text), "a text").replace(text, "a text")
         raise ConfigError(f"{key}: {what}") from None
     windowing, retain = windowing_of(table, key), retained(table)
-    terms = Terms(table.most_reports, True, max_batch_bytes, windowing)
+    terms = RecordLimits(table.most_reports, True, max_batch_bytes, windowing)
     served = Served(
         stream,
         table.topic,
         queries,
-        Configured(table.revision, terms),
+        RequestedRule(table.revision, terms),
         table.recount_after,
         milliseconds(table.idle_after) / UNITS["s"],
         retain,

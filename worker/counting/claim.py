@@ -55,7 +55,7 @@ from worker.counting.ports import (
     Store,
     StoredPartition,
 )
-from worker.counting.rules import Configured, Older, Rule
+from worker.counting.rules import Older, RequestedRule, Rule
 
 
 def lost(stream: ldp.Stream, partition: int, why: str, more: str = "") -> StateLost:
@@ -137,7 +137,7 @@ class Claim:
 
     group: str
     stream: ldp.Stream
-    configured: Configured
+    configured: RequestedRule
     recount_after: int | None
     witness: HeadReader
     events: Events

@@ -31,7 +31,7 @@ from worker.counting.ports import (
     Store,
     Unavailable,
 )
-from worker.counting.rules import Rule, Terms
+from worker.counting.rules import RecordLimits, Rule
 from worker.counting.windows import ALL
 
 
@@ -53,7 +53,7 @@ class Prefix:
 
     def rule(self, start: int) -> Rule:
         """Returns by what its records were judged; the revision is older than any that is configured."""
-        return Rule(start, 0, Terms(self.stretch.most_reports, ones=True))
+        return Rule(start, 0, RecordLimits(self.stretch.most_reports, ones=True))
 
     def state(self, start: int) -> PartitionState:
         """Returns the state that a worker has which counted its records by that rule.

@@ -45,7 +45,7 @@ from worker.counting.ports import (
     Unavailable,
 )
 from worker.counting.rejections import Rejections
-from worker.counting.rules import Configured
+from worker.counting.rules import RequestedRule
 from worker.counting.watching import Watching
 
 _MOST, _MOST_BYTES = 100, 32 << 20
@@ -82,7 +82,7 @@ class Ownership:
         self,
         group: str,
         stream: ldp.Stream,
-        configured: Configured,
+        configured: RequestedRule,
         log: Log,
         store: Store,
         dead_letters: DeadLetters,

@@ -19,7 +19,7 @@ from worker.counting import lateness, rejections, rules
 from worker.counting.applied import Applied
 from worker.counting.columns import Batch
 from worker.counting.lateness import Placed
-from worker.counting.rules import Configured, Rule, Terms
+from worker.counting.rules import RecordLimits, RequestedRule, Rule
 from worker.counting.windows import ALL, Pane, Windowing, pane_of
 
 MOST_WORK = 1 << 30
@@ -97,7 +97,7 @@ class PartitionState:
     changed: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        self.rules = self.rules or [rules.first(Configured(), self.start)]
+        self.rules = self.rules or [rules.first(RequestedRule(), self.start)]
         self._begun = sum(rule.offset <= self.offset for rule in self.rules)
 
     @classmethod
@@ -105,7 +105,7 @@ class PartitionState:
         cls,
         stream: ldp.Stream,
         start: int,
-        configured: Configured = Configured(),  # noqa: B008  # frozen
+        configured: RequestedRule = RequestedRule(),  # noqa: B008  # frozen
     ) -> "PartitionState":
         """Returns the state of the empty prefix [start, start), to be counted by what the configuration asks for."""
         cell = Cell(0, stream.oracle.zeros())
@@ -359,7 +359,7 @@ class PartitionState:
             self.since = {name: self.since.get(name, start) for name, start in begin.items()}
             self._begun += 1
 
-    def _stretches(self, offsets: npt.NDArray[np.int64]) -> Iterator[tuple[int, int, Terms]]:
+    def _stretches(self, offsets: npt.NDArray[np.int64]) -> Iterator[tuple[int, int, RecordLimits]]:
         """Yields the records [begin, end) of a batch that one rule judges, and its terms; most often there is one."""
         ends = [int(np.searchsorted(offsets, rule.offset)) for rule in self.rules[1:]]
         begin = 0

@@ -10,7 +10,7 @@ import ldp
 from ldp import frames
 from worker.counting.applied import Applied
 from worker.counting.columns import Batch, Columns
-from worker.counting.rules import Terms
+from worker.counting.rules import RecordLimits
 
 EVERY_SECONDS = 60.0
 GATHER_SECONDS = 2.0
@@ -38,7 +38,7 @@ def counted(verdicts: npt.NDArray[np.uint8], unreadable: int = 0) -> Counter[str
     return +found
 
 
-def reasons(stream: ldp.Stream, terms: Terms, columns: Columns, unreadable: int = 0) -> Counter[str]:
+def reasons(stream: ldp.Stream, terms: RecordLimits, columns: Columns, unreadable: int = 0) -> Counter[str]:
     r"""Counts the reasons for which a stream rejects records; O(bytes).
 
     Args:
@@ -50,7 +50,7 @@ def reasons(stream: ldp.Stream, terms: Terms, columns: Columns, unreadable: int 
     Example:
         >>> stream = ldp.Stream("colours", ldp.GRR("1", domain_size=3))
         >>> columns = Columns.of(range(4), [0] * 4, [b"\x01\x8e\x9f\x39\xd0\x02", b"noise", None, b"more noise"])
-        >>> reasons(stream, Terms(1, ones=True), columns, 1)
+        >>> reasons(stream, RecordLimits(1, ones=True), columns, 1)
         Counter({'version': 2, 'batch': 1, 'empty': 1})
     """
     decoded = frames.decode(

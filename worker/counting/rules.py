@@ -24,7 +24,7 @@ FIELDS = frozenset(
 
 
 @dataclass(frozen=True)
-class Terms:
+class RecordLimits:
     """What a rule demands of a record.
 
     Attributes:
@@ -50,7 +50,7 @@ class Terms:
 
 
 @dataclass(frozen=True)
-class Configured:
+class RequestedRule:
     """What a configuration asks for.
 
     Attributes:
@@ -59,12 +59,12 @@ class Configured:
     """
 
     revision: int | None = None
-    terms: Terms = Terms(MOST_REPORTS, ones=True, max_batch_bytes=MAX_BATCH_BYTES)
+    terms: RecordLimits = RecordLimits(MOST_REPORTS, ones=True, max_batch_bytes=MAX_BATCH_BYTES)
 
 
 @dataclass(frozen=True)
 class Rule:
-    """Terms that hold from an offset on, until the next rule's.
+    """Limits that hold from an offset on, until the next rule's.
 
     Attributes:
         offset: the first one that they hold for.
@@ -74,13 +74,13 @@ class Rule:
 
     offset: int
     revision: int
-    terms: Terms
+    terms: RecordLimits
 
     def as_json(self) -> dict[str, Any]:
         """Returns the rule in JSON's types, without a limit for batches and without windows where it has none.
 
         Example:
-            >>> Rule(7, 1, Terms(100, ones=True)).as_json()
+            >>> Rule(7, 1, RecordLimits(100, ones=True)).as_json()
             {'offset': 7, 'revision': 1, 'most_reports': 100, 'ones': True}
         """
         said: dict[str, Any] = {"offset": self.offset, "revision": self.revision}
@@ -109,14 +109,14 @@ def continues(rules: Sequence[object], others: Sequence[object]) -> bool:
     """Returns whether rules begin with all of the others.
 
     Example:
-        >>> old, new = Rule(0, 1, Terms(100, ones=True)), Rule(9, 2, Terms(1, ones=True))
+        >>> old, new = Rule(0, 1, RecordLimits(100, ones=True)), Rule(9, 2, RecordLimits(1, ones=True))
         >>> continues([old, new], [old]), continues([old], [old, new]), continues([old], [])
         (True, False, True)
     """
     return list(rules[: len(others)]) == list(others)
 
 
-def first(configured: Configured, start: int) -> Rule:
+def first(configured: RequestedRule, start: int) -> Rule:
     """Returns the rule with which counting begins at an offset."""
     return Rule(start, configured.revision or 1, configured.terms)
 
@@ -133,7 +133,7 @@ def parse(listed: Sequence[Mapping[str, Any]], start: int) -> list[Rule]:
 
     Example:
         >>> parse([{"offset": 7, "revision": 1, "most_reports": 100, "ones": True}], start=7)
-        [Rule(offset=7, revision=1, terms=Terms(most_reports=100, ones=True, max_batch_bytes=None, windowing=None))]
+        [Rule(offset=7, revision=1, terms=RecordLimits(most_reports=100, ones=True, max_batch_bytes=None, windowing=None))]
     """
     rules = []
     for said in listed:
@@ -141,7 +141,7 @@ def parse(listed: Sequence[Mapping[str, Any]], start: int) -> list[Rule]:
         if "windows" in terms:
             windows = tuple(terms.pop("windows"))
             terms["windowing"] = Windowing(windows, terms.pop("grace"), terms.pop("out_of_order"))
-        rules.append(Rule(terms.pop("offset"), terms.pop("revision"), Terms(**terms)))
+        rules.append(Rule(terms.pop("offset"), terms.pop("revision"), RecordLimits(**terms)))
     if not all(map(_typed, rules)):
         raise TypeError(f"rules {listed} are not of the types that they are written in")
     offsets, revisions = [rule.offset for rule in rules], [rule.revision for rule in rules]
@@ -160,7 +160,7 @@ def _typed(rule: Rule) -> bool:
     return isinstance(terms.ones, bool) and all(type(n) is int and n >= 0 for n in numbers)
 
 
-def decide(recorded: Sequence[Rule], configured: Configured, offset: int) -> Rule | Older | None:
+def decide(recorded: Sequence[Rule], configured: RequestedRule, offset: int) -> Rule | Older | None:
     """Decides what becomes of a configuration where rules are recorded already.
 
     With a revision, the higher one is the newer. Without, terms that were never recorded are new, and terms that others
@@ -176,11 +176,11 @@ def decide(recorded: Sequence[Rule], configured: Configured, offset: int) -> Rul
         asks for what the last of them says.
 
     Example:
-        >>> recorded = [Rule(0, 1, Terms(100, ones=True)), Rule(9, 2, Terms(1, ones=True))]
-        >>> decide(recorded, Configured(terms=Terms(50, ones=True)), offset=20)
-        Rule(offset=20, revision=3, terms=Terms(most_reports=50, ones=True, max_batch_bytes=None, windowing=None))
-        >>> decide(recorded, Configured(terms=Terms(1, ones=True)), offset=20)
-        >>> decide(recorded, Configured(terms=Terms(100, ones=True)), offset=20).todo
+        >>> recorded = [Rule(0, 1, RecordLimits(100, ones=True)), Rule(9, 2, RecordLimits(1, ones=True))]
+        >>> decide(recorded, RequestedRule(terms=RecordLimits(50, ones=True)), offset=20)
+        Rule(offset=20, revision=3, terms=RecordLimits(most_reports=50, ones=True, max_batch_bytes=None, windowing=None))
+        >>> decide(recorded, RequestedRule(terms=RecordLimits(1, ones=True)), offset=20)
+        >>> decide(recorded, RequestedRule(terms=RecordLimits(100, ones=True)), offset=20).todo
         'to go back to it, set streams.revision to 3'
     """
     last, revision, terms = recorded[-1], configured.revision, configured.terms

@@ -10,7 +10,7 @@ from tests.faults.memory.windows import Panes
 from worker.counting import layout
 from worker.counting.head import Head
 from worker.counting.ports import COUNTED, StoredPartition
-from worker.counting.rules import Configured
+from worker.counting.rules import RequestedRule
 
 
 class Crash(BaseException):
@@ -50,8 +50,8 @@ class World:
     """Everything outside the workers: brokers, store and topics."""
 
     def __init__(self, stream: ldp.Stream, partitions: int = 1) -> None:
-        self.configured = Configured()
-        self.used: set[Configured] = set()
+        self.configured = RequestedRule()
+        self.used: set[RequestedRule] = set()
         self.stream = stream
         self.clock = 0.0
         self.logs: list[list[Record]] = [[] for _ in range(partitions)]

@@ -46,7 +46,7 @@ from worker.counting.head import Head
 from worker.counting.lineage import lineage_of
 from worker.counting.partition_state import PartitionState
 from worker.counting.ports import StateLost
-from worker.counting.rules import Configured, Rule, Terms
+from worker.counting.rules import RecordLimits, RequestedRule, Rule
 from worker.counting.windows import Windowing
 from worker.kafka.admin.cluster import Brokers, Cluster
 from worker.kafka.admin.undecided import Undecided
@@ -684,8 +684,8 @@ def test_counts_that_cannot(found, level, said):
 )
 def test_point_16_an_older_rule_than_the_recorded_one_is_a_warning(table, said, todo):
     config = parse(CONFIG_TEXT.replace("[[streams.queries]]", table + "\n[[streams.queries]]"))
-    state = PartitionState.fresh(SERVED.stream, 0, Configured(1, Terms(100, True, 16 << 20)))
-    state.rules.append(Rule(5, 2, Terms(50, True, 16 << 20)))
+    state = PartitionState.fresh(SERVED.stream, 0, RequestedRule(1, RecordLimits(100, True, 16 << 20)))
+    state.rules.append(Rule(5, 2, RecordLimits(50, True, 16 << 20)))
     fields = {partition: written(partition, state) for partition in (0, 1)}
     known = Cluster(cluster(), {"reports": {0: (0, 10), 1: (0, 10)}}, {"reports": {}})
     (finding,) = judge_counts(config, config.streams[0], known, fields, Head())
@@ -728,7 +728,9 @@ def test_point_9_a_recorded_gap_that_the_log_still_has_is_named():
         " offset 0 on"
     )
     windows = Windowing(("all", "1h"), grace=0, out_of_order=0)
-    windowed = PartitionState.fresh(SERVED.stream, 0, Configured(1, Terms(100, True, 16 << 20, windows)))
+    windowed = PartitionState.fresh(
+        SERVED.stream, 0, RequestedRule(1, RecordLimits(100, True, 16 << 20, windows))
+    )
     windowed.skip(7)
     (finding,) = counts({0: written(0, windowed), 1: stored(7, partition=1)})
     assert finding.text.endswith("but final windows must not change")

@@ -12,7 +12,7 @@ from worker.counting.head import Head
 from worker.counting.lineage import lineage_of
 from worker.counting.partition_state import PartitionState
 from worker.counting.ports import CLAIMED, COUNTED, Metadata, StateLost
-from worker.counting.rules import Configured
+from worker.counting.rules import RequestedRule
 
 STREAM = ldp.Stream("colours", ldp.GRR("1", 3))
 OURS, OTHERS = lineage_of("group", STREAM, "topic"), lineage_of("other", STREAM, "topic")
@@ -28,7 +28,7 @@ def a_claim(head: Head = NONE, recount_after: int | None = None) -> tuple[Claim,
         gap_found=lambda _, begin, end: told.append(f"gap {begin} to {end}"),
     )
     witness: Any = SimpleNamespace(head=lambda *, decided: head)
-    return Claim("group", STREAM, Configured(), recount_after, witness, events, OURS), told
+    return Claim("group", STREAM, RequestedRule(), recount_after, witness, events, OURS), told
 
 
 def stored(offset: int, flush: str = "ab" * 16, lineage: str = OURS) -> Metadata:

@@ -9,7 +9,7 @@ from ldp.oracles import ORACLES
 from ldp.query import SetQuery, TopQuery
 from worker.config import ConfigError, load, parse
 from worker.config.schema import File, QueryTable, StreamTable, Table
-from worker.counting.rules import Configured, Terms
+from worker.counting.rules import RecordLimits, RequestedRule
 
 STREAM = """
 [[streams]]
@@ -32,8 +32,8 @@ def test_point_16_how_many_reports_a_record_may_have():
     def configured(more):
         return parse(STREAM + more).streams[0].configured
 
-    assert configured("") == Configured(None, Terms(10_000, True, 16 << 20))
-    assert configured("most_reports = 1\nrevision = 4") == Configured(4, Terms(1, True, 16 << 20))
+    assert configured("") == RequestedRule(None, RecordLimits(10_000, True, 16 << 20))
+    assert configured("most_reports = 1\nrevision = 4") == RequestedRule(4, RecordLimits(1, True, 16 << 20))
     for key in ("most_reports", "revision"):
         for wrong in ("0", "-1", str(1 << 31), "1.5", "true"):
             with pytest.raises(ConfigError, match=rf"^streams\[0\]\.{key}: {wrong} given; a"):

@@ -6,7 +6,7 @@ from worker.config import ConfigError, parse
 from worker.config.snapshots import MOST_BYTES as MOST_SNAPSHOT
 from worker.config.snapshots import SnapshotCost, snapshot_cost
 from worker.config.windows import MOST_KEPT, MOST_OPEN, MOST_PANES, cost, duration
-from worker.counting.rules import Terms
+from worker.counting.rules import RecordLimits
 from worker.counting.windows import Pane, Windowing, milliseconds
 from worker.kafka.snapshots.topic import transaction_seconds
 
@@ -33,7 +33,7 @@ def fault(more, size=845):
 
 def test_without_windows_everything_is_as_it_was():
     for more in ("", 'windows = ["all"]'):
-        assert served(more).configured.terms == Terms(10_000, True, 16 << 20)
+        assert served(more).configured.terms == RecordLimits(10_000, True, 16 << 20)
         assert served(more).configured.terms.windowing is None
 
 

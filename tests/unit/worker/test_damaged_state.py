@@ -14,14 +14,14 @@ from worker.counting.columns import Batch, Columns
 from worker.counting.lineage import lineage_of
 from worker.counting.partition_state import PartitionState
 from worker.counting.ports import StateLost
-from worker.counting.rules import Configured, Rule, Terms
+from worker.counting.rules import RecordLimits, RequestedRule, Rule
 from worker.counting.windows import Windowing
 
 STREAM = ldp.Stream("colours", ldp.GRR("1", 3))
 LINEAGE = lineage_of("group", STREAM, "topic")
 KEY = layout.meta_key("colours", 0)
 FIRST, SECOND = "ab" * 16, "cd" * 16
-HOURLY = Configured(terms=Terms(10, ones=True, windowing=Windowing(("all", "1h"), 0, 0)))
+HOURLY = RequestedRule(terms=RecordLimits(10, ones=True, windowing=Windowing(("all", "1h"), 0, 0)))
 HOUR = 3_600_000
 
 
@@ -202,7 +202,7 @@ def test_each_protocol_has_its_sums(name):
     values = np.zeros(40, int)
     reports = oracle.perturb(values, rng=np.random.default_rng(2))
     frame = frames.encode(stream, reports)
-    state.judge_by([Rule(5, 1, Terms(None, ones=False))])
+    state.judge_by([Rule(5, 1, RecordLimits(None, ones=False))])
     state.apply(stream, Batch(0, 5, 6, Columns.of([5], [7], [frame])))
     cell = state.cells["all"]
     assert cell.reports == 40

@@ -12,7 +12,7 @@ from ldp.snapshot import Cut, Period, take
 from worker.counting.head import Head
 from worker.counting.partition_state import Cell, PartitionState
 from worker.counting.ports import Answer, Events, Unavailable
-from worker.counting.rules import Configured, Older, Rule, Terms
+from worker.counting.rules import Older, RecordLimits, RequestedRule, Rule
 from worker.counting.windows import Pane, Windowing
 from worker.observe.events import StreamEvents
 from worker.observe.metrics import Metrics
@@ -42,7 +42,7 @@ CASES = {
     ),
     "given_up": ((3, "gone"), ("warning", "partition.given_up", {"partition": 3, "why": "gone"}), {}),
     "rule_added": (
-        (3, Rule(7, 2, Terms(1, ones=True))),
+        (3, Rule(7, 2, RecordLimits(1, ones=True))),
         (
             "info",
             "rules.added",
@@ -390,7 +390,7 @@ def test_windows_that_are_no_more_are_not_shown():
 
 def test_how_a_partition_of_windows_stands():
     windowing = Windowing(("all", "1h"), grace=0, out_of_order=0)
-    configured = Configured(terms=Terms(1, ones=True, windowing=windowing))
+    configured = RequestedRule(terms=RecordLimits(1, ones=True, windowing=windowing))
     state = PartitionState.fresh(STREAM, 0, configured)
     listening = Listening()
 

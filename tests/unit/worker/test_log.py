@@ -13,7 +13,7 @@ from kafka.structs import ConsumerGroupMetadata, MemberState
 
 from tests.batches import batch, record
 from worker.counting.ports import Displaced, StateLost, Unavailable
-from worker.counting.rules import Configured, first
+from worker.counting.rules import RequestedRule, first
 from worker.kafka.client import quirks
 from worker.kafka.client.seam import Fetched
 from worker.kafka.reports import log as kafka_log
@@ -77,7 +77,7 @@ def log(monkeypatch):
     log = kafka_log.KafkaLog(Consumer(), "reports", kafka_log._WAITING * BUDGET, ThreadPoolExecutor(1))
     log.poll(0)  # notes the membership
     for partition in range(10):
-        log.start(partition, 0, [first(Configured(), 0)])
+        log.start(partition, 0, [first(RequestedRule(), 0)])
     yield log
     log.close()
 
@@ -132,7 +132,7 @@ def test_a_partition_that_comes_damaged_each_time_lets_the_others_be_read(log):
             while True:
                 counted += [one.partition for one in log.poll(0)]
         for partition in range(10):
-            log.start(partition, counted.count(partition), [first(Configured(), 0)])
+            log.start(partition, counted.count(partition), [first(RequestedRule(), 0)])
     assert counted == [4, 4, 4]
     assert len(log._suspects[3]) == 1
 
@@ -146,7 +146,7 @@ def test_only_the_same_bytes_twice_are_what_the_log_holds(log, again):
     log._consumer.ready.append({3: [damaged]})
     with pytest.raises(Unavailable, match="at offset 1 fails"):
         log.poll(0)
-    log.start(3, 0, [first(Configured(), 0)])
+    log.start(3, 0, [first(RequestedRule(), 0)])
     log._consumer.ready.append({3: [damaged if again == "the same" else written]})
     (handed,) = log.poll(0)
     assert (handed.start, handed.end, handed.columns.offsets.tolist()) == (

@@ -18,7 +18,7 @@ from worker.counting.columns import Batch, Columns, Unreadable
 from worker.counting.head import Head
 from worker.counting.lineage import lineage_of
 from worker.counting.partition_state import PartitionState
-from worker.counting.rules import Configured, Rule, Terms
+from worker.counting.rules import RecordLimits, RequestedRule, Rule
 from worker.counting.windows import Windowing
 from worker.publishing import lines
 
@@ -75,7 +75,7 @@ def make_rules(rng, log):
             grace=rng.choice([0, MINUTE, 90 * MINUTE]),
             out_of_order=rng.choice([0, MINUTE, 12 * MINUTE]),
         )
-        terms = Terms(rng.choice([3, 10]), True, None, rng.choice([windowing] * 5 + [None]))
+        terms = RecordLimits(rng.choice([3, 10]), True, None, rng.choice([windowing] * 5 + [None]))
         listed.append(Rule(offset, revision, terms))
     return listed
 
@@ -268,7 +268,7 @@ def test_the_random_logs_have_all_that_is_to_be_seen():
 def run(times, windowing, cuts=(), before=None):
     """Counts a report at each of some times; the state."""
     state = PartitionState.fresh(STREAM, 0)
-    state.judge_by(before or [Rule(0, 1, Terms(None, True, None, windowing))])
+    state.judge_by(before or [Rule(0, 1, RecordLimits(None, True, None, windowing))])
     log = [(offset, time, [offset % 3]) for offset, time in enumerate(times)]
     for a, b in itertools.pairwise([0, *cuts, len(times)]):
         state.apply(STREAM, batch_of(log, a, b))
@@ -283,8 +283,8 @@ HOUR = 60 * MINUTE
 def test_a_changed_grace_moves_the_line_only_behind_its_first_record(cuts):
     """The line is kept, and not worked out anew from what the rules have become."""
     rules = [
-        Rule(0, 1, Terms(None, True, None, Windowing(("1h",), grace=3 * HOUR))),
-        Rule(1, 2, Terms(None, True, None, HOURLY)),
+        Rule(0, 1, RecordLimits(None, True, None, Windowing(("1h",), grace=3 * HOUR))),
+        Rule(1, 2, RecordLimits(None, True, None, HOURLY)),
     ]
     state = run([5 * HOUR, 3 * HOUR, 4 * HOUR - 1], None, cuts, rules)
     assert state.cells.keys() == {"all", f"{5 * HOUR}+{HOUR}", f"{3 * HOUR}+{HOUR}"}
@@ -326,7 +326,7 @@ def test_a_gap_keeps_the_line_before_it_and_the_first_time_behind_it_that_is_bey
 
 def test_an_admitted_partition_has_the_floor_for_a_line_at_least():
     state = PartitionState.fresh(STREAM, 0)
-    state.judge_by([Rule(0, 1, Terms(None, True, None, HOURLY))])
+    state.judge_by([Rule(0, 1, RecordLimits(None, True, None, HOURLY))])
     state.admit(2 * HOUR)
     log = [(0, 2 * HOUR - 1, [0]), (1, 2 * HOUR, [1])]
     state.apply(STREAM, batch_of(log, 0, 2))
@@ -338,8 +338,8 @@ def test_an_admitted_partition_has_the_floor_for_a_line_at_least():
 
 def test_a_window_is_the_sum_of_its_panes_of_whatever_length():
     rules = [
-        Rule(0, 1, Terms(None, True, None, Windowing(("1h", "30m"), grace=9 * HOUR))),
-        Rule(3, 2, Terms(None, True, None, Windowing(("1h",), grace=9 * HOUR))),
+        Rule(0, 1, RecordLimits(None, True, None, Windowing(("1h", "30m"), grace=9 * HOUR))),
+        Rule(3, 2, RecordLimits(None, True, None, Windowing(("1h",), grace=9 * HOUR))),
     ]
     times = [HOUR, HOUR + 29 * MINUTE, HOUR + 30 * MINUTE, HOUR + 59 * MINUTE, 2 * HOUR, -1]
     state = run(times, None, before=rules)
@@ -354,7 +354,7 @@ def test_counting_stops_exactly_at_the_record_that_needs_a_pane_too_many():
     windowing = Windowing(("1h",))
     assert windowing.most_panes == 6
     state = PartitionState.fresh(STREAM, 0)
-    state.judge_by([Rule(0, 1, Terms(None, True, None, windowing))])
+    state.judge_by([Rule(0, 1, RecordLimits(None, True, None, windowing))])
     log = [(at, at * HOUR, [0]) for at in range(6)]
     log += [(6, 0, b""), (7, 5 * HOUR, [1]), (8, 9 * HOUR, [2]), (9, 0, b"\x07noise")]
     bad = Unreadable(10, 12, 5, "", "codec")
@@ -374,18 +374,20 @@ def test_counting_stops_exactly_at_the_record_that_needs_a_pane_too_many():
 def test_a_snapshot_has_no_more_windows_than_its_cost_says(windows):
     windowing = Windowing(("all", *windows))
     state, most = PartitionState.fresh(STREAM, 0), windowing.most_panes
-    state.judge_by([Rule(0, 1, Terms(None, True, None, windowing))])
+    state.judge_by([Rule(0, 1, RecordLimits(None, True, None, windowing))])
     log = [(at, 24 * HOUR + at * windowing.pane, [0]) for at in range(most + 1)]
     state.apply(STREAM, batch_of(log, 0, most + 1))
     assert len(state.panes) == state.offset == most  # it has no room for one more
     due = lines.decide(Head(), {0: state}, [0], lambda _: False).due
-    served = Served(STREAM, "reports", configured=Configured(terms=Terms(None, True, None, windowing)))
+    served = Served(
+        STREAM, "reports", configured=RequestedRule(terms=RecordLimits(None, True, None, windowing))
+    )
     assert snapshot_cost(Snapshots(), served).windows == 1 + len(due)
 
 
 def test_a_pane_that_goes_in_the_commit_that_counted_in_it_is_not_written():
     state = PartitionState.fresh(STREAM, 0)
-    state.judge_by([Rule(0, 1, Terms(None, True, None, Windowing(("1h",))))])
+    state.judge_by([Rule(0, 1, RecordLimits(None, True, None, Windowing(("1h",))))])
     state.apply(STREAM, batch_of([(0, 0, [0]), (1, 2 * HOUR, [1])], 0, 2))
     assert {f"0+{HOUR}", f"{2 * HOUR}+{HOUR}"} < state.changed
     state.drop(HOUR)

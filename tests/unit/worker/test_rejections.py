@@ -13,14 +13,14 @@ from worker.cli import dead_letters
 from worker.counting.applied import Applied
 from worker.counting.columns import Batch, Columns
 from worker.counting.rejections import EVERY_SECONDS, GATHER_SECONDS, Rejections, reasons
-from worker.counting.rules import MOST_REPORTS, Terms
+from worker.counting.rules import MOST_REPORTS, RecordLimits
 from worker.kafka.dead_letters import letters
 from worker.observe.events import StreamEvents
 from worker.observe.metrics import Metrics
 from worker.observe.progress import Progress
 
 STREAM = ldp.Stream("colours", ldp.GRR("1", 3), labels=["red", "green", "blue"])
-TERMS = Terms(MOST_REPORTS, ones=True)
+TERMS = RecordLimits(MOST_REPORTS, ones=True)
 OTHER = ldp.Stream("colours", ldp.GRR("2", 3), labels=["red", "green", "blue"])
 
 
@@ -111,7 +111,7 @@ def test_point_11_reasons_are_counted_by_the_streams_document():
     assert reasons(STREAM, TERMS, columns()) == {}
     many = columns(frames.encode(STREAM, np.zeros(2, STREAM.oracle.report_dtype)))
     assert reasons(STREAM, TERMS, many) == {}
-    assert reasons(STREAM, Terms(1, ones=True), many) == {"many": 1}
+    assert reasons(STREAM, RecordLimits(1, ones=True), many) == {"many": 1}
 
 
 # --- dead letters, shown ----------------------------------------------------------------------------------------------

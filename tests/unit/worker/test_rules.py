@@ -11,9 +11,9 @@ from ldp import frames
 from worker.counting import layout, rules
 from worker.counting.columns import Batch, Columns
 from worker.counting.partition_state import PartitionState
-from worker.counting.rules import Configured, Older, Rule, Terms
+from worker.counting.rules import Older, RecordLimits, RequestedRule, Rule
 
-A, B, C = (Terms(most, ones=True) for most in (10, 20, 30))
+A, B, C = (RecordLimits(most, ones=True) for most in (10, 20, 30))
 STREAM = ldp.Stream("s", ldp.GRR("1", domain_size=3))
 
 
@@ -25,20 +25,20 @@ def recorded(*said):
     ("history", "configured", "expected"),
     [
         # without a revision: the same, never seen, replaced
-        ([(1, A)], Configured(None, A), None),
-        ([(1, A)], Configured(None, B), Rule(50, 2, B)),
-        ([(1, A), (2, B)], Configured(None, A), "set streams.revision to 3"),
-        ([(1, A), (2, B)], Configured(None, B), None),
-        ([(1, A), (7, B), (8, A)], Configured(None, A), None),
-        ([(1, A), (7, B), (8, A)], Configured(None, B), "set streams.revision to 9"),
+        ([(1, A)], RequestedRule(None, A), None),
+        ([(1, A)], RequestedRule(None, B), Rule(50, 2, B)),
+        ([(1, A), (2, B)], RequestedRule(None, A), "set streams.revision to 3"),
+        ([(1, A), (2, B)], RequestedRule(None, B), None),
+        ([(1, A), (7, B), (8, A)], RequestedRule(None, A), None),
+        ([(1, A), (7, B), (8, A)], RequestedRule(None, B), "set streams.revision to 9"),
         # with one: higher, the same, lower
-        ([(1, A)], Configured(2, B), Rule(50, 2, B)),
-        ([(1, A)], Configured(2, A), Rule(50, 2, A)),
-        ([(1, A), (2, B)], Configured(3, A), Rule(50, 3, A)),
-        ([(1, A)], Configured(1, A), None),
-        ([(1, A)], Configured(1, B), "set streams.revision to 2"),
-        ([(1, A), (5, B)], Configured(4, C), "set streams.revision to 6"),
-        ([(1, A), (5, B)], Configured(4, B), "set streams.revision to 6"),
+        ([(1, A)], RequestedRule(2, B), Rule(50, 2, B)),
+        ([(1, A)], RequestedRule(2, A), Rule(50, 2, A)),
+        ([(1, A), (2, B)], RequestedRule(3, A), Rule(50, 3, A)),
+        ([(1, A)], RequestedRule(1, A), None),
+        ([(1, A)], RequestedRule(1, B), "set streams.revision to 2"),
+        ([(1, A), (5, B)], RequestedRule(4, C), "set streams.revision to 6"),
+        ([(1, A), (5, B)], RequestedRule(4, B), "set streams.revision to 6"),
     ],
 )
 def test_point_16_which_configuration_is_the_newer(history, configured, expected):
@@ -52,12 +52,12 @@ def test_point_16_which_configuration_is_the_newer(history, configured, expected
 
 
 def test_point_16_a_rule_begins_no_earlier_than_one_that_is_recorded_ahead():
-    assert rules.decide([Rule(0, 1, A), Rule(90, 2, B)], Configured(None, C), 50) == Rule(90, 3, C)
+    assert rules.decide([Rule(0, 1, A), Rule(90, 2, B)], RequestedRule(None, C), 50) == Rule(90, 3, C)
 
 
 def test_point_16_turns_of_old_and_new_workers_never_flap():
     """Whatever takes turns, each configuration adds one rule at most, and in the end nobody adds any."""
-    some = [Configured(r, t) for r in (None, 1, 2, 3) for t in (A, B, C)]
+    some = [RequestedRule(r, t) for r in (None, 1, 2, 3) for t in (A, B, C)]
     for seed in range(500):
         rng = random.Random(seed)
         workers = rng.sample(some, rng.randint(1, 5))
@@ -81,9 +81,9 @@ def test_point_16_a_batch_is_counted_by_the_rule_of_each_offset():
     rng = random.Random(3)
     sizes = [rng.randrange(1, 6) for _ in range(40)]
     for edges in itertools.combinations_with_replacement((0, 1, 7, 20, 39, 40, 99), 3):
-        history = [Rule(0, 1, Terms(None, ones=True))]
+        history = [Rule(0, 1, RecordLimits(None, ones=True))]
         history += [
-            Rule(edge, i + 2, Terms(most, ones=True))
+            Rule(edge, i + 2, RecordLimits(most, ones=True))
             for i, (edge, most) in enumerate(zip(edges, (3, 1, 4), strict=True))
         ]
 
@@ -105,7 +105,7 @@ def test_point_16_a_batch_is_counted_by_the_rule_of_each_offset():
 
 
 def test_point_16_rules_are_stored():
-    state = PartitionState.fresh(STREAM, 5, Configured(3, B))
+    state = PartitionState.fresh(STREAM, 5, RequestedRule(3, B))
     state.rules.append(Rule(70, 4, A))
     metadata, blobs = layout.dump(state, layout.initial("", state), "ab" * 16)
     assert (

@@ -13,7 +13,7 @@ from tests.unit.worker.audit.streams import STREAMS
 from tests.unit.worker.audit.test_windows import HOPS, MANY, PLAIN, SHORTER, START, TENS
 from worker.audit import verification
 from worker.cli.audit import outcome
-from worker.counting.rules import Rule, Terms
+from worker.counting.rules import RecordLimits, Rule
 from worker.counting.windows import Windowing
 
 CASES = [
@@ -487,7 +487,7 @@ def test_where_no_windows_are_counted_any_more_open_ones_may_be_deleted():
 
 def test_what_waits_to_become_final_may_be_deleted():
     """More windows are over than become final in one snapshot, and the line of others is further than theirs."""
-    terms = Terms(3, ones=True, windowing=Windowing(("1s", "10s", "60s"), grace=20_000))
+    terms = RecordLimits(3, ones=True, windowing=Windowing(("1s", "10s", "60s"), grace=20_000))
     world = World(2, terms, retain=1_000)
     world.tick()
     for each in world.partitions:

@@ -25,7 +25,7 @@ from worker.counting.columns import Batch, Columns
 from worker.counting.lineage import lineage_of
 from worker.counting.partition_state import PartitionState
 from worker.counting.ports import StateLost
-from worker.counting.rules import Rule, Terms
+from worker.counting.rules import RecordLimits, Rule
 
 # --- the verdict on what is stored ------------------------------------------------------------------------------------
 
@@ -439,11 +439,11 @@ def test_a_gap_that_the_log_disproves_is_a_difference():
 
 UNARY = STREAMS["oue-64"]
 RULES = [
-    Rule(START, 0, Terms(None, ones=False)),
-    Rule(START + 10, 1, Terms(2, ones=True)),
-    Rule(START + 10, 2, Terms(3, ones=True)),
-    Rule(START + 25, 3, Terms(1, ones=False)),
-    Rule(START + 80, 9, Terms(1, ones=True)),  # not yet
+    Rule(START, 0, RecordLimits(None, ones=False)),
+    Rule(START + 10, 1, RecordLimits(2, ones=True)),
+    Rule(START + 10, 2, RecordLimits(3, ones=True)),
+    Rule(START + 25, 3, RecordLimits(1, ones=False)),
+    Rule(START + 80, 9, RecordLimits(1, ones=True)),  # not yet
 ]
 
 
@@ -487,7 +487,10 @@ def test_point_16_and_19_the_audit_follows_the_rule_recorded_for_each_offset(str
 
 def test_whoever_reads_the_log_is_told_the_recorded_limits_of_batches():
     records = of_all_lengths(STREAM)
-    recorded = [Rule(START, 1, Terms(None, False, 5_000)), Rule(START + 10, 2, Terms(3, True, 100))]
+    recorded = [
+        Rule(START, 1, RecordLimits(None, False, 5_000)),
+        Rule(START + 10, 2, RecordLimits(3, True, 100)),
+    ]
     told = []
 
     def read(first, last, caps):

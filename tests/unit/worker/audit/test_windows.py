@@ -11,16 +11,16 @@ from worker.counting import layout
 from worker.counting.columns import Batch, Columns
 from worker.counting.lineage import lineage_of
 from worker.counting.partition_state import Cell, PartitionState
-from worker.counting.rules import Configured, Rule, Terms
+from worker.counting.rules import RecordLimits, RequestedRule, Rule
 from worker.counting.windows import Windowing
 
 GROUP, START, FLUSH = "ldp-worker-s", 100, "0123456789abcdef" * 2
 STREAM = STREAMS["grr-3"]
-PLAIN = Terms(3, ones=True)
-TENS = Terms(3, ones=True, windowing=Windowing(("all", "10s"), grace=4_000, out_of_order=2_000))
-SHORTER = Terms(3, ones=True, windowing=Windowing(("10s",), grace=0, out_of_order=1_000))
-HOPS = Terms(2, ones=True, windowing=Windowing(("10s", "40s every 20s", "all"), grace=30_000))
-MANY = Terms(3, ones=True, windowing=Windowing(("30s every 5s",), grace=10_000, out_of_order=9_000))
+PLAIN = RecordLimits(3, ones=True)
+TENS = RecordLimits(3, ones=True, windowing=Windowing(("all", "10s"), grace=4_000, out_of_order=2_000))
+SHORTER = RecordLimits(3, ones=True, windowing=Windowing(("10s",), grace=0, out_of_order=1_000))
+HOPS = RecordLimits(2, ones=True, windowing=Windowing(("10s", "40s every 20s", "all"), grace=30_000))
+MANY = RecordLimits(3, ones=True, windowing=Windowing(("30s every 5s",), grace=10_000, out_of_order=9_000))
 TERMS = [PLAIN, TENS, SHORTER, HOPS, MANY]
 
 
@@ -42,7 +42,7 @@ class Counting:
 
     def __init__(self, rng, records, terms, changes=(), stream=STREAM, start=START):
         self.rng, self.records, self.stream = rng, records, stream
-        self.state = PartitionState.fresh(stream, start, Configured(1, terms))
+        self.state = PartitionState.fresh(stream, start, RequestedRule(1, terms))
         if changes:
             rules = [Rule(offset, 2 + i, other) for i, (offset, other) in enumerate(changes)]
             self.state.judge_by([*self.state.rules, *rules])
@@ -188,7 +188,10 @@ def other_rules(**terms):
     def change(state):
         first, last = state.rules
         windowing = Windowing(**{"windows": HOPS.windowing.windows, "grace": 30_000} | terms)
-        state.rules = [first, Rule(last.offset, last.revision, Terms(2, ones=True, windowing=windowing))]
+        state.rules = [
+            first,
+            Rule(last.offset, last.revision, RecordLimits(2, ones=True, windowing=windowing)),
+        ]
 
     return change
 
