@@ -217,7 +217,7 @@ class Claim:
         """Returns the metadata that a partition begins with if the store has none."""
         fresh = PartitionState.fresh(self.stream, start, self.configured)
         # what is stored must not contradict what was published
-        fresh.judge_by(head.judged(partition) or fresh.rules)
+        fresh.set_rules(head.judged(partition) or fresh.rules)
         return layout.initial(self.lineage, fresh)
 
     def load(self, partition: int, stored: StoredPartition) -> PartitionState:
@@ -314,7 +314,7 @@ class Claim:
         ):
             return None
         fresh = PartitionState.fresh(self.stream, state.start, self.configured)
-        fresh.judge_by(state.rules)
+        fresh.set_rules(state.rules)
         return fresh
 
     def _decided_head(self) -> Head:
@@ -360,7 +360,7 @@ class Claim:
         # a rule that begins below what was counted without it cannot be taken over
         late = any(rule.offset < stored.offset for rule in published[len(state.rules) :])
         if published and (not stored.flush or (rules.continues(published, state.rules) and not late)):
-            state.judge_by(published)
+            state.set_rules(published)
         elif not rules.continues(state.rules, published):
             theirs, ours = ([rule.as_json() for rule in listed] for listed in (published, state.rules))
             raise self._lost(
@@ -371,7 +371,7 @@ class Claim:
         since = max(state.offset, head.offsets.get(partition, 0), known)
         match rules.decide(state.rules, self.configured, since):
             case Rule() as rule:
-                state.judge_by([*state.rules, rule])
+                state.set_rules([*state.rules, rule])
                 self.events.rule_added(partition, rule)
             case Older() as older:
                 self.events.rule_older(partition, older)

@@ -110,7 +110,7 @@ class PartitionState:
         """Returns the state of the empty prefix [start, start), to be counted by what the configuration asks for."""
         cell = Cell(0, stream.oracle.zeros())
         fresh = cls(start, start, cells={ALL: cell}, changed={ALL})
-        fresh.judge_by([rules.first(configured, start)])
+        fresh.set_rules([rules.first(configured, start)])
         return fresh
 
     @property
@@ -169,7 +169,7 @@ class PartitionState:
                 np.add(total.state, cell.state, out=total.state)
         return total
 
-    def judge_by(self, listed: list[Rule]) -> None:
+    def set_rules(self, listed: list[Rule]) -> None:
         """Takes rules in the place of those that it has, which they continue."""
         if self.offset == self.start:
             self._begun, self.since = 0, {}  # nothing was judged yet

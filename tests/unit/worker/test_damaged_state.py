@@ -202,7 +202,7 @@ def test_each_protocol_has_its_sums(name):
     values = np.zeros(40, int)
     reports = oracle.perturb(values, rng=np.random.default_rng(2))
     frame = frames.encode(stream, reports)
-    state.judge_by([Rule(5, 1, RecordLimits(None, ones=False))])
+    state.set_rules([Rule(5, 1, RecordLimits(None, ones=False))])
     state.apply(stream, Batch(0, 5, 6, Columns.of([5], [7], [frame])))
     cell = state.cells["all"]
     assert cell.reports == 40

@@ -213,7 +213,7 @@ def test_every_report_is_where_a_record_at_a_time_puts_it_however_the_log_is_cut
     log = make_log(rng, rng.choice([5, 40, 150]))
     listed, start, end = make_rules(rng, log), log[0][0], log[-1][0] + 1
     state, plain = PartitionState.fresh(STREAM, start), Plain(listed, start)
-    state.judge_by(listed)
+    state.set_rules(listed)
     longest = rng.choice([1, 4, 30, 200])
     while state.offset < end:
         until = min(end, state.offset + rng.randint(1, longest))
@@ -268,7 +268,7 @@ def test_the_random_logs_have_all_that_is_to_be_seen():
 def run(times, windowing, cuts=(), before=None):
     """Counts a report at each of some times; the state."""
     state = PartitionState.fresh(STREAM, 0)
-    state.judge_by(before or [Rule(0, 1, RecordLimits(None, True, None, windowing))])
+    state.set_rules(before or [Rule(0, 1, RecordLimits(None, True, None, windowing))])
     log = [(offset, time, [offset % 3]) for offset, time in enumerate(times)]
     for a, b in itertools.pairwise([0, *cuts, len(times)]):
         state.apply(STREAM, batch_of(log, a, b))
@@ -326,7 +326,7 @@ def test_a_gap_keeps_the_line_before_it_and_the_first_time_behind_it_that_is_bey
 
 def test_an_admitted_partition_has_the_floor_for_a_line_at_least():
     state = PartitionState.fresh(STREAM, 0)
-    state.judge_by([Rule(0, 1, RecordLimits(None, True, None, HOURLY))])
+    state.set_rules([Rule(0, 1, RecordLimits(None, True, None, HOURLY))])
     state.admit(2 * HOUR)
     log = [(0, 2 * HOUR - 1, [0]), (1, 2 * HOUR, [1])]
     state.apply(STREAM, batch_of(log, 0, 2))
@@ -354,7 +354,7 @@ def test_counting_stops_exactly_at_the_record_that_needs_a_pane_too_many():
     windowing = Windowing(("1h",))
     assert windowing.most_panes == 6
     state = PartitionState.fresh(STREAM, 0)
-    state.judge_by([Rule(0, 1, RecordLimits(None, True, None, windowing))])
+    state.set_rules([Rule(0, 1, RecordLimits(None, True, None, windowing))])
     log = [(at, at * HOUR, [0]) for at in range(6)]
     log += [(6, 0, b""), (7, 5 * HOUR, [1]), (8, 9 * HOUR, [2]), (9, 0, b"\x07noise")]
     bad = Unreadable(10, 12, 5, "", "codec")
@@ -374,7 +374,7 @@ def test_counting_stops_exactly_at_the_record_that_needs_a_pane_too_many():
 def test_a_snapshot_has_no_more_windows_than_its_cost_says(windows):
     windowing = Windowing(("all", *windows))
     state, most = PartitionState.fresh(STREAM, 0), windowing.most_panes
-    state.judge_by([Rule(0, 1, RecordLimits(None, True, None, windowing))])
+    state.set_rules([Rule(0, 1, RecordLimits(None, True, None, windowing))])
     log = [(at, 24 * HOUR + at * windowing.pane, [0]) for at in range(most + 1)]
     state.apply(STREAM, batch_of(log, 0, most + 1))
     assert len(state.panes) == state.offset == most  # it has no room for one more
@@ -387,7 +387,7 @@ def test_a_snapshot_has_no_more_windows_than_its_cost_says(windows):
 
 def test_a_pane_that_goes_in_the_commit_that_counted_in_it_is_not_written():
     state = PartitionState.fresh(STREAM, 0)
-    state.judge_by([Rule(0, 1, RecordLimits(None, True, None, Windowing(("1h",))))])
+    state.set_rules([Rule(0, 1, RecordLimits(None, True, None, Windowing(("1h",))))])
     state.apply(STREAM, batch_of([(0, 0, [0]), (1, 2 * HOUR, [1])], 0, 2))
     assert {f"0+{HOUR}", f"{2 * HOUR}+{HOUR}"} < state.changed
     state.drop(HOUR)

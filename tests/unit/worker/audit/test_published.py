@@ -468,12 +468,12 @@ def test_windows_that_not_all_partitions_had_when_the_head_was_published_are_not
     for begins in (0, 1):
         world = World(1, TENS).run(to=60)
         ahead, behind = world.partitions[begins], world.partitions[1 - begins]
-        ahead.state.judge_by([*ahead.state.rules, Rule(ahead.state.offset, 2, HOPS)])
+        ahead.state.set_rules([*ahead.state.rules, Rule(ahead.state.offset, 2, HOPS)])
         ahead.counting.to(START + LENGTH, droppings=False)
         world.tick()
         assert "40s every 20s" in world.head()["windows"]
         assert not any("40s every 20s" in each.key for each in world.topic)
-        behind.state.judge_by([*behind.state.rules, Rule(behind.state.offset, 2, HOPS)])
+        behind.state.set_rules([*behind.state.rules, Rule(behind.state.offset, 2, HOPS)])
         behind.commit()
         assert world.audit().difference is None
 
@@ -544,7 +544,7 @@ def test_counting_that_began_anew_is_not_different_where_it_is_right(seed):
     for p in (0, 1)[: 1 + seed % 2]:
         each = world.partitions[p]
         fresh = Partition(world.rng, each.counting.records, each.state.rules[-1].terms)
-        fresh.state.judge_by(head.judged(p))
+        fresh.state.set_rules(head.judged(p))
         if lost:
             fresh.state.skip(START + lost)
         fresh.state.admit(head.floors[p])

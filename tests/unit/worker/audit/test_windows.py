@@ -45,7 +45,7 @@ class Counting:
         self.state = PartitionState.fresh(stream, start, RequestedRule(1, terms))
         if changes:
             rules = [Rule(offset, 2 + i, other) for i, (offset, other) in enumerate(changes)]
-            self.state.judge_by([*self.state.rules, *rules])
+            self.state.set_rules([*self.state.rules, *rules])
 
     def to(self, end, droppings=True):
         state = self.state
@@ -124,7 +124,7 @@ def test_the_panes_and_lines_of_a_log_by_hand():
     assert (state.closed, state.late, state.undated) == (25_000, {"1m": 2}, 1)
     assert verify(state, records).difference is None
     # of the hopping windows that come at the end, the first whole one begins beyond 31 s
-    state.judge_by([*state.rules, Rule(START + 9, 2, HOPS)])
+    state.set_rules([*state.rules, Rule(START + 9, 2, HOPS)])
     assert state.since == {"10s": 0, "40s every 20s": 40_000}
     assert verify(state, records).difference is None
 
