@@ -132,8 +132,9 @@ def parse(listed: Sequence[Mapping[str, Any]], start: int) -> list[Rule]:
         KeyError, TypeError, ValueError: no rules, one that this version does not know, or some that are not in order.
 
     Example:
-        >>> parse([{"offset": 7, "revision": 1, "most_reports": 100, "ones": True}], start=7)
-        [Rule(offset=7, revision=1, terms=RecordLimits(most_reports=100, ones=True, max_batch_bytes=None, windowing=None))]
+        >>> rules = parse([{"offset": 7, "revision": 1, "most_reports": 100, "ones": True}], start=7)
+        >>> rules == [Rule(7, 1, RecordLimits(100, ones=True))]
+        True
     """
     rules = []
     for said in listed:
@@ -177,8 +178,9 @@ def decide(recorded: Sequence[Rule], configured: RequestedRule, offset: int) -> 
 
     Example:
         >>> recorded = [Rule(0, 1, RecordLimits(100, ones=True)), Rule(9, 2, RecordLimits(1, ones=True))]
-        >>> decide(recorded, RequestedRule(terms=RecordLimits(50, ones=True)), offset=20)
-        Rule(offset=20, revision=3, terms=RecordLimits(most_reports=50, ones=True, max_batch_bytes=None, windowing=None))
+        >>> added = decide(recorded, RequestedRule(terms=RecordLimits(50, ones=True)), offset=20)
+        >>> added.offset, added.revision
+        (20, 3)
         >>> decide(recorded, RequestedRule(terms=RecordLimits(1, ones=True)), offset=20)
         >>> decide(recorded, RequestedRule(terms=RecordLimits(100, ones=True)), offset=20).todo
         'to go back to it, set streams.revision to 3'
