@@ -301,23 +301,34 @@ class Listener:
     def publishing(self, owner: bool) -> None:
         self.owner = owner
 
-    def rule_added(self, partition: int, rule: Any) -> None:
-        self.world.say("rule added", partition, rule)
+    def info(self, event: str, **facts: Any) -> None:
+        self.world.say(event, facts)
+        if event == "rules.added":
+            self._rule_added(**facts)
+
+    def warning(self, event: str, **facts: Any) -> None:
+        self.world.say(event, facts)
+        if event == "partition.full":
+            self.world.note("no room", facts)
+        elif event == "partition.given_up":
+            self._given_up(facts["partition"])
+        elif event == "commit.refused":
+            self._refused(facts["partition"], Answer(facts["verdict"]))
+        # a batch that does not follow would be read again: nothing here makes it so
+        assert event != "partition.moved", facts
+
+    def _rule_added(self, partition: int, **rule: Any) -> None:
         heads = self.worker.deployment.truth.heads[: self.worker.then[partition]]
         reached = heads[-1]["offsets"].get(str(partition), 0) if heads else 0
-        assert rule.offset >= reached or "heads" in self.world.lossy, "a rule begins below what was published"
+        assert rule["offset"] >= reached or "heads" in self.world.lossy, (
+            "a rule begins below what was published"
+        )
         self.announced[partition] = rule
-
-    def admitted(self, partition: int, floor: int) -> None:
-        self.world.say("admitted", partition, floor)
-
-    def full(self, partition: int, panes: int) -> None:
-        self.world.note("no room", f"{partition} with {panes} panes")
 
     def checked(self, _seconds: float | None) -> None:
         pass
 
-    def given_up(self, partition: int, _why: str) -> None:
+    def _given_up(self, partition: int) -> None:
         self.world.note("given up", partition)
         self.given.add(partition)
         deployment, truth = self.worker.deployment, self.worker.deployment.truth
@@ -470,7 +481,9 @@ class Listener:
         if partition == 0:
             self.claimed_epochs.add(epoch)
         last = held.state.rules[-1]
-        assert self.announced.pop(partition, last) == last, "a rule that was added is not there"
+        assert self.announced.pop(partition, last.as_json()) == last.as_json(), (
+            "a rule that was added is not there"
+        )
         how = f"{start} without a head" if held.headless else start
         self.world.note(f"claimed, {how}", f"{partition} at {offset}, epoch {epoch}")
         self._compare(partition)
@@ -484,17 +497,13 @@ class Listener:
     def published(self, snapshot: Any, _deviation: float) -> None:
         self.world.say("published", snapshot.sequence)
 
-    def moved(self, partition: int, at: int, start: int) -> None:
-        """What does not follow would be read again: nothing here makes it so."""
-        raise AssertionError(f"of partition {partition} a batch from {start} comes after {at}")
-
     def poll_failed(self, error: Unavailable) -> None:
         """All is fetched again, but for what a log has lost at its end."""
         self.world.say("poll_failed", error)
         assert not self.worker.consumer.truncated, "a log that was truncated is read on"
         self.worker.consumer.overtaken.clear()
 
-    def refused(self, partition: int, answer: Answer) -> None:
+    def _refused(self, partition: int, answer: Answer) -> None:
         self.world.note(str(answer), partition)
         self.answers[partition] = answer, self.world.steps
         stored = self.worker.deployment.truth.epoch(partition)

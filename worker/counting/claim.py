@@ -342,7 +342,7 @@ class Claim:
                 f". To go on without them, set recount_after = {head.sequence} for the stream: what the topic still"
                 " holds is counted again, and the rest is recorded as a gap",
             )
-        self.events.given_up(partition, why)
+        self.events.warning("partition.given_up", partition=partition, why=why)
 
     def _follow(
         self, partition: int, state: PartitionState, head: Head, stored: Metadata, known: int
@@ -372,9 +372,9 @@ class Claim:
         match rules.decide(state.rules, self.configured, since):
             case Rule() as rule:
                 state.set_rules([*state.rules, rule])
-                self.events.rule_added(partition, rule)
+                self.events.info("rules.added", partition=partition, **rule.as_json())
             case Older() as older:
-                self.events.rule_older(partition, older)
+                self.events.warning("rules.older", partition=partition, why=older.why, remedy=older.todo)
 
     def _lost(self, partition: int, why: str, more: str = "") -> StateLost:
         return lost(self.stream, partition, why, more)

@@ -96,7 +96,7 @@ class Ownership:
         self._log, self._store, self._dead_letters = log, store, dead_letters
         self._witness, self._recount_after = witness, recount_after
         self._clock, self._events, self._late_letters = clock, events, late_letters
-        self._rejections = Rejections(clock, events.rejected)
+        self._rejections = Rejections(clock, events.warning)
         self._watching = Watching(stream.oracle, clock, events)
         self._held: dict[int, OwnedPartition] = {}
         self._waits: dict[int, Backoff] = {}
@@ -415,7 +415,9 @@ class Ownership:
             return
         if batch.start != held.state.offset:
             # a batch before this one did not reach us: the store knows where to go on
-            self._events.moved(batch.partition, held.state.offset, batch.start)
+            self._events.warning(
+                "partition.moved", partition=batch.partition, counted=held.state.offset, polled=batch.start
+            )
             self.drop([batch.partition])
             return
         polled, batch = batch.end, batch if (line := held.state.waits_at) is None else batch.until(line)
@@ -425,7 +427,9 @@ class Ownership:
             batch, held.waiting = batch.until(held.state.offset), True
             self._log.stop(batch.partition)
             if held.state.full:
-                self._events.full(batch.partition, len(held.state.cells) - 1)
+                self._events.warning(
+                    "partition.full", partition=batch.partition, panes=len(held.state.cells) - 1
+                )
         self._watching.look(batch, applied.reports)
         try:
             # safe with step 3 of the commit
@@ -612,7 +616,7 @@ class Ownership:
                 continue
             if state.floor is None and (floor := decided.floors.get(partition)) is not None:
                 state.admit(floor)
-                self._events.admitted(partition, floor)
+                self._events.info("partition.admitted", partition=partition, floor=floor)
             if state.floor is None:
                 continue
             if partition not in decided.floors:
@@ -638,7 +642,7 @@ class Ownership:
         Raises:
             StateLost: the store no longer holds the partition, or of another lineage.
         """
-        self._events.refused(partition, answer)
+        self._events.warning("commit.refused", partition=partition, verdict=answer.value)
         if answer is Answer.LINEAGE:
             try:
                 found, held = self._store.peek(partition), self._held[partition].metadata

@@ -12,11 +12,11 @@ from typing import Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from ldp.snapshot import Cut, Message, Period, Row, Snapshot
+from ldp.snapshot import Message, Period, Row, Snapshot
 from worker.counting.columns import Batch
 from worker.counting.head import Head
 from worker.counting.lateness import Late
-from worker.counting.rules import Older, Rule
+from worker.counting.rules import Rule
 
 CLAIMED = "claimed"
 """Metadata of an offset in Kafka that was claimed before anything was counted."""
@@ -296,6 +296,12 @@ class Events(Protocol):
     Nothing of it holds what a record held. What is called may be called from any thread.
     """
 
+    def info(self, event: str, **facts: object) -> None:
+        """Logs a usual event."""
+
+    def warning(self, event: str, **facts: object) -> None:
+        """Logs an event that should be rare."""
+
     # a claim
 
     def claimed(self, partition: int, start: str, offset: int, epoch: int) -> None:
@@ -307,22 +313,7 @@ class Events(Protocol):
     def gap_found(self, partition: int, lost_from: int, lost_to: int) -> None:
         """The log lost [lost_from, lost_to) before it was counted."""
 
-    def given_up(self, partition: int, why: str) -> None:
-        """Counts that were lost are given up, as the operator said."""
-
-    def rule_added(self, partition: int, rule: Rule) -> None:
-        """A partition's records are judged by another rule from its offset on."""
-
-    def rule_older(self, partition: int, older: Older) -> None:
-        """A partition's recorded rules are newer than the configuration's."""
-
-    def admitted(self, partition: int, floor: int) -> None:
-        """A head names a partition of a stream of windows: it is counted, its windows begin at that line."""
-
     # counting
-
-    def full(self, partition: int, panes: int) -> None:
-        """A partition has as many panes as it may; it waits until windows of before are final."""
 
     def counted(self, accepted: int, rejected: int, reports: int) -> None:
         """A batch is counted: so many records, and so many reports in them."""
@@ -342,17 +333,6 @@ class Events(Protocol):
     def malformed(self, reasons: Mapping[str, int], left_out: int) -> None:
         """So many records are malformed, by reason, and but for those left out they were sent to the dead letters."""
 
-    def rejected(
-        self, reasons: Mapping[str, int], left_out: int, accepted: int, partition: int, offset: int
-    ) -> None:
-        """So many records were rejected since the last time, the first of them there, and so many accepted.
-
-        Of those that were rejected so many were left out of the dead letters.
-        """
-
-    def moved(self, partition: int, counted: int, polled: int) -> None:
-        """A polled batch does not begin where counting stopped."""
-
     # a commit
 
     def commit_ended(self, answer: Answer | None, seconds: float) -> None:
@@ -364,9 +344,6 @@ class Events(Protocol):
     def compare_failed(self, error: Unavailable) -> None:
         """A comparison with the store is tried again later."""
 
-    def refused(self, partition: int, answer: Answer) -> None:
-        """The store did not let a commit in, or no longer holds what was committed."""
-
     def dropped(self, partition: int) -> None:
         """A partition is held no longer; it is claimed again, here or elsewhere."""
 
@@ -377,18 +354,6 @@ class Events(Protocol):
 
     def publishing(self, owner: bool) -> None:
         """Whether this worker publishes the stream's snapshots."""
-
-    def opened(self, sequence: int) -> None:
-        """A publisher goes on after a snapshot's number."""
-
-    def behind(self, head: Head, cut: Cut) -> None:
-        """The counts are behind what was published, until their owners have caught up."""
-
-    def uncounted(self, partitions: Sequence[int]) -> None:
-        """Partitions that ought to have counts have none."""
-
-    def renumbered(self, reports: int) -> None:
-        """No head is on the topic, though an earlier owner of partition 0 counted reports: numbers restart at 1."""
 
     def published(self, snapshot: Snapshot, sum_deviation: float) -> None:
         """A snapshot is published; the deviation is that of Base's sum, see `ldp.query.sum_deviation`."""

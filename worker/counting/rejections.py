@@ -79,12 +79,11 @@ class Rejections:
 
     Args:
         clock: seconds.
-        on_due: called with reasons, those left out of the dead letters, accepted, partition and offset, as
-            `worker.counting.ports.Events.rejected` is.
+        warn: logs the event, as `worker.counting.ports.Events.warning` does.
 
     Example:
         >>> now = [0.0]
-        >>> rejections = Rejections(lambda: now[0], lambda *facts: print(*facts))
+        >>> rejections = Rejections(lambda: now[0], lambda _, **facts: print(*facts.values()))
         >>> batch = Batch(3, 5, 8, Columns.of([5, 6, 7], [0, 0, 0], [b"good", b"noise", b"noise"]))
         >>> applied = Applied(np.array([0, 2, 2], np.uint8), Counter(version=2))
         >>> rejections.add(batch, applied, left_out=0)
@@ -94,10 +93,8 @@ class Rejections:
         {'version': 4} 1 2 3 6
     """
 
-    def __init__(
-        self, clock: Callable[[], float], on_due: Callable[[dict[str, int], int, int, int, int], object]
-    ) -> None:
-        self._clock, self._on_due = clock, on_due
+    def __init__(self, clock: Callable[[], float], warn: Callable[..., object]) -> None:
+        self._clock, self._warn = clock, warn
         self._reasons: Counter[str] = Counter()
         self._left_out = self._accepted = 0
         self._first: tuple[int, int] | None = None
@@ -120,14 +117,17 @@ class Rejections:
         self.say()
 
     def say(self) -> None:
-        """Emits what was rejected since the last event, if anything was and the event is due.
-
-        With the number of records left out of the dead letters and of those accepted meanwhile, and the partition and
-        offset of the first that was not.
-        """
+        """Emits what was rejected since the last event, if anything was and the event is due."""
         if self._first is None or self._clock() < self._due:
             return
         partition, offset = self._first
-        self._on_due(dict(self._reasons), self._left_out, self._accepted, partition, offset)
+        self._warn(
+            "records.rejected",
+            reasons=dict(self._reasons),
+            letters_left_out=self._left_out,
+            accepted=self._accepted,
+            partition=partition,
+            offset=offset,
+        )
         self._reasons, self._left_out, self._accepted, self._first = Counter(), 0, 0, None
         self._due = self._clock() + EVERY_SECONDS

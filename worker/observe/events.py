@@ -9,11 +9,9 @@ from contextlib import AbstractContextManager
 from functools import partial
 from typing import Protocol
 
-from ldp.snapshot import Cut, Period, Snapshot
-from worker.counting.head import Head
+from ldp.snapshot import Period, Snapshot
 from worker.counting.partition_state import PartitionState
 from worker.counting.ports import Answer, Unavailable
-from worker.counting.rules import Older, Rule
 from worker.kafka.client.reading import Passed
 from worker.observe.answers import Answers, Shown
 from worker.observe.metrics import Metrics
@@ -100,6 +98,14 @@ class StreamEvents:
         for step in Step:
             metrics.failing.labels(stream, step.name.lower()).set_function(partial(progress.failing, step))
 
+    def info(self, event: str, **facts: object) -> None:
+        """Logs a usual event."""
+        self._logger.info(event, **facts)
+
+    def warning(self, event: str, **facts: object) -> None:
+        """Logs an event that should be rare."""
+        self._logger.warning(event, **facts)
+
     # reading
 
     def fetch_refused(self, partition: int, error: Unavailable, seconds: float) -> None:
@@ -135,18 +141,6 @@ class StreamEvents:
         self._logger.warning("partition.gap", partition=partition, lost_from=lost_from, lost_to=lost_to)
         self._progress.over(Step.LETTERS)
 
-    def given_up(self, partition: int, why: str) -> None:
-        """Says what is given up."""
-        self._logger.warning("partition.given_up", partition=partition, why=why)
-
-    def rule_added(self, partition: int, rule: Rule) -> None:
-        """Says the rule."""
-        self._logger.info("rules.added", partition=partition, **rule.as_json())
-
-    def rule_older(self, partition: int, older: Older) -> None:
-        """Says how to have the configuration followed."""
-        self._logger.warning("rules.older", partition=partition, why=older.why, remedy=older.todo)
-
     # counting
 
     def counted(self, accepted: int, rejected: int, reports: int) -> None:
@@ -177,31 +171,6 @@ class StreamEvents:
             self._metrics.rejected.labels(self._stream, reason).inc(n)
         self._metrics.left_out.labels(self._stream).inc(left_out)
 
-    def rejected(
-        self, reasons: Mapping[str, int], left_out: int, accepted: int, partition: int, offset: int
-    ) -> None:
-        """Says it, of many records at once."""
-        self._logger.warning(
-            "records.rejected",
-            reasons=reasons,
-            letters_left_out=left_out,
-            accepted=accepted,
-            partition=partition,
-            offset=offset,
-        )
-
-    def admitted(self, partition: int, floor: int) -> None:
-        """Says where its windows begin."""
-        self._logger.info("partition.admitted", partition=partition, floor=floor)
-
-    def full(self, partition: int, panes: int) -> None:
-        """Says how many panes it has."""
-        self._logger.warning("partition.full", partition=partition, panes=panes)
-
-    def moved(self, partition: int, counted: int, polled: int) -> None:
-        """Says both offsets."""
-        self._logger.warning("partition.moved", partition=partition, counted=counted, polled=polled)
-
     def counting(self) -> AbstractContextManager[object]:
         """Returns what a slice is counted in, which measures how long that takes."""
         return self._metrics.count_seconds.labels(self._stream).time()
@@ -212,10 +181,6 @@ class StreamEvents:
         """Counts it; the loop goes on with what is stored."""
         self._metrics.errors.labels(self._stream, "poll").inc()
         self._logger.warning("poll.retry", error=str(error), remedy=error.remedy)
-
-    def topic_missing(self, topic: str) -> None:
-        """Says what makes it."""
-        self._logger.warning("topic.missing", topic=topic, remedy="run ldp-worker create-topics")
 
     def looked(self, partition: int, stored: int, end: int, high: int, watermark: int | None) -> None:
         """Shows how a partition stands: its stored offset, its last stable one and its high watermark."""
@@ -235,10 +200,6 @@ class StreamEvents:
         metrics.waiting.labels(*labels, "admission").set(state.floor is None)
         metrics.waiting.labels(*labels, "room").set(state.full)
 
-    def finished(self, committed: bool) -> None:
-        """Says whether all that was counted is stored."""
-        self._logger.info("stream.finished", committed=committed)
-
     # a commit
 
     def commit_ended(self, answer: Answer | None, seconds: float) -> None:
@@ -256,10 +217,6 @@ class StreamEvents:
         """Readiness hears of it, too."""
         self._failed("compare", Step.COMPARE, error)
         self._logger.warning("compare.retry", error=str(error), remedy=error.remedy)
-
-    def refused(self, partition: int, answer: Answer) -> None:
-        """Says the answer."""
-        self._logger.warning("commit.refused", partition=partition, verdict=answer.value)
 
     def dropped(self, partition: int) -> None:
         """Shows it no longer."""
@@ -280,45 +237,11 @@ class StreamEvents:
 
     # publishing
 
-    def apart(self, pid: int) -> None:
-        """Says which process publishes."""
-        self._logger.info("publisher.started", pid=pid)
-
     def publishing(self, owner: bool) -> None:
         """Exports whether this worker is the publisher; the age of its snapshots counts from the first time."""
         self._metrics.publisher.labels(self._stream).set(owner)
         if owner and self._covered is None:
             self._cover()
-
-    def opened(self, sequence: int) -> None:
-        """Says where it goes on."""
-        self._logger.info("publisher.opened", sequence=sequence)
-
-    def behind(self, head: Head, cut: Cut) -> None:
-        """Says both."""
-        self._logger.warning("snapshot.behind", head=dict(head.offsets), cut=dict(cut.offsets))
-
-    def uncounted(self, partitions: Sequence[int]) -> None:
-        """Says which."""
-        self._logger.warning("snapshot.uncounted", partitions=partitions)
-
-    def renumbered(self, reports: int) -> None:
-        """Logs that snapshot numbers restart at 1, and why."""
-        self._logger.warning(
-            "snapshot.renumbered",
-            reports=reports,
-            why="no head of the stream is on the snapshot topic: deleted, or none was published; numbers restart at 1",
-            remedy="set cleanup.policy=compact on the snapshot topic",
-        )
-
-    def snapshots_expire(self, topic: str, policy: str) -> None:
-        """Logs that the brokers delete the newest snapshot with time."""
-        self._logger.warning(
-            "snapshot.expires",
-            topic=topic,
-            policy=policy,
-            remedy=f"set cleanup.policy=compact on topic {topic}",
-        )
 
     def published(self, snapshot: Snapshot, sum_deviation: float) -> None:
         """Shows what the snapshot says."""

@@ -185,7 +185,7 @@ class Publisher:
         head = self._outbox.open()
         if head.sequence and (differing := head.foreign(lineage)):
             raise foreign(self._stream, head, differing)
-        self._events.opened(head.sequence)
+        self._events.info("publisher.opened", sequence=head.sequence)
         self._taken_over = self._clock()
         return head
 
@@ -196,7 +196,7 @@ class Publisher:
         if stored.uncounted != self._warned:
             self._warned = stored.uncounted
             if stored.uncounted:
-                self._events.uncounted(stored.uncounted)
+                self._events.warning("snapshot.uncounted", partitions=stored.uncounted)
         return Plan.of(head, stored, partitions, self._still(stored, partitions))
 
     def _is_gone(self, plan: Plan) -> bool:
@@ -218,13 +218,20 @@ class Publisher:
         """Emits the event once, then once a minute: there are several ticks a second until the owners caught up."""
         if self._behind_due is None or self._clock() >= self._behind_due:
             self._behind_due = self._clock() + _BEHIND_SECONDS
-            self._events.behind(plan.head, plan.cut)
+            head, cut = dict(plan.head.offsets), dict(plan.cut.offsets)
+            self._events.warning("snapshot.behind", head=head, cut=cut)
 
     def _warn_of_numbers(self, plan: Plan, *, opens: bool) -> None:
         """Warns if numbers restart at 1, though an owner before this one had reports enough for a snapshot."""
         enough = plan.reports >= max(1, self._content.fewest_new)
         if opens and not plan.head.sequence and enough and (self._group.epoch() or 0) > 1:
-            self._events.renumbered(plan.reports)
+            self._events.warning(
+                "snapshot.renumbered",
+                reports=plan.reports,
+                why="no head of the stream is on the snapshot topic: deleted, or none was published; numbers restart at"
+                " 1",
+                remedy="set cleanup.policy=compact on the snapshot topic",
+            )
 
     def _tell(self, stored: StoredCut) -> None:
         """Tells how far the windows are closed that every partition counts."""

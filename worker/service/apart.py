@@ -95,7 +95,7 @@ class Apart:
             process, ours = start([*python(), "-m", __name__])
         except OSError as error:
             return f"none, as it could not be started ({error.strerror})"
-        self._events.apart(process.pid)
+        self._events.info("publisher.started", pid=process.pid)
         try:
             with Connection(ours.detach()) as line, suppress(EOFError, OSError):
                 line.send((self._config, self._served.stream.name, every))
@@ -123,8 +123,8 @@ class Apart:
                     on_alive()
                 case BaseException() as error:
                     raise error
-                case name, *given:
-                    getattr(self._events, name)(*given)
+                case name, given, facts:
+                    getattr(self._events, name)(*given, **facts)
 
 
 class _Telling:
@@ -134,15 +134,15 @@ class _Telling:
         self._tell = tell
 
     def __getattr__(self, name: str) -> Callable[..., None]:
-        return lambda *given: self._tell((name, *given))
+        return lambda *given, **facts: self._tell((name, given, facts))
 
     def published(self, snapshot: Snapshot, sum_deviation: float) -> None:
         """Tells no more of it than is shown."""
-        self._tell(("shown", Shown.of(snapshot, sum_deviation)))
+        self._tell(("shown", (Shown.of(snapshot, sum_deviation),), {}))
 
     def recommend_failed(self, sequence: int, error: Exception) -> None:
         """Tells it as an error that each process knows."""
-        self._tell(("recommend_failed", sequence, _portable(error)))
+        self._tell(("recommend_failed", (sequence, _portable(error)), {}))
 
 
 class _Line:

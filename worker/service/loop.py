@@ -159,7 +159,7 @@ class Loop:
             self._sleep(_FINISH_SECONDS)
             self._progress.beat()
             ownership.commit(on_alive=self._progress.beat)
-        self._events.finished(ownership.counted() == ownership.stored())
+        self._events.info("stream.finished", committed=ownership.counted() == ownership.stored())
 
     def _count(self, polled: deque[Batch]) -> float:
         """Counts what was polled, for `_COUNT_SECONDS` or a slice, the rest stays in the queue; returns the seconds."""
@@ -201,7 +201,7 @@ class Loop:
         partitions = self._log.partitions()
         self._progress.partitions = None if partitions is None else frozenset(partitions)
         if partitions is not None and not partitions:
-            self._events.topic_missing(self._topic)
+            self._events.warning("topic.missing", topic=self._topic, remedy="run ldp-worker create-topics")
         stored, states = self._ownership.stored(), self._ownership.states()
         # one that counts nothing asks, too: it is to know whether the brokers would answer
         ends = self._log.ends(stored.keys() or sorted(partitions or ())[:1])

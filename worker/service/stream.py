@@ -184,7 +184,8 @@ class StreamWorker:
         topic = self._config.snapshots.topic
         policy = topics.cleanup_policy(settings, topic)
         if policy not in (None, "compact"):
-            self._events.snapshots_expire(topic, policy)
+            remedy = f"set cleanup.policy=compact on topic {topic}"
+            self._events.warning("snapshot.expires", topic=topic, policy=policy, remedy=remedy)
 
     def _publisher(
         self, store: RedisStore, outbox: KafkaOutbox, kafka_group: KafkaGroup, ownership: Ownership

@@ -15,7 +15,7 @@ from worker.counting.ports import NewerState, StateLost
 from worker.service import apart, publishing
 
 TOLD = [
-    *("publishing", "opened", "behind", "uncounted", "published", "lines", "compared", "checked"),
+    *("info", "warning", "publishing", "published", "lines", "compared", "checked"),
     *("publish_failed", "ticked", "recommend_failed"),
 ]
 """What a publisher tells, its recommender's and its comparer's included."""

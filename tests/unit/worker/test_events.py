@@ -9,10 +9,9 @@ import structlog
 import ldp
 from ldp.query import SetQuery
 from ldp.snapshot import Cut, Period, take
-from worker.counting.head import Head
 from worker.counting.partition_state import Cell, PartitionState
 from worker.counting.ports import Answer, Events, Unavailable
-from worker.counting.rules import Older, RecordLimits, RequestedRule, Rule
+from worker.counting.rules import RecordLimits, RequestedRule
 from worker.counting.windows import Pane, Windowing
 from worker.observe.events import StreamEvents
 from worker.observe.metrics import Metrics
@@ -25,6 +24,8 @@ ESTIMATE = STREAM.oracle.estimate(np.array([30, 10]), 40)
 CUT = Cut({0: 7}, {0: [(2, 4)]})
 TAKEN = take(STREAM, ESTIMATE, CUT, 6, [SetQuery("both", (0, 1))], methods=["base", "norm"])
 CASES = {
+    "info": (("stream.finished",), ("info", "stream.finished", {}), {}),
+    "warning": (("topic.missing",), ("warning", "topic.missing", {}), {}),
     "claimed": (
         (3, "resume", 7, 2),
         ("info", "partition.claimed", {"partition": 3, "start": "resume", "offset": 7, "epoch": 2}),
@@ -38,21 +39,6 @@ CASES = {
     "gap_found": (
         (3, 2, 4),
         ("warning", "partition.gap", {"partition": 3, "lost_from": 2, "lost_to": 4}),
-        {},
-    ),
-    "given_up": ((3, "gone"), ("warning", "partition.given_up", {"partition": 3, "why": "gone"}), {}),
-    "rule_added": (
-        (3, Rule(7, 2, RecordLimits(1, ones=True))),
-        (
-            "info",
-            "rules.added",
-            {"partition": 3, "offset": 7, "revision": 2, "most_reports": 1, "ones": True},
-        ),
-        {},
-    ),
-    "rule_older": (
-        (3, Older("because", "so")),
-        ("warning", "rules.older", {"partition": 3, "why": "because", "remedy": "so"}),
         {},
     ),
     "counted": (
@@ -75,16 +61,6 @@ CASES = {
         None,
         {("rejected_total", "reason", "json"): 3, ("dead_letters_left_out_total",): 2},
     ),
-    "rejected": (
-        ({"json": 2}, 1, 5, 3, 7),
-        (
-            "warning",
-            "records.rejected",
-            {"reasons": {"json": 2}, "letters_left_out": 1, "accepted": 5, "partition": 3, "offset": 7},
-        ),
-        {},
-    ),
-    "moved": ((3, 5, 7), ("warning", "partition.moved", {"partition": 3, "counted": 5, "polled": 7}), {}),
     "commit_ended": (
         (Answer.FORKED, 0.25),
         None,
@@ -104,13 +80,6 @@ CASES = {
         ("warning", "compare.retry", {"error": "Redis: no", "remedy": "mend it"}),
         {("errors_total", "step", "compare"): 1},
     ),
-    "refused": (
-        (3, Answer.FENCED),
-        ("warning", "commit.refused", {"partition": 3, "verdict": "fenced"}),
-        {},
-    ),
-    "admitted": ((3, 7000), ("info", "partition.admitted", {"partition": 3, "floor": 7000}), {}),
-    "full": ((3, 54), ("warning", "partition.full", {"partition": 3, "panes": 54}), {}),
     "misplaced": (
         ({"1m": 2, "older": 1}, 4, 2),
         None,
@@ -128,27 +97,6 @@ CASES = {
         {("partition_lag", "partition", "3"): None},
     ),
     "publishing": ((True,), None, {("publisher",): 1}),
-    "opened": ((6,), ("info", "publisher.opened", {"sequence": 6}), {}),
-    "behind": (
-        (Head(6, {0: 9}), CUT),
-        ("warning", "snapshot.behind", {"head": {0: 9}, "cut": {0: 7}}),
-        {},
-    ),
-    "uncounted": (([1],), ("warning", "snapshot.uncounted", {"partitions": [1]}), {}),
-    "renumbered": (
-        (40,),
-        (
-            "warning",
-            "snapshot.renumbered",
-            {
-                "reports": 40,
-                "why": "no head of the stream is on the snapshot topic: deleted, or none was published; numbers restart"
-                " at 1",
-                "remedy": "set cleanup.policy=compact on the snapshot topic",
-            },
-        ),
-        {},
-    ),
     "published": (
         (TAKEN, 1.5),
         ("info", "snapshot.published", {"sequence": 6, "reports": 40, "complete": False}),
