@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from ldp.cli.command import cli
 from ldp.terminal import echo, screen
-
-if TYPE_CHECKING:
-    from ldp.experiments.figures import Row
 
 
 @cli.command("reproduce")
@@ -40,16 +36,16 @@ def reproduce(figures: tuple[str, ...], quick: bool, seed: int, out: Path) -> No
     users                         how many users post-processing is worth
     set-value, set-value-small    error of random sets
     set-case                      error of the subgroups of emoji
-    synthetic                     their error on synthetic data, and what it
-                                  makes one choose
+    synthetic                     their error on synthetic data, and the method
+                                  that it chooses
     top-k                         error of the most frequent values
     choice                        how well a method is chosen; not in the paper
     eleventh                      empirical Bayes against the paper's best; not
                                   in the paper
 
     Figures on one line are one computation and come together. With the same numpy the same seed gives the same
-    CSVs, byte for byte, on any number of cores. The report is about the figures of this run alone, and replaces an
-    earlier one. Pictures need matplotlib: pip install '.[plots]'.
+    CSVs, byte for byte, on any number of cores. The report covers the figures of this run and replaces an earlier
+    one. Pictures of the paper's figures need matplotlib: pip install '.[plots]'.
     """  # noqa: D301
     try:
         from ldp.experiments import choice
@@ -59,9 +55,10 @@ def reproduce(figures: tuple[str, ...], quick: bool, seed: int, out: Path) -> No
         ) from None
     from ldp.experiments.figures import FIGURES
     from ldp.experiments.jobs import FULL, QUICK, cores
-    from ldp.experiments.report import markdown, tally
+    from ldp.experiments.report import markdown, sums_table, tally
     from ldp.experiments.reproduce import experiments_of
     from ldp.experiments.reproduce import reproduce as reproduced
+    from ldp.experiments.sums import sums
 
     figures = figures or tuple(FIGURES)
     try:
@@ -73,16 +70,16 @@ def reproduce(figures: tuple[str, ...], quick: bool, seed: int, out: Path) -> No
             made = reproduced(figures, QUICK if quick else FULL, seed, out, cores(), begin)
         except OSError as error:
             raise click.ClickException(f"{error.filename or out}: {error.strerror}") from None
-    _print_sums(made.rows)
+    compared = sums(made.rows)
+    if compared:
+        echo("Figure 2, mean error in counts summed over the domain:\n")
+        echo(markdown(*sums_table(compared), numbers=(1, 2, 3, 4)) + "\n")
     if any(row.figure == "choice" for row in made.rows):
         echo("Choosing a method, by query, over all data (more in the report):\n")
         echo(markdown(*choice.summary(made.rows), numbers=range(1, 7)) + "\n")
     if made.findings:
         echo(tally(made.findings))
-    n = sum(path.suffix == ".csv" for path in made.written)
-    plural = "s" if n > 1 else ""
-    drawn = f", {n} picture{plural}" if made.pictures else ""
-    echo(f"{out}: {n} CSV{plural}{drawn}, and {made.written[-1].name}")
+    echo(f"{out}: {', '.join(path.name for path in made.written)}")
     if not made.pictures:
         echo(
             "ldp: no pictures, matplotlib is missing or does not work: pip install '.[plots]'",
@@ -90,29 +87,9 @@ def reproduce(figures: tuple[str, ...], quick: bool, seed: int, out: Path) -> No
         )
 
 
-def _print_sums(rows: Sequence[Row]) -> None:
-    """Prints the sums of Figure 2 as a table, if they are among the rows."""
-    from ldp.experiments.report import sums_table
-    from ldp.experiments.sums import sums
-
-    compared = sums(rows)
-    if not compared:
-        return
-    echo("Figure 2, mean error in counts summed over the domain:\n")
-    head, lines = sums_table(compared)
-    widths = [max(map(len, column)) for column in zip(head, *lines, strict=True)]
-    for line in (head, *lines):
-        name, *numbers, verdict = map(str.rjust, line, widths)
-        echo("  ".join((name.strip().ljust(widths[0]), *numbers, verdict.strip())))
-    echo()
-
-
 @contextmanager
 def _bars() -> Iterator[Callable[[str, int], Callable[[], object]]]:
-    """Yields what begins a progress bar with a number of steps, on stderr, and gives what moves it.
-
-    Where stderr is not a terminal there is none.
-    """
+    """Yields a function that adds a progress bar and returns its step; without a terminal nothing is shown."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     console = screen(stderr=True)

@@ -1,16 +1,12 @@
-"""How well a method is chosen (Section V-D): the choice from one collection against what is best over many.
+"""How well a method is chosen (Section V-D): the choice from one collection against the best over many.
 
-The truth of a cell (data, ε, query) is each method's mean squared error over many collections of the real data. The
-choice is made from one collection at a time, which knows nothing of the real data, and is judged by that truth. Most of
-the methods are made for data with few frequent values and many rare ones, so there are data that are not like that.
+The truth of a cell (data, ε, query) is each method's mean squared error over many collections of the real data.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import cache, partial
-from typing import TypeVar
 
 import numpy as np
 
@@ -23,8 +19,6 @@ from ldp.experiments.evaluation import draw, each
 from ldp.experiments.figures import Row
 from ldp.experiments.jobs import Job, Sample, Scale, once
 from ldp.query import TopQuery
-
-Group = TypeVar("Group")
 
 EPSILONS = ("0.5", "1", "2")
 RANKS = np.arange(float(ZIPF_DOMAIN))
@@ -39,25 +33,21 @@ DATASETS: Mapping[str, Callable[[], Dataset]] = {
     "geometric": eleventh.DATASETS["geometric"],
     "steep geometric": eleventh.DATASETS["steep geometric"],
 }
-"""Name -> data. Bell is half of a normal density, its deviation 1/4 of the domain; steps are four, each half as high as
-the one before; spiked has 16 values of 2 % each and mixed a Zipf's half, and what remains is spread evenly."""
+PAPER = ("zipf", "emoji")  # at every ε; the other data at ε = 1
 
-PAPER = ("zipf", "emoji")
-"""The data of the paper's kind, at every ε."""
-
-SHARE, SETS = 10, 100  # random sets: so many of one tenth of the domain
-ALONE = 4  # sets that are asked for alone
+SHARE, SETS = 10, 100  # random sets of one tenth of the domain
+ALONE = 4  # queries of one set
 TOP = (3, 16)
-NONE = 1.0 / ZIPF_USERS**2  # an error of less than one user: where nobody is, some methods have none at all
+NONE = 1.0 / ZIPF_USERS**2  # an error of one user
 TRUTHS = 16  # collections for the truth, of each repeat
 REPEATS = 50  # simulations for a choice
-SURE = (0.8, 0.9)  # what a confidence is at least
-BY_NAME = ("power-ns", "norm-sub")  # what one could always take
+SURE = (0.8, 0.9)  # least confidences
+BY_NAME = ("power-ns", "norm-sub")  # the methods that a choice is compared with
 
 
 @cache
 def queries(name: str) -> Mapping[str, Queries]:
-    """The queries of a data set. Subgroups are those of emoji, elsewhere by rank."""
+    """The queries of a data set; its subgroups are those of emoji, by rank."""
     d = len(DATASETS[name]().histogram)
     rng = np.random.default_rng(SETS)  # the same sets for every seed
     random = [rng.choice(d, d // SHARE, replace=False) for _ in range(SETS)]
@@ -73,10 +63,7 @@ def queries(name: str) -> Mapping[str, Queries]:
 
 
 def choice(scale: Scale) -> list[Job]:
-    """For each cell the methods' real errors, and how often each of them is chosen.
-
-    The paper's data at three ε, the others at ε = 1. A choice takes long: of every three repeats one is a choice.
-    """
+    """Each method's real errors, and how often it is chosen; one repeat in three is a choice, which takes long."""
     cells = [(name, epsilon) for name in DATASETS for epsilon in EPSILONS if name in PAPER or epsilon == "1"]
     truths = [
         Job(("choice", "truth", name, epsilon, repeat), partial(_truth, name=name, epsilon=epsilon))
@@ -118,69 +105,14 @@ def _choice(rng: np.random.Generator, name: str, epsilon: str) -> list[Sample]:
     return samples
 
 
-def verdicts(rows: Sequence[Row]) -> list[Row]:
-    """The rows, and for each cell in how many collections the choice is right and what it costs.
-
-    Beside a cell's "confidence" come "within 10 %", the share of the collections in which the chosen method's real
-    error is at most `NEAR` times the lowest, and "regret", the mean over the collections of the chosen method's real
-    error over the lowest.
-    """
-    values = _values(rows)
-    made = []
-    for cell in _cells(rows):
-        ratios, shares = _ratios(values, cell), _methods(values, cell, "chosen")
-        for measure, of_method in (("within 10 %", ratios <= NEAR), ("regret", ratios)):
-            mean = float(shares @ of_method)
-            variance = float(shares @ (of_method - mean) ** 2) * cell.repeats / max(cell.repeats - 1, 1)
-            made.append(
-                replace(cell, method=measure, value=mean, deviation=variance**0.5, low=None, high=None)
-            )
-    return [*rows, *made]
-
-
-def table(rows: Sequence[Row]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """The head and the lines of a table of the cells, those of sets alone together.
-
-    Per cell: the share of the collections in which the chosen method is within 10 % of the best and the mean regret,
-    the mean confidence, the best method, and the chosen ones with their real error over the lowest and how often they
-    are chosen.
-    """
-    values = _values(rows)
-    lines: list[tuple[str, ...]] = []
-    for (dataset, x, kind), cells in _grouped(rows, lambda cell: (cell.dataset, cell.x, _kind(cell))).items():
-        ratios = np.array([_ratios(values, cell) for cell in cells])
-        shares = np.array([_methods(values, cell, "chosen") for cell in cells])
-        chosen = ""
-        if len(cells) == 1:
-            chosen = ", ".join(
-                f"{method}: {ratio:.2f} × {round(share * cells[0].repeats)}"
-                for method, ratio, share in zip(METHODS, ratios[0], shares[0], strict=True)
-                if share > 0.0
-            )
-        lines.append(
-            (
-                dataset,
-                f"{x:g}",
-                kind,
-                f"{(shares * (ratios <= NEAR)).sum() / len(cells):.0%}",
-                f"{(shares * ratios).sum() / len(cells):.2f}",
-                f"{np.mean([cell.value for cell in cells]):.0%}",
-                list(METHODS)[int(ratios[0].argmin())] if len(cells) == 1 else "",
-                chosen,
-            )
-        )
-    return ("data", "ε", "query", "within 10 %", "regret", "sure", "best", "chosen: error × times"), lines
-
-
 def summary(rows: Sequence[Row]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """The head and the lines of a table by kind of query, over all data: what a choice is worth, and its confidence.
-
-    "Over" a method is the geometric mean of the chosen method's real error over that of this one, which could always be
-    taken. "80 % sure" is the share of the choices that are said to be right by 80 % or more, then how many of them are.
-    """
+    """Head and lines of a table by kind of query, over all data; `report.CHOICE` explains the columns."""
     values = _values(rows)
     lines: list[tuple[str, ...]] = []
-    groups = _grouped(rows, _kind) | _grouped(rows, lambda _: "all")
+    groups: dict[str, list[Row]] = {}
+    for cell in _cells(rows):
+        groups.setdefault(cell.case.partition(" #")[0], []).append(cell)
+    groups["all"] = _cells(rows)
     for kind, cells in groups.items():
         ratios = np.array([_ratios(values, cell) for cell in cells])
         shares = np.array([_methods(values, cell, "chosen") for cell in cells])
@@ -210,17 +142,6 @@ def _cells(rows: Sequence[Row]) -> list[Row]:
     if not cells:
         raise ValueError("there are no rows of the figure 'choice'")
     return cells
-
-
-def _grouped(rows: Sequence[Row], of: Callable[[Row], Group]) -> dict[Group, list[Row]]:
-    groups: dict[Group, list[Row]] = {}
-    for cell in _cells(rows):
-        groups.setdefault(of(cell), []).append(cell)
-    return groups
-
-
-def _kind(cell: Row) -> str:
-    return cell.case.partition(" #")[0]
 
 
 def _sure(least: float) -> str:

@@ -19,13 +19,13 @@ EMOJI_USERS = 884_427  # the n of the paper's own Emoji data
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """A population and the sets of values that it is asked about.
+    """A population and the sets of values that are queried.
 
     Attributes:
         name: "zipf", "emoji", …
-        histogram: (d,) int64, how many users have each value, most frequent first.
-        labels: the values' names, or None.
-        subgroups: name -> indices of its values, the set-case queries; empty where there are none.
+        histogram: (d,) int64, users with each value, most frequent first.
+        labels: names of the values, or None.
+        subgroups: name -> indices of its values; empty if there are none.
     """
 
     name: str
@@ -46,41 +46,21 @@ class Dataset:
 
 
 def zipf(users: int = ZIPF_USERS, domain_size: int = ZIPF_DOMAIN, exponent: float = ZIPF_EXPONENT) -> Dataset:
-    """The paper's synthetic data: frequencies ∝ 1/v^1.5 over 1..1024, as whole users.
-
-    Example:
-        >>> data = zipf()
-        >>> data.users, data.histogram[:3].tolist(), int(data.histogram[-1])
-        (1000000, [392174, 138654, 75474], 12)
-    """
+    """The paper's synthetic data: frequencies ∝ 1/v^1.5 over 1..1024, as whole users."""
     weights = np.arange(1, domain_size + 1, dtype=np.float64) ** -exponent
     return Dataset("zipf", apportion(weights, users), None, {})
 
 
 def shaped(name: str, weights: npt.NDArray[np.float64]) -> Dataset:
-    """A million whole users with given weights of the values.
-
-    Args:
-        name: what it is called.
-        weights: (d,) ≥ 0, the largest first.
-
-    Example:
-        >>> shaped("steps", np.array([2.0, 1.0, 1.0])).histogram.tolist()
-        [500000, 250000, 250000]
-    """
+    """A million whole users with given weights of the values: (d,) ≥ 0, the largest first."""
     return Dataset(name, apportion(weights, ZIPF_USERS), None, {})
 
 
 @cache
 def emoji(users: int = EMOJI_USERS) -> Dataset:
-    """845 emoji by their use on Twitter up to 2020-06-16, with Unicode's 93 subgroups, as so many users.
+    """845 emoji by their use on Twitter up to 2020-06-16, with Unicode's 93 subgroups.
 
     The paper's own data, 1,573 emoji of a keyboard's users, are not public any more.
-
-    Example:
-        >>> data = emoji()
-        >>> data.users, len(data.histogram), len(data.subgroups), data.labels[0]
-        (884427, 845, 93, '😂')
     """
     text = (files("ldp.experiments") / "emoji.csv").read_text(encoding="utf-8")
     rows = list(csv.DictReader(text.splitlines()))

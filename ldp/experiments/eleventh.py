@@ -30,12 +30,7 @@ PEERS = ("power-ns", "norm-sub")
 
 
 def geometric(name: str, ratio: float) -> Dataset:
-    """Frequencies ∝ ratio^v over 1,024 values, as a million whole users; ratio 1 is uniform.
-
-    Example:
-        >>> geometric("steep geometric", 0.95).histogram[:3].tolist()
-        [50000, 47500, 45125]
-    """
+    """Frequencies ∝ ratio^v over 1,024 values, as a million whole users; ratio 1 is uniform."""
     return shaped(name, ratio ** np.arange(float(ZIPF_DOMAIN)))
 
 
@@ -51,10 +46,9 @@ DATASETS: Mapping[str, Callable[[], Dataset]] = {
 def eleventh(scale: Scale) -> list[Job]:
     """The root mean square error of the three methods, over all values and over the 16 most frequent.
 
-    The error of a repeat is of one draw; a row is the mean over the repeats. Beside the curves (case "", all values)
-    there are, for the report: "top 16", the error of the 16 most frequent values; "top 16: mean error", of estimate
-    minus truth; and of empirical Bayes alone "over power-ns", "over norm-sub", "top 16 over …", the relative
-    difference of its error to the other's on the same draw.
+    Cases in addition to "" (all values): "top 16", the 16 most frequent values; "top 16: mean error", estimate minus
+    truth; and, of empirical Bayes only, "over power-ns", "over norm-sub", "top 16 over …": the relative difference of
+    its error to the other's on the same draw.
     """
     return [
         Job(("eleventh", name, epsilon, repeat), partial(_errors, name=name, epsilon=epsilon))
@@ -90,15 +84,9 @@ truth: below 0 a method shrinks them."""
 
 
 def table(rows: Sequence[Row], case: str = "") -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """The head and the lines of a table: over all values, or of the case "top 16".
-
-    Raises:
-        ValueError: there are no rows of this figure and case.
-    """
+    """Head and lines of a table: over all values, or of the case "top 16"."""
     of = {(row.case, row.dataset, row.x, row.method): row for row in rows if row.figure == "eleventh"}
     cells = [(dataset, x) for other, dataset, x, method in of if other == case and method == NAME]
-    if not cells:
-        raise ValueError(f"there are no rows of the figure 'eleventh' and the case {case!r}")
     head = ["data", "ε", *COMPARED, *(f"over {peer}" for peer in PEERS)]
     if case:
         head += [f"mean error {method}" for method in COMPARED]

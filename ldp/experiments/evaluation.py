@@ -1,7 +1,7 @@
-"""The paper's experiments (Section V): what is simulated and which error is measured.
+"""The paper's experiments (Section V).
 
-The protocol is OLH. Each repeat draws the support counts of a whole population, makes the eleven estimates
-from them, and measures all eleven against the truth: the methods are compared on the same draws.
+The protocol is OLH. Each repeat draws the support counts of a whole population and measures the error of all methods on
+them: methods are compared on the same draws.
 """
 
 from __future__ import annotations

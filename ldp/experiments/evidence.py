@@ -29,19 +29,13 @@ NAMES = {
 
 HOLDS, IN_PART, FAILS = "holds", "holds in part", "does not hold"
 OTHER = "not on other emoji"
-"""Holds on Zipf, where it is about Zipf; what does not hold is measured on other emoji than the paper's."""
+"""Holds on Zipf, if it is about Zipf, but not on these emoji, which are not the paper's."""
 NEARLY_ALL, HALF = 0.95, 0.5
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What was measured of a statement.
-
-    Attributes:
-        measured: in a few words, with the numbers.
-        verdict: `HOLDS`, `IN_PART`, `FAILS` or `OTHER`.
-        by_data: data set -> the verdict on it alone, `HOLDS`, `IN_PART` or `FAILS`.
-    """
+    """A measurement in words, the verdict on a statement, and the verdict on each data set alone."""
 
     measured: str
     verdict: str
@@ -51,15 +45,7 @@ class Finding:
 def judged(cases: npt.ArrayLike, measured: str) -> Finding:
     """The verdict on a statement about several cases.
 
-    It holds if true in 95 % of the cases or more, in part if in half of them or more.
-
-    Args:
-        cases: whether it is true in each.
-        measured: what was measured.
-
-    Example:
-        >>> judged([True, True, False], "ratio 0.9 to 1.2")
-        Finding(measured='ratio 0.9 to 1.2; so in 2 of 3 cases', verdict='holds in part', by_data={})
+    It holds if true in at least 95 % of the cases, in part if in at least half of them.
     """
     true = np.asarray(cases, np.bool_)
     share = float(true.mean())
@@ -72,16 +58,11 @@ def judged(cases: npt.ArrayLike, measured: str) -> Finding:
 def overall(by_data: Mapping[str, str]) -> str:
     """The verdict on a claim of the paper from those on each data set.
 
-    Zipf's decides, for these data are the paper's. The emoji are others, so they alone cannot fail a claim.
-
-    Args:
-        by_data: "zipf", "emoji" or both -> `HOLDS`, `IN_PART` or `FAILS`.
+    Zipf decides: the paper used the same data. The emoji are others, so they cannot fail a claim.
 
     Example:
-        >>> overall({"zipf": HOLDS, "emoji": FAILS}), overall({"emoji": IN_PART})
-        ('not on other emoji', 'not on other emoji')
-        >>> overall({"zipf": IN_PART, "emoji": FAILS}), overall({"zipf": FAILS, "emoji": HOLDS})
-        ('holds in part', 'does not hold')
+        >>> overall({"zipf": HOLDS, "emoji": FAILS}), overall({"zipf": IN_PART, "emoji": FAILS})
+        ('not on other emoji', 'holds in part')
     """
     paper = by_data.get("zipf", HOLDS)
     if paper != HOLDS:
@@ -90,33 +71,19 @@ def overall(by_data: Mapping[str, str]) -> str:
 
 
 def span(values: npt.ArrayLike, unit: str = "") -> str:
-    """The range of some numbers, with three digits at most.
-
-    Example:
-        >>> span([0.5, 1.23456, 12345.6]), span([2, 2], " %")
-        ('0.5 to 12,300', '2 %')
-    """
+    """The range of some numbers, with three digits at most."""
     low, high = number(float(np.min(values))), number(float(np.max(values)))
     return (low if low == high else f"{low} to {high}") + unit
 
 
 def number(value: float) -> str:
-    """A number with three digits.
-
-    Example:
-        >>> number(-137449.0), number(0.00123456), number(3e-9), number(1.0)
-        ('-137,000', '0.00123', '3e-09', '1')
-    """
+    """A number with three digits."""
     short = f"{value:.3g}"
     return f"{float(short):,.0f}" if 1000.0 <= abs(value) < 1e9 else short
 
 
 class Evidence:
-    """Rows by curve.
-
-    Attributes:
-        figures: the names of the figures that there are rows of.
-    """
+    """Rows by curve; `figures` are the names of the figures that they are of."""
 
     def __init__(self, rows: Sequence[Row]) -> None:
         self._rows = rows
@@ -136,11 +103,7 @@ class Evidence:
         return tuple(name for name in names if all((figure, name) in has for figure in figures))
 
     def curve(self, figure: str, dataset: str, method: str, case: str = "") -> list[Row]:
-        """The rows of one curve, in the order of x.
-
-        Raises:
-            KeyError: there is no such curve.
-        """
+        """The rows of one curve, in the order of x."""
         return self._curves[figure, dataset, method, case]
 
     def datasets(self, figure: str) -> list[str]:

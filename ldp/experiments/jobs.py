@@ -1,4 +1,4 @@
-"""The work of an evaluation as jobs: each has a seed of its own, so the rows depend on no order and no process."""
+"""The work of an evaluation as jobs, each with its own seed: rows do not depend on order or processes."""
 
 from __future__ import annotations
 
@@ -31,28 +31,14 @@ class Scale:
         repeats: independent repeats of each setting.
         runs: repeats of Figures 1 to 3.
         stride: every stride-th point of an x axis is computed, and the last: 1, 2 or 4, so that ε = 1 is among them.
-
-    Raises:
-        ValueError: another stride, or fewer than two repeats or runs: they would have no deviation.
     """
 
     repeats: int
     runs: int
     stride: int
 
-    def __post_init__(self) -> None:
-        if self.stride not in (1, 2, 4):
-            raise ValueError(f"stride is {self.stride}; allowed are 1, 2 and 4")
-        if min(self.repeats, self.runs) < 2:
-            raise ValueError(f"repeats and runs are {self.repeats} and {self.runs}; allowed is 2 and more")
-
     def thin(self, points: Sequence[Point]) -> list[Point]:
-        """Every stride-th of the points, and the last.
-
-        Example:
-            >>> QUICK.thin([1, 2, 3, 4, 5, 6, 7, 8, 9])
-            [1, 5, 9]
-        """
+        """Every stride-th of the points, and the last."""
         return [*points[: -1 : self.stride], points[-1]]
 
 
@@ -65,11 +51,10 @@ QUICK = Scale(repeats=5, runs=500, stride=4)
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """What a job measured of one curve: at each x the mean of `count` repeats and their squares around it.
+    """A job's measurements of one curve: at each x the mean of `count` repeats and their squares around it.
 
     Attributes:
-        figure: as in `Row`; so are `dataset`, `case` and `method`.
-        x: (m,) where on the axis.
+        x: (m,) points of the axis.
         mean: (m,) the mean over the repeats.
         squares: (m,) the sum of the squared distances of the repeats to `mean`.
         count: how many repeats, at least 1.
@@ -115,31 +100,25 @@ def once(
     value: float | Sequence[float] | Vector,
     case: str = "",
 ) -> Sample:
-    """One repeat's values: a number at x, or (m,) numbers at (m,) points.
-
-    Example:
-        >>> (row,) = once("top-k", "zipf", "base", 4, 0.25).rows()
-        >>> row.x, row.value, row.repeats
-        (4.0, 0.25, 1)
-    """
+    """One repeat's values: a number at x, or (m,) numbers at (m,) points."""
     points, values = np.atleast_1d(np.asarray(x, np.float64)), np.atleast_1d(np.asarray(value, np.float64))
     return Sample(figure, dataset, case, method, points, values, np.zeros(len(values)), 1, values[None])
 
 
 @dataclass(frozen=True)
 class Job:
-    """A piece of work: usually one repeat of one setting.
+    """A piece of work, usually one repeat of one setting.
 
     Attributes:
-        key: its experiment, data, setting and repeat; two jobs never have the same key.
-        work: what it does with a generator of its own; can be pickled (a module's function, or a `partial` of one).
+        key: its experiment, data, setting and repeat; unique, as the coins follow from it.
+        work: a picklable function of a generator.
     """
 
     key: tuple[str | int, ...]
     work: Callable[[np.random.Generator], list[Sample]]
 
     def run(self, seed: int) -> list[Sample]:
-        """Does the work with the generator that the seed and the key give."""
+        """Does the work with the generator that follows from seed and key."""
         key = [part if isinstance(part, int) else zlib.crc32(part.encode()) for part in self.key]
         return self.work(np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key)))
 
@@ -149,20 +128,8 @@ def run(
 ) -> list[Row]:
     """Runs jobs and puts their samples together, curve by curve, in the order of the jobs.
 
-    Args:
-        jobs: each with a key of its own.
-        seed: 0 or more. The same seed gives the same rows, bit for bit, with any number of processes.
-        work: who runs them, as `workers` gives it; by default this process, one after the other.
-        on_done: called after each job.
-
-    Returns:
-        Rows by curve and x, in the order in which the jobs first mention them.
-
-    Raises:
-        ValueError: two jobs with the same key: they would draw the same numbers.
+    The same seed gives the same rows, bit for bit, with any number of processes. `on_done` is called after each job.
     """
-    if len({job.key for job in jobs}) < len(jobs):
-        raise ValueError("two jobs have the same key; each needs its own, so that their coins differ")
     merged: dict[tuple[str, str, str, str, bytes], Sample] = {}
     for samples in work(partial(Job.run, seed=seed), jobs):
         for sample in samples:
@@ -174,7 +141,7 @@ def run(
 
 @contextmanager
 def workers(processes: int) -> Iterator[Workers]:
-    """So many processes to run jobs; 1 is this one."""
+    """Yields the map function of a pool of processes; of this process if there is one."""
     if processes == 1:
         yield map
         return
@@ -187,7 +154,7 @@ def workers(processes: int) -> Iterator[Workers]:
 
 
 def _start() -> None:
-    """Begins a process of `workers`. Ctrl-C reaches it too, but its parent ends it; without a parent it ends itself."""
+    """Starts a process of `workers`, which ignores Ctrl-C and exits with its parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     Thread(target=_end_with_parent, daemon=True).start()
 
@@ -200,7 +167,5 @@ def _end_with_parent() -> None:
 
 
 def cores() -> int:
-    """How many cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    """The number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

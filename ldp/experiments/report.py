@@ -5,7 +5,6 @@ from __future__ import annotations
 import platform
 from collections import Counter
 from collections.abc import Sequence
-from unicodedata import combining, east_asian_width
 
 import numpy as np
 
@@ -37,18 +36,7 @@ def report(
     seed: int,
     pictures: bool,
 ) -> str:
-    """The report.
-
-    Args:
-        rows: of all figures.
-        findings: the claims that were judged.
-        scale: how much work the rows are.
-        seed: what they were drawn with.
-        pictures: whether there is a picture of each figure beside the report.
-
-    Returns:
-        Markdown, which ends with a line break.
-    """
+    """Returns the report in Markdown."""
     parts = [
         "# The evaluation of “Locally Differentially Private Frequency Estimation with Consistency”, run again",
         "Wang, Lopuhaä-Zwakenberg, Li, Skoric, Li, NDSS 2020, Section V. "
@@ -88,12 +76,7 @@ alone, and does not hold on these emoji is “not on other emoji”."""
 
 
 def tally(findings: Sequence[tuple[Claim, Finding]]) -> str:
-    """How many claims hold, and how many of them were judged.
-
-    Example:
-        >>> tally([]).partition("judged: ")[2]
-        'holds 0, holds in part 0, not on other emoji 0, does not hold 0'
-    """
+    """The number of claims with each verdict."""
     of = Counter(finding.verdict for _, finding in findings)
     counted = ", ".join(f"{verdict} {of[verdict]}" for verdict in VERDICTS)
     return f"{len(findings)} of the {len(CLAIMS)} claims of Section V judged: {counted}"
@@ -145,11 +128,10 @@ def _figures(rows: Sequence[Row], pictures: bool) -> list[str]:
                 f"{figure.paper}. {figure.title}" if figure.paper else f"{figure.title} (not in the paper)"
             )
             parts.append(f"### {title}")
-            if pictures:
+            if pictures and figure.paper:
                 parts.append(f"![{figure.title}]({figure.name}.png)")
             if figure.name == "choice":
                 parts += [markdown(*choice.summary(rows), numbers=range(1, 7)), CHOICE]
-                parts.append(markdown(*choice.table(rows), numbers=(1, 3, 4, 5)))
             if figure.name == "eleventh":
                 tables = [eleventh.table(rows, case) for case in ("", f"top {eleventh.TOP}")]
                 parts += [eleventh.ABOUT, *(markdown(*table, numbers=range(1, 10)) for table in tables)]
@@ -158,14 +140,13 @@ def _figures(rows: Sequence[Row], pictures: bool) -> list[str]:
 
 
 CHOICE = """\
-Over all data and ε of the table below. “Within 10 %”: the share of the collections in which the real error of the
-chosen method is at most 1.1 times the lowest. “Regret”: the mean of its real error over the lowest. “Over” a method:
-the geometric mean of its real error over this one's. “Sure”: the share of the choices with this confidence or more, and
-how many of them are within 10 %."""
+“Within 10 %”: the share of the collections in which the real error of the chosen method is at most 1.1 times the
+lowest. “Regret”: the mean of its real error over the lowest. “Over” a method: the geometric mean of its real error over
+that method's. “Sure”: the share of the choices with this confidence or more, and how many of them are within 10 %."""
 
 
 def sums_table(compared: Sequence[Sum]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """The head and the lines of a table of sums."""
+    """Head and lines of a table of sums."""
     lines: list[tuple[str, ...]] = [
         (
             NAMES[one.method],
@@ -181,12 +162,7 @@ def sums_table(compared: Sequence[Sum]) -> tuple[tuple[str, ...], list[tuple[str
 
 
 def markdown(head: Sequence[str], lines: Sequence[Sequence[str]], numbers: Sequence[int] = ()) -> str:
-    """A table whose columns align in the source too.
-
-    Args:
-        head: the columns' names.
-        lines: cells; a bar in one is escaped.
-        numbers: the columns that are flush right.
+    """A table with aligned columns; those in `numbers` are flush right.
 
     Example:
         >>> print(markdown(("method", "sum"), [("Base", "-1,405"), ("Norm", "0")], numbers=(1,)))
@@ -196,18 +172,14 @@ def markdown(head: Sequence[str], lines: Sequence[Sequence[str]], numbers: Seque
         | Norm   |      0 |
     """
     table = [[cell.replace("|", "\\|") for cell in line] for line in (head, *lines)]
-    widths = [max(map(_width, column)) for column in zip(*table, strict=True)]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     right = [index in numbers for index in range(len(widths))]
     rule = ["-" * (width - 1) + (":" if flush else "-") for width, flush in zip(widths, right, strict=True)]
     text = [
         [
-            " " * (width - _width(cell)) + cell if flush else cell + " " * (width - _width(cell))
+            cell.rjust(width) if flush else cell.ljust(width)
             for cell, width, flush in zip(line, widths, right, strict=True)
         ]
         for line in table
     ]
     return "\n".join(f"| {' | '.join(line)} |" for line in (text[0], rule, *text[1:]))
-
-
-def _width(text: str) -> int:
-    return sum(0 if combining(one) else 2 if east_asian_width(one) in "WF" else 1 for one in text)

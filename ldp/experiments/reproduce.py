@@ -7,50 +7,29 @@ from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 
-from ldp.experiments import choice, eleventh, evaluation, report
+from ldp.experiments import choice, eleventh, evaluation, plots, report
 from ldp.experiments.claims import Claim, judge
 from ldp.experiments.evidence import Evidence, Finding
 from ldp.experiments.figures import FIGURES, Row, write_rows
 from ldp.experiments.jobs import Job, Scale, run, workers
 
-
-@dataclass(frozen=True)
-class Experiment:
-    """A computation that gives the rows of one figure or of several.
-
-    Attributes:
-        jobs: its work at a scale.
-        finish: turns the means over the repeats into what the figure shows.
-    """
-
-    jobs: Callable[[Scale], Sequence[Job]]
-    finish: Callable[[list[Row]], list[Row]] = list
-
-
-EXPERIMENTS: Mapping[str, Experiment] = {
-    "bias": Experiment(evaluation.bias),
-    "full-domain": Experiment(evaluation.full_domain),
-    "users": Experiment(evaluation.users, evaluation.worth),
-    "set-value": Experiment(evaluation.set_value),
-    "set-case": Experiment(evaluation.set_case),
-    "synthetic": Experiment(evaluation.synthetic),
-    "top-k": Experiment(evaluation.top_k),
-    "choice": Experiment(choice.choice, choice.verdicts),
-    "eleventh": Experiment(eleventh.eleventh),
+EXPERIMENTS: Mapping[str, Callable[[Scale], Sequence[Job]]] = {
+    "bias": evaluation.bias,
+    "full-domain": evaluation.full_domain,
+    "users": evaluation.users,
+    "set-value": evaluation.set_value,
+    "set-case": evaluation.set_case,
+    "synthetic": evaluation.synthetic,
+    "top-k": evaluation.top_k,
+    "choice": choice.choice,
+    "eleventh": eleventh.eleventh,
 }
-"""Name -> experiment, in the order of the figures."""
+"""Name -> the jobs at a scale, in the order of the figures."""
 
 
 @dataclass(frozen=True)
 class Reproduced:
-    """What was made.
-
-    Attributes:
-        rows: of all figures.
-        findings: the claims that these figures can judge.
-        written: the files, the report last.
-        pictures: whether pictures are among them; without matplotlib they are not.
-    """
+    """The rows, the findings on the claims, the files (the report last), and whether there are pictures."""
 
     rows: list[Row]
     findings: list[tuple[Claim, Finding]]
@@ -58,13 +37,8 @@ class Reproduced:
     pictures: bool
 
 
-def quiet(what: str, jobs: int) -> Callable[[], object]:  # noqa: ARG001
-    """Begins a part of so many steps; tells nobody how far it is."""
-    return lambda: None
-
-
 def _drawable() -> bool:
-    """Whether matplotlib is there and works."""
+    """Whether matplotlib works."""
     try:
         import_module("matplotlib.figure")
     except ImportError:
@@ -73,14 +47,10 @@ def _drawable() -> bool:
 
 
 def experiments_of(figures: Iterable[str]) -> list[str]:
-    """The experiments that give some figures, each once, in the order of the figures.
+    """Returns the experiments that give some figures, in the order of the figures.
 
     Raises:
-        ValueError: a figure that does not exist.
-
-    Example:
-        >>> experiments_of(["variance", "bias"])
-        ['bias']
+        ValueError: an unknown figure.
     """
     wanted = set()
     for name in figures:
@@ -96,26 +66,25 @@ def reproduce(
     seed: int,
     out: Path,
     processes: int = 1,
-    on_begin: Callable[[str, int], Callable[[], object]] = quiet,
+    on_begin: Callable[[str, int], Callable[[], object]] = lambda _what, _jobs: lambda: None,
     pictures: bool = True,
 ) -> Reproduced:
     """Computes figures, judges the claims by them, and writes CSVs, pictures and a report.
 
-    Figures of one experiment come together: "bias" brings "distribution" and "variance". The same seed and scale give
-    the same CSVs and the same report, byte for byte, with any number of processes and any choice of figures, and the
-    same numpy: another version may draw other numbers or round them otherwise.
+    Figures of one experiment come together: "bias" brings "distribution" and "variance". The same seed, scale and numpy
+    give the same CSVs and report, byte for byte, with any number of processes.
 
     Args:
         figures: keys of `FIGURES`.
-        scale: how much work.
+        scale: the numbers of repeats and points.
         seed: 0 or more.
-        out: the folder; made if it is not there. Files of an earlier run are replaced, others stay.
-        processes: how many processes work.
-        on_begin: called with the name and the number of steps of each part; gives what is called after each step.
-        pictures: draw pictures too, if matplotlib is installed.
+        out: the folder; created if missing. Files of an earlier run are replaced, others stay.
+        processes: the number of processes.
+        on_begin: called with the name and the number of steps of each part; returns the callback for each step.
+        pictures: draw the paper's figures too, if matplotlib is installed.
 
     Raises:
-        ValueError: a figure that does not exist.
+        ValueError: an unknown figure.
         OSError: the folder cannot be written.
     """
     names = experiments_of(figures)
@@ -123,24 +92,18 @@ def reproduce(
     rows: list[Row] = []
     with workers(processes) as work:
         for name in names:
-            jobs = EXPERIMENTS[name].jobs(scale)
-            rows += EXPERIMENTS[name].finish(run(jobs, seed, work, on_begin(name, len(jobs))))
-
+            jobs = EXPERIMENTS[name](scale)
+            made = run(jobs, seed, work, on_begin(name, len(jobs)))
+            rows += evaluation.worth(made) if name == "users" else made
     drawn = pictures and _drawable()
-    shown = [figure.name for figure in FIGURES.values() if figure.experiment in names]
     written: list[Path] = []
-    advance = on_begin("files", len(shown))
-    for name in shown:
-        own = [row for row in rows if row.figure == name]
-        written.append(out / f"{name}.csv")
-        write_rows(own, written[-1])
-        if drawn:
-            from ldp.experiments import plots
-
-            written.append(out / f"{name}.png")
-            plots.draw(name, own, written[-1])
-        advance()
-
+    for figure in FIGURES.values():
+        if figure.experiment in names:
+            written.append(out / f"{figure.name}.csv")
+            write_rows((row for row in rows if row.figure == figure.name), written[-1])
+            if drawn and figure.paper:
+                written.append(out / f"{figure.name}.png")
+                plots.draw(figure, rows, written[-1])
     findings = judge(Evidence(rows))
     written.append(out / "report.md")
     text = report.report(rows, findings, scale=scale, seed=seed, pictures=drawn)

@@ -35,16 +35,7 @@ RESCALED = "differs: by definition the sum is at most n, the published 0 comes f
 
 @dataclass(frozen=True)
 class Sum:
-    """One method's sum.
-
-    Attributes:
-        method: its name.
-        published: the paper's, or None where the paper states none.
-        calculated: what it is by the normal distribution, without a simulation, or None where that is not known.
-        measured: the mean over the runs.
-        error: its standard error.
-        verdict: whether the two agree, and by which test.
-    """
+    """One method's sum: published, calculated (each None if unknown) and measured, with standard error and verdict."""
 
     method: str
     published: int | None
@@ -57,25 +48,18 @@ class Sum:
 def sums(rows: Sequence[Row]) -> list[Sum]:
     """Compares the sums of the figure "bias" with the published ones, in the order of `METHODS`.
 
-    A published sum is a mean over 5,000 runs too: the two are apart by no more than four standard errors of their
-    difference, which with 5,000 runs are 4·√2 of either's. Power's prior is not quite the paper's: 2 %. Where the sum
-    is n by definition, the error is 0 but for rounding.
+    Two means over runs agree within four standard errors of their difference. Power's prior is not exactly the paper's:
+    2 % are allowed.
     """
     found = {row.method: row for row in rows if row.figure == "bias" and row.case == "sum"}
     return [_compare(found[method]) for method in METHODS if method in found]
 
 
 def calculated(method: str) -> float | None:
-    """The sum without a simulation, for a count X that is normal around each true count k with Base's variance s².
+    """The sum in counts for counts X that are normal around each true count k with Base's variance s².
 
     Base-Pos and Base-Cut keep X where it is at least T, which is 0 for Base-Pos: E X·1{X ≥ T} = k·Φ(z) + s·φ(z) with
-    z = (k − T)/s.
-
-    Args:
-        method: its name.
-
-    Returns:
-        The sum, in counts; None if the method is another one than Base, those two, or one whose sum is 1.
+    z = (k − T)/s. None for other methods whose sum is not 1.
 
     Example:
         >>> round(calculated("base-cut"))
@@ -102,7 +86,7 @@ def _compare(row: Row) -> Sum:
     error = row.deviation / math.sqrt(row.repeats)
     measured = row.value
     if METHODS[row.method].sums_to_one:
-        # What is left is rounding; it says nothing, and differs from machine to machine.
+        # rounding differs from machine to machine
         agrees = abs(measured) < ROUNDING
         measured, error = (0.0, 0.0) if agrees else (measured, error)
         said = "differs" if not agrees else "not in the figure" if published is None else "agrees"

@@ -109,5 +109,3 @@ def test_the_table_is_the_rows(rows):
     assert float(lines[0][7]) == pytest.approx(
         one(rows, "top 16: mean error", "emoji", 0.5, "norm-sub").value, rel=0.05
     )
-    with pytest.raises(ValueError, match="no rows of the figure 'eleventh' and the case 'top 9'"):
-        eleventh.table(rows, "top 9")
