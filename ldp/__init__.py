@@ -1,16 +1,11 @@
 """Frequency estimation under local differential privacy: the mathematics, without I/O.
 
-The names below are loaded when they are first used, so that ``import ldp`` itself needs neither numpy nor
-numba and stays small enough for a device.
+Names are loaded at first use: ``import ldp`` needs neither numpy nor numba.
 
 Example:
     >>> import ldp
     >>> oracle = ldp.oracle("olh", epsilon="1", domain_size=845)
-    >>> reports = oracle.perturb([3, 3, 844])
-    >>> state = oracle.zeros()
-    >>> oracle.accumulate(state, reports)
-    >>> estimate = oracle.estimate(oracle.support(state), n=3)
-    >>> estimate.frequencies.shape
+    >>> oracle.estimate_reports(oracle.perturb([3, 3, 844])).frequencies.shape
     (845,)
 """
 
@@ -123,27 +118,24 @@ def oracle(
     domain_size: int = 0,
     **parameters: Any,
 ) -> Oracle:
-    """The frequency oracle of a protocol, by the protocol's name.
+    """Returns the frequency oracle of a protocol.
 
     Args:
-        name: the protocol: "grr", "olh" (with ``g=2`` Binary Local Hashing), "oue", "sue", "subset",
-            "hadamard" or "pgr"; or a given channel: "response" or "unary".
-        epsilon: the privacy budget of one report, exact: "1", "0.5", "1/3", an int or a Fraction; 0 < ε ≤ 64. It
-            follows from the probabilities of a given channel: there it is left out, or "infinite".
+        name: "grr", "olh" (``g=2`` is Binary Local Hashing), "oue", "sue", "subset", "hadamard" or "pgr"; or an
+            explicit channel: "response" or "unary".
+        epsilon: privacy budget of one report, exact: "1", "0.5", "1/3", an int or a Fraction; 0 < ε ≤ 64. For an
+            explicit channel it is left out, or "infinite".
         domain_size: d, the number of values; 1 ≤ d ≤ 2²⁴.
-        **parameters: what the protocol takes besides: OLH's ``hash`` and ``g``, the subset's ``k``, PGR's
-            ``prime`` and ``dimension``; the probabilities of a given channel: ``p`` or ``rates`` of a response, ``p``
-            and ``q`` of unary encoding, with RAPPOR's ``f``.
+        **parameters: OLH's ``hash`` and ``g``; the subset's ``k``; PGR's ``prime`` and ``dimension``; ``p`` or
+            ``rates`` of a response; ``p`` and ``q`` of unary encoding, with RAPPOR's ``f``.
 
     Raises:
         TypeError: an ε that is a float, a domain size that is not an int, an unknown parameter.
-        ValueError: a name, ε, domain size or parameter outside what is allowed.
+        ValueError: a name, ε, domain size or parameter that is not allowed.
 
     Example:
         >>> oracle("olh", epsilon="1/2", domain_size=100).parameters()
         {'protocol': 'olh', 'epsilon': '1/2', 'domain_size': 100, 'g': 3, 'hash': 'mul32'}
-        >>> oracle("unary", domain_size=100, p="0.75", q="0.25").promise
-        'ε ≤ 2.197225'
     """
     from ldp.oracles import PROTOCOLS, protocol
 

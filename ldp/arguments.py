@@ -20,11 +20,9 @@ _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 def as_integer(name: str, value: SupportsIndex, low: int, high: int) -> int:
-    """An int that was given as an int (or numpy integer) and lies in low..high; bool and float are refused.
+    """Returns an int or numpy integer in low..high as an int; refuses bool and float.
 
-    Raises:
-        TypeError: something that is not an integer.
-        ValueError: an integer outside low..high.
+    Raises TypeError or ValueError.
 
     Example:
         >>> as_integer("g", 1, 2, 65536)
@@ -43,15 +41,10 @@ def as_integer(name: str, value: SupportsIndex, low: int, high: int) -> int:
 
 
 def as_json(text: bytes) -> Any:
-    """What JSON of a file says.
+    """Parses JSON.
 
     Raises:
         ValueError: bytes that are not JSON, are nested too deeply, or have a number of thousands of digits.
-
-    Example:
-        >>> as_json(b"[" * 100_000)
-        Traceback (most recent call last):
-        ValueError: not JSON: nested too deeply
     """
     try:
         return json.loads(text)
@@ -62,13 +55,9 @@ def as_json(text: bytes) -> Any:
 
 
 def as_text(name: str, text: object) -> str:
-    r"""A str that is not empty and that a line of a file, a database and a terminal can hold: no control characters.
+    r"""Returns a str that is not empty and has no control characters (categories Cc and Cs).
 
-    Refused are the categories Cc (NUL, line breaks, escape, …) and Cs (surrogates, which UTF-8 cannot write).
-
-    Raises:
-        TypeError: something that is not a str.
-        ValueError: a str that is empty, or has such a character.
+    Raises TypeError or ValueError.
 
     Example:
         >>> as_text("label 3", "red\0")
@@ -86,16 +75,9 @@ def as_text(name: str, text: object) -> str:
 
 
 def as_indices(subset: npt.ArrayLike, domain_size: int) -> npt.NDArray[np.int64]:
-    """The indices of a set of values, as given: (m,), each in 0..d−1 and once; m may be 0.
+    """Returns the indices of a set of values: (m,), distinct, each in 0..d−1; m may be 0.
 
-    Raises:
-        TypeError: indices that are not integers.
-        ValueError: an index outside 0..d−1 or repeated, or not one vector.
-
-    Example:
-        >>> as_indices([3, 0, 3], 4)
-        Traceback (most recent call last):
-        ValueError: a set's indices must be distinct, one is repeated
+    Raises TypeError or ValueError.
     """
     import numpy as np
 

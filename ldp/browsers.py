@@ -1,13 +1,11 @@
-"""What browsers report by themselves, as frames of a stream: a service that receives it wraps it, and draws no coins.
+"""Values that browsers randomize themselves, as frames of a stream.
 
-- Firefox encodes one of N values as N bits (``unaryEncodeDiffPrivacy``), a text of "0" and "1": a report of ``unary``,
-  whose p and q are those that the browsers are configured with.
-- Chrome and Edge say of a navigation's timing how far it can be trusted, ``PerformanceNavigationTiming.confidence`` of
-  the W3C: ``value`` is "low" or "high", replaced by one of both drawn evenly with the probability
-  ``randomizedTriggerRate``. It is a report of ``response`` with that rate among the document's ``rates``, 0 for "low"
-  and 1 for "high".
+- Firefox's ``unaryEncodeDiffPrivacy`` encodes one of N values as a text of N bits: a report of ``unary``.
+- Chrome and Edge randomize ``PerformanceNavigationTiming.confidence`` (W3C): ``value`` is "low" or "high", replaced by
+  a fair coin with probability ``randomizedTriggerRate``: a report of ``response`` with that rate among the document's
+  ``rates``, 0 for "low" and 1 for "high".
 
-The same for a page or a service in JavaScript is in ``clients/javascript/browsers.js``. Neither needs numpy here.
+``clients/javascript/browsers.js`` does the same in JavaScript. Neither draws coins or needs numpy.
 """
 
 from __future__ import annotations
@@ -26,15 +24,15 @@ VALUES = ("low", "high")
 
 
 def unary_frame(stream: Stream, bits: str) -> bytes:
-    """The frame of a text of bits, the first value's first.
+    """Returns the frame of a text of bits, first value first.
 
     Args:
-        stream: of unary encoding, with as many values as there are bits.
-        bits: N characters, "0" or "1".
+        stream: of unary encoding, with as many values as bits.
+        bits: d characters, "0" or "1".
 
     Raises:
         TypeError: a stream of another protocol, or bits that are no text.
-        ValueError: another number of bits, or other characters; the error repeats none.
+        ValueError: another number of bits, or other characters. The error does not repeat the bits.
 
     Example:
         >>> import ldp
@@ -56,26 +54,24 @@ def unary_frame(stream: Stream, bits: str) -> bytes:
 
 
 def confidence_frame(stream: Stream, confidence: Mapping[str, Any]) -> bytes:
-    """The frame of a navigation's confidence.
+    """Returns the frame of a navigation's confidence.
 
-    A rate that the document does not declare makes a frame, too: a worker rejects it with the reason ``rate``, and so
-    its operator hears of it. A rate is known by the number that a browser has for it, a double.
+    A rate that the document does not declare makes a frame that a worker rejects with the reason ``rate``, so the
+    operator sees it.
 
     Args:
         stream: of a response with rates.
-        confidence: ``value`` and ``randomizedTriggerRate``, as a browser has them; what else is in it is passed over.
+        confidence: ``value`` and ``randomizedTriggerRate`` as the browser reports them; other keys are ignored.
 
     Raises:
         TypeError: a stream of another protocol, or a rate that is no number.
-        ValueError: another value than "low" or "high", which the error does not repeat.
+        ValueError: a value other than "low" or "high", which the error does not repeat.
 
     Example:
         >>> import ldp
         >>> stream = ldp.Stream("confidence", ldp.RatedResponse(["0.4994798"]), labels=["low", "high"])
         >>> confidence_frame(stream, {"value": "high", "randomizedTriggerRate": 0.4994798})[5:].hex()
         '0001'
-        >>> confidence_frame(stream, {"value": "low", "randomizedTriggerRate": 0.5})[5:].hex()
-        'ff00'
     """
     oracle = stream.oracle
     if not isinstance(oracle, RatedResponse):

@@ -1,20 +1,15 @@
-"""The device's end of a stream: a value in, one report's frame out, with secret and exact coins; frames made one.
+"""The device's end of a stream: a value in, one report's frame out, with secret, exact coins.
 
-It needs the standard library alone; numpy, scipy and numba are never imported. What it sends is defined in
-README.md beside this file, for clients in other languages.
+It needs only the standard library. README.md in this folder defines the frames, for clients in other languages.
 
-What a client must not do, this one or another:
+A client, in any language, must not:
 
-- compare floats: the coins here are integers against exact rationals, and a float threshold would make some
-  report impossible for some value, or more likely than e^ε allows;
-- draw coins from anything but the system's CSPRNG, from a seeded generator say, or from a seed that it also
-  reports: whoever knows the seed knows the value;
-- report the same value again, every day say, without adding every report's ε to what the user was promised:
-  each call of `Client.report` draws fresh coins, and k reports of one value spend k·ε. To send the same
-  report again (a retry) keep its frame and send those bytes;
-- keep values until it is online: it keeps their frames, and packs those (`Client.pack`);
-- stay silent for some values: that somebody did not report tells. A domain needs a value for "none of these";
-- send the value beside the report, in a log, a record's key, or an error: so errors here do not repeat it.
+- compare floats: a float threshold makes some report impossible for some value, or more likely than e^ε allows;
+- draw coins from anything but the system's CSPRNG, or from a seed that it also reports;
+- report the same value again without adding the ε: k reports of one value spend k·ε. To retry, send the same bytes;
+- keep values until it is online: keep their frames and pack those (`Client.pack`);
+- stay silent for some values: silence reveals them. A domain needs a value for "none of these";
+- send the value with the report, in a log, a record's key, or an error.
 """
 
 from __future__ import annotations
@@ -35,17 +30,14 @@ class Client:
     """Makes the reports of one stream.
 
     Args:
-        document: the stream's public document, as `Stream.document` gives it or as parsed from its JSON:
-            protocol, ε, domain size, the protocol's integers, labels if any.
+        document: the stream's public document, as `Stream.document` returns it or parsed from its JSON.
 
     Raises:
         TypeError: a part of the document that has the wrong type.
         ValueError: a key that is missing or unknown, or a value that is not allowed.
 
     Example:
-        >>> import json
-        >>> document = '{"protocol":"grr","epsilon":"1/1","domain_size":3,"labels":["red","green","blue"]}'
-        >>> client = Client(json.loads(document))
+        >>> client = Client({"protocol": "grr", "epsilon": "1/1", "domain_size": 3, "labels": ["red", "green", "blue"]})
         >>> frame = client.report("green")
         >>> frame[:5].hex(), frame[5] in (0, 1, 2)
         ('019e54f8ba', True)
@@ -58,13 +50,10 @@ class Client:
         self._indices = {label: index for index, label in enumerate(stream.labels or ())}
 
     def report(self, value: str | int) -> bytes:
-        """One whole frame with one fresh report of a value; it spends the stream's ε.
+        """Returns one whole frame with one fresh report of a value; it spends the stream's ε.
 
         Args:
             value: the value's label, or its index 0 ≤ v < d.
-
-        Returns:
-            What a record of the stream's topic holds: version, fingerprint, report.
 
         Raises:
             TypeError: a value that is neither a str nor an integer.
@@ -73,34 +62,30 @@ class Client:
         return self._header + self._oracle.pack(self._oracle.perturb_one(self._index(value)))
 
     def pack(self, frames: Iterable[bytes], *, most_reports: int, as_json: bool = False) -> list[bytes]:
-        """The reports of many frames in as few frames as may be, in their order; it draws no coins and spends no ε.
+        """Packs the reports of many frames into few, in their order; draws no coins and spends no ε.
 
         For a device that keeps its reports until it is online. A record is accepted or rejected whole, has one time,
-        and shows that its reports came together. The version, the fingerprint and the length of each frame are
-        checked here, and not what is in a report: who packs what others sent decodes it first (`ldp.frames.decode`).
+        and shows that its reports came together. Only version, fingerprint and length are checked: decode frames of
+        other senders first (`ldp.frames.decode`).
 
         Args:
-            frames: binary frames of this stream, as `report` and this make them.
-            most_reports: how many reports a record may have: the operator says it (`streams.most_reports`).
-            as_json: whether JSON frames are made, for what carries nothing but text; they are several times as long.
+            frames: binary frames of this stream.
+            most_reports: the operator's limit of reports a record (`streams.most_reports`).
+            as_json: make JSON frames, which are several times as long.
 
         Returns:
-            Frames of at most so many reports and 10⁶ bytes (`ldp.wire.LARGEST_FRAME`), which fit into a record under
-            Kafka's default limits; a longer report has a frame of its own. O(bytes).
+            Frames of at most `most_reports` reports and 10⁶ bytes (`ldp.wire.LARGEST_FRAME`); a longer report has a
+            frame of its own. O(bytes).
 
         Raises:
             TypeError: a frame that is not bytes, or a most_reports that is no integer.
-            ValueError: a frame that is no binary frame of this stream; the message says which and why. Or a
-                most_reports below 1.
+            ValueError: a frame that is no binary frame of this stream, or a most_reports below 1.
 
         Example:
             >>> client = Client({"protocol": "grr", "epsilon": "1/1", "domain_size": 3})
-            >>> kept = [client.report(value) for value in (2, 0, 1, 1, 2)]  # on the device's disk, say
-            >>> packed = client.pack(kept, most_reports=4)
-            >>> [len(frame) for frame in packed], packed[1] == kept[4]
-            ([9, 6], True)
-            >>> client.pack([bytes.fromhex("018e9f39d002")], most_reports=4, as_json=True)
-            [b'{"fingerprint":"8e9f39d0","reports":[2]}']
+            >>> kept = [client.report(value) for value in (2, 0, 1, 1, 2)]
+            >>> [len(frame) for frame in client.pack(kept, most_reports=4)]
+            [9, 6]
         """
         most = as_integer("most_reports", most_reports, 1, _MOST)
         size = self._oracle.report_bytes

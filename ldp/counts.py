@@ -35,25 +35,23 @@ def estimate_counts(
     supports: npt.ArrayLike | None = None,
     counters: npt.ArrayLike | None = None,
 ) -> Estimate:
-    """The estimate from sums over reports that were made elsewhere: what `Oracle.estimate` makes of them.
+    """Returns the estimate of sums over reports that were computed elsewhere; see `Oracle.estimate`.
 
     Args:
-        oracle: the protocol that the reports are of.
-        reports: n, how many there were, n ≥ 1.
-        supports: (d,) integers, how many reports support each value; or
+        oracle: the protocol of the reports.
+        reports: n ≥ 1.
+        supports: (d,) integers, reports that support each value; or
         counters: (state_size,) integers, the protocol's state.
 
     Raises:
-        TypeError: neither of both sums or both, or numbers that are not integers.
-        ValueError: sums that no n reports have, or of another length; the message says what is allowed.
+        TypeError: neither or both sums, or numbers that are not integers.
+        ValueError: sums that no n reports have, or of another length.
 
     Example:
         >>> import ldp
         >>> hadamard = ldp.HadamardResponse("1", domain_size=3)
         >>> estimate_counts(hadamard, 100, counters=[20, 30, 25, 25]).counts
         array([45, 50, 45])
-        >>> estimate_counts(hadamard, 100, supports=[45, 50, 45]).frequencies.round(2)
-        array([-0.22,  0.  , -0.22])
     """
     if (supports is None) == (counters is None):
         raise TypeError("give either supports, for each value, or counters, the protocol's state")
@@ -64,11 +62,11 @@ def estimate_counts(
 
 
 def read_counts(stream: Stream, document: Mapping[str, Any]) -> Estimate:
-    """The estimate from a document of counts.
+    """Returns the estimate of a document of counts.
 
     Args:
-        stream: whose reports they are of.
-        document: as described above, as parsed from JSON.
+        stream: the stream of the reports.
+        document: as described above, parsed from JSON.
 
     Raises:
         TypeError: a part of the wrong type.

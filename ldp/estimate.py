@@ -38,35 +38,30 @@ _SHOWN = 10
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Estimate:
-    """Base: f̃ = (c/n − q)/(p − q) for every value of the domain, with n and the oracle it came from.
+    """Base: f̃ = (c/n − q)/(p − q) for every value of the domain, with n and the oracle.
 
-    Source: Section III, Equations 3 (`std_error`) and 5 (`sigma`). Frequencies are fractions of the
-    n reports (reports, not users); they may be negative or above 1.
+    Source: Section III, Equations 3 (`std_error`) and 5 (`sigma`). Frequencies are fractions of the n reports (not
+    users); they may be negative or above 1.
 
     Attributes:
-        frequencies: (d,) float64, read-only; a copy of what was given.
-        n: the number of reports, at least 1.
-        oracle: the protocol whose p and q the estimate was made with.
-        windows: the stretches of time that the reports are from, each [start, end) in milliseconds since the epoch,
-            in order and apart from each other; empty for all of the stream.
-        counts: (d,) int64, read-only: the support counts that the frequencies are of, as `Oracle.estimate` was given
-            them; None for an estimate that was made of frequencies alone.
-        labels: the name of each value, for those who look at it; None for none.
+        frequencies: (d,) float64, read-only copy.
+        n: number of reports, at least 1.
+        oracle: the protocol with p and q.
+        windows: time windows of the reports, each [start, end) in milliseconds since the epoch, in order and disjoint;
+            empty for the whole stream.
+        counts: (d,) int64, read-only: the support counts; None for an estimate made of frequencies alone.
+        labels: the name of each value, or None.
 
     Raises:
-        ValueError: frequencies not one vector of the oracle's d finite numbers, n below 1, a window that has no
-            length or overlaps another, or another number of counts or labels than d.
+        ValueError: frequencies that are not d finite numbers, n below 1, an empty or overlapping window, or another
+            number of counts or labels than d.
         TypeError: n, an end of a window, or a count is not an integer; a label is no string.
 
     Example:
         >>> import ldp
-        >>> oracle = ldp.oracle("grr", epsilon="1", domain_size=4)
-        >>> estimate = Estimate([0.7, 0.3, -0.1, 0.1], 10_000, oracle)
+        >>> estimate = Estimate([0.7, 0.3, -0.1, 0.1], 10_000, ldp.oracle("grr", epsilon="1", domain_size=4))
         >>> round(estimate.sigma, 5)
         0.01264
-        >>> low, high = estimate.interval(0.95)
-        >>> bool(low[0] < 0.7 < high[0])
-        True
         >>> estimate.labelled(["red", "green", "blue", "grey"])
         Estimate(10,000 reports of grr, ε = 1, d = 4: red 0.7, green 0.3, grey 0.1, …)
     """
@@ -128,13 +123,12 @@ class Estimate:
         return np.sqrt((1.0 - f) * absent + f * present)
 
     def interval(self, level: float = 0.95) -> tuple[Vector, Vector]:
-        """Score interval around Base: {f : |f̃ − f|·(p−q) ≤ z·√((q(1−q) + f(p−q)(1−p−q))/n)}.
+        """Pointwise score interval around Base.
 
-        The count of a value has exactly this variance when its true frequency in the given population is
-        f, so the interval holds its level for this population, where n·q is not small: for less than about 5 the
-        count is not near enough to normal. It is not clipped to [0, 1], holds for one value at a time, and says nothing
-        about post-processed values: there is no such interval for them.
-        `ldp.query` has intervals for sets, and simultaneous ones for the most frequent values.
+        {f : |f̃ − f|·(p−q) ≤ z·√((q(1−q) + f(p−q)(1−p−q))/n)}: the count has exactly this variance when its true
+        frequency in the population is f, so the interval holds its level unless n·q is below about 5. It is not
+        clipped to [0, 1] and holds for one value at one fixed time. No such interval exists for post-processed values.
+        `ldp.query` has intervals for sets and simultaneous ones for the most frequent values.
 
         Returns:
             (low, high), each (d,) float64. O(d).
@@ -147,21 +141,20 @@ class Estimate:
         return score.interval(self.frequencies, self.n, p - q, inside, outside, level)
 
     def anytime_interval(self, level: float = 0.95, values: Indices | None = None) -> tuple[Vector, Vector]:
-        """Intervals that may be watched: of a value, those of all n together hold the level, not each by itself.
+        """Anytime-valid intervals: of a value, those of all n together hold the level.
 
-        Use these if you look at each new snapshot, or stop counting when you like the result: see
-        `ldp.intervals.confidence_sequence`. About 1.9 times as wide as `interval`; in [0, 1]; for one value at a
-        time. They need no n·q, and hold for the frequency among the reports so far, even if the population changes.
+        Use them if you look at each new snapshot or stop when a result appears; see `ldp.intervals.confidence_sequence`. About
+        1.9 times as wide as `interval`; in [0, 1]; for one value at a time, at every n.
 
         Args:
-            level: the probability that a value's cover at every n, at least; strictly between 0 and 1.
-            values: (k,) whose; None for all.
+            level: probability that a value's intervals cover at every n, at least; in (0, 1).
+            values: (k,) indices; None for all.
 
         Returns:
             (low, high), each (k,) float64. O(k).
 
         Raises:
-            ValueError: level is not strictly between 0 and 1; frequencies that are no counts' (`merge`).
+            ValueError: level is not strictly between 0 and 1; frequencies that are not from counts.
 
         Example:
             >>> import ldp
@@ -182,17 +175,9 @@ class Estimate:
         return replace(self, windows=((start, end),))
 
     def labelled(self, labels: Sequence[str] | None) -> Estimate:
-        """The same estimate with its values' names: those of its stream, `Stream.labels`.
+        """Returns the same estimate with the names of its values, such as `Stream.labels`.
 
-        Raises:
-            TypeError: a label that is no string.
-            ValueError: another number of labels than d.
-
-        Example:
-            >>> import ldp
-            >>> stream = ldp.Stream("colours", ldp.GRR("1", domain_size=2), labels=["red", "blue"])
-            >>> stream.oracle.estimate([60, 40], n=100).labelled(stream.labels)
-            Estimate(100 reports of grr, ε = 1, d = 2: red 0.716, blue 0.284)
+        Raises TypeError for a label that is no string, ValueError for another number of labels than d.
         """
         return replace(self, labels=None if labels is None else tuple(labels))
 
@@ -218,24 +203,21 @@ class Estimate:
         level: float = 0.95,
         library: Literal["pandas", "polars"] | None = None,
     ) -> Any:
-        """A data frame of all values, in the domain's order: a row each.
+        """Returns a data frame with a row for each value.
 
-        Its columns are ``value``; ``label`` and ``count`` where they are known; Base's ``frequency``, its ``std_error``
-        (Equation 3), and ``low`` and ``high``, the ends of its interval; then those that are given.
+        Columns: ``value``; ``label`` and ``count`` if known; Base's ``frequency`` and ``std_error`` (Equation 3);
+            ``low`` and
+        ``high``, the ends of its pointwise interval; then those in `more`.
 
         Args:
-            more: further columns by their names, (d,) each: what methods made of this estimate, say, which
-                `ldp.consistency.together.by_method` gives by their names.
-            level: of the intervals, which hold for one value at a time and for Base alone.
-            library: pandas or polars; None for the first of both that is installed.
-
-        Returns:
-            A `pandas.DataFrame` or a `polars.DataFrame`. O(d).
+            more: further columns by name, (d,) each, such as `ldp.consistency.together.by_method` returns.
+            level: of the intervals.
+            library: pandas or polars; None for the first that is installed.
 
         Raises:
-            ValueError: a level that is not strictly between 0 and 1, another library, a further column that has not d
-                numbers or one of the names above.
-            ImportError: the library is not installed; the message says what to install.
+            ValueError: a level that is not strictly between 0 and 1, another library, a further column that does not
+                have d numbers or has one of the names above.
+            ImportError: the library is not installed.
 
         Example:
             >>> import ldp
@@ -309,36 +291,28 @@ class Estimate:
         return (counts if values is None else counts[values]).astype(np.float64)
 
     def merge(self, *others: Estimate) -> Estimate:
-        """The estimate of all reports of several windows of one stream, as if they had been counted together.
+        """Returns the estimate of all reports of several windows, as if counted together.
 
-        Sound because counts are linear in the reports: they are added. The result is to the last bit what
-        `Oracle.estimate` makes of the sums, so equal counts stay equal. An estimate that was made of frequencies alone
-        has its counts recovered from them, exactly. Nothing else merges: what a method makes of an estimate is not
-        linear in the counts; merge first. Such a vector in an Estimate of its own is refused where its numbers are no
-        counts'.
-
-        n adds, and counts reports: a user who reported in two windows is in both, and has spent ε twice.
+        Counts are linear in the reports, so they are added; the result equals `Oracle.estimate` of the sums to the
+        last bit. An estimate made of frequencies alone has its counts recovered exactly. A method's result is not
+        linear in the counts: merge first. n counts reports: a user who reported in two windows is in both, and has
+        spent ε twice.
 
         Args:
-            others: estimates of windows that are apart from this one's and from each other's.
-
-        Returns:
-            An estimate whose windows are all of theirs. O(d) each.
+            others: estimates of windows that overlap neither this one's nor each other's. O(d) each.
 
         Raises:
             TypeError: something that is not an Estimate, such as a method's vector.
             ValueError: an estimate of another protocol, ε, domain or parameter, or with other labels; of the whole
-                stream, which has the reports of every window in it; of a window that overlaps another; whose
-                frequencies are no counts'; or of more than 2⁴³ reports.
+                stream; of an overlapping window; with frequencies that are not from counts; or of more than 2⁴³
+                reports.
 
         Example:
             >>> import ldp
             >>> oracle = ldp.oracle("grr", epsilon="1", domain_size=2)
-            >>> first = oracle.estimate([60, 40], n=100).within(0, 60_000)
-            >>> second = oracle.estimate([150, 50], n=200).within(60_000, 120_000)
-            >>> both = first.merge(second)
-            >>> both.n, both.windows, (both.frequencies == oracle.estimate([210, 90], n=300).frequencies).all()
-            (300, ((0, 120000),), np.True_)
+            >>> first, second = (oracle.estimate([60, 40], 100).within(t, t + 60) for t in (0, 60))
+            >>> first.merge(second).n, first.merge(second).windows
+            (200, ((0, 120),))
         """
         merged = (self, *others)
         for other in merged:
@@ -388,16 +362,7 @@ class Estimate:
 
 
 def check_estimate(given: object) -> None:
-    """A method's argument is an Estimate and no bare vector.
-
-    Raises:
-        TypeError: anything else.
-
-    Example:
-        >>> check_estimate([0.5, 0.5])
-        Traceback (most recent call last):
-        TypeError: an Estimate is needed, not a list: what a method does depends on n and on the protocol, too. Make one with oracle.estimate(counts, n), or of frequencies with ldp.Estimate(frequencies, n, oracle)
-    """  # noqa: E501 - one message
+    """Raises TypeError for anything that is not an Estimate, such as a bare vector."""
     if not isinstance(given, Estimate):
         raise TypeError(
             f"an Estimate is needed, not a {type(given).__name__}: what a method does depends on n and on the protocol,"

@@ -1,15 +1,13 @@
-r"""Files: values in and reports out, frames in and counts out, a block at a time, so that any size will do.
+r"""Files of values, reports and counts, processed a block at a time, so any size fits.
 
-Values stand one a line: a label, or an index where the stream has no labels. Frames stand in a file in one of two ways,
-told apart by its first byte:
+Values are one a line: a label, or an index if the stream has no labels. A file of frames is told by its first byte:
 
-- 0x01: the file is one binary frame, of any number of reports. A frame does not say how long it is, so nothing may
-  follow it; a second frame would be taken for reports.
-- any other: JSON lines, a JSON frame each. Blank lines are skipped. A line that begins with 0x01 is refused, for a
+- 0x01: the file is one binary frame, of any number of reports. Nothing may follow it: a second frame would be read as
+  reports.
+- any other: JSON lines, a JSON frame each. Blank lines are skipped. A line that begins with 0x01 is refused, because a
   binary frame may hold line feeds.
 
-A record, that is a line or a binary frame, is accepted whole or rejected whole. So the reports of a binary frame enter
-the counts when its last byte is seen to be right.
+A record, that is a line or a binary frame, is accepted or rejected whole.
 """
 
 from __future__ import annotations
@@ -65,16 +63,16 @@ def labels(path: Path) -> list[str]:
 
 
 def values(stream: Stream, file: Readable, source: str) -> Iterator[npt.NDArray[np.int64]]:
-    r"""The values of a file, as indices, a block of lines at a time.
+    r"""Yields the values of a file as indices, a block of lines at a time.
 
     Args:
-        stream: whose values; they are its labels, or 0 to d−1 in decimal where it has none.
-        file: in UTF-8, one value a line; lines end with ``\n`` or ``\r\n``.
-        source: what to call the file in errors.
+        stream: its values are its labels, or 0 to d−1 in decimal without labels.
+        file: UTF-8, one value a line; lines end with ``\n`` or ``\r\n``.
+        source: the file's name in errors.
 
     Raises:
-        ValueError: a line that is no value, in a block of which nothing was returned. The error names the line and
-            what is allowed, never the line's content, which is a user's secret.
+        ValueError: a line that is no value; nothing of its block was yielded. The error names the line number, never
+            the content, which is a user's secret.
 
     Example:
         >>> import io, ldp
@@ -112,20 +110,13 @@ def perturbed(
     binary: bool,
     rng: np.random.Generator | None = None,
 ) -> Iterator[tuple[bytes, int]]:
-    """A file of one report for each value, in their order: some of its bytes, and how many reports they are.
+    """Yields a file of one report for each value, in order: parts of its bytes and their reports.
 
     Args:
-        stream: whose reports.
-        values: indices, some at a time.
+        stream: the stream of the reports.
+        values: blocks of indices.
         binary: one binary frame, else JSON lines with a report each.
-        rng: only for simulation, see `Oracle.perturb`; without it the coins are secret and exact.
-
-    Example:
-        >>> import ldp
-        >>> stream = ldp.Stream("colours", ldp.GRR("40", domain_size=3))  # ε = 40: hardly a coin shows tails
-        >>> made = perturbed(stream, [np.array([0, 2]), np.array([1])], binary=True)
-        >>> [(part.hex(), reports) for part, reports in made]
-        [('01953129b00002', 2), ('01', 1)]
+        rng: only for simulation, see `Oracle.perturb`.
     """
     header = 0
     most = max(1, BLOCK // stream.oracle.report_dtype.itemsize)
@@ -161,31 +152,28 @@ class Rejected:
 
 
 class Aggregator:
-    r"""The counts of one stream over any number of files: what a worker would count of a topic with their records.
+    r"""The counts of one stream over any number of files: what a worker counts of their records.
 
     Args:
-        stream: whose reports are counted.
-        on_rejected: told of each record that is rejected.
-        most_reports: how many reports a record may have; None, as a file of one binary frame needs it, for any number.
+        stream: the stream of the reports.
+        on_rejected: called for each rejected record.
+        most_reports: limit of reports a record; None, as a file of one binary frame needs it, for no limit.
 
     Attributes:
-        stream: as given.
         state: (K,) int64, the oracle's state.
-        reports: n, how many reports were counted.
-        records: how many records were read, rejected ones too.
-        rejected: reason -> how many records were rejected for it.
+        reports: n, the number of counted reports.
+        records: the number of records read, rejected ones included.
+        rejected: reason -> number of rejected records.
 
-    Memory: two states, a block, and a line with what is in it.
+    Memory: two states, a block, and a line.
 
     Example:
         >>> import io, ldp
-        >>> stream = ldp.Stream("colours", ldp.GRR("1", domain_size=3))
-        >>> aggregator = Aggregator(stream)
+        >>> aggregator = Aggregator(ldp.Stream("colours", ldp.GRR("1", domain_size=3)))
         >>> lines = b'{"fingerprint":"8e9f39d0","reports":[0,2]}\n{"fingerprint":"8e9f39d0","reports":[3]}\n'
         >>> aggregator.read(io.BytesIO(lines), "a")
-        >>> aggregator.read(io.BytesIO(bytes.fromhex("018e9f39d000")), "b")
         >>> aggregator.state.tolist(), aggregator.reports, aggregator.records, dict(aggregator.rejected)
-        ([2, 0, 1], 3, 3, {<Reason.RANGE: 'range'>: 1})
+        ([1, 0, 1], 2, 2, {<Reason.RANGE: 'range'>: 1})
     """
 
     def __init__(
@@ -220,27 +208,18 @@ class Aggregator:
         begins: npt.NDArray[np.int64],
         ends: npt.NDArray[np.int64],
     ) -> frames.Decoded:
-        r"""Counts records that lie in a buffer, as they do in a column; ``on_rejected`` is not told of them.
+        r"""Counts the records of a column; does not call ``on_rejected``.
 
         Args:
-            buffer: what the records' values lie in.
-            begins: (m,) int64, where they begin, ascending; a record without a value is empty.
-            ends: (m,) int64, where they end.
+            buffer: the records' bytes.
+            begins: (m,) int64, ascending starts; a record without a value is empty.
+            ends: (m,) int64, ends.
 
         Returns:
-            What was decoded, with the verdict on each record.
+            The decoded reports, with the verdict on each record.
 
         Raises:
-            ValueError: begins and ends that are no stretches of the buffer in ascending order.
-
-        Example:
-            >>> import ldp
-            >>> aggregator = Aggregator(ldp.Stream("colours", ldp.GRR("1", domain_size=3)))
-            >>> record = bytes.fromhex("018e9f39d00002")
-            >>> aggregator.count(record + b"\n", np.array([0, 7]), np.array([7, 8])).counts.tolist()
-            [2, 0]
-            >>> aggregator.state.tolist(), dict(aggregator.rejected)
-            ([1, 0, 1], {<Reason.VERSION: 'version'>: 1})
+            ValueError: begins and ends that are no ranges of the buffer in ascending order.
         """
         decoded = self._count(buffer, begins, ends)
         for verdict, n in enumerate(np.bincount(decoded.verdicts).tolist()):

@@ -1,12 +1,12 @@
-r"""Report frames: what a record's value holds, as bytes of the wire or as JSON.
+r"""Report frames: a record's value as bytes of the wire (`ldp.wire`) or as JSON.
 
-`ldp.wire` says what a binary frame is. A record whose first byte is ``{`` is JSON, for people and other languages::
+A record whose first byte is ``{`` is JSON::
 
     {"fingerprint": "9f86d081", "reports": [...]}
 
-with an integer for a report of one integer, a list for one of several (OLH: ``[seed, bucket]``), and the
-base64 of the wire's bytes (RFC 4648, section 4, padded) for one that is bits or a subset.
-A record is accepted whole or rejected whole, and no input makes `decode` raise.
+with an integer for a report of one integer, a list for one of several (OLH: ``[seed, bucket]``), and the base64 of the
+wire's bytes (RFC 4648, section 4, padded) for bits or a subset. A record is accepted or rejected whole, and no input
+makes `decode` raise.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class Decoded:
 
 
 def encode(stream: Stream, reports: npt.NDArray[np.void]) -> bytes:
-    """One binary frame of one or more reports.
+    """Returns one binary frame of one or more reports.
 
     Raises:
         TypeError: reports that are not an array of the oracle's ``report_dtype``.
@@ -112,11 +112,7 @@ def encode(stream: Stream, reports: npt.NDArray[np.void]) -> bytes:
 
 
 def encode_json(stream: Stream, reports: npt.NDArray[np.void]) -> bytes:
-    """One JSON frame of one or more reports.
-
-    Raises:
-        TypeError: reports that are not an array of the oracle's ``report_dtype``.
-        ValueError: no report, or a malformed one.
+    """Returns one JSON frame of one or more reports. Errors as for `encode`.
 
     Example:
         >>> import ldp
@@ -128,19 +124,7 @@ def encode_json(stream: Stream, reports: npt.NDArray[np.void]) -> bytes:
 
 
 def encode_lines(stream: Stream, reports: npt.NDArray[np.void]) -> bytes:
-    """JSON lines: a JSON frame for each report, each with a line feed after it.
-
-    Raises:
-        TypeError: reports that are not an array of the oracle's ``report_dtype``.
-        ValueError: no report, or a malformed one.
-
-    Example:
-        >>> import ldp
-        >>> stream = ldp.Stream("colours", ldp.GRR("1", domain_size=3))
-        >>> print(encode_lines(stream, np.array([(0,), (2,)], stream.oracle.report_dtype)).decode(), end="")
-        {"fingerprint":"8e9f39d0","reports":[0]}
-        {"fingerprint":"8e9f39d0","reports":[2]}
-    """
+    """Returns JSON lines: a JSON frame and a line feed for each report. Errors as for `encode`."""
     return "".join(_frame(stream, [item]) + "\n" for item in _items(stream.oracle, reports)).encode()
 
 
@@ -153,23 +137,23 @@ def decode(
     most_reports: int | None = None,
     judge_ones: bool = True,
 ) -> Decoded:
-    """The reports in a batch of records, given as columns.
+    """Decodes the reports in a batch of records, given as columns.
 
-    Binary records cost a few nanoseconds each, JSON records about a hundred, and nothing more than O(bytes).
-    The first reason that holds is given: empty, version, length (of the header), fingerprint, length (of the
-    reports), many, range, rate, ones; in JSON: json (not the shape of any protocol's frame), fingerprint, length, many,
-    json (a report), range, rate, ones.
+    The first reason that applies is given: empty, version, length (of the header), fingerprint, length (of the
+    reports), many, range, rate, ones; in JSON: json (not the shape of any protocol's frame), fingerprint, length,
+    many, json (a report), range, rate, ones. O(bytes): a few nanoseconds a binary record, about a hundred a JSON
+    record.
 
     Args:
-        stream: the stream whose records these are.
-        buffer: what the records' values lie in, in their order, with anything between them.
-        begins: (m,) int64, where they begin; record i is ``buffer[begins[i]:ends[i]]``.
-        ends: (m,) int64, where they end.
-        most_reports: how many reports a record may have; None for any number.
-        judge_ones: whether unlikely reports are rejected, see `Oracle.likely`.
+        stream: the stream of the records.
+        buffer: the records' values in order, with anything between them.
+        begins: (m,) int64; record i is ``buffer[begins[i]:ends[i]]``.
+        ends: (m,) int64.
+        most_reports: limit of reports a record; None for no limit.
+        judge_ones: whether the Hamming weight check rejects unlikely reports, see `Oracle.likely`.
 
     Raises:
-        ValueError: begins and ends that are no stretches of the buffer in ascending order.
+        ValueError: begins and ends that are no ranges of the buffer in ascending order.
 
     Example:
         >>> import ldp

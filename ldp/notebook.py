@@ -17,22 +17,15 @@ _BAR = "width:10em;height:1em;border:0;opacity:.6;background:linear-gradient(90d
 
 
 def data_frame(columns: Mapping[str, npt.NDArray[Any] | Sequence[Any]], library: str | None = None) -> Any:
-    """A data frame of columns that are equally long.
+    """Returns a `pandas.DataFrame` or a `polars.DataFrame` of equally long columns.
 
     Args:
         columns: name -> values.
         library: one of `LIBRARIES`; None for the first that is installed.
 
-    Returns:
-        A `pandas.DataFrame` or a `polars.DataFrame`.
-
     Raises:
         ValueError: another library.
-        ImportError: it is not installed, or none is; the message says what to install.
-
-    Example:
-        >>> data_frame({"value": [0, 1], "frequency": [0.75, 0.25]}, "polars").shape
-        (2, 2)
+        ImportError: it is not installed, or none is.
     """
     if library not in (None, *LIBRARIES):
         raise ValueError(f"library is {library!r}; there are {', '.join(LIBRARIES)}")
@@ -61,18 +54,13 @@ def name_of(value: int, labels: Sequence[str] | None) -> str:
 
 
 def table(caption: str, rows: Iterable[tuple[str, float, float, float]], level: float, left: int) -> str:
-    """Frequencies with their intervals as a table in HTML, for light and dark pages: no script, no style but its own.
+    """Returns frequencies with their intervals as an HTML table, for light and dark pages, without scripts.
 
     Args:
-        caption: what they are of.
+        caption: its caption.
         rows: name, frequency, and the ends of its interval; names are escaped here.
-        level: with which all intervals cover.
-        left: how many values are not among the rows.
-
-    Example:
-        >>> shown = table("10 reports", [("<b>", 0.5, 0.25, 0.75)], 0.95, 2)
-        >>> "&lt;b&gt;" in shown, "25.00 … 75.00" in shown, "and 2 more" in shown
-        (True, True, True)
+        level: simultaneous coverage of the intervals.
+        left: number of values that are not among the rows.
     """
     rows = list(rows)
     first, last = min([0.0, *(row[2] for row in rows)]), max(row[3] for row in rows)

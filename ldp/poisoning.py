@@ -21,15 +21,14 @@ from ldp.rates import RatedEstimate
 
 @dataclass(frozen=True)
 class Fake:
-    """What one forged report moves at most, in users: what that many more who have a value would, on average.
+    """The largest effect of one poisoning report, in users.
 
     Attributes:
-        up: it raises the estimate of a value of its choice by so many users, (1 − q)/(p − q).
-        down: it lowers one by so many, q/(p − q).
-        values: so many values it raises at once (`Oracle.most_supported`).
-        total: it raises the sum over these values by so many users; no set's sum falls by more.
-        share: this part of all reports, forged, moves a value by one standard error: √(q/(n(1 − q))). More is a larger
-            error than the coins make.
+        up: raises the estimate of one value by this many users, (1 − q)/(p − q).
+        down: lowers one by this many users, q/(p − q).
+        values: raises this many values at once (`Oracle.most_supported`).
+        total: raises the sum over these values by this many users; no set's sum falls by more.
+        share: the share of all reports that moves a value by one standard error if poisoned: √(q/(n(1 − q))).
     """
 
     up: float
@@ -40,11 +39,11 @@ class Fake:
 
 
 def fake(oracle: Oracle, reports: int) -> Fake:
-    """What one forged report moves at most.
+    """Returns the largest effect of one poisoning report.
 
     Args:
         oracle: the protocol.
-        reports: n, the number of reports in a snapshot, n ≥ 1.
+        reports: n ≥ 1, the number of reports in a snapshot.
 
     Raises:
         TypeError: a number of reports that is not an int.
@@ -64,26 +63,24 @@ def fake(oracle: Oracle, reports: int) -> Fake:
 
 
 def needed(estimate: Estimate, low: Vector, high: Vector, values: Indices | None = None) -> Vector:
-    """How few forged reports, beside the honest ones, put each value's estimate outside of its interval.
+    """Poisoning tolerance: the fewest additional reports that put an estimate outside its interval.
 
-    Each that supports the value raises it, each that does not lowers it: the fewer of both ways. With C of n reports
-    that support it, k more make it (C + k)/(n + k), which is above π when k > (nπ − C)/(1 − π); π = q + (p − q)·high is
-    what stands for the upper end. The other way it is below when k > (C − nπ)/π.
-
-    Of reports at several rates those at the highest are the strongest, as they count most: each adds (1 − q)/(p − q)
-    to the sum that the pooled estimate is the mean of, or −q/(p − q).
+    With C of n reports that support a value, k more make it (C + k)/(n + k), which is above π when k > (nπ − C)/(1 −
+    π); π = q + (p − q)·high is the upper end. Downwards it is below when k > (C − nπ)/π. The result is the fewer of
+    both. Of reports at several rates those at the highest count most: each adds (1 − q)/(p − q) to the sum whose mean
+    the pooled estimate is, or −q/(p − q).
 
     Args:
         estimate: Base, of counts.
-        low: (k,) lower ends of intervals, as of `Estimate.interval` or `Estimate.anytime_interval`.
+        low: (k,) lower ends of intervals.
         high: (k,) upper ends.
-        values: (k,) whose; None for all.
+        values: (k,) indices; None for all.
 
     Returns:
-        (k,) whole numbers; infinity where no number does it. O(k).
+        (k,) whole numbers; infinity where no number suffices. O(k).
 
     Raises:
-        ValueError: frequencies that are no counts' (`Estimate.support`).
+        ValueError: frequencies that are not from counts (`Estimate.support`).
 
     Example:
         >>> import ldp
@@ -102,29 +99,22 @@ def needed(estimate: Estimate, low: Vector, high: Vector, values: Indices | None
 
 
 def needed_for_set(estimate: Estimate, subset: npt.ArrayLike, low: float, high: float) -> float:
-    """How few forged reports put Base's answer for a set outside of its interval; see `needed`.
+    """Poisoning tolerance of Base's answer for a set; see `needed`.
 
-    The strongest one supports as many of the set's values as there can be, or as few (`Oracle.supported_of`).
+    The strongest report supports as many of the set's values as possible, or as few (`Oracle.supported_of`).
 
     Args:
         estimate: Base, of counts.
-        subset: indices of the set's values, each once; at least one.
-        low: the interval's lower end, as of `ldp.query.interval` or `anytime_interval`.
+        subset: indices of the set's values, distinct; at least one.
+        low: the interval's lower end.
         high: its upper end.
 
     Returns:
-        A whole number; infinity where no number does it. O(m), and that of `Oracle.supported_of`.
+        A whole number; infinity if no number suffices. O(m), and that of `Oracle.supported_of`.
 
     Raises:
-        ValueError: an index outside the domain or repeated, none at all; frequencies that are no counts'.
+        ValueError: an index outside the domain or repeated, none at all; frequencies that are not from counts.
         TypeError: indices that are not integers.
-
-    Example:
-        >>> import ldp, ldp.query
-        >>> oue = ldp.OUE("1", domain_size=3)
-        >>> estimate = oue.estimate([5379, 4000, 3000], n=10_000)
-        >>> needed_for_set(estimate, [0, 1], *ldp.query.interval(estimate, [0, 1]))
-        131.0
     """
     oracle = estimate.oracle
     indices = as_indices(subset, oracle.domain_size)

@@ -32,16 +32,12 @@ class SetQuery:
     """The query for the frequency of one set of values.
 
     Attributes:
-        name: what it is called in snapshots: 1 to 200 characters, no control characters.
-        values: indices of the set's values, each once, in any order; at least one.
+        name: in snapshots: 1 to 200 characters, no control characters.
+        values: indices of the set's values, distinct; at least one.
 
     Raises:
         TypeError: values that are no list or tuple of integers.
         ValueError: a name that is not allowed; no value, one twice, or one that no domain has.
-
-    Example:
-        >>> SetQuery("warm", [2, 0]).values
-        (2, 0)
     """
 
     name: str
@@ -71,15 +67,9 @@ class SetQuery:
 
 @dataclass(frozen=True)
 class TopQuery:
-    """The query for the most frequent values.
+    """The query for the k most frequent values, 1 ≤ k ≤ d.
 
-    Attributes:
-        name: what it is called in snapshots: 1 to 200 characters, no control characters.
-        k: how many, at least 1.
-
-    Raises:
-        TypeError: k is not an integer.
-        ValueError: a name that is not allowed; a k that is below 1 or beyond every domain.
+    Its `name` is as for `SetQuery`. Raises TypeError or ValueError.
     """
 
     name: str
@@ -96,14 +86,7 @@ Query = SetQuery | TopQuery
 def of_domain(
     queries: Iterable[Query], domain_size: int
 ) -> tuple[tuple[SetQuery, ...], tuple[TopQuery, ...]]:
-    """The queries for sets and those for the most frequent values, if a stream of a domain can have them together.
-
-    Args:
-        queries: in any order.
-        domain_size: d.
-
-    Returns:
-        Both kinds, each in the order given.
+    """Splits queries into those for sets and those for the most frequent values, in their order.
 
     Raises:
         TypeError: something that is no query.
@@ -140,12 +123,12 @@ def _check_name(name: object) -> None:
 def answer(estimate: Estimate, subset: npt.ArrayLike, method: str) -> float:
     """The frequency of a set of values under a method.
 
-    Every method answers with the sum of its own vector over the set, but for Post-Pos, which post-processes
-    the query and not the vector (Section IV.A): the sum of Base over the set, or 0 if that is negative.
+    Every method answers with the sum of its vector over the set, except Post-Pos, which post-processes the query
+    (Section IV.A): the sum of Base over the set, or 0 if that is negative.
 
     Args:
         estimate: f̃ over the domain.
-        subset: indices of the set's values in 0..d-1, each once, in any order; may be empty (answer 0).
+        subset: indices of the set's values in 0..d-1, distinct; may be empty (answer 0).
         method: a key of `ldp.consistency.METHODS` or `ldp.consistency.EXTRA`.
 
     Returns:
@@ -177,19 +160,17 @@ def read(estimate: Estimate, subset: npt.ArrayLike, method: str, frequencies: Ve
 
 
 def std_error(estimate: Estimate, subset: npt.ArrayLike) -> float:
-    """The standard error of Base's answer for a set, with the protocol's own covariance between its values.
+    """The standard error of Base's answer for a set, with the protocol's covariance between values.
 
-    The counts of values in one report depend on each other, so this is not the root of the values' summed variances,
-    nor does the summed variance bound it: see `SetVariance`. The set's frequency in it is Base's answer, clipped to
-    [0, 1].
+    The counts of values in one report depend on each other, so the summed variances neither equal nor bound it: see
+    `SetVariance`. The set's frequency in it is Base's answer, clipped to [0, 1].
 
     Args:
         estimate: f̃ over the domain.
-        subset: indices of the set's values in 0..d-1, each once, in any order; at least one.
+        subset: indices of the set's values in 0..d-1, distinct; at least one.
 
     Returns:
-        The standard deviation, a fraction of the reports; of one value it is that of `Estimate.std_error`, of the
-        whole domain under GRR or Subset Selection 0. Cost: that of a `SetVariance`.
+        A fraction of the reports; 0 for the whole domain under GRR or Subset Selection. Cost: that of a `SetVariance`.
 
     Raises:
         ValueError: an index outside the domain or repeated, none at all, or not one vector.
@@ -206,22 +187,20 @@ def std_error(estimate: Estimate, subset: npt.ArrayLike) -> float:
 
 
 def interval(estimate: Estimate, subset: npt.ArrayLike, level: float = 0.95) -> tuple[float, float]:
-    """Score interval around Base's answer for a set, with the protocol's own covariance between its values.
+    """Pointwise score interval around Base's answer for a set, with the covariance between values.
 
-    As `Estimate.interval`, of which it is the entry for a set of one value: it holds its level for the given
-    population where n·q is not small, is not clipped to [0, 1], and holds for one set at a time. Exact for all
-    protocols but Hadamard and PGR, where the variance depends on which values the users have and not only on how many
-    are in the set: there it is weighted by Norm-Sub's frequencies (`SetVariance`).
+    For a set of one value it is `Estimate.interval`. It holds its level for the given population unless n·q is small,
+    is not clipped to [0, 1], and holds for one set at a time. Exact except for Hadamard and PGR, where the variance
+    depends on the users' values and is weighted by Norm-Sub's frequencies (`SetVariance`).
 
     Args:
         estimate: f̃ over the domain.
-        subset: indices of the set's values in 0..d-1, each once, in any order; at least one.
-        level: the coverage, strictly between 0 and 1.
+        subset: indices of the set's values in 0..d-1, distinct; at least one.
+        level: the coverage, in (0, 1).
 
     Returns:
-        (low, high), fractions of the reports; (1, 1) for the whole domain of two values or more under GRR, Subset
-        Selection, and PGR with as many points as values, whose estimates always sum to 1. Cost: that of a
-        `SetVariance`.
+        (low, high), fractions of the reports; (1, 1) for a whole domain whose estimates always sum to 1 (GRR, Subset
+        Selection, PGR with K = d). Cost: that of a `SetVariance`.
 
     Raises:
         ValueError: as for `std_error`; level is not strictly between 0 and 1.
@@ -238,36 +217,24 @@ def interval(estimate: Estimate, subset: npt.ArrayLike, level: float = 0.95) -> 
 
 
 def anytime_interval(estimate: Estimate, subset: npt.ArrayLike, level: float = 0.95) -> tuple[float, float]:
-    """An interval for a set that may be watched: those of all n together hold the level, not each by itself.
+    """Anytime-valid interval around Base's answer for a set: those of all n together hold the level.
 
-    As `Estimate.anytime_interval`, of which it is the entry for a set of one value. The variance of a report's share is
-    the largest that a user inside, or outside, may have; see `ldp.intervals.confidence_sequence`.
-
-    Args:
-        estimate: f̃ over the domain.
-        subset: indices of the set's values in 0..d-1, each once, in any order; at least one.
-        level: the probability that it covers at every n, strictly between 0 and 1.
+    For a set of one value it is `Estimate.anytime_interval`. It uses the largest variance of a user inside, or
+    outside, the set; see `ldp.intervals.confidence_sequence`. Arguments as for `interval`.
 
     Returns:
         (low, high), fractions of the reports in [0, 1]. Cost: that of a `SetVariance`.
 
     Raises:
-        ValueError: as for `interval`; frequencies that are no counts'.
+        ValueError: as for `interval`; frequencies that are not from counts.
         TypeError: indices that are not integers.
-
-    Example:
-        >>> import ldp
-        >>> estimate = ldp.oracle("grr", "1", domain_size=4).estimate([3250, 2500, 2250, 2000], n=10_000)
-        >>> ends = (*interval(estimate, [0, 1]), *anytime_interval(estimate, [0, 1]))
-        >>> [round(end, 3) for end in ends]
-        [0.718, 0.781, 0.691, 0.809]
     """
     check_estimate(estimate)
     return SetVariance(estimate.oracle, subset).anytime_interval(estimate, level)
 
 
 def top(estimate: Estimate, k: int) -> Indices:
-    """The k most frequent values, by Base: the same under each method, for all keep the estimates' order.
+    """The k most frequent values, by Base; all methods keep this order.
 
     Args:
         estimate: f̃ over the domain.
@@ -282,8 +249,7 @@ def top(estimate: Estimate, k: int) -> Indices:
 
     Example:
         >>> import ldp
-        >>> estimate = ldp.Estimate([0.25, 0.5, 0.0, 0.25], 1000, ldp.oracle("grr", "1", domain_size=4))
-        >>> top(estimate, 3)
+        >>> top(ldp.Estimate([0.25, 0.5, 0.0, 0.25], 1000, ldp.oracle("grr", "1", domain_size=4)), 3)
         array([1, 0, 3])
     """
     check_estimate(estimate)
@@ -292,23 +258,21 @@ def top(estimate: Estimate, k: int) -> Indices:
 
 
 def top_interval(estimate: Estimate, k: int, level: float = 0.95) -> tuple[Vector, Vector]:
-    """Simultaneous intervals for the k most frequent values: all cover together, although the data chose the values.
+    """Simultaneous intervals for the k most frequent values, although the data chose the values.
 
-    Values come out on top because they are frequent or because they are overestimated (the winner's curse). Half of
-    the risk 1 − level is for each side.
-
-    Any of the d values may be overestimated and so get to the top: each lower end has a d-th of its half. Upper ends
-    need only a k-th. A value v is underestimated if its count is below t(f_v), which grows with f. Let T be the k
+    Values reach the top because they are frequent or because they are overestimated (the winner's curse). Each side has
+    half of the risk 1 − level. Any of the d values may be overestimated: each lower end has a d-th of its half. Upper
+    ends need only a k-th. A value v is underestimated if its count is below t(f_v), which grows with f. Let T be the k
     values that are most frequent in truth. If a value v on top is underestimated, so is one of T: v itself, or else,
     since fewer than k others are above v, a u of T that is not above it, and c_u ≤ c_v < t(f_v) ≤ t(f_u).
 
-    A risk this small lies far out, where the score interval would fail for small n·q: the ends are those of the tails
-    of the counts' own law (`ldp.intervals.binomial_tail`), in [0, 1].
+    At such small risks the score interval fails for small n·q: the ends are those of the tails of the counts' own law
+    (`ldp.intervals.binomial_tail`), in [0, 1].
 
     Args:
         estimate: f̃ over the domain.
         k: 1 to d.
-        level: the probability with which all k intervals cover, at least; strictly between 0 and 1.
+        level: probability that all k intervals cover, at least; in (0, 1).
 
     Returns:
         (low, high), each (k,) float64, in the order of `top`. O(d log d).
@@ -333,21 +297,15 @@ def top_interval(estimate: Estimate, k: int, level: float = 0.95) -> tuple[Vecto
 
 
 def sum_deviation(estimate: Estimate) -> float:
-    """How far Base's sum over the domain is from 1, its mean, in standard errors.
+    """Distance of Base's sum over the domain from its mean 1, in standard errors.
 
-    Reports that are not made by the protocol show here: clients that are wrong, or that forge. Some protocols' reports
-    each support the same number of values, forged ones, too, and say nothing: there it is 0 (`Oracle.sum_law`).
+    Reports that do not follow the protocol, by mistake or by poisoning, show here. If all reports support the same
+    number of values, it is 0 (`Oracle.sum_law`).
 
-    With x the distance of the sum of counts from its mean it is x/√(n·V + b|x|/3), by Bernstein's inequality: of honest
-    reports, whatever the users have, it is beyond ±z with a probability below 2·exp(−z²/2), for z = 6 3·10⁻⁸. V is the
-    variance of one report's share, the largest where it depends on the user's value, and b the most that one
-    independent part can add. The second term matters only where few reports make large steps.
-
-    Args:
-        estimate: f̃ over the domain.
-
-    Returns:
-        The deviation; above 0 where the sum is above 1. O(d), and that of `Oracle.sum_law` for a protocol's first one.
+    With x the distance of the sum of counts from its mean it is x/√(n·V + b|x|/3), by Bernstein's inequality: honest
+    reports exceed ±z with a probability below 2·exp(−z²/2), for z = 6 3·10⁻⁸. V is the largest variance of one report's
+    share, and b the most that one independent part can add. O(d), and that of `Oracle.sum_law` for a protocol's first
+    one.
 
     Raises:
         TypeError: something that is not an Estimate.
@@ -355,9 +313,7 @@ def sum_deviation(estimate: Estimate) -> float:
     Example:
         >>> import ldp
         >>> oue = ldp.OUE("1", domain_size=4)
-        >>> round(sum_deviation(oue.estimate([500, 270, 270, 268], n=1000)), 2)
-        0.04
-        >>> round(sum_deviation(oue.estimate([600, 370, 370, 368], n=1100)), 2)  # a hundred more, all ones
+        >>> round(sum_deviation(oue.estimate([600, 370, 370, 368], n=1100)), 2)  # a hundred reports of all ones
         8.49
     """
     check_estimate(estimate)

@@ -19,22 +19,19 @@ from ldp.rates import RatedEstimate
 
 
 class SetVariance:
-    """The variance V_u of how many of a set's values one report supports, for a user with each value u.
+    """Variance V_u of how many of a set's values one report supports, for a user with each value u.
 
-    It is the protocol's own, from `Oracle.set_variances`. Averaged over the users with a value in the set and over the
-    others it makes the variance of Base's answer linear in the set's frequency F, as it is for a single value:
+    It comes from `Oracle.set_variances`. Averaged over the users inside and outside the set it makes the variance of
+    Base's answer linear in the set's frequency F:
 
         n·(p−q)²·variance = F·V_inside + (1−F)·V_outside.
 
-    For all protocols but Hadamard and PGR V_u is the same in each of the two groups, and nothing is approximate. For
-    these two the averages are weighted by Norm-Sub's frequencies, which are estimates themselves, or evenly where
-    Norm-Sub has nobody in a group.
-
-    It depends on the set and not on the reports, so one SetVariance serves all estimates of a stream.
+    This is exact except for Hadamard and PGR, where V_u differs within a group: the averages are weighted by Norm-Sub's
+    frequencies, or evenly where Norm-Sub has nobody in a group. One SetVariance serves all estimates of a stream.
 
     Args:
         oracle: the protocol.
-        subset: indices of the set's values in 0..d-1, each once, in any order; at least one.
+        subset: indices of the set's values in 0..d-1, distinct; at least one.
 
     Attributes:
         indices: (m,) the set's.
@@ -44,12 +41,6 @@ class SetVariance:
         TypeError: indices that are not integers.
 
     O(d) to make, for Hadamard and PGR O(K log K); for these two it keeps d numbers, else m.
-
-    Example:
-        >>> import ldp
-        >>> pgr = ldp.PGR("1", domain_size=13)
-        >>> round(SetVariance(pgr, range(9)).std_error(pgr.estimate([400] * 13, n=1300)), 4)
-        0.0845
     """
 
     def __init__(self, oracle: Oracle, subset: npt.ArrayLike) -> None:

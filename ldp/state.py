@@ -1,18 +1,17 @@
-"""State: what was counted of a stream, as a value that adds and as a file; what Redis holds of a partition is the same.
+"""State: the counts of a stream as a value that adds and as a file.
 
-Counts are linear in the reports, so states of disjoint sets of reports add, wherever each was counted: in a worker, by
+Counts are linear in the reports, so states of disjoint sets of reports add, wherever they were counted: in a worker, by
 ``ldp aggregate``, on Spark or Beam. A file of one is
 
-    bytes     what
+    bytes     content
     8         the magic ``LDPSTATE``
     1         the version, 0x01
-    4         h, how many bytes the header has, unsigned and little-endian
-    h         the header: an object in canonical JSON, which README.md beside this file defines, as it does its keys
+    4         h, the length of the header, unsigned and little-endian
+    h         the header: an object in canonical JSON; README.md in this folder defines it and its keys
     w·m       the m counters of the protocol's state, unsigned and little-endian, w = ``width`` of the header
     32        SHA-256 of all bytes before
 
-with the fewest of 1, 2, 4 and 8 bytes a counter that hold every one of them. Nothing else is left to choice either, so
-equal states are equal files.
+with the fewest of 1, 2, 4 and 8 bytes a counter that hold every one of them, so that equal states are equal files.
 """
 
 from __future__ import annotations
@@ -62,28 +61,27 @@ class State:
     """The counts of some of a stream's reports.
 
     Attributes:
-        stream: whose reports. Its name is no part of the state, as it is none of the document.
-        reports: n, how many reports were counted.
-        counters: (state_size,) int64, read-only: the oracle's state; a copy of what was given.
-        records: how many records were accepted; each has one or more of the reports.
-        rejected: reason -> how many records were rejected for it, 1 or more.
-        windows: the stretches of event time that the reports are from, each [start, end) in milliseconds since the
-            epoch, in order and apart from each other; empty for all time.
-        log: which records these are, where that is known: stretches of Kafka's log that do not overlap.
+        stream: the stream; its name is not part of the state.
+        reports: n, the number of counted reports.
+        counters: (state_size,) int64, read-only copy of the oracle's state.
+        records: number of accepted records; each has one or more of the reports.
+        rejected: reason -> number of rejected records, 1 or more.
+        windows: ranges of event time of the reports, each [start, end) in milliseconds since the epoch, in order and
+            disjoint; empty for all time.
+        log: ranges of Kafka's log that these records are, if known; disjoint.
 
     Raises:
         TypeError: a part of the wrong type.
-        ValueError: counters that no n reports have, fewer reports than records, more records than the log's stretches
-            have offsets, windows or stretches that overlap; the message says what is allowed.
+        ValueError: counters that no n reports have, fewer reports than records, more records than the log's ranges have
+            offsets, windows or ranges that overlap.
 
-    Two states are equal if their documents and all that was counted are; so are their files then.
+    Two states are equal if their documents and counts are; so are their files then.
 
     Example:
         >>> import ldp
         >>> stream = ldp.Stream("colours", ldp.GRR("1", domain_size=3))
         >>> monday = State(stream, 6, [1, 2, 3], records=2, rejected={"json": 1})
-        >>> tuesday = State(stream, 4, [4, 0, 0], records=4)
-        >>> both = monday.merge(tuesday)
+        >>> both = monday.merge(State(stream, 4, [4, 0, 0], records=4))
         >>> both.reports, both.counters.tolist(), both.records, both.rejected
         (10, [5, 2, 3], 6, {'json': 1})
         >>> State.from_bytes(both.to_bytes()) == both
@@ -124,20 +122,12 @@ class State:
 
     @classmethod
     def of(cls, aggregator: Aggregator, windows: Sequence[Window] = (), log: Sequence[Stretch] = ()) -> State:
-        """What an aggregator has counted so far.
+        """Returns the state of an aggregator, which may go on counting.
 
         Args:
-            aggregator: of files, or of records; it may go on counting.
-            windows: the stretches of time that its reports are from, if not of all time.
-            log: which records it counted, if they are from Kafka.
-
-        Example:
-            >>> import io, ldp
-            >>> from ldp.files import Aggregator
-            >>> aggregator = Aggregator(ldp.Stream("colours", ldp.GRR("1", domain_size=3)))
-            >>> aggregator.read(io.BytesIO(b'{"fingerprint":"8e9f39d0","reports":[0,2]}'), "lines")
-            >>> State.of(aggregator).counters.tolist()
-            [1, 0, 1]
+            aggregator: of files, or of records.
+            windows: ranges of time of its reports, if not all time.
+            log: ranges of Kafka's log that it counted, if known.
         """
         rejected = {str(reason): n for reason, n in aggregator.rejected.items()}
         records = aggregator.records - sum(rejected.values())
@@ -158,10 +148,10 @@ class State:
         return hash(self.to_bytes())
 
     def merge(self, *others: State) -> State:
-        """The state of all reports of several, as if they had been counted together. O(state) each.
+        """Returns the state of all reports of several, as if counted together. O(state) each.
 
-        States of the same windows add, those of all time among them, and collect their stretches of the log. So do
-        states of windows that are apart; but of which window a stretch is, the sum no longer says, so it has none.
+        States of the same windows, or of all time, add and collect their ranges of the log. States of disjoint windows
+        add, but the sum has no ranges of the log.
 
         Args:
             others: states of other reports than this one's and each other's.
@@ -169,18 +159,8 @@ class State:
         Raises:
             TypeError: something that is not a State.
             ValueError: a state of another document; of windows that overlap and are not the same; of all time, where
-                another is of a window; of stretches of the log that overlap; or of more than 2⁶³ − 1 reports together.
-
-        Example:
-            >>> import ldp
-            >>> stream = ldp.Stream("colours", ldp.GRR("1", domain_size=2))
-            >>> one = State(stream, 3, [1, 2], records=3, log=(Stretch("reports", 0, 0, 3),))
-            >>> one.merge(State(stream, 1, [0, 1], records=1, log=(Stretch("reports", 0, 3, 5),))).log[0].offset
-            5
-            >>> one.merge(one)
-            Traceback (most recent call last):
-            ValueError: reports, partition 0, offsets 0 to 2 and reports, partition 0, offsets 0 to 2 overlap: records in both would be counted twice
-        """  # noqa: E501 - one message
+                another is of a window; of overlapping ranges of the log; or of more than 2⁶³ − 1 reports together.
+        """
         merged = (self, *others)
         for other in others:
             if not isinstance(other, State):

@@ -18,27 +18,22 @@ _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}", re.ASCII)
 
 @dataclass(frozen=True)
 class Stretch:
-    """The records of one partition of a topic at the offsets from start to before offset.
+    """The records of one partition of a topic in an offset range.
 
-    Offsets that the log has no record at, as those of transaction markers, belong to a stretch.
+    Offsets without a record, such as those of transaction markers, belong to the range.
 
     Attributes:
         topic: the topic's name.
         partition: the partition's number.
-        start: the first offset that counts.
-        offset: the next one to count, behind the last.
+        start: the first offset.
+        offset: the offset after the last.
         max_timestamp: the highest timestamp of the accepted records, in milliseconds since the epoch; −1 if none of
-            them has a time (see `TIME_ENDS`); None if none was accepted, or if timestamps are not known.
-        most_reports: how many reports a record was allowed to have; None for any number.
+            them has a time (see `TIME_ENDS`); None if none was accepted, or if timestamps are unknown.
+        most_reports: limit of reports a record; None for no limit.
 
     Raises:
         TypeError: a part of the wrong type.
-        ValueError: a part that is not allowed; the message says what is.
-
-    Example:
-        >>> Stretch("reports", 0, 5, 5)
-        Traceback (most recent call last):
-        ValueError: offset is 5; allowed is 6 to 9223372036854775807
+        ValueError: a part that is not allowed.
     """
 
     topic: str
@@ -72,7 +67,7 @@ class Stretch:
 
 
 def joined(stretches: Iterable[Stretch]) -> tuple[Stretch, ...]:
-    """Stretches in their order, those that touch as one if the same number of reports was allowed; O(n log n).
+    """Returns ranges in order, adjacent ones with the same limit of reports joined; O(n log n).
 
     Raises:
         ValueError: two overlap.
@@ -80,10 +75,7 @@ def joined(stretches: Iterable[Stretch]) -> tuple[Stretch, ...]:
     Example:
         >>> [str(one) for one in joined([Stretch("r", 0, 5, 9, 70), Stretch("r", 1, 0, 5), Stretch("r", 0, 2, 5, 90)])]
         ['r, partition 0, offsets 2 to 8', 'r, partition 1, offsets 0 to 4']
-        >>> joined([Stretch("r", 0, 0, 5), Stretch("r", 0, 4, 9)])
-        Traceback (most recent call last):
-        ValueError: r, partition 0, offsets 0 to 4 and r, partition 0, offsets 4 to 8 overlap: records in both would be counted twice
-    """  # noqa: E501 - one message
+    """
     found: list[Stretch] = []
     for stretch in sorted(stretches, key=lambda one: (one.topic, one.partition, one.start, one.offset)):
         last = found[-1] if found else None

@@ -30,20 +30,14 @@ _PIPED = 10_000
 
 
 def printable(text: str | bytes, *, lines: bool = False) -> str:
-    r"""Returns text in which everything that a terminal would obey, or that no one can see, is escaped.
+    r"""Returns text with everything that a terminal would obey, or that is invisible, escaped.
 
-    Escaped are control and format characters (bidirectional controls among them), surrogates, line and paragraph
-    separators, and what Unicode does not assign; of bytes, what is not UTF-8, and backslashes.
-
-    Args:
-        text: from another program.
-        lines: whether line feeds stay.
+    Escaped are control and format characters (bidirectional controls included), surrogates, line and paragraph
+    separators, and unassigned characters; of bytes, what is not UTF-8, and backslashes. `lines` keeps line feeds.
 
     Example:
         >>> printable("grün \x1b[2J\u202e")
         'grün \\x1b[2J\\u202e'
-        >>> printable(b"gr\xc3\xbcn\\\xff\n")
-        'grün\\\\\\xff\\n'
     """
     if isinstance(text, bytes):
         text = text.replace(b"\\", b"\\\\").decode(errors="backslashreplace")

@@ -1,8 +1,8 @@
-"""The wire: the bytes of a record, for all that make, read or measure them; without numpy.
+"""The wire: the bytes of a record; without numpy.
 
 A binary frame:
 
-    byte    what
+    byte    content
     0       the version, 0x01
     1–4     the fingerprint of the stream's document
     5–      one or more reports, one after the other, all of one size
@@ -10,8 +10,8 @@ A binary frame:
     report  its integers in the order of `Oracle.fields`, each unsigned and little-endian, in 1, 2 or 4 bytes:
             the fewest that hold what is below its bound; of a vector (bits, indices) as many as it has elements
 
-A record whose first byte is ``{`` is a JSON frame instead; any other is of no known version. README.md beside this file
-defines both for clients in other languages, and ``tests/vectors`` holds good and bad ones.
+A record whose first byte is ``{`` is a JSON frame; any other has an unknown version. README.md in this folder defines
+both for clients in other languages, and ``tests/vectors`` holds good and bad ones.
 """
 
 from collections.abc import Iterable
@@ -51,30 +51,12 @@ def bytes_below(bound: int) -> int:
 
 
 def report_bytes(bounds: Iterable[int], length: int | None) -> int:
-    """The size of a report.
-
-    Args:
-        bounds: what its integers stay below.
-        length: how many integers its only field has if that is a vector, else None.
-
-    Example:
-        >>> report_bytes([1 << 32, 4], None), report_bytes([256], 125)
-        (5, 125)
-    """
+    """The size of a report: `bounds` of its integers, `length` of its only field if that is a vector."""
     return (1 if length is None else length) * sum(map(bytes_below, bounds))
 
 
 def integers(report: bytes, bounds: Iterable[int]) -> list[int]:
-    """The integers of a report that is no vector, from its bytes.
-
-    Args:
-        report: as many bytes as `report_bytes` says.
-        bounds: what its integers stay below.
-
-    Example:
-        >>> integers(bytes.fromhex("0201000003"), [1 << 32, 4])
-        [258, 3]
-    """
+    """Returns the integers of a report that is no vector, from its bytes and their bounds."""
     numbers, at = [], 0
     for bound in bounds:
         size = bytes_below(bound)
@@ -84,16 +66,7 @@ def integers(report: bytes, bounds: Iterable[int]) -> list[int]:
 
 
 def frame_bytes(report: int, reports: int = 1) -> int:
-    """The size of a binary frame.
-
-    Args:
-        report: the size of one report.
-        reports: how many it has.
-
-    Example:
-        >>> frame_bytes(5, reports=100)
-        505
-    """
+    """The size of a binary frame of so many reports of a size."""
     return HEADER_BYTES + report * reports
 
 

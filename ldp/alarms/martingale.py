@@ -15,21 +15,21 @@ if TYPE_CHECKING:
 
 
 class Martingale(ABC):
-    """A test of one law of honest reports, after every block, at one risk for all blocks together.
+    """A test of one law of honest reports after every block, at one risk for all blocks.
 
-    The mean of martingales that begin at 1 and are not negative, or of supermartingales, is one, too. By Ville's
-    inequality (1939) it ever reaches 1/level with probability `level` at most.
+    The evidence is the mean of non-negative (super)martingales that begin at 1. By Ville's inequality (1939) it ever
+    reaches 1/level with probability `level` at most.
 
     Args:
-        oracle: whose reports, see `applies`.
-        level: the probability of a false alarm from one `begin` to the next, above 0 and below 1.
+        oracle: the protocol; see `applies`.
+        level: probability of a false alarm from one `begin` to the next, in (0, 1).
 
     Attributes:
         name: of the test, in alarms.
-        evidence: the logarithm of the mean.
+        evidence: logarithm of the mean.
 
     Raises:
-        ValueError: an oracle that it does not apply to, or a level outside (0, 1).
+        ValueError: an oracle that the test does not apply to, or a level outside (0, 1).
     """
 
     name: ClassVar[str]

@@ -22,19 +22,16 @@ a period has from hundreds of reports to millions."""
 
 
 class Ones(Martingale):
-    """The number of ones of unary reports against its law, after every block, at one risk for all blocks together.
+    """Hamming weight check: the number of ones of unary reports against its law.
 
-    A report has X = Bin(1, p) + Bin(d−1, q) ones whatever its value is, independent of others: n reports have a sum S
-    with the moment generating function M(λ)ⁿ, M(λ) = (1−p+pe^λ)·(1−q+qe^λ)^(d−1). So e^(λS)/M(λ)ⁿ is a martingale of
-    mean 1, and the test is its mean over some λ, of both signs (Howard, Ramdas, McAuliffe and Sekhon, 2020, have it of
-    such sums). Reports that are unlikely (`Oracle.likely`) may have been rejected before: what is left has at most
-    1/(1 − 10⁻¹²) times the probability, which M is multiplied by.
+    A report has X = Bin(1, p) + Bin(d−1, q) ones whatever its value is, independent of others, so the sum S over n
+    reports has the moment generating function M(λ)ⁿ, M(λ) = (1−p+pe^λ)·(1−q+qe^λ)^(d−1), and e^(λS)/M(λ)ⁿ is a
+    martingale of mean 1. The test is its mean over some λ of both signs (Howard, Ramdas, McAuliffe and Sekhon, 2020).
+    Unlikely reports (`Oracle.likely`) may have been rejected before: M is multiplied by 1/(1 − 10⁻¹²).
 
-    Not for RAPPOR, whose reports of one device share a permanent response, so they are not independent. Under other
-    protocols a report supports a fixed number of values, or, with OLH, one that hangs on how the hash spreads the
-    domain under the seed, which has no law in closed form: there is nothing to test, or nothing exact.
-
-    What it misses: forged reports with as many ones as honest ones have, on average.
+    It does not apply to RAPPOR, whose reports of one device share a permanent response, nor to other protocols, whose
+    reports support a fixed number of values or have no law in closed form. It misses poisoning reports that have as
+    many ones as honest ones on average.
 
     Attributes:
         mean: of the ones of a report.
@@ -45,8 +42,6 @@ class Ones(Martingale):
         >>> ones = Ones(ldp.OUE("1", domain_size=1024), level=1e-7)
         >>> [ones.count(4096, 1_132_000) for _ in range(4)]  # each 3.3 standard deviations too many
         [False, False, False, True]
-        >>> ones.found
-        '276.37 ones a report, where 275.63 are expected'
     """
 
     name = "ones"

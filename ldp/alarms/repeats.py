@@ -24,33 +24,25 @@ _TILTS = 2.0 ** (np.arange(17) / 2)
 
 
 class Repeats(Martingale):
-    """How many reports of a block come again in it, against the most that chance lets, at one risk for all blocks.
+    """Number of reports that repeat within a block, against the largest honest number.
 
     No report has a probability above π, whatever the value is: with OLH π = p/2³², with unary encoding
-    max(p, 1−p)·max(q, 1−q)^(d−1), with Subset Selection p/C(d−1, k−1). So the i-th of independent reports is one of the
-    i−1 before it with probability (i−1)π at most, whatever these are, and N of n come again with
-    E[e^(λN)] ≤ ∏_i (1 + (i−1)π(e^λ−1)) ≤ e^(b(e^λ−1)), b = π·n(n−1)/2: as if N were a Poisson number of mean b. So
-    e^(λN − b(e^λ−1)), with the sums of N and b over the blocks, is a supermartingale that begins at 1, and the test is
-    its mean over some λ.
+    max(p, 1−p)·max(q, 1−q)^(d−1), with Subset Selection p/C(d−1, k−1). So the i-th of independent reports equals one
+    of the i−1 before it with probability (i−1)π at most, and the number N of repeats among n has
+    E[e^(λN)] ≤ e^(b(e^λ−1)), b = π·n(n−1)/2. So e^(λN − b(e^λ−1)), with N and b summed over the blocks, is a
+    supermartingale that begins at 1. The test is its mean over some λ.
 
-    Other protocols have so few reports that they must repeat; of RAPPOR those of one device share a permanent response,
-    so that they may. Reports are independent when each is perturbed afresh: a record that a producer sends twice,
-    because it is not idempotent, is an alarm, too, and counts twice.
-
-    What it misses: forged reports that differ from each other, in whatever.
+    It does not apply to protocols with few different reports, nor to RAPPOR. A record that a non-idempotent producer
+    sends twice raises the alarm. It misses poisoning reports that differ from each other.
 
     Attributes:
-        log_peak: the logarithm of π, or a little more.
+        log_peak: an upper bound of log π.
 
     Example:
         >>> import ldp
-        >>> olh = ldp.OLH("1", domain_size=10)
-        >>> repeats = Repeats(olh, level=1e-7)
+        >>> repeats = Repeats(ldp.OLH("1", domain_size=10), level=1e-7)
         >>> repeats.count(4096, again=1), repeats.count(4096, again=3)
         (False, True)
-        >>> repeats.begin()
-        >>> repeats.look(np.repeat(olh.perturb([3]), 4))
-        True
     """
 
     name = "repeats"

@@ -22,23 +22,22 @@ _WEIGHTS = 10.0 ** np.arange(7)
 
 
 class Uniform(Martingale):
-    """Bins into which honest reports fall uniformly and independently, whatever their values are, against that law.
+    """Bins into which honest reports fall uniformly, whatever their values are.
 
-    OLH: the seed is uniform below 2³², so the upper 6 bits of its product with an odd number modulo 2³² are, too; 64
-    bins. Hadamard: the parity of index AND r is a fair coin for each row r that is no value's and not 0, as rows are
-    orthogonal; 2 bins, where there is such a row (K > d + 1). The index itself is not uniform, and OLH's bucket is so
-    only for an ideal hash. The odd number and the row are drawn in secret at each `begin`: who does not know them
-    cannot choose seeds that fill the bins evenly, unless they are many.
+    OLH: the seed is uniform below 2³², so the upper 6 bits of its product with an odd number modulo 2³² are too; 64
+    bins.
+    Hadamard: the parity of index AND r is a fair coin for each row r that is neither 0 nor a value's; 2 bins, where
+    such a row exists (K > d + 1). The odd number and the row are drawn in secret at each `begin`, so an attacker
+    cannot fill the bins evenly with few seeds.
 
     With c_b of n reports in bin b of m, and a > 0, m^n·Γ(ma)/Γ(ma+n)·∏_b Γ(a+c_b)/Γ(a) is the likelihood under Pólya's
-    urn over the one under the law: a martingale of mean 1 after every block. The test is its mean over some a.
-
-    What it misses: forged reports with seeds that are fresh, or so many that they are as good as fresh.
+    urn over the one under the law: a martingale of mean 1. The test is its mean over some a. It misses poisoning
+    reports with fresh seeds.
 
     Args:
-        oracle: whose reports, see `applies`.
-        level: the probability of a false alarm from one `begin` to the next, above 0 and below 1.
-        rng: of the secrets; by default it is seeded by the system's randomness.
+        oracle: the protocol; see `applies`.
+        level: probability of a false alarm from one `begin` to the next, in (0, 1).
+        rng: of the secrets; seeded by the system's randomness by default.
 
     Example:
         >>> import ldp

@@ -43,19 +43,18 @@ class Alarm:
 
 
 class Watch:
-    """Looks at some of a stream's reports, and raises alarms: a false one less often than once in 10⁶ hours.
+    """Tests a sample of a stream's reports; false alarms are rarer than once in 10⁶ hours.
 
-    It looks at one block of reports a second at most, of 4,096 reports or 4 MiB: at all of a slow stream, of a fast one
-    at some of each batch, which follow each other from a place that is drawn. They gather in blocks, which the tests
-    are given. A test is given risk anew in periods of an hour at least; one that found nothing goes on until it has
-    looked at 10⁶ reports, as slow streams tell slowly. An alarm is raised once in a period.
+    It takes at most one block a second, of 4,096 reports or 4 MiB: all reports of a slow stream, of a fast one
+    consecutive reports from a random place in each batch. Each test gets its risk again in periods of at least an
+    hour; without an alarm a period lasts until 10⁶ reports. A test raises at most one alarm in a period.
 
-    Each report must be looked at once only: of reports that are counted again after a failure, tests know no law.
+    Pass each report once only: the laws do not hold for reports that are counted again after a failure.
 
     Args:
-        oracle: whose reports.
-        clock: seconds, for the periods and for how much it looks at.
-        rng: of places and secrets; by default it is seeded by the system's randomness.
+        oracle: the protocol.
+        clock: seconds.
+        rng: of places and secrets; seeded by the system's randomness by default.
         risk: of a false alarm in a period, all tests together.
 
     Example:

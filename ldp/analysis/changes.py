@@ -1,41 +1,34 @@
-"""What changed from one window to the next: tests of all values, with a bound on how many of the finds are none.
+"""Changes from one window to another: tests of all values with a bound on false discoveries.
 
-Of a million values some always look changed. `between` tests each, and of those that it names at most a share, the
-level, has not changed in expectation: the false discovery rate (Benjamini and Hochberg 1995). That holds whatever the
-domain, however the counts of different values depend on each other, at every n, and for every population: users may be
-as they are, or be drawn from one that is the same in both windows.
+`between` tests each value. The expected share of false discoveries among the values that it names is at most the level
+(false discovery rate, Benjamini and Hochberg 1995). This holds for every domain and n, with any dependence between the
+counts, and for every population, fixed or drawn from one that is the same in both windows.
 
 **The e-value.** Let C₁ of n₁ reports support a value before, and C₂ of n₂ after. Let a(λ) and b(λ) be the logarithms of
-E e^(λ·what a report adds) for a user with the value and for one without (`ldp.intervals.confidence_sequence`), and
+E e^(λ·contribution of a report) for a user with the value and for one without (`ldp.intervals.confidence_sequence`), and
 
     M(λ, f) = e^b(λ) + f·(e^a(λ) − e^b(λ)).
 
 Reports are independent given the users, and log M is concave in f, so n reports of users of whom a share f has the
-value have E e^(λC) ≤ M(λ, f)ⁿ, with equality where each user is drawn. Hence, for λ₁ < 0 < λ₂,
+value have E e^(λC) ≤ M(λ, f)ⁿ. Hence, for λ₁ < 0 < λ₂,
 
     exp(λ₁C₁ + λ₂C₂) / (M(λ₁, f₁)^n₁ · M(λ₂, f₂)^n₂)
 
-has a mean of at most 1 for the true f₁ and f₂, which are not known. Under the hypothesis f₂ − f₁ ≤ δ, and for a given
-frequency F in both windows together, it is least where f₂ − f₁ = δ; and its logarithm is convex in F. So over a stretch
-of F its least value has a closed form. The range of F is cut into cells, in each of which what a report adds has nearly
-one variance. Each cell has two λ that suit it and the level, with n₁λ₁ = −n₂λ₂, so that F hardly matters; and one term
-for each side that grows where both windows' counts are not those of any F in the cell. The mean of these is an e-value
-if F is in the cell; the least of all cells is one whatever F is: with a mean of at most 1 where nothing rose by more
-than δ. That for a fall is the same with the windows exchanged, and the mean of both is the value's.
+has a mean of at most 1 for the true f₁ and f₂, which are unknown. Under the hypothesis f₂ − f₁ ≤ δ, and for a given
+frequency F in both windows together, it is least where f₂ − f₁ = δ, and its logarithm is convex in F, so over a range
+of F its least value has a closed form. The range of F is cut into cells in which the contribution has nearly one
+variance. Each cell has two λ that suit it and the level, with n₁λ₁ = −n₂λ₂, so that F hardly matters, and one term for
+each side that grows where both windows' counts fit no F in the cell. Their mean is an e-value if F is in the cell; the
+least over all cells is one for every F. The e-value of a fall exchanges the windows; the value's is the mean of both.
 
-**The finds.** With e-values in descending order, the first k are named, for the largest k of which each is at least
-m/(k·level), m being how many were tested. That is e-BH (Wang and Ramdas 2022): its false discovery rate is at most the
-level, however the e-values depend on each other, where the procedure of Benjamini and Yekutieli for p-values has to
-pay a factor of 1 + 1/2 + ... + 1/m. Where nothing at all has changed, any find is false: the probability of one is at
-most the level then.
+**The discoveries.** With e-values in descending order, the first k are named, for the largest k of which each is at
+least m/(k·level), m being the number of tests: e-BH (Wang and Ramdas 2022).
 
-**Over time.** Each comparison has its level: of all comparisons of a year the mean share of false finds is at most that
-much, whatever depends on what. Whoever wants a year's finds together to hold it gives the t-th comparison the level
-α·6/(π²t²): then the share of false ones among all finds is at most α in expectation.
+**Over time.** Each comparison has its own level. For one bound over all discoveries of many comparisons, give the t-th
+comparison the level α·6/(π²t²).
 
-**Intervals.** Of k that are named among m, intervals of level 1 − level·k/m, made of the same e-values, cover but for a
-share of at most the level in expectation (Benjamini and Yekutieli 2005; for e-values, whatever depends on what, Xu,
-Wang and Ramdas 2022).
+**Intervals.** Of k named among m, intervals of level 1 − level·k/m, made of the same e-values, cover except for a share
+of at most the level in expectation (Benjamini and Yekutieli 2005; for e-values Xu, Wang and Ramdas 2022).
 """
 
 from __future__ import annotations
@@ -118,23 +111,20 @@ class _Test:
 
 @dataclass(frozen=True, eq=False)
 class Changes:
-    """What changed from one window to a later one.
+    """Differences between two windows, with the discoveries among them.
 
     Attributes:
-        found: (k,) indices of what changed, the most evident first.
-        differences: (m,) later less earlier frequency, by Base, of all that was tested.
-        log_e: (m,) natural logarithms of the e-values; never infinite.
-        level: the false discovery rate, at most.
-        at_least: the hypothesis was that a frequency differs by at most so much.
+        found: (k,) indices of the discoveries, the most evident first.
+        differences: (m,) later minus earlier frequency, by Base, of everything tested.
+        log_e: (m,) natural logarithms of the e-values; finite.
+        level: upper bound of the false discovery rate.
+        at_least: the hypothesis was that a frequency differs by at most this.
 
     Example:
         >>> import ldp
         >>> oracle = ldp.GRR("1", domain_size=3)
         >>> before, after = oracle.estimate([4000, 3000, 3000], 10_000), oracle.estimate([4600, 3010, 2390], 10_000)
-        >>> changes = between(before, after)
-        >>> changes.found, changes.differences.round(3)
-        (array([2, 0]), array([ 0.165,  0.003, -0.168]))
-        >>> low, high = changes.interval()
+        >>> low, high = between(before, after).interval()
         >>> low.round(3), high.round(3)
         (array([-0.228,  0.099]), array([-0.107,  0.23 ]))
     """
@@ -167,20 +157,20 @@ class Changes:
 
 
 def between(before: Estimate, after: Estimate, level: float = 0.01, at_least: float = 0.0) -> Changes:
-    """Which values' frequencies changed from one window to a later one.
+    """Finds the values whose frequencies changed from one window to another.
 
     Args:
         before: the estimate of one window.
-        after: of another one, which has none of its reports.
-        level: how many of those found are not changed, at most, as a share, in expectation; between 0 and 1.
-        at_least: a difference up to so much is none: each population moves a little, and of many reports it is seen.
+        after: of another window, without common reports.
+        level: upper bound of the expected share of false discoveries, in (0, 1).
+        at_least: differences up to this do not count as changes.
 
     Returns:
-        What changed, of all d values. O(d), some hundred steps for each.
+        The changes among all d values. O(d), some hundred steps for each.
 
     Raises:
-        ValueError: estimates of different protocols; a level or `at_least` out of range; frequencies that are no
-            counts', as of methods; reports at several rates.
+        ValueError: estimates of different protocols; a level or `at_least` out of range; frequencies that are not from
+            counts; reports at several rates.
         TypeError: something that is not an Estimate.
 
     Example:
@@ -206,23 +196,11 @@ def between_sets(
     level: float = 0.01,
     at_least: float = 0.0,
 ) -> Changes:
-    """Which sets' frequencies changed: see `between`; indices are those of the queries.
+    """Finds the sets whose frequencies changed; indices are those of the queries.
 
-    The sets are tested by themselves, apart from the values: there are few of them, so that a smaller change is seen.
-
-    Args:
-        before: the estimate of one window.
-        after: of another one, which has none of its reports.
-        queries: the sets.
-        level: as for `between`.
-        at_least: as for `between`.
-
-    Returns:
-        What changed. O(m) for each, and the cost of a `SetVariance` for a set's first one.
-
-    Raises:
-        ValueError: as for `between`; a value outside of the domain.
-        TypeError: something that is not an Estimate.
+    The sets are tested separately from the values: they are few, so smaller changes are detected. Parameters and
+    errors are those of `between`, with a ValueError for a value outside the domain. O(m) for each, and the cost of a
+    `SetVariance` for a set's first one.
 
     Example:
         >>> import ldp, ldp.query
@@ -268,11 +246,11 @@ def _found(tests: Sequence[_Test], level: float, at_least: float) -> Changes:
 
 
 def discoveries(log_e: Vector, level: float) -> Indices:
-    """E-BH: which hypotheses e-values refute, with a false discovery rate of at most the level.
+    """e-BH: the hypotheses that e-values refute with a false discovery rate of at most the level.
 
     Args:
-        log_e: (m,) natural logarithms of e-values, however these depend on each other.
-        level: between 0 and 1.
+        log_e: (m,) natural logarithms of e-values, with any dependence.
+        level: in (0, 1).
 
     Returns:
         (k,) indices, the most evident first. O(m log m).

@@ -1,33 +1,28 @@
-"""Choosing the method for a query on synthetic data (Section V-D, "Choosing the method on synthetic dataset").
+"""Choosing the method for a query on synthetic data (Section V-D).
 
-The error of a method depends on the data and on the query, and the truth is not known. So populations are made up
-that are much like the real one, their collection is simulated many times, and on each simulated estimate the answers
-of all methods are compared with the made-up truth. The paper takes Norm-Sub's population, and finds that it names the
-best method "quite accurately"; that is so for many sets of data like the paper's. Three things are added.
+The error of a method depends on the data and on the query, and the truth is unknown. So populations like the real one
+are simulated, their collection is simulated many times, and the answers of all methods are compared with the simulated
+truth. The paper uses Norm-Sub's population. Three things are added.
 
-**Two populations**, differently made. In Norm-Sub's, what is frequent is often noise: where all values are equally
-frequent, or nearly, it has peaks, and Base seems best for them. In another, every frequency is drawn from its
-posterior under the prior that fits the estimates best (`Fit.draws`), so frequencies are spread as the real ones
-are, and it does not know which value has which. Half of the collections are of each. For the most frequent values
-and for few sets, where Norm-Sub's peaks do not average out, empirical Bayes' means take its place.
+**Two populations.** In Norm-Sub's, frequent values are often noise: if all values are nearly equally frequent, it has
+peaks. In the other, every frequency is drawn from its posterior under the prior that fits the estimates best
+(`Fit.draws`). Half of the collections are of each. For the most frequent values and for few sets, empirical Bayes'
+means take the place of Norm-Sub.
 
-**A correction** by what the real estimate shows. A made-up population has less structure than the real one (noise
-scatters its values over the sets that are asked for), which is to the advantage of methods that push small values to
-0. For a fixed query with Base's answer b and a method's answer m,
+**A correction** by the real estimate. A simulated population has less structure than the real one, which favours
+methods that push small values to 0. For a fixed query with Base's answer b and a method's answer m,
 
     E(m − f)² = E(m − b)² + 2·Cov(m, b) − Var(b)   (b is unbiased),
 
-and mostly the first term depends on the truth. It is seen, once, in the real estimate: so its difference to the mean of
-the simulations corrects the simulated error (a covariance penalty, Efron 2004). It is seen with noise; the correction
-gets the weight e²/(e² + v), at most ½, where v is the variance of (m − b)² over the simulations and e is half of the
-error, both of the method with the lowest simulated error: so far the simulated errors are not believed.
+and mostly the first term depends on the truth. It is observed, once, in the real estimate: its difference to the mean
+of the simulations corrects the simulated error (a covariance penalty, Efron 2004). The correction gets the weight
+e²/(e² + v), at most ½, where v is the variance of (m − b)² over the simulations and e is half of the error, both of the
+method with the lowest simulated error.
 
-**A confidence** that is the lower of what the two populations say, each by means of few of its collections: the
-real population differs from a made-up one by more than many of them average out. Of few sets it is lowered once more,
-for one collection hardly shows how their values differ from all the others.
+**A confidence**: the lower one of the two populations', each from means of few of its collections, because the real
+population differs from a simulated one by more than many of them average out. For few sets it is lowered once more.
 
-How well it chooses, on data that follow a power law and on data that do not, and how often a stated confidence is
-right, `ldp reproduce --figure choice` measures; the README of `ldp` has the numbers.
+`ldp reproduce --figure choice` measures how well it chooses; README.md of `ldp` has the numbers.
 """
 
 from __future__ import annotations
@@ -157,17 +152,17 @@ class Ranking:
 
 
 def choose(estimate: Estimate, query: Queries, rng: np.random.Generator, repeats: int = 50) -> Ranking:
-    """The methods in the order of their errors on a query, as far as the reports tell.
+    """Ranks the methods by their errors on a query.
 
     Args:
         estimate: f̃ over the domain.
         query: one query, or `Values` or `Sets`.
         rng: a numpy generator for the simulation; the same state gives the same ranking.
-        repeats: how many collections are simulated for it, half of each population, at least 4.
+        repeats: number of simulated collections, half of each population, at least 4.
 
     Returns:
-        All methods, ranked. Post-Pos equals Base-Pos on single values, Norm all but equals Base: then the first in
-        the paper's order is first. O(repeats · (d log d + the sizes of the sets)): 0.3 s for d = 1,024.
+        All methods, ranked. Of methods that coincide the first in the paper's order is first. O(repeats · (d log d +
+        the sizes of the sets)): 0.3 s for d = 1,024.
 
     Raises:
         TypeError: a query or number of repeats of the wrong type.
@@ -178,9 +173,8 @@ def choose(estimate: Estimate, query: Queries, rng: np.random.Generator, repeats
         >>> oracle = ldp.oracle("olh", epsilon="1", domain_size=200)
         >>> rng = np.random.default_rng(1)
         >>> counts = oracle.simulate(np.full(200, 500), rng)
-        >>> ranking = choose(oracle.estimate(counts, 100_000), Sets([range(100)]), rng)
-        >>> ranking.best, ranking.rows[-1].method
-        ('power-ns', 'power')
+        >>> choose(oracle.estimate(counts, 100_000), Sets([range(100)]), rng).best
+        'power-ns'
     """
     return choose_all(estimate, [query], rng, repeats)[0]
 
@@ -264,15 +258,9 @@ def all_methods(estimate: Estimate) -> Vector:
 
 
 def mean_squares(query: Queries, vectors: Vector, truth: Vector) -> Vector:
-    """The mean squared error of each method's answers to a query.
+    """The mean squared error of each method's answers to a query: (11,), in the order of `METHODS`.
 
-    Args:
-        query: one query, or `Values` or `Sets`.
-        vectors: (11, d), from `all_methods`.
-        truth: (d,) the frequencies; a `TopQuery`'s values are the k largest of them, of equal ones the first.
-
-    Returns:
-        (11,) float64, in the order of `METHODS`.
+    `vectors` are (11, d), from `all_methods`; `truth` is (d,); a `TopQuery`'s values are the k largest of it.
     """
     query = _as_sets(query)
     if isinstance(query, Sets):
@@ -306,16 +294,16 @@ def _rank(
     trust: float = 1.0,
     names: Sequence[str] = NAMES,
 ) -> Ranking:
-    """The ranking.
+    """The ranking of m methods from R collections of each population.
 
     Args:
-        errors: (2, R, m), of R collections of each population and m methods.
-        distances: (2, R, m), the squared distances to Base in them.
+        errors: (2, R, m).
+        distances: (2, R, m), squared distances to Base.
         seen: (m,), the distances in the real estimate.
-        resamples: (m, R), the weights of the collections in each resample.
-        noises: (m,), the collection whose distance is the one that is seen, in each resample.
+        resamples: (m, R), weights of the collections in each resample.
+        noises: (m,), the collection that gives the observed distance in each resample.
         trust: the largest confidence.
-        names: of the m methods.
+        names: of the methods.
     """
     means, usual = errors.mean(axis=1), distances.mean(axis=1)
     simulated = means.mean(axis=0)
@@ -347,14 +335,9 @@ def _check(query: Queries, domain_size: int) -> None:
 
 
 def apportion(weights: Vector, users: int) -> npt.NDArray[np.int64]:
-    """Weights as a whole number of users each, of the given sum, below 2⁵³: by largest remainder.
+    """Apportions users to (d,) weights ≥ 0 by largest remainder: (d,) int64, sum `users` < 2⁵³.
 
-    Args:
-        weights: (d,) 0 or more, not all 0.
-        users: n.
-
-    Returns:
-        (d,) int64, each within 1 of its exact share. O(d log d).
+    Each is within 1 of its exact share. O(d log d).
 
     Example:
         >>> apportion(np.array([2.0, 1.0, 0.0]), 4).tolist()

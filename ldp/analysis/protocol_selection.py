@@ -32,20 +32,19 @@ _WORK = {("index",): "counter", ("indices",): "counter", ("bits",): "bit", ("see
 
 @dataclass(frozen=True)
 class Candidate:
-    """One protocol under the plan.
+    """One protocol of a plan.
 
     Attributes:
-        document: the protocol's part of a stream's public document, with the integers chosen for this ε and d.
-        standard_error: σ, the standard deviation of f̃ for a value that nobody has (Equation 5).
-        detectable: the smallest frequency of a value whose f̃ passes, with probability 95 %, the threshold that
-            with probability 95 % none of d values that nobody has passes: the f of f = z₁·σ(0) + z₂·σ(f), with z₁
-            the quantile at 1 − 0.05/d, z₂ at 0.95, and normal errors (rough where n·q is below 10 or so); None
-            if even f = 1 does not.
-        frame_bytes: the size of a binary frame with one report.
-        work: how many elements of `unit` the server goes through for one report.
+        document: the protocol's part of a stream's public document, with the best integers for this ε and d.
+        standard_error: σ of f̃ for a value that nobody has (Equation 5).
+        detectable: the f with f = z₁·σ(0) + z₂·σ(f), z₁ the quantile at 1 − 0.05/d, z₂ at 0.95, with normal errors
+            (rough where n·q is below 10): with probability 95 % such a value passes the threshold that none of d
+            absent values passes with probability 95 %. None if even f = 1 does not.
+        frame_bytes: size of a binary frame with one report.
+        work: elements of `unit` that the server processes for one report.
         unit: "counter" (an increment each), "bit" (added to its counter), or "hash" (computed and compared).
-        state_bytes: the size of the counters of one window of one partition.
-        decode_steps: K·log₂K for a state of K counters that is decoded by a transform at each snapshot, else 0.
+        state_bytes: size of the counters of one window of one partition.
+        decode_steps: K·log₂K for K counters that are decoded by a transform at each snapshot, else 0.
     """
 
     document: dict[str, Any]
@@ -66,15 +65,15 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Plan:
-    """Every protocol for one ε, domain size and number of reports.
+    """All protocols for one ε, domain size and number of reports.
 
     Attributes:
         epsilon: ε, exact.
         domain_size: d.
         reports: n.
         rows: the recommended protocol, then the others by standard error.
-        reason: why the first is recommended.
-        not_applicable: for each protocol that cannot be used here, why.
+        reason: for the recommendation.
+        not_applicable: protocol -> why it cannot be used here.
     """
 
     epsilon: Fraction
@@ -98,28 +97,24 @@ class Plan:
 
 
 def plan(epsilon: str | int | Fraction, domain_size: int, reports: int) -> Plan:
-    """What each registered protocol would show and cost, with its own best parameters.
+    """Compares all registered protocols, each with its own best parameters.
 
-    Recommended is, among the protocols whose standard error is within 5 % of the least, the one that costs the
-    server the least work a report; where that is the same, the one with the smaller frame, then state, then
-    decoding.
+    The recommendation is, among the protocols whose standard error is within 5 % of the least, the one with the least
+    work a report; then the smaller frame, state, decoding.
 
     Args:
-        epsilon: the privacy budget of one report: "1", "0.5", "1/3", an int or a Fraction; 0 < ε ≤ 64.
+        epsilon: privacy budget of one report: "1", "0.5", "1/3", an int or a Fraction; 0 < ε ≤ 64.
         domain_size: d, 1 ≤ d ≤ 2²⁴.
-        reports: n, the number of reports expected in a snapshot, n ≥ 1.
+        reports: n ≥ 1, the number of reports expected in a snapshot.
 
     Raises:
         TypeError: an ε that is a float, a domain size or number of reports that is not an int.
-        ValueError: an ε, domain size or number of reports outside what is allowed.
+        ValueError: an ε, domain size or number of reports that is not allowed.
 
     Example:
-        >>> planned = plan("1", domain_size=1024, reports=1_000_000)
-        >>> for row in planned.rows[:3]:
-        ...     print(f"{row.protocol}: {row.standard_error:.5f}, {row.frame_bytes} bytes, {row.work} {row.unit}")
-        pgr: 0.00194, 7 bytes, 1 counter
-        subset: 0.00192, 133 bytes, 1024 bit
-        oue: 0.00192, 133 bytes, 1024 bit
+        >>> row = plan("1", domain_size=1024, reports=1_000_000).rows[0]
+        >>> f"{row.protocol}: {row.standard_error:.5f}, {row.frame_bytes} bytes, {row.work} {row.unit}"
+        'pgr: 0.00194, 7 bytes, 1 counter'
     """
     exact = sampling.parse_epsilon(epsilon)
     sampling.exp_below(exact)  # too small an ε is too small for every protocol

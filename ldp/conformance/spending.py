@@ -39,15 +39,15 @@ class Spent:
 
 
 def spent(oracle: Oracle, reports: Mapping[int, Reports], alarm: float) -> Spent:
-    """A lower bound on the ε that a client spends; too large with probability `alarm` at most.
+    """Lower bound on the ε that a client spends; too large with probability `alarm` at most.
 
-    An event that a report of v has with probability a and one of w with b needs ε ≥ log(a/b). Events are: it supports
-    v and not w; it does not support w; it is one message, where there are few, or one value at one rate. Each
-    probability is bounded as by Clopper and Pearson (1934), at a risk that all of them share.
+    An event with probability a for reports of v and b for reports of w needs ε ≥ log(a/b). Events: the report supports
+    v and not w; it does not support w; it is one message, if there are few, or one value at one rate. Each probability
+    is bounded as by Clopper and Pearson (1934), at a risk that all of them share.
 
     Args:
-        oracle: what the client claims to be.
-        reports: value -> the reports of it, at least two values.
+        oracle: the protocol that the client claims.
+        reports: value -> its reports, at least two values.
         alarm: the risk.
     """
     found, asked = Spent(0.0, "", *list(reports)[:2]), list(_events(oracle, reports))

@@ -37,16 +37,15 @@ def read(path: Path) -> dict[str, list[Any]]:
 
 
 def differences(command: Sequence[str], vectors: Mapping[str, Any], seconds: float) -> Iterator[str]:
-    """Has a client make the report of each case; yields each stream in which it makes another one.
+    """Yields each stream of the vectors in which a client makes a report that differs.
 
     Args:
-        command: reads a seed in hexadecimal, a space and a value from each line, and writes a frame for each, as it
-            does for `Command`.
-        vectors: as `read` gives them.
-        seconds: how long one stream may take.
+        command: reads a seed in hexadecimal, a space and a value from each line, and writes a frame for each.
+        vectors: as `read` returns them.
+        seconds: time limit of one stream.
 
     Raises:
-        KeyError: vectors that are none.
+        KeyError: not vectors.
     """
     for vector in vectors["streams"]:
         stream = Stream.from_document("vectors", vector["document"])

@@ -34,15 +34,15 @@ _SEED = 1
 
 @dataclass(frozen=True)
 class Verdict:
-    """What was found.
+    """The result of a conformance test.
 
     Attributes:
         verdict: `PASS`, `FAIL` or `TOO_FEW`.
-        reports: how many were looked at.
-        comparisons: how many probabilities were compared.
+        reports: number of reports.
+        comparisons: number of probabilities compared.
         findings: what no honest client does, the clearest first.
-        spent: the ε that is spent at least; None where there is one value only.
-        times: how long reports took; None where the client does not answer line by line.
+        spent: lower bound of the ε spent; None for a single value.
+        times: time per report; None if the client does not answer line by line.
     """
 
     verdict: str
@@ -77,12 +77,12 @@ def judge(command: Command, reports: int, alarm: float, own: Sequence[int] = ())
 
     Args:
         command: the client.
-        reports: how many in all.
-        alarm: the probability that an honest client fails.
-        own: values that are asked for whatever else is.
+        reports: number of reports in all.
+        alarm: probability that an honest client fails.
+        own: values to test in addition.
 
     Raises:
-        ClientError: it makes no reports, or none that a worker would take.
+        ClientError: it makes no reports, or none that a worker would accept.
     """
     oracle = command.stream.oracle
     values, watched = chosen(oracle.domain_size, own)

@@ -14,60 +14,32 @@ FALSE_POSITIVES = 2
 
 
 def base(estimate: Estimate) -> Vector:
-    """Base: the estimates as they are, unbiased (Section IV).
-
-    Args:
-        estimate: f̃ over the domain.
-
-    Returns:
-        (d,) float64, a copy. O(d).
+    """Base: the estimates as they are, unbiased (Section IV): (d,) float64, a copy. O(d).
 
     Example:
         >>> import ldp
-        >>> oracle = ldp.oracle("olh", epsilon="1", domain_size=4)
-        >>> base(ldp.Estimate([0.75, 0.5, -0.25, -0.125], 1000, oracle))
-        array([ 0.75 ,  0.5  , -0.25 , -0.125])
+        >>> estimate = ldp.Estimate([0.75, 0.5, -0.25, -0.125], 1000, ldp.oracle("olh", epsilon="1", domain_size=4))
+        >>> base(estimate), base_pos(estimate), base_cut(estimate)
+        (array([ 0.75 ,  0.5  , -0.25 , -0.125]), array([0.75, 0.5 , 0.  , 0.  ]), array([0.75, 0.5 , 0.  , 0.  ]))
     """
     check_estimate(estimate)
     return estimate.frequencies.copy()
 
 
 def base_pos(estimate: Estimate) -> Vector:
-    """Base-Pos: negative estimates become 0 (Section IV.A).
+    """Base-Pos: negative estimates become 0 (Section IV.A): (d,) float64. O(d).
 
-    Args:
-        estimate: f̃ over the domain.
-
-    Returns:
-        (d,) float64, non-negative; the sum is usually above 1. O(d).
-
-    Example:
-        >>> import ldp
-        >>> oracle = ldp.oracle("olh", epsilon="1", domain_size=4)
-        >>> base_pos(ldp.Estimate([0.75, 0.5, -0.25, -0.125], 1000, oracle))
-        array([0.75, 0.5 , 0.  , 0.  ])
+    The sum is usually above 1.
     """
     check_estimate(estimate)
     return np.maximum(estimate.frequencies, 0.0)
 
 
 def post_pos(estimate: Estimate) -> Vector:
-    """Post-Pos: each query's answer, if negative, becomes 0 (Section IV.A).
+    """Post-Pos: each query's answer, if negative, becomes 0 (Section IV.A): (d,) float64. O(d).
 
-    This vector answers the queries for single values, where Post-Pos is Base-Pos. A set's answer is not its
-    sum: it is the clamped sum of Base, which `ldp.answer` computes.
-
-    Args:
-        estimate: f̃ over the domain.
-
-    Returns:
-        (d,) float64, non-negative. O(d).
-
-    Example:
-        >>> import ldp
-        >>> oracle = ldp.oracle("olh", epsilon="1", domain_size=4)
-        >>> post_pos(ldp.Estimate([0.75, 0.5, -0.25, -0.125], 1000, oracle))
-        array([0.75, 0.5 , 0.  , 0.  ])
+    This vector answers queries for single values, where Post-Pos is Base-Pos. A set's answer is the clamped sum of
+    Base, which `ldp.answer` computes.
     """
     check_estimate(estimate)
     return np.maximum(estimate.frequencies, 0.0)
@@ -79,21 +51,9 @@ def clamped(estimate: Estimate, indices: Indices, _frequencies: Vector) -> float
 
 
 def base_cut(estimate: Estimate) -> Vector:
-    """Base-Cut: estimates below T = max(0, F⁻¹(1 − α/d)·σ) become 0, with α = 2 (Section IV.A, Equation 7).
+    """Base-Cut: estimates below T = max(0, F⁻¹(1 − α/d)·σ) become 0: (d,) float64. O(d).
 
-    For d ≤ 4 the quantile is not positive (or does not exist) and T is 0.
-
-    Args:
-        estimate: f̃ over the domain.
-
-    Returns:
-        (d,) float64, non-negative. O(d).
-
-    Example:
-        >>> import ldp
-        >>> oracle = ldp.oracle("olh", epsilon="1", domain_size=4)
-        >>> base_cut(ldp.Estimate([0.75, 0.5, -0.25, -0.125], 1000, oracle))
-        array([0.75, 0.5 , 0.  , 0.  ])
+    Source: Section IV.A, Equation 7, with α = 2. For d ≤ 4 the quantile is not positive (or does not exist) and T is 0.
     """
     check_estimate(estimate)
     frequencies = estimate.frequencies

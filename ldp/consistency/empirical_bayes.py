@@ -24,21 +24,15 @@ MOST_ROUNDS = 100
 
 
 def empirical_bayes(estimate: Estimate) -> Vector:
-    """The posterior mean under the prior that makes the estimates most likely, then Norm-Sub.
+    """Posterior mean under the maximum-likelihood prior, then Norm-Sub. Not in the paper.
 
     The prior is any distribution on frequencies ≥ 0: the maximum-likelihood mixing distribution of Kiefer and
-    Wolfowitz, on a grid of σ/4, given f̃ ~ N(f, σ²) with the σ of Equation 5. Where estimates are few and far
-    between it makes too much of each, so the prior holds, besides these d values, two more for each σ, spread
-    evenly from where no noise reaches (2σ above Base-Cut's threshold) to the largest.
-
-    No power law is assumed. How its errors compare, and where it loses, stands in the README of `ldp`. σ is the same
-    for all values, though Equation 3 gives the frequent ones a larger one.
-
-    Args:
-        estimate: f̃ over the domain.
+    Wolfowitz, on a grid of σ/4, given f̃ ~ N(f, σ²) with the σ of Equation 5. Against overfitting sparse estimates,
+    the prior also holds two more values for each σ, spread evenly from 2σ above Base-Cut's threshold to the largest.
+    README.md of `ldp` compares the errors.
 
     Returns:
-        (d,) float64, non-negative, with sum 1. O(d) and a fit on at most 865 bins, whatever n is.
+        (d,) float64, non-negative, with sum 1. O(d) and a fit on at most 865 bins.
 
     Example:
         >>> import ldp
@@ -135,12 +129,12 @@ def posterior_means(z: Vector, weights: Vector) -> Vector:
 def fit_prior(likelihoods: Vector, counts: npt.NDArray[np.int64]) -> Vector:
     """Weights w ≥ 0 with Σw = 1 that maximise Σ counts·log(likelihoods·w), a concave function.
 
-    Each round adds to the atoms in use those where a little weight would add most, minimises the likelihood's
-    quadratic approximation over them (non-negative least squares) and goes there, or half as far, and so on,
-    until the likelihood rises. No w is better by more than TOLERANCE in the mean logarithm, when it ends so.
+    Each round adds the atoms where a little weight would add most, minimises the likelihood's quadratic approximation
+    over the atoms in use (non-negative least squares) and halves the step until the likelihood rises. At the end no w
+    is better by more than TOLERANCE in the mean logarithm.
 
     Args:
-        likelihoods: (m, k) of each observation under each atom, rows scaled at will.
+        likelihoods: (m, k) of each observation under each atom; the scale of rows is free.
         counts: (m,) how often each was observed.
 
     Returns:

@@ -11,21 +11,16 @@ from ldp.estimate import Estimate, Vector, check_estimate
 def mle_apx(estimate: Estimate) -> Vector:
     """MLE-Apx: the f' on the simplex that minimises Σ (f' − f̃)²/(Q + f'·B).
 
-    Q = q(1−q), B = (p−q)(1−p−q); Q + f'·B is, but for a factor, the variance of f̃ (Equation 3), and the
-    logarithm of the variance is dropped from the likelihood as in the paper. With β = B/Q, the m kept
-    estimates and their sum S, the conditions of Karush, Kuhn and Tucker give
+    Q = q(1−q), B = (p−q)(1−p−q); Q + f'·B is proportional to the variance of f̃ (Equation 3). The logarithm of the
+    variance is dropped from the likelihood as in the paper. With β = B/Q, the m kept estimates and their sum S, the
+    conditions of Karush, Kuhn and Tucker give
 
         f' = ((m + β)·f̃ + 1 − S) / (m + β·S)    on the kept, 0 elsewhere
 
-    (the printed solution has sign slips; this is f' = (A·f̃ + Q·x)/(A − B·x) with A = p − q and
-    x = A(1 − S)/(m·Q + B)). The numerator at the j-th largest estimate, with m = j, is positive for kept
-    prefixes only: from j to j + 1 it changes by −(j + β)·(u_j − u_{j+1}) ≤ 0, because β > −1. So the kept
-    set is the longest prefix with a positive numerator. B < 0 (p + q > 1) and B = 0 (Norm-Sub) are no
-    special cases. An f̃ that no count between 0 and n gives is read as the nearest that one does: outside,
-    the variance would be negative.
-
-    Args:
-        estimate: f̃ over the domain.
+    (the printed solution has sign slips; this is f' = (A·f̃ + Q·x)/(A − B·x) with A = p − q and x = A(1 − S)/(m·Q +
+    B)). The numerator at the j-th largest estimate, with m = j, is positive for kept prefixes only: from j to j + 1 it
+    changes by −(j + β)·(u_j − u_{j+1}) ≤ 0, because β > −1. So the kept set is the longest prefix with a positive
+    numerator. An f̃ that no count between 0 and n gives is moved to the nearest that one does.
 
     Returns:
         (d,) float64, non-negative, with sum 1. O(d log d).

@@ -24,20 +24,12 @@ class Method:
     """A method of post-processing, called with an `Estimate`.
 
     Attributes:
-        name: what it goes by, in snapshots and in commands.
-        function: maps an Estimate to a new (d,) float64 vector, and keeps the weak order of the estimates: a larger one
-            never becomes the smaller, equal ones stay equal.
-        non_negative: no frequency of its vector is below 0 (Table I).
-        sums_to_one: its vector's sum is 1 (Table I).
-        of_paper: Base or one of the paper's ten, else this project's.
+        name: in snapshots and commands.
+        function: maps an Estimate to a new (d,) float64 vector that keeps the weak order of the estimates.
+        non_negative: whether no frequency of its vector is below 0 (Table I).
+        sums_to_one: whether its vector's sum is 1 (Table I).
+        of_paper: whether it is Base or one of the paper's ten.
         answer: its frequency of a set, from the estimate, the set's indices and the method's vector.
-
-    Example:
-        >>> import ldp
-        >>> estimate = ldp.Estimate([0.75, 0.5, -0.25], 1000, ldp.oracle("grr", epsilon="1", domain_size=3))
-        >>> halves = Method("halves", lambda estimate: estimate.frequencies / 2, non_negative=False, sums_to_one=False)
-        >>> halves(estimate), halves.answer(estimate, np.array([0, 2]), halves(estimate))
-        (array([ 0.375,  0.25 , -0.125]), 0.25)
     """
 
     name: str

@@ -9,19 +9,17 @@ from ldp.estimate import Estimate, Vector, check_estimate
 
 
 def norm(estimate: Estimate) -> Vector:
-    """Norm: add one δ to every estimate so that the sum is 1 (Section IV.B). Unbiased.
+    """Norm: add one δ to every estimate so that the sum is 1 (Section IV.B): (d,) float64. O(d).
 
-    Args:
-        estimate: f̃ over the domain.
-
-    Returns:
-        (d,) float64 with sum 1; may be negative. O(d).
+    Unbiased; may be negative.
 
     Example:
         >>> import ldp
-        >>> oracle = ldp.oracle("olh", epsilon="1", domain_size=4)
-        >>> norm(ldp.Estimate([0.75, 0.5, -0.25, -0.125], 1000, oracle))
-        array([ 0.78125,  0.53125, -0.21875, -0.09375])
+        >>> estimate = ldp.Estimate([0.75, 0.5, -0.25, -0.125], 1000, ldp.oracle("olh", epsilon="1", domain_size=4))
+        >>> norm(estimate), norm_mul(estimate)
+        (array([ 0.78125,  0.53125, -0.21875, -0.09375]), array([0.6, 0.4, 0. , 0. ]))
+        >>> norm_cut(estimate), norm_sub(estimate)
+        (array([0.75, 0.  , 0.  , 0.  ]), array([0.625, 0.375, 0.   , 0.   ]))
     """
     check_estimate(estimate)
     # Relative to the largest, δ is computed from differences and does not inherit the size of the estimates.
@@ -30,21 +28,12 @@ def norm(estimate: Estimate) -> Vector:
 
 
 def norm_mul(estimate: Estimate) -> Vector:
-    """Norm-Mul: negative estimates become 0, the others are multiplied by one γ > 0 so that the sum is 1.
+    """Norm-Mul: negative estimates become 0, the others are multiplied by one γ > 0.
 
-    Source: Section IV.B. Where no estimate is positive there is no such γ and every value gets 1/d.
-
-    Args:
-        estimate: f̃ over the domain.
+    Source: Section IV.B. If no estimate is positive there is no such γ, and every value gets 1/d.
 
     Returns:
         (d,) float64, non-negative, with sum 1. O(d).
-
-    Example:
-        >>> import ldp
-        >>> oracle = ldp.oracle("olh", epsilon="1", domain_size=4)
-        >>> norm_mul(ldp.Estimate([0.75, 0.5, -0.25, -0.125], 1000, oracle))
-        array([0.6, 0.4, 0. , 0. ])
     """
     check_estimate(estimate)
     positive = np.maximum(estimate.frequencies, 0.0)
@@ -58,22 +47,12 @@ def norm_mul(estimate: Estimate) -> Vector:
 def norm_cut(estimate: Estimate) -> Vector:
     """Norm-Cut: keep estimates ≥ θ as they are, all others become 0 (Section IV.B).
 
-    If the positive estimates sum to at most 1, only the negative ones go. Else θ is the smallest positive
-    estimate for which the kept ones sum to at most 1; equal estimates are kept or cut together; nothing is
-    rescaled, so the sum may be below 1. If even the largest does not fit, it alone is kept, at 1 (m equal
-    ones at 1/m).
-
-    Args:
-        estimate: f̃ over the domain.
+    If the positive estimates sum to at most 1, only the negative ones become 0. Otherwise θ is the smallest positive
+    estimate for which the kept ones sum to at most 1. Equal estimates are kept or cut together, and nothing is
+    rescaled, so the sum may be below 1. If even the largest exceeds 1, only it is kept, at 1 (m equal ones at 1/m).
 
     Returns:
         (d,) float64, non-negative, with a sum of at most 1 (up to rounding). O(d log d).
-
-    Example:
-        >>> import ldp
-        >>> oracle = ldp.oracle("olh", epsilon="1", domain_size=4)
-        >>> norm_cut(ldp.Estimate([0.75, 0.5, -0.25, -0.125], 1000, oracle))
-        array([0.75, 0.  , 0.  , 0.  ])
     """
     check_estimate(estimate)
     frequencies = estimate.frequencies
@@ -95,37 +74,22 @@ def norm_cut(estimate: Estimate) -> Vector:
 def norm_sub(estimate: Estimate) -> Vector:
     """Norm-Sub: f' = max(f̃ + δ, 0) with the δ that makes the sum 1 (Section IV.B).
 
-    It is the solution of constrained least squares (Section IV.C, Appendix A): the Euclidean projection of
-    f̃ on the simplex. Negative estimates take part in finding δ: zeroing them first gives another answer
-    when the positive ones sum to less than 1.
-
-    Args:
-        estimate: f̃ over the domain.
+    It solves constrained least squares (Section IV.C, Appendix A): the Euclidean projection of f̃ on the simplex.
+    Negative estimates take part in finding δ: zeroing them first gives another answer when the positive ones sum to
+    less than 1.
 
     Returns:
         (d,) float64, non-negative, with sum 1. O(d log d).
-
-    Example:
-        >>> import ldp
-        >>> oracle = ldp.oracle("olh", epsilon="1", domain_size=4)
-        >>> norm_sub(ldp.Estimate([0.75, 0.5, -0.25, -0.125], 1000, oracle))
-        array([0.625, 0.375, 0.   , 0.   ])
     """
     check_estimate(estimate)
     return project_on_simplex(estimate.frequencies)
 
 
 def project_on_simplex(values: Vector) -> Vector:
-    """The point of the simplex {f ≥ 0, Σf = 1} nearest to `values`, exact up to rounding.
+    """The point of the simplex {f ≥ 0, Σf = 1} nearest to (d,) finite numbers, up to rounding.
 
     Let u be the values in descending order. The j largest are all positive in the solution exactly if
-    Σ_{i≤j} (u_i − u_j) < 1; that sum only grows with j, so the kept set is the longest such prefix.
-
-    Args:
-        values: (d,) finite numbers.
-
-    Returns:
-        (d,) float64, non-negative, with sum 1. O(d log d).
+    Σ_{i≤j} (u_i − u_j) < 1; that sum only grows with j, so the kept set is the longest such prefix. O(d log d).
     """
     shifted = values - float(values.max())
     near = _may_be_kept(shifted)

@@ -1,18 +1,17 @@
 """Power and PowerNS: the posterior mean under a power-law prior (Section IV.E, Equation 11).
 
-The paper's prior on [0, 1] has no integral at 0. Here it lives on counts: a value is held by k of the n users
-with probability ∝ k^−α, k = 1..n, and α in [0, 4] is such that the prior's mean is the mean count n/d. With
-t = n·f̃ and s = n·σ the answer is f' = E[k | t]/n, the mean under weights k^−α·e^{−(t−k)²/2s²}.
+The paper's prior on [0, 1] has no integral at 0. Here it lives on counts: a value is held by k of the n users with
+probability ∝ k^−α, k = 1..n, and α in [0, 4] makes the prior's mean the mean count n/d. With t = n·f̃ and s = n·σ the
+answer is f' = E[k | t]/n, the mean under weights k^−α·e^{−(t−k)²/2s²}.
 
-The sums have n terms. Three facts make them short, with errors of f' below 1e-7 of σ:
+The sums have n terms. Three facts shorten them, with errors of f' below 1e-7 of σ:
 
-- On a block of consecutive integers, Gauss's rule for that discrete measure sums polynomials up to degree 15
-  with 8 nodes. Blocks grow geometrically away from 1 and from n, where the weights are steep, and stay within
-  2s, so that the Gaussian is smooth on each.
-- Far from 1 and n, and with s ≥ 1, the sum over the integers equals the integral to within e^{−2π²s²}, and
-  the integral equals its trapezoidal sum with step s/2 to within e^{−8π²}.
-- The posterior mean is smooth in t: on a window of s/4, wider far from 0 and from n, it is a polynomial of
-  degree 11. Among many estimates it is read from a table.
+- On a block of consecutive integers, Gauss's rule for that discrete measure sums polynomials up to degree 15 with 8
+  nodes. Blocks grow geometrically away from 1 and from n, and stay within 2s.
+- Far from 1 and n, and with s ≥ 1, the sum over the integers equals the integral to within e^{−2π²s²}, and the integral
+  equals its trapezoidal sum with step s/2 to within e^{−8π²}.
+- The posterior mean is smooth in t: on a window of s/4, wider far from 0 and from n, it is a polynomial of degree 11.
+  Many estimates are read from a table.
 """
 
 from __future__ import annotations
@@ -42,19 +41,16 @@ Steps = npt.NDArray[np.int64]
 
 
 def power(estimate: Estimate) -> Vector:
-    """Power: the expected frequency given f̃ under a power-law prior on the count, fitted from n and d alone.
-
-    Args:
-        estimate: f̃ over the domain.
+    """Power: the expected frequency given f̃ under a power-law prior on the count.
 
     Returns:
         (d,) float64 in [1/n, 1]; the sum is not 1. O(d), whatever n is; for s < 1, O(d log d).
 
     Example:
         >>> import ldp
-        >>> oracle = ldp.oracle("olh", epsilon="1", domain_size=4)
-        >>> power(ldp.Estimate([0.75, 0.5, -0.25, -0.125], 1000, oracle)).round(4)
-        array([0.7464, 0.4946, 0.0069, 0.0108])
+        >>> estimate = ldp.Estimate([0.75, 0.5, -0.25, -0.125], 1000, ldp.oracle("olh", epsilon="1", domain_size=4))
+        >>> power(estimate).round(4), power_ns(estimate).round(4)
+        (array([0.7464, 0.4946, 0.0069, 0.0108]), array([0.6259, 0.3741, 0.    , 0.    ]))
     """
     check_estimate(estimate)
     n = estimate.n
@@ -67,32 +63,16 @@ def power(estimate: Estimate) -> Vector:
 def power_ns(estimate: Estimate) -> Vector:
     """PowerNS: Norm-Sub of Power (Section IV.E).
 
-    Args:
-        estimate: f̃ over the domain.
-
     Returns:
         (d,) float64, non-negative, with sum 1. O(d log d).
-
-    Example:
-        >>> import ldp
-        >>> oracle = ldp.oracle("olh", epsilon="1", domain_size=4)
-        >>> power_ns(ldp.Estimate([0.75, 0.5, -0.25, -0.125], 1000, oracle)).round(4)
-        array([0.6259, 0.3741, 0.    , 0.    ])
     """
     return project_on_simplex(power(estimate))
 
 
 def prior_exponent(n: int, d: int) -> float:
-    """α in [0, 4] for which Σ k^{1−α} / Σ k^−α (k = 1..n), the prior's mean count, is n/d.
+    """α in [0, 4] for which the prior's mean count Σ k^{1−α} / Σ k^−α (k = 1..n) is n/d. O(log n).
 
-    The mean falls in α; where it is on one side of n/d throughout [0, 4], the nearer end.
-
-    Args:
-        n: number of reports.
-        d: size of the domain.
-
-    Returns:
-        α. O(log n).
+    The mean falls in α; if it is on one side of n/d throughout [0, 4], the nearer end.
     """
     counts, weights = integer_nodes(1, n, n)
     logs = np.log(counts)
@@ -112,13 +92,13 @@ def posterior_means(t: Vector, n: int, s: float, alpha: float) -> Vector:
     """E[k | t] under weights k^−α·e^{−(t−k)²/2s²}, k = 1..n.
 
     Args:
-        t: (m,) estimated counts, as far outside [1, n] as they like.
+        t: (m,) estimated counts, any finite numbers.
         n: number of reports.
         s: standard deviation of t.
         alpha: exponent of the prior.
 
     Returns:
-        (m,) float64 in [1, n], a larger one never for a smaller t. Errors below 1e-7 of s (or the rounding of t).
+        (m,) float64 in [1, n], non-decreasing in t. Errors below 1e-7 of s (or the rounding of t).
     """
     if s >= 1.0:  # below, the mean goes from integer to integer in steps
         scale = _Scale(n, s)
@@ -224,17 +204,9 @@ class _Scale:
 def integer_nodes(low: int, high: int, widest: int) -> tuple[Vector, Vector]:
     """Nodes and weights with Σ weight·φ(node) = Σ φ(k), k = low..high, for φ smooth away from both ends.
 
-    Blocks of 1, 2, 4, … integers, at most `widest`, from both ends towards the middle. On a block of L > 8
-    integers the nodes are the roots of the 8th polynomial orthogonal over these integers (Gram's), by the
-    eigenvalues of its Jacobi matrix: off-diagonals √(j²(L²−j²)/(4(4j²−1))); on a shorter one the integers.
-
-    Args:
-        low: first integer.
-        high: last integer.
-        widest: the longest block, at least 1.
-
-    Returns:
-        (nodes, weights), in no particular order.
+    Blocks have 1, 2, 4, … integers, at most `widest`, from both ends towards the middle. On a block of L > 8 integers
+    the nodes are the roots of the 8th polynomial orthogonal over these integers (Gram's), by the eigenvalues of its
+    Jacobi matrix: off-diagonals √(j²(L²−j²)/(4(4j²−1))); on a shorter one the integers.
     """
     starts: list[int] = []
     lengths: list[int] = []

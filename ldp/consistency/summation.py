@@ -12,17 +12,11 @@ BLOCK = 8192  # numbers summed together: they stay in the first-level cache, and
 
 
 def exact_sum(values: Vector) -> float:
-    """Σ values, the same number in every order, as if summed exactly but for 2^−75 of the largest a value.
+    """Σ of (m,) finite numbers below 2^1000, the same in every order, rounded once. O(m).
 
-    Adding and subtracting a power of two that is large against a block rounds each of its values to a multiple
-    of one unit; these multiples, and then the multiples of a unit 2^−38 as large in what was left of them, add
-    up without rounding. What is left then is dropped. Blocks are added by `math.fsum`.
-
-    Args:
-        values: (m,) finite numbers, the largest magnitude below 2^1000.
-
-    Returns:
-        The sum, rounded once. O(m).
+    Adding and subtracting a power of two that is large against a block rounds each value to a multiple of one unit.
+    These multiples, and those of a unit 2^−38 as large in the rest, add up without rounding; what remains, below 2^−75
+    of the largest a value, is dropped. Blocks are added by `math.fsum`.
 
     Example:
         >>> exact_sum(np.array([1.0, 2.0**-60, -1.0])) == 2.0**-60

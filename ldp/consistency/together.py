@@ -10,16 +10,14 @@ from ldp.estimate import Estimate, Vector
 
 
 def by_method(estimate: Estimate, methods: Iterable[str]) -> dict[str, Vector]:
-    """What some methods make of an estimate.
-
-    PowerNS is Norm-Sub of Power, and Power is what takes the time: after Power it costs next to nothing.
+    """Applies several methods to an estimate; PowerNS reuses Power, which takes most of the time.
 
     Args:
         estimate: f̃ over the domain.
         methods: keys of `METHODS`.
 
     Returns:
-        Name -> (d,) float64, to the last bit what the method makes of the estimate alone. O(d log d).
+        Name -> (d,) float64, equal to the last bit to the method's own result. O(d log d).
 
     Example:
         >>> import ldp

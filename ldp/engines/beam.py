@@ -21,20 +21,18 @@ _LENGTH = struct.Struct("<Q")
 class Count(beam.CombineFn):  # type: ignore[misc]
     """Counts records into the bytes of a state, which `ldp.state.State.from_bytes` reads.
 
-    An element is a record's value, bytes or None, or what has it as its attribute ``value``, as the records of
-    ``ReadFromKafka(..., with_metadata=True)`` have. Of elements with ``topic``, ``partition`` and ``offset`` the state
-    says of which stretches of the log it is, from the lowest offset of each partition to the highest: so give all
-    records of a stretch, or their values alone. ``timestamp`` is in milliseconds since the epoch.
-
-    A record counts or is rejected as in a worker; what a worker decides of whole record batches, an archive no longer
-    has. For a state of each partition, as an import needs it, let the partition be the key of a ``CombinePerKey``.
+    An element is a record's value, bytes or None, or has it as its attribute ``value``, like the records of
+    ``ReadFromKafka(..., with_metadata=True)``. If elements have ``topic``, ``partition`` and ``offset``, the state
+    names the ranges of the log, from the lowest offset of each partition to the highest: give all records of a range,
+    or only their values. ``timestamp`` is in milliseconds since the epoch. For a state per partition, as an import
+    needs it, use the partition as the key of a ``CombinePerKey``. Records count or are rejected as in a worker.
 
     Args:
-        stream: whose reports they are.
-        most_reports: how many reports a record may have, ``streams.most_reports`` of the service; None for any number.
+        stream: the stream of the records.
+        most_reports: limit of reports a record, ``streams.most_reports`` of the service; None for no limit.
 
     Raises:
-        ValueError: in the pipeline, where there are more records than offsets, so that some are there twice.
+        ValueError: in the pipeline, if there are more records than offsets (duplicates).
     """
 
     def __init__(self, stream: Stream, most_reports: int | None = None) -> None:

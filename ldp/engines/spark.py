@@ -35,26 +35,22 @@ _STATES = "topic string, partition int, lane int, state binary"
 
 
 def count(records: DataFrame, stream: Stream, *, most_reports: int | None = None) -> list[State]:
-    """The states of the records of a DataFrame, one for each partition of a topic that they are from.
-
-    A record counts or is rejected as in a worker; what a worker decides of whole record batches, an archive no longer
-    has.
+    """Returns the states of the records of a DataFrame, one for each partition of a topic.
 
     Args:
-        records: with the column ``value``, binary: frames. With ``topic``, ``partition`` and ``offset``, as Spark's
-            source for Kafka has them, a state says of which stretch of the log it is, from the lowest offset to the
-            highest: so give all records of a stretch, or leave those columns out. ``timestamp`` is a timestamp, or
-            milliseconds since the epoch. Other columns are not looked at.
-        stream: whose reports they are.
-        most_reports: how many reports a record may have, ``streams.most_reports`` of the service; None for any number.
+        records: with the column ``value``, binary: frames. With ``topic``, ``partition`` and ``offset``, as in Spark's
+            source for Kafka, a state names its range of the log, from the lowest offset to the highest: give all
+            records of a range, or leave those columns out. ``timestamp`` is a timestamp, or milliseconds since the
+            epoch.
+        stream: the stream of the records.
+        most_reports: limit of reports a record, ``streams.most_reports`` of the service; None for no limit.
 
     Returns:
-        States in the order of topics and partitions; without those columns one.
+        States in the order of topics and partitions; one without those columns.
 
     Raises:
-        ValueError: a column is missing or of another type; a record has no offset; or, inside of the job's error, there
-            are more records than offsets, so that some are there twice: ``dropDuplicates(["topic", "partition",
-            "offset"])`` leaves one of each.
+        ValueError: a column is missing or of another type; a record has no offset; or, inside the job's error, there
+            are more records than offsets: ``dropDuplicates(["topic", "partition", "offset"])`` removes the duplicates.
     """
     types = dict(records.dtypes)
     for name in ("value", *(name for name in _TYPES if name in types)):

@@ -80,20 +80,17 @@ class Tally:
     """The counts of some of an archive's records.
 
     Attributes:
-        stream: whose reports are counted.
-        most_reports: how many reports a record may have; None for any number.
+        stream: the stream of the records.
+        most_reports: limit of reports a record; None for no limit.
 
     Example:
         >>> import ldp
         >>> tally = Tally(ldp.Stream("colours", ldp.GRR("1", domain_size=3)))
-        >>> record = bytes.fromhex("018e9f39d00002")
         >>> for offset in (7, 5):
-        ...     tally.add(record, Place(("reports", 0), offset, 1000 + offset))
-        >>> tally.add(None, Place(("reports", 1), 0, None))
+        ...     tally.add(bytes.fromhex("018e9f39d00002"), Place(("reports", 0), offset, 1000 + offset))
         >>> for state in tally.states():
         ...     print(state.counters.tolist(), state.rejected, *state.log, state.log[0].max_timestamp)
         [2, 0, 2] {} reports, partition 0, offsets 5 to 7 1007
-        [0, 0, 0] {'empty': 1} reports, partition 1, offsets 0 to 0 None
     """
 
     stream: Stream

@@ -25,15 +25,15 @@ _HALVINGS = 53
 
 
 def lower_bound(counts: Vector, n: int, p: Fraction, q: Fraction, risk: float) -> Vector:
-    """For each count the lowest frequency f with Pr[C ≥ c] ≥ risk: a lower bound that fails with that risk at most.
+    """The lowest frequency f with Pr[C ≥ c] ≥ risk, for each count: fails with that risk at most.
 
-    An upper bound is 1 − lower_bound(n − counts, n, 1 − q, 1 − p, risk): the reports that do not support a value.
+    An upper bound is 1 − lower_bound(n − counts, n, 1 − q, 1 − p, risk).
 
     Args:
         counts: (k,) support counts, whole numbers in 0..n.
-        n: the number of reports.
-        p: the probability that a report supports its user's value.
-        q: the probability that it supports another value, below p.
+        n: number of reports.
+        p: probability that a report supports its user's value.
+        q: probability that it supports another value, below p.
         risk: at most ½.
 
     Returns:
@@ -58,25 +58,18 @@ def lower_bound(counts: Vector, n: int, p: Fraction, q: Fraction, risk: float) -
 def top_bounds(
     counts: Vector, n: int, p: Fraction, q: Fraction, d: int, level: float
 ) -> tuple[Vector, Vector]:
-    """Bounds of the k most frequent of d values, which all hold together, as `query.top_interval` says.
+    """Simultaneous bounds of the k most frequent of d values; see `query.top_interval`.
 
     Args:
         counts: (k,) their support counts, whole numbers in 0..n.
-        n: the number of reports.
+        n: number of reports.
         p: as for `lower_bound`.
         q: as for `lower_bound`.
-        d: the number of values of which they were chosen.
-        level: the probability that all hold, strictly between 0 and 1.
+        d: number of values that they were chosen from.
+        level: probability that all hold, in (0, 1).
 
     Returns:
         (low, high), each (k,) float64. O(k).
-
-    Example:
-        >>> import ldp
-        >>> oracle = ldp.OLH("1", domain_size=100)
-        >>> low, high = top_bounds(np.array([3000.0, 2700.0]), 10_000, oracle.p, oracle.q, 100, 0.95)
-        >>> low.round(3), high.round(3)
-        (array([0.153, 0.021]), array([0.267, 0.133]))
     """
     risk = (1.0 - level) / 2.0
     low = lower_bound(counts, n, p, q, risk / d)
@@ -84,26 +77,22 @@ def top_bounds(
 
 
 def tail(counts: Vector, n: int, p: Fraction, q: Fraction, f: Vector) -> Vector:
-    """Pr[C ≥ c] for C ~ Bin(nf, p) + Bin(n(1−f), q), rather too large than too small.
+    """Upper bound of Pr[C ≥ c] for C ~ Bin(nf, p) + Bin(n(1−f), q).
 
     It is the saddlepoint approximation of Lugannani and Rice (1980) with the continuity correction of Daniels (1987)
-    for whole numbers, raised by what it may be short of: a fifth where C has a small variance, next to nothing where
-    it has a large one. The saddlepoint s is log y for the positive root y of a quadratic, because the tilted count is
-    a sum of two binomials again. Up to the mean the result is 1.
+    for whole numbers, raised by its possible shortfall: a fifth where C has a small variance, next to nothing where it
+    has a large one. The saddlepoint s is log y for the positive root y of a quadratic, because the tilted count is a
+    sum of two binomials again. Up to the mean the result is 1.
 
     Args:
         counts: (k,) whole numbers in 0..n.
-        n: the number of reports.
+        n: number of reports.
         p: as for `lower_bound`.
         q: as for `lower_bound`.
         f: (k,) frequencies in [0, 1]; n·f need not be whole.
 
     Returns:
         (k,) float64. O(k).
-
-    Example:
-        >>> tail(np.array([6.0]), 10_000, Fraction(1, 2), Fraction(1, 10_000), np.array([0.0])).round(6)  # n·q = 1
-        array([0.000714])
     """
     return _tail(counts / n, n, *_floats(p, q), f)
 

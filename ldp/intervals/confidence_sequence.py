@@ -1,45 +1,36 @@
-"""Intervals that may be watched: all of them, at every n, cover together.
+"""Anytime-valid (time-uniform) intervals: a confidence sequence covers at every n together.
 
-A 95 % interval holds at one look. Who looks at each snapshot sees the truth outside of one sooner or later: over a day
-of snapshots in most cases. A confidence sequence covers the truth at all times at once, so it may be looked at as often
-as one likes, and counting may stop when it shows what one hoped for.
+A pointwise 95 % interval holds at one fixed time. A confidence sequence covers the truth at all times at once, so you
+may look at every snapshot and stop when you like.
 
-**The martingale.** Given the users' values, in whatever order they come and however they were chosen, reports are
-independent, and what a report adds to a count C has one law for a user with the value (or with one of the set's), and
-another for a user without. Let a(λ) and b(λ) be the logarithms of E e^(λ·what it adds) for the two. With f the
-frequency among the first n users,
+**The martingale.** Given the users' values, in any order, reports are independent, and the contribution of a report to
+a count C has one law for a user with the value (or with one of the set's), and another for a user without. Let a(λ) and
+b(λ) be the logarithms of E e^(λ·contribution) for the two. With f the frequency among the first n users,
 
     E_n(λ) = exp(λ·C_n − n·(f·a(λ) + (1 − f)·b(λ)))
 
-is a martingale of mean 1: each report multiplies it by a factor of mean 1. So is the mean of E_n(λ) over K fixed λ, and
-by Ville's inequality it ever reaches 1/r with a probability of at most r. A mean of K numbers that are not negative is
-at least a K-th of the largest. So with probability 1 − r, at every n and for each of K λ > 0,
+is a martingale of mean 1. So is the mean of E_n(λ) over K fixed λ, and by Ville's inequality it ever reaches 1/r with a
+probability of at most r. A mean of K non-negative numbers is at least a K-th of the largest. So with probability 1 − r,
+at every n and for each of K λ > 0,
 
     f ≥ (λ·C_n − n·b(λ) − log(K/r)) / (n·(a(λ) − b(λ))),
 
-and the largest of these K numbers is a lower bound. The upper one comes of −λ in the same way; each has half of the
-risk. f is what it is of the first n, whatever the population does meanwhile.
+and the largest of these K numbers is a lower bound. −λ gives the upper one; each has half of the risk.
 
-**The λ.** The best one for n reports is about z/(s√n), where s is the deviation of what one report adds. λ is taken so
-for n = 100, 400, 1600, ... up to 10¹³: K = 19. That costs little: the interval is 1.7 to 2 times as wide as the
-pointwise one, at all these n where a count is near to normal; none that holds at all times has less than 1.4 times.
+**The λ.** The best one for n reports is about z/(s√n), s the deviation of a contribution. λ is taken so for n = 100,
+400, 1600, ... up to 10¹³: K = 19. The interval is 1.7 to 2 times as wide as the pointwise one.
 
-**The laws.** Of a value they are known exactly for every protocol: it is supported with probability p or q. Of a set,
-what a report adds has a known mean and variance (`Oracle.set_variances`), and lies between 0 and the most of them that
-a report supports. Bennett (1962) bounds a(λ) and b(λ) by those of the worst law with that mean, that variance (of users
-who differ in it, the largest) and that end, which has two values; under GRR that is the law itself. For the λ that
-matter the bound is hardly above the law's own, whichever it is.
+**The laws.** A value is supported with probability p or q. For a set, the contribution has a known mean and variance
+(`Oracle.set_variances`), and lies between 0 and the most of the set's values that a report supports. Bennett (1962)
+bounds a(λ) and b(λ) by those of the worst law with that mean, variance and end.
 
-**Several rates.** Of reports at several rates (`ldp.rates`) each has a λ of its own, for which a(λ) − b(λ) is one γ for
-all: e^λ − 1 = (e^γ − 1)/(p − q·e^γ). The exponent is then linear in the pooled frequency f again, with the slope
-n·γ, whoever reports at which rate. A rate has no γ of log(p/q) or more; where it is more than half of that, the rate
-stays at the half, and γ is taken for its own part of the slope, which is smaller: the bound is only lower for it. This
-is a lower bound; the upper one is 1 less that of the other value.
+**Several rates.** For reports at several rates (`ldp.rates`) each has a λ of its own, for which a(λ) − b(λ) is one γ
+for all: e^λ − 1 = (e^γ − 1)/(p − q·e^γ). The exponent is then linear in the pooled frequency f again, with slope n·γ. A
+rate has no γ of log(p/q) or more; where γ is more than half of that, the rate stays at the half, which only lowers the
+bound. The upper bound is 1 minus the lower bound of the other value.
 
 Sources: Ville (1939); Robbins (1970), "Statistical methods related to the law of the iterated logarithm"; Howard,
-Ramdas, McAuliffe and Sekhon (2021), "Time-uniform, nonparametric, nonasymptotic confidence sequences", where several λ
-at once are a discrete mixture. That the two laws of what a user adds are known, so that the exponent is linear in f, is
-particular to local differential privacy.
+Ramdas, McAuliffe and Sekhon (2021), "Time-uniform, nonparametric, nonasymptotic confidence sequences".
 """
 
 from __future__ import annotations
@@ -70,17 +61,17 @@ _DEVIATIONS = 3.5
 
 
 def of_values(counts: Vector, n: int, p: float, q: float, level: float) -> tuple[Vector, Vector]:
-    """The interval of each value that all hold at every n together, a value by itself.
+    """Anytime-valid interval of each value, for one value at a time.
 
     Args:
         counts: (k,) support counts among the first n reports.
-        n: the number of reports, at least 1.
-        p: the probability that a report supports its user's value.
-        q: the probability that it supports another value, below p.
-        level: the probability that f is inside at every n, at least; strictly between 0 and 1.
+        n: number of reports, at least 1.
+        p: probability that a report supports its user's value.
+        q: probability that it supports another value, below p.
+        level: probability that f is inside at every n, at least; in (0, 1).
 
     Returns:
-        (low, high), each (k,) float64, in [0, 1]. O(k), 38 lines for each.
+        (low, high), each (k,) float64, in [0, 1]. O(k).
 
     Example:
         >>> import ldp
@@ -98,28 +89,19 @@ def of_values(counts: Vector, n: int, p: float, q: float, level: float) -> tuple
 def of_sets(
     totals: Vector, n: int, inside: Moments, outside: Moments, most: int, level: float
 ) -> tuple[Vector, Vector]:
-    """The intervals of sets of one size, each of which holds at every n.
+    """Anytime-valid intervals of sets of one size.
 
     Args:
-        totals: (k,) the sums of the support counts of a set's values among the first n reports.
-        n: the number of reports, at least 1.
-        inside: the mean of how many of them one report supports, and its variance, or a bound, for a user with one of
-            them.
+        totals: (k,) sums of the support counts of a set's values among the first n reports.
+        n: number of reports, at least 1.
+        inside: mean, and an upper bound of the variance, of how many of them one report supports, for a user with one
+            of them.
         outside: the same for a user with another value; its mean is less.
         most: the most of them that a report supports.
-        level: the probability that its frequency is inside at every n, at least; strictly between 0 and 1.
+        level: probability that the set's frequency is inside at every n, at least; in (0, 1).
 
     Returns:
         (low, high), each (k,) float64, in [0, 1]. O(k).
-
-    Example:
-        >>> import ldp
-        >>> oue = ldp.OUE("1", domain_size=100)
-        >>> p, q, variances = float(oue.p), float(oue.q), oue.set_variances([0, 1])
-        >>> own, other = (p + q, variances[0]), (2 * q, variances[2])
-        >>> low, high = of_sets(np.array([11_000.0]), 20_000, own, other, 2, 0.95)
-        >>> low.round(3), high.round(3)
-        (array([0.]), array([0.125]))
     """
     deviation = math.sqrt(max(inside[1], outside[1]))
     if not deviation:  # there is no chance in it
@@ -129,20 +111,15 @@ def of_sets(
 
 
 def of_rates(counts: Counts, channels: Sequence[tuple[float, float]], level: float) -> tuple[Vector, Vector]:
-    """The interval of the pooled frequency of reports of two values at several rates, which holds at every n.
+    """Anytime-valid interval of the pooled frequency of two values at several rates.
 
     Args:
-        counts: (rates, 2) how many reports at each rate are of each value; at least one.
+        counts: (rates, 2) reports of each value at each rate; at least one.
         channels: p and q of each rate, p + q = 1.
-        level: the probability that f is inside at every n, at least; strictly between 0 and 1.
+        level: probability that f is inside at every n, at least; in (0, 1).
 
     Returns:
         (low, high), each (2,) float64, in [0, 1]. O(rates).
-
-    Example:
-        >>> low, high = of_rates(np.array([[5000, 3000], [1200, 800]]), [(0.75, 0.25), (0.6, 0.4)], 0.95)
-        >>> low.round(3), high.round(3)
-        (array([0.751, 0.15 ]), array([0.85 , 0.249]))
     """
     _check(level)
     p, q = (np.array([channel[which] for channel in channels])[:, None] for which in (0, 1))

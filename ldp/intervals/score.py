@@ -22,22 +22,17 @@ def interval(
 
     Args:
         estimated: (k,) estimates f̃, of values or of sets.
-        n: the number of reports.
+        n: number of reports.
         difference: p − q.
-        inside: the variance of how many of the set's values one report supports, for a user with one of them.
+        inside: variance of how many of the set's values one report supports, for a user with one of them.
         outside: the same for a user with another value.
-        level: the coverage, strictly between 0 and 1.
+        level: the coverage, in (0, 1).
 
     Returns:
         (low, high), each (k,) float64; f̃ lies between them. O(k).
 
     Raises:
         ValueError: level is not strictly between 0 and 1.
-
-    Example:
-        >>> low, high = interval(np.array([0.7]), 10_000, Fraction(1, 3), 0.25, 0.1875, 0.95)
-        >>> low.round(4), high.round(4)
-        (array([0.6718]), array([0.7284]))
     """
     if not 0.0 < level < 1.0:
         raise ValueError(f"level must lie strictly between 0 and 1, got {level}")

@@ -59,16 +59,9 @@ class Verdict(IntEnum):
 
 
 def room_for_frames(span: int, size: int, fields: int) -> int:
-    """How many bytes `read_frames` may write of records that lie within so many bytes.
+    """Upper bound of the bytes that `read_frames` writes for records within `span` bytes.
 
-    Args:
-        span: bytes from where the first record begins to where the last one ends.
-        size: the bytes of a report.
-        fields: how many integers a report has; 0 if it is a vector.
-
-    Example:
-        >>> room_for_frames(80, size=4, fields=1)
-        172
+    `size` is the bytes of a report; `fields` the number of its integers, 0 for a vector.
     """
     # what is not kept goes where the next report would; and words are written whole
     return max(span, span // least_text(size, fields) * size) + size + _WORD
@@ -96,23 +89,23 @@ def read_frames(
     counts: npt.NDArray[np.int64],
     verdicts: _Bytes,
 ) -> int:
-    """Sorts records out, and copies the reports of the sound ones together; O(bytes).
+    """Classifies records, and copies the reports of the sound ones together; O(bytes).
 
-    Of binary reports and of vectors nothing is said but how many there are; integers in JSON are below their bounds.
+    Binary reports and vectors are only counted; integers in JSON are checked against their bounds.
 
     Args:
-        data: what the records lie in.
-        begins: (m,) int64, where they begin.
-        ends: (m,) int64, where they end.
+        data: the records' bytes.
+        begins: (m,) int64, starts.
+        ends: (m,) int64, ends.
         header: the version byte and the fingerprint.
-        rules: the bytes of a report, the `least_text` of one, and how many a record may have.
+        rules: bytes of a report, its `least_text`, and the limit of reports a record.
         fields: (f, 2) int64, the bound of each integer of a report and its bytes; f is 0 for a vector.
         reports: (`room_for_frames`,) uint8, written.
-        counts: (m,) int64, written: the number of reports of each accepted record, else 0.
+        counts: (m,) int64, written: reports of each accepted record, else 0.
         verdicts: (m,) uint8, written: a `Verdict` each.
 
     Returns:
-        The number of reports; or −1: the records do not lie within the data in ascending order, and the rest is noise.
+        The number of reports; or −1 if the records do not lie within the data in ascending order.
     """
     size, _, most = rules
     common = HEADER_BYTES + size if size <= _WORD and most else -1

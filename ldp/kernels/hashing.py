@@ -199,14 +199,9 @@ def count_mul32(
 ) -> None:
     """Adds to state[v] the number of reports whose "mul32" hash of v is their bucket.
 
-    ⌊x·g/2³²⌋ = r is x in [⌈r·2³²/g⌉, ⌈(r+1)·2³²/g⌉): one subtraction and one comparison instead of a 64-bit
-    product. The words of a value are made once for a tile of reports.
-
-    Args:
-        state: (d,) int64, changed in place.
-        seeds: (n,) uint32.
-        buckets: (n,) uint32, each below g.
-        g: the number of buckets, 2 ≤ g ≤ 2¹⁶.
+    ⌊x·g/2³²⌋ = r is x in [⌈r·2³²/g⌉, ⌈(r+1)·2³²/g⌉): one subtraction and one comparison instead of a 64-bit product.
+    The words of a value are computed once for a tile of reports. state is (d,) int64; seeds and buckets are (n,)
+    uint32, each bucket below g, 2 ≤ g ≤ 2¹⁶.
     """
     _wide()
     one = uint32(min(g, 1))  # the compiler must not know that it is 1: then it adds under a mask, in one step
@@ -265,18 +260,9 @@ def count_xxh32(
 ) -> None:
     """Adds to state[v] the number of reports whose "xxh32" hash of v is their bucket.
 
-    The steps of xxHash32 over a decimal string add constants of the value, and a value shares with the one
-    before it all steps before the first digit that changed: what those leave is kept, so that the work is
-    the last step and the finaliser.
-
-    h mod g = b needs no division: with g = 2^k·m, m odd, it is rotr((h − b)·m⁻¹ mod 2³², k) ≤ ⌊(2³²−1−b)/g⌋;
-    and where g is a power of two, a mask.
-
-    Args:
-        state: (d,) int64, changed in place.
-        seeds: (n,) uint32.
-        buckets: (n,) uint32, each below g.
-        g: the number of buckets, 2 ≤ g ≤ 2¹⁶.
+    A value shares with the one before it all steps of xxHash32 before the first digit that changed: their result is
+    kept, so the work is the last step and the finaliser. h mod g = b needs no division: with g = 2^k·m, m odd, it is
+    rotr((h − b)·m⁻¹ mod 2³², k) ≤ ⌊(2³²−1−b)/g⌋; where g is a power of two, a mask. Arguments as for `count_mul32`.
     """
     _wide()
     one = uint32(min(g, 1))  # as in count_mul32

@@ -48,11 +48,7 @@ PROTOCOLS: dict[str, tuple[type[Oracle], ...]] = {name: (one,) for name, one in 
 
 
 def protocol(name: object, keys: Collection[str]) -> type[Oracle]:
-    """The protocol of a name and of the keys that are given with it.
-
-    Args:
-        name: as documents have it.
-        keys: of which several channels of one name are told apart.
+    """Returns the class of a protocol; the given keys distinguish channels of one name.
 
     Raises:
         ValueError: a name that no protocol has.

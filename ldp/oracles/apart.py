@@ -23,17 +23,17 @@ def accumulate_apart(
     runs: npt.NDArray[np.int64],
     most: int,
 ) -> Iterator[None]:
-    """Is `Oracle.accumulate_judged` of each report into one of several states, in steps; O(the oracle's work).
+    """Counts each report into one of several states, in steps, like `Oracle.accumulate_judged`.
 
     Args:
-        oracle: whose reports.
-        states: (m,) states, each as `Oracle.accumulate` takes it; one may be there twice.
-        reports: (n,) that were found well-formed: a malformed one would be counted anywhere.
-        runs: (2, r) reports that follow each other and are of one state: which one, and the index behind the last.
-        most: how many reports a step counts at most. A step of reports that are an index each has all of them.
+        oracle: the protocol.
+        states: (m,) states, each as for `Oracle.accumulate`; one may occur twice.
+        reports: (n,) well-formed reports: a malformed one would be counted anywhere.
+        runs: (2, r) consecutive reports of one state: its number, and the index after the last.
+        most: limit of reports a step. A step of reports that are an index each has all of them.
 
     Yields:
-        None, behind each step.
+        None, after each step.
 
     Raises:
         TypeError: a state that is not int64, or reports that are not of `report_dtype`.

@@ -16,10 +16,9 @@ class Described:
 
     Attributes:
         name: the protocol's.
-        exact: the names of the rationals that the document gives: ε, or the probabilities of a channel.
-        own_parameters: the names of what the protocol takes besides these and d.
-        epsilon: ε of one report: exact where it is given; of a given channel rounded up to a millionth, infinity where
-            a report may tell everything.
+        exact: names of the rationals in the document: ε, or the probabilities of a channel.
+        own_parameters: names of the protocol's other parameters, without d.
+        epsilon: ε of one report, exact; of an explicit channel rounded up to a millionth, or infinity.
         domain_size: d; the values are 0..d−1.
     """
 

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 class GRR(Oracle):
     """Generalized Randomized Response, also called direct encoding or k-RR.
 
-    The user reports the own value with probability p = E/(E+d−1) and any other with q = 1/(E+d−1) each, so
-    the ratio of two users' probabilities for one report is at most p/q = E ≤ e^ε. The variance grows with
-    d: the protocol of choice for d < 3E + 2, roughly.
+    The user reports the own value with probability p = E/(E+d−1) and any other with q = 1/(E+d−1) each, so the ratio
+    of two users' probabilities for one report is at most p/q = E ≤ e^ε. The variance grows with d: best for d < 3E +
+    2, roughly.
 
     Report: ``index``, 1, 2 or 4 bytes. State: d counters. Server: one increment a report.
 

@@ -14,18 +14,16 @@ if TYPE_CHECKING:
 
 
 class HadamardResponse(PreferredMessages):
-    """Hadamard Response: a column in which the row of the own value is +1 is E times as likely as another.
+    """Hadamard Response: a column in which the row of the own value is +1 is E times as likely.
 
-    K is the smallest power of two above d, and the K×K Hadamard matrix has (−1)^popcount(r AND j) in row r
-    and column j. Value v has row v+1, because row 0 tells nothing: half of its columns are +1. The report
-    is one of them with probability p = E/(E+1), else one of the other half, so the ratio of two users'
-    probabilities for one column is at most E ≤ e^ε. A report supports the values whose rows are +1 in its
-    column: the own value with p, any other with q = 1/2, for two rows agree in half of the columns.
+    K is the smallest power of two above d, and the K×K Hadamard matrix has (−1)^popcount(r AND j) in row r and column
+    j. Value v has row v+1, half of whose columns are +1. The report is one of them with probability p = E/(E+1), else
+    one of the other half, so the ratio of two users' probabilities for one column is at most E ≤ e^ε. A report
+    supports the values whose rows are +1 in its column: the own value with p, any other with q = 1/2. The variance is
+    that of OLH with two buckets.
 
-    The variance is that of OLH with two buckets, so OLH is more accurate, the more the larger ε is.
-
-    Report: ``index``, 1, 2 or 4 bytes. State: K counters. Server: one increment a report, and one fast
-    Walsh–Hadamard transform to decode, O(K·log K).
+    Report: ``index``, 1, 2 or 4 bytes. State: K counters. Server: one increment a report, and one fast Walsh–Hadamard
+    transform to decode, O(K·log K).
 
     Args:
         epsilon: ε as "1", "0.5", "1/3", an int or a Fraction; 0 < ε ≤ 64.

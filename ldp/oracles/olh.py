@@ -22,15 +22,10 @@ _STEP = 0x9E3779B1
 def mul32(seed: int, value: int, g: int) -> int:
     """The bucket of a value under the hash function "mul32" with a seed.
 
-    Four words of the value, e, a, b and c, turn the seed s into x: y = (s XOR e)·a, x = (y XOR y>>11 XOR b)·c,
-    all modulo 2³²; the bucket is ⌊x·g / 2³²⌋.
-
-    For each value, s → x is a bijection of the words of 32 bits: XOR with e or b undoes itself, XOR with the own
-    shift is undone from the upper bits down, and a and c are odd, so that their products have an inverse. As
-    many seeds have a bucket as there are words x in it: exactly ⌊2³²/g⌋ or ⌈2³²/g⌉.
-
-    Two values collide under 1/g of the seeds but for what a random function has, too: `python -m tests.attack`
-    looks for pairs that do not. Different values have a different e, a and b.
+    Four words of the value, e, a, b and c, turn the seed s into x: y = (s XOR e)·a, x = (y XOR y>>11 XOR b)·c, all
+    modulo 2³²; the bucket is ⌊x·g / 2³²⌋. For each value, s → x is a bijection of 32-bit words, so exactly ⌊2³²/g⌋ or
+    ⌈2³²/g⌉ seeds have a bucket. `python -m tests.attack` looks for pairs of values that collide under more than 1/g of
+    the seeds.
 
     Args:
         seed: 0 ≤ seed < 2³².
@@ -61,8 +56,7 @@ def _mixed(x: int) -> int:
 def xxh32(seed: int, value: int, g: int) -> int:
     """The bucket of a value under xxHash32 of its decimal string, modulo g.
 
-    It is what pure-ldp, multi-freq-ldpy and the paper's authors compute, so their reports can be counted as
-    they are.
+    pure-ldp, multi-freq-ldpy and the paper's authors compute the same.
 
     Args:
         seed: 0 ≤ seed < 2³².
@@ -94,24 +88,21 @@ HASHES: dict[str, Callable[[int, int, int], int]] = {"mul32": mul32, "xxh32": xx
 
 
 class OLH(Oracle):
-    """Optimized Local Hashing; with ``g=2`` it is Binary Local Hashing (random matrix projection).
+    """Optimized Local Hashing; with ``g=2`` Binary Local Hashing (random matrix projection).
 
-    The user draws a hash function H from the domain to g buckets (a 32-bit seed), and reports it with a
-    bucket: H(v) with probability p = E/(E+g−1), any other with 1/(E+g−1) each. Whatever H is, the ratio of
-    two users' probabilities for one bucket is at most E ≤ e^ε. A report supports the values whose hash is
-    its bucket: the own value with probability p, any other with q = 1/g.
+    The user draws a hash function H from the domain to g buckets (a 32-bit seed), and reports it with a bucket: H(v)
+    with probability p = E/(E+g−1), any other with 1/(E+g−1) each. Whatever H is, the ratio of two users' probabilities
+    for one bucket is at most E ≤ e^ε. A report supports the values whose hash is its bucket: the own value with
+    probability p, any other with q = 1/g. The variance does not depend on d. It is least for g = h+1 with h the
+    smallest integer with E ≤ √(h(h+1)); the paper's "closest integer to E+1" differs in narrow ranges of ε.
 
-    The variance does not depend on d. It is least for g = h+1 with h the smallest integer with E ≤
-    √(h(h+1)); the "closest integer to E+1" of the paper differs from it in narrow ranges of ε.
-
-    Report: ``seed`` (4 bytes) and ``bucket`` (1 byte, 2 for g > 256). State: d counters. Server: d hashes a
-    report.
+    Report: ``seed`` (4 bytes) and ``bucket`` (1 byte, 2 for g > 256). State: d counters. Server: d hashes a report.
 
     Args:
         epsilon: ε as "1", "0.5", "1/3", an int or a Fraction; 0 < ε ≤ 64.
         domain_size: d, 1 ≤ d ≤ 2²⁴.
-        hash: "mul32", which is the faster to count, or "xxh32", which other implementations use.
-        g: the number of buckets, 2 ≤ g ≤ 65536; by default the best for ε, at most 65536.
+        hash: "mul32", which counts faster, or "xxh32", which other implementations use.
+        g: the number of buckets, 2 ≤ g ≤ 65536; by default the best for ε.
 
     Example:
         >>> olh = OLH("1", domain_size=100)

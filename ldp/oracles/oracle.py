@@ -27,15 +27,15 @@ _PLACES = 5  # of malformed reports that an error names
 
 
 class Oracle(Described, ABC):
-    """A frequency oracle: Ψ, which perturbs a value into a report, and Φ, which counts what reports support.
+    """A frequency oracle: Ψ perturbs a value into a report, Φ counts the values that reports support.
 
     Attributes:
-        E: the rational just below e^ε that the coins, p and q are made of: ⌊e^ε·2⁶⁴⌋/2⁶⁴ (SUE: a square). Where p and q
-            are given, e^ε itself.
-        p: the probability that a report supports its user's value.
-        q: the probability that a report supports any other value.
-        fields: a report's integers, in the order of the wire, each with the bound that it stays below.
-        length: the number of integers in the only field of a report that is a vector (bits, indices), else None.
+        E: the rational just below e^ε that coins, p and q are made of: ⌊e^ε·2⁶⁴⌋/2⁶⁴ (SUE: a square); of an explicit
+            channel e^ε itself.
+        p: probability that a report supports its user's value.
+        q: probability that a report supports any other value.
+        fields: a report's integers, in the order of the wire, each with its exclusive bound.
+        length: number of integers in the only field of a vector report (bits, indices), else None.
     """
 
     E: Fraction
@@ -53,20 +53,17 @@ class Oracle(Described, ABC):
 
     @abstractmethod
     def perturb_one(self, value: int) -> tuple[int, ...]:
-        """A report of one value, as its integers, with exact secret coins and without numpy.
+        """Returns a report of one value, as its integers, with exact secret coins and without numpy.
 
-        Reporting the same value again draws a fresh report and spends ε again.
-
-        Args:
-            value: 0 ≤ v < d.
+        Each call draws a fresh report and spends ε again.
 
         Raises:
             TypeError: a value that is not an int.
-            ValueError: a value outside the domain.
+            ValueError: a value outside 0..d−1.
         """
 
     def pack(self, report: tuple[int, ...]) -> bytes:
-        """A report of `perturb_one` in the bytes of the wire, without numpy.
+        """Returns a report of `perturb_one` in the bytes of the wire, without numpy.
 
         Raises:
             ValueError: another number of integers than a report has.
@@ -86,16 +83,12 @@ class Oracle(Described, ABC):
     def perturb(
         self, values: npt.ArrayLike, *, rng: np.random.Generator | None = None
     ) -> npt.NDArray[np.void]:
-        """One report for each value, Ψ.
-
-        Without ``rng`` the coins come from the system's randomness and are exact. With ``rng`` this is a
-        fast simulation: its coins are predictable and may be rounded to floats, so never use it for real
-        secrets.
-        Each call draws fresh reports: reporting the same value again spends ε again.
+        """Returns one report for each value, Ψ; each call spends ε again.
 
         Args:
             values: (n,) integers, 0 ≤ v < d.
-            rng: a numpy generator, only for simulation.
+            rng: a numpy generator, only for simulation: its coins are predictable and may be rounded to floats.
+                Without it the coins come from the system's randomness and are exact.
 
         Returns:
             (n,) array of `report_dtype`.
@@ -223,7 +216,7 @@ class Oracle(Described, ABC):
         return state.copy()
 
     def estimate(self, counts: npt.ArrayLike, n: int) -> Estimate:
-        """The unbiased estimate f̃ = (c/n − q)/(p − q) (paper, Equation 2), with its uncertainty.
+        """Returns the unbiased estimate f̃ = (c/n − q)/(p − q) (paper, Equation 2).
 
         Args:
             counts: (d,) integers, the support of each value, 0 ≤ c ≤ n.
@@ -232,8 +225,7 @@ class Oracle(Described, ABC):
         Raises:
             TypeError: counts or an n that are not integers.
             ValueError: no report, a count outside 0..n, another number of counts than d, or a sum that no n reports
-                have: under GRR each supports one value and under Subset Selection k, so the sum is n or k·n; for
-                Hadamard and PGR see `PreferredMessages`.
+                have (GRR: n, Subset Selection: k·n, Hadamard and PGR: see `PreferredMessages`).
 
         Example:
             >>> import ldp
@@ -258,20 +250,14 @@ class Oracle(Described, ABC):
         return self.estimate(self.support(state), n)
 
     def estimate_reports(self, reports: npt.NDArray[np.void]) -> Estimate:
-        """Φ at once, for a notebook: `check`, `accumulate`, `support` and `estimate` of all reports that there are.
+        """Returns the estimate of reports: `check`, `accumulate`, `support` and `estimate` in one call.
 
         Args:
             reports: (n,) of `report_dtype`, n ≥ 1.
 
         Raises:
             TypeError: an array that is not of `report_dtype`.
-            ValueError: malformed reports, with how many and the first of them; no report; or not one dimension.
-
-        Example:
-            >>> import ldp
-            >>> oracle = ldp.oracle("olh", epsilon="40", domain_size=3)  # ε = 40: hardly a coin shows tails
-            >>> oracle.estimate_reports(oracle.perturb([0, 2, 2, 2])).n
-            4
+            ValueError: malformed reports, no report, or not one dimension.
         """
         import numpy as np
 
@@ -289,40 +275,33 @@ class Oracle(Described, ABC):
     # The law of Φ over Ψ, for simulation and for the error of sets
 
     def simulate(self, histogram: npt.ArrayLike, rng: np.random.Generator) -> npt.NDArray[np.int64]:
-        """The support counts of a population, drawn from their law without making its reports.
+        """Draws the support counts of a population from their law, without making its reports.
 
-        The law is exact, dependence between values included; OLH's is that of an ideal hash. Predictable coins:
-        only for simulation.
+        The law is exact, dependence between values included; OLH's is that of an ideal hash. The coins are predictable.
 
         Args:
-            histogram: (d,) integers, how many users have each value.
+            histogram: (d,) integers, users with each value.
             rng: a numpy generator.
 
         Returns:
-            (d,) int64, such as `support` gives after n = Σ histogram reports. O(d); for Subset Selection
-            O(d·min(n, √k)) for each 9·10⁸ users, for Hadamard and PGR O(min(n, d·K) + K log K).
+            (d,) int64. O(d); for Subset Selection O(d·min(n, √k)) for each 9·10⁸ users, for Hadamard and PGR
+            O(min(n, d·K) + K log K).
 
         Raises:
             TypeError: a histogram that is not integers, or an rng that is not a numpy generator.
-            ValueError: a negative number of users, nobody at all, or another shape than (d,).
-
-        Example:
-            >>> import ldp, numpy as np
-            >>> grr = ldp.GRR("3", domain_size=3)
-            >>> int(grr.simulate([600, 300, 100], np.random.default_rng(7)).sum())
-            1000
+            ValueError: a negative number of users, no users, or another shape than (d,).
         """
         arguments.check_generator(rng, "a numpy Generator")
         return self._simulate(arguments.as_histogram(histogram, self.domain_size), rng)
 
     def set_variances(self, subset: npt.ArrayLike) -> npt.NDArray[np.float64]:
-        """The variance of how many of a set's values one report supports, for a user with each value.
+        """Variance of how many of a set's values one report supports, for a user with each value.
 
-        A user with a value of the set supports p + (m−1)q of its m values on average, any other mq; around that mean
-        is the variance. So the variance of the set's count Σ c is Σ_u n_u·V_u exactly, for any population.
+        A user with a value of the set supports p + (m−1)q of its m values on average, any other mq. The variance of
+        the set's count Σ c is Σ_u n_u·V_u exactly, for any population.
 
         Args:
-            subset: (m,) indices of the set's values, each once, m ≥ 1, in any order.
+            subset: (m,) indices of the set's values, distinct, m ≥ 1.
 
         Returns:
             (d,) float64, V_u for each value u. O(d), for Hadamard and PGR O(K log K).
@@ -342,20 +321,15 @@ class Oracle(Described, ABC):
         return self._set_variances(indices)
 
     def sum_law(self) -> tuple[float, float]:
-        """How much the sum of all counts, Σ c, varies, whatever values the users have.
+        """Returns the variance and the largest step of the sum of all counts, Σ c, per report.
 
-        Its mean is n(p + (d−1)q): Base's sum is 1 on average. It is a sum of independent parts: for OLH (its hash
-        ideal), OUE and SUE every count of every report, for Hadamard and PGR every report. Under GRR and Subset
-        Selection, and PGR with as many points as values, it is constant.
+        Its mean is n(p + (d−1)q). It is a sum of independent parts: for OLH (its hash ideal), OUE and SUE every count
+        of every report, for Hadamard and PGR every report. Under GRR and Subset Selection, and PGR with K = d, it is
+        constant.
 
         Returns:
             (variance, step): the largest variance of a report's share, and how far one part can be from its mean; both
-            0 where the sum is constant. O(1), for Hadamard and PGR O(K log K).
-
-        Example:
-            >>> import ldp
-            >>> ldp.GRR("1", domain_size=10).sum_law(), ldp.OLH("1", domain_size=10, g=4).sum_law()[1]
-            ((0.0, 0.0), 1.0)
+            0 if the sum is constant. O(1), for Hadamard and PGR O(K log K).
         """
         variance = float(self._two_variances(self.domain_size)[0])
         return variance, 1.0 if variance else 0.0

@@ -17,16 +17,15 @@ _TOGETHER = 1 << 15  # messages found together, at most: they stay in the second
 
 
 class PreferredMessages(Oracle):
-    """A protocol whose report is one of K messages: those that the own value prefers E times as likely.
+    """A protocol whose report is one of K messages: those that the own value prefers are E times as likely.
 
-    Every value prefers c of the K messages (`state_size`), and a report supports the values that prefer it.
-    With π = 1/((E−1)c + K) a preferred message is reported with probability E·π, any other with π. That is a
-    mixture: with probability (E−1)cπ a uniform one of the own c messages, else a uniform one of all K.
+    Every value prefers c of the K messages (`state_size`), and a report supports the values that prefer it. With
+    π = 1/((E−1)c + K) a preferred message is reported with probability E·π, any other with π: with probability (E−1)cπ
+    a uniform one of the own c messages, else a uniform one of all K.
 
     With q̄ = 2 for Hadamard, the first P = 1 + q̄ + … + q̄^(m−1) values are a subspace, of which every message supports
-    either a smaller one, of (P − 1)/q̄ values, or, in some messages, all. The latter are fewer the larger m is, and none
-    where a message is itself a point of the subspace. `estimate` refuses counts whose sums over these first values
-    are other ones.
+    either (P − 1)/q̄ values, or, in some messages, all. `estimate` refuses counts whose sums over these first values
+    are impossible.
 
     Attributes:
         preferred: c.

@@ -1,12 +1,12 @@
-"""Projective Geometry Response: the report is a point, most likely one on the hyperplane of the user's value.
+"""Projective Geometry Response: the report is a point, most likely on the hyperplane of the value.
 
 Source: Feldman, Nelson, Nguyen and Talwar, "Private Frequency Estimation via Projective Geometry", ICML 2022.
 
-Points are those of the projective space PG(t−1, q̄) over the integers modulo a prime q̄: vectors of t
-coordinates, not all zero, up to a factor. Here each is the vector whose first non-zero coordinate is 1, read
-as a number in base q̄, its "word"; in the order of their words the points are numbered 0..K−1, which makes
-every subspace of vanishing first coordinates a prefix. A word of m+1 digits lies in q̄^m..2q̄^m−1 and is the
-point numbered word − q̄^m + (q̄^m − 1)/(q̄ − 1).
+Points are those of the projective space PG(t−1, q̄) over the integers modulo a prime q̄: vectors of t coordinates, not
+all zero, up to a factor. Each is represented by the vector whose first non-zero coordinate is 1, read as a number in
+base q̄, its "word"; in the order of their words the points are numbered 0..K−1, which makes every subspace of vanishing
+first coordinates a prefix. A word of m+1 digits lies in q̄^m..2q̄^m−1 and is the point numbered
+word − q̄^m + (q̄^m − 1)/(q̄ − 1).
 """
 
 from __future__ import annotations
@@ -36,21 +36,18 @@ EXACT = 1 << 33  # counters of this sum are decoded exactly by one pass of float
 class PGR(PreferredMessages):
     """Projective Geometry Response: about OLH's variance, at one increment a report.
 
-    Values and reports are the K points of PG(t−1, q̄). Two points are orthogonal when the sum of the
-    products of their coordinates is 0 modulo q̄; c = (q̄^(t−1)−1)/(q̄−1) points are orthogonal to one, and
-    (q̄^(t−2)−1)/(q̄−1) to two. With π = 1/((E−1)c + K) the user reports each point orthogonal to the own
-    value with probability E·π and any other with π, so the ratio of two users' probabilities for one report
-    is at most E ≤ e^ε. A report supports the values orthogonal to it.
+    Values and reports are the K points of PG(t−1, q̄). Two points are orthogonal when the sum of the products of their
+    coordinates is 0 modulo q̄; c = (q̄^(t−1)−1)/(q̄−1) points are orthogonal to one, and (q̄^(t−2)−1)/(q̄−1) to two.
+    With π = 1/((E−1)c + K) the user reports each point orthogonal to the own value with probability E·π and any other
+    with π, so the ratio of two users' probabilities for one report is at most E ≤ e^ε. A report supports the values
+    orthogonal to it.
 
-    The variance is least for a prime near E + 1, and then within a few per cent of OLH's. The prime and the
-    dimension are by default those of the fewest points that are within 2 % of the least variance with
-    d ≤ K ≤ max(4d, 2¹⁶). At t = 2 a point has one orthogonal point, and the protocol is GRR over K relabelled
-    values. Where no such K has a prime near E + 1, the variance is larger: at ε = 8 and d = 30,000 it is 2.7 times
-    OLH's. No other design of one index a report does better with fewer: where any two values share λ ≥ 1 of K
-    messages, each in a share 1/(E + 1) of the blocks, K is at least (E + 1)². `ldp plan` compares the protocols.
+    The default prime and dimension have the fewest points within 2 % of the least variance with d ≤ K ≤ max(4d, 2¹⁶).
+    If no such K has a prime near E + 1, the variance is larger: at ε = 8 and d = 30,000 it is 2.7 times OLH's. `ldp
+    plan` compares the protocols.
 
-    Report: ``index``, the number of a point, 1, 2 or 4 bytes. State: K counters. Server: one increment a
-    report; decoding is O(K log K) and takes about 50 bytes a counter for its time.
+    Report: ``index``, the number of a point, 1, 2 or 4 bytes. State: K counters. Server: one increment a report;
+    decoding is O(K log K) and takes about 50 bytes a counter.
 
     Args:
         epsilon: ε as "1", "0.5", "1/3", an int or a Fraction; 0 < ε ≤ 64.
@@ -127,11 +124,10 @@ class PGR(PreferredMessages):
         reports["index"] = np.where(near, chosen, others)
 
     def support(self, state: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """For each value the number of reports that support it: (d,) int64, exact; see `Oracle.support`.
+        """Number of reports that support each value: (d,) int64, exact; see `Oracle.support`.
 
-        Counters that sum to more than 2³³ are decoded in parts, some binary digits at a time, so that no
-        rounding error comes near 1/2: see `hyperplane_sums`. At q̄ = 2 the transform is that of Walsh and
-        Hadamard, and nothing is rounded.
+        Counters that sum to more than 2³³ are decoded in parts, some binary digits at a time, so that no rounding
+        error comes near 1/2: see `hyperplane_sums`.
 
         Raises:
             TypeError: a state that is not int64.
@@ -241,15 +237,10 @@ def _is_prime(number: int) -> bool:
 
 
 def word(index: int, prime: int, dimension: int) -> int:
-    """The word of a point: its coordinates as the digits of a number, the first of them 1.
+    """The word of a point: its t coordinates as the digits of a number in base q̄, the first of them 1.
 
-    With m digits after the 1 it is the index + 1 and q̄^i − 2q̄^(i−1) more for each i = 1..m. The steps are the same
-    whatever the index is: their time must not tell it.
-
-    Args:
-        index: the point's number, 0 or more.
-        prime: q̄.
-        dimension: t, or any number of coordinates that the point has.
+    With m digits after the 1 it is the index + 1 and q̄^i − 2q̄^(i−1) more for each i = 1..m. The steps do not depend
+    on the index: their time must not reveal it.
 
     Example:
         >>> [word(index, 3, 3) for index in range(6)]
@@ -280,12 +271,9 @@ def number(word: int, prime: int, dimension: int) -> int:
 def orthogonal(value: int, place: int, prime: int, dimension: int) -> int:
     """The point at a place 0..c−1 of a value's hyperplane; every point of it has exactly one place.
 
-    With l the last non-zero coordinate of the value, the other coordinates of an orthogonal point are those
-    of any point of one dimension less, and they determine the one at l. Where all before l are 0, so is the
-    one at l: the first non-zero coordinate stays 1, and nothing is to be normalised.
-
-    The value is the user's secret: the steps are the same for each, from the last coordinate to the first, and no
-    branch depends on it.
+    With l the last non-zero coordinate of the value, the other coordinates of an orthogonal point are those of any
+    point of one dimension less, and they determine the one at l. If all before l are 0, so is the one at l. The value
+    is the user's secret: no branch or number of steps depends on it.
 
     Example:
         >>> [orthogonal(5, place, 3, 3) for place in range(4)]  # value 5 is 101: of 011 and so on
@@ -357,26 +345,24 @@ def _inverses(numbers: npt.NDArray[np.int64], prime: int) -> npt.NDArray[np.int6
 def hyperplane_sums(counters: npt.NDArray[np.int64], prime: int, dimension: int) -> npt.NDArray[np.float64]:
     """For each point the sum of the counters of all points orthogonal to it, for an odd prime.
 
-    The sum is linear in the Fourier transform F of the counters lifted to all q̄^t − 1 multiples of the
-    points: (F[v] + n)/q̄. The lift is q̄ − 1 times as long as the counters, so it is never made. The points
-    (1, a) are all vectors a of one dimension less, the points (0, u) the points u of one dimension less, and
+    The sum is linear in the Fourier transform F of the counters lifted to all q̄^t − 1 multiples of the points:
+    (F[v] + n)/q̄. The lift is q̄ − 1 times as long as the counters, so it is never made. The points (1, a) are all
+    vectors a of one dimension less, the points (0, u) the points u of one dimension less, and
 
         sum(0, v) = Σ counter(1, a), <a, v> = 0         + sum(v) among the points (0, u)
         sum(1, λv) = Σ counter(1, a), <a, v> = −1/λ     + sum(v) among the points (0, u)
         sum(1, 0) = Σ counter(0, u).
 
-    The first sums, for one v over all right sides s, are the transform of length q̄ of s -> Σ_{<a, v> = s},
-    and by the slice theorem that is the transform of counter(1, ·) at the multiples λv: one transform over
-    q̄^(t−1) vectors, then one of length q̄ for each direction v. Half of the multiples are enough, since the
-    counters are real.
+    The first sums, for one v over all right sides s, are the transform of length q̄ of s -> Σ_{<a, v> = s}, and by the
+    slice theorem that is the transform of counter(1, ·) at the multiples λv: one transform over q̄^(t−1) vectors, then
+    one of length q̄ for each direction v. Half of the multiples are enough, since the counters are real.
 
-    Each output of a transform is a sum of its inputs times numbers of modulus 1, so the error of a result is at
-    most C·2⁻⁵³·n. An axis adds to C at most 2(q̄ + 3) where it is summed directly, and 600·√q̄ where it is a
-    convolution with a chirp, which only few and long axes are (q̄ above 80): in all C < 2¹⁸ for K ≤ 2²⁶, an error
-    below 1/4 for n up to 2³³ before it is rounded away. (Measured, the error is below 2⁻¹⁵ there.)
+    The error of a result is at most C·2⁻⁵³·n. An axis adds to C at most 2(q̄ + 3) where it is summed directly, and
+    600·√q̄ where it is a convolution with a chirp (q̄ above 80): C < 2¹⁸ for K ≤ 2²⁶, an error below 1/4 for n up to
+    2³³.
 
     Args:
-        counters: (K,) int64, 0 or more, of a sum up to `EXACT`.
+        counters: (K,) int64, 0 or more, with a sum up to `EXACT`.
         prime: q̄ ≥ 3.
         dimension: t.
 

@@ -12,19 +12,19 @@ from ldp.sampling import epsilon_above, parse_probability
 
 
 class Unary(Given, UnaryEncoding):
-    """Unary encoding with given probabilities: a 1 stays with probability p, a 0 becomes 1 with probability q.
+    """Unary encoding with explicit p and q: a 1 stays with probability p, a 0 becomes 1 with q.
 
     A report spends ε = ln(p(1−q)/((1−p)q)). Firefox's ``unaryEncodeDiffPrivacy`` is one; Cobalt's levels are
     (p, q) = (.99, .01), (.9, .1) and (.75, .25).
 
-    Report: ``bits``, ⌈d/8⌉ bytes; value v is bit v mod 8 of byte v div 8, padding 0. State: d counters.
-    Server: d bits added a report.
+    Report: ``bits``, ⌈d/8⌉ bytes; value v is bit v mod 8 of byte v div 8, padding 0. State: d counters. Server: d bits
+    added a report.
 
     Args:
-        p: the probability that the own bit is 1, as "3/4", "0.75" or a Fraction; q < p ≤ 1.
-        q: the probability that another bit is 1; 0 < q < p.
+        p: probability that the own bit is 1, as "3/4", "0.75" or a Fraction; q < p ≤ 1.
+        q: probability that another bit is 1; 0 < q < p.
         domain_size: d, 1 ≤ d ≤ 2²⁴.
-        epsilon: "infinite" where p is 1, which is refused otherwise: a report that lacks a value is not its user's.
+        epsilon: "infinite" if p is 1, which is refused otherwise: a report then excludes values.
 
     Example:
         >>> unary = Unary("0.75", "0.25", domain_size=100)
@@ -50,26 +50,26 @@ class Unary(Given, UnaryEncoding):
 
 
 class RAPPOR(Given, UnaryEncoding):
-    """RAPPOR with one bit a value: a permanent response with f, and of that, for each report, a fresh one with p and q.
+    """RAPPOR with one bit a value: a permanent response with f, randomized again with p and q.
 
     Source: Erlingsson, Pihur and Korolova (CCS 2014), where p and q have each other's names. The permanent response
-    makes a bit 1 with probability f/2, 0 with f/2, else leaves it as it is; a client draws it once and keeps it. In a
-    report a bit is 1 with probability p where it is 1 in the permanent response, and q where it is 0. Together
+    makes a bit 1 with probability f/2, 0 with f/2, else leaves it; a client draws it once and keeps it. In a report a
+    bit is 1 with probability p where it is 1 in the permanent response, and q where it is 0. Together
 
         p* = (1−f/2)·p + (f/2)·q   and   q* = (f/2)·p + (1−f/2)·q
 
     are the probabilities of a 1 for the own bit and for another: this oracle's `p` and `q`. One report spends
     ln(p*(1−q*)/((1−p*)q*)), and all reports of one permanent response together at most 2·ln((1−f/2)/(f/2)), the
-    `lifetime`. `perturb` keeps no permanent response: it draws both afresh, and each report spends the former anew.
+    `lifetime`. `perturb` draws both responses afresh.
 
     Report, state, server: as `Unary`.
 
     Args:
-        f: of the permanent response, 0 < f < 1; without one it is `Unary`.
+        f: of the permanent response, 0 < f < 1.
         p: of the fresh response where the bit is 1; q < p ≤ 1.
         q: of the fresh response where the bit is 0; 0 ≤ q < p.
         domain_size: d, 1 ≤ d ≤ 2²⁴.
-        epsilon: is never infinite here, and left out.
+        epsilon: left out.
 
     Attributes:
         f: as given.

@@ -16,25 +16,22 @@ if TYPE_CHECKING:
 
 
 class Response(Given, GRR):
-    """Generalized Randomized Response whose p is given: the channel of `GRR`, and ε is what follows.
+    """Generalized Randomized Response with explicit p: the channel of `GRR`.
 
-    The user reports the own value with probability p and any other with q = (1−p)/(d−1) each; a report spends
-    ε = ln(p/q). A client that replaces the value, with probability r, by one drawn evenly from all d has
-    p = 1 − r + r/d.
+    The user reports the own value with probability p and any other with q = (1−p)/(d−1) each; a report spends ε =
+    ln(p/q). A client that replaces the value, with probability r, by one drawn evenly from all d has p = 1 − r + r/d.
 
     Report: ``index``, 1, 2 or 4 bytes. State: d counters. Server: one increment a report.
 
     Args:
         p: as "3/4", "0.75" or a Fraction; 1/d < p < 1.
         domain_size: d, 2 ≤ d ≤ 2²⁴.
-        epsilon: is never infinite here, and left out.
+        epsilon: left out.
 
     Example:
         >>> response = Response("3/4", domain_size=4)
         >>> response.q, response.E, float(response.epsilon)
         (Fraction(1, 12), Fraction(9, 1), 2.197225)
-        >>> response.estimate([700, 100, 100, 100], n=1000).frequencies.round(3)
-        array([0.925, 0.025, 0.025, 0.025])
     """
 
     name: ClassVar[str] = "response"

@@ -116,13 +116,12 @@ class UnaryEncoding(Oracle):
 
 
 class OUE(UnaryEncoding):
-    """Optimized Unary Encoding: a 1 stays with probability 1/2, a 0 becomes 1 with probability 1/(E+1).
+    """Optimized Unary Encoding: a 1 stays with probability 1/2, a 0 becomes 1 with 1/(E+1).
 
-    Its variance is that of OLH with the same E for a value that nobody has, whatever d is; the report is d
-    bits instead of a few bytes, and the server's work is to add them.
+    The variance for a value that nobody has is that of OLH with the same E, for every d.
 
-    Report: ``bits``, ⌈d/8⌉ bytes; value v is bit v mod 8 of byte v div 8, padding 0. State: d counters.
-    Server: d bits added a report.
+    Report: ``bits``, ⌈d/8⌉ bytes; value v is bit v mod 8 of byte v div 8, padding 0. State: d counters. Server: d bits
+    added a report.
 
     Args:
         epsilon: ε as "1", "0.5", "1/3", an int or a Fraction; 0 < ε ≤ 64.
@@ -143,13 +142,9 @@ class OUE(UnaryEncoding):
 
 
 class SUE(UnaryEncoding):
-    """Symmetric Unary Encoding, which is basic RAPPOR: every bit flips with probability 1/(H+1).
+    """Symmetric Unary Encoding (basic RAPPOR): every bit flips with probability 1/(H+1).
 
-    H is the rational just below e^(ε/2), ⌊e^(ε/2)·2⁶⁴⌋/2⁶⁴, and E = H², so E ≤ e^ε as it must be: here E is
-    not rounded down by itself.
-
-    Report: ``bits``, ⌈d/8⌉ bytes; value v is bit v mod 8 of byte v div 8, padding 0. State: d counters.
-    Server: d bits added a report.
+    H is the rational just below e^(ε/2), ⌊e^(ε/2)·2⁶⁴⌋/2⁶⁴, and E = H² ≤ e^ε. Report, state, server: as `OUE`.
 
     Args:
         epsilon: ε as "1", "0.5", "1/3", an int or a Fraction; 0 < ε ≤ 64.
@@ -172,20 +167,15 @@ class SUE(UnaryEncoding):
 
 
 def likely_ones(p: Fraction, q: Fraction, d: int) -> tuple[int, int]:
-    """The fewest and the most ones of an honest report, but for a probability of 10⁻¹².
+    """The fewest and the most ones of an honest report, except with probability 10⁻¹².
 
-    Whatever the value is, a report has X + Y ones, independent: X the own bit, 1 with probability p, and Y of the other
-    d−1 bits, each 1 with probability q. The bounds are the largest ``low`` with P[ones < low] ≤ 5·10⁻¹³ and the
-    smallest ``high`` with P[ones > high] ≤ 5·10⁻¹³.
+    A report has X + Y ones, independent: X the own bit, 1 with probability p, and Y of the other d−1 bits, each 1 with
+    probability q. The bounds are the largest ``low`` with P[ones < low] ≤ 5·10⁻¹³ and the smallest ``high`` with
+    P[ones > high] ≤ 5·10⁻¹³.
 
-    They decide what counts, so they must be the same integers on every machine: the law is made in integers, from its
-    mode outwards, as multiples of 2⁻²⁵⁶ of what the mode has. Each step rounds down by at most one such unit; a tail
-    would have to be within a factor of 1 ± 2⁻¹⁶⁰ of 5·10⁻¹³ for that to matter.
-
-    Args:
-        p: the probability that the own bit is 1.
-        q: the probability that another bit is 1.
-        d: the number of bits.
+    They decide what counts, so they must be the same integers on every machine: the law is computed in integers, from
+    its mode outwards, as multiples of 2⁻²⁵⁶ of the mode's probability. Each step rounds down by at most one unit; a
+    tail would have to be within a factor of 1 ± 2⁻¹⁶⁰ of 5·10⁻¹³ for that to matter.
 
     Returns:
         0 ≤ low ≤ high ≤ d. O(√(d·q)) steps of big integers: at most 0.3 s at d = 2²⁴.
@@ -193,8 +183,6 @@ def likely_ones(p: Fraction, q: Fraction, d: int) -> tuple[int, int]:
     Example:
         >>> likely_ones(Fraction(1, 2), Fraction(1, 4), d=100)
         (1, 59)
-        >>> likely_ones(Fraction(1, 2), Fraction(1, 4), d=5)
-        (0, 5)
     """
     others = d - 1
     odds, against = q.numerator, q.denominator - q.numerator

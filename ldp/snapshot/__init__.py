@@ -1,20 +1,18 @@
-"""The snapshot: what a stream's counts say at one cut, as an object and as messages.
+"""The snapshot of a stream at one cut, as an object and as messages.
 
-One way out, `take` and `encode`, and one way back, `assemble`, which gives the same object. One schema for the topic, a
-file, the screen. `contents` is the object; `taking`, `encoding` and `assembling` are the ways; `documents` and `chunks`
-have what two of them share, `largest` how long a message can be.
+`take` and `encode` write, `assemble` reads. `contents` is the object; `taking`, `encoding` and `assembling` are the
+ways; `documents` and `chunks` are shared, `largest` bounds the length of a message.
 
-As messages a snapshot is a head, a domain (the labels, once) and one body per method, the plain estimate and the
-paper's ten (Section IV, Table I). They follow ``snapshot.schema.json`` beside this file. Compatibility rule: within a
-schema version fields are only ever added, and a reader ignores fields that it does not know; anything else is a new
-version.
+As messages a snapshot is a head, a domain (the labels, once) and one body per method: Base and the paper's ten
+(Section IV, Table I). They follow ``snapshot.schema.json``. Compatibility: within a schema version fields are only
+added, and a reader ignores unknown fields; anything else is a new version.
 
-Vectors of up to `INLINE` values stand in the JSON body. Longer ones are missing there and follow in messages of their
-own, keys ``<body's key>/<vector>/<i>``, each up to `CHUNK` values in the shortest of the types of `chunks`. The body's
-``chunks`` says how many, and ``vectors`` has the vectors' names. `rounding` makes their numbers short.
+Vectors of up to `INLINE` values are in the JSON body. Longer ones follow in messages of their own, keys
+``<body's key>/<vector>/<i>``, each up to `CHUNK` values in the shortest of the types of `chunks`. The body's ``chunks``
+is their number, ``vectors`` the vectors' names. `rounding` makes their numbers short.
 
-All messages of a snapshot carry one identity, as the header ``snapshot`` and in the documents: by its number alone a
-message of one snapshot could pass for a part of another that has the same number.
+All messages of a snapshot carry one identity, as the header ``snapshot`` and in the documents, so that messages of
+another snapshot with the same number are not mixed in.
 """
 
 from ldp.snapshot.assembling import (

@@ -28,16 +28,15 @@ class NewerSchema(ValueError):  # noqa: N818  # named for what was found
 
 
 def assemble(stream: str, received: Received) -> Snapshot:
-    """Puts a stream's newest snapshot of all time together from the newest message of each key, as a topic gives them.
+    """Assembles a stream's newest snapshot of all time from the newest message of each key.
 
     Args:
         stream: the stream's name.
         received: key -> (headers, value); messages of windows may be among them.
 
     Raises:
-        Incomplete: a message is missing, or of another snapshot than the head: of another number or identity, or a
-            body whose own identity, number, reports or offsets are not the head's; or the head is alone.
-        NewerSchema: the head is of a newer version of the schema.
+        Incomplete: a message is missing or belongs to another snapshot, or the head has no bodies.
+        NewerSchema: the head has a newer version of the schema.
 
     Example:
         >>> import ldp
@@ -78,30 +77,20 @@ def assemble(stream: str, received: Received) -> Snapshot:
 
 
 def assemble_window(stream: str, received: Received, name: str, start: int) -> Snapshot:
-    """Puts the newest snapshot of one window together; heads of later snapshots may have left it as it is.
+    """Assembles the newest snapshot of one window; heads of later snapshots may have left it as it is.
 
-    A window's snapshot says neither rules nor lineage, floors nor lines: those are the stream's, and its head's.
+    A window's snapshot has no rules, lineage, floors or lines: those are in the stream's head.
 
     Args:
         stream: the stream's name.
         received: key -> (headers, value), as for `assemble`.
-        name: of the windows, as they are configured.
+        name: of the windows, as configured.
         start: the window's first millisecond.
 
     Raises:
-        Incomplete: no message of the window is there; one is missing, or of another snapshot or window; or the labels
-            are missing, or another stream's.
-        NewerSchema: it is of a newer version of the schema.
-
-    Example:
-        >>> import ldp
-        >>> from ldp.snapshot import encode_window, take
-        >>> s = ldp.Stream("colours", ldp.GRR(epsilon="1", domain_size=2))
-        >>> second, estimate = Period("1s", 1000, 2000, final=True), s.oracle.estimate(np.array([5, 5]), n=10)
-        >>> taken = take(s, estimate, Cut({0: 10}, {}), sequence=3, window=second)
-        >>> topic = {part.key: (dict(part.headers(3)), part.body) for part in encode_window(taken)}
-        >>> assemble_window("colours", topic, "1s", 1000) == taken
-        True
+        Incomplete: a message is missing or belongs to another snapshot or window; or the labels are missing, or another
+            stream's.
+        NewerSchema: it has a newer version of the schema.
     """
     prefix = f"{stream}/{name}/{start}/"
     there = {key: headers for key, (headers, value) in received.items() if value and key.startswith(prefix)}
@@ -129,21 +118,9 @@ def assemble_window(stream: str, received: Received, name: str, start: int) -> S
 
 
 def windows(stream: str, received: Received) -> list[Period]:
-    """Lists the windows of a stream whose messages are all there, by their names, then starts; O(messages).
+    """Lists the complete windows of a stream, by name, then start; O(messages).
 
-    Args:
-        stream: the stream's name.
-        received: key -> (headers, value), as for `assemble`.
-
-    Example:
-        >>> import ldp
-        >>> from ldp.snapshot import encode_window, take
-        >>> s = ldp.Stream("colours", ldp.GRR(epsilon="1", domain_size=2))
-        >>> second, estimate = Period("1s", 1000, 2000, final=True), s.oracle.estimate(np.array([5, 5]), n=10)
-        >>> parts = encode_window(take(s, estimate, Cut({0: 10}, {}), sequence=3, window=second))
-        >>> topic = {part.key: (dict(part.headers(3)), part.body) for part in parts}
-        >>> windows("colours", topic), windows("colours", {key: topic[key] for key in list(topic)[1:]})
-        ([Period(name='1s', start=1000, end=2000, final=True)], [])
+    `received` is as for `assemble`.
     """
     there: dict[tuple[str, int], list[Mapping[str, bytes]]] = {}
     found: dict[tuple[str, int], Period] = {}

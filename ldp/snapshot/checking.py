@@ -236,16 +236,7 @@ _DOMAIN = _fields(
 
 
 def check_head(document: Any) -> None:
-    """Sees that a document is a head of a schema that can be read.
-
-    Raises:
-        ValueError: it is not.
-
-    Example:
-        >>> check_head([])
-        Traceback (most recent call last):
-        ValueError: head: [] given; allowed is an object
-    """
+    """Raises ValueError unless a document is a head of a readable schema."""
     _HEAD("head", document)
 
 

@@ -56,17 +56,12 @@ ALL_TIME = Period()
 
 @dataclass(frozen=True)
 class Line:
-    """How far the windows of one name are closed.
+    """The progress of the windows of one name.
 
     Attributes:
         closed: every window that ends at or before it is final, or bounded, and changes no more.
-        bounded: stretches [from, to) of ends that were closed before every partition had passed them.
-        starts: of the windows whose messages are on the topic, if they are to be deleted some day.
-
-    Example:
-        >>> line = Line(3000, bounded=((2000, 3000),))
-        >>> line.is_bounded(2000), line.is_bounded(3000)
-        (True, False)
+        bounded: ranges [from, to) of ends that were closed before every partition had passed them.
+        starts: of the windows whose messages are on the topic, if they are to be deleted.
     """
 
     closed: int
@@ -80,11 +75,11 @@ class Line:
 
 @dataclass(frozen=True)
 class Slots:
-    """Which rows a window can have: of each method, and of each query the ranks from 1 to a highest one.
+    """The rows that a window can have.
 
     Attributes:
-        methods: whose.
-        ranks: query -> its highest rank; that of the values themselves is under the empty name.
+        methods: their names.
+        ranks: query -> its highest rank; the values themselves have the empty name.
 
     Example:
         >>> Slots(("base",), {"": 100}) | Slots(("base", "norm"), {"": 10, "warm": 1})
@@ -121,24 +116,19 @@ class Rows:
 
 @dataclass(frozen=True)
 class Cut:
-    """Where a snapshot cuts the stream.
+    """The point at which a snapshot cuts the stream.
 
     Attributes:
         offsets: partition -> the counts are those of all records before this offset.
-        gaps: partition -> stretches [from, to) of the log that were lost, so that they are not in the counts; only
-            partitions that have any are kept.
-        uncounted: partitions that have records, or had, and no counts, in order; they are not in ``offsets``.
-        rules: partition -> what decided which of its records count, in JSON's types; said in the head.
-        floors: partition -> the line at which its windows begin, for those that were admitted to a stream of windows.
-        lines: name of windows -> how far they are closed.
-        rows: what the stream can have on a topic of rows; None where it has none.
-        methods: those that can have bodies on the topic of snapshots, of all time; None for all.
-        reached: how far some windows were closed by all partitions, or as bounded, in milliseconds: the line of windows
-            that were added begins beyond all reports. None where nothing is said of it.
-
-    Example:
-        >>> Cut({1: 7, 0: 12}, {1: [(2, 5)], 0: []}).gaps
-        {1: [(2, 5)]}
+        gaps: partition -> ranges [from, to) of the log that were lost before they were counted; without empty ones.
+        uncounted: partitions that have, or had, records and no counts, in order; not in ``offsets``.
+        rules: partition -> the rules that decide which of its records count, in JSON's types.
+        floors: partition -> the watermark at which its windows begin, if it was admitted to a stream of windows.
+        lines: name of windows -> their progress.
+        rows: the rows that the stream can have on a topic of rows, or None.
+        methods: those that can have bodies of all time on the topic of snapshots; None for all.
+        reached: the highest window-close watermark so far, in milliseconds: added windows begin beyond it. None if
+            unknown.
     """
 
     offsets: Mapping[int, int]
@@ -187,12 +177,12 @@ class SetAnswer(_BitForBit):
     Attributes:
         query: the set.
         frequency: of the set, a fraction of the reports.
-        std_error: Base's standard error of it; None for other methods.
-        low: the lower end of Base's score interval, or None.
+        std_error: its standard error for Base; None for other methods, like all that follow.
+        low: lower end of Base's score interval, or None.
         high: its upper end, or None.
-        anytime_low: the lower end of Base's interval that may be watched, or None.
+        anytime_low: lower end of Base's anytime-valid interval, or None.
         anytime_high: its upper end, or None.
-        fakes: how few forged reports put Base's answer outside of its score interval, −1 where no number does; or None.
+        fakes: poisoning tolerance of the score interval, −1 for infinity, or None.
     """
 
     query: SetQuery
@@ -210,14 +200,14 @@ class TopAnswer(_BitForBit):
     """A method's answer for the most frequent values.
 
     Attributes:
-        query: how many.
-        values: (k,) the most frequent by Base, the first most; the same for every method.
+        query: the query with its k.
+        values: (k,) the most frequent by Base, in order; the same for every method.
         frequencies: (k,) of these.
-        low: (k,) lower ends of intervals around Base that all cover together with the level; None for other methods.
+        low: (k,) lower ends of Base's simultaneous intervals; None for other methods.
         high: (k,) their upper ends, or None.
-        anytime_low: (k,) lower ends of those that all cover together at every n, or None.
+        anytime_low: (k,) lower ends of those that are also anytime-valid, or None.
         anytime_high: (k,) their upper ends, or None.
-        fakes: (k,) how few forged reports put each out of its interval, −1 where no number does; or None.
+        fakes: (k,) poisoning tolerance of each interval, −1 for infinity, or None.
     """
 
     query: TopQuery
@@ -232,20 +222,19 @@ class TopAnswer(_BitForBit):
 
 @dataclass(frozen=True, eq=False)
 class Body(_BitForBit):
-    """What one method says.
+    """The results of one method.
 
     Attributes:
-        frequencies: (d,) the method's answer for each value alone.
-        sum: its answer for the whole domain: that of the frequencies, but for post-pos the sum of Base's, or 0.
+        frequencies: (d,) the method's answer for each single value.
+        sum: its answer for the whole domain.
         sets: its answers for sets of values.
         tops: its answers for the most frequent values.
         low: (d,) lower ends of Base's score intervals; None for other methods.
         high: (d,) their upper ends, or None.
-        anytime_low: (d,) lower ends of Base's intervals that may be watched; None for other methods, and where
-            the counts are not known.
+        anytime_low: (d,) lower ends of Base's anytime-valid intervals; None for other methods and without counts.
         anytime_high: (d,) their upper ends, or None.
-        fakes: (d,) how few forged reports put each value out of its score interval, −1 where no number does; or None.
-        by_rate: (rates, 2) of Base, where reports are at several rates: how many are of each value at each; else None.
+        fakes: (d,) poisoning tolerance of each score interval, −1 for infinity; or None.
+        by_rate: (rates, 2) of Base, for reports at several rates: reports of each value at each; else None.
     """
 
     frequencies: Vector
@@ -271,16 +260,16 @@ class Snapshot(_BitForBit):
         labels: the domain's, or None.
         sequence: the snapshot's number.
         identity: 32 hexadecimal digits that no other snapshot has.
-        lineage: what the counts are of beside the fingerprint; None where they do not come from a topic.
-        cut: what was counted.
-        complete: whether that is all, as the snapshot itself says: a newer writer may know reasons that `Cut` does not.
-        reports: how many were counted: n, reports and not users.
+        lineage: identifies the source of the counts, with the fingerprint; None if they do not come from a topic.
+        cut: the counted records.
+        complete: whether nothing is missing: a newer writer may know reasons that `Cut` does not.
+        reports: n, reports and not users.
         std_error: of Base, for a value of frequency 0 (Equation 5).
-        level: the confidence level of Base's intervals.
-        recommended: the method for a query, by its name; a query that is not in it has none.
-        bodies: method -> what it says; nothing where the head alone is published.
-        window: the time that the reports are of.
-        epsilon: of a given channel what one report spends, as `Given.spent`; None where the document says ε.
+        level: confidence level of Base's intervals.
+        recommended: query name -> method; queries without a recommendation are missing.
+        bodies: method -> its results; empty if only the head is published.
+        window: the time window of the reports.
+        epsilon: of an explicit channel the ε that one report spends; None if the document has ε.
     """
 
     stream: str
@@ -301,21 +290,10 @@ class Snapshot(_BitForBit):
     epsilon: str | None = None
 
     def estimate(self) -> Estimate:
-        """Returns Base as an estimate again, of its window and with its labels: those of windows that are apart merge.
+        """Returns Base as an estimate again, with its window and labels; disjoint windows merge.
 
         Raises:
             ValueError: Base is not among the methods, or there are no reports.
-
-        Example:
-            >>> import ldp
-            >>> stream = ldp.Stream("s", ldp.GRR(epsilon="1", domain_size=2))
-            >>> def taken(start, counts):
-            ...     second = Period("1s", start, start + 1000)
-            ...     return ldp.snapshot.take(stream, stream.oracle.estimate(counts, 10), Cut({}, {}), 1, window=second)
-            >>> first, second = taken(1000, [6, 4]), taken(2000, [3, 7])
-            >>> both = first.estimate().merge(second.estimate())
-            >>> both.n, both.windows, (both.frequencies == stream.oracle.estimate([9, 11], 20).frequencies).all()
-            (20, ((1000, 3000),), np.True_)
         """
         oracle = Stream.from_document(self.stream, self.document).oracle
         base = self._base()

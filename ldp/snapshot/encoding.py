@@ -30,10 +30,10 @@ class Message:
     Attributes:
         key: of the message on the topic.
         content_type: of the body.
-        body: what it says; an empty one is a tombstone, and deletes what the key had.
+        body: its value; empty for a tombstone.
         snapshot: the identity of the whole.
-        parts: how many messages the whole has.
-        window: the time that the whole is of.
+        parts: number of messages of the whole.
+        window: the time window of the whole.
     """
 
     key: str
@@ -62,13 +62,13 @@ def encode(snapshot: Snapshot, inline: int = INLINE, chunk: int = CHUNK) -> list
     """Returns all messages of a snapshot: head, domain, then the methods' bodies in their order.
 
     Args:
-        snapshot: what to write.
-        inline: how many values a vector that stands in its body has at most; a topic limits that, a file does not.
-        chunk: how many values of a longer vector one message has, in the shortest type that holds them exactly
+        snapshot: the snapshot.
+        inline: limit of values of a vector in its body; a topic limits that, a file does not.
+        chunk: limit of values of one message of a longer vector, in the shortest type that holds them exactly
             (`ldp.snapshot.chunks`); see `ldp.snapshot.rounded`.
 
     Raises:
-        ValueError: a number that is infinite or none at all: JSON has no such numbers; a chunk that is too long.
+        ValueError: a number that is infinite or NaN; a chunk that is too long.
 
     Cost: O(d) bytes a method, about 40 ns a number.
 
@@ -76,8 +76,7 @@ def encode(snapshot: Snapshot, inline: int = INLINE, chunk: int = CHUNK) -> list
         >>> import ldp
         >>> from ldp.snapshot import Cut, take
         >>> stream = ldp.Stream("colours", ldp.GRR(epsilon="1", domain_size=3), labels=("red", "green", "blue"))
-        >>> estimate = stream.oracle.estimate(np.array([50, 30, 20]), n=100)
-        >>> parts = encode(take(stream, estimate, Cut({0: 100}, {}), sequence=1))
+        >>> parts = encode(take(stream, stream.oracle.estimate([50, 30, 20], n=100), Cut({0: 100}, {}), sequence=1))
         >>> [part.key for part in parts][:4]
         ['colours/head', 'colours/domain', 'colours/all/base', 'colours/all/base-pos']
     """
@@ -88,26 +87,11 @@ def encode(snapshot: Snapshot, inline: int = INLINE, chunk: int = CHUNK) -> list
 def encode_window(snapshot: Snapshot, inline: int = INLINE, chunk: int = CHUNK) -> list[Message]:
     """Returns the messages of one window's snapshot: the methods' bodies in their order.
 
-    They are a whole by themselves, with an identity of their own, and stay on the topic when later heads leave the
-    window as it is.
-
-    Args:
-        snapshot: what to write.
-        inline: see `encode`.
-        chunk: see `encode`.
+    They have an identity of their own, and stay on the topic while later heads leave the window as it is. Arguments as
+    for `encode`.
 
     Raises:
-        ValueError: a number that is infinite or none at all; or it is of all time.
-
-    Example:
-        >>> import ldp
-        >>> from ldp.snapshot import Cut, Period, take
-        >>> stream = ldp.Stream("colours", ldp.GRR(epsilon="1", domain_size=3))
-        >>> estimate = stream.oracle.estimate(np.array([50, 30, 20]), n=100)
-        >>> hour = Period("1h", 7_200_000, 10_800_000, final=True)
-        >>> parts = encode_window(take(stream, estimate, Cut({0: 100}, {}), sequence=1, window=hour))
-        >>> parts[0].key, parts[0].parts, dict(parts[0].headers(1))["final"]
-        ('colours/1h/7200000/base', 11, b'true')
+        ValueError: a number that is infinite or NaN; or the snapshot is of all time.
     """
     if snapshot.window.start is None:
         raise ValueError(f"snapshot {snapshot.sequence} of {snapshot.stream!r} is of all time, of no window")
@@ -126,18 +110,9 @@ def delete_window(
     """Returns the tombstones of the messages that methods can have of a window, or of all time.
 
     Args:
-        snapshot: the one that they go with, of the same stream.
-        window: which.
-        methods: whose; without a choice all, as whoever wrote the window may have published others than this one does.
-
-    Example:
-        >>> import ldp
-        >>> from ldp.snapshot import Cut, take
-        >>> stream = ldp.Stream("colours", ldp.GRR(epsilon="1", domain_size=3))
-        >>> taken = take(stream, stream.oracle.estimate(np.array([5, 3, 2]), n=10), Cut({}, {}), 9, methods=["base"])
-        >>> gone = delete_window(taken, Period("1h", 7_200_000, 10_800_000), ["norm", "norm-sub"])
-        >>> [(part.key, part.body) for part in gone]
-        [('colours/1h/7200000/norm', b''), ('colours/1h/7200000/norm-sub', b'')]
+        snapshot: one of the same stream.
+        window: the window.
+        methods: their names; all by default, since the writer of the window may have published others.
     """
     size = len(next(iter(snapshot.bodies.values())).frequencies)
     many = -(-size // CHUNK) if size > INLINE else 0

@@ -36,22 +36,19 @@ def largest_message(
 ) -> int:
     """Returns an upper bound of the bytes of the largest message in any snapshot of a stream.
 
-    Counted at their longest: all numbers, the offsets of all partitions, the document, the queries, the labels, the
-    starts of the windows; only compression, which is not counted on, and more than some dozens of gaps, of stretches
-    of bounded windows, or of changes of rules could prove it wrong.
+    It counts everything at its longest, without compression; only more than some dozens of gaps, bounded ranges or
+    changes of rules can exceed it.
 
     Args:
-        stream: whose snapshots.
-        queries: what they answer.
-        partitions: how many the stream's topic has.
+        stream: the stream.
+        queries: its queries.
+        partitions: number of partitions of the stream's topic.
         windows: name of windows -> how many of them are on the topic at most.
 
     Example:
         >>> import ldp
         >>> largest_message(ldp.Stream("s", ldp.OLH(epsilon="1", domain_size=845)), (), partitions=4)
         135226
-        >>> largest_message(ldp.Stream("s", ldp.OLH(epsilon="1", domain_size=1 << 20)), (), partitions=4)
-        532480
     """
     d = stream.oracle.domain_size
     sets, tops = of_domain(queries, d)

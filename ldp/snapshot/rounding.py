@@ -13,25 +13,11 @@ PART = 100
 
 
 def rounded(snapshot: Snapshot) -> Snapshot:
-    """Returns a snapshot whose vectors, if they come in chunks, are of float32 numbers; as float64 arrays.
+    """Returns a snapshot whose chunked vectors are float32 numbers, as float64 arrays.
 
-    Each number is the nearest float32. A vector stays as it is where that would move one by more than a hundredth of
+    Each number is the nearest float32. A vector stays as it is if that would move a number by more than a hundredth of
     Base's standard error, which takes about 10^11 reports; so do Base's own frequencies, from which the counts follow,
-    and sums and answers for sets, which are of the numbers as they were. O(d) a method.
-
-    Args:
-        snapshot: as `take` makes it.
-
-    Example:
-        >>> import ldp
-        >>> from ldp.snapshot import Cut, take
-        >>> stream = ldp.Stream("s", ldp.OUE(epsilon="1", domain_size=10_000))
-        >>> taken = take(stream, stream.oracle.estimate(np.arange(10_000), n=30_000), Cut({}, {}), 1)
-        >>> for method in ("base", "norm"):
-        ...     long, short = (float(each.bodies[method].frequencies[-1]) for each in (taken, rounded(taken)))
-        ...     print(method, short == long, short == float(np.float32(long)))
-        base True False
-        norm False True
+    sums, and answers for sets. O(d) a method.
     """
     off = snapshot.std_error / PART
     bodies = {

@@ -30,11 +30,11 @@ _MOST = (1 << 63) - 1
 
 
 class RowKey(NamedTuple):
-    """Where a row stands.
+    """The key of a row.
 
     Attributes:
         stream: the stream's name.
-        window_name: of the windows as they are configured; `all` for all time.
+        window_name: of the windows as configured; `all` for all time.
         window_start: the window's first millisecond; 0 for all time.
         method: the method's name.
         query: the query's name, or `VALUES`.
@@ -93,18 +93,18 @@ class RowKey(NamedTuple):
 
 
 class RowValue(NamedTuple):
-    """What stands at a row's key, without the columns of the key.
+    """The value of a row, without the columns of the key.
 
     Attributes:
         value: index of the value in the domain; None for the answer of a set.
         label: its label; None in a stream without labels.
         estimate: its frequency.
-        low: the lower end of Base's interval; None for other methods.
+        low: lower end of Base's interval; None for other methods.
         high: its upper end.
-        window_end: the first millisecond behind the window; None for all time.
-        n: how many reports.
+        window_end: the first millisecond after the window; None for all time.
+        n: number of reports.
         sequence: of the snapshot.
-        final: whether the window never changes any more.
+        final: whether the window changes no more.
         complete: see `ldp.snapshot.Snapshot`.
     """
 
@@ -121,17 +121,10 @@ class RowValue(NamedTuple):
 
     @classmethod
     def parse(cls, value: bytes, key: RowKey) -> "RowValue":
-        """Reads a row's value, which another program may have written; columns of later versions are passed over.
+        """Parses a row's value from any writer; columns of later versions are ignored.
 
         Raises:
-            ValueError: it is no value of a row, or of one with another key; the message names the column.
-
-        Example:
-            >>> key = RowKey("colours", "all", 0, "base", "", 1)
-            >>> row = b'{"value":3,"label":null,"estimate":0.5,"low":null,"high":null,"window_end":null,"n":-1}'
-            >>> RowValue.parse(key.encode()[:-1] + b"," + row[1:], key)
-            Traceback (most recent call last):
-            ValueError: the value lacks the columns complete, final, sequence
+            ValueError: not a row's value, or one with another key; the message names the column.
         """
         said = _object("value", value)
         if missing := {*cls._fields, *RowKey._fields} - said.keys():
@@ -210,20 +203,16 @@ class Row:
 
 
 def slots(methods: Sequence[str], top: int, queries: Iterable[Query], domain_size: int) -> Slots:
-    """Returns which rows each window of a stream has.
+    """Returns the rows that each window of a stream has.
 
     Args:
-        methods: whose answers.
-        top: how many of the most frequent values; all where the domain has no more.
-        queries: each of which is answered.
-        domain_size: how many values there are.
+        methods: their names.
+        top: number of the most frequent values; all if the domain has no more.
+        queries: the queries.
+        domain_size: d.
 
     Raises:
-        ValueError: no method, or one that is not known, or one twice; no value.
-
-    Example:
-        >>> slots(["base"], 100, [TopQuery("most", 2)], domain_size=3)
-        Slots(methods=('base',), ranks={'': 3, 'most': 2})
+        ValueError: no method, an unknown one, or one twice; no value.
     """
     if not methods or not METHODS.keys() >= set(methods) or len(set(methods)) < len(methods):
         raise ValueError(
@@ -247,8 +236,8 @@ def encode_rows(snapshot: Snapshot, places: Slots) -> list[Row]:
     """Returns the rows of a snapshot, of all time or of a window; O(d log d + rows).
 
     Args:
-        snapshot: what to write, Base among its methods.
-        places: of which methods, and how many.
+        snapshot: with Base among its methods.
+        places: the rows to write.
 
     Raises:
         KeyError: the snapshot lacks Base, or one of the methods.
@@ -258,9 +247,8 @@ def encode_rows(snapshot: Snapshot, places: Slots) -> list[Row]:
         >>> from ldp.snapshot import Cut, take
         >>> stream = ldp.Stream("colours", ldp.GRR(epsilon="1", domain_size=3), labels=("red", "green", "blue"))
         >>> taken = take(stream, stream.oracle.estimate(np.array([20, 50, 30]), n=100), Cut({0: 100}, {}), sequence=1)
-        >>> row, _ = encode_rows(taken, slots(["norm-sub"], 2, [], 3))
-        >>> said = orjson.loads(row.value)
-        >>> said["rank"], said["value"], said["label"], round(said["estimate"], 3), said["n"]
+        >>> row = orjson.loads(encode_rows(taken, slots(["norm-sub"], 2, [], 3))[0].value)
+        >>> row["rank"], row["value"], row["label"], round(row["estimate"], 3), row["n"]
         (1, 1, 'green', 0.775, 100)
     """
     window = snapshot.window
@@ -316,14 +304,9 @@ def delete_rows(stream: str, window: Period, places: Slots, but: Slots | None = 
 
     Args:
         stream: the stream's name.
-        window: which.
-        places: the rows that there can be.
+        window: the window.
+        places: the rows that can exist.
         but: those that stay.
-
-    Example:
-        >>> places, fewer = Slots(("base",), {"": 2}), Slots(("base",), {"": 1})
-        >>> [RowKey.parse(row.key).rank for row in delete_rows("colours", Period(), places, but=fewer)]
-        [2]
     """
     stay = set() if but is None else set(keys(stream, window, but))
     return [Row(key.encode(), b"") for key in keys(stream, window, places) if key not in stay]

@@ -48,26 +48,25 @@ def take(
     window: Period = ALL_TIME,
     complete: bool | None = None,
 ) -> Snapshot:
-    """Returns what every method says of an estimate, at the methods' cost, O(d log d).
+    """Returns the snapshot of an estimate: the results of every method, at their cost, O(d log d).
 
     Args:
-        stream: whose snapshot it is.
+        stream: the stream.
         estimate: Base over the whole domain.
-        cut: what was counted.
+        cut: the counted records.
         sequence: its number.
-        queries: what is to be answered.
-        level: of confidence, of Base's intervals.
-        methods: the names of those that are wanted, at least one.
-        recommended: the method for a query, by the query's name; names of no query are passed over.
-        lineage: what counts from a topic are of beside the fingerprint.
-        identity: of this snapshot, 32 hex digits, where another could have its number; else made of what the head says.
-            A window's is another, made of the given one.
-        window: the time that the estimate is of. Of the cut's rules, floors and lines, and of the lineage, only the
-            snapshot of all time has any: its head says them.
-        complete: whether it has all reports of that time, where the cut alone does not say it.
+        queries: to answer.
+        level: of Base's intervals.
+        methods: names, at least one.
+        recommended: query name -> method; names of no query are ignored.
+        lineage: identifies the source of counts from a topic, with the fingerprint.
+        identity: 32 hex digits, needed if another snapshot could have its number; by default derived from the head. A
+            window's is derived from it.
+        window: the time window of the estimate. A window's snapshot has no rules, floors, lines or lineage.
+        complete: whether it has all reports of that time, if the cut alone does not show it.
 
     Raises:
-        ValueError: no or an unknown method, queries that do not go together or with the domain, a level not in (0, 1).
+        ValueError: no or an unknown method, queries that do not fit each other or the domain, a level not in (0, 1).
 
     Example:
         >>> import ldp
@@ -103,15 +102,15 @@ def announce(
     identity: str,
     reports: int = 0,
 ) -> Snapshot:
-    """Returns a snapshot that is a head alone: it says where the stream stands, and no frequencies.
+    """Returns a snapshot that is only a head: where the stream stands, without frequencies.
 
     Args:
-        stream: whose.
-        cut: what was counted.
+        stream: the stream.
+        cut: the counted records.
         sequence: the snapshot's number.
-        lineage: what the counts are of beside the fingerprint.
-        identity: of this snapshot, 32 hex digits.
-        reports: how many were counted.
+        lineage: identifies the source of the counts, with the fingerprint.
+        identity: 32 hex digits.
+        reports: number of counted reports.
     """
     return Snapshot(
         stream=stream.name,
