@@ -143,8 +143,9 @@ class Estimate:
     def anytime_interval(self, level: float = 0.95, values: Indices | None = None) -> tuple[Vector, Vector]:
         """Anytime-valid intervals: of a value, those of all n together hold the level.
 
-        Use them if you look at each new snapshot or stop when a result appears; see `ldp.intervals.confidence_sequence`. About
-        1.9 times as wide as `interval`; in [0, 1]; for one value at a time, at every n.
+        Use them if you look at each new snapshot or stop when a result appears; see
+        `ldp.intervals.confidence_sequence`. About 1.9 times as wide as `interval`; in [0, 1]; for one value
+        at a time.
 
         Args:
             level: probability that a value's intervals cover at every n, at least; in (0, 1).

@@ -5,7 +5,7 @@
 counts, and for every population, fixed or drawn from one that is the same in both windows.
 
 **The e-value.** Let C₁ of n₁ reports support a value before, and C₂ of n₂ after. Let a(λ) and b(λ) be the logarithms of
-E e^(λ·contribution of a report) for a user with the value and for one without (`ldp.intervals.confidence_sequence`), and
+E e^(λ·contribution of a report) for a user with and without the value (`ldp.intervals.confidence_sequence`), and
 
     M(λ, f) = e^b(λ) + f·(e^a(λ) − e^b(λ)).
 
