@@ -1,4 +1,4 @@
-"""The comparison of what is stored of a partition with what its log amounts to; knows neither Kafka nor Redis."""
+"""Verdict on one partition: compares its stored counts with its log, without Kafka or Redis."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,21 +18,14 @@ from worker.audit.stored import Stored, StoredCut, decode, ruled, rules_of, stre
 from worker.audit.verdict import PartitionVerdict
 
 _Read = Callable[[int, int, Caps], Iterable[Records | Deleted]]
-"""The committed records of [from, to), and what of it was deleted while it was read; of batches within the caps."""
 _LOST = "the counts were lost, or another Redis has them"
 
 
 @dataclass(frozen=True)
 class Newest:
-    """What the newest snapshot says of a partition.
+    """The newest snapshot's facts about a partition."""
 
-    Attributes:
-        offset: the one up to which it was counted, or 0.
-        floor: its floor, if any.
-        rules: by what it was counted, as they are written.
-    """
-
-    offset: int = 0
+    offset: int = 0  # up to which it was counted
     floor: int | None = None
     rules: Sequence[Mapping[str, Any]] = ()
 
@@ -51,66 +44,60 @@ def judge(
     newest: Newest = Newest(),  # frozen
     published: Published | None = None,
 ) -> PartitionVerdict:
-    """Judges what is stored of one partition; knows neither Kafka nor Redis.
+    """Returns the verdict on one partition.
 
     Args:
         document: the stream's public document.
         partition: its number.
         stream: the stream's name.
-        group: the consumer group that counts the stream.
-        cut: the metadata's fields and the blobs by window, as stored together.
+        group: the consumer group of the stream.
+        cut: fields of the metadata and blobs by pane, read together.
         bounds: the log's first offset and its last stable one, read after the cut.
-        read: the committed records of [from, to), and what of it was deleted while it was read; a batch that is over
-            the cap at its first offset is unreadable.
-        topic_id: the id that Kafka has of the topic, where it was asked.
-        committed: the offset that the group has committed and its metadata, read before the cut; other than "claimed",
-            progress was counted.
-        newest: what the newest snapshot says of it.
-        published: what is published of the stream, which is told what this partition has of it.
+        read: yields the committed records of [from, to), and what of it was deleted meanwhile.
+        topic_id: Kafka's id of the topic, if it was asked.
+        committed: the group's committed offset and its metadata, read before the cut.
+        newest: facts of the newest snapshot.
+        published: the stream's snapshots, to which the counts of this partition are added.
     """
     begin, end = bounds
     verdict = PartitionVerdict(partition, None, 0, end - begin)
     try:
         protocol = protocol_of(document)
-        entries, place = protocol.entries, f"{stream}:{partition}"
-        stored = decode(*cut, place, group, topic_id, fingerprint_of(document), entries)
+        fingerprint, place = fingerprint_of(document), f"{stream}:{partition}"
+        stored = decode(*cut, place, group, topic_id, fingerprint, protocol.entries)
         if stored is None:
             _expect_uncounted(committed[1], newest.offset)
             return verdict
         verdict = replace(verdict, start=stored.start, offset=stored.offset, lag=max(0, end - stored.offset))
         _expect_published(stored, begin, newest)
-        _expect_committed(stored, committed)
+        offset, metadata = committed
+        if metadata == "counted" and stored.offset < offset:
+            raise Difference(
+                f"offset: {stored.offset} in Redis, {offset} counted by Kafka's group: another Redis has the rest, or"
+                " this one was set back and is not counted on yet"
+            )
         published = published or Published(document, (), 0)
         counted, history, deleted = _recounted(document, partition, stored, bounds, read, published)
-        verdict = _with_counts(verdict, counted, len(stored.cells) - 1)
+        verdict = replace(
+            verdict,
+            records=counted.accepted + counted.rejected.total(),
+            reports=counted.reports,
+            rejected=dict(sorted(counted.rejected.items())),
+            late=counted.late.total(),
+            panes=len(stored.cells) - 1,
+        )
         if deleted:
             compare_partly(stored, counted, history, deleted, protocol.ones)
         else:
             compare(stored, counted, history)
-        said = _said(stored.gaps, deleted, verdict.records)
-        return replace(verdict, gaps=tuple(stored.gaps), deleted=tuple(deleted), difference=said)
+        message = _message(stored.gaps, deleted, verdict.records)
+        return replace(verdict, gaps=tuple(stored.gaps), deleted=tuple(deleted), difference=message)
     except Difference as difference:
         return replace(verdict, difference=str(difference))
 
 
-def _with_counts(verdict: PartitionVerdict, counted: Recount, panes: int) -> PartitionVerdict:
-    """Adds what was recounted to a verdict."""
-    return replace(
-        verdict,
-        records=counted.accepted + counted.rejected.total(),
-        reports=counted.reports,
-        rejected=dict(sorted(counted.rejected.items())),
-        late=counted.late.total(),
-        panes=panes,
-    )
-
-
 def _expect_uncounted(offset_metadata: str, published: int) -> None:
-    """Sees that nothing says that a partition was counted of which nothing is stored.
-
-    Raises:
-        Difference: Kafka's group or a snapshot says so.
-    """
+    """Raises if Kafka's group or a snapshot counted a partition without stored counts."""
     if offset_metadata not in ("", "claimed"):
         raise Difference(f"nothing in Redis, but Kafka's group has counted progress: {_LOST}")
     if published:
@@ -119,26 +106,8 @@ def _expect_uncounted(offset_metadata: str, published: int) -> None:
         )
 
 
-def _expect_committed(stored: Stored, committed: tuple[int, str]) -> None:
-    """Sees that the group has not counted more than is stored: else another Redis has the rest.
-
-    Raises:
-        Difference: it has.
-    """
-    offset, metadata = committed
-    if metadata == "counted" and stored.offset < offset:
-        raise Difference(
-            f"offset: {stored.offset} in Redis, {offset} counted by Kafka's group: another Redis has the rest, or this"
-            " one was set back and is not counted on yet"
-        )
-
-
 def _expect_published(stored: Stored, begin: int, newest: Newest) -> None:
-    """Sees that what the newest snapshot says can come of what is stored, in a log that begins there.
-
-    Raises:
-        Difference: it cannot.
-    """
+    """Raises unless the newest snapshot can come from the stored partition, in a log that begins at an offset."""
     offset, floor = newest.offset, newest.floor
     if stored.offset < min(begin, offset):
         raise Difference(
@@ -151,12 +120,8 @@ def _expect_published(stored: Stored, begin: int, newest: Newest) -> None:
         own = rules_of(newest.rules)
     except (KeyError, ValueError, TypeError) as error:
         raise Difference(f"rules: those of the newest snapshot cannot be read ({error!r})") from None
-    more = stored.rules[len(own) :]
-    if (
-        stored.offset >= offset
-        and own
-        and (stored.rules[: len(own)] != own or any(at < offset for at, _ in more))
-    ):
+    known, more = stored.rules[: len(own)], stored.rules[len(own) :]
+    if stored.offset >= offset and own and (known != own or any(at < offset for at, _ in more)):
         raise Difference(f"rules: {_listed(stored.rules)} in Redis, {_listed(own)} in the newest snapshot")
 
 
@@ -172,7 +137,7 @@ def _recounted(
     read: _Read,
     published: Published,
 ) -> tuple[Recount, History, list[Stretch]]:
-    """Returns what the records that were counted amount to, and which of them are deleted, before or meanwhile."""
+    """Recounts a partition; returns the counts, the history, and the stretches that are deleted."""
     stretches, deleted = stretches_of(stored, *bounds)
     caps = [(offset, limits.batch) for offset, limits in stored.rules]
 
@@ -184,39 +149,39 @@ def _recounted(
                 yield item
 
     floors = [*stored.readmitted, (stored.offset + 1, stored.floor or 0)]
+
+    def floor_at(offset: int) -> list[int]:
+        return [floor for (at, _), (_, floor) in pairwise(floors) if at <= offset]
+
     history = History(stored)
     counted = Recount.of_nothing(document, floors[0][1], stored.dropped)
     partly = published.of(partition, stored, history, deleted)
     for first, last, limits in ruled(stored, stretches):
         history.reach(first, counted)
-        counted.closed = max(
-            [counted.closed, *(floor for (at, _), (_, floor) in pairwise(floors) if at <= first)]
-        )
-        records = partly.cut(remaining(first, last), last)
-        counted = recount(document, records, limits, counted, partly.wanted)
+        counted.closed = max([counted.closed, *floor_at(first)])
+        counted = recount(document, partly.cut(remaining(first, last), last), limits, counted, partly.wanted)
     history.reach(stored.offset, counted)
-    counted.closed = max([counted.closed, *(floor for (at, _), (_, floor) in pairwise(floors))])
-    # what snapshots name may lie where nothing is read, too
+    counted.closed = max([counted.closed, *(floor for _, floor in floors[1:])])
+    # snapshots may name offsets where nothing is read
     counted = recount(document, partly.cut((), stored.offset), onto=counted, kept=partly.wanted)
     partly.end(counted)
     return counted, history, deleted
 
 
-def _said(gaps: Sequence[Stretch], deleted: Sequence[Stretch], records: int) -> str | None:
-    """Says what keeps a partition from being equal where nothing differs."""
-    said = []
+def _message(gaps: Sequence[Stretch], deleted: Sequence[Stretch], records: int) -> str | None:
+    """Returns what keeps a partition without differences from being equal."""
+    parts = []
     if gaps:
-        lost = ", ".join(_lost(*gap) for gap in gaps)
-        said.append(f"gap: {lost}: recorded as lost, deleted before they were counted")
+        lost = ", ".join(_offsets(*gap) for gap in gaps)
+        parts.append(f"gap: {lost}: recorded as lost, deleted before they were counted")
     if deleted:
-        gone = ", ".join(_lost(*stretch) for stretch in deleted)
-        said.append(f"not recountable: {gone}: counted, then deleted")
-        said.append(f"nothing differs in what remains: {records:,} records" if records else "none remains")
+        gone = ", ".join(_offsets(*stretch) for stretch in deleted)
+        parts.append(f"not recountable: {gone}: counted, then deleted")
+        parts.append(f"nothing differs in what remains: {records:,} records" if records else "none remains")
     elif gaps:
-        said.append("all else equals the log")
-    return "; ".join(said) or None
+        parts.append("all else equals the log")
+    return "; ".join(parts) or None
 
 
-def _lost(begin: int, end: int) -> str:
-    """Names the offsets of [begin, end)."""
+def _offsets(begin: int, end: int) -> str:
     return f"offset {begin}" if end == begin + 1 else f"offsets {begin} to {end - 1}"

@@ -1,9 +1,9 @@
-"""What ends the audit, and what ends the comparison of a partition."""
+"""Errors: one that ends the audit, and one that ends the comparison of a partition."""
 
 
 class AuditError(RuntimeError):
-    """The audit could not be made; it says nothing about the counts."""
+    """The audit could not be made; says nothing about the counts."""
 
 
-class Difference(Exception):  # noqa: N818  # not an error of the audit, but what it looks for
+class Difference(Exception):  # noqa: N818  # the outcome that the audit looks for
     """Redis and the log disagree."""

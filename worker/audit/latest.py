@@ -1,4 +1,4 @@
-"""The newest head, recounted: how far windows can be closed at its own offsets, and which of them have to be there."""
+"""Recount of the newest head: how far windows can be closed at its offsets, and which have to be on the topic."""
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Set
@@ -8,44 +8,30 @@ from itertools import pairwise
 from worker.audit.errors import Difference
 from worker.audit.heads import Head, Line
 from worker.audit.recount import Recount
-from worker.audit.snapshots import Said
+from worker.audit.snapshots import Snapshot
 from worker.audit.stored import Stored
 from worker.audit.windows import shape_of
 
 
 @dataclass(frozen=True)
 class _Reached:
-    """A partition at the head's offset.
-
-    Attributes:
-        closed: its line.
-        floor: the line with which the head admits it.
-        watermark: its highest timestamp, or None.
-        since: each window's first start.
-        names: the windows that it had when the head was published; more may have come since, at the same offset.
-        dropped: windows that begin below this line may not be published, by now.
-    """
+    """A partition at the head's offset."""
 
     closed: int
-    floor: int
+    floor: int  # the floor with which the head admits it
     watermark: int | None
-    since: Mapping[str, int]
-    names: Set[str]
-    dropped: int
+    since: Mapping[str, int]  # the first start of each window
+    names: Set[str]  # its windows when the head was published
+    dropped: int  # windows that begin below may not be published any more
 
 
 class Latest:
-    """The newest head, held against the partitions at its offsets.
+    """The newest head and the windows on the topic, compared with the partitions at the head's offsets."""
 
-    Args:
-        head: the newest one.
-        said: what is on the topic.
-    """
-
-    def __init__(self, head: Head, said: Collection[Said]) -> None:
+    def __init__(self, head: Head, snapshots: Collection[Snapshot]) -> None:
         self._head = head
-        self._there = {(each.name, each.start): each for each in said if each.name != "all"}
-        self._alone = not any(each.name == "all" for each in said)
+        self._there = {(each.name, each.start): each for each in snapshots if each.name != "all"}
+        self._alone = not any(each.name == "all" for each in snapshots)
         self._reached: dict[int, _Reached] = {}
         self._reports = Counter[tuple[int, int]]()
         self._lossy = False
@@ -53,7 +39,7 @@ class Latest:
     def add(
         self, partition: int, counted: Recount, stored: Stored, since: Mapping[str, int], gone: int
     ) -> None:
-        """Takes up a partition that is counted up to the head's offset."""
+        """Adds a partition that is counted up to the head's offset."""
         self._lossy |= bool(gone or stored.gaps or stored.readmitted)
         self._reached[partition] = _Reached(
             counted.closed,
@@ -66,26 +52,24 @@ class Latest:
         self._reports += counted.heard
 
     def _names(self, partition: int, stored: Stored) -> Set[str]:
-        """Returns the windows that a partition had when the head was published."""
         offset = self._head.offsets[partition]
         if begun := [names for at, names in self._head.rules.get(partition, ()) if at <= offset]:
             return begun[-1]
-        # what a rule says that holds from this very offset may have come after the head
+        # a rule from this very offset may have come after the head
         windows = next((limits.windows for at, limits in reversed(stored.rules) if at < offset), None)
         return set() if windows is None else {*windows.shapes}
 
     def expect_right(self) -> int:
-        """Sees that no line is further than the partitions, and that just the windows that have reports are there.
+        """Compares the head's lines and the windows on the topic with the partitions.
 
-        Where something of the log is lost, or not all partitions have come to the head's offsets, nothing is asked; nor
-        where the head says nothing of reports. A window that is open is there, whatever the head lists: what is deleted
-        was over. Those that are older than all that are there may have been deleted.
+        Does nothing where records are lost, where a partition has not reached the head's offset, or for a head without
+        a snapshot. An open window has to be there. Windows older than all that are there may have been deleted.
 
         Returns:
-            How many windows that are over have reports and are not there.
+            The number of closed windows with reports that are not there.
 
         Raises:
-            Difference: a line is further, or a window is missing, or is of fewer reports by now.
+            Difference: a line is too far, or a window is missing or has another number of reports.
         """
         number = self._head.sequence
         if self._alone and self._head.reports:
@@ -107,12 +91,8 @@ class Latest:
         return gone
 
     def _come(self) -> int:
-        """Returns how far windows may be over: only those that end by then can have been deleted.
-
-        Raises:
-            Difference: the head says that it is further than any partition.
-        """
-        # one that did not begin with its floor yet has closed nothing, and others have
+        """Returns how far windows may be closed: only those that end by then can have been deleted."""
+        # a partition that has not begun with its floor yet has closed nothing
         head, closed = self._head, [max(each.closed, each.floor) for each in self._reached.values()]
         bounded = [
             min(last - shape_of(name)[1], line.closed)
@@ -121,25 +101,27 @@ class Latest:
         ]
         most = max(0, *closed, *bounded)
         if head.reached > most:
-            said = f"head {head.sequence}: windows are closed up to {head.reached}"
-            raise Difference(f"{said}, and no partition is further than {most} at its offsets")
+            raise Difference(
+                f"head {head.sequence}: windows are closed up to {head.reached}, and no partition is further than"
+                f" {most} at its offsets"
+            )
         come = max(min(closed), *bounded, head.reached)
         if any(listed and listed[-1][1] for listed in head.rules.values()):
             return come
-        # where the newest rules have no windows any more, what is over goes by the records' time
+        # where the newest rules have no windows, windows close by the records' time
         return max(come, min(each.watermark or 0 for each in self._reached.values()))
 
     def _expect_windows(self, name: str, line: Line, come: int) -> int:
-        """Sees that one name's windows are there that have to be; returns how many are over and are not there."""
+        """Compares the windows of one name; returns how many are closed and not there."""
         length, gone = shape_of(name)[0], 0
         since = max(each.since[name] for each in self._reached.values())
         whole = max(each.dropped for each in self._reached.values())
-        # what is listed is there from its first one on; of what was never listed nothing is deleted
+        # windows are there from the first listed one on; windows that were never listed are not deleted
         oldest = min(line.starts or [start for other, start in self._there if other == name], default=None)
         for start, reports in self._windows(name, since):
             end, is_there = start + length, (name, start) in self._there
             is_open = end > max(line.closed, come)
-            # where more windows are over than become final at once, those that wait may have been deleted
+            # a window that waits to become final may have been deleted
             waits = line.closed < end <= come and not is_there
             listed = oldest is not None and start >= oldest and not line.is_bounded(end) and not waits
             if listed or (is_open and start >= whole):
@@ -157,27 +139,29 @@ class Latest:
             after = 0 if each.watermark is None else each.watermark - each.watermark % hop + hop
             begin = max(begin, each.since.get(name, after))
         if line.closed > max(0, *most, begin - hop + length):
-            said = f"head {self._head.sequence}: windows {name!r} are closed up to {line.closed}"
-            raise Difference(f"{said}, and the partitions only up to {closed} at its offsets")
+            raise Difference(
+                f"head {self._head.sequence}: windows {name!r} are closed up to {line.closed}, and the partitions only"
+                f" up to {closed} at its offsets"
+            )
 
     def _expect_there(self, name: str, start: int, reports: int, line: Line) -> None:
-        said, number = self._there.get((name, start)), self._head.sequence
-        if said is None:
+        window, number = self._there.get((name, start)), self._head.sequence
+        if window is None:
             raise Difference(
                 f"window {name}/{start}: is not there, and has {reports} reports by snapshot {number}"
             )
-        if said.reports != reports:
+        if window.reports != reports:
             raise Difference(
-                f"window {name}/{start}: {said.reports} reports published in snapshot {said.sequence}, and it has"
+                f"window {name}/{start}: {window.reports} reports published in snapshot {window.sequence}, and it has"
                 f" {reports} by snapshot {number}"
             )
-        if not said.final and said.end <= line.closed:
+        if not window.final and window.end <= line.closed:
             raise Difference(f"window {name}/{start}: provisional, though closed by head {number}")
 
     def _windows(self, name: str, oldest: int) -> Iterator[tuple[int, int]]:
-        """Yields the windows that have reports, from a start on, and how many; O(panes log panes + windows)."""
+        """Yields start and reports of each window with reports, from a start on; O(panes log panes + windows)."""
         length, hop = shape_of(name)
-        changes = Counter[int]()  # the starts of the windows that a pane is in follow each other
+        changes = Counter[int]()  # by start: what each pane adds to, and takes from, a run of windows
         for (begin, end), reports in self._reports.items():
             if (first := max(-(-(end - length) // hop) * hop, oldest)) <= begin:
                 changes[first] += reports

@@ -1,4 +1,4 @@
-"""The recount: records in, counts out."""
+"""Recount: counts the records of a partition."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -15,18 +15,12 @@ from worker.audit.windows import NOWHERE, ends_of, place, read_times
 
 _PENDING_BYTES = 1 << 20
 _FEW, _LONG = 8, 4096
-"""Fewer records of a length, and longer ones, are judged one by one."""
+"""Fewer records of a length, and longer records, are judged one by one."""
 
 
 @dataclass
 class Cell:
-    """The counts of some of the reports.
-
-    Attributes:
-        reports: how many they are.
-        state: (K,) int64: how many reports support each value, or, where a report is only an index, have each; None
-            for those that are with the strays.
-    """
+    """Counts of a pane: (K,) int64 reports by state entry, or None if they are among `Recount.stray`."""
 
     reports: int
     state: State | None
@@ -34,57 +28,39 @@ class Cell:
 
 @dataclass
 class Recount:
-    """What the records of one partition amount to.
+    """Counts of the records of one partition."""
 
-    Attributes:
-        accepted: records counted.
-        rejected: malformed records by reason.
-        watermark: the highest accepted timestamp in milliseconds, or None.
-        reports: reports counted.
-        state: (K,) int64, the counts of those that are in no pane: of all, where there are no windows.
-        panes: the counts of the others, by the name of the pane.
-        stray: (K,) int64, the counts of the panes that have no state, all together.
-        in_windows: accepted records that were counted in windows.
-        late: accepted records that came too late for their pane, by age.
-        undated: accepted records without a timestamp that were counted in windows.
-        closed: a pane that ends at or before this line takes no more.
-        dropped: panes that end at or before this line are counted as if they were none, unless they are wanted.
-        first: the first timestamp accepted since this was None that is beyond all before.
-        heard: (begin, end) -> reports of each pane that there ever was, dropped ones too.
-    """
-
-    accepted: int
-    rejected: Counter[str]
-    watermark: int | None
+    accepted: int  # records counted
+    rejected: Counter[str]  # malformed records by reason
+    watermark: int | None  # the highest accepted timestamp in milliseconds
     reports: int
-    state: State
-    stray: State
+    state: State  # (K,) counts in no pane
+    stray: State  # (K,) counts of all panes without a state
     panes: dict[str, Cell] = field(default_factory=dict)
-    in_windows: int = 0
-    late: Counter[str] = field(default_factory=Counter)
+    in_windows: int = 0  # accepted records that were counted in windows
+    late: Counter[str] = field(default_factory=Counter)  # by age
     undated: int = 0
-    closed: int = 0
-    dropped: int = 0
-    first: int | None = None
-    heard: Counter[tuple[int, int]] = field(default_factory=Counter)
+    closed: int = 0  # a pane that ends at or before this line takes no more
+    dropped: int = 0  # unwanted panes that end at or before this line are counted in none
+    first: int | None = None  # the first timestamp above all before, since this was None
+    heard: Counter[tuple[int, int]] = field(
+        default_factory=Counter
+    )  # reports by (begin, end) of every pane ever
 
     @classmethod
     def of_nothing(cls, document: Mapping[str, Any], closed: int = 0, dropped: int = 0) -> "Recount":
-        """Returns that of no records, with the lines that it begins with."""
+        """Returns the recount of no records."""
         entries = protocol_of(document).entries
         state, stray = np.zeros(entries, np.int64), np.zeros(entries, np.int64)
         return cls(0, Counter(), None, 0, state, stray, closed=closed, dropped=dropped)
 
     def total(self) -> State:
-        """Returns the counts of all; O(panes · K)."""
-        total = self.state + self.stray
-        for cell in self.panes.values():
-            if cell.state is not None:
-                total += cell.state
-        return total
+        """Returns the counts of all time; O(panes · K)."""
+        states = (cell.state for cell in self.panes.values() if cell.state is not None)
+        return sum(states, self.state + self.stray)
 
     def release(self, pane: str) -> None:
-        """Lets go of a pane's state, which is wanted no more: it goes to those that are in none, or to the strays."""
+        """Frees the state of a pane that is no longer wanted."""
         cell = self.panes.get(pane)
         if cell is None or cell.state is None:
             return
@@ -96,11 +72,8 @@ class Recount:
             cell.state = None
 
 
-@dataclass(frozen=True)
-class Mark:
-    """What comes between records where something is to be done with what they amount to so far."""
-
-    reached: Callable[[Recount], object]
+Mark = Callable[[Recount], object]
+"""A call between records, with the recount of those before it."""
 
 
 def recount(
@@ -114,13 +87,13 @@ def recount(
 
     Args:
         document: the stream's public document.
-        records: in the log's order, and marks among them.
-        limits: by what they are judged.
-        onto: an earlier recount, to which they are added; without it counting begins from nothing.
-        kept: the names of the panes whose state is wanted; None for all.
+        records: in the log's order, with marks.
+        limits: the rule of the records.
+        onto: an earlier recount, to which they are added.
+        kept: the panes whose state is wanted; None for all.
 
     Raises:
-        AuditError: a protocol or hash that the audit does not know.
+        AuditError: an unknown protocol or hash.
 
     Example:
         >>> document = {"protocol": "grr", "epsilon": "1/1", "domain_size": 3}
@@ -134,9 +107,9 @@ def recount(
     result = onto or Recount.of_nothing(document)
     pending = _Pending(result, protocol, kept)
     for read in records:
-        if isinstance(read, Mark):
+        if not isinstance(read, Records):
             pending.count()
-            read.reached(result)
+            read(result)
             continue
         if read.unreadable:
             result.rejected["batch"] += read.unreadable
@@ -155,14 +128,7 @@ def recount(
 
 
 def _placed(result: Recount, timestamps: Ints, accepted: Ints, limits: Limits) -> Ints | None:
-    """Takes up what records say beside their reports; returns where each one counts, or None where all are nowhere.
-
-    Args:
-        result: what has been counted before them.
-        timestamps: of the records that were read together.
-        accepted: which of them are, in the log's order.
-        limits: by what they are judged.
-    """
+    """Counts accepted records, and returns the start of the pane of each; None if there are no windows."""
     times, starts = read_times(timestamps[accepted]), None
     if limits.windows is not None:
         placed = place(times, limits.windows, result.watermark, result.closed)
@@ -175,20 +141,13 @@ def _placed(result: Recount, timestamps: Ints, accepted: Ints, limits: Limits) -
     beyond = times > (-1 if result.watermark is None else result.watermark)
     if result.first is None and beyond.any():
         result.first = int(times[beyond][0])
-    newest = int(times.max())
-    result.watermark = newest if result.watermark is None else max(result.watermark, newest)
+    result.watermark = max(int(times.max()), -1 if result.watermark is None else result.watermark)
     result.accepted += len(times)
     return starts
 
 
 class _Pending:
-    """Reports that wait to be counted together, by where they count.
-
-    Args:
-        result: where they are counted.
-        protocol: whose reports they are.
-        kept: the names of the panes whose state is wanted; None for all.
-    """
+    """Reports that are counted together, by pane."""
 
     def __init__(self, result: Recount, protocol: Protocol, kept: Collection[str] | None) -> None:
         self._result, self._protocol, self._kept = result, protocol, kept
@@ -196,13 +155,7 @@ class _Pending:
         self._size = 0
 
     def add(self, body: bytes, starts: Ints | None, limits: Limits) -> None:
-        """Adds the reports of records that have as many each, and counts them if they are enough.
-
-        Args:
-            body: the reports, one record's after the other's.
-            starts: of the pane that each record is in; None where they are in none.
-            limits: by what they were judged.
-        """
+        """Adds records of one length and the starts of their panes, and counts them if they are enough."""
         if starts is None or limits.windows is None:
             self._bodies[""] += body
         else:
@@ -221,19 +174,18 @@ class _Pending:
             self.count()
 
     def count(self) -> None:
-        """Counts what waits."""
-        result, protocol = self._result, self._protocol
+        """Counts the pending reports."""
+        protocol = self._protocol
         for name, body in self._bodies.items():
-            if not body:
-                continue
-            reports = np.frombuffer(bytes(body), protocol.columns)
-            state = self._cell(name, len(reports))
-            protocol.count(state, *(reports[column] for column in protocol.columns.names or ()))
-            result.reports += len(reports)
+            if body:
+                reports = np.frombuffer(bytes(body), protocol.columns)
+                state = self._cell(name, len(reports))
+                protocol.count(state, *(reports[column] for column in protocol.columns.names or ()))
+                self._result.reports += len(reports)
         self._bodies, self._size = {"": bytearray()}, 0
 
     def _cell(self, name: str, reports: int) -> State:
-        """Adds so many reports to a pane; returns what they are to be counted in."""
+        """Adds reports to a pane; returns the state in which they are counted."""
         result = self._result
         if not name:
             return result.state
@@ -248,7 +200,7 @@ class _Pending:
 def _judged(
     read: Records, own: bytes, protocol: Protocol, limits: Limits
 ) -> Iterator[tuple[Ints, bytes, str]]:
-    """Yields which records, of one or some that are alike, their reports, and why they are rejected."""
+    """Yields indices of records, their reports, and the reason of the rejection."""
     lengths = read.ends - read.begins
     for length in np.unique(lengths).tolist():
         alike = np.flatnonzero(lengths == length)
@@ -267,7 +219,7 @@ def _judged(
 def _together(
     read: Records, alike: Ints, length: int, own: bytes, protocol: Protocol, limits: Limits
 ) -> bytes | None:
-    """Returns the reports of records of one length, if all are good frames; None if each has to be looked at alone."""
+    """Returns the reports of records of one length if all are good frames; None if each has to be judged alone."""
     head, size = 1 + len(own), protocol.columns.itemsize
     if len(alike) < _FEW or not head < length <= _LONG or (length - head) % size:
         return None
@@ -277,5 +229,6 @@ def _together(
     if (frames[:, :head] != np.frombuffer(b"\x01" + own, np.uint8)).any():
         return None
     body = frames[:, head:].tobytes()
-    # what is demanded of reports is demanded of each
-    return body if protocol.allowed(body) and (not limits.ones or protocol.likely(body)) else None
+    # each condition on several reports is one on each of them
+    good = protocol.allowed(body) and protocol.declared(body) and (not limits.ones or protocol.likely(body))
+    return body if good else None

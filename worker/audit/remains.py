@@ -1,15 +1,15 @@
-"""What remains: where some of what was counted is deleted, whether the rest can be counts of records, too.
+"""Comparison of a partition some of whose counted records are deleted.
 
-In windows, the deleted records may have moved the closed line further than the remaining ones show. So of a remaining
-record it is certain that it counts in its pane only if that is open still, and that it is late only if it is late by
-the remaining ones alone; all else is bounds.
+Deleted records may have closed panes further than the remaining ones show. A remaining record certainly counts in its
+pane only if the pane is still open, and is certainly late only if the remaining records alone make it late. All else
+is bounds.
 """
 
 from collections.abc import Sequence
 
 import numpy as np
 
-from worker.audit.differences import by_name, expect_around, expect_lines, or_none
+from worker.audit.differences import by_name, expect_around, expect_lines
 from worker.audit.errors import Difference
 from worker.audit.hashes import State
 from worker.audit.history import History
@@ -22,17 +22,17 @@ from worker.audit.windows import ends_of
 def compare_partly(
     stored: Stored, counted: Recount, history: History, deleted: Sequence[Stretch], ones: int | None
 ) -> None:
-    """Compares what is kept of a partition with what remains of its records: can the rest be counts of records, too?
+    """Compares what is kept of a partition with what remains of its records.
 
     Args:
         stored: what is kept.
-        counted: what the remaining records amount to.
-        history: and what they leave behind.
-        deleted: the stretches whose records are gone.
-        ones: what each report adds to the state's sum, if that is the same for all.
+        counted: the recount of the remaining records.
+        history: their rules and gaps.
+        deleted: the deleted stretches.
+        ones: what each report adds to the sum of the state, if that is the same for all.
 
     Raises:
-        Difference: what remains is more than what is stored, or no records of the deleted stretches make the rest.
+        Difference: more remains than is stored, or no deleted records can make up the rest.
     """
     for what, held, found in (
         ("accepted", stored.accepted, counted.accepted),
@@ -41,21 +41,18 @@ def compare_partly(
     ):
         if held < found:
             raise Difference(f"{what}: {held} in Redis, {found} recounted of what remains")
-    # the rest: what the deleted records must have amounted to
     accepted = stored.accepted - counted.accepted
     records = accepted + sum(stored.rejected.values()) - counted.rejected.total()
     reports, offsets = stored.reports - counted.reports, sum(end - begin for begin, end in deleted)
-    watermark, least = stored.watermark, counted.watermark
-    marks = (
-        (watermark is not None and (least is None or watermark >= least)) if accepted else watermark == least
-    )
     _compare_windows(stored, counted, history, accepted, max(end for _, end in deleted))
     rest = _rest("", stored.state, counted.total())
     if records > offsets:
         raise Difference(f"records: {offsets} offsets were deleted, {records} records were counted there")
     if reports < accepted or (reports and not accepted):
         raise Difference(f"reports: {reports} of {accepted} accepted records that were deleted")
-    if not marks:
+    watermark, least = stored.watermark, counted.watermark
+    later = watermark is not None and (least is None or watermark >= least)
+    if not (later if accepted else watermark == least):
         raise Difference(f"watermark: {watermark} in Redis, {least} recounted of what remains")
     _expect_at_most("", rest, reports)
     if ones is not None and (total := int(rest.sum())) != ones * reports:
@@ -64,11 +61,7 @@ def compare_partly(
 
 
 def _rest(where: str, held: State, found: State) -> State:
-    """Returns what deleted records must have added to counts.
-
-    Raises:
-        Difference: they would have taken away.
-    """
+    """Returns what deleted records must have added to counts."""
     if len(fewer := np.flatnonzero(held < found)):
         v = int(fewer[0])
         raise Difference(
@@ -79,11 +72,6 @@ def _rest(where: str, held: State, found: State) -> State:
 
 
 def _expect_at_most(where: str, rest: State, reports: int) -> None:
-    """Sees that no count of reports that were deleted is over their number.
-
-    Raises:
-        Difference: one is.
-    """
     if len(more := np.flatnonzero(rest > reports)):
         v = int(more[0])
         raise Difference(
@@ -93,18 +81,14 @@ def _expect_at_most(where: str, rest: State, reports: int) -> None:
 
 
 def _compare_windows(stored: Stored, counted: Recount, history: History, accepted: int, deleted: int) -> None:
-    """Compares where the lines are, and what is in no pane: neither can be less than what remains says.
-
-    Raises:
-        Difference: one is, or is more than the deleted records can have made of it.
-    """
+    """Compares late and undated records, closed lines and first starts with the bounds that remain."""
     late, held_late = counted.late.total(), sum(stored.late.values())
     holds = [limits.windows.hold for _, limits in stored.rules if limits.windows is not None]
     newest = counted.closed
     if accepted and holds and stored.watermark is not None:
         newest = max(newest, stored.watermark - min(holds))
     for what, held, least, most in (
-        ("late", held_late, late, late + counted.in_windows - counted.undated - late + accepted),
+        ("late", held_late, late, counted.in_windows - counted.undated + accepted),
         ("undated", stored.undated, counted.undated, counted.undated + accepted),
         ("closed", stored.closed, counted.closed, newest),
     ):
@@ -122,17 +106,14 @@ def _compare_windows(stored: Stored, counted: Recount, history: History, accepte
     for name in sorted({*stored.since, *history.since}):
         since, least_since = stored.since.get(name), history.since.get(name)
         if since is None or least_since is None or not least_since <= since <= beyond[name]:
+            both = ("none" if each is None else each for each in (since, least_since))
             raise Difference(
-                f"since of window {name}: {or_none(since)} in Redis, {or_none(least_since)} recounted of what remains"
+                "since of window {}: {} in Redis, {} recounted of what remains".format(name, *both)
             )
 
 
 def _compare_panes(stored: Stored, counted: Recount, reports: int) -> None:
-    """Compares panes: those that are open have what remains, and none has more than that and the deleted reports.
-
-    Raises:
-        Difference: one has less, or more.
-    """
+    """Compares panes: an open one has what remains, and none has more than that and the deleted reports."""
     for pane in sorted({*stored.cells, *counted.panes} - {"all"}, key=ends_of):
         where, cell, own = f" of pane {pane}", stored.cells.get(pane), counted.panes.get(pane)
         held, found = 0 if cell is None else cell.reports, 0 if own is None else own.reports

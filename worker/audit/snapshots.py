@@ -1,12 +1,11 @@
-"""What is published: the snapshot topic's messages of a stream, in their order, become what each snapshot says.
+"""Snapshots on the topic: reads the messages of a stream and checks that they agree with each other.
 
-A snapshot of all time, and that of each window, is a whole of as many messages as their headers say, all of one number
-and identity. Looked at here is what the messages say of each other: that a whole is whole, that its documents, headers
-and keys agree, that each method's vector is what the method makes of the plain estimate, that what was final is never
-published again, that heads do not go back, and that what leaves a head's list is deleted. What the log says of it is
-asked elsewhere.
+The snapshot of all time, and that of each window, consists of as many messages as their headers say, all of one
+sequence and identity. This module checks that a snapshot is complete, that its documents, headers and keys agree,
+that each vector is what its method makes of the plain estimate, that final windows are not published again, that
+heads do not go back, and that windows that leave a head's list are deleted. `published` compares them with the log.
 
-Compaction leaves the newest message of each key and some older ones: of those that are superseded nothing is demanded.
+Compaction leaves the newest message of each key and some older ones; superseded messages need not be complete.
 """
 
 import heapq
@@ -34,93 +33,62 @@ from worker.audit.windows import ends_of, shape_of
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ALL = "all"
 UNREADABLE = (LookupError, ValueError, TypeError, AttributeError, OverflowError, RecursionError)
-"""What reading a message raises that another program wrote."""
+"""Errors from reading a message that another program wrote."""
 _SHARED = (
-    "schema",
-    "stream",
-    "fingerprint",
-    "window",
-    "sequence",
-    "reports",
-    "offsets",
-    "complete",
-    "gaps",
-    "uncounted",
-    "epsilon",
+    *("schema", "stream", "fingerprint", "window", "sequence", "snapshot", "reports", "offsets", "complete"),
+    *("gaps", "uncounted", "epsilon"),
 )
-"""What all documents of a whole say."""
+"""Fields that are equal in all documents of a snapshot."""
 _BESIDE = ("low", "high", "anytime_low", "anytime_high", "fakes")
-"""What Base has a vector of beside its frequencies; the last three not by versions before."""
+"""Vectors of Base beside its frequencies."""
 
 
 @dataclass(frozen=True)
 class Message:
-    """A message of the snapshot topic.
+    """A message of the snapshot topic; its value is empty for a tombstone."""
 
-    Attributes:
-        key: without the stream: `head`, `all/base`, `1h/7200000/base`, `1h/7200000/base/frequencies/0`.
-        headers: by their names.
-        value: what it says; empty for a tombstone.
-    """
-
-    key: str
+    key: str  # without the stream: `head`, `all/base`, `1h/7200000/base/frequencies/0`
     headers: Mapping[str, bytes]
     value: bytes
 
 
 @dataclass(frozen=True)
-class Said:
-    """What a snapshot says.
+class Snapshot:
+    """A snapshot of all time, or of a window."""
 
-    Attributes:
-        name: of its windows, as they are configured, or `all`.
-        start: its first millisecond; of all time 0.
-        end: the first one behind it; of all time 0.
-        final: whether it never changes any more.
-        sequence: the snapshot's number.
-        reports: how many it says there are.
-        offsets: partition -> the offset up to which it was counted.
-        gaps: partition -> the stretches that it says were lost.
-        uncounted: partitions that it says have no counts.
-        complete: whether it says that nothing is missing.
-        frequencies: (d,) by the plain estimate; None where it is not recounted, to save memory.
-        fault: what a method does not make of these, or None.
-        by_rate: of reports at several rates, how many it says there are of each value at each; else None.
-    """
-
-    name: str
-    start: int
+    name: str  # of its windows, or `all`
+    start: int  # milliseconds; 0 for all time
     end: int
     final: bool
     sequence: int
     reports: int
-    offsets: Mapping[int, int]
-    gaps: Mapping[int, list[Stretch]]
-    uncounted: tuple[int, ...]
+    offsets: Mapping[int, int]  # partition -> the offset up to which it was counted
+    gaps: Mapping[int, list[Stretch]]  # by partition
+    uncounted: tuple[int, ...]  # partitions without counts
     complete: bool
-    frequencies: npt.NDArray[np.float64] | None
-    fault: str | None
-    by_rate: State | None = None
+    frequencies: npt.NDArray[np.float64] | None  # (d,); None where it is not recounted, to save memory
+    fault: str | None  # the first number that is not its method's
+    by_rate: State | None = None  # reports at several rates: counts of each value at each rate
 
     def __str__(self) -> str:
         return f"snapshot {self.sequence}" if self.name == _ALL else f"window {self.name}/{self.start}"
 
     def has(self, pane: str) -> bool:
-        """Returns whether a pane is within it."""
+        """Returns whether a pane is within the window."""
         begin, end = ends_of(pane)
         return self.name == _ALL or (self.start <= begin and end <= self.end)
 
 
 @dataclass
 class _Whole:
-    """The messages of one snapshot of all time or of a window."""
+    """Messages of one snapshot of all time or of a window."""
 
     headers: Mapping[str, bytes]
     messages: dict[str, bytes] = field(default_factory=dict)
     types: dict[str, str] = field(default_factory=dict)
     live: set[str] = field(default_factory=set)
-    said: Said | None = None
-    of_another: bool = False
+    snapshot: Snapshot | None = None
+    of_another: bool = False  # of another stream
 
     @property
     def mark(self) -> tuple[bytes | None, bytes | None]:
@@ -136,11 +104,7 @@ class _Whole:
 
 
 class Snapshots:
-    """Takes the messages of a stream, in their order.
-
-    Args:
-        document: the stream's public document.
-        most: of so many windows the frequencies are kept, those that end last.
+    """Reads the messages of a stream, in order; keeps the frequencies of the `most` windows that end last.
 
     Attributes:
         head: the newest head, None before the first.
@@ -149,18 +113,18 @@ class Snapshots:
     def __init__(self, document: Mapping[str, Any], most: int) -> None:
         self._document, self._fingerprint, self._most = document, fingerprint_of(document).hex(), most
         self.head: Head | None = None
+        self._begin()
+
+    def _begin(self) -> None:
+        """Forgets a history whose heads were deleted."""
         self._wholes: dict[str, _Whole] = {}
         self._finals: dict[str, int] = {}
         self._leaving: dict[str, int] = {}
         self._kept: list[tuple[int, str]] = []
-        self._left: dict[str, set[str]] = {}  # of -> what is there of snapshots before its newest
+        self._left: dict[str, set[str]] = {}  # window -> keys of snapshots before its newest
 
     def take(self, message: Message) -> None:
-        """Takes the next message.
-
-        Raises:
-            Difference: it contradicts those before it.
-        """
+        """Takes the next message; raises `Difference` if it contradicts those before it."""
         try:
             self._take(message)
         except UNREADABLE as error:
@@ -173,9 +137,8 @@ class Snapshots:
             return
         if key == "head":
             self._next_head(json.loads(message.value))
-        whole, what = self._wholes.get(of), _named(of)
-        if whole is None or whole.mark != (message.headers.get("sequence"), message.headers.get("snapshot")):
-            new = _Whole(message.headers)
+        whole, what, new = self._wholes.get(of), _named(of), _Whole(message.headers)
+        if whole is None or whole.mark != new.mark:
             if of in self._finals:
                 raise Difference(
                     f"{what}: published in snapshot {new.sequence}, though it was final in snapshot {self._finals[of]}"
@@ -202,18 +165,15 @@ class Snapshots:
         expect_spent(document, self._document)
         head = Head.of(document)
         if self.head is not None and head.sequence <= self.head.sequence:
-            # the heads of before were deleted: another history begins, which says nothing of that one
-            self._wholes, self._finals, self._leaving, self._kept = {}, {}, {}, []
-            self._left = {}
+            self._begin()  # heads were deleted: another history begins
         elif self.head is not None:
-            gone = expect_follows(head, self.head)
-            self._leaving |= dict.fromkeys(gone, head.sequence)
+            self._leaving |= dict.fromkeys(expect_follows(head, self.head), head.sequence)
         self.head = head
 
     def _delete(self, of: str, key: str) -> None:
         if key == "head":
-            self._wholes, self._finals, self._leaving, self._kept, self.head = {}, {}, {}, [], None
-            self._left = {}
+            self.head = None
+            self._begin()
             return
         self._left.get(of, set()).discard(key)
         if (whole := self._wholes.get(of)) is not None:
@@ -223,34 +183,34 @@ class Snapshots:
                 del self._wholes[of]
 
     def _read(self, of: str, whole: _Whole) -> None:
-        """Reads a whole, and lets go of its messages."""
+        """Reads a snapshot, and frees its messages."""
         try:
             base = json.loads(whole.messages["base"])
             if base["fingerprint"] != self._fingerprint:
                 whole.of_another = True
             else:
-                whole.said = _said(of, whole, base, self._document)
+                whole.snapshot = _snapshot(of, whole, base, self._document)
         except Difference as difference:
             raise Difference(f"{_named(of)}: {difference}") from None
         except UNREADABLE as error:
             raise Difference(f"{_named(of)}: what is published cannot be read ({error!r})") from None
         whole.messages = {}
-        if whole.said is None:
+        if whole.snapshot is None:
             return
-        if whole.said.final:
+        if whole.snapshot.final:
             self._finals[of] = whole.sequence
         if of != _ALL:
-            heapq.heappush(self._kept, (whole.said.end, of))
+            heapq.heappush(self._kept, (whole.snapshot.end, of))
         while len(self._kept) > self._most:
             _, oldest = heapq.heappop(self._kept)
-            if (other := self._wholes.get(oldest)) is not None and other.said is not None:
-                other.said = replace(other.said, frequencies=None)
+            if (other := self._wholes.get(oldest)) is not None and other.snapshot is not None:
+                other.snapshot = replace(other.snapshot, frequencies=None)
 
-    def finish(self) -> list[Said]:
-        """Returns what there is now: the newest snapshot of all time, if it is more than a head, and each window's.
+    def finish(self) -> list[Snapshot]:
+        """Returns the newest snapshot of all time, unless it is only a head, and that of each window.
 
         Raises:
-            Difference: something is missing, or is there though the newest head says otherwise.
+            Difference: a message is missing, or is there though the newest head contradicts it.
         """
         try:
             for of, whole in self._wholes.items():
@@ -260,13 +220,13 @@ class Snapshots:
                     )
                 if (left := sorted(self._left.get(of, ()))) and whole.live != {"head"}:
                     raise Difference(f"{_named(of)}: {left[0]} of a snapshot before it was not deleted")
-                if whole.said is None and whole.live != {"head"}:
+                if whole.snapshot is None and whole.live != {"head"}:
                     self._read(of, whole)
         except UNREADABLE as error:
             raise Difference(f"what is published cannot be read ({error!r})") from None
-        said = [whole.said for whole in self._wholes.values() if whole.said is not None]
+        found = [whole.snapshot for whole in self._wholes.values() if whole.snapshot is not None]
         if self.head is not None:
-            there = {f"{each.name}/{each.start}": each for each in said if each.name != _ALL}
+            there = {f"{each.name}/{each.start}": each for each in found if each.name != _ALL}
             for of, sequence in self._leaving.items():
                 if of in there and there[of].sequence < sequence:
                     raise Difference(
@@ -275,16 +235,16 @@ class Snapshots:
             self.head.expect_listed(
                 {(each.name, each.start, each.end): each.final for each in there.values()}
             )
-            for each in said:
+            for each in found:
                 if each.sequence > self.head.sequence:
                     raise Difference(
                         f"{each}: of snapshot {each.sequence}, the newest head is {self.head.sequence}"
                     )
-        return said
+        return found
 
 
 def _split(key: str) -> tuple[str, str]:
-    """Returns of what a message is, `all` or `1h/7200000`, and its key within that."""
+    """Returns the window of a message, `all` or `1h/7200000`, and its key within that."""
     if key == "head" or key.partition("/")[0] == "domain":
         return _ALL, key
     of, _, rest = key.partition("/")
@@ -298,48 +258,32 @@ def _named(of: str) -> str:
     return "the newest snapshot" if of == _ALL else f"window {of}"
 
 
-def _said(of: str, whole: _Whole, base: Mapping[str, Any], document: Mapping[str, Any]) -> Said:
-    """Returns what a whole says, whose documents agree, and each of whose vectors is its method's."""
+def _snapshot(of: str, whole: _Whole, base: Mapping[str, Any], document: Mapping[str, Any]) -> Snapshot:
+    """Reads a snapshot whose documents agree."""
     name, _, start = of.partition("/")
     bodies = {key: json.loads(value) for key, value in whole.messages.items() if _is_body(key)}
-    if head := whole.messages.get("head"):
-        bodies["head"] = json.loads(head)
+    head = json.loads(whole.messages.get("head") or "{}")
     expect_spent(base, document)
     begin, end = _window(name, int(start or 0), base["window"], whole.headers)
-    for key, body in bodies.items():
-        for what in (*_SHARED, "snapshot"):
-            if body.get(what) != base.get(what):
-                raise Difference(f"{key} says {what} {body.get(what)!r}, base {base.get(what)!r}")
-        if key != "head" and body["method"] != key:
-            raise Difference(f"the key of method {key} has {body['method']}'s")
-        if key != "head" and body["document"] != {k: v for k, v in document.items() if k != "labels"}:
-            raise Difference(f"{key}: of the document {body['document']}")
-    if (base["sequence"], base["snapshot"]) != (
-        whole.sequence,
-        whole.headers.get("snapshot", b"").decode(),
-    ):
-        raise Difference(f"the headers are of snapshot {whole.sequence}, the documents of {base['sequence']}")
-    _expect_labels(whole.messages, document)
-    there = bodies.keys() - {"head"}
-    if (methods := bodies.get("head", {}).get("methods")) and {*methods} != there:
-        raise Difference(f"the head says methods {methods}, the bodies are of {sorted(there)}")
-    listed = {
+    _expect_agreement(whole, base, bodies | ({"head": head} if head else {}), document)
+    if (methods := head.get("methods")) and {*methods} != bodies.keys():
+        raise Difference(f"the head says methods {methods}, the bodies are of {sorted(bodies)}")
+    vectors = {
         key: {name: read(name, key, body, whole.messages, whole.types) for name in _vectors(key, body)}
         for key, body in bodies.items()
-        if key != "head"
     }
-    frequencies, reports = listed["base"]["frequencies"].values, int(base["reports"])
+    frequencies, reports = vectors["base"]["frequencies"].values, int(base["reports"])
     if reports < 1:
         raise Difference(f"{reports} reports are published, at least one is due")
     by_rate = _by_rate(base, document, reports)
     fault, own = None, Estimate(frequencies, reports, *chances_of(document, by_rate))
     try:
-        for method, vectors in listed.items():
-            expect_method(method, bodies[method], own, vectors)
-        expect_beside(base, own, listed["base"])
+        for method, read_vectors in vectors.items():
+            expect_method(method, bodies[method], own, read_vectors)
+        expect_beside(base, own, vectors["base"])
     except Difference as difference:
         fault = str(difference)
-    return Said(
+    return Snapshot(
         name,
         begin,
         end,
@@ -356,41 +300,66 @@ def _said(of: str, whole: _Whole, base: Mapping[str, Any], document: Mapping[str
     )
 
 
+def _expect_agreement(
+    whole: _Whole, base: Mapping[str, Any], bodies: Mapping[str, Any], document: Mapping[str, Any]
+) -> None:
+    """Raises unless bodies, head, headers and labels agree with Base's document and with the stream's."""
+    for key, body in bodies.items():
+        for what in _SHARED:
+            if body.get(what) != base.get(what):
+                raise Difference(f"{key} says {what} {body.get(what)!r}, base {base.get(what)!r}")
+        if key != "head" and body["method"] != key:
+            raise Difference(f"the key of method {key} has {body['method']}'s")
+        if key != "head" and body["document"] != {k: v for k, v in document.items() if k != "labels"}:
+            raise Difference(f"{key}: of the document {body['document']}")
+    identity = whole.headers.get("snapshot", b"").decode()
+    if (base["sequence"], base["snapshot"]) != (whole.sequence, identity):
+        raise Difference(f"the headers are of snapshot {whole.sequence}, the documents of {base['sequence']}")
+    if "head" in whole.messages and "labels" in document:
+        domain = json.loads(whole.messages["domain"])
+        labels = domain["labels"]
+        if labels is None:
+            parts = (json.loads(whole.messages[f"domain/labels/{i}"]) for i in range(domain["chunks"]))
+            labels = [label for part in parts for label in part]
+        if labels != list(document["labels"]):
+            raise Difference("the labels that are published are not the stream's")
+
+
 def _by_rate(base: Mapping[str, Any], document: Mapping[str, Any], reports: int) -> State | None:
-    """Returns the counters of reports at several rates, as Base says them."""
+    """Returns Base's counts of reports at several rates."""
     if "rates" not in document:
         return None
-    said = base["rates"]
-    if [each["rate"] for each in said] != document["rates"]:
-        raise Difference(f"base says rates {[each['rate'] for each in said]}")
-    counters = np.array([each["counts"] for each in said], np.int64)
-    if (
-        counters.shape != (len(said), 2)
-        or [each["reports"] for each in said] != counters.sum(axis=1).tolist()
-    ):
-        raise Difference(f"base says of rates {said}")
-    if counters.sum() != reports:
-        raise Difference(f"base says {reports} reports, and of all rates {counters.sum()}")
-    return counters.ravel()
+    rates = base["rates"]
+    if [each["rate"] for each in rates] != document["rates"]:
+        raise Difference(f"base says rates {[each['rate'] for each in rates]}")
+    counts = np.array([each["counts"] for each in rates], np.int64)
+    sums = [each["reports"] for each in rates]
+    if counts.shape != (len(rates), 2) or sums != counts.sum(axis=1).tolist():
+        raise Difference(f"base says of rates {rates}")
+    if counts.sum() != reports:
+        raise Difference(f"base says {reports} reports, and of all rates {counts.sum()}")
+    return counts.ravel()
 
 
 def _is_body(key: str) -> bool:
     return "/" not in key and key not in ("head", "domain")
 
 
-def _window(name: str, start: int, said: Mapping[str, Any], headers: Mapping[str, bytes]) -> tuple[int, int]:
-    """Returns the ends of a window that its key names."""
+def _window(
+    name: str, start: int, document: Mapping[str, Any], headers: Mapping[str, bytes]
+) -> tuple[int, int]:
+    """Returns the ends of a window, whose key, document and headers have to agree."""
     if name == _ALL:
-        if said != {"name": _ALL, "start": None, "end": None, "final": False}:
-            raise Difference(f"published as {said}")
+        if document != {"name": _ALL, "start": None, "end": None, "final": False}:
+            raise Difference(f"published as {document}")
         return 0, 0
     length, hop = shape_of(name)
-    begin, end = _milliseconds(said["start"]), _milliseconds(said["end"])
-    if (said["name"], begin, end) != (name, start, start + length) or begin % hop:
-        raise Difference(f"published as {said}")
-    if (int(headers["end"]), headers["final"]) != (end, b"true" if said["final"] else b"false"):
+    begin, end = _milliseconds(document["start"]), _milliseconds(document["end"])
+    if (document["name"], begin, end) != (name, start, start + length) or begin % hop:
+        raise Difference(f"published as {document}")
+    if (int(headers["end"]), headers["final"]) != (end, b"true" if document["final"] else b"false"):
         raise Difference(
-            f"published as {said}, the headers say end {headers['end']!r} and final {headers['final']!r}"
+            f"published as {document}, the headers say end {headers['end']!r} and final {headers['final']!r}"
         )
     return begin, end
 
@@ -400,19 +369,5 @@ def _milliseconds(date: str) -> int:
 
 
 def _vectors(key: str, body: Mapping[str, Any]) -> list[str]:
-    """Returns the names of the vectors that a body has."""
     beside = _BESIDE if key == "base" else ()
     return ["frequencies", *(name for name in beside if name in body or name in body.get("vectors", ()))]
-
-
-def _expect_labels(messages: Mapping[str, bytes], document: Mapping[str, Any]) -> None:
-    """Sees that the labels are the stream's, where there are any."""
-    if "head" not in messages or "labels" not in document:
-        return
-    domain = json.loads(messages["domain"])
-    labels = domain["labels"]
-    if labels is None:
-        parts = (json.loads(messages[f"domain/labels/{i}"]) for i in range(domain["chunks"]))
-        labels = [label for part in parts for label in part]
-    if labels != list(document["labels"]):
-        raise Difference("the labels that are published are not the stream's")

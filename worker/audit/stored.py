@@ -1,4 +1,4 @@
-"""What is stored of a partition: one consistent cut of it, decoded, and the stretches of the log that it claims."""
+"""Stored partitions: decodes one consistent read of Redis."""
 
 import json
 import struct
@@ -21,12 +21,7 @@ from worker.audit.windows import Windows, ends_of
 
 @dataclass(frozen=True)
 class StoredCell:
-    """The counts of some of the reports.
-
-    Attributes:
-        reports: how many they are.
-        entries: (K,) unsigned, as they are stored.
-    """
+    """Counts of a pane, (K,) unsigned as they are stored."""
 
     reports: int
     entries: npt.NDArray[Any]
@@ -39,43 +34,26 @@ class StoredCell:
 
 @dataclass(frozen=True)
 class Stored:
-    """What Redis claims about one partition: the counts of [start, offset) without the gaps.
-
-    Attributes:
-        start: the offset that counting began at.
-        offset: the next one to count.
-        accepted: records counted.
-        rejected: malformed records by reason.
-        late: records that came too late for their pane, by age.
-        undated: records without a timestamp that were counted in windows.
-        watermark: the highest accepted timestamp in milliseconds, or None.
-        closed: panes that end at or before this line take no more.
-        floor: the line that it began with, as a head said, or None.
-        dropped: panes that end at or before this line are counted in none any more, as a head said.
-        readmitted: floors of before, each with the offset at which it was given up, as heads were deleted.
-        since: for each window of the rules the first start that may be published.
-        gaps: the stretches that are recorded as lost, ascending.
-        around: for each of them the closed line before it, and the first timestamp accepted after it or None.
-        rules: by what records are judged, each with the offset that it holds from, ascending.
-        cells: the counts by the name of their pane, and those in none by `all`.
-    """
+    """Counts of the offsets [start, offset) of a partition without its gaps, as Redis has them."""
 
     start: int
     offset: int
-    accepted: int
-    rejected: Mapping[str, int]
-    late: Mapping[str, int]
-    undated: int
-    watermark: int | None
-    closed: int
-    floor: int | None
-    dropped: int
-    readmitted: list[tuple[int, int]]
-    since: Mapping[str, int]
-    gaps: list[Stretch]
-    around: list[tuple[int, int | None]]
-    rules: list[tuple[int, Limits]]
-    cells: Mapping[str, StoredCell]
+    accepted: int  # records counted
+    rejected: Mapping[str, int]  # malformed records by reason
+    late: Mapping[str, int]  # records too late for their pane, by age
+    undated: int  # records without a timestamp that were counted in windows
+    watermark: int | None  # the highest accepted timestamp in milliseconds
+    closed: int  # panes that end at or before this line take no more
+    floor: int | None  # the line that it began with, from a head
+    dropped: int  # panes that end at or before this line are no longer kept
+    readmitted: list[tuple[int, int]]  # earlier floors, each with the offset at which it was given up
+    since: Mapping[str, int]  # the first start of each window that may be published
+    gaps: list[Stretch]  # recorded as lost, ascending
+    around: list[
+        tuple[int, int | None]
+    ]  # of each gap: the closed line before, the first later timestamp after
+    rules: list[tuple[int, Limits]]  # each with the offset that it holds from, ascending
+    cells: Mapping[str, StoredCell]  # by pane; `all` has the counts in no pane
 
     @property
     def reports(self) -> int:
@@ -87,23 +65,16 @@ class Stored:
         """The counts of all time, (K,) int64; O(cells · K)."""
         return sum((cell.state for cell in self.cells.values()), np.zeros(1, np.int64))
 
-    @property
-    def windowed(self) -> bool:
-        """Whether a rule that holds for some of what was counted names windows."""
-        return any(limits.windows is not None for offset, limits in self.rules if offset <= self.offset)
-
 
 StoredCut = tuple[Mapping[str, str], Mapping[str, bytes | None]]
-"""The fields of a partition's metadata, none if it has none; and the live blobs by window, None for a missing one."""
+"""Fields of a partition's metadata, and its blobs by pane, None for a missing one."""
 
 _LAYOUT = 1
-"""The layout of what is stored, which its lineage names."""
 _BLOB = struct.Struct("<4sIq16sqII")
-"""The header of a blob: magic, state entries, offset, flush id, reports, the bytes of an entry, a checksum."""
+"""Header of a blob: magic, state entries, offset, flush id, reports, bytes of an entry, checksum."""
 _CHECKED = ("lineage", "epoch", "offset", "flush", "blobs", "totals")
-"""The fields of the metadata that their checksum is of."""
-_OF_WINDOWS = {"windows", "grace", "out_of_order"}
-"""What a rule says of windows, if it names any."""
+"""Fields that the checksum of the metadata covers."""
+_RULE, _OF_WINDOWS = {"offset", "revision", "most_reports", "ones"}, {"windows", "grace", "out_of_order"}
 
 
 def decode(
@@ -115,19 +86,19 @@ def decode(
     fingerprint: bytes,
     size: int,
 ) -> Stored | None:
-    """Decodes a cut, or None where nothing is claimed.
+    """Decodes a partition, or returns None where nothing was counted.
 
     Args:
         fields: of the metadata.
-        blobs: by their names.
-        place: the stream and the partition that they are stored under, as ``stream:partition``.
-        group: the consumer group that counts the stream.
-        topic_id: what Kafka says of its topic, where it was asked.
+        blobs: by pane.
+        place: ``stream:partition``.
+        group: the consumer group of the stream.
+        topic_id: Kafka's id of the topic, if it was asked.
         fingerprint: of the stream's document.
         size: entries of a state.
 
     Raises:
-        Difference: the cut does not hold together, or is of another stream.
+        Difference: the data is damaged, contradicts itself, or is of another stream.
     """
     if not fields:
         if any(blob is not None for blob in blobs.values()):
@@ -161,18 +132,12 @@ def decode(
 
 
 def _demand_lineage(lineage: Mapping[str, Any], group: str, topic_id: str | None, fingerprint: bytes) -> None:
-    """Sees that counts are of the stream that is audited, and of a layout that it reads.
-
-    Raises:
-        Difference: they are of another one.
-    """
     if lineage["layout"] > _LAYOUT:
         raise Difference(
             f"lineage: layout {lineage['layout']} in Redis, this audit reads up to {_LAYOUT}: audit with the"
             " version that wrote it"
         )
-    due = {"fingerprint": fingerprint.hex(), "group": group, "layout": _LAYOUT}
-    for key, value in due.items():
+    for key, value in {"fingerprint": fingerprint.hex(), "group": group, "layout": _LAYOUT}.items():
         if lineage[key] != value:
             raise Difference(f"lineage: {key} is {lineage[key]!r} in Redis, {value!r} by the configuration")
     if topic_id is not None and (theirs := lineage["topic_id"]) != topic_id:
@@ -182,25 +147,19 @@ def _demand_lineage(lineage: Mapping[str, Any], group: str, topic_id: str | None
 
 
 def _demand_checksum(fields: Mapping[str, str], place: str) -> None:
-    """Sees that metadata are as and where they were written.
-
-    Raises:
-        Difference: a byte of them was changed, or they are of another partition.
-    """
     digest = blake2b(f"{{{place}}}:meta".encode(), digest_size=16)
     for name in _CHECKED:
         digest.update(b"\n" + fields[name].encode())
     due = digest.hexdigest()
-    if (said := fields.get("checksum", "")) != due:
+    if (found := fields.get("checksum", "")) != due:
         raise Difference(
-            f"metadata: damaged, or of another partition: their checksum is {due}, {said or 'none'} in Redis"
+            f"metadata: damaged, or of another partition: their checksum is {due}, {found or 'none'} in Redis"
         )
     if unknown := fields.keys() - {*_CHECKED, "checksum"}:
         raise Difference(f"metadata: fields that layout {_LAYOUT} does not have: {sorted(unknown)}")
 
 
 def _rules(totals: Mapping[str, Any]) -> list[tuple[int, Limits]]:
-    """Returns each recorded rule with the offset that it holds from."""
     rules = rules_of(totals["rules"])
     offsets = [offset for offset, _ in rules]
     if not rules or offsets[0] > totals["start"] or offsets != sorted(offsets):
@@ -209,55 +168,47 @@ def _rules(totals: Mapping[str, Any]) -> list[tuple[int, Limits]]:
 
 
 def rules_of(listed: Iterable[Mapping[str, Any]]) -> list[tuple[int, Limits]]:
-    """Returns rules as they are written, each with the offset that it holds from.
+    """Returns recorded rules, each with the offset that it holds from.
 
     Raises:
         KeyError, TypeError, ValueError: one cannot be read.
     """
-    rules, known = (
-        list[tuple[int, Limits]](),
-        {"offset", "revision", "most_reports", "ones"},
-    )
-    for said in map(dict, listed):
+    rules = list[tuple[int, Limits]]()
+    for rule in map(dict, listed):
         windows = None
-        if "windows" in said:
-            windows = Windows.of(said["windows"], said["grace"], said["out_of_order"])
-        if said.keys() - {"max_batch_bytes"} != known | (_OF_WINDOWS if windows else set()):
+        if "windows" in rule:
+            windows = Windows.of(rule["windows"], rule["grace"], rule["out_of_order"])
+        if rule.keys() - {"max_batch_bytes"} != _RULE | (_OF_WINDOWS if windows else set()):
             raise ValueError("rules that the audit does not know")
-        limits = Limits(said["most_reports"], said["ones"], said.get("max_batch_bytes"), windows)
-        rules.append((int(said["offset"]), limits))
+        limits = Limits(rule["most_reports"], rule["ones"], rule.get("max_batch_bytes"), windows)
+        rules.append((int(rule["offset"]), limits))
     return rules
 
 
 def _cells(
-    named: Mapping[str, str],
-    blobs: Mapping[str, bytes | None],
-    offset: int,
-    flush: str,
-    size: int,
+    named: Mapping[str, str], blobs: Mapping[str, bytes | None], offset: int, flush: str, size: int
 ) -> dict[str, StoredCell]:
-    """Returns the counts that the metadata name, where something was committed."""
+    """Returns the counts that the metadata name."""
     if not flush:
         if any(blob is not None for blob in blobs.values()):
             raise Difference("metadata: of before the first commit, but there are counts")
         return {"all": StoredCell(0, np.zeros(size, np.uint8))}
-    panes = [name for name in named if name != "all"]
     if "all" not in named:
         raise Difference(f"metadata: the blobs named are {sorted(named)}, 'all' is not among them")
-    for pane in panes:
-        ends_of(pane)
     cells = {}
     for name, by in named.items():
-        where = "counts" if name == "all" else f"counts of pane {name}"
+        if name != "all":
+            ends_of(name)
         try:
             cells[name] = _decode_blob(name, blobs.get(name), by, offset, flush, size)
         except Difference as difference:
+            where = "counts" if name == "all" else f"counts of pane {name}"
             raise Difference(f"{where}: {difference}") from None
     return cells
 
 
 def _decode_blob(cell: str, blob: bytes | None, named: str, offset: int, flush: str, size: int) -> StoredCell:
-    """Returns the counts of a live blob that is the one which the metadata name."""
+    """Returns the counts of a blob, which has to be the one that the metadata name."""
     if blob is None:
         raise Difference("the blob that the metadata name is missing")
     if blob[:4] != b"LDP1":
@@ -269,7 +220,7 @@ def _decode_blob(cell: str, blob: bytes | None, named: str, offset: int, flush: 
         raise Difference(f"the blob says {entries} entries of {width} bytes; {size} are due")
     if len(blob) != _BLOB.size + width * size:
         raise Difference(f"the blob has {len(blob)} bytes, {_BLOB.size + width * size} are due")
-    # of the cell's name and of all but the checksum itself, the last four bytes of the header
+    # of the pane's name and the blob without the checksum, the last four bytes of the header
     due = crc32c.crc32c(b"".join((cell.encode(), blob[:44], blob[48:])))
     if checksum != due:
         raise Difference(f"the blob is damaged: its checksum is {due:08x}, it says {checksum:08x}")
@@ -281,7 +232,7 @@ def _decode_blob(cell: str, blob: bytes | None, named: str, offset: int, flush: 
 
 
 def stretches_of(stored: Stored, begin: int, end: int) -> tuple[list[Stretch], list[Stretch]]:
-    """Returns the stretches that the stored counts claim to be of: those in a log of [begin, end), and those deleted.
+    """Returns the counted stretches that a log of [begin, end) has, and those that are deleted.
 
     Raises:
         Difference: the log was never as long, or more could have been counted than was.
@@ -306,13 +257,12 @@ def stretches_of(stored: Stored, begin: int, end: int) -> tuple[list[Stretch], l
 
 
 def ruled(stored: Stored, stretches: list[Stretch]) -> Iterator[tuple[int, int, Limits]]:
-    """Cuts stretches of the log where another rule begins to hold, or another floor."""
+    """Cuts stretches where another rule or another floor begins to hold."""
     until = [offset for offset, _ in stored.rules[1:]] + [stored.offset]
     given_up = [at for at, _ in stored.readmitted]
     for (since, rule), end in zip(stored.rules, until, strict=True):
         for a, b in stretches:
-            edges = sorted(
-                {max(a, since), *(at for at in given_up if max(a, since) < at < min(b, end)), min(b, end)}
-            )
-            if max(a, since) < min(b, end):
+            begin, stop = max(a, since), min(b, end)
+            if begin < stop:
+                edges = sorted({begin, stop, *(at for at in given_up if begin < at < stop)})
                 yield from ((first, last, rule) for first, last in pairwise(edges))

@@ -1,50 +1,36 @@
-"""The verdicts: on a partition, and on a stream what those on its partitions come to."""
+"""Verdicts on a partition and on a stream."""
 
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from worker.audit.records import Stretch
 
 VERDICTS = ("different", "gap", "not recountable", "equal", "none yet")
-"""What can be said of a partition; of several, the first in this order is the stream's."""
+"""Verdicts on a partition, the gravest first; the stream's is the gravest of its partitions'."""
 
 
 @dataclass(frozen=True)
 class PartitionVerdict:
-    """The verdict on one partition.
-
-    Attributes:
-        partition: its number.
-        start: the offset that counting began at, or None where nothing was counted yet.
-        offset: the stored offset, up to which was recounted; 0 where nothing was counted yet.
-        lag: offsets between the stored one, or else the log's start, and the log's last stable one.
-        records: records read again.
-        reports: reports counted again.
-        rejected: malformed records among them, by reason.
-        gaps: the stretches [from, to) that are recorded as lost, if nothing else differs.
-        deleted: the stretches [from, to) that were counted and then deleted, if nothing else differs.
-        difference: the first disagreement, else what cannot be recounted or is recorded as lost, or None.
-        late: accepted records among them that came too late for their pane.
-        panes: how many panes are kept.
-    """
+    """Verdict on one partition."""
 
     partition: int
-    start: int | None
-    offset: int
-    lag: int
-    records: int = 0
-    reports: int = 0
-    rejected: Mapping[str, int] = field(default_factory=dict)
-    gaps: tuple[Stretch, ...] = ()
-    deleted: tuple[Stretch, ...] = ()
-    difference: str | None = None
-    late: int = 0
-    panes: int = 0
+    start: int | None  # the offset that counting began at; None where nothing was counted yet
+    offset: int  # the stored offset
+    lag: int  # offsets not counted yet, up to the last stable one
+    records: int = 0  # records read again
+    reports: int = 0  # reports counted again
+    rejected: Mapping[str, int] = field(default_factory=dict)  # malformed records by reason
+    gaps: tuple[Stretch, ...] = ()  # recorded as lost, if nothing else differs
+    deleted: tuple[Stretch, ...] = ()  # counted and then deleted, if nothing else differs
+    difference: str | None = None  # the first one, else what keeps the partition from being equal
+    late: int = 0  # accepted records that came too late for their pane
+    panes: int = 0  # panes kept
 
     @property
     def counted(self) -> bool:
-        """Whether anything was counted yet: an offset is stored."""
+        """Whether an offset is stored."""
         return self.start is not None
 
     @property
@@ -54,31 +40,24 @@ class PartitionVerdict:
 
     @property
     def verdict(self) -> str:
-        """The verdict in a word or two."""
-        if self.difference is not None and not self.gaps and not self.deleted:
-            return "different"
+        """The verdict, one of `VERDICTS`."""
         if self.gaps:
             return "gap"
         if self.deleted:
             return "not recountable"
+        if self.difference is not None:
+            return "different"
         return "equal" if self.counted else "none yet"
+
+
+def _total(name: str) -> Any:
+    """Returns a property that sums an attribute over the partitions."""
+    return property(lambda self: sum(getattr(each, name) for each in self.partitions))
 
 
 @dataclass(frozen=True)
 class StreamVerdict:
-    """What an audit of one stream found.
-
-    Attributes:
-        stream: its name.
-        partitions: the verdicts on its partitions.
-        finals: how many final windows are published.
-        recounted: how many of them were recounted, to the offsets that they name, and compared.
-        published: the first disagreement between what is published and the log, or None.
-        provisional: how many windows are published that are not final.
-        provisional_recounted: how many of them were recounted and compared.
-        unknown: what of all that is published cannot be recounted, as records are gone, or None.
-        gone: how many windows that are over, with reports, are not on the topic; retention deletes them, and whether it
-            was that cannot be told. 0 where it is not known.
+    """Verdict on one stream.
 
     Example:
         >>> good = PartitionVerdict(0, start=0, offset=9, lag=2, records=9, reports=18)
@@ -91,17 +70,24 @@ class StreamVerdict:
 
     stream: str
     partitions: tuple[PartitionVerdict, ...]
-    finals: int = 0
-    recounted: int = 0
-    published: str | None = None
-    provisional: int = 0
+    finals: int = 0  # final windows on the topic
+    recounted: int = 0  # how many of them were recounted and compared
+    published: str | None = None  # the first difference between what is published and the log
+    provisional: int = 0  # windows on the topic that are not final
     provisional_recounted: int = 0
-    unknown: str | None = None
-    gone: int = 0
+    unknown: str | None = None  # published, but not recountable because records are gone
+    gone: int = 0  # closed windows with reports that are not on the topic; retention deletes them
+
+    records = _total("records")
+    reports = _total("reports")
+    late = _total("late")
+    panes = _total("panes")
+    malformed = _total("malformed")
+    lag = _total("lag")
 
     @property
     def difference(self) -> str | None:
-        """What the first partition of the stream's verdict says, or what is published, or None where all are equal."""
+        """The first difference of the gravest kind, or None if all are equal."""
         if self.published is not None and all(each.verdict != "different" for each in self.partitions):
             return self.published
         gravest = (each for each in self.partitions if each.difference and each.verdict == self.verdict)
@@ -109,7 +95,7 @@ class StreamVerdict:
 
     @property
     def verdict(self) -> str:
-        """The verdict on the stream: the gravest of its partitions', or of what is published."""
+        """The gravest verdict of the partitions and of what is published."""
         if self.published is not None:
             return "different"
         found = {each.verdict for each in self.partitions} | ({"not recountable"} if self.unknown else set())
@@ -117,46 +103,16 @@ class StreamVerdict:
 
     @property
     def equal(self) -> bool:
-        """Whether all was recounted and nothing differs."""
+        """Whether everything was recounted and nothing differs."""
         return self.difference is None
 
     @property
     def counted(self) -> bool:
-        """Whether anything was counted yet."""
+        """Whether any partition was counted yet."""
         return any(each.counted for each in self.partitions)
 
     @property
-    def records(self) -> int:
-        """Records read again."""
-        return sum(each.records for each in self.partitions)
-
-    @property
-    def reports(self) -> int:
-        """Reports counted again."""
-        return sum(each.reports for each in self.partitions)
-
-    @property
-    def late(self) -> int:
-        """Accepted records among those read again that came too late for their pane."""
-        return sum(each.late for each in self.partitions)
-
-    @property
-    def panes(self) -> int:
-        """How many panes are kept."""
-        return sum(each.panes for each in self.partitions)
-
-    @property
-    def malformed(self) -> int:
-        """Malformed records among those read again."""
-        return sum(each.malformed for each in self.partitions)
-
-    @property
     def rejected(self) -> dict[str, int]:
-        """Malformed records among those read again, by reason."""
+        """Malformed records by reason."""
         rejected = sum((Counter(each.rejected) for each in self.partitions), Counter[str]())
         return dict(sorted(rejected.items()))
-
-    @property
-    def lag(self) -> int:
-        """Offsets that were not counted yet."""
-        return sum(each.lag for each in self.partitions)

@@ -1,4 +1,4 @@
-"""The audit of a stream: each of its partitions read, recounted and compared."""
+"""Audit of a stream: reads, recounts and compares each partition."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -15,9 +15,7 @@ from worker.audit.verdict import PartitionVerdict, StreamVerdict
 from worker.config import Config, Served
 
 _MOST_BYTES = 1 << 30
-"""What windows are recounted in and compared with, in bytes: of more, those that end last."""
-
-_NO_PARTITION = "counted in Redis, but the topic has no such partition"
+"""Memory for windows, in bytes; those that end last are recounted."""
 
 
 def verify(
@@ -30,12 +28,12 @@ def verify(
 
     Args:
         served: the stream and its topic.
-        config: where Kafka and Redis are.
+        config: how to reach Kafka and Redis.
         on_progress: called with offsets passed and offsets in all, as the log is read.
-        on_passed: receives each record of the head's key that is no head, once.
+        on_passed: called once with each invalid record of the head's key.
 
     Raises:
-        AuditError: the topic is missing, a protocol is unknown, or the log stands still.
+        AuditError: the topic is missing, a protocol is unknown, or reading makes no progress.
         KafkaError, RedisError: the brokers or Redis do not answer.
     """
     name, document = served.stream.name, served.stream.document()
@@ -57,7 +55,6 @@ def verify(
                 verdicts.append(PartitionVerdict(tp.partition, None, 0, 0, difference=str(difference)))
                 passed.whole(tp)
                 continue
-            bounds = reading.bounds_of(consumer, [tp])[tp]  # after the cut: workers count on
             verdicts.append(
                 judge(
                     document,
@@ -65,7 +62,7 @@ def verify(
                     stream=name,
                     group=group,
                     cut=cut,
-                    bounds=bounds,
+                    bounds=reading.bounds_of(consumer, [tp])[tp],  # after the cut: workers count on
                     read=partial(reading.read, log, tp, partial(passed.to, tp)),
                     topic_id=topic_id,
                     committed=committed.get(tp.partition, (0, "")),
@@ -75,7 +72,8 @@ def verify(
             )
             passed.whole(tp)
         if client.exists(f"{{{name}:{len(topic)}}}:meta"):
-            verdicts.append(PartitionVerdict(len(topic), None, 0, 0, difference=_NO_PARTITION))
+            missing = "counted in Redis, but the topic has no such partition"
+            verdicts.append(PartitionVerdict(len(topic), None, 0, 0, difference=missing))
     there = _partitions(published, {tp.partition for tp in topic}, served, config)
     compared = published.compare(there) if differing is None else Compared(difference=differing)
     return verdict_of(name, verdicts, published, replace(compared, difference=compared.difference or wrong))
@@ -84,10 +82,10 @@ def verify(
 def _read_published(
     consumer: Any, served: Served, config: Config, on_passed: Callable[[str], object]
 ) -> tuple[Mapping[str, Any], Published, str | None, str | None]:
-    """Returns the newest head, what is published, and what differs in it and in the rows before any counting."""
+    """Returns the newest head, what is published, and differences in it and in the rows."""
     name, document, passed = served.stream.name, served.stream.document(), dict[str, None]()
     head, at = reading.newest_head(consumer, config.snapshots.topic, name)
-    begin = 0 if _windowed(head) or served.configured.terms.windowing else at
+    begin = 0 if _has_windows(head) or served.configured.terms.windowing else at
 
     def messages() -> Iterator[Message]:
         return reading.published(
@@ -95,31 +93,24 @@ def _read_published(
         )
 
     published, differing = published_of(document, messages) if head else headless(document, messages)
-    wrong = _of_rows(consumer, name, head, messages)
-    for one in passed:  # each once, though the topic is read several times
+    wrong = None
+    if (configured := head.get("rows")) is not None:
+        wrong = rows.differing(head, reading.rows(consumer, configured["topic"], name), messages)
+    for one in passed:  # once, though the topic is read several times
         on_passed(one)
     return head, published, differing, wrong
 
 
 def _partitions(published: Published, there: set[int], served: Served, config: Config) -> set[int]:
-    """Returns the topic's partitions, which may have become more since they were looked at."""
+    """Returns the topic's partitions, read again if a snapshot names more."""
     if not published.named - there:
         return there
     with reading.connect_kafka(config) as consumer:
         return {tp.partition for tp in reading.partitions_of(consumer, served.topic, config)}
 
 
-def _of_rows(
-    consumer: Any, name: str, head: Mapping[str, Any], messages: Callable[[], Iterable[Message]]
-) -> str | None:
-    """Returns what differs in the rows, if the head says that there are some."""
-    if (told := head.get("rows")) is None:
-        return None
-    return rows.differing(head, reading.rows(consumer, told["topic"], name), messages)
-
-
 class _Passed:
-    """How much of a topic is passed, told to who wants to know."""
+    """Progress over all partitions of a topic."""
 
     def __init__(
         self, consumer: Any, topic: Sequence[Any], on_progress: Callable[[int, int], None] | None
@@ -129,12 +120,12 @@ class _Passed:
         self._on_progress = on_progress
 
     def to(self, tp: Any, position: int) -> None:
-        """Tells that an offset of a partition is reached."""
+        """Reports that an offset of a partition is reached."""
         if self._on_progress is not None:
             self._on_progress(min(self._before + position - self._bounds[tp][0], self._total), self._total)
 
     def whole(self, tp: Any) -> None:
-        """Tells that all of a partition is read."""
+        """Reports that a partition is read."""
         begin, end = self._bounds[tp]
         self.to(tp, end)
         self._before += end - begin
@@ -143,15 +134,15 @@ class _Passed:
 def verdict_of(
     name: str, verdicts: Iterable[PartitionVerdict], published: Published, compared: Compared
 ) -> StreamVerdict:
-    """Returns what partitions and what is published of them come to."""
-    there = [each.final for each in published.windows]
+    """Returns the verdict on a stream."""
+    finals = sum(each.final for each in published.windows)
     return StreamVerdict(
         name,
         tuple(verdicts),
-        sum(there),
+        finals,
         compared.finals,
         compared.difference,
-        len(there) - sum(there),
+        len(published.windows) - finals,
         compared.provisional,
         compared.unknown,
         compared.gone,
@@ -159,7 +150,7 @@ def verdict_of(
 
 
 def newest_of(head: Mapping[str, Any]) -> dict[int, Newest]:
-    """Returns what a head says of the partitions."""
+    """Returns the facts of a head about each partition."""
     offsets, floors, rules = (head.get(what, {}) for what in ("offsets", "floors", "rules"))
     return {
         int(p): Newest(offsets.get(p, 0), floors.get(p), rules.get(p, ()))
@@ -167,25 +158,19 @@ def newest_of(head: Mapping[str, Any]) -> dict[int, Newest]:
     }
 
 
-def _windowed(head: Mapping[str, Any]) -> bool:
-    """Returns whether a head says anything of windows; else the topic is not read for them."""
-    return "windows" in head or any(
-        "windows" in rule for rules in head.get("rules", {}).values() for rule in rules
-    )
+def _has_windows(head: Mapping[str, Any]) -> bool:
+    rules = (rule for listed in head.get("rules", {}).values() for rule in listed)
+    return "windows" in head or any("windows" in rule for rule in rules)
 
 
 def published_of(
     document: Mapping[str, Any], messages: Callable[[], Iterable[Message]]
 ) -> tuple[Published, str | None]:
-    """Returns what is published, and what differs in it before any counting.
+    """Returns what is published, and what differs in it before any recount.
 
-    What seems to differ is read once more: compaction may have taken what was superseded while it was read.
-
-    Args:
-        document: the stream's public document.
-        messages: reads those of the stream, in their order.
+    A difference is read once more: compaction may have removed a superseded message meanwhile.
     """
-    entries, said = protocol_of(document).entries, None
+    entries, found = protocol_of(document).entries, None
     for _ in range(2):
         try:
             snapshots = Snapshots(document, max(1, _MOST_BYTES // (16 * entries)))
@@ -193,26 +178,19 @@ def published_of(
                 snapshots.take(message)
             return Published(document, snapshots.finish(), entries, snapshots.head), None
         except Difference as difference:
-            said = str(difference)
-    return Published(document, (), 0), said
+            found = str(difference)
+    return Published(document, (), 0), found
 
 
 def headless(
     document: Mapping[str, Any], messages: Callable[[], Iterable[Message]]
 ) -> tuple[Published, str | None]:
-    """Returns what `published_of` does where no head is there: windows that are there all the same cannot be judged.
-
-    They may be of a history that an operator ended, whose head is gone for long.
-
-    Args:
-        document: the stream's public document.
-        messages: reads those of the stream, in their order.
-    """
+    """Returns what `published_of` does where no head is there: windows without a head cannot be compared."""
     there = dict[str, bytes]()
     for message in messages():
         if message.key != "head" and message.key.partition("/")[0] not in ("all", "domain"):
             there[message.key] = message.value
     if not (windows := {tuple(key.split("/")[:2]) for key, value in there.items() if value}):
         return Published(document, (), 0), None
-    said = f"windows: {len(windows)} on the topic, and no head; none of them is compared"
-    return Published(document, (), 0, unknown=said), None
+    unknown = f"windows: {len(windows)} on the topic, and no head; none of them is compared"
+    return Published(document, (), 0, unknown=unknown), None

@@ -1,12 +1,12 @@
-"""Windows in event time, read a second time: which panes they are made of, and in which one a record counts.
+"""Windows in event time: their panes, and the pane in which a record counts.
 
-A window is `1h`, or `24h every 1h`; it begins at multiples of its hop since the epoch. Counted are panes, as long as
-the greatest common divisor of all hops. A record is in the pane of its timestamp, unless the closed line had reached
-the pane's end before it: then it is late, and in none. A record whose timestamp is negative has none, and no pane; so
-has one of 9998-12-31 or later: a window of 366 days, the longest, would end beyond the year 9999. Both are read as −1.
+A window is `1h`, or `24h every 1h`, and begins at multiples of its hop since the epoch. A pane is as long as the
+greatest common divisor of all hops. A record counts in the pane of its timestamp, unless the closed line had reached
+the pane's end before it: then the record is late and counts in no pane. A timestamp that is negative, or from
+9998-12-31 on, is read as −1: the record is undated and counts in no pane.
 
-The line is the highest timestamp accepted, less grace and what may be out of order; it moves after each accepted record
-that is counted in windows, and never back.
+The closed line is the highest accepted timestamp, less grace and out-of-orderness. It moves after each accepted
+record that counts in windows, and never back.
 """
 
 import math
@@ -22,20 +22,20 @@ import numpy as np
 from worker.audit.records import Ints
 
 NOWHERE = -1
-"""What stands for a pane's start where a record is in none."""
+"""The start of the pane of a record that is in none."""
 _DATES_END = int(datetime(9998, 12, 31, tzinfo=UTC).timestamp()) * 1000
 _MILLISECONDS = {"s": 1000, "m": 60 * 1000, "h": 60 * 60 * 1000, "d": 24 * 60 * 60 * 1000}
 AGES = ("1m", "10m", "1h", "6h", "1d", "7d", "older")
-"""How long before a late record its pane was closed, at most."""
+"""Upper bounds of how long the pane of a late record was closed."""
 _ENDS = np.array([60, 600, 3600, 6 * 3600, 24 * 3600, 7 * 24 * 3600], np.int64) * 1000
 
 
 @dataclass(frozen=True)
 class Windows:
-    """The windows that a rule names, and how long they wait; lengths are milliseconds.
+    """The windows of a rule; lengths are milliseconds.
 
     Attributes:
-        shapes: name -> (length, hop); without that of all time.
+        shapes: name -> (length, hop), without the window of all time.
         hold: how far the closed line is behind the highest timestamp.
 
     Example:
@@ -49,10 +49,10 @@ class Windows:
 
     @classmethod
     def of(cls, names: Sequence[str], grace: int, out_of_order: int) -> "Windows":
-        """Reads what a recorded rule says.
+        """Reads the windows of a recorded rule.
 
         Raises:
-            ValueError: a name is no window's, there is none beside all time, or a wait is below 0.
+            ValueError: a name is no window, only `all` is named, or a duration is negative.
         """
         shapes = {name: shape_of(name) for name in names if name != "all"}
         if not shapes or len({*names}) < len(names) or min(grace, out_of_order) < 0:
@@ -61,11 +61,11 @@ class Windows:
 
     @property
     def pane(self) -> int:
-        """How long a pane is."""
+        """Length of a pane."""
         return math.gcd(*(hop for _, hop in self.shapes.values()))
 
     def begin_beyond(self, time: int | None) -> dict[str, int]:
-        """Returns each window's first start beyond a time; 0 where there was none."""
+        """Returns the first start of each window beyond a time; 0 for None."""
         return {
             name: 0 if time is None else time - time % hop + hop for name, (_, hop) in self.shapes.items()
         }
@@ -73,26 +73,17 @@ class Windows:
 
 @cache
 def shape_of(name: str) -> tuple[int, int]:
-    """Returns a window's length and hop in milliseconds.
-
-    Raises:
-        ValueError: it is no window's name.
-    """
+    """Returns the length and the hop of a window in milliseconds; ValueError if the name is no window."""
     found = re.fullmatch(r"([0-9]{1,9})([smhd])(?: every ([0-9]{1,9})([smhd]))?", name, re.ASCII)
-    if found is None:
-        raise ValueError(f"{name!r} is no window")
-    length = int(found[1]) * _MILLISECONDS[found[2]]
-    hop = int(found[3]) * _MILLISECONDS[found[4]] if found[3] else length
+    length = int(found[1]) * _MILLISECONDS[found[2]] if found else 0
+    hop = int(found[3]) * _MILLISECONDS[found[4]] if found and found[3] else length
     if not hop or not length or length % hop:
         raise ValueError(f"{name!r} is no window")
     return length, hop
 
 
 def ends_of(pane: str) -> tuple[int, int]:
-    """Returns a pane's first millisecond and the one behind it, of the name that its counts are stored under.
-
-    Raises:
-        ValueError: it is no pane's name.
+    """Returns the first millisecond of a stored pane and the one behind it; ValueError if the name is no pane.
 
     Example:
         >>> ends_of("7200000+3600000")
@@ -101,45 +92,32 @@ def ends_of(pane: str) -> tuple[int, int]:
     found = re.fullmatch(r"(0|[1-9][0-9]*)\+([1-9][0-9]*)", pane, re.ASCII)
     if found is None:
         raise ValueError(f"{pane!r} is no pane")
-    start = int(found[1])
-    return start, start + int(found[2])
+    return int(found[1]), int(found[1]) + int(found[2])
 
 
 @dataclass(frozen=True)
 class Placed:
-    """Where accepted records count.
+    """Panes of accepted records."""
 
-    Attributes:
-        starts: (a,) of each one's pane, `NOWHERE` where it is in none.
-        late: those that came too late, by age.
-        undated: how many have no timestamp.
-        closed: the line behind them.
-    """
-
-    starts: Ints
-    late: Counter[str]
+    starts: Ints  # (a,) the start of each pane, `NOWHERE` for none
+    late: Counter[str]  # late records by age
     undated: int
-    closed: int
+    closed: int  # the closed line after the records
 
 
 def read_times(timestamps: Ints) -> Ints:
-    """Returns timestamps as they count: −1 for each that is none, or that no window could be dated of.
-
-    Example:
-        >>> read_times(np.array([0, 253_370_678_399_999, 253_370_678_400_000, -7])).tolist()
-        [0, 253370678399999, -1, -1]
-    """
+    """Returns timestamps as they count: −1 for each that is out of range."""
     return np.where((timestamps >= 0) & (timestamps < _DATES_END), timestamps, -1)
 
 
 def place(times: Ints, windows: Windows, newest: int | None, closed: int) -> Placed:
-    """Places accepted records, which are in the log's order; O(records).
+    """Places accepted records, in the log's order; O(records).
 
     Args:
-        times: (a,) their timestamps, at least one, as `read_times` has them.
-        windows: what they are counted in.
-        newest: the highest timestamp accepted before them, in windows or not.
-        closed: the line before them.
+        times: (a,) timestamps from `read_times`, at least one.
+        windows: the windows of the rule.
+        newest: the highest timestamp accepted before.
+        closed: the closed line before.
 
     Example:
         >>> windows = Windows.of(["10s"], grace=20_000, out_of_order=0)
@@ -147,13 +125,11 @@ def place(times: Ints, windows: Windows, newest: int | None, closed: int) -> Pla
         >>> placed.starts.tolist(), dict(placed.late), placed.undated, placed.closed
         ([0, 30000, -1, -1, 10000], {'1m': 1}, 1, 11000)
     """
-    highest = np.maximum.accumulate(times)
-    if newest is not None:
-        highest = np.maximum(highest, newest)
+    highest = np.maximum(np.maximum.accumulate(times), -1 if newest is None else newest)
     after = np.maximum(highest - windows.hold, closed)
     line = np.concatenate([[closed], after[:-1]])
     starts = times - times % windows.pane
-    since = line - (starts + windows.pane)  # how long the pane is closed already
+    since = line - (starts + windows.pane)  # how long the pane is closed
     dated = times >= 0
     late = dated & (since >= 0)
     starts[late | ~dated] = NOWHERE
