@@ -1,8 +1,8 @@
-"""Record batches: the bytes that a fetch brought become records, and one that cannot be read is counted as that.
+"""Record batches: turns fetched bytes into records, and counts batches that cannot be read.
 
-Kafka's record batch of magic 2, and the rule which of them can be read, are what heads `decoding.records`; they are
-followed here a second time. A batch is read as a whole or not at all, and whether it can be is a function of its bytes
-and of the cap that holds at its first offset.
+Kafka's record batch of magic 2, and the rule which of them can be read, are stated in `worker.kafka.decoding` and
+read here a second time. A batch is read as a whole or not at all, depending on its bytes and the cap at its first
+offset only.
 """
 
 import struct
@@ -21,33 +21,25 @@ _CODEC, _APPEND_TIME, _TRANSACTIONAL, _CONTROL = 7, 8, 16, 32
 _HIGHEST_BASE = 2**63 - 1 - 2**31
 _LEAST_RECORD = 7
 _TOGETHER = 1 << 20
-"""Bytes of records that are laid out at once."""
+"""Bytes of records that are parsed at once."""
 
 
 @dataclass(frozen=True)
 class Batch:
-    """A whole batch of a log.
-
-    Attributes:
-        data: its bytes.
-        base: its first offset.
-        end: the offset behind it, as far as can be told.
-        sound: whether header and checksum are such that it can be looked into.
-        corrupt: whether its checksum alone is wrong: the next fetch may bring it as it was written.
-    """
+    """A whole batch of a log."""
 
     data: bytes
-    base: int
-    end: int
-    sound: bool
-    corrupt: bool
+    base: int  # its first offset
+    end: int  # the offset behind it
+    sound: bool  # header and checksum allow parsing
+    corrupt: bool  # only the checksum is wrong: the next fetch may bring it right
 
 
 def whole(fetched: bytes) -> list[Batch]:
-    """Cuts what was fetched into batches; one that is cut off at the end is left out. O(bytes)."""
+    """Cuts fetched bytes into batches, without one that is cut off at the end; O(bytes)."""
     found = []
     for data, base, end in _cut_out(fetched):
-        # a negative length takes all that is left, which may look like one batch with the right checksum
+        # after a negative length, all that is left may look like one batch with the right checksum
         due = len(data) >= _HEADER.size and data[16] == 2 and data[8] < 0x80
         intact = due and crc32c.crc32c(data[21:]) == int.from_bytes(data[17:21], "big")
         found.append(Batch(data, base, end, intact, due and not intact))
@@ -55,7 +47,7 @@ def whole(fetched: bytes) -> list[Batch]:
 
 
 def reach(fetched: bytes) -> tuple[int, int]:
-    """Returns how many bytes whole batches have, and the offset behind them, −1 if there is none; O(bytes)."""
+    """Returns the bytes of whole batches, and the offset behind them, −1 if there are none; O(bytes)."""
     size, reached = 0, -1
     for data, _, end in _cut_out(fetched):
         size, reached = size + len(data), max(reached, end)
@@ -63,7 +55,7 @@ def reach(fetched: bytes) -> tuple[int, int]:
 
 
 def _cut_out(fetched: bytes) -> Iterator[tuple[bytes, int, int]]:
-    """Yields each whole batch, its first offset, and the one behind it."""
+    """Yields each whole batch, its first offset, and the offset behind it."""
     at, size = 0, _size(fetched, 0)
     while size:
         data, at = fetched[at : at + size], at + size
@@ -74,7 +66,7 @@ def _cut_out(fetched: bytes) -> Iterator[tuple[bytes, int, int]]:
 
 
 def _size(fetched: bytes, at: int) -> int:
-    """Returns the bytes of the batch that begins there, 0 if it is cut off."""
+    """Returns the size of the batch at a place, 0 if it is cut off."""
     left = len(fetched) - at
     if left < 12:
         return 0
@@ -85,7 +77,7 @@ def _size(fetched: bytes, at: int) -> int:
 
 
 def _end(data: bytes, base: int, following: int) -> int:
-    """Returns the offset behind a batch, which is not behind a following one's first."""
+    """Returns the offset behind a batch, at most the first of the following one."""
     if base > _HIGHEST_BASE:
         return 2**63 - 1
     last = 0
@@ -96,36 +88,23 @@ def _end(data: bytes, base: int, following: int) -> int:
 
 @dataclass
 class _Section:
-    """Records of a batch, among those of others.
+    """Records of a batch, among those of others."""
 
-    Attributes:
-        base: its first offset.
-        last: its last offset delta.
-        count: how many records its header claims.
-        timestamp: what the records' own are to be added to, or that of all.
-        created: whether records have their own.
-        begin: the first offset that is wanted.
-        end: the first that is not.
-        counts: whether the batch counts here if it is unreadable.
-        place: where among the bytes its records begin.
-        stop: and where they end.
-    """
-
-    base: int
-    last: int
-    count: int
-    timestamp: int
-    created: bool
-    begin: int
-    end: int
-    counts: bool
-    place: int = 0
+    base: int  # first offset
+    last: int  # last offset delta
+    count: int  # records that the header claims
+    timestamp: int  # base of the records' own timestamps, or the one of all
+    created: bool  # records have timestamps of their own
+    begin: int  # the first offset that is wanted
+    end: int  # the first that is not
+    counts: bool  # an unreadable batch counts here
+    place: int = 0  # where its records begin and stop in the data
     stop: int = 0
 
 
 @dataclass
 class _Group:
-    """Batches that are laid out together."""
+    """Batches that are parsed together."""
 
     data: bytearray = field(default_factory=bytearray)
     sections: list[_Section] = field(default_factory=list)
@@ -135,17 +114,17 @@ class _Group:
 def read(
     batches: Iterable[Batch], start: int, stop: int, aborted: Sequence[tuple[int, int]], caps: Caps
 ) -> Iterator[Records]:
-    """Reads the committed records of [start, stop), some mebibyte of them or one larger batch at a time.
+    """Reads the committed records of [start, stop), about 1 MiB or one larger batch at a time.
 
-    Control batches and those of aborted transactions are passed over, unless their checksum is wrong. A batch that
-    cannot be read is in the stretch that its end is in.
+    Skips control batches and aborted transactions, unless their checksum is wrong. An unreadable batch counts in the
+    stretch that its end is in.
 
     Args:
-        batches: those of one fetch, in their order.
+        batches: those of one fetch, in order.
         start: the offset that was asked for.
         stop: the first that is not wanted.
-        aborted: (producer id, first offset) of the aborted transactions that the fetch touches.
-        caps: the last one holds whose offset is not above a batch's first, or else the first.
+        aborted: (producer id, first offset) of the aborted transactions of the fetch.
+        caps: the last one whose offset is not above a batch's first applies, or else the first.
     """
     pending, aborting = sorted(aborted, key=lambda transaction: transaction[1], reverse=True), set[int]()
     group, position = _Group(), start
@@ -166,19 +145,15 @@ def read(
         except Unreadable:
             group.unreadable += begin < batch.end <= stop
         if len(group.data) >= _TOGETHER:
-            yield _laid_out(group)
+            yield _parsed(group)
             group = _Group()
-    yield _laid_out(group)
+    yield _parsed(group)
 
 
 def _section(
     batch: Batch, begin: int, stop: int, pending: list[tuple[int, int]], aborting: set[int]
 ) -> _Section | None:
-    """Returns what the header says of a batch's records, or None if the batch is to be passed over.
-
-    Raises:
-        Unreadable: its header or its checksum is wrong.
-    """
+    """Reads a batch's header; returns None if the batch is to be skipped."""
     if not batch.sound:
         raise Unreadable
     base, _, _, _, _, attributes, last, first, highest, producer, _, _, count = _HEADER.unpack_from(
@@ -202,7 +177,7 @@ def _section(
 
 
 def _is_abort_marker(data: bytes, attributes: int) -> bool:
-    """Returns whether a batch is a control batch whose record says ABORT: its key is a version and the type 0."""
+    """Returns whether a batch is an ABORT marker: the key of its record is a version and the type 0."""
     if not attributes & _CONTROL or attributes & _CODEC:
         return False
     at, end = _HEADER.size, len(data)
@@ -214,7 +189,7 @@ def _is_abort_marker(data: bytes, attributes: int) -> bool:
 
 
 def _varint(data: bytes | bytearray, at: int, end: int, most: int) -> tuple[int, int]:
-    """Returns a zigzag varint of 5 or 10 bytes at most, and the place behind it; behind the end if it is none."""
+    """Returns a zigzag varint of at most `most` bytes and the place behind it, which is behind the end if invalid."""
     number = 0
     for k in range(most):
         if at >= end:
@@ -229,8 +204,8 @@ def _varint(data: bytes | bytearray, at: int, end: int, most: int) -> tuple[int,
     return 0, end + 1
 
 
-def _laid_out(group: _Group) -> Records:
-    """Lays the records of batches out; one with a record that is damaged is unreadable as a whole. O(bytes)."""
+def _parsed(group: _Group) -> Records:
+    """Parses the records of batches; a batch with a damaged record is unreadable as a whole. O(bytes)."""
     begins, ends, sizes = list[int](), list[int](), list[int]()
     unreadable, sections = group.unreadable, list[_Section]()
     for section in group.sections:
@@ -271,13 +246,12 @@ def _laid_out(group: _Group) -> Records:
     return Records(offsets[good], timestamps[good], data, first[good], last[good], unreadable, starts[good])
 
 
-_MOST_HEADERS = 64
 Keyed = tuple[int, bytes, bytes | None, dict[str, bytes]]
 """A record with a key: offset, key, value and headers."""
 
 
 def keyed(records: Records, prefix: bytes) -> Iterator[Keyed]:
-    """Yields the records whose key starts with a prefix, with their first headers; the names need not be text."""
+    """Yields the records whose key starts with a prefix, with at most 64 headers."""
     assert records.starts is not None
     data = records.data.tobytes()
     for offset, start in zip(records.offsets.tolist(), records.starts.tolist(), strict=True):
@@ -289,21 +263,21 @@ def keyed(records: Records, prefix: bytes) -> Iterator[Keyed]:
         value, at = _bytes(data, at)
         count, at = _varint(data, at, len(data), 5)
         headers = dict[str, bytes]()
-        for _ in range(min(count, _MOST_HEADERS)):
+        for _ in range(min(count, 64)):
             name, at = _bytes(data, at)
-            said, at = _bytes(data, at)
-            headers[(name or b"").decode(errors="replace")] = said or b""
+            content, at = _bytes(data, at)
+            headers[(name or b"").decode(errors="replace")] = content or b""
         yield offset, key, value, headers
 
 
 def _bytes(data: bytes, at: int) -> tuple[bytes | None, int]:
-    """Returns bytes that follow their length, None where that is negative, and the place behind them."""
+    """Returns bytes behind their length, None if it is negative, and the place behind them."""
     size, at = _varint(data, at, len(data), 5)
     return (None, at) if size < 0 else (data[at : at + size], at + size)
 
 
 def _cut(data: bytearray, section: _Section, begins: list[int], ends: list[int]) -> bool:
-    """Appends where each record of a batch begins and ends; returns whether they are as many as claimed and fill it."""
+    """Appends the bounds of each record of a batch; returns whether the claimed number fills the batch."""
     at, stop = section.place, section.stop
     if not 0 <= section.count <= (stop - at) // _LEAST_RECORD:
         return False
@@ -324,7 +298,7 @@ def _cut(data: bytearray, section: _Section, begins: list[int], ends: list[int])
 
 
 def _varints(data: npt.NDArray[np.uint8], at: Ints, most: int) -> tuple[Ints, Ints]:
-    """Returns zigzag varints of 5 or 10 bytes at most, and the places behind them, which are far if they are none."""
+    """Returns zigzag varints of at most `most` bytes and the places behind them, which are far if invalid."""
     if not len(data):
         return at, at
     last, at = len(data) - 1, at.copy()
@@ -349,7 +323,7 @@ _FAR = 1 << 48
 
 
 def _behind_headers(data: bytearray, at: int, end: int, headers: int) -> int:
-    """Returns the place behind so many headers, behind the end if they do not fit."""
+    """Returns the place behind headers, which is behind the end if they do not fit."""
     if headers < 0:
         return end + 1
     for _ in range(headers):

@@ -1,4 +1,4 @@
-"""What Base says beside its frequencies, read a second time: of values, of sets, and of the most frequent values."""
+"""Base beside its frequencies: intervals, numbers of forged reports, sets, and the most frequent values."""
 
 import math
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from worker.audit import watched
+from worker.audit import anytime
 from worker.audit.methods import ROUNDING, Estimate, expect_number, expect_vector, rounded_by
 from worker.audit.sets import Law, law_of
 from worker.audit.vectors import Read, Vector
@@ -17,18 +17,9 @@ _ENDS, _ANYTIME = ("low", "high"), ("anytime_low", "anytime_high")
 
 
 def expect_beside(body: Mapping[str, Any], of: Estimate, vectors: Mapping[str, Read]) -> None:
-    """Sees that what Base has beside its frequencies is right; versions before had less.
+    """Raises `Difference` unless what Base publishes beside its frequencies is right.
 
-    The intervals of the most frequent values are those of tails, which are not computed here: they are taken as they
-    are, to see what forged reports put a value out of them.
-
-    Args:
-        body: Base's document.
-        of: the estimate.
-        vectors: by their names.
-
-    Raises:
-        Difference: it is not.
+    The intervals of the most frequent values are taken as published, to check the numbers of forged reports.
     """
     base, off = _Base(body, of), max(of.rounding, ROUNDING * of.sigma)
 
@@ -42,7 +33,7 @@ def expect_beside(body: Mapping[str, Any], of: Estimate, vectors: Mapping[str, R
         expect(_ANYTIME, base.anytime(body["level"]))
         rounded = np.maximum(rounded_by(vectors["low"], of), rounded_by(vectors["high"], of))
         said = {name: vector.values for name, vector in vectors.items()}
-        watched.expect_fakes("base", said, of.base, of.reports, base.steps(), off + rounded)
+        anytime.expect_fakes("base", said, of.base, of.reports, base.steps(), off + rounded)
     for said in body["queries"]:
         base.expect_set(said)
     for said in body["top"]:
@@ -50,7 +41,7 @@ def expect_beside(body: Mapping[str, Any], of: Estimate, vectors: Mapping[str, R
 
 
 class _Base:
-    """Base, with the counts that it is of."""
+    """Base's document and estimate."""
 
     def __init__(self, body: Mapping[str, Any], of: Estimate) -> None:
         self._of, self._level, self._document = of, float(body["level"]), body["document"]
@@ -58,31 +49,25 @@ class _Base:
         self._by_rate = np.array([each["counts"] for each in body.get("rates", ())], np.int64)
 
     def anytime(self, level: float) -> tuple[Vector, Vector]:
-        """Returns the ends of what may be watched, (d,) each."""
+        """Returns the ends of the anytime-valid intervals, (d,) each."""
+        of = self._of
         if self._rates:
-            return watched.interval_of_rates(self._by_rate, self._rates, level)
-        p, q = float(self._of.p), float(self._of.q)
-        return watched.interval(self._counts(), self._of.reports, p, q, level)
-
-    def _counts(self) -> Vector:
-        """Returns how many reports support each value, (d,)."""
-        counts: Vector = self._of.reports * (
-            float(self._of.q) + float(self._of.p - self._of.q) * self._of.base
-        )
-        return counts
+            return anytime.interval_of_rates(self._by_rate, self._rates, level)
+        counts = of.reports * (float(of.q) + float(of.p - of.q) * of.base)
+        return anytime.interval(counts, of.reports, float(of.p), float(of.q), level)
 
     def steps(self) -> tuple[float, float]:
-        """Returns how many users one forged report adds to a value at most, and takes from it.
+        """Returns the users that one forged report adds to a value at most, and removes from it.
 
-        Of several rates it is the highest at which one counts most.
+        At several rates, a report at the highest one counts most.
         """
         q = max(self._rates) / 2 if self._rates else self._of.q
         apart = 1 - 2 * q if self._rates else self._of.p - q
         return float((1 - q) / apart), float(q / apart)
 
-    def expect_set(self, said: Mapping[str, Any]) -> None:
-        """Sees that what is said of a set is right."""
-        of, what, values = self._of, f"base: query {said['name']!r}", tuple(said["values"])
+    def expect_set(self, answer: Mapping[str, Any]) -> None:
+        """Compares the answer to a set query."""
+        of, what, values = self._of, f"base: query {answer['name']!r}", tuple(answer["values"])
         if (law := law_of(self._document, of.p, of.q, values)) is None:
             return
         apart, f = float(of.p - of.q), float(of.base[list(values)].sum())
@@ -90,26 +75,25 @@ class _Base:
         own, other = self._variances(law, values)
         inside = min(max(f, 0.0), 1.0)
         error = math.sqrt((inside * own + (1 - inside) * other) / of.reports) / apart
-        expect_number(f"{what}: standard_error", said["standard_error"], error, off)
+        expect_number(f"{what}: standard_error", answer["standard_error"], error, off)
         low, high = (float(end[0]) for end in _score(of, np.array([f]), own, other, self._level))
         if not max(own, other):
-            low = high = 1.0  # all reports support as many: nothing but the whole
-        expect_number(f"{what}: low", said["low"], low, off)
-        expect_number(f"{what}: high", said["high"], high, off)
-        if "anytime_low" not in said:
+            low = high = 1.0  # all reports support as many values
+        expect_number(f"{what}: low", answer["low"], low, off)
+        expect_number(f"{what}: high", answer["high"], high, off)
+        if "anytime_low" not in answer:
             return
         for name, due in zip(_ANYTIME, self._anytime_of(values, f, law), strict=True):
-            expect_number(f"{what}: {name}", said[name], due, off)
-        # as many of the set's values, over what a user without any of them adds
+            expect_number(f"{what}: {name}", answer[name], due, off)
         mean = len(values) * float(of.q)
         steps = (law.most - mean) / apart, (mean - law.least) / apart
         if self._rates:
             steps = self.steps() if len(values) == 1 else (1.0, -1.0)
-        ends = {name: np.array([float(said[name])]) for name in ("low", "high", "fakes")}
-        watched.expect_fakes(what, ends, np.array([f]), of.reports, steps, np.array([off]))
+        ends = {name: np.array([float(answer[name])]) for name in ("low", "high", "fakes")}
+        anytime.expect_fakes(what, ends, np.array([f]), of.reports, steps, np.array([off]))
 
     def _anytime_of(self, values: tuple[int, ...], f: float, law: Law) -> tuple[float, float]:
-        """Returns the ends of what may be watched, of a set."""
+        """Returns the ends of the anytime-valid interval of a set."""
         of = self._of
         if len(values) == 1:
             low, high = self.anytime(self._level)
@@ -117,37 +101,36 @@ class _Base:
         if self._rates:
             return 1.0, 1.0  # each report has one of both values
         total = of.reports * (len(values) * float(of.q) + float(of.p - of.q) * f)
-        return watched.interval_of_set(total, of.reports, law, self._level)
+        return anytime.interval_of_set(total, of.reports, law, self._level)
 
     def _variances(self, law: Law, values: tuple[int, ...]) -> tuple[float, float]:
-        """Returns what a report adds to the set varies by, of its users and of the others, as Norm-Sub has these."""
+        """Returns the variances of a report, averaged over the set's users and over the others, by Norm-Sub."""
         if max(len(law.variances), len(law.others)) <= 1:
             own = float(law.variances[0])
             return own, float(law.others[0]) if len(law.others) else own
         users = self._of.users
         within = np.zeros(len(users), np.bool_)
         within[list(values)] = True
-        # the law's variances are in the order of the values
         own = _mean(law.variances, users[list(values)])
         return own, _mean(law.others, users[~within]) if len(law.others) else own
 
-    def expect_top(self, said: Mapping[str, Any], off: float) -> None:
-        """Sees that what is said of the most frequent values is right, but for the ends of their tails."""
-        if "anytime_low" not in said:
+    def expect_top(self, answer: Mapping[str, Any], off: float) -> None:
+        """Compares the answer to a top query, except for its intervals."""
+        if "anytime_low" not in answer:
             return
-        of, what, values = self._of, f"base: query {said['name']!r}", np.array(said["values"], np.intp)
-        # any of the d values could be among them
+        of, what, values = self._of, f"base: query {answer['name']!r}", np.array(answer["values"], np.intp)
+        # d values could be among them
         ends = self.anytime(1.0 - (1.0 - self._level) / len(of.base))
         for name, due in zip(_ANYTIME, ends, strict=True):
-            expect_vector(f"{what}: {name}", np.array(said[name], np.float64), due[values], off)
-        found = {name: np.array(said[name], np.float64) for name in ("low", "high", "fakes")}
-        watched.expect_fakes(
+            expect_vector(f"{what}: {name}", np.array(answer[name], np.float64), due[values], off)
+        found = {name: np.array(answer[name], np.float64) for name in ("low", "high", "fakes")}
+        anytime.expect_fakes(
             what, found, of.base[values], of.reports, self.steps(), np.full(len(values), off)
         )
 
 
 def _mean(variances: Vector, users: Vector) -> float:
-    """Returns the mean over users, or over all values alike where there are none."""
+    """Returns the mean weighted by users, or the plain mean without users."""
     if len(variances) == 1 or not users.any():
         return float(variances.mean())
     return float(variances @ users / users.sum())
@@ -156,7 +139,7 @@ def _mean(variances: Vector, users: Vector) -> float:
 def _score(
     of: Estimate, estimated: Vector, inside: float, outside: float, level: float
 ) -> tuple[Vector, Vector]:
-    """Returns where |f̃ − f| is as many standard errors of f as the level says."""
+    """Returns the score interval: |f̃ − f| is at most z standard errors of f."""
     z = -NormalDist().inv_cdf((1 - level) / 2)
     a = z * z / float(of.reports * (of.p - of.q) ** 2)
     half = a * (inside - outside) / 2

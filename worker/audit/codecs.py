@@ -1,8 +1,8 @@
-"""What the records of a batch were compressed as, unpacked by the formats' own definitions, never beyond a limit.
+"""Decompression of record batches, by the formats' own definitions and never beyond a limit.
 
-Which bytes are read as which codec is a rule, as the worker and the audit must agree on every batch: it heads
-`blocks` and `streams` of `worker.kafka.decoding`, and is followed here a second time. Snappy and LZ4 are unpacked here,
-byte by byte; only DEFLATE and Zstandard are left to libraries, behind headers that are read here.
+The worker and the audit have to agree on every batch. The rule is stated in `worker.kafka.decoding` and read here a
+second time. Snappy and LZ4 are unpacked here; DEFLATE and Zstandard are left to libraries, behind headers that are
+read here.
 """
 
 import zlib
@@ -13,17 +13,17 @@ import zstandard
 NO_LIMIT = 1 << 62
 
 
-class Unreadable(Exception):  # noqa: N818  # an outcome of reading, not an error of the audit
-    """The bytes are no such format, or there would be more of them than the limit."""
+class Unreadable(Exception):  # noqa: N818  # an outcome of reading
+    """The bytes are not of the format, or are more than the limit."""
 
 
 def unpack(codec: int, section: bytes, limit: int) -> bytes | bytearray:
-    r"""Returns what was compressed; O(limit) at most.
+    r"""Returns decompressed bytes; O(limit).
 
     Args:
         codec: its number in a batch's attributes.
         section: a batch behind its header.
-        limit: the most bytes that are unpacked.
+        limit: the most bytes.
 
     Raises:
         Unreadable: an unknown number, another format, or over the limit.
@@ -40,15 +40,11 @@ def unpack(codec: int, section: bytes, limit: int) -> bytes | bytearray:
     return made
 
 
-def _none(section: bytes, _limit: int) -> bytes:
-    return section
-
-
 def _gzip(section: bytes, limit: int) -> bytearray:
-    """Members, one behind the other and nothing else (RFC 1952)."""
+    """Unpacks members and nothing else (RFC 1952)."""
     made, at, member = bytearray(), 0, zlib.decompressobj(wbits=31)
     while True:
-        piece = section[at : at + _PIECE]
+        piece = section[at : at + 4096]
         try:
             made += member.decompress(piece, limit + 1 - len(made))
         except zlib.error:
@@ -62,11 +58,8 @@ def _gzip(section: bytes, limit: int) -> bytearray:
             member = zlib.decompressobj(wbits=31)
 
 
-_PIECE = 1 << 12
-
-
 def _snappy(section: bytes, limit: int) -> bytearray:
-    """A block; or blocks behind their lengths, as xerial's library frames them."""
+    """Unpacks a block, or xerial's frame of blocks behind their lengths."""
     made = bytearray()
     if len(section) < 16 or section[:8] != b"\x82SNAPPY\x00":
         _snappy_block(section, made, limit)
@@ -83,7 +76,7 @@ def _snappy(section: bytes, limit: int) -> bytearray:
 
 
 def _snappy_block(block: bytes, made: bytearray, limit: int) -> None:
-    """Appends what a block holds: its length, then literals and copies that make just as much."""
+    """Appends a block: its length, then literals and copies."""
     length = at = 0
     while True:
         if at == min(5, len(block)):
@@ -119,7 +112,7 @@ def _snappy_block(block: bytes, made: bytearray, limit: int) -> None:
 
 
 def _repeat(made: bytearray, first: int, distance: int, n: int, stop: int) -> None:
-    """Appends n bytes that lie so far back, which may reach into what is being appended."""
+    """Appends n bytes from a distance back, which may overlap the appended ones."""
     place = len(made) - distance
     if distance == 0 or place < first or place + distance + n > stop:
         raise Unreadable
@@ -130,7 +123,7 @@ def _repeat(made: bytearray, first: int, distance: int, n: int, stop: int) -> No
 
 
 def _lz4(section: bytes, limit: int) -> bytearray:
-    """One frame; its checksums are passed over, as the batch's is of all these bytes."""
+    """Unpacks one frame; ignores its checksums, as the batch's covers all bytes."""
 
     def number(at: int, n: int) -> int:
         if at + n > len(section):
@@ -169,7 +162,7 @@ def _lz4(section: bytes, limit: int) -> bytearray:
 
 
 def _lz4_block(block: bytes, made: bytearray, first: int, stop: int) -> None:
-    """Appends what a block holds: sequences of literals and a copy, the last of literals alone."""
+    """Appends a block: sequences of literals and a copy, the last without a copy."""
     at, end = 0, len(block)
     while at < end:
         token = block[at]
@@ -196,7 +189,7 @@ def _lz4_block(block: bytes, made: bytearray, first: int, stop: int) -> None:
 
 
 def _lz4_length(block: bytes, at: int, n: int) -> tuple[int, int]:
-    """Adds to a length what follows it, and returns the place behind that."""
+    """Returns a length with the bytes that extend it, and the place behind them."""
     while at < len(block):
         n += block[at]
         at += 1
@@ -206,7 +199,7 @@ def _lz4_length(block: bytes, at: int, n: int) -> tuple[int, int]:
 
 
 def _zstd(section: bytes, limit: int) -> bytearray:
-    """Frames and skippable frames, one behind the other and nothing else (RFC 8878)."""
+    """Unpacks frames and skippable frames and nothing else (RFC 8878)."""
     at, left = 0, limit
     while at < len(section):
         magic = int.from_bytes(section[at : at + 4], "little")
@@ -232,7 +225,7 @@ def _zstd(section: bytes, limit: int) -> bytearray:
 
 
 def _behind_zstd_frame(section: bytes, at: int) -> tuple[int, int]:
-    """Returns the place behind a frame, and how much it declares to hold, nothing if it does not say."""
+    """Returns the place behind a frame and its declared content size, 0 if it declares none."""
     flags = section[at]
     single = flags >> 5 & 1
     window_at, at = at + 1, at + 2 - single
@@ -263,4 +256,10 @@ def _behind_zstd_frame(section: bytes, at: int) -> tuple[int, int]:
 
 _MOST_WINDOW, _MOST_BLOCK = 1 << 27, 1 << 17
 
-_CODECS: Sequence[Callable[[bytes, int], bytes | bytearray]] = (_none, _gzip, _snappy, _lz4, _zstd)
+_CODECS: Sequence[Callable[[bytes, int], bytes | bytearray]] = (
+    lambda section, _limit: section,
+    _gzip,
+    _snappy,
+    _lz4,
+    _zstd,
+)

@@ -1,7 +1,8 @@
-"""Decoding: from a state to the support of each value, and to Base's frequencies, as exactly as they are published.
+"""Decoding of a state: the support of each value, and Base's frequencies to the last bit.
 
-The chances p and q, with which a report supports the own value and another, are fractions of E, the largest multiple of
-2^-64 that is not above e^ε; a frequency is (count / reports − q) / (p − q), where q and p − q are rounded once.
+p and q, the probabilities with which a report supports the own value and another, are fractions of E, the largest
+multiple of 2^-64 that is not above e^ε. A frequency is (count / reports − q) / (p − q), where q and p − q are rounded
+once.
 """
 
 import decimal
@@ -16,7 +17,7 @@ import numpy.typing as npt
 from worker.audit.hashes import State
 
 _LARGEST = 1 << 25
-"""So many vectors of a projective geometry are transformed, at most."""
+"""Most vectors of a projective geometry that are transformed."""
 
 
 def power_of(epsilon: str, halves: int = 1) -> Fraction:
@@ -33,13 +34,11 @@ def power_of(epsilon: str, halves: int = 1) -> Fraction:
 
 
 def chances_of(document: Mapping[str, Any], state: State | None = None) -> tuple[Fraction, Fraction]:
-    """Returns the chance that a report supports the own value, and that it supports another.
-
-    Of reports at several rates these are the chances at the one rate with the same error.
+    """Returns (p, q); for reports at several rates, those of the one rate with the same error.
 
     Args:
         document: the stream's public document.
-        state: how many reports are of which value at which rate; of several rates it is needed.
+        state: reports of each value at each rate, for several rates.
 
     Example:
         >>> p, q = chances_of({"protocol": "grr", "epsilon": "1/1", "domain_size": 3})
@@ -54,7 +53,7 @@ def chances_of(document: Mapping[str, Any], state: State | None = None) -> tuple
         case {"protocol": "response", "p": own}:
             return Fraction(own), (1 - Fraction(own)) / (d - 1)
         case {"protocol": "unary", "p": one, "q": zero}:
-            # a bit is as it was before the last response, or as RAPPOR's permanent one has turned it
+            # RAPPOR's permanent response turns a bit with probability f/2
             turned = Fraction(document.get("f", 0)) / 2
             own, other = (of * Fraction(one) + (1 - of) * Fraction(zero) for of in (1 - turned, turned))
             return own, other
@@ -73,7 +72,7 @@ def chances_of(document: Mapping[str, Any], state: State | None = None) -> tuple
         case {"protocol": "hadamard"}:
             return e / (e + 1), Fraction(1, 2)
         case {"protocol": "pgr", "prime": prime, "dimension": t}:
-            # points of the whole, on a hyperplane, and on two
+            # points of the geometry, of a hyperplane, and of two
             of_all, of_one, of_two = ((prime ** (t - i) - 1) // (prime - 1) for i in range(3))
             weight = (e - 1) * of_one + of_all
             return e * of_one / weight, ((e - 1) * of_two + of_one) / weight
@@ -81,10 +80,9 @@ def chances_of(document: Mapping[str, Any], state: State | None = None) -> tuple
 
 
 def _at_one_rate(rates: Sequence[str], state: State) -> tuple[Fraction, Fraction]:
-    """Returns the chances of both values for which a report's variance is the mean of that of all reports."""
+    """Returns (p, q) with the mean variance of all reports."""
     sums, total = Fraction(0), 0
     for rate, reports in zip(map(Fraction, rates), state.reshape(-1, 2).sum(axis=1).tolist(), strict=True):
-        # of a report at this rate, over the square of what tells both values apart
         sums += reports * (1 - rate / 2) * (rate / 2) / (1 - rate) ** 2
         total += reports
     variance = sums / total  # p·q/(p − q)², where p + q = 1: so (p − q)² = 1/(1 + 4·variance)
@@ -95,9 +93,9 @@ def _at_one_rate(rates: Sequence[str], state: State) -> tuple[Fraction, Fraction
 
 
 def frequencies(document: Mapping[str, Any], counts: State, reports: int) -> npt.NDArray[np.float64]:
-    """Returns Base's frequency of each value, (d,); from what `support` returns."""
+    """Returns Base's frequencies, (d,), from what `support` returns."""
     if "rates" in document:
-        # as the W3C's procedure has it: what each report weighs for a value, summed
+        # the W3C's procedure: the sum of each report's weight for a value
         weighed = [Fraction(0), Fraction(0)]
         for rate, pair in zip(map(Fraction, document["rates"]), counts.reshape(-1, 2).tolist(), strict=True):
             for value in (0, 1):
@@ -109,11 +107,9 @@ def frequencies(document: Mapping[str, Any], counts: State, reports: int) -> npt
 
 
 def support(document: Mapping[str, Any], state: State) -> State | None:
-    """Returns how many reports support each value, (d,); None of a geometry that is too large to be transformed here.
+    """Returns how many reports support each value, (d,); None for a geometry that is too large.
 
-    Of reports at several rates it is how many are of each value at each rate.
-
-    O(K) where the state is that, else O(K log K).
+    For reports at several rates, returns the state. O(K), with a transform O(K log K).
     """
     d: int = document["domain_size"]
     if (sums := sums_of(document, state)) is None:
@@ -127,9 +123,9 @@ def support(document: Mapping[str, Any], state: State) -> State | None:
 
 
 def sums_of(document: Mapping[str, Any], state: State) -> State | None:
-    """Returns for each row of Hadamard's matrix, or each point, the sum over the columns with +1, or orthogonal points.
+    """Returns the sum over the +1 columns of each row of Hadamard's matrix, or over the points orthogonal to each.
 
-    Of other protocols it is the state itself; None of a geometry that is too large to be transformed here.
+    Returns the state for other protocols, None for a geometry that is too large.
     """
     match document:
         case {"protocol": "hadamard"}:
@@ -142,7 +138,6 @@ def sums_of(document: Mapping[str, Any], state: State) -> State | None:
 
 
 def _walsh_hadamard(state: State) -> State:
-    """Returns, for each row of the matrix, how many reports are columns where it has +1."""
     sums: State = state.copy()
     half = 1
     while half < len(sums):
@@ -154,14 +149,13 @@ def _walsh_hadamard(state: State) -> State:
 
 
 def _on_a_line(state: State, prime: int) -> State:
-    """Returns, for each point of a line, how many reports are the one point that is orthogonal to it."""
     # the points are (0, 1), (1, 0), (1, 1), ...; (1, a) and (1, b) are orthogonal if a·b is −1
     others = [1, 0, *(1 + -pow(a, -1, prime) % prime for a in range(1, prime))]
     return state[others]
 
 
 def _orthogonal(state: State, prime: int, t: int) -> State:
-    """Returns, for each point, how many reports are orthogonal to it: the mean of a transform on its multiples."""
+    """Returns the reports orthogonal to each point: the mean of a transform on its multiples."""
     words = np.concatenate([np.arange(prime**m, 2 * prime**m) for m in range(t)])
     everything = np.zeros(prime**t, np.float64)
     everything[words] = state

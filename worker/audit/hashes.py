@@ -1,4 +1,4 @@
-"""The hashes of OLH, computed for many values and reports at once; what they are says `ldp`'s README, here again."""
+"""Hashes of OLH, computed for many values and reports at once; defined in ldp/README.md."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 State = npt.NDArray[np.int64]
-"""(K,): how many reports support each value, or, where a report is only an index, have each."""
+"""(K,): how many reports support each value, or have each index."""
 Uint32 = npt.NDArray[np.uint32]
 
 _LANE = 1 << 15  # hashes computed at once: two such columns of 32 bits stay in a core's second-level cache
@@ -16,7 +16,7 @@ _LANE = 1 << 15  # hashes computed at once: two such columns of 32 bits stay in 
 def count_olh(
     state: State, seeds: npt.NDArray[Any], buckets: npt.NDArray[Any], g: int, hashed: "Hash"
 ) -> None:
-    """Adds, for each value, the reports whose hash of it is their bucket; O(n · d), a lane at a time."""
+    """Adds to each value the reports whose bucket is its hash; O(n · d)."""
     for start in range(0, len(seeds), _LANE):
         seed = np.ascontiguousarray(seeds[start : start + _LANE], np.uint32)
         supports = hashed(seed, buckets[start : start + _LANE].astype(np.uint64), g)
@@ -26,7 +26,7 @@ def count_olh(
 
 
 def _decades(d: int, rows: int) -> Iterator[tuple[int, int]]:
-    """Cuts 0..d-1 into stretches of at most ``rows`` values, all of one number of decimal digits."""
+    """Cuts 0..d-1 into ranges of at most ``rows`` values with one number of decimal digits."""
     first, decade = 0, 10
     while first < d:
         last = min(first + rows, decade, d)
@@ -36,13 +36,13 @@ def _decades(d: int, rows: int) -> Iterator[tuple[int, int]]:
 
 
 _Supports = Callable[[Uint32], npt.NDArray[np.bool_]]
-"""(m, 1) values, all of one number of decimal digits -> (m, n): which of n reports support which."""
+"""(m, 1) values of one number of decimal digits -> (m, n): which reports support which."""
 Hash = Callable[[Uint32, npt.NDArray[np.uint64], int], _Supports]
-"""(n,) seeds, (n,) buckets, g -> what these reports support."""
+"""(n,) seeds, (n,) buckets, g -> their `_Supports`."""
 
 
 def _mul32(seed: Uint32, bucket: npt.NDArray[np.uint64], g: int) -> _Supports:
-    """The hash "mul32": floor(x·g / 2^32) of a word x that the value's own four words make of the seed."""
+    """Hash "mul32": floor(x·g / 2^32) of a word x of the seed and the value's four words."""
     # the bucket is r exactly for x in [ceil(r·2^32 / g), ceil((r+1)·2^32 / g))
     low = ((bucket << 32) + (g - 1)) // g
     width = (((bucket + 1) << 32) + (g - 1)) // g - low
@@ -65,17 +65,13 @@ def _mul32(seed: Uint32, bucket: npt.NDArray[np.uint64], g: int) -> _Supports:
 
 
 def _mixed(x: Uint32) -> Uint32:
-    """The words whose every bit depends on every bit of x."""
     mixed = x.copy()
     _avalanche(mixed, np.empty_like(x), (16, 0x7FEB352D), (15, 0x846CA68B), (16, 1))
     return mixed
 
 
 def _xxh32(seed: Uint32, bucket: npt.NDArray[np.uint64], g: int) -> _Supports:
-    """The hash "xxh32": xxHash32 of the value's decimal string, modulo g.
-
-    A string shorter than 16 bytes is hashed four bytes at a time, then byte by byte.
-    """
+    """Hash "xxh32": xxHash32 of the value's decimal string, modulo g."""
     bucket32 = bucket.astype(np.uint32)
 
     def supports(values: Uint32) -> npt.NDArray[np.bool_]:
@@ -93,7 +89,7 @@ def _xxh32(seed: Uint32, bucket: npt.NDArray[np.uint64], g: int) -> _Supports:
             _rotate(h, scratch, 11)
             h *= 0x9E3779B1
         _avalanche(h, scratch, (15, 0x85EBCA77), (13, 0xC2B2AE3D), (16, 1))
-        # h mod g by quotient and product: numpy divides by one number much faster than it takes remainders
+        # h mod g by quotient and product, which is faster than numpy's remainder
         np.floor_divide(h, g, out=scratch)
         scratch *= g
         h -= scratch
@@ -110,7 +106,7 @@ def _rotate(x: Uint32, scratch: Uint32, left: int) -> None:
 
 
 def _avalanche(x: Uint32, scratch: Uint32, *rounds: tuple[int, int]) -> None:
-    """Mixes in place, each round a XOR with the own shift, then a product modulo 2^32."""
+    """Mixes in place; each round XORs with a shift and multiplies modulo 2^32."""
     for shift, factor in rounds:
         np.right_shift(x, shift, out=scratch)
         x ^= scratch

@@ -1,8 +1,7 @@
-"""The paper's methods, read a second time: is what is published by each what it makes of the plain estimate?
+"""The paper's methods (Section IV), computed from the plain estimate and compared with what is published.
 
-Each is written down anew from Section IV of the paper, as what it has to come to and not as how. Numbers are held to be
-the same within rounding, those of Power within a millionth of a standard error; where a threshold is passed within
-rounding, either side of it is right.
+Numbers are equal within rounding, those of Power within a millionth of a standard error. Where a threshold is passed
+within rounding, either side of it is right.
 """
 
 import math
@@ -23,21 +22,14 @@ from worker.audit.vectors import Read, Vector
 ROUNDING = 1e-9
 _OF_SIGMA = 1e-6
 _SHORT = 0.01
-"""No number is rounded by more than this part of a standard error."""
+"""Most rounding of a number, in standard errors."""
 _MOST = 4096
-"""Of so many different estimates Power is computed; of more, of so many evenly, and the others lie between these."""
+"""Most different estimates that Power is computed of; others are interpolated."""
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """The plain estimate.
-
-    Attributes:
-        base: (d,) the frequencies.
-        reports: how many they are of.
-        p: the chance that a report supports the own value.
-        q: that it supports another.
-    """
+    """The plain estimate: (d,) frequencies of some reports, and the channel."""
 
     base: Vector
     reports: int
@@ -46,12 +38,12 @@ class Estimate:
 
     @cached_property
     def sigma(self) -> float:
-        """The standard deviation of the estimate of a value that nobody has."""
+        """Standard deviation of the estimate of a value without users."""
         return math.sqrt(self.q * (1 - self.q) / (self.reports * (self.p - self.q) ** 2))
 
     @cached_property
     def rounding(self) -> float:
-        """How far off two computations of the same may be."""
+        """Most distance of two computations of a number."""
         return ROUNDING * max(1.0, float(np.abs(self.base).max()))
 
     @cached_property
@@ -60,41 +52,34 @@ class Estimate:
         return _on_simplex(self.base)
 
     @cached_property
-    def powers(self) -> Vector:
-        """Power's frequencies, (d,); of many different estimates those between computed ones are interpolated."""
-        n, found = self.reports, np.unique(self.base)
+    def _nodes(self) -> Vector:
+        found = np.unique(self.base)
         if len(found) > _MOST:
             found = found[np.linspace(0, len(found) - 1, _MOST).round().astype(int)]
-        alpha = power.exponent(n, len(self.base))
-        due = power.means(n * found, n, n * self.sigma, alpha) / n
-        between: Vector = np.interp(self.base, found, due)
+        return found
+
+    @cached_property
+    def powers(self) -> Vector:
+        """Power's frequencies, (d,)."""
+        n, alpha = self.reports, power.exponent(self.reports, len(self.base))
+        due = power.means(n * self._nodes, n, n * self.sigma, alpha) / n
+        between: Vector = np.interp(self.base, self._nodes, due)
         return between
 
     @cached_property
     def computed(self) -> npt.NDArray[np.bool_]:
-        """Whose `powers` are computed, (d,)."""
-        found = np.unique(self.base)
-        if len(found) <= _MOST:
-            return np.ones(len(self.base), np.bool_)
-        return np.isin(self.base, found[np.linspace(0, len(found) - 1, _MOST).round().astype(int)])
-
-
-def _positive(of: Estimate, _found: Vector) -> Vector:
-    return np.maximum(of.base, 0.0)
+        """Whether `powers` is computed and not interpolated, (d,)."""
+        return np.isin(self.base, self._nodes)
 
 
 def _base_cut(of: Estimate, found: Vector) -> Vector:
-    """Of d values that nobody has two are expected to be above the threshold."""
+    """Keeps estimates above a threshold that 2 of d values without users pass on average."""
     d = len(of.base)
     above = -NormalDist().inv_cdf(2 / d) * of.sigma if d > 4 else 0.0
     due = np.where(of.base >= above, of.base, 0.0)
     on_it = np.abs(of.base - above) <= of.rounding
     nearer = np.where(np.abs(found) < np.abs(found - of.base), 0.0, of.base)
     return np.where(on_it, nearer, due)
-
-
-def _norm(of: Estimate, _found: Vector) -> Vector:
-    return of.base + (1.0 - float(of.base.sum())) / len(of.base)
 
 
 def _norm_mul(of: Estimate, _found: Vector) -> Vector:
@@ -104,7 +89,7 @@ def _norm_mul(of: Estimate, _found: Vector) -> Vector:
 
 
 def _norm_cut(of: Estimate, found: Vector) -> Vector:
-    """The largest stay that sum to 1 at most; equal ones go together."""
+    """Keeps the largest estimates with a sum of at most 1; equal ones together."""
     positive = np.maximum(of.base, 0.0)
     levels, sizes = np.unique(positive[positive > 0], return_counts=True)
     sums = np.cumsum((levels * sizes)[::-1])
@@ -122,7 +107,7 @@ def _norm_cut(of: Estimate, found: Vector) -> Vector:
 
 
 def _on_simplex(values: Vector) -> Vector:
-    """Returns max(value + δ, 0) for the δ with which they sum to 1."""
+    """Returns max(value + δ, 0) for the δ at which the sum is 1."""
     ordered = np.sort(values)[::-1]
     shifts = (1.0 - np.cumsum(ordered)) / np.arange(1, len(ordered) + 1)
     kept = int((ordered + shifts > 0).sum())
@@ -130,25 +115,21 @@ def _on_simplex(values: Vector) -> Vector:
     return due
 
 
-def _norm_sub(of: Estimate, _found: Vector) -> Vector:
-    return of.users
-
-
 def _mle_apx(of: Estimate, _found: Vector) -> Vector:
-    """The least Σ (f − f̃)²/(Q + f·B) on the simplex: there (f − f̃)/(Q + f·B) is one number x wherever f is positive.
+    """Minimizes Σ (f − f̃)²/(Q + f·B) on the simplex: (f − f̃)/(Q + f·B) is one number x wherever f is positive.
 
-    So f = (f̃ + x·Q)/(1 − x·B), and x follows from the sum of those that are positive.
+    So f = (f̃ + x·Q)/(1 − x·B), and x follows from the sum of the positive ones.
     """
     p, q = of.p, of.q
     if p == 1 and len(on_top := np.flatnonzero(of.base >= 1.0 - of.rounding)):
-        # of what all reports support nothing is uncertain, and there is nothing to divide by
+        # nothing is uncertain about a value that all reports support
         sure = np.zeros(len(of.base))
         sure[on_top] = 1.0 / len(on_top)
         return sure
     variance, more = float(q * (1 - q)), float((p - q) * (1 - p - q))
     possible = np.clip(of.base, float(-q / (p - q)), float((1 - q) / (p - q)))
     ordered = np.sort(possible)[::-1]
-    with np.errstate(divide="ignore"):  # by 0 where p is 1, for the first alone
+    with np.errstate(divide="ignore"):  # by 0 where p is 1, for the first only
         x = (1.0 - np.cumsum(ordered)) / (np.arange(1, len(ordered) + 1) * variance + more)
     kept = max(1, int((ordered + x * variance > 0).sum()))
     own = float(x[kept - 1])
@@ -158,13 +139,13 @@ def _mle_apx(of: Estimate, _found: Vector) -> Vector:
 
 _DUE: Mapping[str, Callable[[Estimate, Vector], Vector]] = {
     "base": lambda of, _: of.base,
-    "base-pos": _positive,
-    "post-pos": _positive,
+    "base-pos": lambda of, _: np.maximum(of.base, 0.0),
+    "post-pos": lambda of, _: np.maximum(of.base, 0.0),
     "base-cut": _base_cut,
-    "norm": _norm,
+    "norm": lambda of, _: of.base + (1.0 - float(of.base.sum())) / len(of.base),
     "norm-mul": _norm_mul,
     "norm-cut": _norm_cut,
-    "norm-sub": _norm_sub,
+    "norm-sub": lambda of, _: of.users,
     "mle-apx": _mle_apx,
     "power": lambda of, _: of.powers,
     "power-ns": lambda of, _: of.powers,
@@ -173,17 +154,7 @@ METHODS = frozenset(_DUE)
 
 
 def expect_method(method: str, body: Mapping[str, Any], of: Estimate, vectors: Mapping[str, Read]) -> None:
-    """Sees that what is published by a method is what it makes of the plain estimate.
-
-    Args:
-        method: its name.
-        body: its document.
-        of: the estimate.
-        vectors: by their names; `frequencies`.
-
-    Raises:
-        Difference: it is not, or there is no such method.
-    """
+    """Raises `Difference` unless a method's body and vectors are what it makes of the plain estimate."""
     if method not in METHODS:
         raise Difference(f"{method} is no method")
     found, short = vectors["frequencies"].values, rounded_by(vectors["frequencies"], of)
@@ -199,12 +170,12 @@ def expect_method(method: str, body: Mapping[str, Any], of: Estimate, vectors: M
 
 
 def rounded_by(vector: Read, of: Estimate) -> Vector:
-    """Returns how far each number may be off because it was rounded, (d,): never by much of a standard error."""
+    """Returns the most rounding of each number, (d,)."""
     return np.minimum(vector.off, _SHORT * of.sigma)
 
 
 def _expect_power(method: str, found: Vector, short: Vector, of: Estimate) -> None:
-    """Sees that a vector is Power's; Norm-Sub of that has one difference to it wherever it is positive."""
+    """Compares Power's frequencies; Norm-Sub of them is shifted by one number wherever it is positive."""
     off = max(of.rounding, _OF_SIGMA * of.sigma)
     order = np.argsort(of.base, kind="stable")
     if (np.diff(found[order]) < -of.rounding).any():
@@ -229,29 +200,30 @@ def _expect_power(method: str, found: Vector, short: Vector, of: Estimate) -> No
 def _expect_answers(
     method: str, body: Mapping[str, Any], of: Estimate, found: Vector, total: float, short: float
 ) -> None:
-    """Sees that sums are those of the frequencies, or of Base's for Post-Pos, and that the top values are so."""
+    """Compares the sum and the answers with the frequencies, or with Base's for Post-Pos."""
     off = len(found) * of.rounding + short
     expect_number(f"{method}: sum", body["sum"], total, off)
     summed = of.base if method == "post-pos" else found
-    for said in body["queries"]:
-        due = float(summed[np.array(said["values"], np.intp)].sum())
+    for answer in body["queries"]:
+        due = float(summed[np.array(answer["values"], np.intp)].sum())
         due = max(due, 0.0) if method == "post-pos" else due
-        expect_number(f"{method}: query {said['name']!r}", said["frequency"], due, off)
-    for said in body["top"]:
-        values = np.array(said["values"], np.intp)
+        expect_number(f"{method}: query {answer['name']!r}", answer["frequency"], due, off)
+    for answer in body["top"]:
+        values = np.array(answer["values"], np.intp)
         if values.tolist() != np.argsort(-of.base, kind="stable")[: len(values)].tolist():
-            raise Difference(f"{method}: query {said['name']!r}: {said['values']} are not the most frequent")
+            raise Difference(
+                f"{method}: query {answer['name']!r}: {answer['values']} are not the most frequent"
+            )
         expect_vector(
-            f"{method}: query {said['name']!r}: frequency", np.array(said["frequencies"]), found[values], 0
+            f"{method}: query {answer['name']!r}: frequency",
+            np.array(answer["frequencies"]),
+            found[values],
+            0,
         )
 
 
 def expect_vector(what: str, found: Vector, due: Vector, off: Vector | float) -> None:
-    """Sees that numbers are those that are due, within how far they may be off.
-
-    Raises:
-        Difference: they are not; the first one that is not is named.
-    """
+    """Raises `Difference` unless all numbers are within a distance of those due."""
     if found.shape != due.shape:
         raise Difference(f"{what}: {len(found)} published, {len(due)} are due")
     differing = np.flatnonzero(~(np.abs(found - due) <= off))
@@ -263,10 +235,6 @@ def expect_vector(what: str, found: Vector, due: Vector, off: Vector | float) ->
 
 
 def expect_number(what: str, found: float, due: float, off: float) -> None:
-    """Sees that a number is the one that is due, within how far it may be off.
-
-    Raises:
-        Difference: it is not.
-    """
+    """Raises `Difference` unless a number is within a distance of the one due."""
     if not abs(found - due) <= off:
         raise Difference(f"{what} is {found} as published, {due} by the method")

@@ -1,4 +1,4 @@
-"""Parsing: a record's value in, its reports as the wire's bytes out, or the reason why the whole record is rejected."""
+"""Parsing of a record's value: its reports as the wire's bytes, or the reason for its rejection."""
 
 import hashlib
 import json
@@ -15,23 +15,16 @@ from worker.audit.windows import Windows
 
 @dataclass(frozen=True)
 class Limits:
-    """By what records are judged beside their form; stored with the offset from which it holds.
+    """Rule for records, stored with the offset from which it holds."""
 
-    Attributes:
-        most: how many reports a record may have, or None for any number.
-        ones: whether the number of ones in a unary report is judged.
-        batch: how many bytes a record batch may have after decompression, or None for any number.
-        windows: the windows that they count in, or None for all time alone.
-    """
-
-    most: int | None = None
-    ones: bool = True
-    batch: int | None = None
+    most: int | None = None  # reports of a record
+    ones: bool = True  # whether unlikely numbers of ones in unary reports are rejected
+    batch: int | None = None  # bytes of a decompressed record batch
     windows: Windows | None = None
 
 
-class Malformed(Exception):  # noqa: N818  # an outcome of parsing, not an error of the audit
-    """A record is rejected as a whole, for a reason."""
+class Malformed(Exception):  # noqa: N818  # an outcome of parsing
+    """A record is rejected as a whole."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -56,16 +49,10 @@ def _canonical(tree: object) -> bytes:
 
 
 def body_of(value: bytes | None, fingerprint: bytes, protocol: Protocol, limits: Limits) -> bytes:
-    """Returns a record's reports as the wire's bytes, or says why the whole record is rejected.
-
-    Args:
-        value: the record's value.
-        fingerprint: the stream's.
-        protocol: the stream's.
-        limits: by what the record is judged beside its form.
+    """Returns a record's reports as the wire's bytes.
 
     Raises:
-        Malformed: it is rejected.
+        Malformed: the record is rejected.
     """
     if not value:
         raise Malformed("empty")
@@ -73,7 +60,6 @@ def body_of(value: bytes | None, fingerprint: bytes, protocol: Protocol, limits:
         body = _json_body(value, fingerprint, protocol, limits)
     elif value[0] != 1:
         raise Malformed("version")
-    # a frame too short for its fingerprint is truncated; a whole one that differs is of another stream
     elif len(value) < 5:
         raise Malformed("length")
     elif value[1:5] != fingerprint:
@@ -94,24 +80,24 @@ def body_of(value: bytes | None, fingerprint: bytes, protocol: Protocol, limits:
 
 
 def _json_body(value: bytes, fingerprint: bytes, protocol: Protocol, limits: Limits) -> bytes:
-    """Returns the reports of a JSON record as the wire's bytes; another stream's are not looked into."""
+    """Returns the reports of a JSON record; those of another stream are not parsed."""
     try:
         tree = _JSON.decode(value.decode("utf-8"))
     except (ValueError, RecursionError):  # UnicodeDecodeError is a ValueError
         raise Malformed("json") from None
-    # objects come as tuples of pairs, so that a repeated key is seen and a nested object is nothing allowed
+    # objects come as tuples of pairs, so that repeated keys and nested objects show
     if sorted(key for key, _ in tree) != ["fingerprint", "reports"]:
         raise Malformed("json")
-    said, listed = dict(tree)["fingerprint"], dict(tree)["reports"]
-    if type(said) is not str or len(said) != 8 or not set(said) <= set("0123456789abcdef"):
+    mark, listed = dict(tree)["fingerprint"], dict(tree)["reports"]
+    if type(mark) is not str or len(mark) != 8 or not set(mark) <= set("0123456789abcdef"):
         raise Malformed("json")
-    # some protocol's reports, whoever they are for: numbers, texts, lists of numbers
+    # reports of any protocol: numbers, texts, lists of numbers
     if type(listed) is not list or any(
         {type(number) for number in item} - {int} if type(item) is list else type(item) not in (int, str)
         for item in listed
     ):
         raise Malformed("json")
-    if said != fingerprint.hex():
+    if mark != fingerprint.hex():
         raise Malformed("fingerprint")
     if not listed:
         raise Malformed("length")
@@ -131,7 +117,6 @@ def _json_body(value: bytes, fingerprint: bytes, protocol: Protocol, limits: Lim
 
 
 def _from_base64(item: object, size: int) -> bytes:
-    """Returns the bytes that a text of base64 stands for."""
     if type(item) is not str or not _BASE64.fullmatch(item) or len(body := b64decode(item)) != size:
         raise Malformed("json")
     return body
@@ -144,14 +129,10 @@ _BASE64 = re.compile(
 
 
 def _integer(text: str) -> int:
-    # Python refuses very long integers, how long is a setting; to a report they are just out of range
+    # Python refuses very long integers; in a report they are out of range
     return int(text) if len(text) < 30 else -1
 
 
-def _no_integer(_: str) -> None:
-    """What a float or a NaN becomes: JSON to read, but no part of a report."""
-
-
-_JSON = json.JSONDecoder(
-    object_pairs_hook=tuple, parse_float=_no_integer, parse_constant=_no_integer, parse_int=_integer
+_JSON = json.JSONDecoder(  # floats and NaN become None, which is no part of a report
+    object_pairs_hook=tuple, parse_float=lambda _: None, parse_constant=lambda _: None, parse_int=_integer
 )

@@ -1,4 +1,4 @@
-"""The protocols: how the reports of each are written, which of them are allowed, and how they are counted."""
+"""Protocols: format, validity and counting of reports."""
 
 import decimal
 import struct
@@ -18,45 +18,30 @@ from worker.audit.hashes import HASHES, State, count_olh
 
 
 def _width(limit: int) -> int:
-    """Returns the power of two of the bytes of the smallest unsigned integer that holds limit - 1."""
+    """Returns log2 of the bytes of the smallest unsigned integer that holds limit - 1."""
     return next(power for power in range(4) if limit <= 1 << (8 << power))
 
 
 @dataclass(frozen=True)
 class Protocol:
-    """How the reports of a protocol are written and counted.
+    """Format and counting of the reports of a protocol."""
 
-    Attributes:
-        entries: of the state.
-        columns: the bytes of one report.
-        numbers: what packs a report that JSON has as numbers; None where JSON has its bytes in base64.
-        ones: what each report adds to the state's sum; None where that is not the same for all.
-        allowed: whether the bytes of whole reports are within what the protocol allows.
-        likely: whether such bytes could be honest clients'.
-        count: adds reports to a state, given as columns.
-        rates: how many are declared, of which each report's first byte says one; None where reports have none.
-    """
-
-    entries: int
-    columns: np.dtype[np.void]
-    numbers: struct.Struct | None
-    ones: int | None
-    allowed: Callable[[bytes], bool]
-    likely: Callable[[bytes], bool]
-    count: Callable[..., None]
-    rates: int | None = None
+    entries: int  # of the state
+    columns: np.dtype[np.void]  # bytes of one report
+    numbers: struct.Struct | None  # packs a report from JSON's numbers; None where JSON has base64
+    ones: int | None  # what each report adds to the state's sum; None where that varies
+    allowed: Callable[[bytes], bool]  # whether whole reports are in range
+    likely: Callable[[bytes], bool]  # whether they could be honest clients'
+    count: Callable[..., None]  # adds columns of reports to a state
+    rates: int | None = None  # declared rates; a report's first byte is its rate
 
     def declared(self, body: bytes) -> bool:
-        """Returns whether whole reports are at rates that are declared."""
+        """Returns whether whole reports are at declared rates."""
         return self.rates is None or max(body[:: self.columns.itemsize]) < self.rates
 
 
 def protocol_of(document: Mapping[str, Any]) -> Protocol:
-    """Returns the protocol of a stream's public document.
-
-    Raises:
-        AuditError: a protocol or hash that the audit does not know.
-    """
+    """Returns the protocol of a stream's public document; AuditError for an unknown protocol or hash."""
     d: int = document["domain_size"]
     match document:
         case {"protocol": "response", "rates": [*rates]}:
@@ -69,7 +54,6 @@ def protocol_of(document: Mapping[str, Any]) -> Protocol:
         case {"protocol": "oue" | "sue" | "unary"}:
             return _of_bits(d, None, lambda: likely_ones(*chances_of(document), d))
         case {"protocol": "subset", "k": k}:
-            # whichever is shorter
             return _of_indices(d, k) if (k << _width(d)) <= (d + 7) // 8 else _of_bits(d, k)
         case {"protocol": "hadamard"}:
             size = 2
@@ -79,15 +63,13 @@ def protocol_of(document: Mapping[str, Any]) -> Protocol:
         case {"protocol": "pgr", "prime": prime, "dimension": dimension}:
             points = sum(prime**i for i in range(dimension))
             return _of_numbers(points, (points,), _count_indices)
-    said = {key: value for key, value in document.items() if key != "labels"}
-    raise AuditError(f"{said}: the audit knows the protocols {_KNOWN}")
-
-
-_KNOWN = "grr, olh with hash mul32 or xxh32, oue, sue, subset, hadamard, pgr, response and unary"
+    given = {key: value for key, value in document.items() if key != "labels"}
+    known = "grr, olh with hash mul32 or xxh32, oue, sue, subset, hadamard, pgr, response and unary"
+    raise AuditError(f"{given}: the audit knows the protocols {known}")
 
 
 def _of_numbers(entries: int, limits: tuple[int, ...], count: Callable[..., None]) -> Protocol:
-    """A report is a few numbers, each below its limit."""
+    """Returns the protocol whose report is a few numbers, each below its limit."""
     numbers = struct.Struct("<" + "".join("BHIQ"[_width(limit)] for limit in limits))
     columns = np.dtype([(f"f{i}", f"<u{1 << _width(limit)}") for i, limit in enumerate(limits)])
 
@@ -101,12 +83,9 @@ def _of_numbers(entries: int, limits: tuple[int, ...], count: Callable[..., None
 
 
 def _of_bits(d: int, ones: int | None, bounds: Callable[[], tuple[int, int]] | None = None) -> Protocol:
-    """A report is a number below 2^d, least significant byte first: bit v is value v.
+    """Returns the protocol whose report is d bits: bit v is value v, the least significant byte is first.
 
-    Args:
-        d: the number of bits.
-        ones: how many are set, or None for any number.
-        bounds: the fewest and the most that are likely, or None for any number.
+    `ones` is the number of set bits, `bounds` returns the likely fewest and most; None for any.
     """
     size = (d + 7) // 8
 
@@ -130,12 +109,10 @@ def _of_bits(d: int, ones: int | None, bounds: Callable[[], tuple[int, int]] | N
 
 @cache
 def likely_ones(own: Fraction, other: Fraction, d: int) -> tuple[int, int]:
-    """Returns the fewest and the most ones of a unary report, but for 5·10^-13 on either side; O(d).
-
-    The law is added up from no ones on.
+    """Returns the fewest and the most ones of a unary report, except for 5·10^-13 on either side; O(d).
 
     Args:
-        own: the chance that the own bit is 1.
+        own: the probability that the own bit is 1.
         other: that another one is.
         d: the number of bits.
     """
@@ -143,7 +120,7 @@ def likely_ones(own: Fraction, other: Fraction, d: int) -> tuple[int, int]:
         p, q = (Decimal(chance.numerator) / chance.denominator for chance in (own, other))
         odds, unlikely = q / (1 - q), Decimal("5e-13")
         low, below = 0, Decimal(0)
-        fewer, others = Decimal(0), (1 - q) ** (d - 1)  # the chance of k-1 and of k ones among the others
+        fewer, others = Decimal(0), (1 - q) ** (d - 1)  # probability of k-1 and of k ones among the others
         for k in range(d + 1):
             if below <= unlikely:
                 low = k
@@ -151,11 +128,11 @@ def likely_ones(own: Fraction, other: Fraction, d: int) -> tuple[int, int]:
             if 1 - below <= unlikely:
                 return low, k
             fewer, others = others, others * (odds * (d - 1 - k) / (k + 1))
-    raise AssertionError("the chances of 0 to d ones add up to 1")
+    raise AssertionError("the probabilities of 0 to d ones add up to 1")
 
 
 def _of_indices(d: int, k: int) -> Protocol:
-    """A report is k different values in ascending order."""
+    """Returns the protocol whose report is k different values in ascending order."""
     columns = np.dtype([("indices", f"<u{1 << _width(d)}", (k,))])
 
     def allowed(body: bytes) -> bool:
@@ -166,10 +143,8 @@ def _of_indices(d: int, k: int) -> Protocol:
 
 
 def _count_by_rate(state: State, rates: npt.NDArray[Any], values: npt.NDArray[Any]) -> None:
-    """Adds one at each value of each rate."""
     np.add.at(state.reshape(-1, 2), (rates, values), 1)
 
 
 def _count_indices(state: State, indices: npt.NDArray[Any]) -> None:
-    """Adds one at each index; nothing is allocated in proportion to the state."""
     np.add.at(state, indices.ravel().astype(np.int64), 1)

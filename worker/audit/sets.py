@@ -1,7 +1,7 @@
-"""How many of a set's values one report supports, read a second time: its moments by the user's value, and its ends.
+"""Distribution of how many values of a set one report supports: moments by the user's value, and bounds.
 
-Where reports are one of a few messages, all of these are looked at; where values are supported independently, variances
-add; under Subset Selection, pairs of values have covariances.
+Where a report is one of a few messages, all messages are enumerated. Where values are supported independently,
+variances add. Under Subset Selection, pairs of values have covariances.
 """
 
 import json
@@ -19,45 +19,27 @@ from worker.audit.protocols import likely_ones
 
 Vector = npt.NDArray[np.float64]
 
-_SEEDS = 1 << 32
-"""Of OLH: so many there are, each with g buckets."""
+_SEEDS = 1 << 32  # of OLH, each with g buckets
 
 
 @dataclass(frozen=True)
 class Law:
-    """How many of a set's values one report supports.
+    """Distribution of how many of m values one report supports."""
 
-    Attributes:
-        size: m, of the set.
-        inside: the mean for a user with a value of the set.
-        outside: for another user.
-        variances: those for users with a value of the set: (1,), where all have the same, or (m,).
-        others: those for the others: (1,) or (d − m,); none where the set is the domain.
-        least: no report that is counted supports fewer.
-        most: none supports more.
-        most_of_all: nor more of the whole domain.
-    """
-
-    size: int
-    inside: float
-    outside: float
-    variances: Vector
-    others: Vector
-    least: int
+    size: int  # m
+    inside: float  # mean for a user with a value of the set
+    outside: float  # mean for another user
+    variances: Vector  # for users with a value of the set: (1,) if equal for all, or (m,)
+    others: Vector  # for other users: (1,) or (d − m,); empty where the set is the domain
+    least: int  # bounds of a counted report
     most: int
-    most_of_all: int
+    most_of_all: int  # upper bound over the whole domain
 
 
 def law_of(document: Mapping[str, Any], p: Fraction, q: Fraction, values: tuple[int, ...]) -> Law | None:
-    """Returns the law of a set; None of a geometry that is too large to be transformed here.
+    """Returns the distribution for a set of values; None for a geometry that is too large.
 
-    Args:
-        document: the stream's public document.
-        p: the chance that a report supports the own value.
-        q: that it supports another.
-        values: the set's.
-
-    O(1) to O(d), for Hadamard and PGR that of a transform; kept for the next snapshot.
+    O(1) to O(d), or that of a transform; cached for the next snapshot.
 
     Example:
         >>> law = law_of({"protocol": "grr", "domain_size": 4}, Fraction(1, 2), Fraction(1, 6), (0, 3))
@@ -77,12 +59,8 @@ def _law(written: str, p: Fraction, q: Fraction, values: tuple[int, ...]) -> Law
         case {"protocol": "hadamard" | "pgr"}:
             return _of_messages(document, p, q, values)
         case {"protocol": "olh", "g": g}:
-            own, other, *ends = (
-                p * (1 - p) + (m - 1) * q * (1 - q),
-                m * q * (1 - q),
-                *_bucket(m, g),
-                _bucket(d, g)[1],
-            )
+            own, other = p * (1 - p) + (m - 1) * q * (1 - q), m * q * (1 - q)
+            ends = [*_bucket(m, g), _bucket(d, g)[1]]
         case {"protocol": "oue" | "sue" | "unary"}:
             fewest, most = likely_ones(p, q, d)
             own, other = p * (1 - p) + (m - 1) * q * (1 - q), m * q * (1 - q)
@@ -92,14 +70,14 @@ def _law(written: str, p: Fraction, q: Fraction, values: tuple[int, ...]) -> Law
             ends = [max(0, k - (d - m)), min(m, k), k]
         case _:
             own, other, ends = inside * (1 - inside), outside * (1 - outside), [int(m == d), 1, 1]
-    others = [float(other)] if m < d or m == 1 else []  # one value is counted as if there were others
+    others = [float(other)] if m < d or m == 1 else []  # one value counts as if there were others
     return Law(m, float(inside), float(outside), np.array([float(own)]), np.array(others), *ends)
 
 
 def _of_members(d: int, k: int, m: int, p: Fraction) -> tuple[Fraction, Fraction]:
-    """Returns the variances inside and outside, under Subset Selection: those of each value, and covariances of pairs.
+    """Returns the variances inside and outside under Subset Selection.
 
-    A report has the own value with the chance p, and beside it values that are drawn evenly, without the own one.
+    A report has the own value with probability p, and other values drawn uniformly without it.
     """
     rest, two = d - 1, (d - 1) * (d - 2)
     one = (p * (k - 1) + (1 - p) * k) / rest if rest else Fraction(0)
@@ -114,25 +92,25 @@ def _of_members(d: int, k: int, m: int, p: Fraction) -> tuple[Fraction, Fraction
 
 @cache
 def _bucket(m: int, g: int) -> tuple[int, int]:
-    """Returns how many of m values the emptiest and the fullest of all buckets of all seeds have, of an ideal hash.
+    """Returns how many of m values the emptiest and the fullest bucket of all seeds have, of an ideal hash; O(m).
 
-    Each has a number that is binomial: these are the quantiles of one in so many buckets. O(m).
+    Each number is binomial: these are the quantiles of one bucket among all.
     """
     steps = np.arange(m)
     logs = np.log(m - steps) - np.log(steps + 1) - np.log(g - 1)
     law = np.exp(np.concatenate([[0.0], np.cumsum(logs)]) + m * np.log1p(-1 / g))
     once = 1 / (g * _SEEDS)
-    above = np.append(np.cumsum(law[:0:-1])[::-1], 0.0)  # of each number, that there are more
+    above = np.append(np.cumsum(law[:0:-1])[::-1], 0.0)  # probability of more
     return int(np.argmax(np.cumsum(law) >= once)), int(np.argmax(above <= once))
 
 
 def _of_messages(
     document: Mapping[str, Any], p: Fraction, q: Fraction, values: tuple[int, ...]
 ) -> Law | None:
-    """Returns the law where a report is one of K messages: those that the own value prefers are likelier."""
+    """Returns the distribution where a report is one of K messages, some of them likelier for the own value."""
     d, m, chance = document["domain_size"], len(values), float(p)
-    first = int(document["protocol"] == "hadamard")  # of Hadamard's rows the first is no value's
-    size = _size(document, d)
+    first = int(document["protocol"] == "hadamard")  # the first row of Hadamard's matrix is no value's
+    size = 1 << d.bit_length() if first else sum(document["prime"] ** i for i in range(document["dimension"]))
     members, one = np.zeros(size, np.int64), np.zeros(size, np.int64)
     members[np.array(values) + first] = one[first] = 1
     if (supported := sums_of(document, members)) is None or (own := sums_of(document, one)) is None:
@@ -140,7 +118,7 @@ def _of_messages(
     preferred, middle = int(own.sum()), int(np.rint(supported.mean()))
     squares = (supported - middle) ** 2
     among = sums_of(document, squares)
-    assert among is not None  # as before
+    assert among is not None  # like the two above
     near = among[first : first + d]
     mean = near * (chance / preferred) + (int(squares.sum()) - near) * ((1 - chance) / (size - preferred))
     within = np.zeros(d, np.bool_)
@@ -150,11 +128,3 @@ def _of_messages(
     most_of_all = d if first else min(d, preferred)
     ends = int(supported.min()), int(supported.max())
     return Law(m, inside, outside, variances[list(values)], variances[~within], *ends, most_of_all)
-
-
-def _size(document: Mapping[str, Any], d: int) -> int:
-    """Returns the number of messages."""
-    if document["protocol"] == "hadamard":
-        return 1 << d.bit_length()
-    prime: int = document["prime"]
-    return sum(prime**i for i in range(document["dimension"]))

@@ -1,4 +1,4 @@
-"""What one report of a given channel spends, read a second time: ε is the least that e^ε is above the largest ratio."""
+"""ε of a channel that is given by its probabilities: the least multiple of 10^-6 with e^ε above the largest ratio."""
 
 import decimal
 import math
@@ -11,14 +11,10 @@ from worker.audit.decoding import chances_of
 from worker.audit.errors import Difference
 
 _PARTS = 10**6
-"""ε is a multiple of a millionth."""
 
 
 def spent(document: Mapping[str, Any]) -> str | None:
-    """Returns ε of one report where a document has probabilities in its place; None where it has ε.
-
-    Args:
-        document: the stream's public document.
+    """Returns ε of one report of a public document without `epsilon`; None for one with it.
 
     Example:
         >>> spent({"protocol": "response", "p": "3/4", "domain_size": 2})
@@ -26,12 +22,12 @@ def spent(document: Mapping[str, Any]) -> str | None:
     """
     match document:
         case {"protocol": "response", "rates": rates}:
-            rate = min(map(Fraction, rates))  # the least noise spends the most
+            rate = min(map(Fraction, rates))
             more, less = 1 - rate / 2, rate / 2
         case {"protocol": "response"}:
             more, less = chances_of(document)
         case {"protocol": "unary"}:
-            own, other = chances_of(document)  # two bits differ at most between two values
+            own, other = chances_of(document)  # two values differ in two bits
             more, less = own * (1 - other), (1 - own) * other
         case _:
             return None
@@ -46,11 +42,7 @@ def spent(document: Mapping[str, Any]) -> str | None:
     return f"{least.numerator}/{least.denominator}"
 
 
-def expect_spent(said: Mapping[str, Any], document: Mapping[str, Any]) -> None:
-    """Sees that a head or a body says what a report spends, where the document does not.
-
-    Raises:
-        Difference: it does not, or says something else.
-    """
-    if said.get("epsilon") != (due := spent(document)):
-        raise Difference(f"epsilon is {said.get('epsilon')!r} as published, {due!r} by the channel")
+def expect_spent(body: Mapping[str, Any], document: Mapping[str, Any]) -> None:
+    """Raises `Difference` unless a head or a body has the ε that the stream's document lacks."""
+    if body.get("epsilon") != (due := spent(document)):
+        raise Difference(f"epsilon is {body.get('epsilon')!r} as published, {due!r} by the channel")

@@ -1,7 +1,7 @@
-"""Vectors as they are published: in their body, or in chunks beside it, each by its content type.
+"""Published vectors: in their body, or in chunks beside it, each by its content type.
 
-Chunks are float64, or float32 of numbers that were rounded to that; and either can be sparse: then the length of the
-chunk comes first, four bytes, then the indices of what is not 0, two bytes each, then the numbers.
+A chunk is float64 or rounded float32, dense or sparse. A sparse one has its length in 4 bytes, the indices of numbers
+other than 0 in 2 bytes each, then the numbers.
 """
 
 import struct
@@ -23,37 +23,25 @@ _TYPES = {
     "application/vnd.ldp.sparse.float32": ("<f4", True),
 }
 _HALF, _LEAST = 2.0**-24, 2.0**-150
-"""Half of a float32's last place, of its size; and of the least one."""
+"""Half a unit in the last place of a float32, relative, and of the smallest one."""
 
 
 @dataclass(frozen=True)
 class Read:
-    """A vector that was read.
+    """A published vector."""
 
-    Attributes:
-        values: (d,) the numbers.
-        off: (d,) how far each may be from the number that was rounded to it; 0 where it is of eight bytes.
-    """
-
-    values: Vector
-    off: Vector
+    values: Vector  # (d,)
+    off: Vector  # (d,) most distance from the number before rounding to float32; 0 for float64
 
 
 def read(
     name: str, key: str, body: Mapping[str, Any], messages: Mapping[str, bytes], types: Mapping[str, str]
 ) -> Read:
-    """Returns a vector of a body.
-
-    Args:
-        name: of the vector.
-        key: of the body; those of chunks begin with it.
-        body: its document.
-        messages: what the whole's messages say, by their keys.
-        types: their content types.
+    """Returns a vector of a body, whose chunks are among the messages.
 
     Raises:
-        Difference: a chunk is of an unknown content type, or it is none of that type.
-        KeyError: a message is missing.
+        Difference: a chunk is invalid, or of an unknown content type.
+        KeyError: a chunk is missing.
     """
     if (inline := body.get(name)) is not None:
         return Read(np.array(inline, np.float64), np.zeros(len(inline)))
@@ -64,7 +52,6 @@ def read(
 def _parts(
     prefix: str, body: Mapping[str, Any], messages: Mapping[str, bytes], types: Mapping[str, str]
 ) -> Iterator[tuple[Vector, Vector]]:
-    """Yields the numbers of each chunk, and how far they may be off."""
     for i in range(body["chunks"]):
         key = f"{prefix}/{i}"
         if (of := types[key]) not in _TYPES:
@@ -76,7 +63,6 @@ def _parts(
 
 
 def _sparse(key: str, data: bytes, number: str) -> npt.NDArray[Any]:
-    """Returns all numbers of a sparse chunk."""
     (size,) = struct.unpack_from("<I", data)
     columns = np.dtype(number).itemsize
     stored = (len(data) - 4) // (2 + columns)

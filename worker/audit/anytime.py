@@ -1,12 +1,13 @@
-"""Intervals that may be watched, and forged reports, read a second time.
+"""Anytime-valid intervals, and numbers of forged reports.
 
-Intervals are checked by the formulas of `ldp.intervals.confidence_sequence`, written down again, and
-forged reports by forging: so many put an estimate out of its interval, and one fewer does not.
+Intervals are computed again by the formulas of `ldp.intervals.confidence_sequence`. Numbers of forged reports are checked by
+forging: so many put an estimate out of its interval, and one fewer does not.
 """
 
 import math
 from collections.abc import Callable, Mapping
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -17,17 +18,17 @@ from worker.audit.sets import Law
 Vector = npt.NDArray[np.float64]
 
 _TIMES = tuple(100.0 * 4.0**i for i in range(19))
-"""The numbers of reports for which the λ are the best ones."""
+"""Numbers of reports for which the steps are optimal."""
 _DEVIATIONS = 3.5
 
 
 def interval(counts: Vector, n: int, p: float, q: float, level: float) -> tuple[Vector, Vector]:
-    """Returns the intervals of values that hold at every n with the level, (d,) each.
+    """Returns anytime-valid intervals of values, (d,) each.
 
     Args:
-        counts: (d,) how many reports support each value.
-        n: of so many.
-        p: the chance that a report supports the own value.
+        counts: (d,) reports that support each value.
+        n: reports.
+        p: probability that a report supports the own value.
         q: that it supports another.
         level: strictly between 0 and 1.
 
@@ -39,22 +40,11 @@ def interval(counts: Vector, n: int, p: float, q: float, level: float) -> tuple[
     deviation = math.sqrt(q * (1 - q)) or math.sqrt(p * (1 - p))
     if not deviation:
         return counts / n, counts / n
-
-    def of_one(chance: float) -> Callable[[float], float]:
-        return lambda step: _log_mean(chance, step)
-
-    return _ends(counts, n, of_one(p), of_one(q), deviation, level)
+    return _ends(counts, n, partial(_log_mean, p), partial(_log_mean, q), deviation, level)
 
 
 def interval_of_set(total: float, n: int, law: Law, level: float) -> tuple[float, float]:
-    """Returns the interval of a set of two values or more.
-
-    Args:
-        total: of how many of its values the reports support.
-        n: of so many reports.
-        law: of how many one report supports.
-        level: strictly between 0 and 1.
-    """
+    """Returns the interval of a set of two values or more, `total` of which n reports support."""
     own, other = (float(each.max(initial=0.0)) for each in (law.variances, law.others))
     if not (deviation := math.sqrt(max(own, other))):
         share = min(max((total / n - law.outside) / (law.inside - law.outside), 0.0), 1.0)
@@ -71,8 +61,8 @@ def interval_of_rates(
     """Returns the intervals of two values, (2,) each, of reports at several rates.
 
     Args:
-        counts: (rates, 2) how many reports are of each value.
-        rates: the chance that a report was drawn, and not the user's own value.
+        counts: (rates, 2) reports of each value.
+        rates: probability that a report was drawn, instead of the user's own value.
         level: strictly between 0 and 1.
 
     Example:
@@ -90,7 +80,7 @@ def interval_of_rates(
         slope = _DEVIATIONS / min(spreads) / math.sqrt(time)
         exponent = np.full(2, -fee)
         for pair, q in zip(counts, chances, strict=True):
-            # the step with which a report of the value tells as much as the slope, or half of the most it ever can
+            # the step at which a report weighs as much as the slope, or half of the most possible
             own = min(slope, math.log((1 - q) / q) / 2)
             step = math.log1p(math.expm1(own) / (1 - q - q * math.exp(own)))
             exponent += step * pair - pair.sum() * _log_mean(q, step)
@@ -110,11 +100,11 @@ def _ends(
     """Returns the best of the bounds of all steps.
 
     Args:
-        counts: (k,) what the reports add.
-        n: of so many.
-        own: step -> log E e^(step·X), or a bound, of what a report of one who has the value adds.
-        other: the same of another user's.
-        deviation: of what a report adds.
+        counts: (k,) sums over the reports.
+        n: reports.
+        own: step -> log E e^(step·X), or a bound, of a report X of a user with the value.
+        other: the same of another user.
+        deviation: of one report.
         level: strictly between 0 and 1.
     """
     fee = math.log(2 * len(_TIMES) / (1 - level))
@@ -124,7 +114,7 @@ def _ends(
         for sign in (1.0, -1.0):
             base = other(sign * step)
             if (apart := own(sign * step) - base) * sign <= 0:
-                continue  # it tells one from the other no more
+                continue  # does not distinguish them
             bound = (sign * step * counts - n * base - fee) / (n * apart)
             if sign > 0:
                 low = np.maximum(low, bound)
@@ -134,7 +124,7 @@ def _ends(
 
 
 def _log_mean(chance: float, step: float) -> float:
-    """Returns log E e^(step·X) of an X that is 1 with this chance, else 0."""
+    """Returns log E e^(step·X) of a Bernoulli X."""
     if abs(step) < 1:
         return math.log1p(chance * math.expm1(step))
     terms = [math.log1p(-chance)] * (chance < 1) + [math.log(chance) + step] * (chance > 0)
@@ -142,13 +132,13 @@ def _log_mean(chance: float, step: float) -> float:
 
 
 def _worst(mean: float, variance: float, most: int) -> Callable[[float], float]:
-    """Returns what bounds log E e^(step·X) of an X from 0 to most: that of two points, one of them the end."""
+    """Returns the bound of log E e^(step·X) for X in [0, most], reached by two points, one of them an end."""
 
     def bound(step: float) -> float:
         if not variance:
             return step * mean
         end = most - mean if step > 0 else -mean
-        # with this chance it is at the end, else at −variance/end, both from the mean on
+        # at the end with this probability, else at −variance/end, both relative to the mean
         chance, back = variance / (variance + end * end), -variance / end
         return step * (mean + back) + _log_mean(chance, step * (end - back))
 
@@ -157,30 +147,26 @@ def _worst(mean: float, variance: float, most: int) -> Callable[[float], float]:
 
 def expect_fakes(
     what: str,
-    said: Mapping[str, Vector],
+    published: Mapping[str, Vector],
     frequencies: Vector,
     n: int,
     steps: tuple[float, float],
     off: Vector,
 ) -> None:
-    """Sees that the forged reports that are published put estimates out of their intervals, and one fewer does not.
+    """Raises `Difference` unless `fakes` is the least number of forged reports that moves an estimate outside.
 
     Args:
-        what: it is of.
-        said: `low`, `high` and `fakes` by their names, (k,) each.
-        frequencies: (k,) the estimates.
-        n: of so many reports.
-        steps: how many users one report less one more adds at most, and takes at most.
-        off: (k,) how far off two computations of an estimate, and the ends as published, may be.
-
-    Raises:
-        Difference: they do not, or one fewer does.
+        what: name for the message.
+        published: `low`, `high` and `fakes`, (k,) each; −1 where no number does.
+        frequencies: (k,) estimates.
+        n: reports.
+        steps: users that one report less one more adds at most, and removes at most.
+        off: (k,) most distance of two computations of an estimate, and of the published ends.
     """
-    low, high, fakes = (said[name] for name in ("low", "high", "fakes"))
+    low, high, fakes = (published[name] for name in ("low", "high", "fakes"))
     up, down = steps
 
     def is_out(number: Vector, slack: Vector) -> npt.NDArray[np.bool_]:
-        """With so many that all add as much as one can, or that all take as much."""
         most, least = ((n * frequencies + number * step) / (n + number) for step in (up, -down))
         return np.asarray((most > high + slack) | (least < low - slack))
 
