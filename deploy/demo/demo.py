@@ -206,7 +206,7 @@ def prepare(conf: config.Config) -> None:
     findings = check.findings(conf)
     if bad := [finding for finding in findings if finding.level is check.Level.ERROR]:
         raise DemoError(
-            "\n".join(f"check: {finding.subject}: {finding.text} -> {finding.todo}" for finding in bad)
+            "\n".join(f"check: {finding.subject}: {finding.text} -> {finding.hint}" for finding in bad)
         )
     say(f"checked: {len(findings)} findings, no error")
     for text in sorted({finding.text for finding in findings if finding.level is check.Level.WARNING}):

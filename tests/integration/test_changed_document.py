@@ -37,7 +37,7 @@ def test_point_19_a_changed_document_is_named_and_its_remedy_loses_no_report(
         world.redis.delete(*world.redis.scan_iter(f"{{{world.name}:*"))
         without_redis = world.launch(toml).stopped_for()
         assert f"is of other counts: {field}" in without_redis
-        for remedy in (stopped, counts.todo, snapshots.todo, without_redis):
+        for remedy in (stopped, counts.hint, snapshots.hint, without_redis):
             assert "another name and another topic" in remedy
             assert '{"' not in remedy
 

@@ -239,9 +239,9 @@ def test_point_17_what_does_not_fit_is_said_with_what_to_do(way, secure, monkeyp
     assert found.level is check.Level.ERROR
     assert reason in found.text
     assert found.text.startswith("no answer from" if "ECONNREFUSED" in reason else "not let in by")
-    assert advice in found.todo
+    assert advice in found.hint
     assert not {secure.password, secure.tokens.secret, WRONG} & set(
-        re.findall(r"[\w-]+", found.text + found.todo)
+        re.findall(r"[\w-]+", found.text + found.hint)
     )
 
 

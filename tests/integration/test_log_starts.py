@@ -133,7 +133,7 @@ def test_point_9_the_operator_takes_a_recorded_gap_back_that_the_log_can_fill(
         assert (lacking.reports, lacking.complete) == (world.n - TOO_HIGH + SENT, False)
         assert second.terminate() == 0
         found = {f.subject: f for f in check.findings(world.config)}[f"counts of {world.name}"]
-        assert f"set recount_after = {lacking.sequence} for it" in found.todo
+        assert f"set recount_after = {lacking.sequence} for it" in found.hint
 
         world.workers.clear()
         third = world.launch(world.configure("again", recount_after=lacking.sequence))

@@ -199,7 +199,7 @@ def assert_said(folder, url, reason, advice, **store):
         each for each in check.redis.look(loaded, began, None, {}) if each.level is check.Level.ERROR
     )
     assert reason in found.text
-    assert advice in found.todo
+    assert advice in found.hint
     assert time.monotonic() - began < 30
 
 

@@ -324,7 +324,7 @@ def test_who_may_not_is_told(admin, server, tmp_path):
     toml.write_text(f'[redis]\nurl = "{url}"\npassword = "{PASSWORD}"\n{stream}')
     found, *_ = check.redis.look(config.load(toml, {}), 0.0, None, {})
     assert "NoPermissionError" in found.text
-    assert found.todo == "allow this user the commands and keys that worker/README.md lists, by ACL SETUSER"
+    assert found.hint == "allow this user the commands and keys that worker/README.md lists, by ACL SETUSER"
 
 
 @pytest.mark.long

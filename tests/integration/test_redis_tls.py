@@ -210,8 +210,8 @@ def test_what_does_not_fit_is_said_with_what_to_do(ways, case, tmp_path, monkeyp
     assert found.level is check.Level.ERROR
     assert reason in found.text
     assert found.text.startswith("no answer from redis" if case == "nobody" else "not let in by redis")
-    assert advice in found.todo
-    assert not any(word in found.text + found.todo for word in (PASSWORD, WRONG, KEY))
+    assert advice in found.hint
+    assert not any(word in found.text + found.hint for word in (PASSWORD, WRONG, KEY))
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ def test_point_11_a_client_with_another_epsilon_is_heard_of(kafka, redis_url, tm
         assert (exit_code, found["level"]) == (1, "error")
         assert f"fingerprint {fingerprint}; all of the newest 21 records are rejected" in found["text"]
         assert found["text"].endswith("fingerprint 20, version 1")
-        assert f"ldp-worker document --stream {world.name}" in found["todo"]
+        assert f"ldp-worker document --stream {world.name}" in found["hint"]
         (worker,) = world.start()
         event, *_ = until(lambda: worker.events("records.rejected"), "the warning")
         assert (event["level"], event["stream"], event["accepted"]) == ("warning", world.name, 0)

@@ -64,7 +64,7 @@ def worlds(request, secure, tmp_path_factory):
 def errors(world):
     """What `check` finds wrong, with what to do."""
     found = check.findings(world.config)
-    return [f"{one.subject}: {one.text} -> {one.todo}" for one in found if one.level is check.Level.ERROR]
+    return [f"{one.subject}: {one.text} -> {one.hint}" for one in found if one.level is check.Level.ERROR]
 
 
 def command(world, *words):

@@ -1,7 +1,6 @@
-"""Check: everything that can be wrong around a worker, said before it hurts, with what to do about it.
+"""Check: validates configuration, machine, Kafka, Redis and stored counts before a worker runs.
 
-The judgements (`judge_...`) are functions of what was described, so they can be tested without a cluster; only `look`
-in `kafka` and `redis` asks. Of Kafka it asks by `worker.kafka.admin.cluster`, of Redis by its client.
+The `judge_...` functions need no cluster; only `look` in `kafka` and `redis` connects.
 """
 
 from worker.check.finding import Finding, Level

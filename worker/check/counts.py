@@ -1,8 +1,8 @@
-"""Counts: whether those in Redis can be gone on with, by what Kafka says of the same partitions."""
+"""Counts: compares those in Redis with Kafka's offsets and the newest snapshot."""
 
 from collections.abc import Mapping
 
-from worker.check.finding import Finding, Level
+from worker.check.finding import Fault, Finding, Level
 from worker.config import Config, Served
 from worker.counting import layout, rules
 from worker.counting.changed import NEW_NAME, changes, remedy
@@ -22,48 +22,41 @@ def judge_counts(
     fields: Mapping[int, Mapping[str, str] | StateLost],
     head: Head,
 ) -> list[Finding]:
-    """Judges whether the counts in Redis, if any, can be gone on with.
+    """Judges whether workers can continue with the counts in Redis.
 
     Args:
-        config: whose group counts.
+        config: the configuration.
         served: the stream.
-        cluster: what Kafka has.
-        fields: partition -> its metadata in Redis, or why they cannot be read.
-        head: the newest snapshot's.
+        cluster: Kafka's topics and offsets.
+        fields: partition -> its metadata in Redis, or the error of reading them.
+        head: of the newest snapshot.
     """
     topic, log = cluster.topics[served.topic], cluster.logs[served.topic]
     subject = f"counts of {served.stream.name}"
     now = lineage_of(config.consumer_group(served.stream.name), served.stream, topic.topic_id)
-    found: dict[tuple[Level, str, str], list[str]] = {}
+    found: dict[Fault, list[str]] = {}
     for partition in range(topic.partitions):
         metadata = fields.get(partition)
         offset_metadata = cluster.offset_metadata[served.topic].get(partition, CLAIMED)
         fault = _fault_of_counts(metadata, offset_metadata, head, partition, log[partition], now, served)
-        fault = fault or _behind(
-            metadata,
-            layout.meta_key(served.stream.name, partition),
-            cluster.counted.get(served.topic, {}).get(partition, 0),
-        )
+        counted = cluster.counted.get(served.topic, {}).get(partition, 0)
+        fault = fault or _behind(metadata, layout.meta_key(served.stream.name, partition), counted)
         if fault is not None:
             found.setdefault(fault, []).append(str(partition))
     if found:
         return [
-            Finding(level, subject, f"partition {', '.join(partitions)}: {text}", todo)
-            for (level, text, todo), partitions in found.items()
+            Finding(level, subject, f"partition {', '.join(partitions)}: {text}", hint)
+            for (level, text, hint), partitions in found.items()
         ]
     text = f"in {len(fields)} of {topic.partitions} partition(s), ready to go on" if fields else "none yet"
     return [Finding(Level.OK, subject, text)]
 
 
-def _behind(
-    fields: Mapping[str, str] | StateLost | None, key: str, counted: int
-) -> tuple[Level, str, str] | None:
-    """Returns what is wrong with counts that are behind what the group says was counted, or None."""
-    if (
-        fields is None
-        or isinstance(fields, StateLost)
-        or (offset := layout.parse(fields, key).offset) >= counted
-    ):
+def _behind(fields: Mapping[str, str] | StateLost | None, key: str, counted: int) -> Fault | None:
+    """Returns the fault of counts behind the group's committed offset."""
+    if fields is None or isinstance(fields, StateLost):
+        return None
+    if (offset := layout.parse(fields, key).offset) >= counted:
         return None
     return (
         Level.ERROR,
@@ -81,8 +74,7 @@ def _fault_of_counts(
     log: tuple[int, int],
     lineage: str,
     served: Served,
-) -> tuple[Level, str, str] | None:
-    """Returns what is wrong with the counts of a partition and what to do about it, or None."""
+) -> Fault | None:
     anew = f"undo a change of the configuration, restore Redis, or {NEW_NAME}"
     again = (
         f"set recount_after = {head.sequence} for the stream: what the topic still holds is counted again, and the rest"
@@ -97,8 +89,8 @@ def _fault_of_counts(
         return Level.ERROR, f"none in Redis, but {why}: {_LOST}", f"{anew}; or {again}"
     if isinstance(fields, StateLost):
         return Level.ERROR, str(fields), anew
-    if (said := newer(fields.get("lineage", ""))) is not None:
-        text = f"of {said}: a newer version of ldp-worker wrote them"
+    if (version := newer(fields.get("lineage", ""))) is not None:
+        text = f"of {version}: a newer version of ldp-worker wrote them"
         return Level.ERROR, text, "run that version, or a newer one: it goes on with them"
     try:
         metadata = layout.parse(fields, layout.meta_key(served.stream.name, partition))
@@ -115,34 +107,31 @@ def _fault_of_counts(
         return Level.ERROR, text, anew
     if metadata.offset < min(first, published):
         text = f"they reach offset {metadata.offset}, a snapshot was published with those up to {published}, and the"
-        return (
-            Level.ERROR,
-            f"{text} log begins at {first}: Redis was set back too far to count them again",
-            anew,
-        )
+        text += f" log begins at {first}: Redis was set back too far to count them again"
+        return Level.ERROR, text, anew
     if metadata.offset < first:
         text = f"the log lost {_offsets(metadata.offset, first)} before counting"
-        todo = "none: the gap will be recorded and snapshots say complete: false; lengthen retention.ms"
-        return Level.WARNING, text, todo
+        hint = "none: the gap will be recorded and snapshots say complete: false; lengthen retention.ms"
+        return Level.WARNING, text, hint
     if held := [_offsets(max(begin, first), to) for begin, to in gaps if first < to]:
         terms = [served.configured.terms, *(rule.terms for rule in recorded)]
         windows = any(one.windowing is not None for one in terms)
         return _fillable(", ".join(held), first, layout.start(metadata), windows, head)
     match rules.decide(recorded, served.configured, metadata.offset):
-        case Older(why, todo):
-            return Level.WARNING, why, todo
+        case Older(why, hint):
+            return Level.WARNING, why, hint
     return None
 
 
-def _fillable(held: str, first: int, start: int, windows: bool, head: Head) -> tuple[Level, str, str]:
-    """Returns what is said of gaps whose records the log has: how to take them back, or why they stay."""
+def _fillable(held: str, first: int, start: int, windows: bool, head: Head) -> Fault:
+    """Returns the fault of gaps whose records the log still has."""
     text = f"recorded as a gap: {held}; the log begins at offset {first} and still has these records"
     if not windows and first <= start:
-        todo = (
+        hint = (
             f"stop the stream's workers, set recount_after = {head.sequence} for it, and start them: they count the"
             f" partition again from offset {start} on"
         )
-        return Level.WARNING, text, todo
+        return Level.WARNING, text, hint
     began = f"no longer those from offset {start} on, where counting began"
     text += f", but {'final windows must not change' if windows else began}"
     return (
@@ -153,5 +142,4 @@ def _fillable(held: str, first: int, start: int, windows: bool, head: Head) -> t
 
 
 def _offsets(begin: int, end: int) -> str:
-    """Names the offsets [begin, end)."""
     return f"offset {begin}" if end - begin == 1 else f"offsets {begin} to {end - 1}"

@@ -1,11 +1,12 @@
-"""A finding: one thing that was looked at, how bad it is, and what to do about it."""
+"""Findings: the outcome of one check, its level, and a hint."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
 
 class Level(StrEnum):
-    """How bad a finding is."""
+    """Severity of a finding."""
 
     OK = "ok"
     WARNING = "warning"
@@ -14,16 +15,18 @@ class Level(StrEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was looked at.
-
-    Attributes:
-        level: how bad it is.
-        subject: what was looked at.
-        text: what was found.
-        todo: what to do about it; empty where all is well.
-    """
+    """Outcome of one check; the hint, which is empty for OK, names what to do."""
 
     level: Level
     subject: str
     text: str
-    todo: str = ""
+    hint: str = ""
+
+
+Fault = tuple[Level, str, str]
+"""Level, text and hint of a finding, without a subject."""
+
+
+def present(*faults: tuple[bool, Level, str, str]) -> Iterator[Fault]:
+    """Yields the faults whose condition, the first item, holds."""
+    return (fault[1:] for fault in faults if fault[0])

@@ -1,4 +1,4 @@
-"""All of it, looked at in the order in which a worker needs it: configuration, machine, Kafka, Redis, counts."""
+"""All checks, in the order in which a worker needs what they check."""
 
 import os
 import time
@@ -12,12 +12,12 @@ from worker.config import Config
 def findings(
     config: Config, wait_seconds: float = 0.0, on_waiting: Callable[[str], object] = lambda _: None
 ) -> list[Finding]:
-    """Looks at the brokers, the topics, Redis and the counts in it; never raises for what it finds there.
+    """Returns the findings on the machine, brokers, topics, Redis and stored counts.
 
     Args:
-        config: what to check against; that it could be read is the first finding.
-        wait_seconds: how long to keep trying until brokers and Redis answer.
-        on_waiting: told once which brokers do not answer, if none has in a second.
+        config: the configuration to check against.
+        wait_seconds: how long to wait until brokers and Redis answer.
+        on_waiting: called once with the brokers that do not answer within a second.
     """
     deadline = time.monotonic() + wait_seconds
     here = [

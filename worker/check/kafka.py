@@ -27,15 +27,15 @@ from worker.observe.units import said_seconds
 def look(
     config: Config, wait_seconds: float, on_waiting: Callable[[str], object]
 ) -> tuple[list[Finding], Cluster | None, dict[str, Head]]:
-    """Looks at the cluster.
+    """Checks the cluster.
 
     Args:
-        config: what to check against.
-        wait_seconds: how long to keep trying until brokers answer.
-        on_waiting: told once which brokers do not answer, if none has in a second.
+        config: the configuration to check against.
+        wait_seconds: how long to wait until brokers answer.
+        on_waiting: called once with the brokers that do not answer within a second.
 
     Returns:
-        What was found; what Kafka has, or None if that could not be told; stream -> its newest snapshot's head.
+        The findings; Kafka's topics and offsets, None if they are not known; stream -> the newest snapshot's head.
     """
     findings = list[Finding]()
     there, heads = None, dict[str, Head]()
@@ -51,7 +51,7 @@ def look(
             for topic, held in there.undecided.items():
                 findings += judge_undecided(topic, held)
             if config.snapshots.topic in there.topics:
-                passed = dict[Passed, None]()  # by each stream's look, in their order
+                passed = dict[Passed, None]()  # in order
                 for served in config.streams:
                     try:
                         head = cluster.head(config, served, lambda one: passed.update({one: None}))
@@ -74,17 +74,13 @@ def judge_brokers(brokers: Brokers) -> Finding:
     version = ".".join(map(str, brokers.version))
     text = f"{brokers.count} broker(s), Kafka {version} or newer, cluster {brokers.cluster_id}"
     if brokers.version < (2, 8):
-        return Finding(
-            Level.ERROR,
-            "brokers",
-            f"{text}: topics have no ids there",
-            "use Kafka 2.8 or newer; 4.x is tested",
-        )
+        text += ": topics have no ids there"
+        return Finding(Level.ERROR, "brokers", text, "use Kafka 2.8 or newer; 4.x is tested")
     return Finding(Level.OK, "brokers", text)
 
 
 def judge_abilities(brokers: Brokers) -> list[Finding]:
-    """Judges whether brokers can do what publishing needs: transactions and compaction; nothing if they can."""
+    """Judges whether brokers support transactions and compaction."""
     findings = []
     if not brokers.transactions:
         text = "no transactions (ApiVersions lacks InitProducerId, AddPartitionsToTxn or EndTxn): nothing is published"
@@ -96,24 +92,19 @@ def judge_abilities(brokers: Brokers) -> list[Finding]:
 
 
 def judge_session(seconds: float, allowed: tuple[int, int] | None) -> list[Finding]:
-    """Judges the session time-out: brokers refuse a member whose time-out they do not allow.
-
-    Args:
-        seconds: ``kafka.session_timeout_seconds``.
-        allowed: the shortest and the longest that they allow, in milliseconds; None if that is not known.
-    """
+    """Judges the session time-out by the shortest and longest that brokers allow, in milliseconds."""
     if allowed is None or allowed[0] <= 1000 * seconds <= allowed[1]:
         return []
     text = f"kafka.session_timeout_seconds={seconds:g}: they allow {allowed[0] / 1000:g} to {allowed[1] / 1000:g}, and"
     text += " let no worker into its group"
-    todo = (
+    hint = (
         "set it to one that they allow, or their group.min.session.timeout.ms or group.max.session.timeout.ms"
     )
-    return [Finding(Level.ERROR, "brokers", text, todo)]
+    return [Finding(Level.ERROR, "brokers", text, hint)]
 
 
 def judge_undecided(topic: str, held: Sequence[Undecided]) -> list[Finding]:
-    """Judges what transactions hold back: while they are short it is a producer at work, else it is a hold-up."""
+    """Judges transactions that hold back offsets: an error if one is open for long."""
     findings = []
     for one in held:
         by = f" ({', '.join(one.by)})" if one.by else ""
@@ -123,47 +114,35 @@ def judge_undecided(topic: str, held: Sequence[Undecided]) -> list[Finding]:
             f" {one.first} on, of whichever producer: they are counted once it ends, and are in no lag until then"
         )
         level = Level.ERROR if (one.seconds or 0) > LONG_SECONDS else Level.WARNING
-        todo = (
+        hint = (
             "if its producer is gone: wait for its transaction.timeout.ms, or kafka-transactions.sh --bootstrap-server"
             f" ... abort --topic {topic} --partition {one.partition} --start-offset {one.first}"
         )
-        findings.append(Finding(level, f"topic {topic}", text, todo))
+        findings.append(Finding(level, f"topic {topic}", text, hint))
     return findings
 
 
 def judge_passed(topic: str, passed: Sequence[Passed]) -> list[Finding]:
-    """Judges what the search for the heads passed over on the snapshot topic.
-
-    Args:
-        topic: the snapshot topic.
-        passed: each record and record batch, once.
-    """
+    """Judges the invalid records and record batches that the search for heads skipped."""
     if not passed:
         return []
     first = passed[0]
     found = f"{len(passed)} records or record batches near its end are passed over"
     text = f"{found}, one at offset {first.offset} ({first.why})"
-    todo = "another program wrote them: let the brokers' ACLs allow only the workers to WRITE to this topic"
-    return [Finding(Level.WARNING, f"topic {topic}", text, todo)]
+    hint = "another program wrote them: let the brokers' ACLs allow only the workers to WRITE to this topic"
+    return [Finding(Level.WARNING, f"topic {topic}", text, hint)]
 
 
 def _unread(served: Served, error: StateLost | Unavailable) -> Finding:
-    """Says why the head of a stream's newest snapshot is not known."""
+    """Returns the finding of a head that cannot be read."""
     closed = "AuthorizationFailed" in str(error)
     level = Level.WARNING if isinstance(error, Unavailable) and not closed else Level.ERROR
-    todo = error.remedy if isinstance(error, Unavailable) and closed else "run check again"
-    return Finding(level, f"snapshots of {served.stream.name}", str(error), todo)
+    hint = error.remedy if isinstance(error, Unavailable) and closed else "run check again"
+    return Finding(level, f"snapshots of {served.stream.name}", str(error), hint)
 
 
 def judge_head(config: Config, served: Served, topic: Topic | None, head: Head) -> Finding:
-    """Judges whether a stream's snapshots can be gone on with, by the head of the newest.
-
-    Args:
-        config: whose group counts.
-        served: the stream.
-        topic: its topic, if there is one.
-        head: the newest snapshot's.
-    """
+    """Judges whether workers can continue a stream's snapshots, by the newest head."""
     subject = f"snapshots of {served.stream.name}"
     if not head.sequence:
         return Finding(Level.OK, subject, "none yet")
@@ -171,19 +150,19 @@ def judge_head(config: Config, served: Served, topic: Topic | None, head: Head) 
     topic_id = head.lineage.get("topic_id", "") if topic is None else topic.topic_id
     lineage = lineage_of(config.consumer_group(served.stream.name), served.stream, topic_id)
     if differing := head.foreign(lineage):
-        what, todo = others_of(served.stream, head, differing)
+        what, hint = others_of(served.stream, head, differing)
         text += f", of other counts than this configuration's: {what}"
-        return Finding(Level.ERROR, subject, text, todo)
+        return Finding(Level.ERROR, subject, text, hint)
     if head.uncounted:
         partitions = ", ".join(map(str, head.uncounted))
         text += f"; it leaves out partition {partitions}, which has records and no counts in Redis"
-        todo = "let every worker of the group use the same redis.url; start workers, if too few run"
-        return Finding(Level.WARNING, subject, text, todo)
+        hint = "let every worker of the group use the same redis.url; start workers, if too few run"
+        return Finding(Level.WARNING, subject, text, hint)
     return Finding(Level.OK, subject, text)
 
 
 def _reports(config: Config, served: Served, topic: Topic) -> list[Finding]:
-    """Judges the newest records of a stream's topic, if they can be read."""
+    """Judges the newest records of a stream's topic."""
     try:
         judged = newest_reports(config, served)
     except BrokerError as error:
@@ -196,13 +175,7 @@ def _reports(config: Config, served: Served, topic: Topic) -> list[Finding]:
 
 
 def judge_keyed(served: Served, keyed: int, looked_at: int) -> Finding:
-    """Says that records come with a key or headers: a report hides its user's value, and those may say whose it is.
-
-    Args:
-        served: the stream.
-        keyed: how many of the newest records do; what they say is not looked at.
-        looked_at: how many are the newest.
-    """
+    """Returns the finding of records with a key or headers, of so many looked at: they may identify users."""
     return Finding(
         Level.WARNING,
         f"keys of {served.stream.name}",
@@ -214,12 +187,7 @@ def judge_keyed(served: Served, keyed: int, looked_at: int) -> Finding:
 
 
 def judge_reports(served: Served, judged: Judged) -> Finding:
-    """Judges whether clients send what the stream counts; all rejected means that nothing is counted.
-
-    Args:
-        served: the stream.
-        judged: what is said of the newest records.
-    """
+    """Judges whether clients send what the stream counts."""
     name = served.stream.name
     subject, text = f"reports of {name}", f"fingerprint {served.stream.fingerprint.hex()}"
     reasons, records = judged.reasons, judged.records
@@ -230,7 +198,7 @@ def judge_reports(served: Served, judged: Judged) -> Finding:
     share = "all" if none_counted else f"{min(99.9, 100 * reasons.total() / records):.3g} %"
     text += f"; {share} of the newest {records:,} records are rejected: {rejections.said(reasons)}"
     (most, _), *_ = reasons.most_common(1)
-    todo = f"{most}: {rejections.REASONS[most]}; ldp-worker dead-letters shows where they came from"
+    hint = f"{most}: {rejections.REASONS[most]}; ldp-worker dead-letters shows where they came from"
     if frames.Reason.FINGERPRINT in reasons:
-        todo += f", ldp-worker document --stream {name} prints what clients need"
-    return Finding(Level.ERROR if none_counted else Level.WARNING, subject, text, todo)
+        hint += f", ldp-worker document --stream {name} prints what clients need"
+    return Finding(Level.ERROR if none_counted else Level.WARNING, subject, text, hint)

@@ -1,8 +1,8 @@
-"""Windows: which a stream has, and what they cost where it is counted and published."""
+"""Windows: their clock, and what they cost to count and to publish."""
 
 from collections.abc import Mapping
 
-from worker.check.clocks import said_clock
+from worker.check.clocks import clock_of
 from worker.check.finding import Finding, Level
 from worker.config import Config
 from worker.config.snapshots import snapshot_cost
@@ -13,13 +13,7 @@ from worker.observe.units import said_bytes
 
 
 def judge_windows(config: Config, there: Mapping[str, Topic], memory: int) -> list[Finding]:
-    """Says what windows the streams have, and judges whether a worker has room for their panes; nothing without any.
-
-    Args:
-        config: what to check against.
-        there: the topics that the cluster has.
-        memory: of this machine, in bytes, as if it were a worker's.
-    """
+    """Describes the windows of the streams, and compares what they need with a worker's memory in bytes."""
     findings, need = [], 0
     for served in config.streams:
         windowing, found, topic = served.configured.terms.windowing, served.cost, there.get(served.topic)
@@ -27,13 +21,10 @@ def judge_windows(config: Config, there: Mapping[str, Topic], memory: int) -> li
             continue
         most = snapshot_cost(config.snapshots, served)
         names = ", ".join(name for name in windowing.windows if name != ALL)
-        kept = (
-            "for ever"
-            if found.kept is None
-            else f"for {duration(served.retain or 0)}, {found.kept:,} of them"
-        )
+        kept = f"for {duration(served.retain or 0)}, {found.kept or 0:,} of them"
+        kept = "for ever" if found.kept is None else kept
         text = (
-            f"{names}, {said_clock(windowing, topic)}; up to {found.panes:,} panes of {duration(windowing.pane)} a"
+            f"{names}, {clock_of(windowing, topic)}; up to {found.panes:,} panes of {duration(windowing.pane)} a"
             f" partition, {said_bytes(topic.partitions * found.partition_bytes)} in all; {found.open:,} open at once,"
             f" {found.messages:,} messages a snapshot where all is new, {said_bytes(most.size)} at most; final ones"
             f" stay {kept}"
@@ -44,10 +35,10 @@ def judge_windows(config: Config, there: Mapping[str, Topic], memory: int) -> li
                 " are sums of the same panes"
             )
         findings.append(Finding(Level.OK, f"windows of {served.stream.name}", text))
-        # what an owner of all partitions holds, and what a publisher reads and sends
+        # panes of an owner of all partitions, and those that a publisher reads and sends
         need += 2 * topic.partitions * found.partition_bytes + most.size
     if need > memory:
         text = f"a worker may need {said_bytes(need)} for panes and snapshots; this machine has {said_bytes(memory)}"
-        todo = "let windows hop by more, or give workers more memory; workers that share partitions need less each"
-        findings.append(Finding(Level.WARNING, "memory", text, todo))
+        hint = "let windows hop by more, or give workers more memory; workers that share partitions need less each"
+        findings.append(Finding(Level.WARNING, "memory", text, hint))
     return findings

@@ -1,4 +1,4 @@
-"""Recounts a topic and compares."""
+"""Command `audit`: recounts a topic and compares."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -14,14 +14,8 @@ if TYPE_CHECKING:
     from worker.audit import PartitionVerdict, StreamVerdict
     from worker.config import Config, Served
 
-EXIT_CODES: Mapping[str, int] = {
-    "different": 1,
-    "gap": 1,
-    "not recountable": 3,
-    "equal": 0,
-    "none yet": 0,
-}
-"""What each of `worker.audit.VERDICTS` makes the command exit with."""
+EXIT_CODES: Mapping[str, int] = {"different": 1, "gap": 1, "not recountable": 3, "equal": 0, "none yet": 0}
+"""Exit code for each of `worker.audit.VERDICTS`."""
 
 
 @command("audit")
@@ -30,7 +24,8 @@ EXIT_CODES: Mapping[str, int] = {
 def audit(config: "Config", stream: str | None, as_json: bool) -> int:
     """Recount the topic and compare with Redis.
 
-    Reads the topic again up to the stored offsets, counts with code of its own, and compares bit for bit.
+    Reads the topic up to the stored offsets, recounts it with separate code, and compares bit for bit. Recounts the
+    newest snapshot and each window on the topic, too, up to the offsets that they name.
 
     \b
     exit code  verdict
@@ -40,21 +35,13 @@ def audit(config: "Config", stream: str | None, as_json: bool) -> int:
     3          not recountable: retention deleted records after they were
                counted; in what remains nothing differs
 
-    What is published is recounted, too, up to the offsets that it names: the newest snapshot, and each window that
-    is there, final or not; whether each is complete, and whether each method's numbers are what it makes of the plain
-    estimate. What lacks records that are deleted by now cannot be recounted, which is said.
+    With several streams, prints a line for each; the exit code is 1 if any is 1, else 3 if any is 3.
 
-    Of several streams each is audited, a line each; the exit code is 1 if any is 1, else 3 if any is 3.
-
-    --json prints, for the stream, in a list where there are several, and for each of its partitions: verdict; equal;
-    counted, whether anything was yet; difference, the first one, or what else keeps it from being equal, or null;
-    records, reports, malformed, which were read again; rejected, the malformed ones by reason; late, records that
-    came too late for their pane; panes, how many are kept; lag, offsets not counted yet. For a partition also its
-    number, start and offset, and the stretches [from, to) of gaps, recorded as lost, and deleted, which cannot be
-    recounted. For the stream also finals and provisional, how many windows are published that are final and that are
-    not, recounted and provisional_recounted, how many of these were recounted; gone, how many windows with reports are
-    over and not on the topic, which can be right where windows are deleted; and unknown, what cannot be recounted of
-    what is published, or null.
+    --json prints for the stream (a list for several) and for each partition: verdict, equal, counted, difference (the
+    first one, or null), records, reports, malformed, rejected (malformed records by reason), late, panes, lag. A
+    partition also has its number, start, offset, and [from, to) of gaps and deleted records. A stream also has finals
+    and provisional (windows on the topic), recounted and provisional_recounted, gone (closed windows with reports that
+    are not on the topic), and unknown (published, but not recountable, or null).
     """  # noqa: D301
     from worker.observe import logs
 
@@ -77,7 +64,7 @@ def audit(config: "Config", stream: str | None, as_json: bool) -> int:
 
 
 def _verdict(config: "Config", served: "Served", prefix: str = "") -> "StreamVerdict | None":
-    """Audits a stream; where that cannot be done, says why on stderr and returns None."""
+    """Audits a stream; returns None after an error, which is printed."""
     from worker.audit import AuditError, verify
     from worker.kafka.client.topics import TopicError
 
@@ -91,13 +78,12 @@ def _verdict(config: "Config", served: "Served", prefix: str = "") -> "StreamVer
 
 
 def _code(verdicts: "Sequence[StreamVerdict | None]") -> int:
-    """Returns the exit code: 1 before 3 before 0."""
     codes = {1 if verdict is None else EXIT_CODES[verdict.verdict] for verdict in verdicts}
     return 1 if 1 in codes else max(codes)
 
 
 def render(verdict: "StreamVerdict") -> "RenderableType":
-    """Returns a verdict for the terminal: a row a partition, a row a reason, what differs, the outcome last."""
+    """Returns a verdict for the terminal: partitions, reasons of rejection, differences, outcome."""
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text
@@ -111,22 +97,18 @@ def render(verdict: "StreamVerdict") -> "RenderableType":
         numbers = (each.offset, each.lag, each.reports, each.malformed, *((each.late, each.panes) * windowed))
         style = _STYLES.get(each.verdict, "")
         table.add_row(str(each.partition), *(f"{n:,}" for n in numbers), Text(each.verdict, style=style))
-    said = [
-        Text(f"partition {r.partition}: {printable(r.difference)}")
-        for r in verdict.partitions
-        if r.difference
-    ]
-    said += [Text(printable(each)) for each in (verdict.published, verdict.unknown) if each]
+    differences = [f"partition {r.partition}: {r.difference}" for r in verdict.partitions if r.difference]
+    differences += [each for each in (verdict.published, verdict.unknown) if each]
     reasons = [_reasons(verdict)] if verdict.malformed else []
     title = Text(f"audit of {verdict.stream}", style="bold")
-    return Group(title, table, *reasons, *said, Text(outcome(verdict)))
+    texts = [Text(printable(each)) for each in differences]
+    return Group(title, table, *reasons, *texts, Text(outcome(verdict)))
 
 
 _STYLES = {"equal": "green", "not recountable": "yellow", "different": "bold red", "gap": "bold red"}
 
 
 def _reasons(verdict: "StreamVerdict") -> "Table":
-    """Returns the reasons of the malformed records: how many, and in which partitions."""
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
@@ -140,7 +122,7 @@ def _reasons(verdict: "StreamVerdict") -> "Table":
 
 
 def outcome(verdict: "StreamVerdict") -> str:
-    """Says what a verdict comes to.
+    """Returns a verdict in one line.
 
     Example:
         >>> from worker.audit import PartitionVerdict, StreamVerdict
@@ -183,40 +165,13 @@ def outcome(verdict: "StreamVerdict") -> str:
 
 
 def in_json(verdict: "StreamVerdict") -> dict[str, Any]:
-    """Returns a verdict in JSON's types.
-
-    For the stream and, under ``partitions``, for each one: ``verdict``, one of `EXIT_CODES`; ``equal``, whether all was
-    recounted, nothing differs and nothing is recorded as lost; ``counted``, whether anything was counted yet;
-    ``difference``, the first one, or what else keeps it from being equal, or null; ``lag``, offsets not counted yet;
-    ``records``, ``reports`` and ``malformed``, how many were read again; ``rejected``, the malformed ones by reason;
-    ``late``, records that came too late for their pane; ``panes``, how many are kept.
-    For each partition too: ``partition``, ``start``, ``offset``, and, if nothing else differs, the stretches [from, to)
-    of ``gaps``, which are recorded as lost, and ``deleted``, which were counted and then deleted. For the stream too:
-    ``finals`` and ``provisional``, how many windows are published that are final and that are not; ``recounted`` and
-    ``provisional_recounted``, how many of these were recounted; ``gone``, how many windows with reports are over and
-    not on the topic; ``unknown``, what cannot be recounted of what is published, or null.
-
-    Example:
-        >>> from worker.audit import PartitionVerdict, StreamVerdict
-        >>> tree = in_json(StreamVerdict("colours", (PartitionVerdict(0, 0, 9, 2, 9, 18, {"json": 2}),)))
-        >>> tree["equal"], tree["counted"], tree["malformed"], tree["rejected"], tree["partitions"][0]["rejected"]
-        (True, True, 2, {'json': 2}, {'json': 2})
-    """
+    """Returns a verdict in JSON's types, as the command's help describes it."""
+    of_all = ("records", "reports", "malformed", "rejected", "late", "panes", "lag")
+    of_stream = ("finals", "recounted", "provisional", "provisional_recounted", "gone", "unknown")
 
     def common(of: "StreamVerdict | PartitionVerdict") -> dict[str, Any]:
-        return {
-            "verdict": of.verdict,
-            "equal": of.difference is None,
-            "counted": of.counted,
-            "difference": of.difference,
-            "records": of.records,
-            "reports": of.reports,
-            "malformed": of.malformed,
-            "rejected": dict(of.rejected),
-            "late": of.late,
-            "panes": of.panes,
-            "lag": of.lag,
-        }
+        named = {"verdict": of.verdict, "equal": of.difference is None, "counted": of.counted}
+        return named | {"difference": of.difference} | {name: getattr(of, name) for name in of_all}
 
     rows = [
         {"partition": each.partition, "start": each.start, "offset": each.offset}
@@ -224,12 +179,5 @@ def in_json(verdict: "StreamVerdict") -> dict[str, Any]:
         | {"gaps": [list(gap) for gap in each.gaps], "deleted": [list(gone) for gone in each.deleted]}
         for each in verdict.partitions
     ]
-    published = {
-        "finals": verdict.finals,
-        "recounted": verdict.recounted,
-        "provisional": verdict.provisional,
-        "provisional_recounted": verdict.provisional_recounted,
-        "gone": verdict.gone,
-        "unknown": verdict.unknown,
-    }
+    published = {name: getattr(verdict, name) for name in of_stream}
     return {"stream": verdict.stream} | common(verdict) | published | {"partitions": rows}

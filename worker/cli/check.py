@@ -1,4 +1,4 @@
-"""Says what can be wrong before it hurts."""
+"""Command `check`: validates configuration, Kafka and Redis."""
 
 import json
 from collections.abc import Sequence
@@ -27,10 +27,9 @@ if TYPE_CHECKING:
 )
 @json_option
 def check(config: "Config", wait: float, as_json: bool) -> int:
-    """Say what can be wrong before it hurts.
+    """Validate the configuration, Kafka and Redis.
 
-    Looks at configuration, brokers, topics, Redis and the counts in it. Exits with 1 if anything is an error;
-    warnings are for you to judge.
+    Checks configuration, brokers, topics, Redis and the counts in it. Exits with 1 if anything is an error.
     """
     from worker.check import Level, findings
     from worker.observe import logs
@@ -48,7 +47,7 @@ _STYLES = {"ok": "green", "warning": "yellow", "error": "bold red"}
 
 
 def render(findings: "Sequence[Finding]", *, one_line: bool = False) -> "Table":
-    """Returns the findings as a table: how bad, then what was looked at and found; what to do is below or behind."""
+    """Returns the findings as a table: level, subject, text and hint."""
     from rich.table import Table
     from rich.text import Text
 
@@ -58,10 +57,10 @@ def render(findings: "Sequence[Finding]", *, one_line: bool = False) -> "Table":
     before = " " if one_line else "\n"
     for finding in findings:
         style = _STYLES[finding.level]
-        said = Text.assemble((printable(finding.subject), "bold"), f": {printable(finding.text)}")
-        if finding.todo:
-            said.append(f"{before}-> {printable(finding.todo)}", style="italic")
-        table.add_row(Text(finding.level, style=style), said)
+        line = Text.assemble((printable(finding.subject), "bold"), f": {printable(finding.text)}")
+        if finding.hint:
+            line.append(f"{before}-> {printable(finding.hint)}", style="italic")
+        table.add_row(Text(finding.level, style=style), line)
     return table
 
 

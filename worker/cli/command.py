@@ -1,6 +1,6 @@
-"""What all commands share: the group, --config and its errors, and what is shown while one works.
+"""Parts of all commands: the group, --config and its errors, options, progress.
 
-What is heavy is imported inside the commands, so that help comes at once.
+Heavy imports are inside the commands, so that help is fast.
 """
 
 import functools
@@ -24,23 +24,15 @@ if TYPE_CHECKING:
 _CONFIG = "LDP_WORKER_CONFIG"
 _CHECK = "ldp-worker check says what is wrong"
 _KAFKA = "3.0.12"
-"""The version of kafka-python whose private names `worker.kafka` uses."""
-_EXTRA = {
-    "crc32c": "crc32c",
-    "h11": "h11",
-    "kafka-python": "kafka",
-    "llvmlite": "llvmlite",
-    "lz4": "lz4",
-    "prometheus-client": "prometheus_client",
-    "pydantic": "pydantic",
-    "python-snappy": "snappy",
-    "redis": "redis",
-    "starlette": "starlette",
-    "structlog": "structlog",
-    "uvicorn": "uvicorn",
-    "zstandard": "zstandard",
+"""The version of kafka-python that `worker.kafka` requires."""
+_EXTRA = {"kafka-python": "kafka", "prometheus-client": "prometheus_client", "python-snappy": "snappy"} | {
+    name: name
+    for name in (
+        *("crc32c", "h11", "llvmlite", "lz4", "pydantic", "redis", "starlette", "structlog", "uvicorn"),
+        "zstandard",
+    )
 }
-"""What a command needs of the extra `worker`: package -> the module that is imported."""
+"""Packages of the extra `worker` -> their modules."""
 _Command = Callable[..., int]
 
 
@@ -51,7 +43,7 @@ def cli() -> None:
 
 
 def command(name: str) -> Callable[[_Command], click.Command]:
-    """Makes a command that takes --config and gets what it says; errors become one line a fault and an exit code."""
+    """Returns a decorator for a command with --config; errors become messages and exit codes."""
 
     def decorate(body: _Command) -> click.Command:
         @functools.wraps(body)
@@ -70,20 +62,17 @@ def command(name: str) -> Callable[[_Command], click.Command]:
                 sys.exit(2)
             except brokers.Unreachable as error:
                 complain(f"{error}\n{error.advice}")
-                sys.exit(1)
             except topics.TopicError as error:
                 complain(str(error))
-                sys.exit(1)
             except BrokerError as error:
-                closed = "AuthorizationFailed" in str(error)  # which may be what check does not try
+                closed = "AuthorizationFailed" in str(error)  # check may not try it
                 complain(f"Kafka: {error}\n{remedy(error) if closed else _CHECK}")
-                sys.exit(1)
             except ERRORS as error:
-                from worker.redis.reaching import Unreachable  # which brings the kernels
+                from worker.redis.reaching import Unreachable  # imports the kernels
 
                 why = Unreachable(error, loaded.redis)
                 complain(f"Redis: {why}\n{why.remedy}\n{_CHECK}")
-                sys.exit(1)
+            sys.exit(1)
 
         option = click.option(
             "--config",
@@ -100,7 +89,7 @@ def command(name: str) -> Callable[[_Command], click.Command]:
 
 
 def _demand_extra() -> None:
-    """Exits with code 2 if packages of the extra are missing, or if kafka-python has another version."""
+    """Exits with code 2 if packages are missing, or if kafka-python has another version."""
     missing = [package for package, module in _EXTRA.items() if find_spec(module) is None]
     if missing:
         complain(f"not installed: {', '.join(missing)}; the extra has it: pip install 'ldp-worker[worker]'")
@@ -111,17 +100,17 @@ def _demand_extra() -> None:
 
 
 def complain(text: str) -> None:
-    """Says what went wrong, or what is waited for, on stderr."""
+    """Prints a message on stderr."""
     echo(text.strip("\n"), err=True, prefix="ldp-worker: ")
 
 
 def complain_of(passed: object) -> None:
-    """Says on stderr what a reader of a topic passed over, see `worker.kafka.client.reading.Passed`."""
+    """Prints a skipped record, see `worker.kafka.client.reading.Passed`, on stderr."""
     complain(str(passed))
 
 
 def reach(config: "Config", topic: str) -> None:
-    """Sees that the brokers answer and have a topic, so that no command waits in silence for either."""
+    """Raises unless the brokers answer and have a topic."""
     from worker.kafka.client import brokers, topics
 
     with brokers.connect(config, on_waiting=complain) as admin:
@@ -129,7 +118,7 @@ def reach(config: "Config", topic: str) -> None:
 
 
 def read_all(readers: Sequence["SnapshotReader"], seconds: float) -> bool:
-    """Reads all that is there, for what is shown once is to be the newest; says so if that did not come in time."""
+    """Reads the topic to its end; prints a message and returns False if that took too long."""
     deadline = time.monotonic() + seconds
     there = all(reader.catch_up(max(0.0, deadline - time.monotonic())) for reader in readers)
     if not there:
@@ -139,7 +128,7 @@ def read_all(readers: Sequence["SnapshotReader"], seconds: float) -> bool:
 
 @contextmanager
 def bar(what: str, unit: str) -> Iterator[Callable[[int, int], None]]:
-    """Shows a progress bar with its rate on stderr, if that is a terminal; yields what moves it: (done, of)."""
+    """Shows a progress bar on stderr, if that is a terminal; yields a function that moves it: (done, of)."""
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
     console = screen(stderr=True)
@@ -171,7 +160,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON i
 
 
 def amount(number: int, what: str) -> str:
-    """Returns a number and what it is of, in the singular for one.
+    """Returns a number and a noun, in the singular for one.
 
     Example:
         >>> amount(1, "report"), amount(1200, "report")

@@ -1,4 +1,4 @@
-"""Creates the topics that are missing."""
+"""Command `create-topics`: creates missing topics."""
 
 import json
 from collections.abc import Iterable
@@ -69,7 +69,7 @@ def create_topics(
 
 
 def render(creations: "Iterable[Creation]") -> "Table":
-    """Returns what became of the topics as a table."""
+    """Returns the topics as a table."""
     from rich.table import Table
     from rich.text import Text
 

@@ -1,4 +1,4 @@
-"""Shows the newest dead letters: malformed records, and late ones if they leave any."""
+"""Command `dead-letters`: shows the newest dead letters."""
 
 import json
 from base64 import b64encode
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from worker.kafka.dead_letters.letters import Letter
 
 _SHOWN_BYTES = 256
-"""Of a value, on the terminal."""
 
 
 @command("dead-letters")
@@ -31,12 +30,11 @@ _SHOWN_BYTES = 256
 def dead_letters(config: "Config", stream: str | None, last: int, value: bool, as_json: bool) -> int:
     """Show the newest dead letters.
 
-    Malformed records leave one, and late ones where streams.late_letters is set.
+    Malformed records are written as dead letters, and late ones if streams.late_letters is set.
 
-    Says how often each reason occurs among the newest 1,000 dead letters of each partition of their topic, fewer
-    where they are large, then shows the newest of those: when, why, where the record came from, its size. What
-    a record held is shown only by --value: its first bytes, or in JSON all that was kept of it, in base64. Where more
-    than 100 records a second would leave a letter for one reason, the letters are a sample of them.
+    Counts the reasons of the newest 1,000 dead letters of each partition of their topic, then shows the newest ones:
+    time, reason, origin, size. --value shows the first bytes of the records, or with --json all that was kept, in
+    base64. Above 100 a second for one reason, dead letters are a sample.
     """
     from worker.kafka.dead_letters.letters import newest_letters
     from worker.observe import logs
@@ -54,19 +52,13 @@ def dead_letters(config: "Config", stream: str | None, last: int, value: bool, a
 
 
 def _counts(letters: "Sequence[Letter]") -> list[tuple[str, str, int]]:
-    """Returns each reason, what it says to people, and how often it occurs, the most frequent first."""
+    """Returns each reason, its message and its number, the most frequent first."""
     counts = Counter((letter.reason, letter.message) for letter in letters)
     return [(reason, message, n) for (reason, message), n in counts.most_common()]
 
 
 def render(letters: "Sequence[Letter]", last: int, value: bool) -> "RenderableType":
-    """Returns dead letters for the terminal: the reasons of all, then the newest one by one.
-
-    Args:
-        letters: the newest first.
-        last: how many to show.
-        value: whether to show what the records held.
-    """
+    """Returns dead letters, the newest first, for the terminal: all reasons, then the last ones."""
     from rich.console import Group
     from rich.text import Text
 
@@ -99,13 +91,7 @@ def _table(*headings: str) -> "Table":
 
 
 def in_json(letters: "Sequence[Letter]", last: int, value: bool) -> str:
-    """Returns dead letters as a JSON document: ``looked_at``, how many; ``reasons``; and ``letters``, the newest.
-
-    Args:
-        letters: the newest first.
-        last: how many to list.
-        value: whether to give what was kept of the records' values, as ``base64``.
-    """
+    """Returns dead letters as a JSON document with ``looked_at``, ``reasons`` and ``letters``."""
     listed = []
     for letter in letters[:last]:
         row = {

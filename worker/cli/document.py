@@ -1,4 +1,4 @@
-"""Prints a stream's public document."""
+"""Command `document`: prints a stream's public document."""
 
 import json
 from typing import TYPE_CHECKING
@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 def document(config: "Config", stream: str | None) -> int:
     """Print the public document of a stream.
 
-    As ldp document writes it, so that a file of it is what ldp perturb --document takes. The fingerprint, which each
-    report names, goes to stderr.
+    The output is what ldp perturb --document takes. The fingerprint goes to stderr.
 
     \b
     ldp-worker document --stream colours > colours.json

@@ -1,4 +1,4 @@
-"""Writes the counts of a stream as an import for the cluster that its topic is mirrored to."""
+"""Command `export`: writes the counts of a stream as an import for a mirrored cluster."""
 
 import contextlib
 from pathlib import Path
@@ -23,9 +23,8 @@ def export(config: "Config", stream: str, mirror: Path, folder: Path) -> int:
     MIRROR is the configuration on the cluster that the stream's topic is mirrored to. FOLDER gets a file for each
     partition, which ldp-worker import reads there: workers continue at the end of the mirrored partition.
 
-    Run it once producers and workers have stopped, everything is counted, and the mirror has caught up. It changes
-    nothing, and refuses if records are not counted yet, if the newest records of the two clusters differ, or if the
-    mirror lacks offsets because it does not begin with the first record.
+    Stop producers and workers first, and let the mirror catch up. The command refuses if records are not counted yet,
+    if the newest records of the two clusters differ, or if the mirror does not begin with the first record.
     """
     from worker.config import load
     from worker.counting.importing import Refused

@@ -1,4 +1,4 @@
-"""Begins partitions of a stream with counts that somebody else made of their log."""
+"""Command `import`: begins partitions of a stream with counts from a batch job."""
 
 import contextlib
 from pathlib import Path
@@ -24,15 +24,13 @@ _AGAIN = "what is imported stays; ldp-worker check says what is wrong, then impo
 def import_(config: "Config", stream: str, files: tuple[Path, ...]) -> int:
     """Begin partitions with what was counted elsewhere.
 
-    Each of FILES is a state of one stretch of one partition's log, which it names itself, as a job on Spark or Beam
-    over an archive writes it. It becomes the partition's state at the offset behind that stretch, and workers go on
-    from there. By what rule it was counted is recorded with it, so ldp-worker audit recounts the whole.
+    Each of FILES is the state of one stretch of one partition's log, which a job on Spark or Beam wrote. Workers
+    continue behind that stretch. The rule by which it was counted is recorded, so ldp-worker audit recounts it.
 
-    Import before a worker counts the stream for the first time. A partition that has counts, or had, is refused, and
-    so is what would leave a hole: an import that the log does not go on from, or that begins behind records. Then
-    nothing is imported. If it is cut off in the middle, run it again: what is there already is known, and stays.
+    Import before a worker counts the stream for the first time. Nothing is imported if a partition has or had counts,
+    or if the import leaves a hole in the log. After an interruption, run the command again.
 
-    Windows begin beyond the highest timestamp of what was imported, and are those of the configuration.
+    Windows begin beyond the highest imported timestamp, and are those of the configuration.
     """
     from worker.counting.importing import Refused
     from worker.counting.ports import StateLost, Unavailable
@@ -74,11 +72,11 @@ def _import(config: "Config", name: str, files: tuple[Path, ...]) -> None:
         connect(config.redis) as client,
     ):
         store, outbox = RedisStore(client, name), KafkaOutbox(snapshots, served.stream)
-        Import(group, served.stream, served.topic, log, store, outbox).run(histories, _say)
+        Import(group, served.stream, served.topic, log, store, outbox).run(histories, _show)
 
 
-def _say(prefix: "Prefix", before: bool) -> None:
+def _show(prefix: "Prefix", before: bool) -> None:
     history, stretch = prefix.history, prefix.stretch
     counted = f"{amount(history.reports, 'report')} in {amount(history.records, 'record')}"
-    said = "there already" if before else "imported"
-    echo(f"partition {stretch.partition}: {counted} up to offset {stretch.offset}, {said}")
+    done = "there already" if before else "imported"
+    echo(f"partition {stretch.partition}: {counted} up to offset {stretch.offset}, {done}")

@@ -1,4 +1,4 @@
-"""Writes a configuration to begin with."""
+"""Command `init`: writes a configuration template."""
 
 import sys
 from importlib.resources import files

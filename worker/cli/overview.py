@@ -1,4 +1,4 @@
-"""Shows the newest snapshots of all streams, a line each."""
+"""Newest snapshots of all streams, a line each."""
 
 import contextlib
 import time
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 
 
 def follow(config: "Config", once: float | None, as_json: Sequence[str] | None) -> int:
-    """Shows the newest snapshot of each stream until interrupted; off a terminal, and as JSON, a line for each new one.
+    """Shows the newest snapshot of each stream, in a table or as lines, until interrupted.
 
     Args:
-        config: whose streams.
-        once: for how many seconds to wait for a snapshot of each, to show them and end; None to go on.
-        as_json: the methods that are printed as JSON; None for a table.
+        config: the configuration.
+        once: seconds to wait for one snapshot of each; None to continue.
+        as_json: methods to print as JSON; None for a table.
 
     Returns:
-        The exit code: 1 where a stream had no snapshot in time.
+        The exit code: 1 if a stream had no snapshot in time.
 
     Raises:
         NewerSchema: a newer version wrote one.
@@ -48,13 +48,12 @@ def follow(config: "Config", once: float | None, as_json: Sequence[str] | None) 
             _live(streams, readers)
         while True:
             for reader, snapshot in _read(readers, 1.0):
-                _say(reader, snapshot, as_json)
+                _show(reader, snapshot, as_json)
 
 
 def _read(
     readers: Sequence["SnapshotReader"], wait_seconds: float
 ) -> Iterator[tuple["SnapshotReader", "Snapshot"]]:
-    """Yields the snapshots that have come."""
     for reader in readers:
         if (snapshot := reader.latest(wait_seconds / len(readers))) is not None:
             yield reader, snapshot
@@ -73,7 +72,7 @@ def _once(
         for reader, snapshot in _read(waiting, 1.0):
             newest[reader.stream] = snapshot
             if as_json is not None:
-                _say(reader, snapshot, as_json)
+                _show(reader, snapshot, as_json)
         if time.monotonic() >= deadline:
             break
     if as_json is None:
@@ -93,8 +92,7 @@ def _live(streams: Sequence["ldp.Stream"], readers: Sequence["SnapshotReader"]) 
             newest |= {reader.stream: snapshot for reader, snapshot in _read(readers, 1.0)}
 
 
-def _say(reader: "SnapshotReader", snapshot: "Snapshot", as_json: Sequence[str] | None) -> None:
-    """Prints a snapshot as a line."""
+def _show(reader: "SnapshotReader", snapshot: "Snapshot", as_json: Sequence[str] | None) -> None:
     if as_json is not None:
         echo_json(document(snapshot, as_json, reader.head, reader.lines))
         return
@@ -105,13 +103,7 @@ def _say(reader: "SnapshotReader", snapshot: "Snapshot", as_json: Sequence[str] 
 def render(
     streams: Sequence["ldp.Stream"], newest: Mapping[str, "Snapshot"], ages: Sequence[float]
 ) -> "RenderableType":
-    """Returns a table of all streams: the number, age and reports of the newest snapshot, and the commonest value.
-
-    Args:
-        streams: the configured ones.
-        newest: their snapshots, by name.
-        ages: seconds since each stream's was published.
-    """
+    """Returns a table of all streams: snapshot by name, its age in seconds, and the most frequent value."""
     from rich.table import Table
     from rich.text import Text
 

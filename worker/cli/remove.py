@@ -1,4 +1,4 @@
-"""Removes what is kept of a stream."""
+"""Command `remove`: deletes the state of a stream."""
 
 import re
 from typing import TYPE_CHECKING
@@ -14,16 +14,15 @@ if TYPE_CHECKING:
 
 @command("remove")
 @click.argument("stream")
-@click.option("--yes", is_flag=True, help="Delete it; without this it is only said what there is.")
+@click.option("--yes", is_flag=True, help="Delete it; without this option, only show what there is.")
 def remove(config: "Config", stream: str, yes: bool) -> int:
     """Delete the counts, snapshots, rows and group of a stream.
 
-    STREAM is a name; it need not be in the configuration any more. Deleted are the keys in Redis, the messages on the
-    topic of snapshots and the rows on rows.topic (by tombstones, in one transaction), and the consumer group with its
-    offsets. The topic of reports and the dead letters are left alone: a stream of that name which is served again
-    counts all that the topic still holds, from its beginning on, as snapshot 1.
+    STREAM need not be in the configuration any more. Deletes its keys in Redis, its messages on the snapshot topic,
+    its rows on rows.topic, and the consumer group with its offsets. Keeps the topic of reports and the dead letters:
+    a stream of that name counts the topic again from its beginning, as snapshot 1.
 
-    Refused as long as a worker counts the stream. If it is cut off in the middle, run it again.
+    Refuses while a worker counts the stream. After an interruption, run the command again.
     """
     from worker.config.schema import NAME
     from worker.kafka.client import brokers, topics
@@ -59,7 +58,7 @@ def remove(config: "Config", stream: str, yes: bool) -> int:
                 " session time-out"
             )
             return 1
-        # who begins to count meanwhile loses its counts before Kafka forgets them, so it notices, and stops
+        # a worker that starts meanwhile loses its counts before Kafka's offsets, notices it, and stops
         messages = removal.delete_messages(admin, config, stream, there)
         stored.delete(client, keys)
         if members is not None:

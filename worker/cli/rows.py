@@ -1,4 +1,4 @@
-"""Prints the rows, or how a sink of Kafka Connect reads them."""
+"""Command `rows`: prints the rows, or settings for a sink of Kafka Connect."""
 
 import json
 from typing import TYPE_CHECKING
@@ -21,16 +21,16 @@ _CONVERTER = "org.apache.kafka.connect.json.JsonConverter"
     help="Print the settings by which a sink of Kafka Connect reads the topic, for a file of properties.",
 )
 def rows(config: "Config", connect: bool) -> int:
-    """Print the rows of all streams that are on rows.topic now, as JSON lines.
+    """Print the rows of all streams on rows.topic as JSON lines.
 
-    A line is a value of a window, or the answer of a query, by one method; worker/README.md says what its columns are.
+    A line is a value of a window, or the answer to a query, by one method; see worker/README.md for its columns.
 
     \b
     ldp-worker rows > rows.jsonl
     duckdb -c "SELECT label, estimate FROM 'rows.jsonl' WHERE method = 'base'"
 
-    With --connect nothing is read: what is printed are the topic, the converters with their schemas, which need no
-    registry (Kafka Connect 4.2 or newer), and that only what is committed is read.
+    --connect prints the topic, the converters with their schemas (Kafka Connect 4.2 or newer, no registry), and the
+    isolation level, and reads nothing.
     """  # noqa: D301
     import orjson
 
@@ -60,20 +60,11 @@ def rows(config: "Config", connect: bool) -> int:
 
 
 def settings(topic: str) -> str:
-    """Returns the settings of a sink that say what it reads, a line each.
+    """Returns the settings of a sink, a line each.
 
     Example:
-        >>> for line in settings("ldp-rows").splitlines():
-        ...     print(line[:72])
-        topics=ldp-rows
-        consumer.override.isolation.level=read_committed
-        consumer.override.auto.offset.reset=earliest
-        key.converter=org.apache.kafka.connect.json.JsonConverter
-        key.converter.schemas.enable=true
-        key.converter.schema.content={"type":"struct","name":"ldp.rows.Key","ver
-        value.converter=org.apache.kafka.connect.json.JsonConverter
-        value.converter.schemas.enable=true
-        value.converter.schema.content={"type":"struct","name":"ldp.rows.Value",
+        >>> settings("ldp-rows").splitlines()[:2]
+        ['topics=ldp-rows', 'consumer.override.isolation.level=read_committed']
     """
     from importlib.resources import files
 

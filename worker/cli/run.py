@@ -1,4 +1,4 @@
-"""Serves all streams."""
+"""Command `run`: serves all streams."""
 
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -25,12 +25,12 @@ _PROCESSES = "LDP_WORKER_PROCESSES"
     help="Workers on this machine, each a process, with one /metrics for all. Up to one a core and a partition helps.",
 )
 @click.option(
-    "--child", type=(int, int), hidden=True, help="Which of several this is, and its line to the parent."
+    "--child", type=(int, int), hidden=True, help="Number of this process, and its connection to the parent."
 )
 def run(config: "Config", processes: int, child: tuple[int, int] | None) -> int:
     """Serve all streams until SIGTERM or SIGINT.
 
-    Logs go to stderr: one line an event, in JSON unless stderr is a terminal; log_level says how much.
+    Logs go to stderr: one line an event, in JSON unless stderr is a terminal; see log_level.
     """
     from worker.observe import logs
 
@@ -42,7 +42,7 @@ def run(config: "Config", processes: int, child: tuple[int, int] | None) -> int:
     logs.configure(config.log_level, process=None if child is None else child[0])
     try:
         from worker.service import run as service
-    except RuntimeError as error:  # numba's, of the first kernel: it has nowhere to keep compiled code
+    except RuntimeError as error:  # numba's: no folder for compiled code
         complain(f"{error}\nset NUMBA_CACHE_DIR to a folder that can be written to")
         return 2
     if child is None:
@@ -58,7 +58,7 @@ def run(config: "Config", processes: int, child: tuple[int, int] | None) -> int:
 
 
 def _command() -> list[str]:
-    """Returns what a process of several runs: this command, of the same installation."""
+    """Returns the command line of a child process."""
     from worker.service.starting import python
 
     path = click.get_current_context().params["config"]

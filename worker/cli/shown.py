@@ -1,4 +1,4 @@
-"""What the commands show of a snapshot: as a table, as JSON, and what is to be said beside it."""
+"""Snapshots as tables and as JSON, with warnings."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -25,14 +25,7 @@ def document(
     head: "Mapping[str, Any] | None" = None,
     lines: "Mapping[str, Line]" = MappingProxyType({}),
 ) -> str:
-    """Returns a snapshot as one line of JSON: head, labels, and the bodies of the chosen methods.
-
-    Args:
-        snapshot: what to show.
-        methods: whose bodies.
-        head: the stream's newest, which is said with a window; that window is said, too.
-        lines: what the head says of windows.
-    """
+    """Returns a snapshot as one line of JSON: head, window, labels, and the bodies of some methods."""
     import numpy as np
 
     from ldp.snapshot import body_document, head_document
@@ -49,14 +42,14 @@ def document(
 
 
 def row(window: "Period", lines: "Mapping[str, Line]") -> dict[str, Any]:
-    """Returns what is said of a window in JSON."""
-    said = {
+    """Returns a window in JSON's types."""
+    shown = {
         "name": window.name,
         "start": date(window.start),
         "end": date(window.end),
         "final": window.final,
     }
-    return said | {"bounded": is_bounded(window, lines)}
+    return shown | {"bounded": is_bounded(window, lines)}
 
 
 def is_bounded(window: "Period", lines: "Mapping[str, Line]") -> bool:
@@ -65,14 +58,14 @@ def is_bounded(window: "Period", lines: "Mapping[str, Line]") -> bool:
 
 
 def date(milliseconds: int | None) -> str:
-    """Writes a window's bound, which is there, as a time in UTC."""
+    """Returns a window's bound, which must not be None, as a time in UTC."""
     assert milliseconds is not None
     date = (_EPOCH + timedelta(milliseconds=milliseconds)).replace(tzinfo=None)
     return date.isoformat(timespec="seconds" if milliseconds % 1000 == 0 else "milliseconds") + "Z"
 
 
 def state(window: "Period", lines: "Mapping[str, Line]") -> str:
-    """Says whether reports can still come into a window, and whether all did.
+    """Returns final, with bounded, or provisional.
 
     Example:
         >>> from ldp.snapshot import Line, Period
@@ -85,14 +78,7 @@ def state(window: "Period", lines: "Mapping[str, Line]") -> str:
 
 
 def none_there(stream: str, window: str, start: int | None, there: Sequence["Period"]) -> str:
-    """Says that a snapshot is not there, and which windows are.
-
-    Example:
-        >>> from ldp.snapshot import Period
-        >>> there = [Period("1h", start * 3_600_000, (start + 1) * 3_600_000) for start in range(3)]
-        >>> none_there("colours", "2h", None, there)
-        "no window '2h' of colours (there are: all; 1h, 3 from 1970-01-01T00:00:00Z to 1970-01-01T02:00:00Z)"
-    """
+    """Returns a message that a snapshot is missing, with the windows on the topic."""
     if window == "all":
         return f"no snapshot of {stream}"
     which = f"no window {window!r} of {stream}" + ("" if start is None else f" that starts at {date(start)}")
@@ -111,15 +97,15 @@ def render(
     width: int,
     lines: "Mapping[str, Line]" = MappingProxyType({}),
 ) -> "RenderableType":
-    """Returns the most frequent values, by Base, as a table; frequencies in per cent of the reports.
+    """Returns the most frequent values by Base as a table, in per cent of the reports.
 
     Args:
         snapshot: what to show.
-        methods: which methods beside Base.
-        top: how many values.
+        methods: those beside Base.
+        top: number of values.
         age_seconds: since the snapshot was published.
-        width: of the terminal; where the methods do not fit beside each other, they follow in further tables.
-        lines: what the stream's head says of windows.
+        width: of the terminal; methods that do not fit follow in further tables.
+        lines: progress of windows, from the head.
     """
     from rich.console import Group
     from rich.text import Text
@@ -136,13 +122,13 @@ def render(
 
 
 def wholeness(snapshot: "Snapshot") -> str:
-    """Says whether every report is counted in a snapshot, and which are not."""
+    """Returns whether a snapshot is complete, and which offsets it lacks."""
     lost = gaps(snapshot.cut)
     return "complete" if snapshot.complete else f"NOT COMPLETE: {lost}" if lost else "NOT COMPLETE"
 
 
 def foreign(snapshot: "Snapshot", stream: "ldp.Stream") -> str | None:
-    """Returns a warning if a snapshot is of another stream under the configured one's name, else None."""
+    """Returns a warning if a snapshot is of another stream with the configured name, else None."""
     theirs, ours = snapshot.fingerprint, stream.fingerprint.hex()
     if theirs == ours:
         return None
@@ -153,7 +139,7 @@ def foreign(snapshot: "Snapshot", stream: "ldp.Stream") -> str | None:
 
 
 def gaps(cut: "Cut") -> str:
-    """Says which stretches of the log are lost, and which partitions are left out.
+    """Returns the lost offsets and the partitions that are not counted.
 
     Example:
         >>> from ldp.snapshot import Cut

@@ -1,4 +1,4 @@
-"""Sends reports of simulated users."""
+"""Command `simulate`: sends reports of simulated users."""
 
 import json
 import time
@@ -109,8 +109,8 @@ def simulate(
 ) -> int:
     """Send reports of simulated users.
 
-    Users are drawn from a file of counts, with a seed; each one's value is perturbed with secret coins, as a
-    device would, and sent as one report: in a record of its own, or with others of --batch.
+    Draws users from a file of counts, with a seed. Perturbs each user's value with secret coins and sends it as one
+    report, in a record of its own or with others (--batch).
     """
     from worker.kafka.reports import sender
     from worker.observe import logs
@@ -150,11 +150,7 @@ def simulate(
 
 
 def _jitter(hours: float | None, jitter: str) -> int:
-    """Reads the jitter, in milliseconds.
-
-    Raises:
-        click.BadParameter: it is no length, or there are no hours for it.
-    """
+    """Returns the jitter in milliseconds."""
     from worker.counting.windows import milliseconds
 
     try:
@@ -171,11 +167,7 @@ def _jitter(hours: float | None, jitter: str) -> int:
 def _times(
     config: "Config", served: "Served", users: int, hours: float | None, jitter: int, seed: int
 ) -> "Callable[[int], int] | None":
-    """Returns what gives the records their times, None for the present, once the topic is there and takes them.
-
-    Raises:
-        SimulationError: it does not.
-    """
+    """Returns a function for the records' times, None for now; SimulationError if the topic does not keep them."""
     if hours is None:
         reach(config, served.topic)
         return None
@@ -194,7 +186,7 @@ def _times(
 
 
 def refused(topic: "Topic", span: int) -> str | None:
-    """Returns why a topic does not keep records of so many milliseconds ago with that time; None if it does."""
+    """Returns why a topic does not keep the time of records from so many milliseconds ago, or None."""
     if topic.append_time:
         return (
             "has message.timestamp.type=LogAppendTime, which makes all records of now; ldp-worker create-topics"
@@ -210,11 +202,7 @@ def refused(topic: "Topic", span: int) -> str | None:
 
 
 def _refuse(served: "Served", batch: int, truth: Path | None) -> None:
-    """Sees that records of so many reports can be sent and are counted, and that the truth can be written.
-
-    Raises:
-        click.BadParameter: they cannot or are not, or it cannot.
-    """
+    """Raises `click.BadParameter` if the batch size is too large, or if the truth cannot be written."""
     from ldp import wire
     from worker.kafka.reports import sender
 
@@ -231,7 +219,7 @@ def _refuse(served: "Served", batch: int, truth: Path | None) -> None:
         )
     if truth is not None:
         try:
-            truth.touch()  # before anything is sent: a truth that cannot be written is lost
+            truth.touch()  # before anything is sent
         except OSError as error:
             raise click.BadParameter(
                 f"{str(truth)!r} given; {error.strerror}", param_hint="--truth"
@@ -239,11 +227,7 @@ def _refuse(served: "Served", batch: int, truth: Path | None) -> None:
 
 
 def _crowd(served: "Served", counts: Path, column: str, label_column: str, users: int, seed: int) -> "Crowd":
-    """Draws the users of a stream from a file of counts.
-
-    Raises:
-        SimulationError: the counts cannot be used for the stream.
-    """
+    """Draws users from a file of counts; SimulationError if it does not fit the stream."""
     from worker.simulation.crowd import SimulationError, draw, read_counts
 
     read = read_counts(counts, column, label_column, served.stream.labels)
@@ -253,7 +237,6 @@ def _crowd(served: "Served", counts: Path, column: str, label_column: str, users
 
 
 def _truth(served: "Served", crowd: "Crowd", sent: "Sent", seed: int) -> str:
-    """Returns the truth as a JSON document: the drawn histogram, and what was sent."""
     return json.dumps(
         {
             "stream": served.stream.name,
@@ -268,7 +251,6 @@ def _truth(served: "Served", crowd: "Crowd", sent: "Sent", seed: int) -> str:
 
 
 def _outcome(sent: "Sent") -> str:
-    """Returns what was sent, in how long, for people."""
     malformed = f" and {amount(sent.malformed, 'malformed one')}" if sent.malformed else ""
     return (
         f"{amount(sent.reports, 'report')} in {amount(sent.records, 'record')}{malformed} sent and acknowledged"

@@ -1,4 +1,4 @@
-"""Shows the newest snapshot, of all time or of a window."""
+"""Command `watch`: shows the newest snapshot of all time or of a window."""
 
 import json
 import math
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     help="Show a window, by the name that it is configured by; the newest of that name.",
 )
 @click.option("--start", metavar="TIME", help="Show the window that starts then, like 2026-11-22T06:00Z.")
-@click.option("--list", "listed", is_flag=True, help="Say which windows there are, and exit.")
+@click.option("--list", "listed", is_flag=True, help="List the windows on the topic, and exit.")
 @click.option("--top", type=click.IntRange(min=1), default=10, show_default=True, help="How many values.")
 @click.option(
     "--method",
@@ -70,8 +70,7 @@ def watch(
     """Show the latest snapshot, refreshed.
 
     Shows each new complete snapshot until interrupted, as a table in per cent: of all time, or of a window, which is
-    provisional as long as reports can still come into it, and then final. Of several streams it shows a line each,
-    of all time.
+    provisional until it is final. With several streams, shows a line for each.
     """
     from ldp import table
     from ldp.consistency import METHODS
@@ -116,7 +115,7 @@ def watch(
 
 
 def _known(methods: tuple[str, ...], published: Sequence[str]) -> tuple[str, ...]:
-    """Returns the methods that are asked for, each once."""
+    """Returns the distinct methods; click.BadParameter for an unknown or unpublished one."""
     from ldp.consistency import METHODS
 
     for method in methods:
@@ -132,7 +131,7 @@ def _known(methods: tuple[str, ...], published: Sequence[str]) -> tuple[str, ...
 
 
 def _begin(window: str, start: str | None) -> int | None:
-    """Returns the start that is asked for, in milliseconds; without a zone it is UTC."""
+    """Returns --start in milliseconds; UTC without a zone."""
     if start is None:
         return None
     if window == "all":
@@ -156,16 +155,7 @@ def _follow(
     top: int,
     once: float | None,
 ) -> bool:
-    """Shows each new snapshot, or one of them; returns whether there was one.
-
-    Args:
-        reader: what reads them.
-        stream: the configured one.
-        as_json: the methods that are printed as JSON; None for tables.
-        shown: the methods that tables show beside Base.
-        top: how many values these show.
-        once: for how many seconds to wait for the first, if that is the only one; None to go on until interrupted.
-    """
+    """Shows each new snapshot, or the first within `once` seconds; returns whether there was one."""
     console = screen()
 
     def seen(snapshot: "Snapshot") -> "RenderableType":
@@ -174,10 +164,10 @@ def _follow(
 
     if console.is_terminal and once is None and as_json is None:
         _live(reader, console, seen)
-    say = None if as_json is None else _lines(reader, stream, as_json)
+    emit = None if as_json is None else _lines(reader, stream, as_json)
     while (snapshot := reader.latest(math.inf if once is None else once)) is not None:
-        if say is not None:
-            say(snapshot)
+        if emit is not None:
+            emit(snapshot)
         else:
             console.print(seen(snapshot))
         if once is not None:
@@ -188,23 +178,22 @@ def _follow(
 def _lines(
     reader: "SnapshotReader", stream: "ldp.Stream", methods: Sequence[str]
 ) -> "Callable[[Snapshot], None]":
-    """Returns what prints a snapshot as a line of JSON; of another stream it warns once on stderr."""
+    """Returns a function that prints a snapshot as JSON, and warns once of another stream."""
     warned = set[str]()
 
-    def say(snapshot: "Snapshot") -> None:
+    def emit(snapshot: "Snapshot") -> None:
         echo_json(document(snapshot, methods, reader.head, reader.lines))
         warning = foreign(snapshot, stream)
         if warning is not None and warning not in warned:
             warned.add(warning)
             complain(warning)
 
-    return say
+    return emit
 
 
 def _live(
     reader: "SnapshotReader", console: "Console", screen: "Callable[[Snapshot], RenderableType]"
 ) -> None:
-    """Keeps the latest snapshot on the terminal, until interrupted."""
     from rich.live import Live
     from rich.text import Text
 
@@ -217,7 +206,6 @@ def _live(
 
 
 def _warned(screen: "RenderableType", warning: str | None) -> "RenderableType":
-    """Returns a screen below its warning, if there is one."""
     from rich.console import Group
     from rich.text import Text
 
@@ -225,7 +213,6 @@ def _warned(screen: "RenderableType", warning: str | None) -> "RenderableType":
 
 
 def _list(reader: "SnapshotReader", timeout: float, as_json: bool) -> int:
-    """Shows which windows are on the topic."""
     from rich.table import Table
 
     if not read_all([reader], timeout):
@@ -242,11 +229,7 @@ def _list(reader: "SnapshotReader", timeout: float, as_json: bool) -> int:
 
 
 def why_none(config: "Config", served: "Served") -> str:
-    """Says why there may be no snapshot of a stream, by the newest records of its topic.
-
-    Raises:
-        KafkaError: the brokers do not answer.
-    """
+    """Returns a reason why a stream may have no snapshot, from the newest records of its topic."""
     from worker.counting import rejections
     from worker.kafka.client import brokers, topics
     from worker.kafka.reports.reader import newest_reports
@@ -267,5 +250,5 @@ def why_none(config: "Config", served: "Served") -> str:
         return f"topic {served.topic} has reports; {counted}"
     which = "all" if reasons.total() == judged.records else f"{reasons.total():,}"
     rejected = f"{which} of the newest {judged.records:,} records of topic {served.topic} are rejected"
-    said = "\n".join(f"{reason} {n:,}: {rejections.REASONS[reason]}" for reason, n in reasons.most_common())
-    return f"{rejected}; {counted}\n{said}\nldp-worker dead-letters shows where they came from"
+    listed = "\n".join(f"{reason} {n:,}: {rejections.REASONS[reason]}" for reason, n in reasons.most_common())
+    return f"{rejected}; {counted}\n{listed}\nldp-worker dead-letters shows where they came from"

@@ -1,1 +1,1 @@
-"""Simulated users: who they are (`crowd`), and what their devices send (`records`); drawn and made, not sent."""
+"""Simulated users (`crowd`) and the records of their devices (`records`)."""

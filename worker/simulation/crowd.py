@@ -1,4 +1,4 @@
-"""The crowd: users with a value each, drawn from real counts; seeded, so that the truth can be drawn again."""
+"""Users with a value each, drawn from real counts with a seed."""
 
 import csv
 from collections.abc import Sequence
@@ -16,37 +16,29 @@ class SimulationError(RuntimeError):
 
 
 class NoSuchColumnError(SimulationError):
-    """The file of counts has no column of the name that was asked for."""
+    """The file of counts lacks a column."""
 
 
 @dataclass(frozen=True)
 class Crowd:
-    """Users with a value each.
+    """Users with a value each."""
 
-    Attributes:
-        histogram: (d,) how many users have each value: the truth.
-        values: (n,) the users' values, in random order.
-    """
-
-    histogram: Counts
-    values: npt.NDArray[np.int64]
+    histogram: Counts  # (d,) users with each value: the truth
+    values: npt.NDArray[np.int64]  # (n,) in random order
 
 
 def read_counts(path: Path, column: str, label_column: str, labels: Sequence[str] | None) -> Counts:
-    """Reads how often each value occurs from a CSV file.
+    """Returns counts by value from a CSV file, (rows,), or (labels,) int64 with 0 for missing labels.
 
     Args:
         path: the file, UTF-8 with a header.
         column: the column of counts.
-        label_column: the column of labels; without labels in the stream, the rows are the values in order.
-        labels: the stream's labels, in the domain's order.
-
-    Returns:
-        (rows,) or (labels,) int64; labels that the file does not have count 0.
+        label_column: the column of labels; unused without labels.
+        labels: the stream's labels, in the domain's order; None if the rows are the values in order.
 
     Raises:
-        NoSuchColumnError: a column that is not there.
-        SimulationError: a count that is none, or a label that the stream does not have.
+        NoSuchColumnError: a column is missing.
+        SimulationError: an invalid count, or an unknown label.
     """
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:  # spreadsheets write a byte order mark
@@ -82,10 +74,7 @@ def _count(path: Path, line: int, text: str | None) -> int:
 
 
 def draw(counts: Counts, users: int, seed: int) -> Crowd:
-    """Draws users from the distribution that counts describe.
-
-    Raises:
-        SimulationError: all counts are 0.
+    """Draws users in proportion to counts; SimulationError if all are 0.
 
     Example:
         >>> crowd = draw(np.array([3, 0, 1]), users=1000, seed=7)

@@ -1,4 +1,4 @@
-"""The records of a crowd: each value perturbed as its user's device would; the coins are secret, as on a device."""
+"""Records of simulated users, perturbed with secret coins."""
 
 from collections.abc import Iterator
 
@@ -8,13 +8,8 @@ import numpy.typing as npt
 import ldp
 from ldp import frames, wire
 
-_CHUNK = 8192
-"""Users that are perturbed at once, at most."""
-_CHUNK_BYTES = 8 << 20
-"""Reports that are made at once, in bytes; beyond one record."""
-
-Record = tuple[bytes, int]
-"""A record's value, and how many reports are in it."""
+_CHUNK, _CHUNK_BYTES = 8192, 8 << 20
+"""Most users, and most bytes of reports, that are perturbed at once."""
 
 
 def records(
@@ -25,16 +20,16 @@ def records(
     batch: int = 1,
     json_share: float = 0.0,
     malformed_share: float = 0.0,
-) -> Iterator[Record]:
-    """Yields (value of a record, reports in it) with one report for each user; 0 reports for a malformed one.
+) -> Iterator[tuple[bytes, int]]:
+    """Yields values of records and their numbers of reports, 0 for a malformed record; one report for each user.
 
     Args:
-        stream: whose reports.
-        values: of the users; each is perturbed with secret coins.
-        seed: of the shares only; their draws are not those of the crowd's.
-        batch: reports a record: 1 is what devices send; one that was offline, or a web service in between, sends more.
-        json_share: the probability of a record to be written as JSON.
-        malformed_share: the probability that a malformed record goes before a good one.
+        stream: the stream.
+        values: of the users.
+        seed: of the shares.
+        batch: reports in a record.
+        json_share: probability of JSON.
+        malformed_share: probability that a malformed record precedes a good one.
     """
     rng = np.random.default_rng([seed, 1])
     size = stream.oracle.report_bytes
@@ -57,7 +52,7 @@ def records(
 
 
 def malformed(frame: bytes, rng: np.random.Generator) -> bytes:
-    """Returns a record that no worker may accept, made from a good frame: one of the ways in which records go bad."""
+    """Returns a malformed record, made from a good frame."""
     match rng.integers(6):
         case 0:
             return b""

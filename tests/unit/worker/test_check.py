@@ -108,7 +108,7 @@ def test_brokers_are_judged_by_their_version():
     found = judge_brokers(Brokers(1, (2, 7), "abc"))
     assert found.level is Level.ERROR
     assert "Kafka 2.7 or newer" in found.text
-    assert "2.8" in found.todo
+    assert "2.8" in found.hint
 
 
 @pytest.mark.parametrize("seconds", [6.0, 10.0, 1800.0])
@@ -138,7 +138,7 @@ def test_settings_that_this_user_may_not_see_are_no_sound_ones(name):
     """Brokers answer that with no settings at all, and the client library does not say why."""
     found, *rest = judge_topics(CONFIG, cluster() | {name: topics.Topic("id-1", 2, 3, {})})
     assert (found.level, found.subject) == (Level.ERROR, f"topic {name}")
-    assert found.todo == "allow it DescribeConfigs on the topic, by the brokers' ACLs"
+    assert found.hint == "allow it DescribeConfigs on the topic, by the brokers' ACLs"
     assert [one.level for one in rest] == [Level.OK] * 2
 
 
@@ -168,7 +168,7 @@ def test_settings_that_this_user_may_not_see_are_no_sound_ones(name):
 def test_a_fault_of_a_topic_is_found_alone(name, found, level):
     findings = judge_topics(CONFIG, cluster() | {name: found})
     assert levels(findings, f"topic {name}") == [level]
-    assert all(f.todo for f in findings if f.level is not Level.OK)
+    assert all(f.hint for f in findings if f.level is not Level.OK)
 
 
 def test_point_18_topics_that_workers_write_to_have_the_brokers_time():
@@ -178,7 +178,7 @@ def test_point_18_topics_that_workers_write_to_have_the_brokers_time():
     (found,) = [f for f in judge_topics(CONFIG, there) if f.level is not Level.OK]
     assert found.subject == "topics ldp-snapshots, ldp-dead-letters"
     assert "a worker whose clock is more than 1h ahead of the brokers' cannot write" in found.text
-    assert found.todo == "set message.timestamp.type=LogAppendTime"
+    assert found.hint == "set message.timestamp.type=LogAppendTime"
 
 
 def test_point_21_what_is_the_same_of_many_topics_is_one_line():
@@ -205,7 +205,7 @@ def test_point_21_what_is_the_same_of_many_topics_is_one_line():
 def test_point_17_brokers_without_transactions_or_compaction_are_named(brokers, said):
     found = judge_abilities(Brokers(1, (4, 0), "abc", **brokers))
     assert [f.level for f in found] == [Level.ERROR] * len(said)
-    assert all(f.text.startswith(one) and f.todo for f, one in zip(found, said, strict=True))
+    assert all(f.text.startswith(one) and f.hint for f, one in zip(found, said, strict=True))
 
 
 def test_point_17_a_topic_whose_cleanup_is_not_told_is_not_compacted():
@@ -228,7 +228,7 @@ def test_point_17_what_redis_refuses_and_a_password_it_does_not_ask_for_are_a_li
     assert [f.level for f in found] == [
         Level.OK if refusals == (False, True, False) else Level.WARNING
     ] * len(said)
-    assert all(f.text.startswith(one) and f.todo for f, one in zip(found, said, strict=True))
+    assert all(f.text.startswith(one) and f.hint for f, one in zip(found, said, strict=True))
 
 
 def test_the_brokers_own_timestamps_need_no_limit():
@@ -308,7 +308,7 @@ def test_memory(maxmemory, level):
 def test_point_8_memory_that_is_used_up(info, level, said):
     found = judge_used(info)
     assert levels(found, "redis memory") == ([] if level is None else [level])
-    assert all(said in finding.text and finding.todo for finding in found)
+    assert all(said in finding.text and finding.hint for finding in found)
 
 
 @pytest.mark.parametrize(
@@ -327,9 +327,9 @@ def test_point_8_what_a_transaction_holds_back(held, level, said):
     (finding,) = judge_undecided("reports", [held])
     assert (finding.level, finding.subject) == (level, "topic reports")
     assert said in finding.text
-    assert "transaction.timeout.ms" in finding.todo
+    assert "transaction.timeout.ms" in finding.hint
     abort = f"--topic reports --partition {held.partition} --start-offset {held.first}"
-    assert finding.todo.endswith(abort)
+    assert finding.hint.endswith(abort)
     assert judge_undecided("reports", []) == []
 
 
@@ -384,7 +384,7 @@ def test_a_topic_that_takes_larger_batches_than_are_read_is_warned_of(limit, war
     found = judge_topics(CONFIG, cluster(reports=topic(max_message_bytes=str(limit))))
     (one,) = [f for f in found if f.subject == "topic reports"]
     assert (one.level is Level.WARNING) == warned
-    assert ("set max.message.bytes=16777216, or raise kafka.max_batch_bytes" in one.todo) == warned
+    assert ("set max.message.bytes=16777216, or raise kafka.max_batch_bytes" in one.hint) == warned
 
 
 def test_topics_are_made_with_room_for_the_largest_record():
@@ -420,7 +420,7 @@ def test_dead_letters_need_no_more_room_than_the_largest_has(reports, letters, a
         "ldp-dead-letters": ours(max_message_bytes=str(letters)),
     }
     found = [f for f in judge_topics(CONFIG, cluster() | there) if f.subject == "topic ldp-dead-letters"]
-    assert [f.todo for f in found] == [
+    assert [f.hint for f in found] == [
         "" if asked is None else f"set max.message.bytes={asked} to keep them whole"
     ]
 
@@ -455,7 +455,7 @@ def test_a_partitions_counts_must_fit_into_a_string(protocol, entries):
     (finding,) = judge_blobs(config, 47 + 8 * entries)
     assert finding.level is Level.ERROR
     assert f"may be {48 + 8 * entries} bytes" in finding.text
-    assert f"proto-max-bulk-len {48 + 8 * entries}" in finding.todo
+    assert f"proto-max-bulk-len {48 + 8 * entries}" in finding.hint
 
 
 def test_the_largest_state_does_not_fit_into_redis_own_default():
@@ -510,15 +510,15 @@ def test_point_11_what_share_of_the_newest_records_is_rejected_and_why():
         reasons = rejections.reasons(SERVED.stream, SERVED.configured.terms, columns)
         finding = judge_reports(SERVED, Judged(len(values), 0, reasons))
         assert (finding.level, finding.subject, finding.text) == (level, "reports of colours", ours + text)
-        assert ("ldp-worker dead-letters" in finding.todo) == (level is not Level.OK)
-        assert ("ldp-worker document --stream colours" in finding.todo) == (foreign in values)
+        assert ("ldp-worker dead-letters" in finding.hint) == (level is not Level.OK)
+        assert ("ldp-worker document --stream colours" in finding.hint) == (foreign in values)
 
 
 def test_record_batches_that_cannot_be_read_are_warned_of():
     finding = judge_reports(SERVED, Judged(4, 0, Counter({"batch": 1})))
     assert finding.level is Level.WARNING
     assert "25 % of the newest 4 records are rejected: batch 1" in finding.text
-    assert "the record batch cannot be read" in finding.todo
+    assert "the record batch cannot be read" in finding.hint
 
 
 def test_keys_and_headers_among_the_newest_records_are_warned_of(monkeypatch):
@@ -529,7 +529,7 @@ def test_keys_and_headers_among_the_newest_records_are_warned_of(monkeypatch):
         for finding in found:
             assert (finding.level, finding.subject) == (Level.WARNING, "keys of colours")
             assert "3 of the newest 4 records come with a key or headers" in finding.text
-            assert "traceparent" in finding.todo
+            assert "traceparent" in finding.hint
 
 
 @pytest.mark.parametrize(
@@ -546,7 +546,7 @@ def test_where_compiled_kernels_are_kept(asked, used, level):
     finding = judge_cache(asked, used)
     assert finding.level is level
     assert (used or "no folder") in finding.text
-    assert ("NUMBA_CACHE_DIR" in finding.todo) == (level is not Level.OK)
+    assert ("NUMBA_CACHE_DIR" in finding.hint) == (level is not Level.OK)
 
 
 def test_the_folder_of_the_kernels_is_found():
@@ -611,7 +611,7 @@ def test_counts_of_a_newer_version_are_named_as_such():
     assert finding.text == (
         "partition 0: of layout 2, where this version reads up to 1: a newer version of ldp-worker wrote them"
     )
-    assert finding.todo == "run that version, or a newer one: it goes on with them"
+    assert finding.hint == "run that version, or a newer one: it goes on with them"
     spaced = json.dumps(json.loads(fields["lineage"]), indent=1)
     key = layout.meta_key(SERVED.stream.name, 0)
     whole = layout.fields(replace(layout.parse(fields, key), lineage=spaced), key)
@@ -695,7 +695,7 @@ def test_point_16_an_older_rule_than_the_recorded_one_is_a_warning(table, said, 
         assert finding.level is Level.WARNING
         assert finding.text.startswith("partition 0, 1: counted by at most 50 reports a record")
         assert said in finding.text
-        assert todo in finding.todo
+        assert todo in finding.hint
 
 
 def test_what_partitions_have_in_common_is_said_once():
@@ -720,10 +720,10 @@ def test_point_9_a_recorded_gap_that_the_log_still_has_is_named():
         "partition 0: recorded as a gap: offsets 3 to 6; the log begins at offset 2 and still has these records, but no"
         " longer those from offset 0 on, where counting began"
     )
-    assert "another name" in finding.todo
+    assert "another name" in finding.hint
     (finding,) = counts({0: gap, 1: stored(7, partition=1)})
     assert finding.text.endswith("the log begins at offset 0 and still has these records")
-    assert finding.todo == (
+    assert finding.hint == (
         "stop the stream's workers, set recount_after = 4 for it, and start them: they count the partition again from"
         " offset 0 on"
     )
@@ -734,7 +734,7 @@ def test_point_9_a_recorded_gap_that_the_log_still_has_is_named():
     windowed.skip(7)
     (finding,) = counts({0: written(0, windowed), 1: stored(7, partition=1)})
     assert finding.text.endswith("but final windows must not change")
-    assert "another name" in finding.todo
+    assert "another name" in finding.hint
     (finding,) = counts({0: gap, 1: stored(7, partition=1)}, log=(6, 10))
     assert finding.text.startswith("partition 0: recorded as a gap: offset 6;")
 

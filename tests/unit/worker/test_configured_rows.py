@@ -142,7 +142,7 @@ def test_a_topic_of_rows_is_judged(changed, level, said):
     there = {"r": topics.Topic("id", 1, 3, SOUND | changed)}
     (found,) = (one for one in judge_topics(config('topic = "r"'), there) if one.subject == "topic r")
     assert found.level is level
-    assert said in f"{found.text} {found.todo}"
+    assert said in f"{found.text} {found.hint}"
 
 
 def test_a_topic_of_rows_that_is_missing_is_an_error():
