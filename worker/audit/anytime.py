@@ -13,7 +13,6 @@ import numpy as np
 import numpy.typing as npt
 
 from worker.audit.errors import Difference
-from worker.audit.sets import Law
 
 Vector = npt.NDArray[np.float64]
 
@@ -41,18 +40,6 @@ def interval(counts: Vector, n: int, p: float, q: float, level: float) -> tuple[
     if not deviation:
         return counts / n, counts / n
     return _ends(counts, n, partial(_log_mean, p), partial(_log_mean, q), deviation, level)
-
-
-def interval_of_set(total: float, n: int, law: Law, level: float) -> tuple[float, float]:
-    """Returns the interval of a set of two values or more, `total` of which n reports support."""
-    own, other = (float(each.max(initial=0.0)) for each in (law.variances, law.others))
-    if not (deviation := math.sqrt(max(own, other))):
-        share = min(max((total / n - law.outside) / (law.inside - law.outside), 0.0), 1.0)
-        return share, share
-    most = min(law.most_of_all, law.size)
-    bounds = _worst(law.inside, own, most), _worst(law.outside, other, most)
-    (low,), (high,) = _ends(np.array([total]), n, *bounds, deviation, level)
-    return float(low), float(high)
 
 
 def interval_of_rates(
@@ -129,20 +116,6 @@ def _log_mean(chance: float, step: float) -> float:
         return math.log1p(chance * math.expm1(step))
     terms = [math.log1p(-chance)] * (chance < 1) + [math.log(chance) + step] * (chance > 0)
     return max(terms) + math.log(math.fsum(math.exp(term - max(terms)) for term in terms))
-
-
-def _worst(mean: float, variance: float, most: int) -> Callable[[float], float]:
-    """Returns the bound of log E e^(step·X) for X in [0, most], reached by two points, one of them an end."""
-
-    def bound(step: float) -> float:
-        if not variance:
-            return step * mean
-        end = most - mean if step > 0 else -mean
-        # at the end with this probability, else at −variance/end, both relative to the mean
-        chance, back = variance / (variance + end * end), -variance / end
-        return step * (mean + back) + _log_mean(chance, step * (end - back))
-
-    return bound
 
 
 def expect_fakes(

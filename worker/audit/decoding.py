@@ -112,28 +112,13 @@ def support(document: Mapping[str, Any], state: State) -> State | None:
     For reports at several rates, returns the state. O(K), with a transform O(K log K).
     """
     d: int = document["domain_size"]
-    if (sums := sums_of(document, state)) is None:
-        return None
     match document:
         case {"protocol": "hadamard"}:
-            return sums[1 : d + 1]
-        case {"protocol": "pgr"}:
-            return sums[:d]
-    return state
-
-
-def sums_of(document: Mapping[str, Any], state: State) -> State | None:
-    """Returns the sum over the +1 columns of each row of Hadamard's matrix, or over the points orthogonal to each.
-
-    Returns the state for other protocols, None for a geometry that is too large.
-    """
-    match document:
-        case {"protocol": "hadamard"}:
-            return _walsh_hadamard(state)
+            return _walsh_hadamard(state)[1 : d + 1]
         case {"protocol": "pgr", "prime": prime, "dimension": 2}:
-            return _on_a_line(state, prime)
+            return _on_a_line(state, prime)[:d]
         case {"protocol": "pgr", "prime": prime, "dimension": t}:
-            return _orthogonal(state, prime, t) if prime**t <= _LARGEST else None
+            return _orthogonal(state, prime, t)[:d] if prime**t <= _LARGEST else None
     return state
 
 

@@ -269,7 +269,10 @@ def _snapshot(of: str, whole: _Whole, base: Mapping[str, Any], document: Mapping
     if (methods := head.get("methods")) and {*methods} != bodies.keys():
         raise Difference(f"the head says methods {methods}, the bodies are of {sorted(bodies)}")
     vectors = {
-        key: {name: read(name, key, body, whole.messages, whole.types) for name in _vectors(key, body)}
+        key: {
+            name: read(name, key, body, whole.messages, whole.types)
+            for name in ("frequencies", *(_BESIDE if key == "base" else ()))
+        }
         for key, body in bodies.items()
     }
     frequencies, reports = vectors["base"]["frequencies"].values, int(base["reports"])
@@ -366,8 +369,3 @@ def _window(
 
 def _milliseconds(date: str) -> int:
     return (datetime.fromisoformat(date) - _EPOCH) // timedelta(milliseconds=1)
-
-
-def _vectors(key: str, body: Mapping[str, Any]) -> list[str]:
-    beside = _BESIDE if key == "base" else ()
-    return ["frequencies", *(name for name in beside if name in body or name in body.get("vectors", ()))]
