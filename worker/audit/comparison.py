@@ -69,13 +69,7 @@ def judge(
             _expect_uncounted(committed[1], newest.offset)
             return verdict
         verdict = replace(verdict, start=stored.start, offset=stored.offset, lag=max(0, end - stored.offset))
-        _expect_published(stored, begin, newest)
-        offset, metadata = committed
-        if metadata == "counted" and stored.offset < offset:
-            raise Difference(
-                f"offset: {stored.offset} in Redis, {offset} counted by Kafka's group: another Redis has the rest, or"
-                " this one was set back and is not counted on yet"
-            )
+        _expect_outside(stored, begin, newest, committed)
         published = published or Published(document, (), 0)
         counted, history, deleted = _recounted(document, partition, stored, bounds, read, published)
         verdict = replace(
@@ -106,9 +100,14 @@ def _expect_uncounted(offset_metadata: str, published: int) -> None:
         )
 
 
-def _expect_published(stored: Stored, begin: int, newest: Newest) -> None:
-    """Raises unless the newest snapshot can come from the stored partition, in a log that begins at an offset."""
+def _expect_outside(stored: Stored, begin: int, newest: Newest, committed: tuple[int, str]) -> None:
+    """Raises if the newest snapshot or the group contradicts a stored partition, whose log begins at an offset."""
     offset, floor = newest.offset, newest.floor
+    if committed[1] == "counted" and stored.offset < committed[0]:
+        raise Difference(
+            f"offset: {stored.offset} in Redis, {committed[0]} counted by Kafka's group: another Redis has the rest, or"
+            " this one was set back and is not counted on yet"
+        )
     if stored.offset < min(begin, offset):
         raise Difference(
             f"offset: {stored.offset} in Redis, {offset} in the newest snapshot, and the log begins at {begin}:"
