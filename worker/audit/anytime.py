@@ -1,7 +1,7 @@
 """Anytime-valid intervals, and numbers of forged reports.
 
-Intervals are computed again by the formulas of `ldp.intervals.confidence_sequence`. Numbers of forged reports are checked by
-forging: so many put an estimate out of its interval, and one fewer does not.
+Intervals are computed again by the formulas of `ldp.intervals.confidence_sequence`. Numbers of forged reports are
+checked by forging: so many put an estimate out of its interval, and one fewer does not.
 """
 
 import math

@@ -34,7 +34,7 @@ def dead_letters(config: "Config", stream: str | None, last: int, value: bool, a
 
     Counts the reasons of the newest 1,000 dead letters of each partition of their topic, then shows the newest ones:
     time, reason, origin, size. --value shows the first bytes of the records, or with --json all that was kept, in
-    base64. Above 100 a second for one reason, dead letters are a sample.
+    base64. Of more than 100 records a second for one reason, dead letters are a sample.
     """
     from worker.kafka.dead_letters.letters import newest_letters
     from worker.observe import logs
