@@ -2,7 +2,6 @@
 
 import math
 from fractions import Fraction
-from itertools import islice
 from itertools import repeat as again
 
 import numpy as np
@@ -10,7 +9,6 @@ import pytest
 
 import ldp
 from ldp.analysis.method_selection import (
-    FEW_SETS,
     NEAR,
     Sets,
     Values,
@@ -69,67 +67,13 @@ def in_users(exact, n):
     return np.array(users)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("protocol", ["grr", "oue"])
-def test_the_simulated_errors_are_those_of_reports(protocol):
-    estimate = estimate_of(protocol, [40, 25, 15, 10, 5, 3, 1, 1], 150, 3)
-    made_up, drawn = populations(estimate), Fit(estimate).draws(np.random.default_rng(6))
-    sets = [(0, 4, 6), (2,), (1, 2, 3, 4, 5)] * 4  # as many as to be simulated as single values are
-    rng, repeats, oracle = np.random.default_rng(4), 500, estimate.oracle
-    recounted = np.empty((repeats, 2, len(NAMES)))
-    for repeat in range(repeats):
-        users = made_up[0] if repeat % 2 else in_users_of(next(drawn), estimate.n)
-        truth = users / users.sum()
-        state = oracle.zeros()
-        oracle.accumulate(state, oracle.perturb(np.repeat(np.arange(8), users), rng=rng))
-        made = oracle.estimate(oracle.support(state), estimate.n)
-        for i, name in enumerate(NAMES):
-            vector = METHODS[name](made)
-            answers = [sum(vector[v] for v in subset) for subset in sets]
-            if name == "post-pos":
-                answers = [max(sum(made.frequencies[v] for v in subset), 0.0) for subset in sets]
-            recounted[repeat, 0, i] = sum((vector[v] - truth[v]) ** 2 for v in range(8)) / 8
-            recounted[repeat, 1, i] = (
-                sum((a - sum(truth[v] for v in s)) ** 2 for a, s in zip(answers, sets, strict=True)) / 12
-            )
-    rankings = choose_all(estimate, [Values(), Sets(sets)], np.random.default_rng(5), 2 * repeats)
-    for i, ranking in enumerate(rankings):
-        spread = recounted[:, i].std(axis=0, ddof=1) * math.sqrt(1.5 / repeats)
-        # six standard errors of the difference, for 22 numbers
-        assert (abs(simulated(ranking) - recounted[:, i].mean(axis=0)) <= 6 * spread + 1e-15).all()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("protocol", ["grr", "olh", "pgr"])
-def test_bases_error_is_its_variance(protocol):
-    estimate = estimate_of(protocol, np.arange(1, 32)[::-1], 2000, 7)
-    norm_sub, bayes = populations(estimate)
-    draws = list(islice(Fit(estimate).draws(np.random.default_rng(6)), 4000))
-    drawn = np.mean([draw / draw.sum() for draw in draws], axis=0) * estimate.n
-    oracle = estimate.oracle
-    p, q, n = float(oracle.p), float(oracle.q), estimate.n
-    subset = np.arange(3, 24, 2)
-    values = (norm_sub + drawn) / 2
-    alone = (bayes + drawn) / 2
-    expected = [
-        np.mean(q * (1 - q) + values / n * (p - q) * (1 - p - q)) / (n * (p - q) ** 2),
-        float(alone @ oracle.set_variances(subset)) / (n * (p - q)) ** 2,
-    ]
-    rankings = choose_all(estimate, [Values(), Sets([subset])], np.random.default_rng(8), 400)
-    for value, ranking in zip(expected, rankings, strict=True):
-        base = next(row for row in ranking.rows if row.method == "base")
-        assert base.mse == base.simulated
-        assert abs(base.mse - value) <= 6 * base.std_error
-        assert base.std_error < 0.15 * value
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("query", "first"),
-    [(Sets([np.arange(40, 73)] * 10), 0), (Sets([np.arange(40, 73)] * 9), 1), (TopQuery("top", 5), 1)],
+    [(Sets([np.arange(40, 73)] * 10), 0), (Sets([np.arange(40, 73)] * 9), 1)],
 )
 def test_half_of_the_simulations_is_of_each_population(query, first):
-    estimate, repeats = estimate_of("olh", 0.9 ** np.arange(100), 20_000, 9), 120
+    estimate, repeats = estimate_of("olh", 0.9 ** np.arange(100), 20_000, 9), 60
     drawn = Fit(estimate).draws(np.random.default_rng(12))
     rng, errors = np.random.default_rng(10), np.empty((2, repeats, len(NAMES)))
     for i, users in enumerate([again(populations(estimate)[first]), (in_users_of(w, 20_000) for w in drawn)]):
@@ -139,21 +83,6 @@ def test_half_of_the_simulations_is_of_each_population(query, first):
     means, variances = errors.mean(axis=1), errors.var(axis=1, ddof=1)
     found = simulated(choose(estimate, query, np.random.default_rng(11), 2 * repeats))
     assert (abs(found - means.mean(axis=0)) <= 6 * np.sqrt(2 * variances.sum(axis=0) / 4 / repeats)).all()
-
-
-def test_draws_are_from_the_posterior():
-    """Two sorts of values, 8σ apart: each estimate tells its own, and draws are spread as the frequencies are."""
-    oracle = ldp.OLH("3", 400)
-    histogram = apportion(np.repeat([1.0, 9.0], 200), 1_000_000)
-    estimate = oracle.estimate(oracle.simulate(histogram, np.random.default_rng(1)), 1_000_000)
-    draws = np.array(list(islice(Fit(estimate).draws(np.random.default_rng(2)), 200))) * estimate.sigma
-    assert (draws >= 0.0).all()
-    means = draws.mean(axis=0)
-    assert means[:200].max() < means[200:].min()
-    assert means.sum() == pytest.approx(1.0, abs=6 * 20 * estimate.sigma)
-    for half in (slice(200), slice(200, 400)):  # all equal in truth
-        assert estimate.frequencies[half].var() > 0.7 * estimate.sigma**2
-        assert draws[:, half].var(axis=1).mean() < 0.3 * estimate.sigma**2
 
 
 def test_mean_squares_are_those_of_single_answers():
@@ -178,17 +107,12 @@ def test_mean_squares_are_those_of_single_answers():
     )
 
 
-# the ranking, from numbers made up by hand
-
 R = 4
 ROWS = np.array([0, 1, 2, 3])
 
 
 def ranked(errors, distances, seen, resamples=None, noises=ROWS, other=0.0):
-    """`_rank` of eleven methods, those that are not given with huge errors and no distance.
-
-    One population is as given, and in the other the errors are larger by a number.
-    """
+    """`_rank` of a few methods (the others have huge errors) by two populations; the second adds `other`."""
     full = np.full((len(errors), len(NAMES)), 1e9)
     full[:, : errors.shape[1]] = errors
     away, real = np.zeros_like(full), np.zeros(len(NAMES))
@@ -235,7 +159,7 @@ def test_equal_errors_are_ranked_as_the_paper_lists_them():
     assert [row.method for row in ranking.rows] == NAMES
 
 
-@pytest.mark.parametrize("gap", [-0.2, 0.0, 0.25])
+@pytest.mark.parametrize("gap", [-0.2, 0.25])
 def test_the_confidence_of_two_methods(gap):
     """Independent normal errors: the first's mean is near the second's with a probability that is known."""
     rng, repeats = np.random.default_rng(21), 2000
@@ -255,37 +179,6 @@ def test_the_confidence_of_two_methods(gap):
     )
 
 
-def test_the_noise_of_the_correction_lowers_the_confidence():
-    errors = np.tile([4.4, 4.0], (R, 1))
-    distances = np.array([[0.0, 4.0], [0.0, 8.0], [0.0, 8.0], [0.0, 12.0]])  # mean 8
-    ranking = ranked(errors, distances, [0.0, 8.0], np.full((R, R), 1 / R))
-    assert ranking.best == "base-pos"
-    w = ranking.weight
-    assert w == pytest.approx(4 / (4 + 32 / 3))
-    # with 4 more of distance, scaled by the deviation that is left, it is more than 1.1 times the first's
-    assert 4 + 4 * math.sqrt(w) > NEAR * 4.4
-    assert ranking.confidence == 3 / 4
-
-
-def test_the_resamples_are_of_errors_and_distances_together():
-    errors = np.tile([4.4, 4.0], (R, 1))
-    distances = np.array([[0.0, 4.0], [0.0, 8.0], [0.0, 8.0], [0.0, 12.0]])
-    ranking = ranked(errors, distances, [0.0, 8.0], np.eye(R), np.full(R, 1))  # without noise
-    # where the distance was 4 the second's error is 4 + 4w
-    assert 4 + 4 * ranking.weight > NEAR * 4.4
-    assert ranking.confidence == 3 / 4
-
-
-def test_noise_leaves_half_of_an_error():
-    errors = np.tile([4.0, 7.5], (R, 1))
-    distances = np.array([[0.0, 6.0], [0.0, 14.0], [0.0, 6.0], [0.0, 14.0]])
-    ranking = ranked(errors, distances, [0.0, 10.0], np.full((R, R), 1 / R))
-    assert ranking.best == "base"
-    # Base has no noise, so all of it counts: 7.5 − 4 would be less than 4/1.1, but 7.5/2 is not
-    assert 7.5 - 4 < 4 / NEAR < 7.5 / 2
-    assert ranking.confidence == 1.0
-
-
 def test_point_23_the_confidence_is_the_lower_of_two_populations():
     errors = np.tile([4.0, 8.0], (R, 1))
     rest = (0 * errors, np.zeros(2), np.full((R, R), 1 / R))
@@ -301,17 +194,6 @@ def test_point_23_the_confidence_is_the_lower_of_two_populations():
     both[1, :2, 1] = 9.0  # in half of the resamples
     halves = _rank(both, *of[:2], np.eye(R), ROWS)
     assert halves.confidence == 0.5
-
-
-def test_point_23_few_sets_are_never_surer_than_was_measured():
-    estimate = estimate_of("olh", [1000.0] + [1.0] * 99, 2000, 3, "1")
-    query = Sets([range(90, 100)])
-    assert choose(estimate, query, np.random.default_rng(1), 20).confidence == pytest.approx(FEW_SETS)
-    assert FEW_SETS == 0.85
-    assert ranked(np.tile([4.0, 8.0], (R, 1)), np.zeros((R, 2)), np.zeros(2)).confidence == 1.0
-
-
-# the whole
 
 
 def test_the_seed_decides_and_other_queries_do_not():
@@ -330,27 +212,7 @@ def test_the_seed_decides_and_other_queries_do_not():
     assert choose_all(estimate, [], np.random.default_rng(32), 10) == []
 
 
-def test_equal_queries_have_equal_errors():
-    estimate = estimate_of("oue", np.arange(1, 13), 400, 41)
-    queries = [Values(), Sets([[v] for v in range(12)]), TopQuery("top", 12), TopQuery("top", 99)]
-    values, sets, top, more = choose_all(estimate, queries, np.random.default_rng(42), 8)
-    for one, other in ((values, sets), (top, more)):
-        assert simulated(other) == pytest.approx(simulated(one), rel=1e-12)
-    order = [row.method for row in values.rows]
-    assert order.index("post-pos") == order.index("base-pos") + 1
-
-
-def test_the_whole_domain_is_known():
-    estimate = estimate_of("olh", np.arange(1, 13), 400, 51)
-    ranking = choose(estimate, Sets([range(12)]), np.random.default_rng(52), 8)
-    rows = {row.method: row for row in ranking.rows}
-    for method in ("norm", "norm-sub", "norm-mul", "power-ns"):
-        assert rows[method].simulated < 1e-20
-    assert rows["base"].mse > 1e-4
-    assert ranking.best in ("norm", "norm-mul", "norm-sub", "mle-apx", "power-ns")
-
-
-@pytest.mark.parametrize("protocol", ["grr", "olh", "sue"])
+@pytest.mark.parametrize("protocol", ["grr", "olh"])
 @pytest.mark.parametrize(
     ("frequencies", "n"),
     [([0.3], 5), ([1.0], 1), ([-0.5, -0.25, -0.125], 4), ([0.0, 0.0], 1), ([5.0, -3.0, 0.5, 0.5], 2)],
@@ -394,7 +256,7 @@ def test_what_does_not_fit_is_named():
         choose(estimate, Values(), rng, 3)
 
 
-@pytest.mark.parametrize("users", [1, 7, 1000, 10**12])
+@pytest.mark.parametrize("users", [1, 1000, 10**12])
 def test_whole_users(users):
     rng = np.random.default_rng(users)
     for d in (1, 2, 50):
@@ -409,9 +271,6 @@ def test_whole_users(users):
         rounded_up = [x - math.floor(x) for c, x in zip(counts, exact, strict=True) if c > x]
         down = [x - math.floor(x) for c, x in zip(counts, exact, strict=True) if c < x]
         assert not rounded_up or not down or min(rounded_up) >= max(down) - Fraction(users, 10**13)
-
-
-# how well it chooses
 
 
 def cells(dataset, case, chosen, sure, errors):
@@ -455,36 +314,6 @@ def test_sets_alone_are_one_line_and_an_error_of_less_than_one_user_is_none():
     assert (line[:3], everything[0]) == (("one subgroup", "100%", "1.00"), "all")
 
 
-@pytest.mark.slow
-def test_a_choice_from_emoji():
-    jobs = [job for job in choice.choice(Scale(4, 2, 1)) if job.key == ("choice", "emoji", "1", 1)]
-    samples = jobs[0].run(7)
-    again = jobs[0].run(7)
-    assert [s.rows() for s in samples] == [s.rows() for s in again]
-    rows = [row for sample in samples for row in sample.rows()]
-    assert {row.x for row in rows} == {1.0}
-    for case in choice.queries("emoji"):
-        picked = {row.method: row.value for row in rows if row.case == f"{case}: chosen"}
-        assert sorted(picked.values()) == [0.0] * 10 + [1.0]
-        (confidence,) = [row.value for row in rows if (row.case, row.method) == (case, "confidence")]
-        for least in (0.8, 0.9):
-            sure = {row.method: row.value for row in rows if row.case == f"{case}: chosen, {least:.0%} sure"}
-            assert sure == {name: value * (confidence >= least) for name, value in picked.items()}
-
-
-def test_point_23_there_are_data_that_are_no_power_law():
-    assert len(choice.DATASETS) >= 9
-    for name, make in choice.DATASETS.items():
-        data = make()
-        assert (data.histogram.sum(), data.name) == (data.users, name)
-        assert (np.diff(data.histogram) <= 0).all()
-    steps = choice.DATASETS["steps"]().histogram
-    assert [int(count) for count in steps[::256]] == [2083, 1042, 521, 261]
-    assert int(choice.DATASETS["spiked"]().histogram[15]) == 20_000
-    cells = {job.key[-3:-1] for job in choice.choice(Scale(2, 2, 1))}
-    assert {name for name, epsilon in cells if epsilon == "1"} == set(choice.DATASETS)
-
-
 @pytest.mark.parametrize(("oracle", "best"), [(ldp.GRR("1", 10), "base"), (ldp.OLH("1", 10), "norm")])
 def test_of_the_whole_domain_the_first_method_without_an_error_is_best_and_not_the_luckiest(oracle, best):
     rng = np.random.default_rng(5)
@@ -520,7 +349,7 @@ def test_point_23_a_stated_confidence_is_right_as_often_as_it_says(judged, least
     assert right["all"] >= 0.9 * stated["all"]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_point_23_top_k_is_chosen_well_where_no_power_law_is(judged):
     near = {line[0]: line[1] for line in choice.summary(judged)[1]}
     assert all(int(near[f"top {k}"].rstrip("%")) >= 80 for k in choice.TOP)
