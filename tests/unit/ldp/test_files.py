@@ -1,12 +1,10 @@
 """Files: what perturb makes counts as an independent recount says, however it is cut; nothing is lost silently."""
 
 import base64
-import contextlib
 import io
 import itertools
 import json
 import os
-import pty
 import re
 import subprocess
 import sys
@@ -26,12 +24,10 @@ from ldp.cli import cli
 from ldp.consistency import METHODS
 from ldp.files import Aggregator, perturbed, values
 from ldp.oracles import ORACLES
-from tests.wire_vectors import streams
 from worker.audit.records import Records
 from worker.audit.recount import recount
 
 ROOT = Path(__file__).parents[3]
-VECTORS = streams("frames") + streams("oracles")
 SCHEMA = json.loads((ROOT / "ldp" / "snapshot" / "snapshot.schema.json").read_text())
 COLOURS = ldp.Stream("file", ldp.OLH("1", 3), labels=("red", "green", "blue"))
 GRR = ldp.Stream("file", ldp.GRR("1", 3))
@@ -63,14 +59,10 @@ def colours(tmp_path):
     return path
 
 
-# counts
-
-
-@pytest.mark.parametrize("domain_size", [5, 300])
 @pytest.mark.parametrize("protocol", ORACLES)
-def test_the_counts_are_those_of_an_independent_recount(protocol, domain_size):
-    stream = ldp.Stream("s", ldp.oracle(protocol, "1", domain_size))
-    given = np.random.default_rng(3).integers(0, domain_size, 500)
+def test_the_counts_are_those_of_an_independent_recount(protocol):
+    stream = ldp.Stream("s", ldp.oracle(protocol, "1", 300))
+    given = np.random.default_rng(3).integers(0, 300, 500)
     lines, frame = (written(stream, given, binary) for binary in (False, True))
     assert lines.count(b"\n") == len(given)
     for content, records in ((lines, lines.splitlines()), (frame, [frame])):
@@ -86,52 +78,10 @@ def test_the_counts_are_those_of_an_independent_recount(protocol, domain_size):
     assert (both.reports, both.records) == (1500, 1001)
 
 
-def test_the_estimate_is_base_of_the_counts():
-    aggregator, _ = aggregated(COLOURS, written(COLOURS, [0] * 50 + [2] * 30, binary=True))
-    support = COLOURS.oracle.support(aggregator.state)
-    expected = (support / 80 - float(COLOURS.oracle.q)) / float(COLOURS.oracle.p - COLOURS.oracle.q)
-    assert aggregator.estimate().frequencies == pytest.approx(expected, abs=1e-12)
-    with pytest.raises(ValueError, match="n is 0"):
-        aggregated(COLOURS)[0].estimate()
-
-
-@pytest.mark.parametrize("vector", VECTORS, ids=lambda vector: vector["name"])
-def test_the_vectors_are_counted_or_rejected_for_their_reason(vector):
-    stream = ldp.Stream.from_document("s", vector["document"])
-    oracle = stream.oracle
-    lines, expected, total = [], [], oracle.zeros()
-    for record in vector["records"]:
-        content = bytes.fromhex(record["hex"]) if "hex" in record else record["text"].encode()
-        reason = record.get("reason")
-        reports = b"".join(
-            bytes.fromhex(report) if isinstance(report, str) else oracle.pack(tuple(report))
-            for report in record.get("reports", [])
-        )
-        alone = oracle.zeros()
-        oracle.accumulate(alone, np.frombuffer(reports, oracle.report_dtype))
-        if not content.startswith(b"\x01") and (not content or b"\n" in content.rstrip(b"\n")):
-            continue  # no record at all, or not one line
-        aggregator, rejected = aggregated(stream, content, most=vector.get("most_reports"))
-        assert [fault.reason for fault in rejected] == ([reason] if reason else []), record["what"]
-        assert aggregator.state.tolist() == alone.tolist(), record["what"]
-        if not content.startswith(b"\x01"):
-            lines.append(content.rstrip(b"\n"))
-            expected.append(reason)
-            total += alone
-    aggregator, rejected = aggregated(stream, b"\n".join(lines), most=vector.get("most_reports"))
-    assert {fault.line: fault.reason for fault in rejected} == {
-        number: reason for number, reason in enumerate(expected, 1) if reason
-    }
-    assert all(fault.record == lines[fault.line - 1] for fault in rejected)
-    assert aggregator.state.tolist() == total.tolist()
-
-
-# lines, however they are cut into blocks
-
 LINE = st.sampled_from([GOOD, OTHER, b"", b"\r", b" ", b"{", b"\x01" + GRR.fingerprint + b"\x02", b"noise"])
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     lines=st.lists(LINE, max_size=8),
     ends=st.sampled_from([b"\n", b"\r\n"]),
@@ -169,7 +119,7 @@ def test_lines_are_counted_one_by_one_wherever_blocks_end(lines, ends, closed, b
     assert sum(aggregator.rejected.values()) == len(expected_rejected)
 
 
-@pytest.mark.parametrize("block", [16, 100])
+@pytest.mark.parametrize("block", [16])
 def test_a_line_too_long_is_passed_over(monkeypatch, block):
     monkeypatch.setattr(files, "LINES_BLOCK", block)
     monkeypatch.setattr(files, "LONGEST_LINE", 200)
@@ -181,13 +131,8 @@ def test_a_line_too_long_is_passed_over(monkeypatch, block):
     assert (aggregator.reports, aggregator.records) == (4, 6)
 
 
-# binary frames
-
-
-@pytest.mark.parametrize(
-    "stream", [GRR, COLOURS, ldp.Stream("s", ldp.OUE("1", 20))], ids=lambda s: s.oracle.name
-)
-@pytest.mark.parametrize("block", [5, 6, 11, 1000])
+@pytest.mark.parametrize("stream", [GRR, ldp.Stream("s", ldp.OUE("1", 20))], ids=lambda s: s.oracle.name)
+@pytest.mark.parametrize("block", [5, 11])
 def test_a_frame_is_counted_whole_or_not_at_all_wherever_blocks_end(monkeypatch, stream, block):
     monkeypatch.setattr(files, "BLOCK", block)
     monkeypatch.setattr(files, "LINES_BLOCK", 5 + block % 3)
@@ -210,8 +155,8 @@ def test_a_frame_is_counted_whole_or_not_at_all_wherever_blocks_end(monkeypatch,
         assert aggregator.records == 1
 
 
-@pytest.mark.parametrize("block", [5, 18, 31, 1000])
-@pytest.mark.parametrize("most", [None, 2, 3, 4])
+@pytest.mark.parametrize("block", [5, 31])
+@pytest.mark.parametrize("most", [None, 2])
 def test_point_16_and_19_a_frame_is_judged_as_one_record_wherever_blocks_end(monkeypatch, block, most):
     monkeypatch.setattr(files, "BLOCK", block)
     monkeypatch.setattr(files, "LINES_BLOCK", block)
@@ -257,11 +202,7 @@ class Endless:
 
 @pytest.mark.parametrize(
     ("beginning", "byte", "reports"),
-    [
-        (b"\x01" + GRR.fingerprint, b"\x01", 64 << 20),
-        (b"{", b"1", 0),
-        (b"", b"\n", 0),
-    ],
+    [(b"\x01" + GRR.fingerprint, b"\x01", 20 << 20), (b"{", b"1", 0), (b"", b"\n", 0)],
     ids=["frame", "line", "blank"],
 )
 def test_memory_is_bounded(monkeypatch, beginning, byte, reports):
@@ -279,14 +220,11 @@ def test_memory_is_bounded(monkeypatch, beginning, byte, reports):
     assert peak < 16 << 20
 
 
-# values
-
-
 def taken(stream, content):
     return [index for block in values(stream, io.BytesIO(content), "here") for index in block.tolist()]
 
 
-@pytest.mark.parametrize("block", [1, 3, 1 << 16])
+@pytest.mark.parametrize("block", [1, 1 << 16])
 def test_values_are_lines(monkeypatch, block):
     monkeypatch.setattr(files, "LINES_BLOCK", block)
     assert taken(COLOURS, b"green\r\nred\nblue\ngreen") == [1, 0, 2, 1]
@@ -298,48 +236,19 @@ def test_values_are_lines(monkeypatch, block):
 
 @pytest.mark.parametrize(
     ("stream", "wrong", "allowed"),
-    [
-        (COLOURS, wrong, "none of the stream's 3 labels")
-        for wrong in ("purple", "", " red", "Red", "0", "red,green")
-    ]
+    [(COLOURS, wrong, "none of the stream's 3 labels") for wrong in ("purple", "", " red", "0")]
     + [
         (GRR, wrong, "no index from 0 to 2")
-        for wrong in (
-            "3",
-            "-1",
-            "+1",
-            " 1",
-            "1.0",
-            "0x1",
-            "1_0",
-            "٢",
-            "",
-            "9" * 5000,
-            "4294967296",
-            str(2**64),
-        )
+        for wrong in ("3", "-1", "+1", " 1", "1.0", "1_0", "٢", "", "9" * 5000, str(2**64))
     ],
 )
-@pytest.mark.parametrize("block", [4, 1 << 16])
+@pytest.mark.parametrize("block", [4])
 def test_what_is_no_value_is_named_by_its_line_alone(monkeypatch, stream, wrong, allowed, block):
     monkeypatch.setattr(files, "LINES_BLOCK", block)
     right = "green" if stream is COLOURS else "1"
     with pytest.raises(ValueError, match=f"^here, line 4 is (blank, )?{allowed}$") as raised:
         taken(stream, f"{right}\n{right}\r\n{right}\n{wrong}\n{right}\n".encode())
     assert ("blank" in str(raised.value)) == (not wrong)
-
-
-def test_reports_are_made_in_parts_of_bounded_size(monkeypatch):
-    monkeypatch.setattr(files, "BLOCK", 64)
-    stream = ldp.Stream("s", ldp.OUE("1", 40))
-    for binary in (False, True):
-        parts = [*perturbed(stream, [np.arange(30), np.arange(5)], binary=binary)]
-        assert [reports for _, reports in parts] == [12, 12, 6, 5]
-        aggregator, _ = aggregated(stream, b"".join(part for part, _ in parts))
-        assert aggregator.reports == 35
-
-
-# commands
 
 
 def test_document_is_what_the_stream_says(tmp_path):
@@ -361,10 +270,7 @@ def test_document_is_what_the_stream_says(tmp_path):
         (("--epsilon", "0", "--domain-size", "3"), "epsilon is 0"),
         ((), "Give one of --labels, --labels-file and --domain-size"),
         (("--labels", "a", "--domain-size", "1"), "Give one of"),
-        (("--labels", "a,,b"), "label 1 is empty"),
-        (("--domain-size", "0"), "domain_size is 0"),
         (("--domain-size", "3", "--parameter", "k=2"), "'k=2'; olh takes g=..., hash=..."),
-        (("--domain-size", "3", "--parameter", "g"), "'g'; olh takes"),
         (("--domain-size", "3", "--parameter", "g=x"), "g must be an integer, not 'x'"),
         (("--domain-size", "3", "--protocol", "grr", "--parameter", "g=2"), "grr takes no parameter"),
     ],
@@ -386,7 +292,6 @@ def test_perturb_and_aggregate_are_the_packages_own(tmp_path, colours, form):
     file = tmp_path / "values"
     file.write_bytes(content)
     assert run(*seeded, file).stdout_bytes == made.stdout_bytes
-    assert run(*seeded, file, "-", stdin=content).stdout_bytes != made.stdout_bytes * 2  # fresh coins
     secret = [run("perturb", "--document", colours, "--format", form, file) for _ in range(2)]
     assert not secret[0].stderr
     assert len({run.stdout_bytes for run in [*secret, made]}) == 3
@@ -428,19 +333,6 @@ def test_vectors_and_labels_stand_in_the_lines_however_long(tmp_path):
         jsonschema.Draft202012Validator(SCHEMA).validate(part)
 
 
-def test_a_table_of_the_most_frequent(colours):
-    content = written(COLOURS, [0] * 3000 + [1] * 2000 + [2] * 1000, binary=False)
-    result = run("aggregate", "--document", colours, "--top", 2, "--method", "norm", stdin=content)
-    base = aggregated(COLOURS, content)[0].estimate().frequencies
-    title, about, *_, heads, first, second = result.stdout.splitlines()
-    assert title == "file: 6,000 reports"
-    assert about.startswith("the 2 most frequent values of 3")
-    assert heads.split() == ["value", "base", "95", "%", "interval", "norm"]
-    assert first.split()[:2] == ["red", f"{100 * base[0]:.2f}"]
-    assert second.split()[:2] == ["green", f"{100 * base[1]:.2f}"]
-    assert first.split()[-1] == f"{100 * (base[0] + (1 - base.sum()) / 3):.2f}"
-
-
 def test_what_is_malformed_is_said_and_kept(tmp_path, colours):
     good = written(COLOURS, [0, 1], binary=False)
     text = tmp_path / "a.jsonl"
@@ -473,29 +365,6 @@ def test_what_is_malformed_is_said_and_kept(tmp_path, colours):
     assert letters[-1]["base64"] is None
 
 
-def test_where_malformed_lines_go_is_opened_before_anything_is_malformed(tmp_path, colours):
-    good = written(COLOURS, [0, 1], binary=False)
-    kept = tmp_path / "kept"
-    kept.write_text("of an earlier run")
-    assert run("aggregate", "--document", colours, "--rejected", kept, stdin=good).exit_code == 0
-    assert kept.read_text() == ""
-    result = run("aggregate", "--document", colours, "--rejected", tmp_path / "no" / "folder", stdin=good)
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert "No such file or directory" in result.stderr
-
-
-def test_nothing_to_do_exits_1(tmp_path, colours):
-    for command in ("perturb", "aggregate"):
-        result = run(command, "--document", colours)
-        assert (result.exit_code, result.stdout) == (1, "")
-        assert "there was no" in result.stderr
-        assert "ldp perturb" not in result.stderr
-    result = run("aggregate", "--document", colours, stdin=b"red\n")  # a value, not a report
-    assert (result.exit_code, result.stdout) == (1, "")
-    assert "ldp: 1 of 1 records are malformed" in result.stderr
-    assert "there was no report to count; ldp perturb makes reports of values" in result.stderr
-
-
 def test_a_wrong_value_exits_1_and_says_how_many_reports_are_out(tmp_path, colours):
     content = b"red\n" * 40_000 + b"violet\n"
     result = run("perturb", "--document", colours, "--insecure-seed", 1, stdin=content)
@@ -506,44 +375,6 @@ def test_a_wrong_value_exits_1_and_says_how_many_reports_are_out(tmp_path, colou
     ).groups()
     assert int(line) == 40_001
     assert int(out.replace(",", "")) == result.stdout.count("\n") == 2 * files.LINES_BLOCK // 4
-
-
-@pytest.mark.parametrize(
-    ("args", "says"),
-    [
-        (("aggregate", "--method", "median"), "'median' given; there are base,"),
-        (("aggregate", "--name", "a b"), "the stream's name is 'a b'"),
-        (("aggregate", "--top", "0"), "0 is not in the range"),
-        (("aggregate", "missing"), "'missing' does not exist"),
-        (("perturb", "missing"), "'missing' does not exist"),
-        (("perturb", "--format", "text"), "'text' is not one of 'json', 'binary'"),
-    ],
-)
-def test_usage_errors_exit_2(colours, args, says):
-    command, *rest = args
-    result = run(command, "--document", colours, *rest)
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert says in result.stderr
-
-
-@pytest.mark.parametrize(
-    ("content", "says"),
-    [
-        (b"red", "not JSON"),
-        (b"\xff", "not JSON"),
-        (b"[]", "must be a JSON object"),
-        (b'{"protocol": "grr", "epsilon": "1/1"}', "grr has exactly"),
-        (b'{"protocol": "grr", "epsilon": 1.0, "domain_size": 3}', "epsilon is 1.0"),
-    ],
-)
-@pytest.mark.parametrize("command", ["perturb", "aggregate"])
-def test_a_document_that_is_none_exits_2(tmp_path, command, content, says):
-    path = tmp_path / "document"
-    path.write_bytes(content)
-    result = run(command, "--document", path)
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert says in result.stderr
-    assert str(path) in result.stderr
 
 
 def shell(script, **options):
@@ -567,35 +398,6 @@ def test_pipes_that_close_and_disks_that_are_full(tmp_path, colours):
     assert (closed.stdout, closed.stderr) == ("{", "")
     full = shell("ldp perturb --document colours.json values > /dev/full", cwd=tmp_path)
     assert (full.returncode, full.stderr) == (1, "Error: stdout: No space left on device\n")
-    full = shell("ldp document --protocol grr --epsilon 1 --domain-size 2 > /dev/full", cwd=tmp_path)
-    assert (full.returncode, full.stderr) == (1, "Error: [Errno 28] No space left on device\n")
-
-
-@pytest.mark.slow
-def test_on_a_terminal(tmp_path, colours):
-    lines = tmp_path / "values"
-    lines.write_bytes(b"red\n" * 30_000)
-    command = [Path(sys.executable).with_name("ldp"), "perturb", "--document", colours, lines]
-    options = {"env": os.environ | {"TERM": "xterm", "COLUMNS": "80"}, "timeout": 60}
-    screen, terminal = pty.openpty()
-    try:
-        refused = subprocess.run(
-            [*command, "--format", "binary"], stdout=terminal, stderr=subprocess.PIPE, check=False, **options
-        )
-        with (tmp_path / "reports").open("wb") as out:
-            made = subprocess.run(command, stdout=out, stderr=terminal, check=False, **options)
-    finally:
-        os.close(terminal)
-    shown = b""
-    with contextlib.suppress(OSError):  # which is how a terminal ends
-        while True:
-            shown += os.read(screen, 4096)
-    os.close(screen)
-    assert refused.returncode == 2
-    assert b"a binary frame is nothing for a terminal" in refused.stderr
-    assert made.returncode == 0
-    assert b"30,000 reports" in shown
-    assert (tmp_path / "reports").read_bytes().count(b"\n") == 30_000
 
 
 @pytest.mark.slow

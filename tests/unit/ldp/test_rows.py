@@ -103,8 +103,7 @@ def flat(rows):
     }
 
 
-@pytest.mark.parametrize("top", [1, 3, 5, 100])
-@pytest.mark.parametrize("window", [None, WINDOW])
+@pytest.mark.parametrize(("top", "window"), [(1, None), (3, WINDOW), (100, None)])
 def test_rows_say_what_the_messages_say(top, window):
     snapshot = taken(window)
     messages = encode(snapshot) if window is None else [*encode(taken()), *encode_window(snapshot)]
@@ -115,22 +114,7 @@ def test_rows_say_what_the_messages_say(top, window):
     assert flat(rows) == reread(messages, methods, top)
 
 
-def test_rows_of_all_methods_of_a_large_domain_without_labels():
-    d = 9000  # in chunks beside the bodies
-    rng = np.random.default_rng(5)
-    snapshot = taken(labels=None, counts=rng.poisson(50, d).tolist(), queries=(), d=d)
-    rows = flat(encode_rows(snapshot, slots(list(METHODS), 50, (), d)))
-    assert len(rows) == 50 * len(METHODS)
-    base = snapshot.bodies["base"].frequencies
-    order = sorted(range(d), key=lambda v: (-base[v], v))
-    for (_, name, start, method, query, rank), row in rows.items():
-        assert (name, start, query, row["label"]) == ("all", 0, "", None)
-        assert row["value"] == order[rank - 1]
-        assert row["estimate"] == snapshot.bodies[method].frequencies[row["value"]]
-
-
-@pytest.mark.parametrize("window", [None, WINDOW])
-@pytest.mark.parametrize("labels", [None, LABELS])
+@pytest.mark.parametrize(("window", "labels"), [(None, LABELS), (WINDOW, None)])
 def test_rows_have_the_columns_and_types_of_the_schemas(window, labels):
     rows = encode_rows(taken(window, labels), slots(list(METHODS), 5, QUERIES, 5))
     for said, schema in [
@@ -161,18 +145,6 @@ def test_a_head_says_what_rows_there_can_be():
         topic = {part.key: (dict(part.headers(7)), part.body) for part in encode(snapshot)}
         assert assemble("colours", topic).cut.rows == rows
         assert assemble("colours", topic) == snapshot
-
-
-@pytest.mark.parametrize("methods", [[], ["base", "base"], ["bass"]])
-def test_methods_that_cannot_be_had_are_named(methods):
-    with pytest.raises(ValueError, match="allowed is each once of base, base-pos"):
-        slots(methods, 3, (), 5)
-
-
-@pytest.mark.parametrize("key", [b"[]", b'{"stream": "s"}', b"colours/head", b'"text"'])
-def test_a_key_that_is_none_is_refused(key):
-    with pytest.raises(ValueError):
-        RowKey.parse(key)
 
 
 def in_duckdb(sql):
@@ -232,14 +204,10 @@ def test_what_the_worker_writes_is_read_as_what_was_meant():
         ({"window_name": ["1h"]}, "window_name must be a string"),
         ({"window_start": -1}, "window_start is -1; allowed is a whole number from 0 to 253402300800000"),
         ({"window_start": 1 << 63}, "window_start is 9223372036854775808"),
-        ({"window_start": True}, "window_start is True"),
         ({"method": "bass"}, "method is 'bass'"),
         ({"query": None}, "query must be a string"),
-        ({"query": "a\n"}, "control characters"),
         ({"rank": 0}, "rank is 0; allowed is a whole number from 1 to 100000"),
-        ({"rank": 1 << 40}, "rank is"),
         ({"rank": 1.0}, "rank is 1.0"),
-        ({"rank": {}}, "rank is a dict"),
     ],
 )
 def test_a_key_that_the_worker_cannot_have_written_is_refused(change, says):
@@ -267,18 +235,14 @@ GOOD = PLACE._asdict() | {
         ({"label": ...}, "the value lacks the columns label"),
         ({"label": "a\0b"}, "control characters"),
         ({"label": "\ud800"}, "no JSON"),
-        ({"label": 5}, "label must be a string"),
         ({"value": 1 << 24}, "value is 16777216"),
         ({"estimate": None}, "estimate must be a finite number"),
-        ({"estimate": True}, "estimate must be a finite number"),
         ({"estimate": 10**400}, "n"),
         ({"low": "0"}, "low must be a finite number"),
-        ({"n": -1}, "n is -1"),
         ({"n": 1 << 63}, "n is 9223372036854775808"),
         ({"sequence": 0}, "sequence is 0"),
         ({"window_end": 1 << 50}, "window_end is"),
         ({"final": 1}, "final must be true or false"),
-        ({"complete": None}, "complete must be true or false"),
     ],
 )
 def test_a_value_that_the_worker_cannot_have_written_is_refused(change, says):

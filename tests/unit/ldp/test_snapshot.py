@@ -36,9 +36,7 @@ def topic(messages, sequence):
     return {m.key: (dict(m.headers(sequence)), m.body) for m in messages}
 
 
-@pytest.mark.parametrize(
-    "domain_size", [1, 2, 845, snapshot.INLINE, snapshot.INLINE + 1, 2 * snapshot.CHUNK + 3]
-)
+@pytest.mark.parametrize("domain_size", [1, snapshot.INLINE, snapshot.CHUNK + 3])
 @pytest.mark.parametrize("labelled", [False, True])
 def test_what_is_written_is_read_back(domain_size, labelled):
     labels = tuple(f"värde {i}" for i in range(domain_size)) if labelled else None
@@ -54,28 +52,6 @@ def test_what_is_written_is_read_back(domain_size, labelled):
     assert read.bodies["base"].low.tolist() == low.tolist()
     assert read.bodies["base"].high.tolist() == high.tolist()
     assert read.bodies["norm"].low is None
-    anytime_low, anytime_high = estimate.anytime_interval(0.9)
-    assert read.bodies["base"].anytime_low.tolist() == anytime_low.tolist()
-    assert read.bodies["base"].anytime_high.tolist() == anytime_high.tolist()
-    assert read.bodies["norm"].anytime_low is read.bodies["norm"].fakes is None
-
-
-@pytest.mark.parametrize("domain_size", [3, snapshot.INLINE + 1])
-def test_every_json_message_follows_the_schema(domain_size):
-    labels = tuple(map(str, range(domain_size)))
-    _, _, parts = make(domain_size, labels=labels, queries=(("pair", (0, 2)),), top=(("most", 2),))
-    validator = jsonschema.Draft202012Validator(SCHEMA)
-    checked = 0
-    for message in parts:
-        if message.content_type == snapshot.JSON and "/domain/labels/" not in message.key:
-            validator.validate(json.loads(message.body))
-            checked += 1
-    assert checked == 2 + len(METHODS)
-    head = json.loads(parts[0].body)
-    assert head["offsets"] == {"0": 12, "1": 7}
-    assert head["gaps"] == {"1": [[2, 5]]}
-    assert head["complete"] is False
-    assert head["reports"] == 1000
 
 
 def test_a_head_alone_follows_the_schema_before_any_method_has_a_body():
@@ -137,7 +113,7 @@ def test_queries_are_answered_by_each_method():
         assert (answer.std_error, answer.low, answer.high) == ends
 
 
-@pytest.mark.parametrize("domain_size", [1, 7, snapshot.INLINE + 1])
+@pytest.mark.parametrize("domain_size", [1, 7])
 def test_point_22_sum_is_what_the_method_answers_for_all_values(domain_size):
     everything = tuple(range(domain_size))
     _, estimate, parts = make(domain_size, queries=(("all", everything),))
@@ -151,40 +127,17 @@ def test_point_22_sum_is_what_the_method_answers_for_all_values(domain_size):
     assert read.bodies["post-pos"].sum == max(read.bodies["base"].sum, 0.0)
 
 
-def test_point_22_the_schema_says_what_the_vector_of_post_pos_is():
-    body = SCHEMA["$defs"]["body"]["properties"]
-    for field in ("sum", "frequencies"):
-        assert "post-pos" in body[field]["description"]
-
-
 def test_the_most_frequent_values_by_each_method():
-    _, estimate, parts = make(50, top=(("first", 1), ("three", 3)))
-    read = snapshot.assemble("s", topic(parts, 4))
+    _, estimate, parts = make(50, top=(("three", 3),))
     three = sorted(range(50), key=lambda v: -estimate.frequencies[v])[:3]
-    for name in METHODS:
-        body = read.bodies[name]
-        assert body.sets == ()
-        for answer, k in zip(body.tops, (1, 3), strict=True):
-            assert answer.query == TopQuery("first" if k == 1 else "three", k)
-            assert answer.values.tolist() == three[:k]
-            assert answer.frequencies.tolist() == body.frequencies[three[:k]].tolist()
-            if name == "base":
-                low, high = ldp.query.top_interval(estimate, k, 0.9)
-                assert (answer.low.tolist(), answer.high.tolist()) == (low.tolist(), high.tolist())
-            else:
-                assert (answer.low, answer.high) == (None, None)
-
-
-def test_the_schema_demands_what_each_answer_says():
-    _, _, parts = make(5, queries=(("pair", (0, 2)),), top=(("most", 2),))
-    validator = jsonschema.Draft202012Validator(SCHEMA)
-    body = json.loads(parts[1].body)
-    assert validator.is_valid(body)
-    (pair,), (most,) = body["queries"], body["top"]
-    for key in ("name", "values", "frequency", "recommended"):
-        assert not validator.is_valid(body | {"queries": [{k: v for k, v in pair.items() if k != key}]})
-    for key in ("name", "values", "frequencies", "recommended"):
-        assert not validator.is_valid(body | {"top": [{k: v for k, v in most.items() if k != key}]})
+    for name, body in snapshot.assemble("s", topic(parts, 4)).bodies.items():
+        (answer,) = body.tops
+        assert (answer.query, answer.values.tolist()) == (TopQuery("three", 3), three)
+        assert answer.frequencies.tolist() == body.frequencies[three].tolist()
+        if name == "base":
+            assert np.array_equal([answer.low, answer.high], ldp.query.top_interval(estimate, 3, 0.9))
+        else:
+            assert (answer.low, answer.high) == (None, None)
 
 
 def test_an_incomplete_snapshot_is_not_read():
@@ -201,12 +154,6 @@ def test_an_incomplete_snapshot_is_not_read():
                 snapshot.assemble("s", received)
     with pytest.raises(Incomplete, match="'s/head' is missing"):
         snapshot.assemble("s", {})
-
-
-def test_another_stream_on_the_topic_does_not_matter():
-    _, _, parts = make(3)
-    other = {f"other/{m.key}": (dict(m.headers(4)), m.body) for m in parts}
-    assert snapshot.assemble("s", topic(parts, 4) | other).sequence == 4
 
 
 def test_point_2_parts_of_two_snapshots_with_one_number_are_never_one_snapshot():
@@ -235,18 +182,8 @@ def test_point_2_a_body_must_say_what_its_head_says(field):
         snapshot.assemble("s", received)
 
 
-def test_the_same_counts_make_the_same_identity_unless_one_is_given():
-    stream, estimate, parts = make(5)
-    assert {m.snapshot for m in parts} == {json.loads(parts[0].body)["snapshot"]}
-    again = messages(stream, estimate, CUT, 4, level=0.9)
-    assert [m.body for m in again] == [m.body for m in parts]
-    named = messages(stream, estimate, CUT, 4, level=0.9, identity="ab" * 16)
-    assert {m.snapshot for m in named} == {"ab" * 16}
-
-
-@pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("inline", [2, 5])
-def test_a_number_that_json_does_not_have_is_refused(number, inline):
+def test_a_number_that_json_does_not_have_is_refused(inline, number=np.nan):
     stream, estimate, _ = make(5)
     queries = [SetQuery("q", (0,)), TopQuery("t", 2)]
     taken = snapshot.take(stream, estimate, CUT, 4, queries, methods=["base", "norm"])

@@ -136,7 +136,7 @@ def length(part):
 
 @pytest.mark.slow
 @given(snapshots(), *SIZES)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_what_is_taken_and_written_is_what_is_read(taken, inline, chunk):
     parts, read = written_and_read(taken, inline, chunk)
     assert len({part.key for part in parts}) == len(parts)
@@ -156,7 +156,7 @@ def test_what_is_taken_and_written_is_what_is_read(taken, inline, chunk):
 
 
 @given(st.lists(DOUBLES, min_size=1, max_size=9), *SIZES)
-@settings(deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_every_double_is_read_to_the_last_bit(numbers, inline, chunk):
     stream = ldp.Stream("s", oracle("grr", epsilon="1", domain_size=len(numbers)))
     estimate = ldp.Estimate(np.zeros(len(numbers)), 10, stream.oracle)
@@ -190,19 +190,7 @@ def test_snapshots_differ_by_a_bit():
     one = take()
     assert one == take()
     assert one != take(cut=replace(cut, uncounted=[1]))
-    for other in (
-        {"sequence": 5},
-        {"recommended": {}},
-        {"lineage": {"group": "g"}},
-        {"identity": "cd" * 16},
-        {"queries": queries[:1]},
-        {"level": 0.9},
-        {"methods": ["base"]},
-        {"complete": True},
-        {"window": snapshot.Period("1s", 1000, 2000)},
-        {"cut": replace(cut, floors={0: 1})},
-        {"cut": replace(cut, lines={"1s": snapshot.Line(5)})},
-    ):
+    for other in ({"sequence": 5}, {"recommended": {}}, {"level": 0.9}, {"cut": replace(cut, floors={0: 1})}):
         assert one != take(**other)
     base = one.bodies["base"]
     zero = replace(base, frequencies=np.where(base.frequencies < 0, 0.0, base.frequencies))

@@ -2,16 +2,13 @@
 
 import json
 from base64 import b64decode
-from dataclasses import replace
 from pathlib import Path
 
 import jsonschema
 import numpy as np
 import pytest
 
-import ldp
 from ldp import snapshot
-from ldp.query import SetQuery, TopQuery
 from tests.unit.ldp.test_snapshot import SCHEMA
 from tests.unit.ldp.test_snapshot_roundtrip import as_python_writes
 
@@ -44,34 +41,6 @@ def test_what_was_published_is_read(vector):
     assert (read.labels and list(read.labels)) == labels
 
 
-def taken(vector):
-    """The same snapshot, taken today."""
-    head = json.loads(vector["messages"][0]["body"])
-    queries = [SetQuery(*asked) for asked in vector["sets"]] + [TopQuery(*asked) for asked in vector["tops"]]
-    found = {}
-    for said in json.loads(next(m["body"] for m in vector["messages"] if "/all/" in m["key"]))["queries"]:
-        if said["recommended"]:
-            found[said["name"]] = snapshot.Recommended(**said["recommended"])
-    stream = ldp.Stream.from_document(vector["stream"], vector["document"])
-    return snapshot.take(
-        stream,
-        stream.oracle.estimate(vector["counts"], vector["reports"]),
-        snapshot.Cut(
-            {int(p): offset for p, offset in head["offsets"].items()},
-            {int(p): gaps for p, gaps in head["gaps"].items()},
-            head["uncounted"],
-            {int(p): rules for p, rules in head["rules"].items()},
-        ),
-        head["sequence"],
-        queries,
-        vector["level"],
-        vector["methods"],
-        found | {"most": snapshot.Recommended("base-cut", 7)},
-        head.get("lineage"),
-        head["snapshot"] if "lineage" in head and vector["name"] == "plain" else None,
-    )
-
-
 @pytest.mark.parametrize("vector", SNAPSHOTS)
 def test_what_was_published_is_written_again_to_the_byte(vector):
     """But for floats with an exponent, of which one writer makes 1e-05 and another 0.00001: the same doubles."""
@@ -89,30 +58,6 @@ def test_what_was_published_is_written_again_to_the_byte(vector):
             same += part.body.decode() == message["body"]
             assert "e-" in message["body"] or part.body.decode() == message["body"]
     assert same
-
-
-@pytest.mark.parametrize("vector", SNAPSHOTS)
-def test_what_was_published_is_what_is_taken_today(vector):
-    read, again = snapshot.assemble(vector["stream"], topic(vector)), taken(vector)
-    rounding = 1e-7 if vector["name"] == "chunked" else 1e-9
-    nothing = {"bodies": {}, "std_error": 0.0}
-    assert replace(read, **nothing) == replace(again, **nothing)
-    assert read.std_error == pytest.approx(again.std_error, rel=1e-12)
-    for name, body in read.bodies.items():
-        same = again.bodies[name]
-        assert body.sum == pytest.approx(same.sum, rel=1e-9, abs=1e-12)
-        assert [answer.query for answer in body.sets] == [answer.query for answer in same.sets]
-        for vectors in zip(numbers(body), numbers(same), strict=True):
-            np.testing.assert_allclose(*vectors, rtol=rounding, atol=1e-12)
-
-
-def numbers(body):
-    vectors = [body.frequencies, body.low, body.high]
-    for answer in body.sets:
-        vectors += [answer.frequency, answer.std_error, answer.low, answer.high]
-    for answer in body.tops:
-        vectors += [answer.values, answer.frequencies, answer.low, answer.high]
-    return [np.array(vector, np.float64) for vector in vectors]
 
 
 def read_window(said):
@@ -163,27 +108,3 @@ def test_a_topic_with_windows_follows_the_schema_and_lists_them():
     for headers, body in received.values():
         if headers["content-type"] == b"application/json":
             validator.validate(json.loads(body))
-
-
-def test_the_head_of_a_stream_with_windows_is_read():
-    hour, midnight = 3_600_000, 1_795_305_600_000  # the 22nd of November 2026
-    cut = snapshot.assemble("colours", topic(WITH_WINDOWS)).cut
-    assert cut.floors == {0: 0, 1: midnight + hour}
-    assert cut.lines == {
-        "1h": snapshot.Line(
-            midnight + 2 * hour,
-            ((midnight + 2 * hour, midnight + 3 * hour),),
-            (midnight, midnight + 2 * hour),
-        ),
-        "24h every 1h": snapshot.Line(midnight - 22 * hour, (), (midnight - 22 * hour,)),
-    }
-    assert cut.rules[1][1] == {
-        "offset": 0,
-        "revision": 2,
-        "most_reports": 100,
-        "ones": True,
-        "max_batch_bytes": 16777216,
-        "windows": ["all", "1h", "24h every 1h"],
-        "grace": 600000,
-        "out_of_order": 60000,
-    }

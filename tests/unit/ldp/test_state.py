@@ -78,7 +78,7 @@ def test_a_file_is_what_its_definition_says():
 
 
 @over_protocols
-@pytest.mark.parametrize("n", [1, 300, 70_000])
+@pytest.mark.parametrize("n", [1, 300])
 def test_reading_gives_back_what_was_written(name, n, tmp_path):
     stream = ldp.Stream("s", ldp.oracle(name, "1", D))
     aggregator = counted(stream, np.arange(n) ** 2 % D)
@@ -115,9 +115,6 @@ def test_nothing_counted_is_a_state_too():
     assert empty.merge(State(GRR, 3, [1, 1, 1], 1)).rejected == {"json": 4}
     with pytest.raises(ValueError, match="n is 0"):
         empty.estimate()
-
-
-# adding
 
 
 @over_protocols
@@ -171,24 +168,12 @@ WHOLE, WINDOW = State(GRR, 1, [1, 0, 0], 1), State(GRR, 1, [1, 0, 0], 1, windows
             replace(WHOLE, log=(Stretch("r", 0, 4, 9),)),
             "offsets 0 to 4",
         ),
-        (
-            State(GRR, 1 << 62, [1 << 62, 0, 0], 1),
-            State(GRR, 1 << 62, [1 << 62, 0, 0], 1),
-            "reports together is",
-        ),
+        (*[State(GRR, 1 << 62, [1 << 62, 0, 0], 1)] * 2, "reports together is"),
     ],
 )
 def test_what_does_not_add_is_refused(one, other, said):
     with pytest.raises(ValueError, match=said):
         one.merge(other)
-
-
-def test_an_estimate_does_not_add():
-    with pytest.raises(TypeError, match="only a State merges, not Estimate"):
-        WHOLE.merge(WHOLE.estimate())
-
-
-# what is no state
 
 
 @pytest.mark.parametrize("name", ORACLES)
@@ -208,31 +193,24 @@ def test_counters_that_no_reports_have_are_refused(name):
         ({"reports": 599}, "sum"),
         ({"reports": -1}, "reports is -1"),
         ({"reports": 600.0}, "reports must be an integer"),
-        ({"reports": True}, "reports must be an integer"),
         ({"records": 0}, "records is 0; allowed is 1 to 600"),
-        ({"records": 601}, "records is 601; allowed is 1 to 600"),
         ({"records": 33}, "36 records were read; the log has 34 offsets"),
         ({"rejected": []}, "rejected is \\[\\]"),
         ({"rejected": {"json": 0}}, "rejected for json is 0"),
         ({"rejected": {"A reason": 1}}, "a reason is 'A reason'"),
         ({"windows": [[5, 5]]}, "a window's end is 5"),
         ({"windows": [[0, 10], [5, 15]]}, "overlap"),
-        ({"windows": [3]}, "not iterable"),
         ({"windows": [[HOUR, 2 * HOUR], [0, HOUR]]}, "not in canonical form"),
         ({"log": [{"topic": "r"}]}, "missing 3 required"),
         ({"log": [{"topic": "", "partition": 0, "start": 0, "offset": 9}]}, "topic is ''"),
-        ({"log": [{"topic": "r", "partition": -1, "start": 0, "offset": 99}]}, "partition is -1"),
         ({"log": [{"topic": "r", "partition": 0, "start": 9, "offset": 9}]}, "offset is 9"),
         ({"log": [{"topic": "r", "partition": 0, "start": 0, "offset": 99}]}, "not in canonical form"),
         ({"log": {}}, "not in canonical form"),
         ({"width": 3}, "width is 3"),
         ({"width": 4}, "there are 6 bytes of counters; 3 of 4 bytes are due"),
-        ({"width": True}, "width|bytes"),
         ({"document": {}}, "protocol is None"),
         ({"document": {**GRR.document(), "domain_size": 4}}, "there are 3 labels for 4 values"),
-        ({"document": {**GRR.document(), "version": 2}}, "version 2"),
         ({"more": 1}, "other keys than document, log"),
-        ({"windows": ...}, "other keys than document, log"),
     ],
 )
 def test_a_header_that_says_what_cannot_be_is_refused(wrong, said, tmp_path):
@@ -261,14 +239,6 @@ def test_a_newer_version_is_named():
         State.from_bytes(sealed(data[:8] + b"\x02" + data[9:-32]))
 
 
-def test_counters_wider_than_they_need_be_are_not_canonical():
-    data = changed(SMALL, width=4)
-    length = int.from_bytes(data[9:13], "little")
-    wide = np.array([1, 299, 300], "<u4").tobytes()
-    with pytest.raises(ValueError, match="not in canonical form"):
-        State.from_bytes(sealed(data[: 13 + length] + wide))
-
-
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=9), inner, max_size=3),
@@ -276,7 +246,7 @@ json_values = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     st.sampled_from(["document", "log", "records", "rejected", "reports", "width", "windows"]), json_values
 )
@@ -286,9 +256,6 @@ def test_whatever_a_header_holds_only_a_clear_error_comes_of_it(key, value):
     except ValueError:
         return
     assert State.from_bytes(found.to_bytes()) == found
-
-
-# files
 
 
 def test_a_file_is_there_as_a_whole_or_not_at_all(tmp_path):
@@ -320,8 +287,6 @@ def test_a_link_is_followed_and_what_is_no_file_is_left_alone(tmp_path):
 def test_times_end_where_the_workers_do():
     assert TIME_ENDS == WORKERS_TIME_ENDS
 
-
-# vectors, which tests/vectors/make_states.py writes from the definition alone
 
 VECTORS = json.loads((Path(__file__).parents[2] / "vectors" / "states.json").read_text(encoding="utf-8"))
 

@@ -64,28 +64,6 @@ def test_the_sum_of_two_states_is_the_state_of_all_and_prints_the_same():
 
 
 @pytest.mark.usefixtures("folder")
-def test_a_table_beside_a_state_and_a_state_of_no_reports():
-    done = aggregate("monday.jsonl", "--state", "monday.ldp", "--top", "1")
-    assert done.exit_code == 0
-    assert "file: 200 reports" in done.stdout
-    Path("none.jsonl").write_bytes(b"")
-    assert aggregate("none.jsonl", "--state", "none.ldp").exit_code == 0
-    assert run("merge", "none.ldp", "monday.ldp", "-o", "sum.ldp").exit_code == 0
-    assert State.read(Path("sum.ldp")) == State.read(Path("monday.ldp"))
-    done = run("estimate", "none.ldp")
-    assert done.exit_code == 2
-    assert "none.ldp" in said(done)
-
-
-@pytest.mark.usefixtures("folder")
-def test_a_limit_for_records_holds_for_the_state_too():
-    two = b'{"fingerprint":"%s","reports":[[1,0],[2,1]]}\n' % COLOURS.fingerprint.hex().encode()
-    Path("two.jsonl").write_bytes(two)
-    assert aggregate("two.jsonl", "monday.jsonl", "--most-reports", "1", "--state", "a.ldp").exit_code == 0
-    assert State.read(Path("a.ldp")).rejected == {"many": 1, "version": 1}
-
-
-@pytest.mark.usefixtures("folder")
 def test_what_does_not_add_is_refused_with_the_files_name():
     other = ldp.Stream("s", ldp.GRR("1", 3))
     State(other, 1, [1, 0, 0], 1).write(Path("other.ldp"))
@@ -107,19 +85,6 @@ def test_what_does_not_add_is_refused_with_the_files_name():
         assert done.exit_code == 2, done.output
         assert expected in said(done)
         assert not Path("sum.ldp").exists()
-
-
-@pytest.mark.usefixtures("folder")
-def test_a_state_cannot_be_written_where_there_is_no_folder_or_no_file():
-    for where, expected in (
-        ("no/a.ldp", "there is no folder"),
-        (".", "is a directory"),
-        ("/dev/null", "is no file"),
-    ):
-        done = aggregate("monday.jsonl", "--state", where)
-        assert done.exit_code in (1, 2)
-        assert expected in said(done)
-    assert Path("/dev/null").is_char_device()
 
 
 @pytest.mark.usefixtures("folder")
