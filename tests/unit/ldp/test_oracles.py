@@ -3,8 +3,6 @@
 import itertools
 import random
 import secrets
-import subprocess
-import sys
 from collections import Counter
 from fractions import Fraction
 from math import comb
@@ -18,8 +16,7 @@ from ldp import sampling
 from ldp.oracles import ORACLES
 from ldp.oracles.olh import HASHES, best_g
 from ldp.oracles.subset import best_k
-from ldp.oracles.unary import likely_ones
-from tests.estimates import estimated
+from tests.unit.ldp.test_sampling import exp_bracket
 
 pytestmark = pytest.mark.statistical
 
@@ -194,24 +191,6 @@ def test_bad_values_are_refused(oracle):
             oracle.perturb_one(value)
 
 
-def test_point_24_a_generator_is_given_by_name():
-    oracle, rng = ldp.GRR("1", 5), np.random.default_rng(1)
-    with pytest.raises(TypeError, match="positional"):
-        oracle.perturb([0], rng)
-    assert oracle.perturb([0], rng=rng).size == 1
-    p, E = Fraction(1, 2), oracle.E
-    for call in (
-        lambda *rng: sampling.coins(p, 1, *rng),
-        lambda *rng: sampling.integers(5, 1, *rng),
-        lambda *rng: sampling.responses(np.array([0]), 5, E, *rng),
-        lambda *rng: sampling.masks(p, 5, 1, *rng),
-        lambda *rng: sampling.subsets(np.array([0]), 5, 2, E, *rng),
-    ):
-        assert len(call()) == 1
-        with pytest.raises(TypeError, match="positional"):
-            call(rng)
-
-
 @over_all
 def test_counts_are_the_supports_of_the_definition(oracle):
     n = 60
@@ -294,29 +273,27 @@ def malformed(oracle, name, bound):
 @over_all
 def test_other_arrays_are_refused(oracle):
     reports = oracle.perturb([0])
-    for wrong in (reports.view(np.uint8), np.zeros(1), [(0,)], np.zeros(1, [("x", "<u8")])):
-        with pytest.raises(TypeError, match="reports must be an array"):
-            oracle.check(wrong)
-        with pytest.raises(TypeError, match="reports must be an array"):
-            oracle.accumulate(oracle.zeros(), wrong)
-        with pytest.raises(TypeError, match="reports must be an array"):
-            oracle.accumulate_judged(oracle.zeros(), wrong)
+    for call in (
+        oracle.check,
+        lambda wrong: oracle.accumulate(oracle.zeros(), wrong),
+        lambda wrong: oracle.accumulate_judged(oracle.zeros(), wrong),
+    ):
+        for wrong in (reports.view(np.uint8), np.zeros(1), [(0,)], np.zeros(1, [("x", "<u8")])):
+            with pytest.raises(TypeError, match="reports must be an array"):
+                call(wrong)
     with pytest.raises(ValueError, match="one dimension"):
         oracle.check(reports.reshape(1, 1))
-    for wrong in (oracle.zeros().astype(float), oracle.zeros().astype(np.int32), [0]):
-        with pytest.raises(TypeError, match="state"):
-            oracle.accumulate(wrong, reports)
-        with pytest.raises(TypeError, match="state"):
-            oracle.support(wrong)
-    for call in (lambda state: oracle.accumulate(state, reports), oracle.support):
-        with pytest.raises(ValueError, match="state"):
-            call(np.zeros(oracle.state_size + 1, np.int64))
     frozen = oracle.zeros()
     frozen.flags.writeable = False
-    with pytest.raises(ValueError, match="writable"):
-        oracle.accumulate(frozen, reports)
-    with pytest.raises(ValueError, match="writable"):
-        oracle.accumulate_judged(frozen, reports)
+    for call in (lambda state: oracle.accumulate(state, reports), oracle.support):
+        for wrong in (oracle.zeros().astype(float), oracle.zeros().astype(np.int32), [0]):
+            with pytest.raises(TypeError, match="state"):
+                call(wrong)
+        with pytest.raises(ValueError, match="state"):
+            call(np.zeros(oracle.state_size + 1, np.int64))
+    for count in (oracle.accumulate, oracle.accumulate_judged):
+        with pytest.raises(ValueError, match="writable"):
+            count(frozen, reports)
     with pytest.raises(ValueError, match="state"):
         oracle.accumulate_judged(np.zeros(oracle.state_size + 1, np.int64), reports)
 
@@ -444,6 +421,7 @@ def test_point_24_estimate_reports_is_all_of_phi(oracle):
         ldp.SubsetSelection("4", 30),
         ldp.SubsetSelection("1", 6, k=5),
         ldp.HadamardResponse("1", 9),
+        ldp.PGR("1", 12),
     ],
     ids=repr,
 )
@@ -458,67 +436,40 @@ def test_reports_support_the_own_value_with_p_and_any_other_with_q(oracle, exact
         assert abs(count - n * p) <= 6 * (n * p * (1 - p)) ** 0.5  # false alarm below 1e-6 over all values
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "oracle",
-    [
-        ldp.GRR("1", 7),
-        ldp.OLH("1", 7),
-        ldp.OUE("1", 9),
-        ldp.SubsetSelection("1", 9),
-        ldp.HadamardResponse("1", 9),
-    ],
-    ids=repr,
-)
-def test_one_report_at_a_time_has_the_same_law(oracle, seeded_system):
-    n = 4_000
-    wire = b"".join(oracle.pack(oracle.perturb_one(3)) for _ in range(n))
-    reports = np.frombuffer(wire, oracle.report_dtype)
-    state = oracle.zeros()
-    oracle.accumulate(state, reports)
-    for v, count in enumerate(oracle.support(state)):
-        p = float(oracle.p if v == 3 else oracle.q)
-        assert abs(count - n * p) <= 6 * (n * p * (1 - p)) ** 0.5
-
-
 def law(monkeypatch, oracle, value, seeds=()):
     """The exact law of a report, for each seed where there is one, from the rationals that the sampler uses."""
-    weights = Counter()
+    weights, path = Counter(), []  # the draws so far: which outcome is taken, of which outcomes
+    at, weight = 0, Fraction(1)
 
-    def walk(script, weight):
-        branches = []
-        step = iter(script)
+    def draw(outcomes):
+        nonlocal at, weight
+        if at == len(path):
+            path.append([0, list(outcomes())])
+        taken, among = path[at]
+        at += 1
+        weight *= among[taken][1]
+        return among[taken][0]
 
-        def draw(outcomes):
-            if (chosen := next(step, None)) is None:
-                branches.extend(outcomes)
-                raise StopIteration
-            return chosen
+    def integer(bound):
+        if bound == 1 << 32:
+            return draw(lambda: ((seed, Fraction(1)) for seed in seeds))
+        return draw(lambda: ((k, Fraction(1, bound)) for k in range(bound)))
 
-        def integer(bound):
-            return draw(
-                [(s, Fraction(1)) for s in seeds]
-                if bound == 1 << 32
-                else [(k, Fraction(1, bound)) for k in range(bound)]
-            )
+    def mask(p, n):
+        weighted = [p**k * (1 - p) ** (n - k) for k in range(n + 1)]
+        return draw(lambda: ((word, weighted[word.bit_count()]) for word in range(1 << n)))
 
-        def mask(p, n):
-            ones = [word.bit_count() for word in range(1 << n)]
-            return draw([(word, p**k * (1 - p) ** (n - k)) for word, k in enumerate(ones)])
-
-        monkeypatch.setattr(sampling, "coin", lambda p: draw([(True, p), (False, 1 - p)]))
-        monkeypatch.setattr(sampling, "integer", integer)
-        monkeypatch.setattr(sampling, "mask", mask)
-        try:
-            report = oracle.perturb_one(value)
-        except StopIteration:
-            for outcome, probability in branches:
-                walk([*script, outcome], weight * probability)
-        else:
-            weights[report] += weight
-
-    walk([], Fraction(1))
-    return weights
+    monkeypatch.setattr(sampling, "coin", lambda p: draw(lambda: [(True, p), (False, 1 - p)]))
+    monkeypatch.setattr(sampling, "integer", integer)
+    monkeypatch.setattr(sampling, "mask", mask)
+    while True:
+        at, weight = 0, Fraction(1)
+        weights[oracle.perturb_one(value)] += weight
+        while path and path[-1][0] + 1 == len(path[-1][1]):
+            path.pop()
+        if not path:
+            return weights
+        path[-1][0] += 1
 
 
 @pytest.mark.parametrize("epsilon", ["0.1", "4"])
@@ -555,7 +506,7 @@ def test_privacy_of_olh_over_every_class_of_hash_functions(monkeypatch, hash_nam
 
 
 @pytest.mark.parametrize("epsilon", ["0.1", "4"])
-@pytest.mark.parametrize("name", ["oue", "sue", "subset", "hadamard"])
+@pytest.mark.parametrize("name", ["oue", "sue", "subset", "hadamard", "pgr"])
 @pytest.mark.parametrize("d", [1, 2, 5])
 def test_privacy_by_enumeration(monkeypatch, name, epsilon, d):
     """The ratio of every two users' probabilities for every report: exactly E at most, and E is below e^ε."""
@@ -566,15 +517,12 @@ def test_privacy_by_enumeration(monkeypatch, name, epsilon, d):
     assert 1 < oracle.E < low
     laws = [law(monkeypatch, oracle, value) for value in range(d)]
     supports = {report: supported(oracle, unpacked(oracle, report)) for report in laws[0]}
-    assert (
-        len(supports)
-        == {
-            "oue": 2**d,
-            "sue": 2**d,
-            "subset": comb(d, getattr(oracle, "k", 0)),
-            "hadamard": oracle.state_size,
-        }[name]
-    )
+    number = {
+        "subset": comb(d, getattr(oracle, "k", 0)),
+        "hadamard": oracle.state_size,
+        "pgr": oracle.state_size,
+    }
+    assert len(supports) == number.get(name, 2**d)
     for value, reports in enumerate(laws):
         assert reports.keys() == supports.keys()
         assert sum(reports.values()) == 1
@@ -586,37 +534,13 @@ def test_privacy_by_enumeration(monkeypatch, name, epsilon, d):
     assert min(ratios, default=1 / oracle.E) == 1 / oracle.E
 
 
-@pytest.mark.parametrize("k", [1, 2, 3, 4])
-def test_privacy_of_subsets_of_every_size(monkeypatch, k):
-    oracle = ldp.SubsetSelection("1", 5, k=k)
-    laws = [law(monkeypatch, oracle, value) for value in range(5)]
-    for value, reports in enumerate(laws):
-        assert len(reports) == comb(5, k)
-        assert sum(reports.values()) == 1
-        with_own = {
-            w for report, w in reports.items() if value in supported(oracle, unpacked(oracle, report))
-        }
-        without = {w for report, w in reports.items()} - with_own
-        assert with_own == {oracle.p / comb(4, k - 1)}
-        assert without == {(1 - oracle.p) / comb(4, k)}
-        assert max(with_own) == oracle.E * max(without)
-
-
 def unpacked(oracle, report):
     return np.frombuffer(oracle.pack(report), oracle.report_dtype)[0]
 
 
-def exp_bracket(epsilon):
-    """Rationals below and above e^ε, 2^-90 apart or less: the series, and the series with its rest as if geometric."""
-    terms = [Fraction(1)]
-    while len(terms) < 2 * epsilon + 2 or terms[-1] > Fraction(1, 2**100):
-        terms.append(terms[-1] * epsilon / len(terms))
-    return sum(terms), sum(terms) + terms[-1]
-
-
 @pytest.mark.parametrize("epsilon", ["1/1000000", "1", "2.5", "64"])
 def test_e_of_sue_is_certified(epsilon):
-    """H is the largest multiple below e^(ε/2), and H² is below a bracket of e^ε that is tighter than H² is."""
+    """H is the largest multiple below e^(ε/2)."""
     oracle = ldp.SUE(epsilon, 10)
     half = oracle.p / oracle.q
     assert (half * 2**64).denominator == 1
@@ -624,7 +548,6 @@ def test_e_of_sue_is_certified(epsilon):
     low, high = exp_bracket(oracle.epsilon)
     assert low > oracle.E
     assert high < (half + Fraction(1, 2**64)) ** 2
-    assert high - low < (low - oracle.E) / 2**20
 
 
 @pytest.mark.parametrize("hash_name", HASHES)
@@ -733,116 +656,26 @@ def test_best_g_has_the_least_variance():
 
 
 @pytest.mark.parametrize(
-    ("E", "g"),
-    [
-        (Fraction(1) + Fraction(1, 2**64), 2),
-        (Fraction(7, 5), 2),
-        (Fraction(3, 2), 3),
-        (Fraction(65535), 65536),
-        (Fraction(10**9), 65536),
-    ],
-)
-def test_best_g_at_its_ends(E, g):
-    assert best_g(E) == g
-
-
-@pytest.mark.parametrize(
     ("name", "arguments", "error", "says"),
     [
         ("rappor", {}, ValueError, "there are grr, olh, oue, sue, subset, hadamard, pgr"),
         ("grr", {"epsilon": 1.0}, TypeError, "float"),
         ("grr", {"domain_size": 0}, ValueError, "domain_size is 0"),
-        ("grr", {"domain_size": 2**24 + 1}, ValueError, "domain_size"),
         ("olh", {"domain_size": "7"}, TypeError, "domain_size"),
-        ("olh", {"domain_size": 7.0}, TypeError, "domain_size"),
-        ("olh", {"domain_size": True}, TypeError, "domain_size"),
         ("olh", {"g": 1}, ValueError, "g is 1"),
         ("olh", {"g": 65537}, ValueError, "g is 65537"),
         ("olh", {"g": 4.0}, TypeError, "g must be"),
-        ("olh", {"g": True}, TypeError, "g must be"),
         ("olh", {"hash": "md5"}, ValueError, "mul32, xxh32"),
-        ("olh", {"epsilon": "0"}, ValueError, "epsilon"),
         ("grr", {"g": 4}, TypeError, "g"),
-        ("oue", {"k": 4}, TypeError, "k"),
-        ("sue", {"epsilon": 0.5}, TypeError, "float"),
         ("sue", {"epsilon": Fraction(1, 2**64)}, ValueError, "too small"),
         ("subset", {"domain_size": 1}, ValueError, "domain_size is 1; allowed is 2 to"),
-        ("subset", {"k": 0}, ValueError, "k is 0; allowed is 1 to 9"),
         ("subset", {"k": 10}, ValueError, "k is 10; allowed is 1 to 9"),
         ("subset", {"k": 2.0}, TypeError, "k must be"),
-        ("hadamard", {"domain_size": 0}, ValueError, "domain_size is 0"),
     ],
 )
 def test_bad_parameters_are_refused(name, arguments, error, says):
     with pytest.raises(error, match=says):
         ldp.oracle(name, **({"epsilon": "1", "domain_size": 10} | arguments))
-
-
-@pytest.mark.slow
-def test_the_largest_domain():
-    for oracle in (ldp.GRR("1", 1 << 24), ldp.OLH("1", 1 << 24)):
-        reports = oracle.perturb([0, (1 << 24) - 1])
-        assert oracle.check(reports).all()
-    assert ldp.GRR("1", 1 << 24).report_dtype.itemsize == 4
-    assert ldp.HadamardResponse("1", (1 << 24) - 1).state_size == 1 << 24
-    for oracle in (
-        ldp.OUE("1", 1 << 24),
-        ldp.SubsetSelection("12", 1 << 24),
-        ldp.HadamardResponse("1", 1 << 24),
-    ):
-        reports = oracle.perturb([(1 << 24) - 1] * 2, rng=np.random.default_rng(1))
-        assert oracle.check(reports).all()
-        state = oracle.zeros()
-        oracle.accumulate(state, reports)
-        counts = oracle.support(state)
-        mean, spread = 2 * (float(oracle.q) * (1 << 24)), (2 * float(oracle.q) * (1 << 24)) ** 0.5
-        allowed = 0 if oracle.name == "subset" else 2 if oracle.name == "hadamard" else 6 * spread
-        assert abs(counts.sum() - (2 * oracle.k if oracle.name == "subset" else mean)) <= allowed
-
-
-REPEATS = 20_000
-LAWS = [*(ldp.oracle(name, "1", 12) for name in ORACLES), ldp.GRR("4", 12), ldp.OLH("1", 12, g=2)]
-
-
-def check_mean_and_variance(oracle, estimates, f, n):
-    """Within 5 standard errors and 5 %: for 20,000 repeats that is 5 standard deviations of either."""
-    p, q = oracle.p, oracle.q
-    variance = float(((1 - f) * q * (1 - q) + f * p * (1 - p)) / (n * (p - q) ** 2))
-    assert estimates.shape == (REPEATS,)
-    assert abs(estimates.mean() - float(f)) <= 5 * (variance / REPEATS) ** 0.5
-    assert estimates.var(ddof=1) == pytest.approx(variance, rel=0.05)
-
-
-@pytest.mark.parametrize("f", [Fraction(0), Fraction(1, 2)])
-@pytest.mark.parametrize("oracle", LAWS, ids=repr)
-def test_base_is_unbiased_and_of_the_stated_variance(oracle, f):
-    """From the law of a count, given the users' values: holders support theirs with p, others with q."""
-    n = 100_000
-    rng = np.random.default_rng(20)
-    holders = int(f * n)
-    counts = rng.binomial(holders, float(oracle.p), REPEATS) + rng.binomial(
-        n - holders, float(oracle.q), REPEATS
-    )
-    whole = np.append(counts, np.zeros(-REPEATS % 12, int)).reshape(-1, 12)  # twelve repeats as twelve values
-    estimates = np.concatenate([estimated(oracle, part, n).frequencies for part in whole])[:REPEATS]
-    check_mean_and_variance(oracle, estimates, f, n)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("oracle", LAWS, ids=repr)
-def test_base_from_reports_is_unbiased_and_of_the_stated_variance(oracle):
-    """Half of the users have value 0, nobody has value 11; every repeat goes all the way from Ψ to Base."""
-    n = 40
-    rng = np.random.default_rng(21)
-    values = np.append(np.zeros(n // 2, int), np.arange(n // 2) % 10 + 1)
-    reports = oracle.perturb(np.tile(values, REPEATS), rng=rng).reshape(REPEATS, n)
-    estimates = np.empty((REPEATS, 2))
-    for repeat in range(REPEATS):
-        state = oracle.zeros()
-        oracle.accumulate(state, reports[repeat])
-        estimates[repeat] = oracle.estimate(oracle.support(state), n).frequencies[[0, 11]]
-    check_mean_and_variance(oracle, estimates[:, 0], Fraction(1, 2), n)
-    check_mean_and_variance(oracle, estimates[:, 1], Fraction(0), n)
 
 
 def test_every_public_name_is_there():
@@ -851,21 +684,6 @@ def test_every_public_name_is_there():
     assert set(dir(ldp)) == set(ldp.__all__)
     with pytest.raises(AttributeError, match="nothing"):
         _ = ldp.nothing
-
-
-def test_one_report_on_a_device_needs_no_numpy():
-    code = (
-        "import sys, ldp\n"
-        "for oracle in (ldp.GRR('1', 10), ldp.OLH('1', 10), ldp.oracle('olh', '1', 10, hash='xxh32'),\n"
-        "        *(ldp.oracle(name, '1', 10) for name in ldp.oracles.ORACLES)):\n"
-        "    oracle.pack(oracle.perturb_one(3))\n"
-        "    ldp.Stream('s', oracle).fingerprint\n"
-        "assert not {'numpy', 'scipy', 'numba'} & set(sys.modules)\n"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=180)
-
-
-# unlikely numbers of ones
 
 
 @pytest.mark.parametrize("protocol", [ldp.OUE, ldp.SUE])
@@ -907,19 +725,6 @@ def test_point_19_unlikely_ones_of_large_domains(protocol, epsilon, d):
     assert more(high - 1) > 5e-13 * (1 - 1e-6)
 
 
-def test_point_19_the_bounds_are_right_to_the_last_bit_and_quickly_found(monkeypatch):
-    """With half of the bits, and rounded so, nothing changes: no tail is near enough to a bound."""
-    some = [
-        (protocol, e, d) for protocol in (ldp.OUE, ldp.SUE) for e in ("1", "5") for d in (20, 500, 40_000)
-    ]
-    expected = [protocol(e, domain_size=d).likely_ones for protocol, e, d in some]
-    monkeypatch.setattr("ldp.oracles.unary._UNIT", 1 << 128)
-    assert [protocol(e, domain_size=d).likely_ones for protocol, e, d in some] == expected
-    low, high = likely_ones(Fraction(1, 2), Fraction(1, 4), 1 << 24)
-    assert 7 < (high - (1 << 22)) / (3 << 20) ** 0.5 < 7.3  # in standard errors
-    assert 7 < ((1 << 22) - low) / (3 << 20) ** 0.5 < 7.3
-
-
 @pytest.mark.parametrize("oracle", [ldp.OUE("1", 300), ldp.SUE("3", 333)], ids=str)
 def test_point_19_honest_reports_are_likely_whatever_their_value(oracle):
     rng = np.random.default_rng(19)
@@ -934,15 +739,3 @@ def test_point_19_honest_reports_are_likely_whatever_their_value(oracle):
     low, high = oracle.likely_ones
     assert np.flatnonzero(oracle.likely(made)).tolist() == list(range(low, high + 1))
     assert oracle.check(made).all()
-
-
-@pytest.mark.parametrize("name", ORACLES)
-def test_point_19_likely_takes_reports_only(name):
-    oracle = ldp.oracle(name, epsilon="1", domain_size=100)
-    reports = oracle.perturb([1, 2, 3])
-    assert oracle.likely(reports).tolist() == [True] * 3
-    assert oracle.likely(reports[:0]).tolist() == []
-    with pytest.raises(TypeError, match="reports must be"):
-        oracle.likely(np.zeros(3))
-    with pytest.raises(ValueError, match="one dimension"):
-        oracle.likely(reports[None])

@@ -16,15 +16,7 @@ pytestmark = pytest.mark.statistical
 
 @pytest.mark.parametrize(
     ("given", "number"),
-    [
-        ("1", Fraction(1)),
-        ("0.5", Fraction(1, 2)),
-        ("1/3", Fraction(1, 3)),
-        ("64", Fraction(64)),
-        ("2/4", Fraction(1, 2)),
-        (4, Fraction(4)),
-        (Fraction(7, 3), Fraction(7, 3)),
-    ],
+    [("0.5", Fraction(1, 2)), ("1/3", Fraction(1, 3)), ("2/4", Fraction(1, 2)), (4, Fraction(4))],
 )
 def test_epsilon_is_read_exactly(given, number):
     assert sampling.parse_epsilon(given) == number
@@ -38,33 +30,7 @@ def test_epsilon_of_a_wrong_type(given):
 
 @pytest.mark.parametrize(
     "given",
-    [
-        "",
-        "0",
-        "0.0",
-        "0/5",
-        "-1",
-        "+1",
-        "1e3",
-        "1e-999999999",
-        "nan",
-        "inf",
-        " 1",
-        "1\n",
-        "1_0",
-        "1/0",
-        "1/-2",
-        "٣",
-        "64.000001",
-        "65",
-        0,
-        -1,
-        65,
-        Fraction(-1, 2),
-        Fraction(0),
-        "1." + "0" * 50,
-        "9" * 5000,
-    ],
+    ["", "0", "-1", "+1", "1e-999999999", "nan", " 1", "1\n", "1_0", "1/0", "٣", "64.01", 0, "9" * 5000],
 )
 def test_epsilon_outside_what_is_allowed(given):
     with pytest.raises(ValueError, match="epsilon"):
@@ -82,7 +48,7 @@ def exp_bracket(epsilon):
     return low, high
 
 
-@pytest.mark.parametrize("epsilon", ["1", "1/1000000", "0.1", "0.5", "2.5", "4", "37/3", "64"])
+@pytest.mark.parametrize("epsilon", ["1", "1/1000000", "37/3", "64"])
 def test_e_is_the_largest_multiple_below_the_exponential(epsilon):
     epsilon = Fraction(epsilon)
     E = sampling.exp_below(epsilon)
@@ -134,7 +100,6 @@ def threshold(monkeypatch, p, ties):
     [
         Fraction(1, 3),
         Fraction(2, 7),
-        Fraction(1, 2**64 - 1),
         Fraction(2**64 - 1, 2**64 + 1),
         Fraction(3, 2**70),
         Fraction(1, 2),
@@ -154,15 +119,6 @@ def test_coins_compare_with_the_digits_of_p(monkeypatch, p):
         assert prefix == p
 
 
-@pytest.mark.parametrize(
-    ("p", "heads"), [(Fraction(3, 8), 3), (Fraction(0), 0), (Fraction(1), 8), (Fraction(7, 8), 7)]
-)
-def test_coins_of_eighths_by_enumeration(monkeypatch, p, heads):
-    words = np.arange(8, dtype=np.uint64) << np.uint64(61)
-    monkeypatch.setattr(sampling, "system_words", lambda n: words[:n])
-    assert sampling.coins(p, 8).tolist() == [True] * heads + [False] * (8 - heads)
-
-
 def test_a_tie_takes_more_words_only_for_the_tied_coin(monkeypatch):
     third = 0x5555555555555555
     left = feed(monkeypatch, [third - 1, third, third + 1, third], [third, third + 1], [third - 1])
@@ -170,7 +126,7 @@ def test_a_tie_takes_more_words_only_for_the_tied_coin(monkeypatch):
     assert not left
 
 
-@pytest.mark.parametrize("bound", [1, 2, 3, 7, 845, 2**16, 2**24 - 1, 2**32 - 1, 2**32])
+@pytest.mark.parametrize("bound", [1, 3, 845, 2**16, 2**32 - 1, 2**32])
 def test_integers_reject_the_last_incomplete_round(monkeypatch, bound):
     rounds = 2**64 // bound
     good = [0, bound - 1, rounds * bound - 1]
@@ -205,8 +161,8 @@ def law_of_draws(monkeypatch, sample):
     return law
 
 
-@pytest.mark.parametrize("E", [Fraction(3), Fraction(7, 5), Fraction(19, 7)])
-@pytest.mark.parametrize("m", [1, 2, 3, 5])
+@pytest.mark.parametrize("E", [Fraction(3), Fraction(19, 7)])
+@pytest.mark.parametrize("m", [1, 2, 3])
 def test_respond_by_enumeration(monkeypatch, m, E):
     for symbol in range(m):
         law = law_of_draws(monkeypatch, lambda symbol=symbol: sampling.respond(symbol, m, E))
@@ -214,10 +170,8 @@ def test_respond_by_enumeration(monkeypatch, m, E):
         assert law == expected
 
 
-@pytest.mark.parametrize("m", [1, 2, 845])
-@pytest.mark.parametrize(
-    "E", [Fraction(7, 5), sampling.exp_below(Fraction(1)), sampling.exp_below(Fraction(64))]
-)
+@pytest.mark.parametrize("m", [1, 845])
+@pytest.mark.parametrize("E", [Fraction(7, 5), sampling.exp_below(Fraction(64))])
 def test_responses_keep_with_the_probability_that_makes_p(monkeypatch, m, E):
     drawn = {}
     monkeypatch.setattr(sampling, "coins", lambda p, n, rng: drawn.update(p=p) or np.array([True, False]))
@@ -249,11 +203,11 @@ def tossed(monkeypatch, p, words):
     return heads
 
 
-@pytest.mark.parametrize("k", range(64))
-def test_masks_of_64ths_by_enumeration(monkeypatch, k):
+def test_masks_of_64ths_by_enumeration(monkeypatch):
     """64 coins whose numbers U begin with all six binary digits that there are: U < k/64 for k of them."""
     words = [sum((u >> 5 - place & 1) << u for u in range(64)) for place in range(6)]
-    assert tossed(monkeypatch, Fraction(k, 64), words) == (1 << k) - 1
+    for k in range(64):
+        assert tossed(monkeypatch, Fraction(k, 64), words) == (1 << k) - 1
 
 
 @pytest.mark.parametrize(
@@ -262,7 +216,6 @@ def test_masks_of_64ths_by_enumeration(monkeypatch, k):
         Fraction(1, 3),
         Fraction(2**70 - 1, 2**70 + 1),
         1 / (sampling.exp_below(Fraction(4)) + 1),
-        sampling.exp_below(Fraction(1, 2)) / (sampling.exp_below(Fraction(1, 2)) + 1),
     ],
 )
 def test_masks_compare_with_the_digits_of_p(monkeypatch, p):
@@ -272,32 +225,22 @@ def test_masks_compare_with_the_digits_of_p(monkeypatch, p):
     assert tossed(monkeypatch, p, words) == sum(digits[u + 20] << u for u in range(64))
 
 
-@pytest.mark.parametrize("m", [1, 7, 8, 9, 64, 70_000])
-def test_masks_have_their_shape_and_padding(m):
-    for rng in (None, np.random.default_rng(1)):
-        for n in (0, 1, 50):
-            bits = sampling.masks(Fraction(9, 10), m, n, rng=rng)
-            assert bits.shape == (n, -(-m // 8))
-            assert bits.dtype == np.uint8
-            assert (np.unpackbits(bits, axis=1, bitorder="little")[:, m:] == 0).all()
-    assert 0 <= sampling.mask(Fraction(9, 10), m) < 1 << m
-
-
 @pytest.mark.parametrize("rng", [None, np.random.default_rng(9)], ids=["exact", "simulated"])
-def test_masks_have_their_law_in_every_place(monkeypatch, rng):
-    """More words than are tossed together: each coin and each pair of neighbours has its probability."""
+def test_masks_in_several_parts_have_their_law_and_padding(monkeypatch, rng):
+    """Each coin and each pair of neighbours has its probability, within six standard deviations."""
     words = np.random.default_rng(10)
+    monkeypatch.setattr(sampling, "_WORDS", 1000)
     monkeypatch.setattr(sampling, "system_words", lambda n: words.integers(1 << 64, size=n, dtype=np.uint64))
-    n, m = 150_000, 21
-    bits = sampling.masks(Fraction(27, 100), m, n, rng=rng)
-    tosses = np.unpackbits(bits, axis=1, bitorder="little")[:, :m].astype(bool)
-    both = tosses & np.roll(tosses, 1, axis=1)
-    for share, p in ((tosses.mean(axis=0), 0.27), (both.mean(axis=0), 0.27**2)):
+    n, m = 50_000, 21
+    tosses = np.unpackbits(sampling.masks(Fraction(27, 100), m, n, rng=rng), axis=1, bitorder="little")
+    assert not tosses[:, m:].any()
+    both = tosses[:, :m] & np.roll(tosses[:, :m], 1, axis=1)
+    for share, p in ((tosses[:, :m].mean(axis=0), 0.27), (both.mean(axis=0), 0.27**2)):
         assert (abs(share - p) < 6 * math.sqrt(p * (1 - p) / n)).all()
 
 
 @pytest.mark.parametrize("E", [Fraction(3), Fraction(19, 7)])
-@pytest.mark.parametrize(("m", "k"), [(2, 1), (3, 2), (4, 2), (5, 1), (5, 4)])
+@pytest.mark.parametrize(("m", "k"), [(2, 1), (4, 2), (5, 4)])
 def test_subset_by_enumeration(monkeypatch, m, k, E):
     """The exact law, by running it over everything that randbelow could return."""
     for symbol in range(m):
@@ -310,7 +253,7 @@ def test_subset_by_enumeration(monkeypatch, m, k, E):
         assert law == {members: weight / total for members, weight in weights.items()}
 
 
-@pytest.mark.parametrize(("m", "k"), [(2, 1), (9, 2), (845, 227), (300, 299)])
+@pytest.mark.parametrize(("m", "k"), [(9, 2), (845, 227)])
 def test_subsets_are_drawn_as_one_is(monkeypatch, m, k):
     """The same numbers make the same subset, and the bounds and the probability are the same."""
     E, rng, n = Fraction(19, 7), np.random.default_rng(11), 40
