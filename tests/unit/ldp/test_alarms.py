@@ -2,7 +2,6 @@
 
 import itertools
 import math
-from collections import Counter
 
 import numpy as np
 import pytest
@@ -10,7 +9,6 @@ from scipy import stats
 
 import ldp
 from ldp.alarms import Ones, Repeats, Uniform, Watch, watch
-from ldp.alarms.repeats import come_again
 from ldp.oracles.unary import UNLIKELY
 
 pytestmark = pytest.mark.statistical
@@ -28,7 +26,7 @@ def law_of_ones(oracle):
     return np.convolve(stats.binom.pmf(np.arange(2), 1, p), stats.binom.pmf(np.arange(d), d - 1, q))
 
 
-@pytest.mark.parametrize("oracle", [ldp.OUE("1", 9), ldp.SUE("2", 4), ldp.OUE("1/2", 1)])
+@pytest.mark.parametrize("oracle", [ldp.OUE("1", 6), ldp.SUE("2", 4), ldp.OUE("1/2", 1)])
 def test_the_evidence_of_ones_is_a_martingale_of_mean_1(oracle):
     law = law_of_ones(oracle)
     for n in (1, 2, 3):
@@ -41,14 +39,7 @@ def test_the_evidence_of_ones_is_a_martingale_of_mean_1(oracle):
         assert mean == pytest.approx((1 - 1 / UNLIKELY) ** n, rel=1e-11)
 
 
-def test_the_mean_and_variance_of_ones_are_those_of_the_law():
-    ones, law = Ones(OUE, 0.5), law_of_ones(OUE)
-    at = np.arange(law.size)
-    assert ones.mean == pytest.approx(law @ at)
-    assert ones.variance == pytest.approx(law @ at**2 - (law @ at) ** 2)
-
-
-@pytest.mark.parametrize(("oracle", "n"), [(HADAMARD, 1), (HADAMARD, 7), (OLH, 1), (OLH, 2)])
+@pytest.mark.parametrize(("oracle", "n"), [(HADAMARD, 5), (OLH, 1), (OLH, 2)])
 def test_the_evidence_of_bins_is_a_martingale_of_mean_1(oracle, n):
     mean, bins = 0.0, Uniform(oracle, 0.5).bins
     for drawn in itertools.product(range(bins), repeat=n):
@@ -59,7 +50,7 @@ def test_the_evidence_of_bins_is_a_martingale_of_mean_1(oracle, n):
     assert mean == pytest.approx(1, rel=1e-6)  # logarithms of factorials of millions, in floats
 
 
-@pytest.mark.parametrize("d", [1, 2, 5, 9, 14])
+@pytest.mark.parametrize("d", [1, 2, 5, 9])
 def test_the_parity_of_a_row_that_is_no_values_is_a_fair_coin_whatever_the_value_is(d):
     oracle = ldp.HadamardResponse("1", domain_size=d)
     columns = np.arange(oracle.state_size)
@@ -72,23 +63,7 @@ def test_the_parity_of_a_row_that_is_no_values_is_a_fair_coin_whatever_the_value
         assert law @ (np.bitwise_count(columns & row) % 2) == pytest.approx(0.5)
 
 
-def test_seeds_fall_into_bins_by_their_product_with_an_odd_number():
-    uniform = Uniform(OLH, 0.5)
-    reports = OLH.perturb(np.zeros(999, int), rng=np.random.default_rng(3))
-    uniform.look(reports)
-    assert uniform._secret % 2 == 1
-    bins = Counter((int(seed) * uniform._secret) % 2**32 // 2**26 for seed in reports["seed"])
-    assert {b: int(n) for b, n in enumerate(uniform._counts) if n} == bins
-
-
-def test_the_secrets_differ_from_period_to_period():
-    uniform = Uniform(OLH, 0.5)
-    before = uniform._secret
-    uniform.begin()
-    assert uniform._secret != before
-
-
-@pytest.mark.parametrize("sizes", [(2,), (3,), (4,), (2, 2), (3, 2)])
+@pytest.mark.parametrize("sizes", [(2,), (3,), (2, 2)])
 @pytest.mark.parametrize("values", [(0, 0, 0, 0), (0, 1, 2, 3)])
 def test_the_evidence_of_repeats_has_a_mean_of_1_at_most(sizes, values):
     """All drawings of subsets, whose probabilities are plain."""
@@ -115,35 +90,11 @@ def test_the_evidence_of_repeats_has_a_mean_of_1_at_most(sizes, values):
     assert 0.05 < mean <= 1
 
 
-@pytest.mark.parametrize("oracle", [ldp.OUE("1", 3), ldp.SUE("1", 3), ldp.OUE("3", 1)])
-def test_no_unary_report_is_more_probable_than_the_peak(oracle):
-    p, q, d = float(oracle.p), float(oracle.q), oracle.domain_size
-    most = max(
-        (p if bits[0] else 1 - p) * math.prod(q if bit else 1 - q for bit in bits[1:])
-        for bits in itertools.product((0, 1), repeat=d)
-    )
-    assert math.exp(Repeats(oracle, 0.5).log_peak) == pytest.approx(most)
-
-
-def test_where_reports_are_few_no_number_of_copies_is_an_alarm():
-    repeats = Repeats(ldp.SubsetSelection("8", domain_size=2, k=1), 1e-6)
-    assert not any(repeats.count(4096, 4095) for _ in range(10))
-
-
 def test_one_copy_is_an_alarm_where_there_should_be_none():
     repeats = Repeats(ldp.OUE("1", 1024), 1e-7)
     assert not any(repeats.count(4096, 0) for _ in range(250))
     assert repeats.count(4096, 1)
     assert "1 of them came before in their block" in repeats.found
-
-
-@pytest.mark.parametrize("oracle", [OLH, OUE, SUBSET])
-def test_copies_are_all_but_the_different_ones(oracle):
-    rng = np.random.default_rng(4)
-    few = oracle.perturb(rng.integers(oracle.domain_size, size=30), rng=rng)
-    for size in (0, 1, 2, 50, 500):
-        reports = few[rng.integers(few.size, size=size)]
-        assert come_again(reports) == size - np.unique(reports).size
 
 
 @pytest.mark.parametrize(
@@ -173,24 +124,17 @@ def test_which_tests_apply(oracle, tests):
     assert Watch(oracle, lambda: 0.0).look(oracle.perturb([0] * 10)) == []
 
 
-@pytest.mark.parametrize("kind", [Ones, Uniform, Repeats])
-@pytest.mark.parametrize("level", [0, 1, -1, float("nan")])
-def test_a_level_is_between_0_and_1(kind, level):
-    with pytest.raises(ValueError, match="must be above 0 and below 1"):
-        kind({Ones: OUE, Uniform: OLH, Repeats: OLH}[kind], level)
-
-
 @pytest.mark.parametrize("oracle", [OUE, OLH, HADAMARD, SUBSET])
 def test_honest_streams_raise_no_more_alarms_than_the_level(oracle):
-    """At a level of 10 %, so that it can be seen: 100 streams of 20 blocks of 64 reports, each value another's."""
-    level, rng, streams = 0.1, np.random.default_rng(6), 100
+    """At a level of 10 %, so that it can be seen: 60 streams of 10 blocks of 64 reports, each of one value."""
+    level, rng, streams = 0.1, np.random.default_rng(6), 60
     for kind in (Ones, Uniform, Repeats):
         if kind.applies(oracle):
             raised = 0
             for stream in range(streams):
                 test = kind(oracle, level)
                 values = np.full(64, stream % oracle.domain_size)
-                raised += any(test.look(oracle.perturb(values, rng=rng)) for _ in range(20))
+                raised += any(test.look(oracle.perturb(values, rng=rng)) for _ in range(10))
             assert stats.binom.sf(raised - 1, streams, level) > 1e-7
 
 
@@ -219,7 +163,7 @@ def feed(watching, reports, blocks):
     return [alarm.test for alarm in raised]
 
 
-def reports_of(oracle, fakes, n=1 << 18):
+def reports_of(oracle, fakes, n=1 << 16):
     """Honest reports, of which such a share is replaced by one of them."""
     rng = np.random.default_rng(8)
     reports = oracle.perturb(rng.integers(oracle.domain_size, size=n), rng=rng)
@@ -236,13 +180,9 @@ def test_forged_reports_that_are_all_the_same_are_found(oracle, expected):
 def test_an_alarm_is_raised_once_in_a_period_and_the_next_one_begins_after_an_hour():
     clock, forged = Clock(), reports_of(OLH, 0.2)
     watching = Watch(OLH, clock, np.random.default_rng(1))
-    assert len(feed(watching, forged, 3)) == 2
-    clock.seconds = watch.HOUR - 1
-    assert feed(watching, forged, 3) == []
-    clock.seconds = watch.HOUR
-    assert len(feed(watching, forged, 3)) == 2
-    clock.seconds += watch.HOUR - 1
-    assert feed(watching, forged, 3) == []
+    for seconds, raised in ((0, 2), (watch.HOUR - 1, 0), (watch.HOUR, 2), (2 * watch.HOUR - 1, 0)):
+        clock.seconds = seconds
+        assert len(feed(watching, forged, 3)) == raised
 
 
 def test_a_period_without_an_alarm_ends_when_it_has_looked_at_enough(monkeypatch):
@@ -267,7 +207,7 @@ def test_a_period_without_an_alarm_ends_when_it_has_looked_at_enough(monkeypatch
     assert len(begun) == 2
 
 
-@pytest.mark.parametrize("size", [1, 100, 4095, 4096, 4097, 100_000])
+@pytest.mark.parametrize("size", [1, 4096, 4097, 100_000])
 def test_one_block_a_second_is_looked_at_and_all_of_less(size):
     clock, looked = Clock(), []
     watching = Watch(OLH, clock, np.random.default_rng(1))

@@ -39,9 +39,7 @@ def e_values(oracle, at_least, tests):
     return np.exp(changes._two_sided(test, at_least)).reshape(N + 1, M + 1)
 
 
-@pytest.mark.parametrize(
-    ("name", "epsilon"), [("grr", "1"), ("grr", "5"), ("oue", "0.5"), ("oue", "4"), ("subset", "2")]
-)
+@pytest.mark.parametrize(("name", "epsilon"), [("grr", "5"), ("oue", "0.5"), ("subset", "2")])
 @pytest.mark.parametrize("at_least", [0.0, 0.2])
 def test_the_mean_of_the_e_value_is_at_most_one_whoever_the_users_are(name, epsilon, at_least):
     oracle = ldp.oracle(name, epsilon, domain_size=12)
@@ -54,12 +52,6 @@ def test_the_mean_of_the_e_value_is_at_most_one_whoever_the_users_are(name, epsi
                 largest = max(largest, of_users(N, had, p, q) @ e @ of_users(M, has, p, q))
                 largest = max(largest, of_draws(N, had / N, p, q) @ e @ of_draws(M, has / M, p, q))
     assert 0.005 < largest <= 1.0 + 1e-9
-
-
-def test_where_more_changed_than_is_allowed_the_mean_is_large():
-    oracle = ldp.oracle("grr", "5", domain_size=12)
-    p, q = float(oracle.p), float(oracle.q)
-    assert of_users(N, 0, p, q) @ e_values(oracle, 0.2, 1) @ of_users(M, M, p, q) > 1e6
 
 
 def test_the_mean_of_a_sets_e_value_is_at_most_one():
@@ -106,7 +98,7 @@ def collected(rng, oracle, f, n):
 
 @pytest.mark.slow
 def test_where_nothing_changed_hardly_ever_anything_is_found():
-    """A find in one of a hundred comparisons at most: 120 have 1.2 on average then, and 12 with chance 10⁻⁷."""
+    """One comparison of a hundred finds something at most; 12 of 120 have probability 1e-7."""
     rng = np.random.default_rng(31)
     f = rng.dirichlet(np.full(40, 0.3))
     finds = 0
@@ -193,35 +185,6 @@ def test_sets_are_tested_too():
         (low,), (high,) = found.interval()
         assert 0.1 < low < 0.2 < high < 0.3
     assert between_sets(before, after, []).found.size == 0
-
-
-def test_a_large_domain_takes_a_second():
-    """What is certain in it: all is computed at once, in few passes."""
-    rng = np.random.default_rng(35)
-    oracle, n = ldp.OUE("1", domain_size=100_000), 10**6
-    q = float(oracle.q)
-    before, after = (rng.binomial(n, q, 100_000) for _ in range(2))
-    after[77] += 9 * math.sqrt(2 * n * q * (1 - q))
-    found = between(oracle.estimate(before, n), oracle.estimate(after, n))
-    assert found.found.tolist() == [77]
-
-
-def test_few_reports_and_extreme_counts_are_no_fault():
-    oracle = ldp.GRR("8", domain_size=1000)
-    first, second = np.zeros(1000, np.int64), np.zeros(1000, np.int64)
-    first[0], second[1] = 1, 3
-    assert between(oracle.estimate(first, 1), oracle.estimate(second, 3)).found.size == 0
-    first[0], second[1] = 10**9, 3 * 10**9
-    found = between(oracle.estimate(first, 10**9), oracle.estimate(second, 3 * 10**9))
-    assert sorted(found.found.tolist()) == [0, 1]
-    assert np.isfinite(found.log_e).all()
-
-
-def test_counts_that_no_population_makes_are_no_change_if_they_stay():
-    """Of clients that are wrong: no value is ever supported, in both windows."""
-    oracle = ldp.OUE("1", domain_size=5)
-    before, after = (oracle.estimate(np.zeros(5, np.int64), n) for n in (10_000, 20_000))
-    assert between(before, after).found.size == 0
 
 
 def test_what_does_not_compare_is_refused():

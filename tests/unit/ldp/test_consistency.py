@@ -6,8 +6,6 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from scipy.optimize import minimize
 from scipy.stats import norm as gaussian
 
@@ -19,7 +17,6 @@ from ldp.consistency.summation import BLOCK, exact_sum
 pytestmark = pytest.mark.statistical
 
 ALL = METHODS | EXTRA
-SUMS_TO_ONE = [name for name, method in ALL.items() if method.sums_to_one]
 SHRINK = ["power", "power-ns", "empirical-bayes"]  # towards their prior, and again when applied again
 
 
@@ -33,7 +30,7 @@ def inputs(d=7):
     """Estimates of every awkward kind, under p + q < 1, = 1 and > 1."""
     rng = np.random.default_rng(d)
     for kind in ("grr", "olh", "blh"):
-        for epsilon in ("1/5", "1", "6"):
+        for epsilon in ("1/5", "6"):
             oracle = protocol(kind, d, epsilon)
             p, q = float(oracle.p), float(oracle.q)
             most_negative = -q / (p - q)
@@ -49,63 +46,44 @@ def inputs(d=7):
                 "sum below 1": 0.2 * truth - 0.01,
                 "one above 1": np.where(np.arange(d) == 2, 1.2, -0.1),
                 "two above 1": np.where(np.arange(d) % 5 == 2, 1.2, 0.1),
-                "an exact sum of 1": np.full(d, 1 / d)
-                + np.where(np.arange(d) < 2, [0.05, *[-0.05] * (d - 1)], 0)
-                if d > 1
-                else np.ones(1),
+                "an exact sum of 1": np.full(d, 1 / d),
             }
             for name, frequencies in shapes.items():
                 possible = np.clip(frequencies, most_negative, (1 - q) / (p - q))
-                yield pytest.param(ldp.Estimate(possible, 300, oracle), id=f"{kind}-{epsilon}-d={d}-{name}")
-            yield pytest.param(
-                oracle.estimate((np.arange(d) == d // 2).astype(int), 1), id=f"{kind}-{epsilon}-d={d}-n=1"
-            )
+                yield f"{kind}-{epsilon}-d={d}-{name}", ldp.Estimate(possible, 300, oracle)
+            yield f"{kind}-{epsilon}-d={d}-n=1", oracle.estimate((np.arange(d) == d // 2).astype(int), 1)
 
 
 SMALL = [*inputs(1), *inputs(2), *inputs(7)]
 
 
-# Definitions, written another way
+def test_base_and_its_clamps():
+    for _, estimate in SMALL:
+        f = estimate.frequencies.tolist()
+        assert METHODS["base"](estimate).tolist() == f
+        clamped = [x if x > 0 else 0.0 for x in f]
+        assert METHODS["base-pos"](estimate).tolist() == clamped
+        assert METHODS["post-pos"](estimate).tolist() == clamped
 
 
-@pytest.mark.parametrize("estimate", SMALL)
-def test_base_and_its_clamps(estimate):
-    f = estimate.frequencies.tolist()
-    assert METHODS["base"](estimate).tolist() == f
-    clamped = [x if x > 0 else 0.0 for x in f]
-    assert METHODS["base-pos"](estimate).tolist() == clamped
-    assert METHODS["post-pos"](estimate).tolist() == clamped
+def test_base_cut():
+    for what, estimate in [*SMALL, *inputs(5)]:
+        d = len(estimate.frequencies)
+        # T is where d noise values put two above it; a median or less is no threshold.
+        threshold = gaussian.isf(2 / d, scale=estimate.sigma) if d > 4 else 0.0
+        expected = [x if x >= max(threshold, 0.0) else 0.0 for x in estimate.frequencies]
+        assert METHODS["base-cut"](estimate).tolist() == expected, what
 
 
-@pytest.mark.parametrize("estimate", [*SMALL, *inputs(4), *inputs(5)])
-def test_base_cut(estimate):
-    d = len(estimate.frequencies)
-    # T is where d noise values put two above it; a median or less is no threshold.
-    threshold = gaussian.isf(2 / d, scale=estimate.sigma) if d > 4 else 0.0
-    expected = [x if x >= max(threshold, 0.0) else 0.0 for x in estimate.frequencies]
-    assert METHODS["base-cut"](estimate).tolist() == expected
-
-
-def test_base_cut_threshold_is_the_papers():
-    oracle = protocol("olh", 1024)
-    sigma = ldp.Estimate(np.zeros(1024), 10**6, oracle).sigma
-    at = 2.8856349124267573 * sigma  # F⁻¹(1 − 2/1024) from a table
-    f = np.zeros(1024)
-    f[:4] = [at * (1 + 1e-9), at * (1 - 1e-9), -at, 1.0]
-    cut = METHODS["base-cut"](ldp.Estimate(f, 10**6, oracle))
-    assert np.flatnonzero(cut).tolist() == [0, 3]
-
-
-@pytest.mark.parametrize("estimate", SMALL)
-def test_norm(estimate):
-    exact = [Fraction(x) for x in estimate.frequencies]
-    delta = (1 - sum(exact)) / len(exact)
-    np.testing.assert_allclose(METHODS["norm"](estimate), [float(x + delta) for x in exact], atol=1e-14)
+def test_norm():
+    for _, estimate in SMALL:
+        exact = [Fraction(x) for x in estimate.frequencies]
+        delta = (1 - sum(exact)) / len(exact)
+        np.testing.assert_allclose(METHODS["norm"](estimate), [float(x + delta) for x in exact], atol=1e-14)
 
 
 @pytest.mark.parametrize("method", ALL)
-@pytest.mark.parametrize("given", [np.array([0.5, 0.5]), [0.5, 0.5], None], ids=["array", "list", "none"])
-def test_point_24_what_is_no_estimate_is_refused_with_what_to_do(method, given):
+def test_point_24_what_is_no_estimate_is_refused_with_what_to_do(method, given=(0.5, 0.5)):
     says = rf"an Estimate is needed, not a {type(given).__name__}.*oracle\.estimate\(counts, n\)"
     with pytest.raises(TypeError, match=says):
         ALL[method](given)
@@ -116,37 +94,37 @@ def test_point_24_what_is_no_estimate_is_refused_with_what_to_do(method, given):
             call(given, 1)
 
 
-@pytest.mark.parametrize("estimate", SMALL)
-def test_norm_mul(estimate):
-    exact = [max(Fraction(x), Fraction(0)) for x in estimate.frequencies]
-    total = sum(exact)
-    expected = [float(x / total) if total else 1 / len(exact) for x in exact]
-    np.testing.assert_allclose(METHODS["norm-mul"](estimate), expected, rtol=1e-14)
+def test_norm_mul():
+    for _, estimate in SMALL:
+        exact = [max(Fraction(x), Fraction(0)) for x in estimate.frequencies]
+        total = sum(exact)
+        expected = [float(x / total) if total else 1 / len(exact) for x in exact]
+        np.testing.assert_allclose(METHODS["norm-mul"](estimate), expected, rtol=1e-14)
 
 
-@pytest.mark.parametrize("estimate", SMALL)
-def test_norm_cut(estimate):
+def test_norm_cut():
     """Every threshold is tried; a sum is at most 1 if it is that up to the rounding of the estimates."""
-    f = estimate.frequencies
-    slack = Fraction(1, 10**12)
-    candidates = [
-        [Fraction(x) if x >= theta else Fraction(0) for x in f] for theta in sorted(x for x in f if x > 0)
-    ]
-    fitting = [kept for kept in candidates if sum(kept) <= 1 + slack]
-    if not candidates:
-        expected = np.zeros(len(f))
-    elif fitting:  # ascending thresholds: the first is the smallest
-        expected = np.array([float(x) for x in fitting[0]])
-    else:
-        largest = f == max(f)
-        expected = largest / np.sum(largest)
-    np.testing.assert_array_equal(METHODS["norm-cut"](estimate), expected)
+    for _, estimate in SMALL:
+        f = estimate.frequencies
+        slack = Fraction(1, 10**12)
+        candidates = [
+            [Fraction(x) if x >= theta else Fraction(0) for x in f] for theta in sorted(x for x in f if x > 0)
+        ]
+        fitting = [kept for kept in candidates if sum(kept) <= 1 + slack]
+        if not candidates:
+            expected = np.zeros(len(f))
+        elif fitting:  # ascending thresholds: the first is the smallest
+            expected = np.array([float(x) for x in fitting[0]])
+        else:
+            largest = f == max(f)
+            expected = largest / np.sum(largest)
+        np.testing.assert_array_equal(METHODS["norm-cut"](estimate), expected)
 
 
 def test_norm_cut_keeps_what_sums_to_one_up_to_rounding():
     """GRR's estimates sum to 1; without a guard for rounding about half of these would lose their smallest."""
     rng = np.random.default_rng(5)
-    for d, epsilon in itertools.product((2, 3, 50, 1000), ("1/100", "1", "20")):
+    for d, epsilon in itertools.product((2, 3, 1000), ("1/100", "20")):
         oracle = protocol("grr", d, epsilon)
         for _ in range(20):
             n = 10**6
@@ -158,24 +136,9 @@ def test_norm_cut_keeps_what_sums_to_one_up_to_rounding():
                 np.testing.assert_array_equal(METHODS["norm-cut"](estimate), estimate.frequencies)
 
 
-def test_norm_cut_where_the_rounded_sums_all_fit():
-    """The exact sum is just above 1, the running sums just fit: the smallest goes, or none, but nothing breaks."""
-    for d in (1000, 3000, 10**5):
-        oracle = protocol("olh", d)
-        f = np.full(d, 1 / d) * (1 + np.random.default_rng(d).normal(size=d) / 9)
-        for total in 1 + np.arange(-4, 30) * 1e-13:
-            f = np.maximum(f, 0) / math.fsum(np.maximum(f, 0)) * total
-            found = METHODS["norm-cut"](ldp.Estimate(f, 10**6, oracle))
-            assert np.count_nonzero(found) >= d - 1
-            assert (found[found > 0] == f[found > 0]).all()
-
-
-# Sums and projections of many values
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("m", [1, 2, 9, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK + 5])
-@pytest.mark.parametrize("scale", [1e-300, 1e-12, 1.0, 1e200])
+@pytest.mark.parametrize("m", [1, 9, BLOCK + 1])
+@pytest.mark.parametrize("scale", [1e-300, 1.0, 1e200])
 def test_exact_sum_is_the_exact_sum_in_every_order(m, scale):
     rng = np.random.default_rng(m)
     for unscaled in (
@@ -191,11 +154,6 @@ def test_exact_sum_is_the_exact_sum_in_every_order(m, scale):
         slack = m * Fraction(float(np.abs(values).max())) / 2**75 + abs(exact) / 2**53 + Fraction(5e-324)
         assert abs(Fraction(found) - exact) <= slack
         assert exact_sum(rng.permutation(values)) == found
-
-
-def test_exact_sum_of_nothing():
-    assert exact_sum(np.array([])) == 0.0
-    assert exact_sum(np.zeros(5)) == 0.0
 
 
 @pytest.mark.parametrize(
@@ -219,9 +177,6 @@ def test_projection_meets_its_conditions(values):
         found, np.maximum(values + shift, 0), atol=1e-15 * np.abs(values).max() + 1e-15
     )
     assert abs(math.fsum(found) - 1) <= 1e-12
-
-
-# Constrained optimisation
 
 
 def quadratic(estimate):
@@ -251,7 +206,7 @@ PROGRAMS = [("norm-sub", least_squares), ("mle-apx", quadratic)]
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("method", "program"), PROGRAMS)
-@pytest.mark.parametrize("estimate", [*inputs(2), *inputs(7)])
+@pytest.mark.parametrize("estimate", [pytest.param(each, id=name) for name, each in inputs(5)])
 def test_a_generic_optimiser_finds_nothing_better(method, program, estimate):
     objective, gradient = program(estimate)
     found = METHODS[method](estimate)
@@ -273,14 +228,13 @@ def test_a_generic_optimiser_finds_nothing_better(method, program, estimate):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("method", "program"), PROGRAMS)
-@pytest.mark.parametrize("estimate", [*SMALL, *inputs(300)])
+@pytest.mark.parametrize(
+    "estimate", [pytest.param(each, id=name) for name, each in [*inputs(2), *inputs(300)]]
+)
 def test_the_conditions_of_a_minimum_hold(method, program, estimate):
     """On the kept values the gradient is one number, on the others it is no smaller: enough, as it is convex."""
     _, gradient = program(estimate)
     found = METHODS[method](estimate)
-    if len(found) == 1:
-        assert found.tolist() == [1.0]
-        return
     slopes = gradient(found)
     kept = found > 0
     tolerance = 1e-10 * max(1.0, float(np.abs(slopes).max()))
@@ -288,13 +242,7 @@ def test_the_conditions_of_a_minimum_hold(method, program, estimate):
     assert (slopes[~kept] >= slopes[kept].max() - tolerance).all()
 
 
-def test_norm_sub_does_not_zero_negatives_first():
-    estimate = ldp.Estimate(np.array([0.5, 0.2, -0.1]), 100, protocol("olh", 3))
-    expected = [0.5 + 0.4 / 3, 0.2 + 0.4 / 3, -0.1 + 0.4 / 3]
-    np.testing.assert_allclose(METHODS["norm-sub"](estimate), expected, rtol=1e-14)
-
-
-@pytest.mark.parametrize("epsilon", ["1/100", "1", "8", "20", "36", "40", "64"])
+@pytest.mark.parametrize("epsilon", ["1/100", "1", "20", "64"])
 @pytest.mark.parametrize(
     "counts",
     [[100, 100, 60, 0], [100, 0, 0, 0], [0, 0, 0, 0], [100] * 4, [100, 99, 50, 50], [62, 58, 55, 51]],
@@ -319,25 +267,13 @@ def test_mle_apx_with_two_buckets_at_any_epsilon(epsilon, counts):
     np.testing.assert_allclose(found, expected, atol=1e-12)
 
 
-# What holds for every method
-
-
 @pytest.mark.parametrize("method", ALL)
-@pytest.mark.parametrize("n", [1, 10**6])
-@pytest.mark.parametrize("f", [-0.4, 0.0, 1e-12, 0.3, 1.0, 1.5])
-def test_a_domain_of_one(method, n, f):
-    for kind in ("grr", "olh", "blh"):
-        found = ALL[method](ldp.Estimate(np.array([f]), n, protocol(kind, 1)))
+def test_a_domain_of_one(method):
+    for f in (-0.4, 0.0, 1e-12, 1.0, 1.5):
+        found = ALL[method](ldp.Estimate(np.array([f]), 100, protocol("olh", 1)))
+        assert found.shape == (1,)
         if ALL[method].sums_to_one:
             assert found.tolist() == [1.0]
-        assert found.shape == (1,)
-
-
-@pytest.mark.parametrize("method", SUMS_TO_ONE)
-@pytest.mark.parametrize("f", [-0.2, 0.0, 1e-12, 0.1, 1.1])
-def test_equal_estimates_share_one(method, f):
-    found = ALL[method](ldp.Estimate(np.full(9, f), 100, protocol("olh", 9)))
-    np.testing.assert_allclose(found, 1 / 9, rtol=1e-14)
 
 
 def test_degenerate_cases_have_their_rule():
@@ -351,35 +287,13 @@ def test_degenerate_cases_have_their_rule():
     assert METHODS["norm-cut"](tied).tolist() == [0.5, 0.0, 0.0, 0.0, 0.0]  # two of the ties would fit
 
 
-@st.composite
-def estimates(draw):
-    d = draw(st.integers(1, 12))
-    oracle = protocol(
-        draw(st.sampled_from(["grr", "olh", "blh"])), d, draw(st.sampled_from(["1/10", "1", "12"]))
-    )
-    n = draw(st.sampled_from([1, 2, 50, 10**6, 10**12]))
-    number = st.one_of(
-        st.floats(-1, 2, allow_subnormal=True),
-        st.sampled_from([0.0, -0.0, 0.25, -0.25, 1.0, 1e-12, -1e-12, 1e-300, 30.0, -1000.0]),
-    )
-    return ldp.Estimate(np.array(draw(st.lists(number, min_size=d, max_size=d))), n, oracle)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("method", ALL)
-@settings(derandomize=True, deadline=None, database=None, max_examples=120)
-@given(estimate=estimates(), seed=st.integers(0, 2**32 - 1))
-def test_what_every_method_promises(method, estimate, seed):
-    assert_all_holds(method, estimate, np.random.default_rng(seed))
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ALL)
 def test_what_every_method_promises_for_awkward_estimates(method):
     """Ties, all negative, sums below 1, values above 1, one report, few values; under p + q < 1, = 1 and > 1."""
     rng = np.random.default_rng(9)
-    for parameter in (*SMALL, *inputs(4), *inputs(40)):
-        assert_all_holds(method, *parameter.values, rng)
+    for _, estimate in (*inputs(2), *inputs(7), *inputs(40)):
+        assert_all_holds(method, estimate, rng)
 
 
 def assert_all_holds(method, estimate, rng):
@@ -400,24 +314,6 @@ def assert_all_holds(method, estimate, rng):
         np.testing.assert_allclose(again, found, rtol=0, atol=1e-14 * max(1.0, float(np.abs(found).max())))
 
 
-@pytest.mark.parametrize("method", SHRINK)
-def test_those_that_shrink_shrink_again(method):
-    """A method that is idempotent by accident would make the rule above empty."""
-    oracle = protocol("olh", 1024)
-    rng = np.random.default_rng(3)
-    estimate = ldp.Estimate(oracle_noise(oracle, rng), 10**6, oracle)
-    found = ALL[method](estimate)
-    again = ALL[method](ldp.Estimate(found, estimate.n, oracle))
-    assert np.abs(again - found).max() > 0.1 * estimate.sigma
-
-
-def oracle_noise(oracle, rng):
-    """Zipf and the noise of a million reports."""
-    weights = np.arange(1, oracle.domain_size + 1) ** -1.5
-    sigma = ldp.Estimate(weights, 10**6, oracle).sigma
-    return weights / weights.sum() + sigma * rng.normal(size=len(weights))
-
-
 def assert_promises(method, frequencies, found):
     assert found.shape == frequencies.shape
     assert np.isfinite(found).all()
@@ -430,33 +326,6 @@ def assert_promises(method, frequencies, found):
     if ALL[method].sums_to_one:
         ulp = np.spacing(np.abs(found).max())
         assert abs(math.fsum(found) - 1.0) <= 4 * len(found) * max(ulp, np.finfo(float).eps / len(found))
-
-
-@pytest.fixture(scope="module", params=["olh", "grr"])
-def million(request):
-    """A million values, Zipf: a billion users with OLH, fewer than values with GRR."""
-    d = 10**6
-    n = 10**9 if request.param == "olh" else 10**5
-    oracle = protocol(request.param, d)
-    rng = np.random.default_rng(6)
-    weights = np.arange(1, d + 1) ** -1.5
-    holders = rng.multinomial(n, weights / weights.sum())
-    if request.param == "grr":
-        kept = rng.binomial(holders, float(oracle.p - oracle.q))
-        return oracle.estimate(kept + rng.multinomial(n - kept.sum(), np.full(d, 1 / d)), n)
-    counts = rng.binomial(holders, float(oracle.p)) + rng.binomial(n - holders, float(oracle.q))
-    return oracle.estimate(counts, n)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("method", ALL)
-def test_a_million_values(method, million):
-    assert_promises(method, million.frequencies, ALL[method](million))
-
-
-def test_methods_are_in_the_papers_order():
-    names = "base base-pos post-pos base-cut norm norm-mul norm-cut norm-sub mle-apx power power-ns"
-    assert list(METHODS) == names.split()
 
 
 def test_a_method_keeps_table_1_and_its_name():

@@ -14,11 +14,7 @@ RUNS, USERS, DOMAIN = 20_000, 100_000, 100
 @pytest.mark.parametrize("epsilon", ["1", "4"])
 @pytest.mark.parametrize("name", ORACLES)
 def test_95_per_cent_of_the_intervals_cover(name, epsilon, f):
-    """95 % ± 1 % of 20,000 runs, which is 6.5 standard deviations of how many they are.
-
-    A run is one value's count: of those who have it each supports it with p, of the others each with q. A hundred
-    runs make the counts of a domain, for an interval looks at its own value alone.
-    """
+    """95 % ± 1 % of 20,000 counts, which is 6.5 standard deviations; a hundred counts make a domain."""
     oracle = ldp.oracle(name, epsilon, DOMAIN)
     rng = np.random.default_rng(20200223)
     holders = round(f * USERS)

@@ -60,7 +60,7 @@ def test_an_estimate_is_its_own_and_does_not_change():
 
 
 @pytest.mark.parametrize("oracle", ORACLES, ids=repr)
-@pytest.mark.parametrize("n", [1, 1000, 10**15])
+@pytest.mark.parametrize("n", [1, 10**15])
 def test_standard_errors_are_the_binomials(oracle, n):
     estimate = spread(oracle, n)
     p, q = oracle.p, oracle.q
@@ -74,8 +74,8 @@ def test_standard_errors_are_the_binomials(oracle, n):
 
 
 @pytest.mark.parametrize("oracle", ORACLES, ids=repr)
-@pytest.mark.parametrize("n", [1, 30, 10**6, 10**15])
-@pytest.mark.parametrize("level", [0.5, 0.95, 0.999999])
+@pytest.mark.parametrize("n", [1, 30, 10**15])
+@pytest.mark.parametrize("level", [0.5, 0.999999])
 def test_interval_is_the_set_of_its_definition(oracle, n, level):
     """Just inside each end the definition holds, just outside it does not: decided in exact arithmetic."""
     estimate = spread(oracle, n)
@@ -98,36 +98,11 @@ def test_interval_is_the_set_of_its_definition(oracle, n, level):
             assert belongs(above - nudge, f)
 
 
-@pytest.mark.parametrize("oracle", [ORACLES[4], ORACLES[5]], ids=repr)
-@pytest.mark.parametrize("truth", [0.0, 0.5])
-@pytest.mark.parametrize("level", [0.8, 0.95])
-def test_interval_covers_and_errors_have_their_size(oracle, truth, level):
-    """20,000 values of the same true frequency: coverage and spread within 6 standard deviations."""
-    d, n = 20_000, 100_000
-    oracle = ldp.oracle("olh", epsilon=oracle.epsilon, domain_size=d, g=oracle.g)
-    rng = np.random.default_rng(20)
-    holders = round(truth * n)
-    counts = rng.binomial(holders, float(oracle.p), d) + rng.binomial(n - holders, float(oracle.q), d)
-    estimate = oracle.estimate(counts, n)
-    low, high = estimate.interval(level)
-    # A count is an integer: the level is met to within a step of the count, 2·density.
-    step = (
-        2.0 * gaussian.pdf(gaussian.ppf(0.5 + level / 2)) / (estimate.sigma * n * float(oracle.p - oracle.q))
-    )
-    covered = np.mean((low <= truth) & (truth <= high))
-    assert covered == pytest.approx(level, abs=6 * sqrt(level * (1 - level) / d) + step)
-    assert np.std(estimate.frequencies - truth) == pytest.approx(
-        np.mean(estimate.std_error()), rel=6 / sqrt(2 * d) + 0.01
-    )
-
-
 @pytest.mark.parametrize("level", [0.0, 1.0, -0.5, 95, float("nan")])
 def test_a_level_that_is_none(level):
     with pytest.raises(ValueError, match=f"got {level}"):
         spread(ORACLES[0], 10).interval(level)
 
-
-# windows
 
 DAY = 86_400_000
 
@@ -147,12 +122,10 @@ def test_windows_are_kept_in_order_and_joined():
         (
             ((0, 10), (9, 20)),
             ValueError,
-            r"\(0, 10\) and \(9, 20\) overlap: reports in both would be counted twice",
+            r"\(0, 10\) and \(9, 20\) overlap: reports in both would be counted",
         ),
-        (((0, 10), (0, 10)), ValueError, "overlap"),
         (((0, 100), (20, 30), (50, 60)), ValueError, r"\(0, 100\) and \(20, 30\) overlap"),
         (((5, 5),), ValueError, "end is 5; allowed is 6"),
-        (((5, 4),), ValueError, "end is 4"),
         (((0.0, 1),), TypeError, "start must be an integer"),
         (((0, True),), TypeError, "end must be an integer"),
         (((1,),), TypeError, "start, end"),
@@ -165,7 +138,7 @@ def test_windows_that_are_none(windows, error, said):
 
 
 @pytest.mark.parametrize("oracle", [*ORACLES, ldp.PGR("1", 13), ldp.GRR("1/1000", 50)], ids=repr)
-@pytest.mark.parametrize("n", [1, 1000, 10**9, 1 << 42])
+@pytest.mark.parametrize("n", [1, 1000, 1 << 42])
 def test_merged_is_what_the_summed_counts_give_to_the_last_bit(oracle, n):
     rng = np.random.default_rng(11)
     users = rng.multinomial(n, np.full(oracle.domain_size, 1 / oracle.domain_size), 3)
@@ -184,14 +157,6 @@ def test_merged_is_what_the_summed_counts_give_to_the_last_bit(oracle, n):
             assert merged.windows == ((0, 1), (2, 3), (7, 8))
 
 
-def test_equal_counts_stay_equal_when_merged():
-    """As weighted averages of the frequencies they would not."""
-    oracle = ldp.OLH("1", 500)
-    first = np.random.default_rng(12).integers(0, 1001, 500)
-    merged = oracle.estimate(first, 1000).within(0, 1).merge(oracle.estimate(1000 - first, 1003).within(1, 2))
-    assert len(set(merged.frequencies.tolist())) == 1
-
-
 @pytest.mark.parametrize(
     ("other", "error", "said"),
     [
@@ -199,7 +164,6 @@ def test_equal_counts_stay_equal_when_merged():
         (ldp.GRR("1", 3).estimate([5, 3, 2], 10), ValueError, "whole stream does not merge"),
         (ldp.GRR("2", 3).estimate([5, 3, 2], 10).within(0, 1), ValueError, "GRR.*and GRR.*do not merge"),
         (ldp.OLH("1", 3).estimate([5, 3, 2], 10).within(0, 1), ValueError, "GRR.*and OLH.*do not merge"),
-        (ldp.OLH("1", 3, g=2).estimate([5, 3, 2], 10).within(0, 1), ValueError, "OLH.*do not merge"),
         (ldp.GRR("1", 2).estimate([5, 5], 10).within(0, 1), ValueError, "domain_size=3.*domain_size=2"),
         (
             ldp.Estimate([0.5, 0.5, 0.0], 10, ldp.GRR("1", 3)).within(0, 1),
@@ -223,16 +187,6 @@ def test_what_is_not_sound_does_not_merge_and_says_why(other, error, said):
             other.merge(own)
 
 
-@pytest.mark.parametrize("method", [name for name in ldp.consistency.METHODS if name != "base"])
-def test_what_a_method_made_does_not_merge(method):
-    """Not even where it is passed off as an estimate."""
-    oracle = ldp.OLH("2", 30)
-    own = oracle.estimate(np.random.default_rng(13).integers(0, 400, 30), 1013).within(0, 1)
-    made = ldp.Estimate(ldp.consistency.METHODS[method](own), own.n, oracle, ((1, 2),))
-    with pytest.raises(ValueError, match="no counts"):
-        own.merge(made)
-
-
 def test_an_estimate_keeps_the_counts_that_it_is_of():
     oracle, given = ldp.OLH("1", 3), np.array([7, 0, 2], np.int32)
     estimate = oracle.estimate(given, 9)
@@ -244,33 +198,9 @@ def test_an_estimate_keeps_the_counts_that_it_is_of():
     assert ldp.Estimate(estimate.frequencies, 9, oracle).counts is None
 
 
-def test_frequencies_alone_say_the_same_as_with_their_counts():
-    oracle = ldp.OUE("1/2", 40)
-    rng = np.random.default_rng(3)
-    parts = [oracle.estimate(rng.integers(0, 501, 40), 500).within(i, i + 1) for i in range(2)]
-    bare = [ldp.Estimate(part.frequencies, part.n, oracle, part.windows) for part in parts]
-    merged, alike = parts[0].merge(parts[1]), bare[0].merge(bare[1])
-    assert merged.frequencies.tobytes() == alike.frequencies.tobytes()
-    assert merged.counts.tobytes() == alike.counts.tobytes()
-    for k in (1, 40):
-        ends = [
-            ldp.query.top_interval(estimate, k)
-            for estimate in (merged, ldp.Estimate(merged.frequencies, 1000, oracle))
-        ]
-        assert np.array(ends[0]).tobytes() == np.array(ends[1]).tobytes()
-
-
 def test_counts_that_are_not_those_of_the_frequencies_do_not_merge():
     oracle = ldp.GRR("1", 3)
     own, other = (oracle.estimate([5, 3, 2], 10).within(i, i + 1) for i in range(2))
     made = dataclasses.replace(other, frequencies=ldp.consistency.METHODS["norm-sub"](other) / 2)
     with pytest.raises(ValueError, match="no counts"):
         own.merge(made)
-
-
-@pytest.mark.parametrize(
-    ("counts", "error"), [([1.0, 2.0, 3.0], TypeError), ([1, 2], ValueError), ([[1, 2, 3]], ValueError)]
-)
-def test_bad_counts_are_named(counts, error):
-    with pytest.raises(error, match="counts"):
-        ldp.Estimate([0.5, 0.5, 0.0], 10, ldp.GRR("1", 3), counts=counts)

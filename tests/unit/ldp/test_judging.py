@@ -1,6 +1,5 @@
 """Clients judged as black boxes: honest ones pass, each of these faults is found, and for its own reason."""
 
-import itertools
 import json
 import math
 import re
@@ -18,10 +17,11 @@ from ldp.cli import cli
 from ldp.conformance import channel, repeating, spending
 from ldp.conformance import verdict as judging
 from ldp.conformance.running import ClientError, Command, decoded
-from ldp.conformance.verdict import FAIL, PASS, TOO_FEW, chosen, judge
+from ldp.conformance.verdict import FAIL, PASS, chosen, judge
 from ldp.oracles import ORACLES
 from tests.clients import faults
 from tests.clients.faults import FAULTS, MUTANT, REJECTED
+from tests.unit.ldp.test_laws import reports
 from tests.wire_vectors import streams
 
 pytestmark = pytest.mark.statistical
@@ -38,9 +38,9 @@ WEAK = ("float threshold", "other epsilon", "slow by value")
 ROOT = Path(__file__).parents[3]
 
 
-def judged(oracle, fault, reports):
+def judged(oracle, fault, number):
     with Command(faults.command(fault), ldp.Stream("s", oracle), 300) as command:
-        return judge(command, reports, ALARM)
+        return judge(command, number, ALARM)
 
 
 @pytest.mark.slow
@@ -70,15 +70,16 @@ def test_what_a_worker_would_reject_is_said(oracle, fault, says):
 @pytest.mark.parametrize(
     "oracle",
     [
+        ldp.OLH("1", 20),
+        ldp.RatedResponse(["1/2", "3/4"]),
         *(
-            pytest.param(
-                ldp.oracle(name, "1", 6 if name == "grr" else 20),
-                marks=() if name in ("grr", "olh") else pytest.mark.long,
+            pytest.param(oracle, marks=pytest.mark.long)
+            for oracle in (
+                *(ldp.oracle(name, "1", 6 if name == "grr" else 20) for name in ORACLES),
+                *CHANNELS[:3],
             )
-            for name in ORACLES
+            if oracle.name != "olh"
         ),
-        ldp.GRR("4", 5),
-        *(pytest.param(c, marks=pytest.mark.long if c.name == "unary" else ()) for c in CHANNELS),
     ],
     ids=repr,
 )
@@ -95,18 +96,9 @@ def test_the_projects_own_client_passes(oracle, monkeypatch):
     assert found.times is not None
 
 
-def test_few_reports_are_too_few():
-    found = judged(ldp.GRR("1", 5), "honest", 200)
-    assert found.verdict == TOO_FEW
-    assert found.spent.epsilon < 0.75
-
-
 def test_one_value_passes_and_spends_nothing():
     found = judged(ldp.GRR("1", 1), "honest", 200)
     assert (found.verdict, found.spent) == (PASS, None)
-
-
-# The law that is compared with
 
 
 def of_one(oracle, value, n, seed=1):
@@ -115,7 +107,7 @@ def of_one(oracle, value, n, seed=1):
 
 @pytest.mark.parametrize("name", ORACLES)
 def test_supports_of_each_report_sum_to_the_support(name):
-    for oracle in (ldp.oracle(name, "1", 20), ldp.oracle(name, "4", 300)):
+    for oracle in (ldp.oracle(name, "1", 20), ldp.oracle(name, "4", 60)):
         reports = of_one(oracle, 3, 500)
         counts = oracle.estimate_reports(reports).counts
         for u in (0, 3, 19):
@@ -124,18 +116,18 @@ def test_supports_of_each_report_sum_to_the_support(name):
 
 @pytest.mark.parametrize("oracle", [*(ldp.oracle(name, "1", 12) for name in ORACLES), *CHANNELS], ids=repr)
 def test_honest_reports_are_as_unlikely_as_they_should_be(oracle):
-    """200 simulated audits: the least p-value of m comparisons is below α/m for about α of them."""
+    """80 simulated audits: the least p-value of m comparisons is below α/m for about α of them."""
     alarm, alarms, d = 0.2, 0, oracle.domain_size
-    for seed in range(200):
-        reports = of_one(oracle, min(5, d - 1), 4000, seed)
+    for seed in range(80):
+        reports = of_one(oracle, min(5, d - 1), 2000, seed)
         values = [one.p_value for one in channel.evidence(oracle, min(5, d - 1), reports, range(d))]
         alarms += min(values) < alarm / len(values)
     # exact tails are discrete, so fewer alarms are fine; more only once in 10⁶
-    assert alarms <= stats.binom.isf(1e-6, 200, alarm)
+    assert alarms <= stats.binom.isf(1e-6, 80, alarm)
 
 
-@pytest.mark.parametrize(("n", "p"), [(40, 0.3), (1000, 0.2), (4000, 0.9)])
-@pytest.mark.parametrize("level", [0.5, 0.1, 0.01])
+@pytest.mark.parametrize(("n", "p"), [(40, 0.3), (1000, 0.9)])
+@pytest.mark.parametrize("level", [0.5, 0.01])
 def test_a_p_value_is_one_by_the_exact_law(n, p, level):
     """It is at most the level with at most that probability, and not far less often; by all outcomes."""
     law = stats.binom.pmf(np.arange(n + 1), n, p)
@@ -170,11 +162,11 @@ def test_all_that_is_compared_shares_the_risk(monkeypatch, p_value, share, verdi
 def test_honest_coins_come_again_as_often_as_they_should():
     """Where one report is far likelier than the others, whose matches would go together."""
     oracle, alarm, alarms = ldp.GRR("4", 5), 0.05, 0
-    for seed in range(400):
+    for seed in range(150):
         first, second = (of_one(oracle, 2, 1000, 2 * seed + run) for run in range(2))
         values = [one.p_value for one in repeating.repeated(oracle, 2, first, second)]
         alarms += min(values) < alarm / len(values)
-    assert alarms <= stats.binom.isf(1e-6, 400, alarm)
+    assert alarms <= stats.binom.isf(1e-6, 150, alarm)
 
 
 def test_a_rate_that_goes_with_the_value_is_a_leak():
@@ -190,43 +182,15 @@ def test_a_rate_that_goes_with_the_value_is_a_leak():
     assert spending.spent(oracle, made, ALARM).epsilon < float(oracle.epsilon)
 
 
-def everything(oracle):
-    """Every report of a small domain as bytes, its weight for each value, and what it supports, by definition."""
-    d = oracle.domain_size
-    if oracle.name == "subset":
-        sets = [set(s) for s in itertools.combinations(range(d), oracle.k)]
-    elif "bits" in oracle.fields:
-        sets = [{v for v in range(d) if x >> v & 1} for x in range(1 << d)]
-    else:
-        messages = np.arange(oracle.state_size).astype(oracle.report_dtype["index"]).view(oracle.report_dtype)
-        sets = [
-            {v for v in range(d) if channel.supports(oracle, messages[i : i + 1], v)[0]}
-            for i in range(oracle.state_size)
-        ]
-    return sets
-
-
-def weight(oracle, members, value):
-    if "bits" in oracle.fields and oracle.name != "subset":
-        return math.prod(
-            float(p if v in members else 1 - p)
-            for v in range(oracle.domain_size)
-            for p in [oracle.p if v == value else oracle.q]
-        )
-    return float(oracle.E) if value in members else 1.0
-
-
 @pytest.mark.parametrize("name", [name for name in ORACLES if name != "olh"])
 def test_collisions_and_pairs_by_enumeration(name):
     oracle = ldp.oracle(name, "1", 6)
-    weights = np.array([weight(oracle, members, 2) for members in everything(oracle)])
-    law = weights / weights.sum()
+    supports, probabilities = reports(oracle)
+    law = probabilities[2]
     assert repeating.collision(oracle) == pytest.approx((law**2).sum(), rel=1e-9)
     own, others = channel.pair_probabilities(oracle)
     if own is not None:
-        sets = everything(oracle)
-        both = [sum(p for p, s in zip(law, sets, strict=True) if {2, 4} <= s)]
-        both.append(sum(p for p, s in zip(law, sets, strict=True) if {1, 4} <= s))
+        both = [law @ supports[:, pair].all(axis=1) for pair in ([2, 4], [1, 4])]
         assert [float(own), float(others)] == pytest.approx(both, rel=1e-9)
 
 
@@ -239,10 +203,10 @@ def test_collisions_of_olh():
 @pytest.mark.parametrize("name", ORACLES)
 def test_what_is_spent_is_bounded_from_below(name):
     """At each ε the bound stays below it, and comes near: at most once in 10⁶ it would not."""
-    for epsilon in ("1/2", "1", "2"):
-        oracle = ldp.oracle(name, epsilon, 8)
-        reports = {v: of_one(oracle, v, 40_000, v) for v in range(8)}
-        least = spending.spent(oracle, reports, ALARM).epsilon
+    for epsilon in ("1/2", "2"):
+        oracle = ldp.oracle(name, epsilon, 4)
+        made = {v: of_one(oracle, v, 40_000, v) for v in range(4)}
+        least = spending.spent(oracle, made, ALARM).epsilon
         assert 0.6 * float(oracle.epsilon) < least <= float(oracle.epsilon)
 
 
@@ -255,20 +219,11 @@ def test_the_risk_of_what_is_spent_is_shared_by_both_bounds_of_every_event():
     assert spending.spent(oracle, made, ALARM).epsilon == pytest.approx(math.log(low / high), rel=1e-6)
 
 
-def test_what_is_spent_beyond_the_promise_is_seen():
-    promised, spends = ldp.SUE("1/2", 8), ldp.SUE("1", 8)
-    reports = {v: of_one(spends, v, 40_000, v) for v in range(8)}
-    assert spending.spent(promised, reports, ALARM).epsilon > 0.75
-
-
 def test_values_are_the_first_the_last_those_asked_for_and_some_between():
     values, watched = chosen(1000, [17, 500])
     assert {0, 999, 17, 500} <= set(values)
     assert len(values) == 8 and len(watched) == 16 and not set(values) & set(watched)
     assert chosen(1 << 24)[0][-1] == (1 << 24) - 1
-
-
-# Reading and the command
 
 
 def test_frames_are_json_or_hexadecimal():
@@ -308,6 +263,7 @@ def test_the_command_says_its_verdict_and_exits_by_it(tmp_path):
     assert missing.exit_code == 1 and "cannot be run" in missing.output
 
 
+@pytest.mark.long
 def test_the_command_takes_labels_and_values_that_are_asked_for(tmp_path):
     stream = ldp.Stream("s", ldp.GRR("1", 3), labels=["red", "green", "blue"])
     own = [sys.executable, "-m", "ldp", "perturb", "--document", "{}"]
@@ -321,9 +277,6 @@ def test_the_command_takes_labels_and_values_that_are_asked_for(tmp_path):
 def test_each_fault_of_the_file_is_tried():
     known = set(re.findall(r'case "(.+?)":', Path(MUTANT).read_text(encoding="utf-8")))
     assert known == {fault for _, fault, _ in [*FAULTS, *REJECTED]} | {"honest"}
-
-
-# Vectors
 
 
 def some(names):
@@ -349,27 +302,6 @@ def test_scripted_coins_are_compared_with_vectors(tmp_path):
     found = json.loads(bad.output)["findings"]
     assert len(found) == 7
     assert re.match(r"grr-10: case \d of 6 is 01\w+, due is 01\w+", found[0])
-
-
-def test_vectors_are_a_file_of_one_stream_or_a_folder_of_files(tmp_path):
-    scripted = [sys.executable, str(ROOT / "tests" / "clients" / "scripted.py"), "{}"]
-    for stream in some(["grr-10", "pgr-10"]):
-        (tmp_path / f"{stream['name']}.json").write_text(json.dumps(stream), encoding="utf-8")
-    for path, said in ((tmp_path, "0 of 2"), (tmp_path / "grr-10.json", "0 of 1")):
-        done = CliRunner().invoke(cli, ["audit-client", "--vectors", str(path), "--", *scripted])
-        assert done.output == f"pass: {said} streams differ\n"
-    (tmp_path / "empty").mkdir()
-    done = CliRunner().invoke(cli, ["audit-client", "--vectors", str(tmp_path / "empty"), "--", *scripted])
-    assert done.exit_code == 2 and "without *.json" in done.output
-
-
-def test_a_document_or_vectors_are_given(tmp_path):
-    for given in ([], ["--vectors", vectors(tmp_path, []), "--document", str(tmp_path / "reports.json")]):
-        done = CliRunner().invoke(cli, ["audit-client", *given, "--", "true"])
-        assert done.exit_code == 2
-    (tmp_path / "none.json").write_text("[]")
-    done = CliRunner().invoke(cli, ["audit-client", "--vectors", str(tmp_path / "none.json"), "--", "true"])
-    assert done.exit_code == 2 and "has no vectors" in done.output
 
 
 def test_a_label_of_more_than_a_line_is_said():

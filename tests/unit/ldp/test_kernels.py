@@ -19,7 +19,7 @@ from ldp.oracles.olh import HASHES, mul32, xxh32
 pytestmark = pytest.mark.statistical
 
 PURE_LDP = json.loads((Path(__file__).parents[2] / "vectors" / "pure_ldp.json").read_text())
-G = [2, 3, 4, 7, 16, 56, 96, 255, 256, 257, 1000, 40960, 65535, 65536]
+G = [2, 3, 4, 56, 255, 256, 257, 40960, 65535, 65536]
 
 
 def recount(name, seeds, buckets, g, values):
@@ -66,19 +66,11 @@ def test_mul32_step_by_step():
         assert [mul32(int(s), int(v), g) for s, v in zip(seeds, values, strict=True)] == expected
 
 
-@pytest.mark.parametrize("g", G)
-def test_hash_xxh32_for_every_length(g):
-    values = np.array([0, 9, 10, 99, 100, 999, 1000, 9999, 10**4, 10**5, 10**6, 10**7, (1 << 24) - 1])
-    seeds, _ = draw(values.size, g)
-    expected = [xxh32(int(s), int(v), g) for s, v in zip(seeds, values, strict=True)]
-    assert kernels.hash_xxh32(seeds, values, g).tolist() == expected
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("g", G)
 @pytest.mark.parametrize("name", HASHES)
 def test_counts_equal_a_recount(name, g):
-    d = 1205
+    d = 405
     seeds, buckets = draw(37, g)
     # half of the reports support something for sure, also where g is far above d
     own = np.random.default_rng(2).integers(d, size=37)
@@ -89,22 +81,16 @@ def test_counts_equal_a_recount(name, g):
     assert (state[own[::2]] > 0).all()
 
 
-SIZES = [0, 1, kernels.hashing.GROUP - 1, kernels.hashing.GROUP, kernels.hashing.GROUP + 1]
-SIZES += [
-    kernels.hashing.TILE - 1,
-    kernels.hashing.TILE,
-    kernels.hashing.TILE + 1,
-    2 * kernels.hashing.TILE + 17,
-]
+GROUP, TILE = kernels.hashing.GROUP, kernels.hashing.TILE
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("n", SIZES)
-@pytest.mark.parametrize("g", [2, 3, 6])
+@pytest.mark.parametrize("n", [0, 1, GROUP, GROUP + 1, TILE - 1, TILE, 2 * TILE + 17])
+@pytest.mark.parametrize("g", [2, 6])
 @pytest.mark.parametrize("name", HASHES)
 def test_counts_across_groups_and_tiles(name, g, n):
     """What fills up the last group supports no value, also after a full tile."""
-    d = 13
+    d = 4
     seeds, buckets = draw(n, g)
     state = np.full(d, 5, np.int64)
     kernels.COUNT[name](state, seeds, buckets, g)
@@ -112,7 +98,7 @@ def test_counts_across_groups_and_tiles(name, g, n):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("g", [2, 5, 65536])
+@pytest.mark.parametrize("g", [5, 65536])
 @pytest.mark.parametrize("name", HASHES)
 def test_counts_of_the_largest_domain(name, g):
     """Every length of the decimal string, at its borders and at random, in one pass over 2²⁴ values."""
@@ -148,7 +134,7 @@ def test_mul32_at_the_borders_of_a_bucket(g):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("g", [65535, 65519, 49999])
+@pytest.mark.parametrize("g", [65535, 49999])
 def test_xxh32_below_its_bucket_does_not_wrap(g):
     """A hash h below b: h − b + 2³² may be a multiple of g, and is not a match all the same."""
     d = 1 << 20
@@ -162,7 +148,7 @@ def test_xxh32_below_its_bucket_does_not_wrap(g):
             assert state[v] == expected
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("name", HASHES)
 def test_hashes_are_computed_in_the_widest_vectors(name):
     """The multiplications in the machine's code, compiled anew: code from the cache cannot be inspected."""
@@ -185,30 +171,19 @@ def test_reports_of_pure_ldp_are_counted_as_its_server_does(case):
     assert oracle.support(state).tolist() == case["counts"]
 
 
-@pytest.mark.parametrize("g", [2, 3, 4, 56])
+@pytest.mark.parametrize("g", [2, 56])
 @pytest.mark.parametrize("name", HASHES)
 def test_two_values_collide_with_probability_one_in_g(name, g):
     """What q = 1/g rests on, for the pairs that a weak hash would betray: neighbours, one bit, one digit apart."""
     seeds = np.random.default_rng(11).integers(1 << 32, size=200_000, dtype=np.uint32)
     allowed = 6 * (seeds.size * (g - 1)) ** 0.5 / g  # six standard deviations
-    for a, b in [
-        (0, 1),
-        (1, 2),
-        (7, 15),
-        (0, 512),
-        (1000, 2000),
-        (844, 845),
-        (123456, 123457),
-        (0, (1 << 24) - 1),
-    ]:
+    for a, b in [(0, 1), (1, 2), (7, 15), (0, 512), (1000, 2000), (844, 845), (0, (1 << 24) - 1)]:
         first, second = (kernels.HASH[name](seeds, np.full(seeds.size, v), g) for v in (a, b))
         assert abs((first == second).sum() - seeds.size / g) < allowed
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "d", [1, 7, 8, 9, 40, 1000, 1024, 8 * kernels.bits.RUN, 8 * kernels.bits.RUN + 3, 40_000]
-)
+@pytest.mark.parametrize("d", [1, 8, 9, 1000, 8 * kernels.bits.RUN + 3, 10_000])
 def test_bit_counts_equal_a_recount(d):
     """For numbers of reports around a run of short ones, and around the 255 runs that a byte can count."""
     together = max(1, kernels.bits.RUN // -(-d // 8))
@@ -222,15 +197,6 @@ def test_bit_counts_equal_a_recount(d):
         state = np.full(d, 5, np.int64)
         kernels.count_bits(state, bits[:n])
         assert (state - 5 == values[:n].sum(axis=0)).all()
-
-
-@pytest.mark.slow
-def test_bit_counts_of_the_largest_domain():
-    d = 1 << 24
-    bits = np.random.default_rng(2).integers(256, size=(3, d // 8), dtype=np.uint8)
-    state = np.zeros(d, np.int64)
-    kernels.count_bits(state, bits)
-    assert (state == np.unpackbits(bits, axis=1, bitorder="little").sum(axis=0, dtype=np.int64)).all()
 
 
 @pytest.mark.slow
@@ -253,19 +219,7 @@ def test_index_counts_and_order_equal_a_recount(kind):
     assert kernels.ascends(indices[:0]).size == 0
 
 
-@pytest.mark.parametrize("size", [1, 2, 63, 64, 65, 1000])
-def test_ones_equal_a_recount(size):
-    rng = np.random.default_rng(4)
-    bits = rng.integers(256, size=(300, size), dtype=np.uint8)
-    bits[0], bits[1] = 0, 255
-    expected = [int.from_bytes(row.tobytes(), "little").bit_count() for row in bits]
-    assert kernels.count_ones(bits).tolist() == expected
-    assert kernels.count_ones(np.arange(256, dtype=np.uint8)[:, None]).tolist() == [
-        byte.bit_count() for byte in range(256)
-    ]
-
-
-@pytest.mark.parametrize(("m", "k"), [(2, 1), (4, 1), (5, 2), (6, 5), (6, 3)])
+@pytest.mark.parametrize(("m", "k"), [(2, 1), (5, 2), (6, 5), (6, 3)])
 def test_all_draws_together_make_each_subset_equally_often(m, k):
     """Over everything that could be drawn: with the own symbol, and without it."""
     draws = np.array(list(itertools.product(*(range(m - k + j) for j in range(k)))))
@@ -283,7 +237,7 @@ def test_all_draws_together_make_each_subset_equally_often(m, k):
             assert len(set(law.values())) == 1
 
 
-@pytest.mark.parametrize("exponent", [0, 1, 2, 5, 11, 12, 13, 15])
+@pytest.mark.parametrize("exponent", [0, 1, 5, 11, 12, 13])
 def test_walsh_hadamard_equals_the_sums_of_its_definition(exponent):
     K = 1 << exponent
     rng = np.random.default_rng(6)
@@ -291,7 +245,7 @@ def test_walsh_hadamard_equals_the_sums_of_its_definition(exponent):
     transformed = counters.copy()
     kernels.walsh_hadamard(transformed)
     columns = np.arange(K)
-    for r in {0, K - 1, K // 2, K // 3, *rng.integers(K, size=50).tolist()}:
+    for r in {0, K - 1, K // 2, K // 3, *rng.integers(K, size=20).tolist()}:
         signs = 1 - 2 * (np.bitwise_count(columns & r) % 2).astype(np.int64)
         assert transformed[r] == (signs * counters).sum()
 

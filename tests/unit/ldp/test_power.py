@@ -55,18 +55,10 @@ def decimal_power(estimate):
 
 @pytest.mark.parametrize(
     "oracle",
-    [
-        ldp.oracle("grr", epsilon="1", domain_size=4),
-        ldp.oracle("olh", epsilon="1", domain_size=5),
-        ldp.oracle("olh", epsilon="1/2", domain_size=2, g=2),
-        ldp.oracle("grr", epsilon="6", domain_size=7),
-        ldp.oracle("olh", epsilon="20", domain_size=6),
-        ldp.oracle("olh", epsilon="2", domain_size=60),
-        ldp.oracle("grr", epsilon="1", domain_size=1),
-    ],
+    [ldp.OLH("1", 5), ldp.OLH("1/2", 2, g=2), ldp.GRR("6", 7), ldp.OLH("2", 60), ldp.GRR("1", 1)],
     ids=repr,
 )
-@pytest.mark.parametrize("n", [1, 2, 12])
+@pytest.mark.parametrize("n", [1, 12])
 def test_the_definition_at_small_n(oracle, n):
     d = oracle.domain_size
     shapes = [np.linspace(-0.6, 1.4, d), np.full(d, -0.3), 1e-12 * np.arange(d), np.arange(d) % 2 - 0.25]
@@ -88,8 +80,8 @@ def test_the_definition_at_small_n(oracle, n):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("n", [1, 2, 9, 100, 3000])
-@pytest.mark.parametrize("alpha", [0.0, 0.7, 1.0, 1.5, 4.0])
+@pytest.mark.parametrize("n", [1, 9, 1000])
+@pytest.mark.parametrize("alpha", [0.0, 1.0, 4.0])
 def test_posterior_means_equal_the_direct_sum(n, alpha):
     rng = np.random.default_rng(n)
     for s in (1e-3, 0.05, 0.4, 0.999, 1.0, 2.5, 20.0, 0.2 * n, 2 * math.sqrt(n), 1.0 * n, 1e6 * n):
@@ -110,24 +102,22 @@ def test_posterior_means_equal_the_direct_sum(n, alpha):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("n", "s"), [(3000, 0.03), (3000, 1.0), (3000, 7.0), (3000, 110.0), (3000, 3e5), (10**5, 600.0)]
-)
-@pytest.mark.parametrize("alpha", [0.0, 1.4, 4.0])
+@pytest.mark.parametrize(("n", "s"), [(3000, 0.03), (3000, 7.0), (3000, 3e5), (10**5, 600.0)])
+@pytest.mark.parametrize("alpha", [0.0, 4.0])
 def test_interpolated_means_equal_the_direct_sum(n, s, alpha):
     """So many estimates that almost all are interpolated."""
     rng = np.random.default_rng(3)
     t = np.unique(
-        np.concatenate([rng.uniform(-14 * s, 30 * s, 60_000), rng.uniform(-n / 2, 1.5 * n, 40_000)])
+        np.concatenate([rng.uniform(-14 * s, 30 * s, 30_000), rng.uniform(-n / 2, 1.5 * n, 20_000)])
     )
     means = posterior_means(t, n, s, alpha)
     assert (np.diff(means) >= 0).all()
-    some = rng.choice(len(t), 400 if n < 10**5 else 20, replace=False)
+    some = rng.choice(len(t), 100 if n < 10**5 else 10, replace=False)
     np.testing.assert_allclose(means[some], direct_mean(t[some], n, s, alpha), atol=1e-7 * s)
 
 
-@pytest.mark.parametrize(("n", "s"), [(1, 1e6), (3000, 1.0), (3000, 110.0), (10**9, 6e4), (10**18, 2e9)])
-@pytest.mark.parametrize("alpha", [0.0, 1.4, 4.0])
+@pytest.mark.parametrize(("n", "s"), [(1, 1e6), (3000, 1.0), (10**18, 2e9)])
+@pytest.mark.parametrize("alpha", [0.0, 4.0])
 def test_neighbouring_floats_keep_their_order(n, s, alpha):
     """Runs of adjacent floats, at every scale and in any order, and across the middle and the boundaries."""
     rng = np.random.default_rng(5)
@@ -139,7 +129,7 @@ def test_neighbouring_floats_keep_their_order(n, s, alpha):
         ]
     )
     runs = [places]
-    for _ in range(400):
+    for _ in range(100):
         runs.append(np.nextafter(runs[-1], np.inf))
     t = rng.permutation(np.concatenate(runs))
     means = posterior_means(t, n, s, alpha)
@@ -150,20 +140,7 @@ def test_neighbouring_floats_keep_their_order(n, s, alpha):
 
 
 @pytest.mark.slow
-def test_a_table_equals_single_estimates():
-    """α near 4 and a billion reports, where the mean jumps most steeply; each estimate alone is a direct sum."""
-    rng = np.random.default_rng(8)
-    s, n = 4e4, 10**9
-    t = np.concatenate([rng.uniform(-30 * s, 30 * s, 90_000), rng.uniform(n - 15 * s, n + 15 * s, 10_000)])
-    for alpha in (0.0, 1.0, 2.5, 4.0):
-        means = posterior_means(t, n, s, alpha)
-        some = rng.choice(len(t), 300, replace=False)
-        alone = [posterior_means(t[[i]], n, s, alpha)[0] for i in some]
-        np.testing.assert_allclose(means[some], alone, rtol=0, atol=1e-7 * s)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("alpha", [0.5, 1.3, 4.0])
+@pytest.mark.parametrize("alpha", [0.5, 4.0])
 def test_a_billion_reports(alpha):
     """The sum that is short at n = 10⁹ against every integer that has weight."""
     s, n = 3e4, 10**9
@@ -177,17 +154,9 @@ def test_a_billion_reports(alpha):
     )
 
 
-@pytest.mark.parametrize("n", [10**9, 10**15, 10**18])
-def test_far_from_both_ends_the_prior_only_shrinks(n):
-    s = 2 * math.sqrt(n)
-    t = np.array([0.01, 0.3, 0.9]) * n
-    # E[k | t] = t − α·s²/t + …, the next term smaller by s²/t²
-    np.testing.assert_allclose(posterior_means(t, n, s, 1.2) - t, -1.2 * s**2 / t, atol=1e-3 * s)
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("n", [2, 5, 100, 10_000, 300_000])
-@pytest.mark.parametrize("d", [1, 2, 3, 10, 1000, 10**6])
+@pytest.mark.parametrize("n", [2, 100, 100_000])
+@pytest.mark.parametrize("d", [1, 2, 10, 1000, 10**6])
 def test_the_prior_has_the_mean_count(n, d):
     alpha = prior_exponent(n, d)
     k = np.arange(1, n + 1, dtype=np.longdouble)
@@ -204,11 +173,9 @@ def test_the_prior_has_the_mean_count(n, d):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("low", "high"), [(1, 1), (1, 8), (1, 20), (5, 1000), (10**9 - 10**4, 10**9)])
-@pytest.mark.parametrize("widest", [1, 7, 100, 10**9])
+@pytest.mark.parametrize(("low", "high"), [(1, 1), (1, 8), (1, 20), (5, 1000), (10**9 - 10**3, 10**9)])
+@pytest.mark.parametrize("widest", [7, 100, 10**9])
 def test_nodes_sum_polynomials_exactly(low, high, widest):
-    if widest < 7 and high - low > 1000:
-        widest = 50
     nodes, weights = integer_nodes(low, high, widest)
     assert nodes.min() >= low
     assert nodes.max() <= high
@@ -224,11 +191,8 @@ def test_nodes_sum_polynomials_exactly(low, high, widest):
 
 @pytest.mark.slow
 def test_biases_of_the_paper():
-    """Sum over the domain of the mean error, in counts, as printed under Figure 2 (Zipf, OLH, ε = 1).
-
-    Power's is the value of the definition used here; the paper, which leaves its prior at 0 open, prints −96332.
-    """
-    n, d, runs, published_runs = 10**6, 1024, 60, 5000
+    """Figure 2's sums (Zipf, OLH, ε = 1); the paper leaves Power's prior at 0 open and prints −96332."""
+    n, d, runs, published_runs = 10**6, 1024, 30, 5000
     weights = np.arange(1, d + 1) ** -1.5
     rng = np.random.default_rng(1024)
     oracle = ldp.oracle("olh", epsilon="1", domain_size=d)

@@ -7,7 +7,6 @@ from fractions import Fraction
 import pytest
 
 import ldp
-from ldp.oracles import ORACLES
 
 GRR = ldp.GRR("0.5", domain_size=3)
 OLH = ldp.OLH("1", domain_size=845)
@@ -62,9 +61,8 @@ def test_a_document_does_not_recompute_the_integers():
     assert document == {"protocol": "subset", "epsilon": "1/1", "domain_size": 845, "k": 227}
     oracle = ldp.Stream.from_document("s", document | {"k": 9}).oracle
     assert (oracle.k, oracle.report_dtype.itemsize) == (9, 18)
-    for k, error in [(0, ValueError), (845, ValueError), (9.0, TypeError), (None, TypeError)]:
-        with pytest.raises(error, match="k"):
-            ldp.Stream.from_document("s", document | {"k": k})
+    with pytest.raises(ValueError, match="k"):
+        ldp.Stream.from_document("s", document | {"k": 845})
 
 
 @pytest.mark.parametrize("key", ["protocol", "epsilon", "domain_size", "g", "hash"])
@@ -79,32 +77,19 @@ def test_a_document_must_be_whole(key):
     ("change", "error"),
     [
         ({"version": 1}, ValueError),
-        ({"name": "s"}, ValueError),
-        ({"queries": []}, ValueError),
         ({"protocol": "oue"}, ValueError),
-        ({"protocol": None}, ValueError),
         ({"protocol": ["olh"]}, ValueError),
         ({"protocol": "grr"}, ValueError),
-        ({"epsilon": "1"}, ValueError),
         ({"epsilon": "2/2"}, ValueError),
         ({"epsilon": "0/1"}, ValueError),
-        ({"epsilon": 1}, TypeError),
         ({"epsilon": 1.0}, TypeError),
         ({"domain_size": "845"}, TypeError),
-        ({"domain_size": 845.0}, TypeError),
-        ({"domain_size": True}, TypeError),
         ({"domain_size": 0}, ValueError),
-        ({"domain_size": None}, TypeError),
         ({"g": 1}, ValueError),
         ({"g": 4.0}, TypeError),
-        ({"g": "4"}, TypeError),
-        ({"g": None}, TypeError),
         ({"hash": "crc32"}, ValueError),
-        ({"hash": None}, TypeError),
-        ({"hash": 32}, ValueError),
         ({"hash": ["mul32"]}, ValueError),
         ({"labels": None}, TypeError),
-        ({"labels": "abc"}, TypeError),
         ({"labels": ["a", "b"]}, ValueError),
         ({"labels": [1] * 845}, TypeError),
     ],
@@ -112,17 +97,6 @@ def test_a_document_must_be_whole(key):
 def test_a_document_that_is_wrong(change, error):
     with pytest.raises(error):
         ldp.Stream.from_document("s", ldp.Stream("s", OLH).document() | change)
-
-
-@pytest.mark.parametrize("document", [None, [], "{}", 1])
-def test_a_document_is_an_object(document):
-    with pytest.raises(TypeError, match="object"):
-        ldp.Stream.from_document("s", document)
-
-
-@pytest.mark.parametrize("name", ["a", "emoji.v2", "A_b-9", "x" * 200])
-def test_good_names(name):
-    assert ldp.Stream(name, GRR).name == name
 
 
 @pytest.mark.parametrize("name", ["", "x" * 201, "a:b", "a/b", "a{b}", "a b", "a\n", "é", "٣", 7, None, b"a"])
@@ -141,7 +115,6 @@ def test_bad_names(name):
         (["a", "b", "\ud800"], ValueError, "UTF-8"),
         (["a", "b\0", "c"], ValueError, r"label 1 is 'b\\x00'; control characters are not allowed"),
         (["a", "b", "\x1b[2J"], ValueError, "control characters are not allowed"),
-        (["a", "b", "\x9b2J"], ValueError, "control characters are not allowed"),
         ("abc", TypeError, "labels must be"),
         ({"a": 1, "b": 2, "c": 3}, TypeError, "labels must be"),
     ],
@@ -149,10 +122,6 @@ def test_bad_names(name):
 def test_bad_labels(labels, error, says):
     with pytest.raises(error, match=says):
         ldp.Stream("s", GRR, labels)
-
-
-def test_labels_are_frozen():
-    assert ldp.Stream("s", GRR, list(LABELS)).labels == LABELS
 
 
 SHAPES = ldp.Stream("s", ldp.GRR("1", 6), ["red square", "blue square", "red disc", "Red disc", "a*b", "[x]"])
@@ -166,10 +135,8 @@ SHAPES = ldp.Stream("s", ldp.GRR("1", 6), ["red square", "blue square", "red dis
         (["[rR]ed disc"], (2, 3)),
         (["?*square"], (0, 1)),
         (["red"], None),  # the whole label
-        (["*"], (0, 1, 2, 3, 4, 5)),
         (["a[*]b", "[[]x]"], (4, 5)),  # as they stand there
         (["[!rb]*"], (3, 4, 5)),
-        ([str.islower], (0, 1, 2, 4, 5)),
         ([lambda label: len(label) == 3, "red*", "red disc"], (0, 2, 4, 5)),
     ],
 )
@@ -193,17 +160,6 @@ def test_what_is_no_predicate():
         SHAPES.where("red*", 3)
     with pytest.raises(ValueError, match="stream s has no labels"):
         ldp.Stream("s", GRR).where("red*")
-
-
-def test_an_oracle_is_needed():
-    with pytest.raises(TypeError, match="oracle"):
-        ldp.Stream("s", "olh")
-
-
-@pytest.mark.parametrize("name", ORACLES)
-def test_streams_of_every_protocol_have_a_document(name):
-    stream = ldp.Stream("s", ldp.oracle(name, "1", 10))
-    assert ldp.Stream.from_document("s", stream.document()) == stream
 
 
 def test_a_document_of_a_newer_version_is_refused_as_such():

@@ -16,9 +16,8 @@ pytestmark = pytest.mark.statistical
 ALARM = 6.0
 RUNS = 200
 HONEST = [
-    *(ldp.oracle(name, epsilon, d) for name in ORACLES for epsilon in ("1", "4") for d in (2, 100)),
+    *(ldp.oracle(name, epsilon, d) for name in ORACLES for epsilon in ("1", "4") for d in (20,)),
     ldp.OLH("0.5", 1),
-    ldp.OLH("2", 1000, g=2),
     ldp.HadamardResponse("1", 127),  # the message that every value prefers makes a large step
     ldp.PGR("1", 64, prime=3, dimension=5),
     ldp.PGR("1", 121, prime=3, dimension=5),  # as many points as values: constant
@@ -56,18 +55,6 @@ def test_point_19_sum_of_honest_reports_is_within_its_law(oracle, n):
             assert not found.any()
         elif n == 10**6:
             assert 0.3 < found.std() < 1.3
-
-
-@pytest.mark.parametrize("hash_name", ["mul32", "xxh32"])
-def test_point_19_sum_of_real_hashes_is_that_of_an_ideal_one(hash_name):
-    oracle = ldp.OLH("1", 300, hash=hash_name)
-    rng = np.random.default_rng(20)
-    found = [
-        sum_deviation(oracle.estimate_reports(oracle.perturb(rng.integers(300, size=2000), rng=rng)))
-        for _ in range(100)
-    ]
-    assert np.abs(found).max() < ALARM
-    assert 0.6 < np.std(found) < 1.4  # five standard deviations of a hundred
 
 
 def forged(oracle, count):
@@ -111,17 +98,6 @@ def test_point_19_sum_of_forged_reports_is_off(oracle):
     if oracle.name in ("oue", "sue"):
         none = np.zeros(600, oracle.report_dtype)
         assert sum_deviation(oracle.estimate_reports(np.concatenate([honest, none]))) < -ALARM
-
-
-@pytest.mark.parametrize("oracle", [ldp.GRR("1", 60), ldp.SubsetSelection("1", 60)], ids=repr)
-def test_point_19_sum_says_nothing_where_it_is_constant(oracle):
-    reports = oracle.perturb(np.zeros(100, int), rng=np.random.default_rng(22))
-    assert sum_deviation(oracle.estimate_reports(np.repeat(reports[:1], 100))) == 0.0
-
-
-def test_point_19_sum_needs_an_estimate():
-    with pytest.raises(TypeError, match="Estimate"):
-        sum_deviation([0.5, 0.5])
 
 
 def test_point_19_sum_is_set_by_the_publisher_with_each_snapshot(monkeypatch):

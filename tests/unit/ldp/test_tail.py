@@ -21,8 +21,8 @@ def exact(holders, n, p, q):
 
 LAWS = [
     (n, p, q, holders)
-    for n in (1, 2, 5, 13, 30, 100, 400)
-    for p in (0.01, 0.3, 0.5, 0.9, 0.99)
+    for n in (1, 2, 13, 100, 400)
+    for p in (0.01, 0.5, 0.99)
     for q in (0.5, 0.25, 0.05, 1e-3, 1e-4)
     for holders in sorted({0, 1, 3, n // 4, n // 2, n - 1, n})
     if q < p and 0 <= holders <= n
@@ -42,7 +42,7 @@ def test_the_tail_is_never_too_small_and_hardly_too_large():
             most = 1.25 if variance < 60 else 1.12
             assert (found[far] <= most * wanted[far]).all(), (n, p, q, holders)
             checked += far.sum()
-    assert checked > 4000
+    assert checked > 1000
 
 
 @pytest.mark.parametrize("n", [10**9, 10**12, 10**15])
@@ -54,15 +54,6 @@ def test_of_many_reports_it_is_the_normal_distributions(n, f):
     counts = np.rint(n * (f * p + (1 - f) * q) + z * spread)
     found = tail(counts, n, Fraction(p), Fraction(q), np.full(6, f))
     assert found == pytest.approx(stats.norm.sf(z), rel=2e-3)
-
-
-def test_rare_counts_are_not_as_rare_as_the_normal_distribution_says():
-    """2,000 times at n·q = 1: that is why the simultaneous intervals are not score intervals."""
-    rare = exact(0, 10_000, 0.5, 1e-4)[6]
-    assert rare / stats.norm.sf(5) > 2000
-    assert stats.poisson.sf(5, 1) == pytest.approx(rare, rel=2e-3)
-    found = tail(np.array([6.0]), 10_000, Fraction(1, 2), Fraction(1, 10_000), np.zeros(1))
-    assert rare <= found[0] <= 1.3 * rare
 
 
 @pytest.mark.parametrize("name", ["grr", "olh", "oue", "subset"])

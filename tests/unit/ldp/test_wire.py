@@ -1,7 +1,5 @@
 """The sizes of the wire against numpy's, frames that a client made, and what an integer needs."""
 
-from base64 import b64encode
-
 import numpy as np
 import pytest
 
@@ -33,13 +31,3 @@ def test_an_integer_below_a_bound_takes_the_fewest_bytes_that_hold_it():
             size = wire.bytes_below(bound)
             (bound - 1).to_bytes(size, "little")
             assert size == 1 or bound - 1 >= 1 << 4 * size  # half the bytes do not hold it
-
-
-def test_base64_is_as_long_as_it_is():
-    assert [wire.base64_bytes(n) for n in range(10)] == [len(b64encode(bytes(n))) for n in range(10)]
-
-
-def test_a_json_frame_begins_as_the_wire_says():
-    stream = ldp.Stream("s", ldp.GRR("1", 3))
-    frame = frames.encode_json(stream, np.zeros(1, stream.oracle.report_dtype))
-    assert frame[0] == wire.JSON_BEGINS != wire.VERSION
