@@ -175,7 +175,7 @@ class Stored:
         """A partition's next commit, in which so many of its cells changed."""
         state = PartitionState.fresh(self.stream, 0)
         state.offset = state.accepted = self.held[partition].offset + self.point.reports
-        state.watermark = 1_764_000_000_000
+        state.windows.watermark = 1_764_000_000_000
         state.cells = {cell: Cell(self.point.reports, self.state) for cell in self.cells}
         state.changed = {*self.cells[-changed:]}
         return layout.dump(state, self.held[partition], uuid4().hex)

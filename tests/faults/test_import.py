@@ -94,7 +94,7 @@ def test_the_configuration_rules_from_the_imports_offset_on_whatever_its_revisio
     state = process.ownership.states()[0]
     assert [(rule.offset, rule.revision) for rule in state.rules] == [(0, 0), (6, revision or 1)]
     newest = max(record.timestamp for record in world.logs[0][:6])
-    assert state.since == {"1s": newest // 1000 * 1000 + 1000}
+    assert state.windows.first_start == {"1s": newest // 1000 * 1000 + 1000}
     # it counts in no window before a head names it
     assert (process.ownership.counted(), process.ownership.reading()) == ({0: 6}, set())
     turn(process)

@@ -23,7 +23,7 @@ def test_rule_8_a_partition_counts_nothing_until_a_head_names_it() -> None:
     assert (world.heads[-1].floors, world.heads[-1].reports) == ({0: 0}, 0)
     process.ownership.compare()
     count_all(world, process)
-    assert world.state().floor == 0
+    assert world.state().windows.admitted_from == 0
 
 
 def test_rule_8_one_that_was_claimed_before_there_were_windows_is_named_though_nothing_was_counted() -> None:
@@ -72,7 +72,7 @@ def test_rule_8_one_whose_windows_are_over_still_waits_for_its_floor_where_they_
     world.stored[0] = back
     process = alone(world, 4)
     settle(world, process)
-    assert (process.ownership.stored(), world.state().floor) == ({0: 4}, 0)
+    assert (process.ownership.stored(), world.state().windows.admitted_from) == ({0: 4}, 0)
     assert world.state().panes
     world.verify(0)
 
@@ -82,7 +82,7 @@ def test_rule_8_one_whose_windows_are_over_is_named_anew_though_every_head_was_d
     process = world.member(1)
     settle(world, process)
     back = world.stored[0]
-    assert (back.metadata.offset, process.ownership._held[0].state.floor) == (0, 0)
+    assert (back.metadata.offset, process.ownership._held[0].state.windows.admitted_from) == (0, 0)
     world.at(0, 100, 5000)
     settle(world, process)
     world.configured = configured(None, revision=2)
@@ -94,7 +94,7 @@ def test_rule_8_one_whose_windows_are_over_is_named_anew_though_every_head_was_d
     process = alone(world, 2)
     settle(world, process)
     assert [rule.offset for rule in world.state().rules] == [0, 2]
-    assert (process.ownership.stored(), world.state().floor) == ({0: 2}, 0)
+    assert (process.ownership.stored(), world.state().windows.admitted_from) == ({0: 2}, 0)
     assert (world.heads[-1].floors, world.heads[-1].reports) == ({0: 0}, 2)
     world.verify(0)
 
@@ -137,7 +137,7 @@ def test_rule_8_one_that_joins_begins_at_the_line_and_holds_finals_back_until_it
     assert len(finals(world)) == 3  # it has no counts yet
     world.at(1, 3900, 4100, 9000)  # the first of them is late for what is final
     settle(world, process)
-    assert (world.state(1).floor, world.state(1).late) == (4000, {"1m": 1})
+    assert (world.state(1).windows.admitted_from, world.state(1).windows.late) == (4000, {"1m": 1})
     assert finals(world)[3:] == [(4, True, 1), (5, True, 1)]
     world.verify(0)
     world.verify(1)
@@ -178,7 +178,7 @@ def test_rule_4_a_pane_is_dropped_once_it_is_closed_here_and_final_in_a_decided_
     world.at(0, 100, 1100, 5000)
     world.at(1, 200, 1200)
     settle(world, process)
-    assert world.state(0).closed == 4000
+    assert world.state(0).windows.closed == 4000
     assert [pane.start for pane in world.state(0).panes] == [0, 1000, 5000]  # no head has closed them
     world.at(1, 9000)
     process.publisher._outbox.close()
@@ -274,7 +274,7 @@ def test_rule_8_a_head_that_was_deleted_before_an_owner_read_it_is_said_again() 
     assert [sequence for sequence, _ in said] == [2, 3, 4, 5]
     waits = [after - before for (_, before), (_, after) in itertools.pairwise(said)]
     assert waits == pytest.approx([20, 40, 80], abs=5)
-    assert process.ownership._held[0].state.floor is None
+    assert process.ownership._held[0].state.windows.admitted_from is None
     world.clock += 1000.0
     process.publisher.tick()
     assert (world.heads[-1].sequence, world.heads[-1].floors) == (6, admitted.floors)
@@ -306,14 +306,14 @@ def test_rule_5_what_is_published_is_what_every_partition_has() -> None:
     new.log.poll()
     new.log.mine = {0}
     new.ownership.claim()
-    assert new.ownership._held[0].state.since == {"1s": 0, "2s": 8000}
+    assert new.ownership._held[0].state.windows.first_start == {"1s": 0, "2s": 8000}
     new.ownership.release([0])
     world.published.clear()
     settle(world, old)
     assert windows(world, "2s") == []
     last = alone(world, 3)
     settle(world, last)
-    assert world.state(1).since == {"1s": 0, "2s": 6000}
+    assert world.state(1).windows.first_start == {"1s": 0, "2s": 6000}
     world.at(0, 7000, 8500, 14000)
     world.at(1, 7500, 8600, 14000)
     settle(world, last)
@@ -327,12 +327,12 @@ def test_rule_13_a_gap_taints_the_windows_that_it_can_have_had_reports_of() -> N
     world.at(0, 100, 1100, 2100)
     process = world.member(1)
     settle(world, process)
-    assert world.state().closed == 1100
+    assert world.state().windows.closed == 1100
     world.at(0, 2200, 3300, 3400, 6000, 9000)
     world.firsts[0] = 5
     settle(world, alone(world, 2))
     state = world.state()
-    assert (state.gaps, state.around) == ([(3, 5)], [(1100, 3400)])
+    assert (state.gaps, state.windows.gap_bounds) == ([(3, 5)], [(1100, 3400)])
     assert finals(world) == [(0, True, 1), (1, False, 1), (2, False, 1), (3, False, 1), (6, True, 1)]
 
 
@@ -362,7 +362,7 @@ def test_windows_that_are_configured_no_more_are_published_no_more() -> None:
     settle(world, process)
     assert windows(world) == []
     assert [said["reports"] for said in world.published] == [4]
-    assert replace(world.state(), cells={}).since == {}
+    assert replace(world.state(), cells={}).windows.first_start == {}
     world.verify(0)
 
 
@@ -370,7 +370,11 @@ def test_a_record_that_says_a_time_which_no_date_says_counts_and_moves_nothing()
     world = Windowed()
     world.at(0, (1 << 63) - 1, 100, 1100, 253_370_678_400_000, 5000)
     settle(world, world.member(1))
-    assert (world.state().watermark, world.state().undated, world.state().late) == (5000, 2, {})
+    assert (world.state().windows.watermark, world.state().windows.undated, world.state().windows.late) == (
+        5000,
+        2,
+        {},
+    )
     assert finals(world) == [(0, True, 1), (1, True, 1)]
     world.verify(0)
 
@@ -388,11 +392,11 @@ def test_a_stream_without_windows_publishes_whatever_times_its_records_say() -> 
     world = Windowed(windowing=None)
     world.at(0, (1 << 63) - 1, -1, -(1 << 63), 253_402_300_800_000)
     settle(world, world.member(1))
-    assert (world.state().watermark, world.state().undated) == (-1, 0)
+    assert (world.state().windows.watermark, world.state().windows.undated) == (-1, 0)
     assert world.published[-1]["reports"] == 4
     world.at(0, 7)
     settle(world, alone(world, 2))
-    assert (world.state().watermark, world.state().reports) == (7, 5)
+    assert (world.state().windows.watermark, world.state().reports) == (7, 5)
     world.verify(0)
 
 
@@ -410,7 +414,7 @@ def test_late_records_leave_letters_that_say_where_they_would_have_been_counted(
     world = late_ones()
     process = world.member(1)
     settle(world, process)
-    assert (world.state().accepted, world.state().rejected, sum(world.state().late.values())) == (
+    assert (world.state().accepted, world.state().rejected, sum(world.state().windows.late.values())) == (
         6,
         {"version": 1},
         2,

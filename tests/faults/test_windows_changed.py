@@ -40,7 +40,7 @@ def test_rule_8_a_partition_that_is_added_begins_with_what_is_not_final_beside_w
     world.at(1, 10_200, 11_200, 12_200, 15_000)
     world.at(0, 11_100, 12_100, 15_000)
     settle(world, process)
-    assert (world.heads[-1].floors, world.state(1).late) == ({0: 0, 1: 5000}, {})
+    assert (world.heads[-1].floors, world.state(1).windows.late) == ({0: 0, 1: 5000}, {})
     assert finals(world)[-3:] == [(10, True, 2), (11, True, 2), (12, True, 2)]
     world.verify(0)
 
@@ -235,7 +235,7 @@ def of_seconds(closed: int, starts: range) -> PartitionState:
     state = PartitionState.fresh(
         STREAM, 0, RequestedRule(1, RecordLimits(9, True, None, Windowing(("all", "1s"), 60_000)))
     )
-    state.floor, state.closed, state.watermark = 0, closed, closed
+    state.windows.admitted_from, state.windows.closed, state.windows.watermark = 0, closed, closed
     state.cells |= {f"{start}+1000": Cell(1, np.array([1, 0, 0], np.int64)) for start in starts}
     return state
 

@@ -536,7 +536,7 @@ def test_a_lost_blob_is_noticed(client: "redis.Redis", stream: str, counts: Sing
     served = ldp.Stream(stream, ldp.GRR(epsilon="1", domain_size=3))
     state = PartitionState.fresh(served, 0)
     state.offset, state.cells["all"] = 4, Cell(4, np.array([1, 1, 2], np.int64))
-    state.accepted, state.watermark = 4, 1009
+    state.accepted, state.windows.watermark = 4, 1009
     base = layout.initial(LINEAGE, PartitionState.fresh(served, 0))
     assert counts.claim(0, None, base) == StoredPartition(base, {})
     after, blobs = layout.dump(state, base, FLUSHES[1])
@@ -566,7 +566,7 @@ def test_a_changed_byte_of_any_stored_value_is_noticed_by_each_reader(
     served = ldp.Stream(stream, ldp.GRR(epsilon="1", domain_size=3))
     state = PartitionState.fresh(served, 0)
     state.offset, state.cells["all"] = 4, Cell(4, np.array([1, 1, 2], np.int64))
-    state.accepted, state.watermark = 4, 1009
+    state.accepted, state.windows.watermark = 4, 1009
     base = layout.initial(LINEAGE, PartitionState.fresh(served, 0))
     assert counts.claim(0, None, base) == StoredPartition(base, {})
     after, blobs = layout.dump(state, base, FLUSHES[1])
@@ -601,7 +601,7 @@ def _two_counted(counts: Singly, stream: str) -> tuple[ldp.Stream, Metadata, dic
     for partition in (0, 1):
         state = PartitionState.fresh(served, 0)
         state.offset, state.cells["all"] = 4, Cell(4, np.array([1, 1, 2], np.int64))
-        state.accepted, state.watermark = 4, 1009
+        state.accepted, state.windows.watermark = 4, 1009
         assert counts.claim(partition, None, base) == StoredPartition(base, {})
         held[partition], blobs = layout.dump(state, base, FLUSHES[1 + partition])
         counts.stage(partition, "attempt", blobs)

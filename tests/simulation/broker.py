@@ -455,7 +455,7 @@ class Consumer:
     def _demand_heed(self) -> None:
         """Who looked after its partitions, and found that no head names them any more, stops."""
         states = self.worker.ownership.states().values()
-        named = [state for state in states if state.floor is not None and state.windowing]
+        named = [state for state in states if state.windows.admitted_from is not None and state.windowing]
         assert self.claiming or not self.worker.topic.heedless or not named, "no head names what it counts"
         self.claiming = self.worker.topic.heedless = False
 

@@ -470,7 +470,7 @@ class Listener:
         if not held.headless:
             self._demand_judged(partition, held.state)
         named = not self.worker.topic.headless or held.headless
-        assert held.state.floor is None or named, "no head names what it claims"
+        assert held.state.windows.admitted_from is None or named, "no head names what it claims"
         key = layout.meta_key(self.worker.deployment.stream.name, partition)
         if not self.worker.peeked[self.world.current, key]:
             self._demand_beginning(partition)

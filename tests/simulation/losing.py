@@ -173,7 +173,9 @@ def _closed_and_waits(world: World, worker: Any, _partition: int) -> bool:
         worker.ownership._held[partition].state,
         worker.deployment.truth.heads[-1].get("windows", {}),
     )
-    return any(line["closed"] < pane.end <= state.closed for line in lines.values() for pane in state.panes)
+    return any(
+        line["closed"] < pane.end <= state.windows.closed for line in lines.values() for pane in state.panes
+    )
 
 
 def _is_new(worker: Any, partition: int) -> bool:

@@ -93,14 +93,17 @@ class Truth:
 
     def compare(self, lineage: Mapping[str, str], partition: int, state: PartitionState) -> None:
         """Compares a state with the recount."""
+        windows = state.windows
         if self.starts.setdefault(partition, state.start) != state.start:
             assert self.world.lossy or self.deployment.expired, "counting began elsewhere before"
             self.starts[partition] = state.start
         if self.blind:
             return
-        self.floors[partition] = max(self.floors.get(partition, 0), state.floor or 0)
+        self.floors[partition] = max(self.floors.get(partition, 0), windows.admitted_from or 0)
         ruled = of_state(state.rules)
-        counted = self.recount(lineage, partition, state.start, state.offset, state.gaps, ruled, state.floor)
+        counted = self.recount(
+            lineage, partition, state.start, state.offset, state.gaps, ruled, windows.admitted_from
+        )
         kept, rest = dict[Pane, tuple[int, ...]](), list[int]()
         for name, cell in state.cells.items():
             counts = cell.state.tolist()
@@ -109,51 +112,64 @@ class Truth:
                 rest = counts
             else:
                 kept[ends_of(name)] = tuple(counts)
-        due = {pane: counts for pane, counts in counted.panes.items() if pane[1] > state.dropped}
+        due = {pane: counts for pane, counts in counted.panes.items() if pane[1] > windows.evicted_to}
         assert kept == due, f"the panes of partition {partition}"
-        named = state.floor is not None or "heads" in self.world.lossy
+        named = windows.admitted_from is not None or "heads" in self.world.lossy
         assert named or not kept, "it counts in windows, and no head names it"
         total = [sum(column) for column in zip(rest, *kept.values(), strict=True)]
         assert total == counted.state, f"the counts of partition {partition}"
-        assert (state.accepted, state.rejected, state.watermark) == (
+        assert (state.accepted, state.rejected, windows.watermark) == (
             counted.accepted,
             counted.rejected,
             counted.watermark,
         ), f"the totals of partition {partition}"
-        assert (state.late, state.undated, state.closed, state.since) == (
+        assert (
+            windows.late,
+            windows.undated,
+            windows.closed,
+            windows.first_start,
+        ) == (
             counted.late,
             counted.undated,
             counted.closed,
             counted.since,
         ), f"the windows of partition {partition}"
         self._compare_around(state, counted)
-        if len(kept) or state.since or state.dropped:
+        if len(kept) or windows.first_start or windows.evicted_to:
             self._compare_dropped(partition, state, ruled)
 
     def _compare_around(self, state: PartitionState, counted: Counted) -> None:
         """What is known of gaps; one from before the partition was admitted was below its floor, in any case."""
-        floor = state.floor or 0
-        said = [(max(floor, line), first) for line, first in state.around]
+        windows = state.windows
+        floor = windows.admitted_from or 0
+        said = [(max(floor, line), first) for line, first in windows.gap_bounds]
         assert said == [(max(floor, line), first) for line, first in counted.around], "around gaps"
         assert len(said) == len(state.gaps)
 
     def _compare_dropped(self, partition: int, state: PartitionState, ruled: Sequence[Ruling]) -> None:
         """Only what no window needs any more is dropped; there are no more panes than the rules have room for."""
-        assert state.dropped <= state.closed, "an open pane is dropped"
+        windows = state.windows
+        assert windows.evicted_to <= windows.closed, "an open pane is dropped"
         for length in {pane.length for pane in state.panes}:
             most = max(rule.room for rule in ruled if rule.pane == length)
             assert _panes(state, length) <= most, "more panes than there may be"
-        if "heads" in self.world.lossy or state.watermark is None:
+        if "heads" in self.world.lossy or windows.watermark is None:
             return  # who has accepted nothing has no panes to drop
         head = self.heads[-1] if self.heads else {}
-        assert state.floor in (None, head.get("floors", {}).get(str(partition))), "a floor that no head says"
+        assert windows.admitted_from in (None, head.get("floors", {}).get(str(partition))), (
+            "a floor that no head says"
+        )
         lines = head.get("windows", {})
-        floor = state.floor or 0  # nothing is counted below it, and no window is published that begins there
-        for name, since in state.since.items():
+        floor = (
+            windows.admitted_from or 0
+        )  # nothing is counted below it, and no window is published that begins there
+        for name, since in windows.first_start.items():
             length, every = shape(name)
             closed = lines.get(name, NO_LINE)["closed"]
             first = max(since, (closed - length) // every * every + every) if name in lines else since
-            assert state.dropped <= max(floor, first), f"panes are dropped that {name} needs from {first} on"
+            assert windows.evicted_to <= max(floor, first), (
+                f"panes are dropped that {name} needs from {first} on"
+            )
 
     # what was stored
 
@@ -208,27 +224,32 @@ class Truth:
 
     def _wrote_windows(self, lineage: Mapping[str, str], partition: int, state: PartitionState) -> None:
         """What is stored changes no final window; counts what happened."""
+        windows = state.windows
         ruled = of_state(state.rules)
-        self.stood.setdefault((partition, state.watermark), self.world.now)
+        self.stood.setdefault((partition, windows.watermark), self.world.now)
         rule = [rule for rule in ruled if rule.offset <= state.offset][-1]
         if rule.room and _panes(state, rule.pane) >= rule.room:
             self.full.add((partition, state.offset))
         before, self._before[partition] = self._before.get(partition), state
         if not self.blind and self.heads and state.offset >= self.heads[-1]["offsets"].get(str(partition), 0):
             counted = self.recount(
-                lineage, partition, state.start, state.offset, state.gaps, ruled, state.floor
+                lineage, partition, state.start, state.offset, state.gaps, ruled, windows.admitted_from
             )
             self.windows.demand_frozen(partition, counted)
         if before is None:
             return
+        was = before.windows
         for what, happened in (
-            ("late", state.late != before.late),
-            ("undated", state.undated > before.undated),
-            ("admitted", state.floor is not None and before.floor is None),
-            ("floor", bool(state.floor) and before.floor is None),
-            ("panes dropped", state.dropped > before.dropped),
-            ("a window more", bool(state.since.keys() - before.since.keys()) and bool(before.since)),
-            ("a window less", bool(before.since.keys() - state.since.keys())),
+            ("late", windows.late != was.late),
+            ("undated", windows.undated > was.undated),
+            ("admitted", windows.admitted_from is not None and was.admitted_from is None),
+            ("floor", bool(windows.admitted_from) and was.admitted_from is None),
+            ("panes dropped", windows.evicted_to > was.evicted_to),
+            (
+                "a window more",
+                bool(windows.first_start.keys() - was.first_start.keys()) and bool(was.first_start),
+            ),
+            ("a window less", bool(was.first_start.keys() - windows.first_start.keys())),
         ):
             if happened:
                 self.world.note(what, partition)

@@ -261,7 +261,7 @@ class Windows:
             head: the newest one.
             states: what is stored of each partition.
         """
-        names = [{*state.since} for state in states.values()]
+        names = [{*state.windows.first_start} for state in states.values()]
         lines, floors = head.get("windows", {}), head.get("floors", {})
         if not any(state.windowing for state in states.values()):
             return ""
@@ -272,16 +272,16 @@ class Windows:
                 max(since, last_end(name, lines[name]["closed"]) + shape(name)[1] - shape(name)[0])
                 if name in lines
                 else since
-                for name, since in state.since.items()
+                for name, since in state.windows.first_start.items()
             ]
-            line = min(state.closed, min(open_from, default=0))
+            line = min(state.windows.closed, min(open_from, default=0))
             if any(pane.end <= line for pane in state.panes):
                 return f"partition {p} keeps panes that no window needs"
         for window in sorted(set.intersection(*names)):
             length, line = shape(window)[0], lines.get(window, NO_LINE)["closed"]
-            if line < (due := last_end(window, min(state.closed for state in states.values()))):
+            if line < (due := last_end(window, min(state.windows.closed for state in states.values()))):
                 return f"the line of {window} is {line}, and could be {due}"
-            since = max(state.since[window] for state in states.values())
+            since = max(state.windows.first_start[window] for state in states.values())
             found = {s for one in self.counted.values() for pane in one.panes for s in starts(window, pane)}
             for start in sorted(s for s in found if s >= since and s + length > line):
                 parts = [one.window(start, start + length) for one in self.counted.values()]

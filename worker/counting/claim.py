@@ -287,12 +287,12 @@ class Claim:
         if head is None:
             return gap
         self._follow(partition, state, head, stored, known)
-        if state.floor is not None and partition not in head.floors:
+        if state.windows.admitted_from is not None and partition not in head.floors:
             head = self._decided_head()
             if partition not in head.floors:
                 why = f"snapshot {head.sequence} does not name it, though an earlier one did: heads were deleted"
                 self._give_up(partition, why, head)
-                state.give_up_floor()
+                state.windows.withdraw_admission(state.offset)
         return gap
 
     def may_recount(self, partition: int, state: PartitionState, head: Head) -> bool:

@@ -32,6 +32,7 @@ from worker.counting.ports import (
     Unavailable,
 )
 from worker.counting.rules import RecordLimits, Rule
+from worker.counting.window_state import WindowState
 from worker.counting.windows import ALL
 
 
@@ -68,7 +69,7 @@ class Prefix:
             rules=[self.rule(start)],
             accepted=history.records,
             rejected=dict(history.rejected),
-            watermark=stretch.max_timestamp,
+            windows=WindowState(watermark=stretch.max_timestamp),
             cells={ALL: Cell(history.reports, history.counters)},
             changed={ALL},
         )
@@ -97,7 +98,7 @@ def prefix_of(stream: ldp.Stream, topic: str, history: State) -> Prefix:
         >>> log = (Stretch("reports", 0, 5, 9, max_timestamp=70),)
         >>> counted = State(stream, 3, [0, 1, 2], records=2, rejected={"json": 1}, log=log)
         >>> state = prefix_of(stream, "reports", counted).state(start=5)
-        >>> state.offset, state.accepted, state.watermark, [rule.as_json() for rule in state.rules]
+        >>> state.offset, state.accepted, state.windows.watermark, [rule.as_json() for rule in state.rules]
         (9, 2, 70, [{'offset': 5, 'revision': 0, 'most_reports': None, 'ones': True}])
         >>> prefix_of(stream, "others", counted)
         Traceback (most recent call last):
@@ -181,7 +182,7 @@ def mirrored(
         total.state,
         counted.accepted,
         counted.rejected,
-        log=(Stretch(topic, partition, 0, mirror_end, counted.watermark, most_reports),),
+        log=(Stretch(topic, partition, 0, mirror_end, counted.windows.watermark, most_reports),),
     )
 
 

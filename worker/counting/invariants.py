@@ -7,6 +7,7 @@ gaps, imports and changed rules included: a state that breaks one is damaged for
 
 from collections.abc import Iterator
 from itertools import pairwise
+from typing import Any
 
 import ldp
 from ldp.counts import checked_state
@@ -52,36 +53,41 @@ def _whole(value: object, least: int = 0, most: int = _MOST) -> bool:
 
 
 def _numbers(state: PartitionState) -> Iterator[str]:
+    stored: dict[str, Any] = {"start": state.start, "offset": state.offset, "accepted": state.accepted}
+    stored |= {"rejected": state.rejected, "gaps": state.gaps, "readmitted": []} | state.windows.stored()
     for name in ("start", "offset", "accepted", "undated", "closed", "dropped"):
-        if not _whole(value := getattr(state, name)):
-            yield f"{name} is {value!r}; allowed is 0 to 2**63 - 1"
+        if not _whole(stored[name]):
+            yield f"{name} is {stored[name]!r}; allowed is 0 to 2**63 - 1"
     for name in ("rejected", "late", "since"):
-        for key, value in getattr(state, name).items():
+        for key, value in stored[name].items():
             if not _whole(value):
                 yield f"{name} has {key}: {value!r}; allowed is 0 to 2**63 - 1"
-    if unknown := state.late.keys() - {*AGES, OLDER}:
+    if unknown := state.windows.late.keys() - {*AGES, OLDER}:
         yield f"late has the ages {sorted(unknown)}"
     for name in ("gaps", "around", "readmitted"):
-        for one, other in getattr(state, name):
+        for one, other in stored[name]:
             if not _whole(one) or not (_whole(other) or (name == "around" and other is None)):
                 yield f"{name} has {(one, other)!r}"
 
 
 def _times(state: PartitionState) -> Iterator[str]:
     """Offsets and times, in their order."""
-    edges = [state.start, *(offset for gap in state.gaps for offset in gap), state.offset]
+    edges, windows = (
+        [state.start, *(offset for gap in state.gaps for offset in gap), state.offset],
+        state.windows,
+    )
     if any(a > b for a, b in pairwise(edges)) or any(a == b for a, b in state.gaps):
         yield f"gaps {state.gaps} do not ascend within [{state.start}, {state.offset})"
-    if len(state.around) != len(state.gaps):
-        yield f"there are {len(state.gaps)} gaps, and the times around {len(state.around)}"
-    if any(not state.start <= at <= state.offset for at, _ in state.readmitted):
-        yield f"readmitted at {state.readmitted}, outside of [{state.start}, {state.offset}]"
-    if state.watermark is not None and not _whole(state.watermark, -1, TIME_ENDS - 1):
-        yield f"watermark is {state.watermark!r}; allowed is -1 to {TIME_ENDS - 1}"
-    if state.floor is not None and not _whole(state.floor, 0, state.closed):
-        yield f"floor is {state.floor!r}; allowed is 0 to closed, {state.closed}"
-    if state.dropped > state.closed:
-        yield f"dropped is {state.dropped}; allowed is 0 to closed, {state.closed}"
+    if len(windows.gap_bounds) != len(state.gaps):
+        yield f"there are {len(state.gaps)} gaps, and the times around {len(windows.gap_bounds)}"
+    if any(not state.start <= at <= state.offset for at, _ in windows.readmitted):
+        yield f"readmitted at {windows.readmitted}, outside of [{state.start}, {state.offset}]"
+    if windows.watermark is not None and not _whole(windows.watermark, -1, TIME_ENDS - 1):
+        yield f"watermark is {windows.watermark!r}; allowed is -1 to {TIME_ENDS - 1}"
+    if windows.admitted_from is not None and not _whole(windows.admitted_from, 0, windows.closed):
+        yield f"floor is {windows.admitted_from!r}; allowed is 0 to closed, {windows.closed}"
+    if windows.evicted_to > windows.closed:
+        yield f"dropped is {windows.evicted_to}; allowed is 0 to closed, {windows.closed}"
 
 
 def _cells(stream: ldp.Stream, state: PartitionState) -> Iterator[str]:
@@ -100,10 +106,10 @@ def _cells(stream: ldp.Stream, state: PartitionState) -> Iterator[str]:
             continue
         if pane.length not in lengths or pane.start % pane.length:
             yield f"{name!r} is no pane of the windows that there are"
-        if pane.end <= state.dropped:
-            yield f"{name!r} ends at or before dropped, {state.dropped}"
-        if state.watermark is None or pane.start > state.watermark:
-            yield f"{name!r} begins beyond the watermark, {state.watermark}"
+        if pane.end <= state.windows.evicted_to:
+            yield f"{name!r} ends at or before dropped, {state.windows.evicted_to}"
+        if state.windows.watermark is None or pane.start > state.windows.watermark:
+            yield f"{name!r} begins beyond the watermark, {state.windows.watermark}"
 
 
 def _sums(state: PartitionState) -> Iterator[str]:
@@ -111,7 +117,7 @@ def _sums(state: PartitionState) -> Iterator[str]:
     if ALL not in state.cells:
         yield f"the counts are {sorted(state.cells)}; {ALL!r} is not among them"
         return
-    accepted, outside = state.accepted, sum(state.late.values()) + state.undated
+    accepted, outside = state.accepted, sum(state.windows.late.values()) + state.windows.undated
     passed = state.offset - state.start - sum(end - begin for begin, end in state.gaps)
     if (records := accepted + sum(state.rejected.values())) > passed:
         yield f"{records} records were read at {passed} offsets"
@@ -119,8 +125,8 @@ def _sums(state: PartitionState) -> Iterator[str]:
         yield f"{outside} records are late or undated, of {accepted} accepted ones"
     if outside > state.cells[ALL].reports:
         yield f"{outside} records are in no pane, with {state.cells[ALL].reports} reports"
-    if (accepted > 0) != (state.watermark is not None):
-        yield f"the watermark of {accepted} accepted records is {state.watermark}"
+    if (accepted > 0) != (state.windows.watermark is not None):
+        yield f"the watermark of {accepted} accepted records is {state.windows.watermark}"
     limits = [rule.terms.most_reports or _MOST for rule in state.rules if rule.offset < state.offset]
     most = min(_MOST, accepted * max(limits, default=0))
     if not accepted <= state.reports <= most:

@@ -38,6 +38,7 @@ from worker.counting.lineage import newer
 from worker.counting.partition_state import Cell, PartitionState
 from worker.counting.ports import Metadata, NewerState, StateLost
 from worker.counting.rules import Rule
+from worker.counting.window_state import WindowState
 
 _HEADER = struct.Struct("<4sIq16sqII")
 _MAGIC = b"LDP1"
@@ -191,16 +192,8 @@ def load(stream: ldp.Stream, metadata: Metadata, blobs: Mapping[str, bytes]) -> 
             rules=recorded(metadata),
             accepted=said["accepted"],
             rejected=dict(said["rejected"]),
-            late=dict(said["late"]),
-            undated=said["undated"],
-            watermark=said["watermark"],
-            closed=said["closed"],
-            floor=said["floor"],
-            dropped=said["dropped"],
-            readmitted=[(at, floor) for at, floor in said.get("readmitted", ())],
-            since=dict(said["since"]),
             gaps=[(begin, end) for begin, end in said["gaps"]],
-            around=[(line, first) for line, first in said["around"]],
+            windows=WindowState.load(said),
         )
     except _MALFORMED as error:
         raise _unreadable(metadata, error) from None
@@ -289,16 +282,8 @@ def totals(state: PartitionState) -> str:
             "rules": [rule.as_json() for rule in state.rules],
             "accepted": state.accepted,
             "rejected": dict(sorted(state.rejected.items())),
-            "late": state.late,
-            "undated": state.undated,
-            "watermark": state.watermark,
-            "closed": state.closed,
-            "floor": state.floor,
-            "dropped": state.dropped,
-            "since": state.since,
             "gaps": state.gaps,
-            "around": state.around,
         }
-        | ({"readmitted": state.readmitted} if state.readmitted else {}),
+        | state.windows.stored(),
         sort_keys=True,
     )

@@ -614,15 +614,15 @@ class Ownership:
             if decided.foreign(self._held[partition].metadata.lineage):
                 self._doubt([partition])
                 continue
-            if state.floor is None and (floor := decided.floors.get(partition)) is not None:
-                state.admit(floor)
+            if state.windows.admitted_from is None and (floor := decided.floors.get(partition)) is not None:
+                state.windows.admit(floor)
                 self._events.info("partition.admitted", partition=partition, floor=floor)
-            if state.floor is None:
+            if state.windows.admitted_from is None:
                 continue
             if partition not in decided.floors:
                 self._doubt([partition])
                 continue
-            state.drop(min(state.closed, decided.needed_from(state.since)))
+            state.drop(min(state.windows.closed, decided.needed_from(state.windows.first_start)))
             held = self._held[partition]
             if held.waiting and not state.full:
                 held.waiting = False

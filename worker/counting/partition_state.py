@@ -1,8 +1,8 @@
-"""PartitionState: everything kept of one partition, a pure function of its log's prefix [start, offset) and its rules.
+"""PartitionState: the counts of one partition, a pure function of its log's prefix [start, offset) and its rules.
 
-No worker's clock, configuration or order across partitions enters it, so whoever loads (state, offset) and reads on
-gets the same. Two numbers come from the head, and are kept: where its windows begin (`floor`), and which of its panes
-no window needs any more (`dropped`). The counts of all time are the sum of its cells, whatever was dropped.
+No worker's clock, configuration or order across partitions enters it, so every worker that loads (state, offset) and
+reads on gets the same. The head decides two numbers, which are kept: where the windows begin, and which panes no window
+needs any more. The counts of all time are the sum of all cells.
 """
 
 import sys
@@ -20,20 +20,21 @@ from worker.counting.applied import Applied
 from worker.counting.columns import Batch
 from worker.counting.lateness import Placed
 from worker.counting.rules import RecordLimits, RequestedRule, Rule
+from worker.counting.window_state import WindowState
 from worker.counting.windows import ALL, Pane, Windowing, pane_of
 
 MOST_WORK = 1 << 30
-"""Steps of counting (see `ldp.Oracle.work`) between two signs of life: a second's on a slow core."""
+"""Steps of counting (see `ldp.Oracle.work`) between two heartbeats: about a second on a slow core."""
 
 Counts = npt.NDArray[np.int64]
 
 _ONE_RUN = np.zeros((2, 1), np.int64)
-"""What is said of reports that are all in one cell."""
+"""The runs of reports that are all in one cell."""
 
 
 @dataclass
 class Cell:
-    """The counts of one part of what is counted: how many reports, and the oracle's state vector."""
+    """The counts of a pane or of all time: the number of reports and the oracle's state vector."""
 
     reports: int
     state: Counts
@@ -44,26 +45,14 @@ class PartitionState:
     """The counts of one partition up to an offset.
 
     Attributes:
-        start: the log offset that counting began at.
+        start: the log offset at which counting began.
         offset: the next offset to count; the consumer's position, so it passes transaction markers.
-        rules: what decides whether and where a record counts, in the order of their offsets, which may lie ahead; there
-            is one for every offset. A state that is given none has the default one.
+        rules: the rules by which records count, by ascending offset, which may lie ahead; never empty.
         accepted: records counted.
         rejected: malformed records, by reason.
-        late: accepted records that were too late for their pane, by age (`lateness.AGES`).
-        undated: accepted records without a timestamp, or with one that is no time (`windows.TIME_ENDS`), which are in
-            no pane either.
-        watermark: the highest accepted timestamp in milliseconds, or None before the first; −1 before one that is one.
-        closed: a pane that ends at or before this line takes no more.
-        floor: the line at which its windows begin, as the head said when it admitted the partition; None before that.
-        dropped: panes that end at or before this line are in the cell of all time.
-        readmitted: floors that were given up, because the heads that said them were deleted, each with the offset.
-        since: for each window of the rules the first start that may be published.
-        gaps: stretches [from, to) that the log had lost before they were counted.
-        around: for each gap the closed line before it, and the first timestamp accepted after it that is beyond all
-            before, or None: one that is not came late, and says nothing of the time in which others were lost.
-        cells: the counts by the name of what they are of (`windows.pane_of`), each report in one of them. That of all
-            time has what is in no pane: everything, where there are no windows.
+        gaps: offsets [from, to) that the log had lost before they were counted.
+        windows: the progress of the windows.
+        cells: the counts by name (`windows.pane_of`), each report in one of them. `ALL` has the reports of no pane.
         changed: names of the cells that differ from what is stored.
 
     Example:
@@ -83,16 +72,8 @@ class PartitionState:
     rules: list[Rule] = field(default_factory=list)
     accepted: int = 0
     rejected: dict[str, int] = field(default_factory=dict)
-    late: dict[str, int] = field(default_factory=dict)
-    undated: int = 0
-    watermark: int | None = None
-    closed: int = 0
-    floor: int | None = None
-    dropped: int = 0
-    readmitted: list[tuple[int, int]] = field(default_factory=list)
-    since: dict[str, int] = field(default_factory=dict)
     gaps: list[tuple[int, int]] = field(default_factory=list)
-    around: list[tuple[int, int | None]] = field(default_factory=list)
+    windows: WindowState = field(default_factory=WindowState)
     cells: dict[str, Cell] = field(default_factory=dict)
     changed: set[str] = field(default_factory=set)
 
@@ -107,9 +88,8 @@ class PartitionState:
         start: int,
         configured: RequestedRule = RequestedRule(),  # noqa: B008  # frozen
     ) -> "PartitionState":
-        """Returns the state of the empty prefix [start, start), to be counted by what the configuration asks for."""
-        cell = Cell(0, stream.oracle.zeros())
-        fresh = cls(start, start, cells={ALL: cell}, changed={ALL})
+        """Returns the state of the empty prefix [start, start), counted by the configured rule."""
+        fresh = cls(start, start, cells={ALL: Cell(0, stream.oracle.zeros())}, changed={ALL})
         fresh.set_rules([rules.first(configured, start)])
         return fresh
 
@@ -120,27 +100,27 @@ class PartitionState:
 
     @property
     def panes(self) -> list[Pane]:
-        """Its panes."""
+        """The panes that have counts."""
         return [pane for pane in map(pane_of, self.cells) if pane is not None]
 
     @property
     def closed_panes(self) -> bool:
-        """Whether it has panes that take no more."""
-        return any(pane.end <= self.closed for pane in self.panes)
+        """Whether some panes are closed and not dropped."""
+        return any(pane.end <= self.windows.closed for pane in self.panes)
 
     @property
     def full(self) -> bool:
-        """Whether it has as many panes as it may, by the rule for what comes next."""
+        """Whether the next record may not create a pane."""
         windowing = self.rules[self._begun - 1].terms.windowing
         return windowing is not None and self._left(windowing) <= 0
 
     @property
     def waits_at(self) -> int | None:
-        """The offset from which on nothing is counted before a head names the partition; None where that is no matter.
+        """The offset where counting waits until a head names the partition; None if it need not wait.
 
-        It may lie ahead: a store that was set back has still to count what was published without windows.
+        The offset may lie ahead: a store that was set back first counts again what was published without windows.
         """
-        if self.floor is not None:
+        if self.windows.admitted_from is not None:
             return None
         ends = [rule.offset for rule in self.rules[1:]]
         stretches = zip(self.rules, [*ends, sys.maxsize], strict=True)
@@ -151,16 +131,11 @@ class PartitionState:
 
     @property
     def reports(self) -> int:
-        """How many reports it has."""
+        """The number of counted reports."""
         return sum(cell.reports for cell in self.cells.values())
 
     def total(self, start: int | None = None, end: int | None = None) -> Cell:
-        """Returns the counts of the panes within a window, or without one those of all time; O(cells · state).
-
-        Args:
-            start: the window's first millisecond.
-            end: the first one behind it.
-        """
+        """Returns the counts of a window [start, end) in milliseconds, or of all time; O(cells · state)."""
         total = Cell(0, np.zeros_like(self.cells[ALL].state))
         for name, cell in self.cells.items():
             pane = pane_of(name)
@@ -170,9 +145,9 @@ class PartitionState:
         return total
 
     def set_rules(self, listed: list[Rule]) -> None:
-        """Takes rules in the place of those that it has, which they continue."""
+        """Replaces the rules by others that continue them."""
         if self.offset == self.start:
-            self._begun, self.since = 0, {}  # nothing was judged yet
+            self._begun, self.windows.first_start = 0, {}  # nothing was judged yet
         self.rules = listed
         self._follow(self.offset)
 
@@ -186,15 +161,15 @@ class PartitionState:
     ) -> Applied:
         """Counts a batch that continues the prefix.
 
-        Each record is judged by the rule that holds for its offset; a record batch that cannot be read is one rejected
-        record. Where a record needs one more pane than there may be, counting ends before it, and the state goes on at
-        that record. Cost: the oracle's for the reports, plus O(bytes of the batch).
+        Each record is judged by the rule of its offset; an unreadable record batch is one rejected record. Before a
+        record that needs one pane too many counting ends, and the state's offset is that record's. Cost: the oracle's
+        for the reports, plus O(bytes of the batch).
 
         Args:
-            stream: whose batch.
-            batch: what comes next.
+            stream: the stream of the partition.
+            batch: the next part of the log.
             on_alive: called at least once for each `MOST_WORK` steps.
-            name_late: whether to say which records are late; O(records) more if there are any.
+            name_late: whether to return the late records; O(records) more if there are any.
 
         Raises:
             ValueError: the batch does not begin at this state's offset.
@@ -225,8 +200,8 @@ class PartitionState:
             applied.verdicts, sum(bad.end <= offset for bad in batch.unreadable)
         )
         self.accepted += applied.accepted
-        self.undated += applied.undated
-        for sums, more in ((self.rejected, applied.rejected), (self.late, applied.late)):
+        self.windows.undated += applied.undated
+        for sums, more in ((self.rejected, applied.rejected), (self.windows.late, applied.late)):
             for name, n in more.items():
                 sums[name] = sums.get(name, 0) + n
         self.offset = offset
@@ -237,82 +212,62 @@ class PartitionState:
         self,
         stream: ldp.Stream,
         decoded: frames.Decoded,
-        times: npt.NDArray[np.int64],
+        times: Counts,
         windowing: Windowing | None,
         applied: Applied,
         on_alive: Callable[[], object],
         behind: int | None,
     ) -> int:
-        """Counts records that one rule judges; returns how many of them had room.
+        """Counts the records of one rule up to one that needs a pane too many; returns how many these are.
 
-        Args:
-            stream: whose records.
-            decoded: the records.
-            times: their timestamps.
-            windowing: the rule's windows.
-            applied: gets the reports, and what was late or undated.
-            on_alive: see `apply`.
-            behind: how many records of the batch are before them; None if late ones are not to be named.
+        ``behind`` is the number of the batch's records before them; None if late records are not returned.
         """
         index = None if not decoded.verdicts.any() else np.flatnonzero(decoded.verdicts == 0)
         accepted, counts = (times, decoded.counts) if index is None else (times[index], decoded.counts[index])
-        reports = decoded.reports
+        reports, state = decoded.reports, self.windows
         if not len(accepted):
             return len(times)
         if windowing is None:
             self._add(stream, reports, [ALL], [len(reports)], _ONE_RUN, on_alive)
             newest = int(lateness.dated(accepted).max())
-            self._pass(accepted, newest if self.watermark is None else max(self.watermark, newest))
+            newest = newest if state.watermark is None else max(state.watermark, newest)
+            state.advance(accepted, newest, state.closed)
             applied.reports.append(reports)
             return len(times)
-        placed = self._placed(accepted, counts, len(reports), windowing)
+        most = self._most(windowing)
+        placed = state.place(accepted, counts, len(reports), windowing, most)
         if (left := self._room(placed, windowing)) is not None:
             if not left:
                 return 0 if index is None else int(index[0])
             times = times[: left if index is None else int(index[left])]
             accepted, counts = accepted[:left], counts[:left]
             reports = reports[: int(counts.sum())]
-            placed = self._placed(accepted, counts, len(reports), windowing)
+            placed = state.place(accepted, counts, len(reports), windowing, most)
         if behind is not None and placed.late:
-            shape = {"hold": windowing.hold, "pane": windowing.pane}
-            late = lateness.late_of(lateness.dated(accepted), self.watermark, self.closed, **shape)
+            late = state.late_of(accepted, windowing)
             at = late.at if index is None else index[late.at]
             applied.late_records.append(replace(late, at=at + behind))
         names = [f"{start}+{windowing.pane}" if start >= 0 else ALL for start in placed.starts]
         self._add(stream, reports, names, placed.sizes, placed.runs, on_alive)
-        self._pass(accepted, placed.watermark)
-        self.closed = placed.closed
+        state.advance(accepted, placed.watermark, placed.closed)
         applied.reports.append(reports)
         applied.late.update(placed.late)
         applied.undated += placed.undated
         return len(times)
 
-    def _placed(self, times: Counts, counts: Counts, reports: int, windowing: Windowing) -> Placed:
-        """Returns where accepted records count, or where those up to one pane too many do."""
-        return lateness.place(
-            times,
-            counts,
-            reports,
-            self.watermark,
-            self.closed,
-            hold=windowing.hold,
-            pane=windowing.pane,
-            most=self._most(windowing),
-        )
-
     def _most(self, windowing: Windowing) -> int:
-        """Returns how many panes of a rule's length there may be; a rule of before may have left as many as it had."""
+        """Returns how many panes of a rule's length are allowed: the most that a rule so far allowed."""
         begun = [rule.terms.windowing for rule in self.rules[: self._begun]]
         return max(w.most_panes for w in begun if w is not None and w.pane == windowing.pane)
 
     def _left(self, windowing: Windowing) -> int:
-        """Returns for how many more panes there is room; those of another length go by themselves."""
+        """Returns how many more panes are allowed; panes of another length do not count."""
         return self._most(windowing) - sum(pane.length == windowing.pane for pane in self.panes)
 
     def _room(self, placed: Placed, windowing: Windowing) -> int | None:
-        """Returns how many records come before one that needs a pane too many; None where all have room."""
+        """Returns how many records precede the first that needs a pane too many; None if none does."""
         if len(placed.starts) <= self._most(windowing) - (len(self.cells) - 1):
-            return None  # most often, and then nothing is looked through
+            return None  # the common case, without a search
         left = max(0, self._left(windowing))
         new = [
             first
@@ -330,7 +285,7 @@ class PartitionState:
         runs: Counts,
         on_alive: Callable[[], object],
     ) -> None:
-        """Adds reports to the cells that are named: so many to each; which ones, their runs say."""
+        """Adds reports to named cells, `sizes` to each; `runs` is that of `Placed`."""
         states = []
         for name, size in zip(names, sizes, strict=True):
             if (cell := self.cells.get(name)) is None:
@@ -342,25 +297,14 @@ class PartitionState:
         for _ in accumulate_apart(stream.oracle, states, reports, runs, at_once):
             on_alive()
 
-    def _pass(self, accepted: Counts, watermark: int) -> None:
-        """Takes up what accepted records say beside their reports and places."""
-        if self.around and self.around[-1][1] is None:
-            times = lateness.dated(accepted)
-            if len(times := times[times > (-1 if self.watermark is None else self.watermark)]):
-                self.around = [(line, int(times[0]) if at is None else at) for line, at in self.around]
-        self.watermark = watermark
-
     def _follow(self, offset: int) -> None:
-        """Begins with the rules that hold from an offset on: a window of a new one begins beyond all there is."""
+        """Begins the rules that hold from an offset on."""
         while self._begun < len(self.rules) and self.rules[self._begun].offset <= offset:
-            windowing = self.rules[self._begun].terms.windowing
-            parsed = () if windowing is None else windowing.parsed
-            begin = {w.name: 0 if self.watermark is None else w.next_start(self.watermark) for w in parsed}
-            self.since = {name: self.since.get(name, start) for name, start in begin.items()}
+            self.windows.begin(self.rules[self._begun].terms.windowing)
             self._begun += 1
 
-    def _stretches(self, offsets: npt.NDArray[np.int64]) -> Iterator[tuple[int, int, RecordLimits]]:
-        """Yields the records [begin, end) of a batch that one rule judges, and its terms; most often there is one."""
+    def _stretches(self, offsets: Counts) -> Iterator[tuple[int, int, RecordLimits]]:
+        """Yields the records [begin, end) of a batch that one rule judges, and its limits."""
         ends = [int(np.searchsorted(offsets, rule.offset)) for rule in self.rules[1:]]
         begin = 0
         for rule, end in zip(self.rules, [*ends, len(offsets)], strict=True):
@@ -371,23 +315,12 @@ class PartitionState:
     def skip(self, to: int) -> None:
         """Records that the log lost [offset, to) before it was counted, and goes on at ``to``."""
         self.gaps.append((self.offset, to))
-        self.around.append((self.closed, None))
+        self.windows.skip()
         self.offset = to
         self._follow(to)
 
-    def admit(self, floor: int) -> None:
-        """Takes the partition's floor from the head that names it: windows that end by then are final without it."""
-        self.floor = floor
-        self.closed = max(self.closed, floor)
-
-    def give_up_floor(self) -> None:
-        """Goes back to before its admission, whose head was deleted; the next head admits it again."""
-        if self.floor is not None:
-            self.readmitted.append((self.offset, self.floor))
-            self.floor = None
-
     def drop(self, line: int) -> None:
-        """Lets go of the panes that end at or before a line: their counts go to the cell of all time; O(state) each."""
+        """Adds the panes that end at or before a line to the cell of all time; O(state) each."""
         rest = self.cells[ALL]
         for name in list(self.cells):
             pane = pane_of(name)
@@ -396,4 +329,4 @@ class PartitionState:
                 np.add(rest.state, cell.state, out=rest.state)
                 rest.reports += cell.reports
                 self.changed = {*self.changed, ALL} - {name}
-        self.dropped = max(self.dropped, line)
+        self.windows.evicted_to = max(self.windows.evicted_to, line)

@@ -195,9 +195,9 @@ class StreamEvents:
     def panes(self, partition: int, state: PartitionState) -> None:
         """Shows how a partition of a stream of windows stands, and what it waits for."""
         metrics, labels = self._metrics, (self._stream, str(partition))
-        metrics.closed.labels(*labels).set(state.closed / 1000)
+        metrics.closed.labels(*labels).set(state.windows.closed / 1000)
         metrics.panes.labels(*labels).set(len(state.panes))
-        metrics.waiting.labels(*labels, "admission").set(state.floor is None)
+        metrics.waiting.labels(*labels, "admission").set(state.windows.admitted_from is None)
         metrics.waiting.labels(*labels, "room").set(state.full)
 
     # a commit

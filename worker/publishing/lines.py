@@ -73,7 +73,7 @@ def decide(
     lines, due = dict(head.lines), list[Due]()
     # what is admitted now begins where windows were closed, and not at the line of some that only begin
     floor = reached = head.reached or 0
-    for name in sorted({name for state in states.values() for name in state.since}):
+    for name in sorted({name for state in states.values() for name in state.windows.first_start}):
         window = windows.parse(name)
         # windows that were added begin where they do in the last of the partitions, and will in those that lack them
         since = max(_since(window, state) for state in states.values())
@@ -82,8 +82,8 @@ def decide(
         lines[name] = _closed(window, before, head, states, partitions, still)
         if lines[name].closed > before.closed:
             reached = max(reached, lines[name].closed)
-        if all(name in state.since for state in states.values()):
-            first = max(since, *(state.dropped for state in states.values()))
+        if all(name in state.windows.first_start for state in states.values()):
+            first = max(since, *(state.windows.evicted_to for state in states.values()))
             due += _due(window, before, lines[name], first, states)
     floors = {p: head.floors.get(p, floor) for p in {*partitions, *head.floors}}
     return Lines(floors, lines, due, reached, _come(reached, states.values()))
@@ -93,14 +93,14 @@ def _come(reached: int, states: Collection[PartitionState]) -> int:
     """Returns how far windows are closed; where none are counted in any more, how far time has come."""
     if any(state.windowing for state in states):
         return reached
-    return max(reached, min((state.watermark or 0 for state in states), default=0))
+    return max(reached, min((state.windows.watermark or 0 for state in states), default=0))
 
 
 def _since(window: Window, state: PartitionState) -> int:
     """Returns the first start that a partition may publish, or may at the earliest once it has such windows."""
-    if window.name in state.since:
-        return state.since[window.name]
-    return 0 if state.watermark is None else window.next_start(state.watermark)
+    if window.name in state.windows.first_start:
+        return state.windows.first_start[window.name]
+    return 0 if state.windows.watermark is None else window.next_start(state.windows.watermark)
 
 
 def _closed(
@@ -113,9 +113,10 @@ def _closed(
 ) -> Line:
     """Returns the next line of one name's windows."""
     # one without a state or without such windows, or that no head names yet, has closed nothing
-    having = {p: state for p, state in states.items() if window.name in state.since}
+    having = {p: state for p, state in states.items() if window.name in state.windows.first_start}
     own = {
-        p: having[p].closed if p in having and p in head.floors else 0 for p in {*partitions, *head.floors}
+        p: having[p].windows.closed if p in having and p in head.floors else 0
+        for p in {*partitions, *head.floors}
     }
     passed = max(before.closed, window.last_end(min(own.values(), default=0)))
     # as many as one snapshot takes; windows without reports are passed at once
@@ -165,7 +166,7 @@ def complete(start: int, end: int, states: Mapping[int, PartitionState]) -> bool
     """
     for state in states.values():
         hold = max((rule.terms.windowing.hold for rule in state.rules if rule.terms.windowing), default=0)
-        for line, following in state.around:
+        for line, following in state.windows.gap_bounds:
             if end > line and (following is None or start < following + hold):
                 return False
     return True

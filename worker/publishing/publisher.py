@@ -235,8 +235,10 @@ class Publisher:
 
     def _tell(self, stored: StoredCut) -> None:
         """Tells how far the windows are closed that every partition counts."""
-        marks = [state.watermark for state in stored.states.values() if state.watermark is not None]
-        names = [{*state.since} for state in stored.states.values()]
+        marks = [
+            state.windows.watermark for state in stored.states.values() if state.windows.watermark is not None
+        ]
+        names = [{*state.windows.first_start} for state in stored.states.values()]
         if self._head is not None and marks and (shared := set.intersection(*names)):
             ends = closed(self._head.lines)
             self._events.lines({name: ends[name] for name in sorted(shared & ends.keys())}, max(marks))
@@ -249,7 +251,7 @@ class Publisher:
         now = self._clock()
         for partition in partitions:
             state = stored.states.get(partition)
-            at = None if state is None else ("begun", state.watermark)
+            at = None if state is None else ("begun", state.windows.watermark)
             if self._moved.get(partition, (-1, now))[0] != at:
                 self._moved[partition] = at, now
         return lambda partition: now - self._moved.get(partition, (None, now))[1] >= self._content.idle_after

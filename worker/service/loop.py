@@ -209,6 +209,6 @@ class Loop:
             if isinstance(end := ends[partition], Unavailable):
                 self._progress.failed(Step.LOOK, str(end), end.remedy)
             else:
-                self._events.looked(partition, offset, *end, states[partition].watermark)
+                self._events.looked(partition, offset, *end, states[partition].windows.watermark)
             if states[partition].windowing is not None:
                 self._events.panes(partition, states[partition])

@@ -177,7 +177,7 @@ class MemoryOutbox:
                 passed = old < start + length
                 if passed and any(sum(c.panes.window(start, start + length)) for c in counted):
                     states = [layout.load(world.stream, s.metadata, s.blobs) for s in world.stored.values()]
-                    dropped = max(state.dropped for state in states)
+                    dropped = max(state.windows.evicted_to for state in states)
                     assert start in published or start < dropped, "a window was passed without a word"
 
     def close(self) -> None:

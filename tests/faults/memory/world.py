@@ -175,20 +175,27 @@ class World:
         assert len([rule for rule in ruled if rule["revision"]]) <= len(self.used), "a rule was added twice"
         assert self.starts.setdefault(partition, state.start) == state.start
         assert state.offset <= len(self.logs[partition])
-        counted = self.recount(partition, state.start, state.offset, state.gaps, ruled, state.floor)
+        counted = self.recount(
+            partition, state.start, state.offset, state.gaps, ruled, state.windows.admitted_from
+        )
         assert state.total().state.tolist() == counted.state
-        assert (state.reports, state.accepted, state.rejected, state.watermark) == (
+        assert (state.reports, state.accepted, state.rejected, state.windows.watermark) == (
             counted.reports,
             counted.accepted,
             counted.rejected,
             counted.watermark,
         )
         panes = counted.panes
-        said = sum(state.late.values()), state.undated, state.closed, state.since
+        said = (
+            sum(state.windows.late.values()),
+            state.windows.undated,
+            state.windows.closed,
+            state.windows.first_start,
+        )
         assert said == (len(panes.late), panes.undated, panes.closed, panes.since)
         kept = {(p.start, p.end): state.cells[str(p)].state.tolist() for p in state.panes}
-        assert kept == {pane: n for pane, n in panes.counts.items() if pane[1] > state.dropped}
-        assert state.dropped <= state.closed
+        assert kept == {pane: n for pane, n in panes.counts.items() if pane[1] > state.windows.evicted_to}
+        assert state.windows.evicted_to <= state.windows.closed
         for at in range(max(state.start, self.imported.get(partition, 0)), state.offset):
             answer = self.answer(partition, at, ruled)
             if isinstance(answer, str) and not any(b <= at < e for b, e in state.gaps):

@@ -59,7 +59,7 @@ def test_what_is_stored_is_loaded():
     fields, blobs = stored()
     assert blobs.keys() == {f"{5 * HOUR}+{HOUR}", f"{7 * HOUR}+{HOUR}", "all"}
     state = load(fields, blobs)
-    assert (state.accepted, state.late, state.undated, state.reports) == (5, {"1h": 1}, 1, 10)
+    assert (state.accepted, state.windows.late, state.windows.undated, state.reports) == (5, {"1h": 1}, 1, 10)
 
 
 def test_each_changed_byte_of_metadata_is_noticed():

@@ -357,7 +357,7 @@ def test_how_a_partition_of_windows_stands():
         ]
 
     assert shown() == [0, 0, 1, 0]
-    state.admit(7_200_000)
+    state.windows.admit(7_200_000)
     assert shown() == [7200, 0, 0, 0]
     for hour in range(windowing.most_panes):
         state.cells[str(Pane(hour * 3_600_000, 3_600_000))] = Cell(0, STREAM.oracle.zeros())

@@ -120,9 +120,9 @@ def test_the_first_time_after_a_gap_is_a_time():
     state = PartitionState.fresh(stream, 0)
     state.skip(5)
     state.apply(stream, Batch(0, 5, 6, Columns.of([5], [-1], [good])))
-    assert state.around == [(0, None)]
+    assert state.windows.gap_bounds == [(0, None)]
     state.apply(stream, Batch(0, 6, 8, Columns.of([6, 7], [-1, 70], [good, good])))
-    assert state.around == [(0, 70)]
+    assert state.windows.gap_bounds == [(0, 70)]
 
 
 @pytest.mark.parametrize("seed", range(100))
@@ -160,7 +160,7 @@ def test_late_records_are_told_with_what_they_met_wherever_batches_end(seed):
             found |= {first + int(i): (*map(int, facts), late.pane) for i, *facts in rows}
         first = end
     assert found == expected
-    assert len(found) == sum(state.late.values())
+    assert len(found) == sum(state.windows.late.values())
 
 
 def test_a_late_record_that_has_no_room_is_not_told_before_it_is_counted():

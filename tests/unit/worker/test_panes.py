@@ -187,8 +187,8 @@ def said(state):
     cells = {name: cell.state.tolist() for name, cell in state.cells.items()}
     assert {name: cell.reports for name, cell in state.cells.items()} == {n: sum(c) for n, c in cells.items()}
     assert state.total().state.tolist() == [sum(entries) for entries in zip(*cells.values(), strict=True)]
-    names = ("rejected", "late", "undated", "accepted", "watermark", "closed", "since", "dropped")
-    return {name: getattr(state, name) for name in names} | {"cells": cells}
+    stored = {"rejected": state.rejected, "accepted": state.accepted, "cells": cells} | state.windows.stored()
+    return {name: value for name, value in stored.items() if name not in ("around", "floor")}
 
 
 def batch_of(log, start, end):
@@ -235,7 +235,7 @@ def test_every_report_is_where_a_record_at_a_time_puts_it_however_the_log_is_cut
             state.drop(line)
             plain.drop(line)
         elif rng.random() < 0.1:
-            line = state.closed - rng.choice([0, 120 * MINUTE])
+            line = state.windows.closed - rng.choice([0, 120 * MINUTE])
             if line > 0:
                 state.drop(line)
                 plain.drop(line)
@@ -243,7 +243,7 @@ def test_every_report_is_where_a_record_at_a_time_puts_it_however_the_log_is_cut
             state = stored_and_loaded(state)
     accepted = state.accepted + sum(state.rejected.values())
     assert accepted == len(log)
-    assert sum(state.late.values()) + state.undated <= state.accepted
+    assert sum(state.windows.late.values()) + state.windows.undated <= state.accepted
 
 
 def test_the_random_logs_have_all_that_is_to_be_seen():
@@ -288,8 +288,8 @@ def test_a_changed_grace_moves_the_line_only_behind_its_first_record(cuts):
     ]
     state = run([5 * HOUR, 3 * HOUR, 4 * HOUR - 1], None, cuts, rules)
     assert state.cells.keys() == {"all", f"{5 * HOUR}+{HOUR}", f"{3 * HOUR}+{HOUR}"}
-    assert state.late == {"1h": 1}
-    assert state.closed == 5 * HOUR
+    assert state.windows.late == {"1h": 1}
+    assert state.windows.closed == 5 * HOUR
 
 
 @pytest.mark.parametrize("cuts", [(), (1,), (2,), (1, 2)])
@@ -297,16 +297,29 @@ def test_a_changed_grace_moves_the_line_only_behind_its_first_record(cuts):
 def test_a_time_at_the_end_of_all_time_wraps_nowhere(far, cuts):
     state = run([HOUR, far, -(2**63)], HOURLY, cuts)
     assert state.cells.keys() == {"all", f"{HOUR}+{HOUR}"}
-    assert (state.late, state.undated, state.watermark, state.closed) == ({}, 2, HOUR, HOUR)
+    w = state.windows
+    assert (w.late, w.undated, w.watermark, w.closed) == (
+        {},
+        2,
+        HOUR,
+        HOUR,
+    )
     last = run([HOUR, FAR - 1, far], HOURLY, cuts)
     assert last.cells.keys() == {"all", f"{HOUR}+{HOUR}", f"{FAR - HOUR}+{HOUR}"}
-    assert (last.late, last.undated, last.watermark, last.closed) == ({}, 1, FAR - 1, FAR - 1)
+    w = last.windows
+    assert (w.late, w.undated, w.watermark, w.closed) == ({}, 1, FAR - 1, FAR - 1)
 
 
 @pytest.mark.parametrize("cuts", [(), (1,)])
 def test_records_without_a_time_are_accepted_and_move_no_line(cuts):
     state = run([-1, -1], HOURLY, cuts)
-    assert (state.accepted, state.undated, state.watermark, state.closed) == (2, 2, -1, 0)
+    w = state.windows
+    assert (state.accepted, w.undated, w.watermark, w.closed) == (
+        2,
+        2,
+        -1,
+        0,
+    )
     assert state.cells.keys() == {"all"}
 
 
@@ -314,26 +327,30 @@ def test_a_gap_keeps_the_line_before_it_and_the_first_time_behind_it_that_is_bey
     state = run([2 * HOUR], HOURLY)
     state.skip(4)
     state.skip(6)
-    assert state.around == [(2 * HOUR, None)] * 2
+    assert state.windows.gap_bounds == [(2 * HOUR, None)] * 2
     log = [(6, -1, [0]), (7, 3 * HOUR, b""), (8, HOUR, [0]), (9, 2 * HOUR, [0])]
     log += [(10, 2 * HOUR, [0]), (11, 4 * HOUR, [0]), (12, 3 * HOUR, [0])]
     state.apply(STREAM, batch_of(log, 6, 10))  # what is late, or no later than all before, says nothing
-    assert state.around == [(2 * HOUR, None)] * 2
+    assert state.windows.gap_bounds == [(2 * HOUR, None)] * 2
     state.apply(STREAM, batch_of(log, 10, 13))
-    assert state.around == [(2 * HOUR, 4 * HOUR)] * 2
+    assert state.windows.gap_bounds == [(2 * HOUR, 4 * HOUR)] * 2
     assert state.gaps == [(1, 4), (4, 6)]
 
 
 def test_an_admitted_partition_has_the_floor_for_a_line_at_least():
     state = PartitionState.fresh(STREAM, 0)
     state.set_rules([Rule(0, 1, RecordLimits(None, True, None, HOURLY))])
-    state.admit(2 * HOUR)
+    state.windows.admit(2 * HOUR)
     log = [(0, 2 * HOUR - 1, [0]), (1, 2 * HOUR, [1])]
     state.apply(STREAM, batch_of(log, 0, 2))
-    assert (state.floor, state.closed, state.late) == (2 * HOUR, 2 * HOUR, {"1m": 1})
+    assert (state.windows.admitted_from, state.windows.closed, state.windows.late) == (
+        2 * HOUR,
+        2 * HOUR,
+        {"1m": 1},
+    )
     assert state.cells.keys() == {"all", f"{2 * HOUR}+{HOUR}"}
-    state.admit(HOUR)
-    assert state.closed == 2 * HOUR  # it never falls
+    state.windows.admit(HOUR)
+    assert state.windows.closed == 2 * HOUR  # it never falls
 
 
 def test_a_window_is_the_sum_of_its_panes_of_whatever_length():
@@ -347,7 +364,7 @@ def test_a_window_is_the_sum_of_its_panes_of_whatever_length():
     assert (hour.reports, hour.state.tolist()) == (4, [2, 1, 1])  # offsets 0 to 3
     assert state.total(HOUR, HOUR + 30 * MINUTE).reports == 2
     assert state.total().reports == 6
-    assert state.since == {"1h": 0}
+    assert state.windows.first_start == {"1h": 0}
 
 
 def test_counting_stops_exactly_at_the_record_that_needs_a_pane_too_many():

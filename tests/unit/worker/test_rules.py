@@ -101,7 +101,7 @@ def test_point_16_a_batch_is_counted_by_the_rule_of_each_offset():
             assert verdicts == [0 if fits(o) else many for o in range(40)]
             assert state.cells["all"].reports == sum(sizes[o] for o in range(40) if fits(o))
             assert state.accepted + state.rejected.get("many", 0) == 40
-            assert state.watermark == max(1000 + o for o in range(40) if fits(o))
+            assert state.windows.watermark == max(1000 + o for o in range(40) if fits(o))
 
 
 def test_point_16_rules_are_stored():

@@ -59,7 +59,7 @@ def test_each_partition_is_looked_at_once_from_where_it_was():
 def test_those_that_are_counted_are_looked_at_and_no_others(configured):
     state = PartitionState.fresh(STREAM, 0, configured)
     if configured is WINDOWS:
-        state.admit(0)
+        state.windows.admit(0)
     reports = STREAM.oracle.perturb([1, 2, 3, 4])
     records = [frames.encode(STREAM, reports[:1]), b"noise", frames.encode(STREAM, reports[1:])]
     applied = state.apply(STREAM, batch(0, *records))
@@ -69,7 +69,7 @@ def test_those_that_are_counted_are_looked_at_and_no_others(configured):
 
 def test_where_there_is_no_room_for_a_pane_what_is_left_is_not_looked_at():
     state = PartitionState.fresh(STREAM, 0, WINDOWS)
-    state.admit(0)
+    state.windows.admit(0)
     most = WINDOWS.terms.windowing.most_panes
     record = frames.encode(STREAM, STREAM.oracle.perturb([1]))
     n = most + 2

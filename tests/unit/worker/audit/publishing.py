@@ -127,10 +127,12 @@ class World:
             self.publisher.tick()
             head = self.open()
             for p, each in enumerate(self.partitions):
-                if each.state.floor is None and p in head.floors:
-                    each.state.admit(head.floors[p])
-                if each.state.floor is not None:
-                    each.state.drop(min(each.state.closed, head.needed_from(each.state.since)))
+                if each.state.windows.admitted_from is None and p in head.floors:
+                    each.state.windows.admit(head.floors[p])
+                if each.state.windows.admitted_from is not None:
+                    each.state.drop(
+                        min(each.state.windows.closed, head.needed_from(each.state.windows.first_start))
+                    )
                 each.commit()
 
     def run(self, to=LENGTH, step=15, since=0):

@@ -444,7 +444,7 @@ def test_windows_without_a_head_are_not_passed_over_in_silence(world, tombstone)
 
 
 def test_what_is_said_to_be_closed_further_than_any_partition_is_found(world):
-    most = max(each.state.closed for each in world.partitions)
+    most = max(each.state.windows.closed for each in world.partitions)
     said = f"closed up to {most + 1}, and no partition is further than {most} at its offsets"
     assert said in difference(world, lambda head: head.update(reached=most + 1))
     heads = [i for i, each in enumerate(world.topic) if each.key == "s/head"]
@@ -547,7 +547,7 @@ def test_counting_that_began_anew_is_not_different_where_it_is_right(seed):
         fresh.state.set_rules(head.judged(p))
         if lost:
             fresh.state.skip(START + lost)
-        fresh.state.admit(head.floors[p])
+        fresh.state.windows.admit(head.floors[p])
         fresh.commits = 1000
         fresh.counting.to(each.state.offset, droppings=False)
         fresh.commit()
@@ -596,18 +596,18 @@ def test_a_partition_that_was_admitted_again_is_recounted():
     for floors in ((0, 40_000), (30_000, 50_000), (30_000, 0)):
         world = World(6, TENS)
         for each, floor in zip(world.partitions, (floors[0], 0), strict=True):
-            each.state.admit(floor)
+            each.state.windows.admit(floor)
             each.counting.to(START + 60, droppings=False)
         state = world.partitions[0].state
-        state.give_up_floor()
-        assert state.floor is None
-        state.admit(floors[1])
+        state.windows.withdraw_admission(state.offset)
+        assert state.windows.admitted_from is None
+        state.windows.admit(floors[1])
         for each in world.partitions:
             each.counting.to(START + LENGTH, droppings=False)
             each.commit()
         assert world.audit().difference is None
-        (entry,) = state.readmitted
-        state.readmitted = [(entry[0], entry[1] + 20_000)]
+        (entry,) = state.windows.readmitted
+        state.windows.readmitted = [(entry[0], entry[1] + 20_000)]
         world.partitions[0].commit()
         assert world.audit().verdict == "different"
 

@@ -101,7 +101,7 @@ def test_nothing_counted_yet_is_no_difference():
 
 def changed(what, to):
     def change(state):
-        setattr(state, what, to)
+        setattr(state if hasattr(state, what) else state.windows, what, to)
 
     return change
 
@@ -124,9 +124,9 @@ def add_report(state):
         (changed("late", {"1m": 1}), "late by 1m: 1 in Redis, 0 recounted"),
         (changed("undated", 1), "undated: 1 in Redis, 0 recounted"),
         (changed("closed", 1), "closed: 1 in Redis, 0 recounted"),
-        (changed("floor", 1), "closed: 0 in Redis, 1 recounted"),
-        (changed("dropped", 1), "dropped: 1 in Redis, beyond the closed line 0"),
-        (changed("since", {"1h": 0}), "since of window 1h: 0 in Redis, none recounted"),
+        (changed("admitted_from", 1), "closed: 0 in Redis, 1 recounted"),
+        (changed("evicted_to", 1), "dropped: 1 in Redis, beyond the closed line 0"),
+        (changed("first_start", {"1h": 0}), "since of window 1h: 0 in Redis, none recounted"),
         (changed("watermark", 10_049), "watermark: 10049 in Redis, 10048 recounted"),
         (changed("watermark", None), "watermark: None in Redis, 10048 recounted"),
         (add_report, "reports: 121 in Redis, 120 recounted"),

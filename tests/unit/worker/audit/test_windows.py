@@ -56,11 +56,11 @@ class Counting:
             state.apply(self.stream, Batch(0, state.offset, last, columns))
             if state.offset < last:  # there was no room
                 before = len(state.cells)
-                state.drop(state.closed if droppings else 0)
+                state.drop(state.windows.closed if droppings else 0)
                 if len(state.cells) == before:
                     break
-            if droppings and state.closed and self.rng.randrange(3) == 0:
-                state.drop(self.rng.randrange(state.closed + 1))
+            if droppings and state.windows.closed and self.rng.randrange(3) == 0:
+                state.drop(self.rng.randrange(state.windows.closed + 1))
         return self
 
 
@@ -94,7 +94,7 @@ def test_whatever_was_counted_in_windows_is_recounted(seed):
     for rng, records, terms, changes in histories(range(10 * seed, 10 * seed + 10), "equal"):
         counting = Counting(rng, records, terms, changes)
         if rng.randrange(2):
-            counting.state.admit(rng.choice((0, 7_000, 30_000)))
+            counting.state.windows.admit(rng.choice((0, 7_000, 30_000)))
         state = counting.to(START + rng.randrange(121)).state
         assert verify(state, records).difference is None
 
@@ -121,11 +121,11 @@ def test_the_panes_and_lines_of_a_log_by_hand():
         "30000+10000": 1,
         "20000+10000": 1,
     }
-    assert (state.closed, state.late, state.undated) == (25_000, {"1m": 2}, 1)
+    assert (state.windows.closed, state.windows.late, state.windows.undated) == (25_000, {"1m": 2}, 1)
     assert verify(state, records).difference is None
     # of the hopping windows that come at the end, the first whole one begins beyond 31 s
     state.set_rules([*state.rules, Rule(START + 9, 2, HOPS)])
-    assert state.since == {"10s": 0, "40s every 20s": 40_000}
+    assert state.windows.first_start == {"10s": 0, "40s every 20s": 40_000}
     assert verify(state, records).difference is None
 
 
@@ -134,11 +134,11 @@ def rich():
     rng = random.Random(11)
     records = log(rng)
     counting = Counting(rng, records, TENS, [(START + 60, HOPS)])
-    counting.state.admit(12_000)
+    counting.state.windows.admit(12_000)
     state = counting.to(START + 90, droppings=False).state
     state.drop(20_000)
     state = counting.to(START + 120, droppings=False).state
-    assert state.late and state.undated and len(state.cells) > 4
+    assert state.windows.late and state.windows.undated and len(state.cells) > 4
     return state, records
 
 
@@ -198,7 +198,8 @@ def other_rules(**terms):
 
 def by(what, change):
     def changed(state):
-        setattr(state, what, change(getattr(state, what)))
+        holder = state if hasattr(state, what) else state.windows
+        setattr(holder, what, change(getattr(holder, what)))
 
     return changed
 
@@ -215,22 +216,25 @@ def by(what, change):
         (by("watermark", lambda time: time + 1), "watermark: "),
         (by("closed", lambda line: line - 1), "closed: "),
         (by("closed", lambda line: line + 1), "closed: "),
-        (by("floor", lambda _: 200_000), "late by "),
-        (by("floor", lambda _: None), "late by "),
-        (by("dropped", lambda _: 500_000), "dropped: 500000 in Redis, beyond the closed line "),
-        (by("dropped", lambda line: line - 10_000), "reports of pane 10000+10000: none in Redis, "),
+        (by("admitted_from", lambda _: 200_000), "late by "),
+        (by("admitted_from", lambda _: None), "late by "),
+        (by("evicted_to", lambda _: 500_000), "dropped: 500000 in Redis, beyond the closed line "),
+        (by("evicted_to", lambda line: line - 10_000), "reports of pane 10000+10000: none in Redis, "),
         (
-            by("dropped", lambda line: line + 10_000),
+            by("evicted_to", lambda line: line + 10_000),
             "pane 20000+10000: in Redis, but those that end by 30000 were",
         ),
-        (by("since", lambda said: said | {"10s": said["10s"] + 10_000}), "since of window 10s: "),
-        (by("since", lambda said: {"10s": said["10s"]}), "since of window 40s every 20s: none in Redis, "),
-        (by("since", lambda said: said | {"1h": 0}), "since of window 1h: 0 in Redis, none recounted"),
+        (by("first_start", lambda said: said | {"10s": said["10s"] + 10_000}), "since of window 10s: "),
+        (
+            by("first_start", lambda said: {"10s": said["10s"]}),
+            "since of window 40s every 20s: none in Redis, ",
+        ),
+        (by("first_start", lambda said: said | {"1h": 0}), "since of window 1h: 0 in Redis, none recounted"),
         (
             by("gaps", lambda _: [(START, START + 1)]),
             f"gaps: [{START}, {START + 1}) in Redis, but the log still",
         ),
-        (by("around", lambda _: [(0, 5)]), "around: 1 in Redis, of 0 gaps"),
+        (by("gap_bounds", lambda _: [(0, 5)]), "around: 1 in Redis, of 0 gaps"),
         (by("offset", lambda offset: offset - 1), ""),
         (by("start", lambda offset: offset + 1), "start: "),
         (other_rules(grace=29_000), ""),
@@ -260,18 +264,18 @@ def test_what_is_around_a_gap_is_recounted():
         counting = Counting(random.Random(5), records, TENS)
         state = counting.state
         if admitted == 3_000:
-            state.admit(3_000)
+            state.windows.admit(3_000)
         state.skip(START + 10)
         state.skip(START + 12)
         if admitted == 9_000:  # the head was there only after the gap was recorded
-            state.admit(9_000)
+            state.windows.admit(9_000)
         counting.to(START + 120)
         first = next(t for t, value in records[12:] if t >= 0 and len(value) <= 9 and value != b"noise")
-        assert state.around == [(3_000 if admitted == 3_000 else 0, first)] * 2
+        assert state.windows.gap_bounds == [(3_000 if admitted == 3_000 else 0, first)] * 2
         assert verify(state, records, begin=START + 12).verdict == "gap"
-        around = state.around
+        around = state.windows.gap_bounds
         for wrong in ((around[0][0] + 1, first), (around[0][0], first + 1), (around[0][0], None)):
-            state.around = [around[0], wrong]
+            state.windows.gap_bounds = [around[0], wrong]
             difference = verify(state, records, begin=START + 12).difference
             assert difference.startswith(
                 ("closed before the gap [110, 112]: ", "first after the gap [110, 112]: ")
@@ -285,11 +289,11 @@ def test_what_came_late_behind_a_gap_says_nothing_of_it_but_did_to_an_earlier_ve
     counting.to(START + 1)
     counting.state.skip(START + 2)
     counting.to(START + 6)
-    ((line, first),) = counting.state.around
+    ((line, first),) = counting.state.windows.gap_bounds
     assert first == 60_000
     # what was before the gap is deleted, and may have been later than some of what is left
     for kept, right in ((60_000, True), (20_000, True), (70_000, True), (None, True), (19_999, False)):
-        counting.state.around = [(line, kept)]
+        counting.state.windows.gap_bounds = [(line, kept)]
         assert (verify(counting.state, records, begin=START + 2).verdict != "different") == right, kept
 
 
@@ -301,7 +305,7 @@ def test_whatever_was_deleted_right_counts_in_windows_are_never_different(seed):
     for rng, records, terms, changes in histories(range(5 * seed, 5 * seed + 5), "deleted"):
         counting = Counting(rng, records, terms, changes)
         if rng.randrange(2):
-            counting.state.admit(rng.choice((0, 7_000, 30_000)))
+            counting.state.windows.admit(rng.choice((0, 7_000, 30_000)))
         counting.to(lost := START + rng.randrange(1, 60))
         found = lost
         if rng.randrange(2) and counting.state.offset == lost:
@@ -321,10 +325,13 @@ def test_whatever_was_deleted_right_counts_in_windows_are_never_different(seed):
         (by("undated", lambda n: 1_000), "undated: 1000 in Redis, "),
         (by("closed", lambda line: 20_000), "closed: 20000 in Redis, "),
         (by("closed", lambda line: 10**6), "closed: 1000000 in Redis, "),
-        (by("dropped", lambda _: 10**6), "dropped: 1000000 in Redis, beyond the closed line "),
-        (by("since", lambda said: {"10s": said["10s"]}), "since of window 40s every 20s: none in Redis, "),
+        (by("evicted_to", lambda _: 10**6), "dropped: 1000000 in Redis, beyond the closed line "),
         (
-            by("since", lambda said: said | {"40s every 20s": 10**6}),
+            by("first_start", lambda said: {"10s": said["10s"]}),
+            "since of window 40s every 20s: none in Redis, ",
+        ),
+        (
+            by("first_start", lambda said: said | {"40s every 20s": 10**6}),
             "since of window 40s every 20s: 1000000 in ",
         ),
         (without_a_pane, "reports of pane "),
