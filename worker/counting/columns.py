@@ -1,4 +1,4 @@
-"""A stretch of one partition's log as columns: the shape in which records travel from Kafka to the counts."""
+"""Records of one partition as columns, between Kafka and the counts."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,8 +14,8 @@ class Columns:
     Attributes:
         offsets: (m,) int64, strictly ascending; gaps are markers, aborted or compacted records.
         timestamps: (m,) int64, milliseconds since the epoch.
-        data: what the values lie in, uint8, in their order, with anything between them.
-        begins: (m,) int64; the value of record i is ``data[begins[i]:ends[i]]``, an empty one if it has none.
+        data: uint8, the values in order, with anything between them.
+        begins: (m,) int64; the value of record i is ``data[begins[i]:ends[i]]``, empty if it has none.
         ends: (m,) int64.
 
     Example:
@@ -34,7 +34,7 @@ class Columns:
     def of(
         cls, offsets: Sequence[int], timestamps: Sequence[int], values: Sequence[bytes | None]
     ) -> "Columns":
-        """Lays records out as columns; O(bytes)."""
+        """Returns records as columns; O(bytes)."""
         filled = [value or b"" for value in values]
         bounds = np.zeros(len(filled) + 1, np.int64)
         np.cumsum([len(value) for value in filled], out=bounds[1:])
@@ -66,13 +66,13 @@ class Columns:
 
 @dataclass(frozen=True)
 class Unreadable:
-    """A record batch of the log that cannot be read; it is rejected as one record.
+    """An unreadable record batch, at offsets [offset, end); it is rejected as one record.
 
     Attributes:
         offset: its first offset.
         end: the offset behind its last.
-        size: how many bytes it has in the log.
-        sha256: of those bytes, in hexadecimal.
+        size: its bytes in the log.
+        sha256: the digest of those bytes, in hexadecimal.
         why: `checksum`, `codec`, `size`, `length` or `magic`; see `worker.kafka.decoding.records`.
     """
 
@@ -85,15 +85,15 @@ class Unreadable:
 
 @dataclass(frozen=True)
 class Batch:
-    """What one poll brought of one partition.
+    """The records that one poll returned of one partition, at offsets [start, end).
 
     Attributes:
-        partition: whose log it is of.
-        start: it is the log's stretch [start, end).
-        end: see start.
-        columns: its records.
-        unreadable: its record batches that cannot be read, in the log's order.
-        keyed: how many of its records came with a key or headers, which are never looked at.
+        partition: its number.
+        start: the first offset.
+        end: the offset behind the last.
+        columns: the records.
+        unreadable: the unreadable record batches, in the log's order.
+        keyed: the number of records with key or headers, which are ignored.
     """
 
     partition: int
@@ -104,14 +104,7 @@ class Batch:
     keyed: int = 0
 
     def until(self, offset: int) -> "Batch":
-        """Returns the part of the batch below an offset; no value is copied.
-
-        Example:
-            >>> batch = Batch(0, 5, 20, Columns.of([7, 9, 12], [0, 0, 0], [b"ab", b"cdef", b"gh"]))
-            >>> part = batch.until(12)
-            >>> part.start, part.end, len(part.columns)
-            (5, 12, 2)
-        """
+        """Returns the part of the batch below an offset; no value is copied."""
         if offset >= self.end:
             return self
         columns = self.columns.between(0, int(np.searchsorted(self.columns.offsets, offset)))
@@ -119,15 +112,14 @@ class Batch:
         return Batch(self.partition, self.start, offset, columns, unreadable, self.keyed)
 
     def slices(self, header: int, size: int, work: int, most: int) -> list["Batch"]:
-        """Cuts the batch between records into stretches that cost at most so much to count, or are one record.
+        """Cuts the batch between records into slices that take at most ``most`` steps, or are one record.
 
-        Together they are the batch: what it holds, in its order, each beginning where the one before it ends. How many
-        reports a record holds is not known before it is decoded, so the most that its bytes have room for are assumed.
+        A record is assumed to hold as many reports as its bytes have room for.
 
         Args:
             header: bytes of a record before its reports.
             size: bytes of a report on the wire.
-            work: steps that counting a report takes.
+            work: steps of counting a report.
             most: steps of a slice.
 
         Example:

@@ -1,31 +1,27 @@
-"""How a partition's state is laid out in Redis: its keys, its metadata, its blobs.
+"""The layout of a partition's state in Redis: keys, metadata and blobs.
 
-All keys of a partition share the hash tag ``{stream:partition}``, so one script may touch them all on a cluster too:
+All keys of a partition share the hash tag ``{stream:partition}``, so that one script may touch them on a cluster:
 
-- ``{stream:partition}:meta``: a hash with the fields of `Metadata`, and their ``checksum``: the BLAKE2b digest, 16
-  bytes in hexadecimal, of this key and the stored values of lineage, epoch, offset, flush, blobs and totals, joined by
-  newlines. So metadata under the key of another partition or stream are noticed;
+- ``{stream:partition}:meta``: a hash of the fields of `Metadata` and their ``checksum``: the BLAKE2b digest, 16 bytes
+  in hexadecimal, of this key and the values of lineage, epoch, offset, flush, blobs and totals, joined by newlines;
 - ``{stream:partition}:window:<cell>``: one blob a cell;
-- ``{stream:partition}:staged:<attempt>:<cell>``: a blob on its way in, gone by itself if its writer is.
+- ``{stream:partition}:staged:<attempt>:<cell>``: a staged blob, which expires.
 
 A blob is little-endian: the magic ``LDP1``, a u32 count of state entries, the i64 offset and the 16 bytes of the flush
 that wrote it, the i64 number of reports, the u32 width of an entry, a u32 checksum, then the state as unsigned integers
 of that width: the narrowest of 1, 2, 4 and 8 bytes that holds every one of them. The checksum is the CRC-32C of the
-cell's name and of all other bytes of the blob. Metadata name the flush that wrote each live blob. So a blob that is
-missing, damaged, or of another flush or cell is noticed. One of another partition or stream is of another flush: each
-commit of each partition has a random id, and that of an import is a digest of what it imports, its topic and partition
-among that. So the place of a blob needs no checksum of its own.
+cell's name and of all other bytes of the blob. Metadata name the flush that wrote each blob, and flush ids are random,
+or a digest of what is imported. So a blob that is missing, damaged or of another flush, cell or partition is noticed.
 
-All this is layout 1, as the lineage says. A layout is never changed: another one has the next number, and a worker
-refuses a newer one than its own.
+This is layout 1, which the lineage names. A changed layout has the next number; a worker refuses a newer one.
 """
 
 import hashlib
 import json
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import crc32c
 import numpy as np
@@ -45,20 +41,17 @@ _MAGIC = b"LDP1"
 _CHECKSUM_BYTES = 4
 _CHECKED = ("lineage", "epoch", "offset", "flush", "blobs", "totals")
 _WIDTHS = (1, 2, 4, 8)
+_T = TypeVar("_T")
 
 _MALFORMED = (KeyError, ValueError, TypeError, AttributeError, RecursionError)
-"""What reading a field raises whose value is not the one that was written."""
+"""What reading a malformed field raises."""
 
 HEADER_BYTES = _HEADER.size
-"""What a blob has before its state."""
+"""The size of a blob's header."""
 
 
 def demand_readable(lineage: str) -> None:
-    """Demands that this version can go on with what is stored under a lineage.
-
-    Raises:
-        NewerState: a newer version wrote it.
-    """
+    """Raises NewerState if a newer version of the worker wrote what is stored under a lineage."""
     if (said := newer(lineage)) is not None:
         raise NewerState(
             f"the counts in Redis are of {said}: a newer version of ldp-worker wrote them. Run that version, or a newer"
@@ -67,12 +60,7 @@ def demand_readable(lineage: str) -> None:
 
 
 def fields(metadata: Metadata, key: str) -> dict[str, str]:
-    """Returns the fields of a partition's hash in Redis.
-
-    Args:
-        metadata: what to store.
-        key: where, as `meta_key` has it.
-    """
+    """Returns the fields to store under a partition's `meta_key`."""
     checked = {
         "lineage": metadata.lineage,
         "epoch": str(metadata.epoch),
@@ -95,27 +83,18 @@ def decoded(fields: Mapping[bytes, bytes]) -> dict[str, str]:
 
 
 def parse(fields: Mapping[str, str], key: str) -> Metadata:
-    """Reads the fields of a partition's hash in Redis.
-
-    Args:
-        fields: as they are stored.
-        key: under which, as `meta_key` has it.
+    """Reads the fields that are stored under a partition's `meta_key`.
 
     Raises:
         NewerState: a newer version wrote them.
-        StateLost: a field is missing, malformed, unknown, or changed since it was written; or they were written
-            elsewhere.
+        StateLost: a field is missing, malformed, unknown or changed, or the fields are another partition's.
     """
     demand_readable(fields.get("lineage", ""))
     try:
         if fields["checksum"] != _checksum(fields, key):
-            raise StateLost(
-                "the metadata in Redis are damaged, or of another partition: their checksum is another one"
-            )
+            raise StateLost("the metadata in Redis are damaged, or of another partition: wrong checksum")
         if unknown := fields.keys() - {*_CHECKED, "checksum"}:
-            raise StateLost(
-                f"the metadata in Redis have fields that their layout does not: {sorted(unknown)}"
-            )
+            raise StateLost(f"the metadata in Redis have unknown fields: {sorted(unknown)}")
         blobs = dict(json.loads(fields["blobs"]))
         if not all(isinstance(said, str) for said in (*blobs, *blobs.values())):
             raise TypeError("blobs name something else than commits")
@@ -152,17 +131,17 @@ def staged_key(stream: str, partition: int, attempt: str, cell: str) -> str:
 
 
 def initial(lineage: str, state: PartitionState) -> Metadata:
-    """Returns the metadata of a partition that nothing was committed for yet; the first claim writes them."""
+    """Returns the metadata that the first claim of a partition writes."""
     return Metadata(lineage, 1, state.offset, "", {}, totals(state))
 
 
 def dump(state: PartitionState, before: Metadata, flush: str) -> tuple[Metadata, dict[str, bytes]]:
-    """Encodes a state as the metadata after a commit and the blobs of the cells that changed; O(state).
+    """Encodes a state as metadata and the blobs of the changed cells; O(state).
 
     Args:
-        state: what to store.
+        state: the state to store.
         before: the metadata that the commit starts from.
-        flush: a fresh id for this commit, 32 hex digits.
+        flush: a fresh id of the commit, 32 hex digits.
     """
     blobs = {}
     for name in state.changed:
@@ -181,12 +160,12 @@ def load(stream: ldp.Stream, metadata: Metadata, blobs: Mapping[str, bytes]) -> 
     """Decodes what `dump` encoded; O(state).
 
     Raises:
-        StateLost: a blob is missing, damaged, of another commit than the metadata name, or of another size; or counting
-            cannot reach what is stored (`worker.counting.invariants`).
+        StateLost: a blob is missing, damaged, or not the one that the metadata name; or counting cannot reach the state
+            (`worker.counting.invariants`).
     """
-    try:
-        said = json.loads(metadata.totals)
-        state = PartitionState(
+    state = _read(
+        metadata,
+        lambda said: PartitionState(
             start=said["start"],
             offset=metadata.offset,
             rules=recorded(metadata),
@@ -194,9 +173,8 @@ def load(stream: ldp.Stream, metadata: Metadata, blobs: Mapping[str, bytes]) -> 
             rejected=dict(said["rejected"]),
             gaps=[(begin, end) for begin, end in said["gaps"]],
             windows=WindowState.load(said),
-        )
-    except _MALFORMED as error:
-        raise _unreadable(metadata, error) from None
+        ),
+    )
     if not metadata.flush:
         fresh = PartitionState.fresh(stream, state.start)
         state.cells, state.changed = fresh.cells, fresh.changed
@@ -229,53 +207,34 @@ def _cell(stream: ldp.Stream, metadata: Metadata, name: str, flush: str, blob: b
 
 
 def _crc(name: str, header: bytes, counts: npt.NDArray[np.unsignedinteger[Any]]) -> int:
-    """Returns the checksum of a blob: of its cell's name, its header and its counts."""
     return crc32c.crc32c(counts.data, crc32c.crc32c(name.encode() + header))
 
 
 def recorded(metadata: Metadata) -> list[Rule]:
-    """Returns the rules that a partition is counted by.
-
-    Raises:
-        StateLost: they cannot be read.
-    """
-    try:
-        said = json.loads(metadata.totals)
-        return rules.parse(said["rules"], said["start"])
-    except _MALFORMED as error:
-        raise _unreadable(metadata, error) from None
+    """Returns the recorded rules of a partition; raises StateLost if they cannot be read."""
+    return _read(metadata, lambda said: rules.parse(said["rules"], said["start"]))
 
 
 def start(metadata: Metadata) -> int:
-    """Returns the offset at which a partition's counting began.
-
-    Raises:
-        StateLost: it cannot be read.
-    """
-    try:
-        return int(json.loads(metadata.totals)["start"])
-    except _MALFORMED as error:
-        raise _unreadable(metadata, error) from None
+    """Returns the offset at which counting began; raises StateLost if it cannot be read."""
+    return _read(metadata, lambda said: int(said["start"]))
 
 
 def gaps(metadata: Metadata) -> list[tuple[int, int]]:
-    """Returns the recorded gaps of a partition, [from, to), in ascending order.
+    """Returns the recorded gaps [from, to) in ascending order; raises StateLost if they cannot be read."""
+    return _read(metadata, lambda said: [(int(begin), int(end)) for begin, end in said["gaps"]])
 
-    Raises:
-        StateLost: they cannot be read.
-    """
+
+def _read(metadata: Metadata, read: Callable[[Any], _T]) -> _T:
+    """Returns what a function reads of the totals; raises StateLost if it cannot."""
     try:
-        return [(int(begin), int(end)) for begin, end in json.loads(metadata.totals)["gaps"]]
+        return read(json.loads(metadata.totals))
     except _MALFORMED as error:
-        raise _unreadable(metadata, error) from None
-
-
-def _unreadable(metadata: Metadata, error: Exception) -> StateLost:
-    return StateLost(f"totals {metadata.totals[:200]!r} cannot be read ({error!r})")
+        raise StateLost(f"totals {metadata.totals[:200]!r} cannot be read ({error!r})") from None
 
 
 def totals(state: PartitionState) -> str:
-    """Returns what is stored of a state beside its offset and its blobs."""
+    """Returns the canonical JSON of a state without its offset and blobs."""
     return json.dumps(
         {
             "start": state.start,

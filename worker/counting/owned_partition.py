@@ -1,4 +1,4 @@
-"""What an owner holds of a partition: what is stored, the state beyond it, and the commit that is under way.
+"""OwnedPartition: a partition that this worker counts, with its pending commit.
 
 The states of a partition that the group assigns to this worker:
 
@@ -33,13 +33,13 @@ FIRST_WAIT, LONGEST_WAIT = 0.1, 5.0
 
 @dataclass(frozen=True, eq=False)
 class PendingCommit:
-    """One partition's commit under way; tried again, the same, until its outcome is known.
+    """One partition's commit, retried unchanged until its outcome is known.
 
     Attributes:
-        partition: whose counts.
-        before: the metadata that they started from.
-        after: the metadata that are to be stored.
-        blobs: what changed with them.
+        partition: its number.
+        before: the metadata that the commit starts from.
+        after: the metadata to store.
+        blobs: the changed blobs.
     """
 
     partition: int
@@ -50,10 +50,10 @@ class PendingCommit:
 
 @dataclass
 class OwnedPartition:
-    """A partition that this worker counts: what is stored, and the state beyond it.
+    """A partition that this worker counts: the stored metadata, and the state beyond them.
 
-    In a stream of windows it may have to wait: until a head names it, or until it has room for another pane. It is
-    headless if the head could not be read when it was claimed.
+    With windows it may be waiting, for a head that names it or for room for another pane. It is headless if the head
+    was not readable when it was claimed.
     """
 
     metadata: Metadata
@@ -64,10 +64,9 @@ class OwnedPartition:
 
     @property
     def ahead(self) -> bool:
-        """Whether the state is beyond what is stored: by records; or by a rule or a drop.
+        """Whether the state is beyond what is stored, by records, by a rule or by a drop.
 
-        Where nothing was judged yet, a rule is stored with the first commit, but for one of windows: only what is
-        stored is published, and who waits for a head to name it would wait for ever.
+        Before the first record only a rule with windows needs a commit: the head names partitions by what is stored.
         """
         told = self.metadata.flush != "" or self.waiting or self.state.windowing is not None
         ruled = told and self.metadata.totals != layout.totals(self.state)
@@ -76,17 +75,12 @@ class OwnedPartition:
 
 @dataclass
 class Backoff:
-    """How long a partition that could not be claimed waits before it is claimed again.
-
-    Attributes:
-        until: the time at which it is over.
-        length: of the last one, in seconds; the next one is twice as long.
-    """
+    """The pause before a partition is claimed again, in seconds of the clock."""
 
     until: float = 0.0
     length: float = field(default=FIRST_WAIT / 2)
 
     def again(self, now: float) -> None:
-        """Begins the next one, up to `LONGEST_WAIT`; by chance up to half as long, so that many are spread."""
+        """Doubles the pause up to `LONGEST_WAIT`, and begins it, shortened at random by up to a half."""
         self.length = min(2 * self.length, LONGEST_WAIT)
         self.until = now + self.length * (0.5 + random.random() / 2)  # noqa: S311  # no secret
